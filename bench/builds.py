@@ -1,19 +1,24 @@
 """Whether minimal specs build: every GPU with every scheme and layout, all else left open.
 
-    python bench/builds.py builds.jsonl [--sizes 4096,1024] [--layouts nn,nt,tn,tt] [--gpus NAME,FILE.toml,...]
-    python bench/builds.py builds.jsonl --table
+    python bench/builds.py builds.jsonl [--jobs 16] [--part 2/4] [--sizes 4096,1024] [--layouts nn,nt,tn,tt] [--gpus NAME,FILE.toml,...]
+    python bench/builds.py builds.jsonl [MORE.jsonl...] --table
 
-Decides, renders and compiles each; a line of the file is what became of one, and one that is there already is
-not done again. Equal sources are compiled once, since the build cache knows them. No GPU is needed; all of it
-takes about an hour of one core. `--table` prints the file's outcomes in Markdown.
+Decides, renders and compiles each; a line of the file is what became of one. What stands in one of the files already is not done again.
+`--jobs` are processes of this machine, `--part I/N` one of N shares of the same combinations, each for a machine and a file of its own.
+Equal sources are compiled once, since the build cache knows them. No GPU is needed. `--table` prints the outcomes of all files in Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import random
+import sys
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +32,9 @@ OTHERS = sorted((Path(__file__).parents[1] / "tests" / "data" / "gpus").glob("*.
 """GPUs that are not shipped, with rows as a user would write them."""
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
+KEYS = ("gpu", "scheme", "layout", "size")
+Combination = tuple[str, str, str, int]
+"""A GPU's name or file, a scheme, a layout, a size."""
 
 
 def minimal(gpu: str, scheme: str, layout: str, size: int) -> LoadedSpec:
@@ -54,6 +62,39 @@ def outcome(loaded: LoadedSpec) -> dict[str, Any]:
     }
 
 
+def combinations(gpus: Sequence[str], layouts: Sequence[str], sizes: Sequence[int], part: int = 1, parts: int = 1) -> list[Combination]:
+    """The part's share of all combinations, `part` from 1 on. Shares are dealt from one shuffled pack, so that each has some of every scheme."""
+    schemes = [row.name for row in SCHEMES.rows() if not row.b]
+    every = [(gpu, scheme, layout, size) for size in sizes for layout in layouts for gpu in gpus for scheme in schemes]
+    random.Random(0).shuffle(every)
+    return every[part - 1 :: parts]
+
+
+def named(one: Combination) -> Combination:
+    """A combination as the file has it: of a GPU's file its name."""
+    return Path(one[0]).stem, *one[1:]
+
+
+def done(combination: Combination) -> dict[str, Any]:
+    """A line of the file; `took` is in seconds, of which almost none go where the build cache has the kernel."""
+    start = time.perf_counter()
+    return dict(zip(KEYS, named(combination))) | outcome(minimal(*combination)) | {"took": round(time.perf_counter() - start, 2)}
+
+
+def read(files: Iterable[Path]) -> list[dict[str, Any]]:
+    """Each combination's line once, the last of several, by size and by GPU in the catalog's order."""
+    found, order = {}, [*GPUS.names(), *(path.stem for path in OTHERS)]
+    for file in files:
+        for line in file.read_text().splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:  # the end of what a machine that was stopped was writing
+                continue
+            found[tuple(row[key] for key in KEYS)] = row
+    place = {name: at for at, name in enumerate(order)}
+    return sorted(found.values(), key=lambda row: (-row["size"], place.get(row["gpu"], len(order)), row["gpu"], row["scheme"], row["layout"]))
+
+
 def table(rows: Iterable[dict[str, Any]]) -> str:
     """Outcomes by GPU, and what was passed over."""
     rows = list(rows)
@@ -77,7 +118,9 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
         for (gpu, size, compiled, tile, slower), of in passed.items()
     ]
     reasons = Counter(f"{row['refused']['error']}: {row['refused']['problem']}" for row in rows if "refused" in row)
-    return "\n".join([*lines, "", *(f"- {count} x {reason}" for reason, count in sorted(reasons.items()))])
+    took = [row["took"] for row in rows if "took" in row]
+    seconds = [f"{len(took)} combinations took {sum(took):.0f} s of processes, each {sum(took) / len(took):.2f} s, one {max(took):.0f} s."] if took else []
+    return "\n".join([*lines, "", *(f"- {count} x {reason}" for reason, count in sorted(reasons.items())), *seconds])
 
 
 def _scheme(scheme: str, layouts: list[str]) -> str:
@@ -90,27 +133,30 @@ def _kind(row: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("files", type=Path, nargs="+", help="the first is added to")
     parser.add_argument("--sizes", default="4096,1024")
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
     parser.add_argument("--gpus", default=",".join([*GPUS.names(), *map(str, OTHERS)]))
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N shares")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
-    done = [json.loads(line) for line in options.file.read_text().splitlines()] if options.file.exists() else []
+    part, parts = map(int, options.part.split("/"))
+    if not 1 <= part <= parts:
+        parser.error(f"--part {options.part}: 1/{parts} to {parts}/{parts} are there")
+    rows = read(file for file in options.files if options.table or file.exists())
     if options.table:
-        print(table(done))
+        print(table(rows))
         return
-    keys = ("gpu", "scheme", "layout", "size")
-    known = {tuple(row[key] for key in keys) for row in done}
-    with options.file.open("a") as file:
-        for size in map(int, options.sizes.split(",")):
-            for layout in options.layouts.split(","):
-                for gpu in options.gpus.split(","):
-                    for scheme in (row.name for row in SCHEMES.rows() if not row.b):
-                        what = (Path(gpu).stem, scheme, layout, size)
-                        if what not in known:
-                            row = dict(zip(keys, what)) | outcome(minimal(gpu, scheme, layout, size))
-                            print(json.dumps(row), file=file, flush=True)
+    known = {tuple(row[key] for key in KEYS) for row in rows}
+    every = combinations(options.gpus.split(","), options.layouts.split(","), [*map(int, options.sizes.split(","))], part, parts)
+    todo = [one for one in every if named(one) not in known]
+    # Forked, so that the catalog is read once. A process that dies ends the run; the next one goes on from the file.
+    with options.files[0].open("a") as file, ProcessPoolExecutor(options.jobs, multiprocessing.get_context("fork")) as pool:
+        for number, one in enumerate(as_completed([pool.submit(done, one) for one in todo]), 1):
+            print(json.dumps(one.result()), file=file, flush=True)
+            if sys.stderr.isatty() or number == len(todo):
+                print(f"\r{number} of {len(todo)}", end="" if number < len(todo) else "\n", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -161,4 +161,28 @@ def test_the_table_tells_outcomes():
     ])
     assert "| g | 1 | 2 |  | 3 |" in told and "| h |  |  | 1 | 1 |" in told and "| all | 1 | 2 | 1 | 4 |" in told
     assert "| g | s (nt tt) | 4096 | 2 | 128x96x32, warp 32x48, prepass: 255 registers a thread, 28 B of spill stores | +3.4 % |" in told
-    assert "- 1 x InfeasibleSpec: no such words" in told
+    assert "- 1 x InfeasibleSpec: no such words" in told and "seconds" not in told
+
+
+def test_shares_of_several_machines_are_all_combinations_and_their_files_are_one(tmp_path, capsys, monkeypatch):
+    """A line that is half written does not count, of a combination that stands twice the last does, and what is in a file is not done again."""
+    whole = builds.combinations(("h200", A40), ("nn", "tt"), (64, 128))
+    shares = [builds.combinations(("h200", A40), ("nn", "tt"), (64, 128), part, 3) for part in (1, 2, 3)]
+    assert sorted(sum(shares, [])) == sorted(set(whole)) and len(whole) == 8 * sum(not row.b for row in SCHEMES.rows())
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1 and all({gpu for gpu, *_ in share} == {"h200", A40} for share in shares)
+    lines = [builds.json.dumps(dict(zip(builds.KEYS, builds.named(one))) | {"passed_over": [], "took": 0.5}) for one in (whole[0], whole[1], whole[0])]
+    (tmp_path / "a").write_text(lines[0] + "\n" + lines[1][:-9])
+    (tmp_path / "b").write_text("\n".join(lines[1:]).replace("0.5", "2"))
+    assert sorted(row["took"] for row in builds.read([tmp_path / "a", tmp_path / "b"])) == [2, 2]
+    monkeypatch.setattr(sys, "argv", ["builds.py", str(tmp_path / "a"), str(tmp_path / "b"), "--table"])
+    builds.main()
+    assert "| all | 2 | 2 |" in (told := capsys.readouterr().out) and "2 combinations took 4 s of processes, each 2.00 s, one 2 s." in told
+    monkeypatch.setattr(builds, "outcome", lambda loaded: {"passed_over": []})  # which the forked processes have, too
+    made = [str(tmp_path / "new"), "--jobs", "2", "--gpus", "t4", "--layouts", "nn", "--sizes", "128", "--part"]
+    for part in ("1/18", "1/18", "2/18"):
+        monkeypatch.setattr(sys, "argv", ["builds.py", *made, part])
+        builds.main()
+    assert [row["gpu"] for row in builds.read([tmp_path / "new"])] == ["t4"] * 4 and len((tmp_path / "new").read_text().splitlines()) == 4
+    monkeypatch.setattr(sys, "argv", ["builds.py", *made, "0/18"])
+    with pytest.raises(SystemExit):
+        builds.main()

@@ -259,7 +259,8 @@ def _tests_in(path: Path) -> tuple[list[str], list[tuple[str, int, int]]]:
 class Known:
     """What earlier runs found, a line of JSON each (`_line`), in a file that runs append to and that may be joined with another's.
 
-    Of several lines with one key the last counts. Lines whose key no row has any more go when the file is written anew.
+    Of several lines with one key the last counts. When the file is written anew, lines whose key no row has any more go; after a run of
+    --only or --room those of the faults that it tried.
     """
 
     def __init__(self, path: Path):
@@ -282,11 +283,16 @@ class Known:
         with self._alone(), self.path.open("a") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-    def tidy(self, keys: Iterable[str], *others: Path) -> None:
-        """Writes the file anew, by the faults' ids, with no key but these."""
+    def tidy(self, keys: Iterable[str], *others: Path, of: Iterable[str] | None = None) -> None:
+        """Writes the file anew, by the faults' ids, with no key but these.
+
+        Args:
+            of: the ids of the faults whose other keys go, those that a run tried; None for every fault's.
+        """
         with self._alone():
-            kept = self.read(*others)
-            lines = sorted((kept[key] for key in set(keys) & kept.keys()), key=lambda line: (line["id"], line["key"]))
+            kept, keys = self.read(*others), set(keys)
+            tried = {line["id"] for line in kept.values()} if of is None else set(of)
+            lines = sorted((line for key, line in kept.items() if key in keys or line["id"] not in tried), key=lambda line: (line["id"], line["key"]))
             new = self.path.with_suffix(".new")
             new.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
             new.replace(self.path)
@@ -820,7 +826,8 @@ def _with_copy(options: argparse.Namespace, root: Path, scratch: Path) -> int:
                 print(f"{name} was kept as {found[name].state}, and is {new[name].state}", file=sys.stderr)
         found |= new
         now, rows = Texts(root), read(root)  # what was edited meanwhile may have verdicts from another run
-        known.tidy({*keys.values(), *(now.key(mutant) for mutant in rows if not stale([mutant], root))})
+        part = {mutant.id for mutant in chosen} if options.only or options.room else None
+        known.tidy({*keys.values(), *(now.key(mutant) for mutant in rows if not stale([mutant], root))}, of=part)
     return told_of(chosen, found, root, texts, whole=chosen == mutants)
 
 

@@ -43,7 +43,9 @@ def test_a_product_goes_into_a_part_of_a_matrix(op):
     kept = c.copy()
     np.testing.assert_allclose(matmul(a, b, c, op=op), exact + c, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(matmul(a, b, c, op=op, beta=0.5, alpha=2.0), 2 * exact + 0.5 * c, rtol=1e-5, atol=1e-5)
-    assert np.array_equal(c, kept) and matmul.calls == {who.Shape(6, 5, 9, op): 3}
+    [out] = matrices((6, 5))
+    np.testing.assert_allclose(matmul(a, b, c, op=op, out=out), exact + c, rtol=1e-5, atol=1e-5)
+    assert np.array_equal(c, kept) and matmul.calls == {who.Shape(6, 5, 9, op): 4}
 
 
 def test_what_does_not_fit_is_refused():
@@ -51,7 +53,8 @@ def test_what_does_not_fit_is_refused():
     for call, said in (
         (lambda: matmul(a, b, op="xx"), "unknown op"), (lambda: matmul(a, b, op="nt"), "do not fit"),
         (lambda: matmul(a, b.astype(float)), "no matrix of float32"),
-        (lambda: matmul(a, b, out=np.zeros((5, 4), np.float32).T), "not contiguous"), (lambda: matmul(a, b, np.zeros((4, 4), np.float32)), "do not fit"),
+        (lambda: matmul(a, b, out=np.zeros((5, 4), np.float32).T), "not contiguous"),
+        (lambda: matmul(a[:1], b, out=np.zeros((1, 10), np.float32)[:, ::2]), "not contiguous"), (lambda: matmul(a, b, np.zeros((4, 4), np.float32)), "do not fit"),
         (lambda: matmul.batch([(a, b, np.zeros((4, 4), np.float32))]), "do not fit"),
     ):
         with pytest.raises(SpecError, match=said):
@@ -87,6 +90,9 @@ def test_who_multiplies_is_found_or_refused(monkeypatch):
             apps.multiplier(by)
     with pytest.raises(DeviceError):
         apps.multiplier("ootomo", device="cuda")
+    monkeypatch.setattr(who, "gpu_here", lambda: "h200")
+    monkeypatch.setattr(who, "Kernels", lambda name, spec: spec.spec.target.gpu)
+    assert [apps.multiplier("ootomo"), apps.multiplier("ootomo", gpu="h100")] == ["h200", "h100"]  # the one that is named goes before the one that is here
 
 
 def test_levels_go_by_the_place_of_a_call():
@@ -98,6 +104,10 @@ def test_levels_go_by_the_place_of_a_call():
     for _ in range(6):
         levels(a, b)
     assert seen == ["one", "other", "other"] * 2
+    own = {"one": ("k1",), "other": ("k2", "k3")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(who.InNumpy, "kernels", property(lambda self: own[self.name]))
+        assert levels.kernels == ("k1", "k2", "k3")  # each level's once
 
 
 # ---- what applications compute
@@ -151,13 +161,14 @@ def test_cublas_sgemm_gets_the_transposes_of_row_major_matrices(monkeypatch):
     vendor = object.__new__(who.Vendor)
     who.Matmul.__init__(vendor, "cublas-sgemm")
     names = ("handle", "op_a", "op_b", "m", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
-    vendor._cublas = SimpleNamespace(setStream=lambda *given: None, setMathMode=lambda *given: None, setPointerMode=lambda *given: None,
+    vendor._cublas = SimpleNamespace(setStream=lambda *given: None, setMathMode=lambda *given: told.update(mode=given), setPointerMode=lambda *given: None,
                                      sgemm=lambda *given: told.update(zip(names, given)))
     vendor.xp = SimpleNamespace(cuda=SimpleNamespace(device=SimpleNamespace(get_cublas_handle=lambda: 1), get_current_stream=lambda: SimpleNamespace(ptr=0)))
     a, b, out = OnPaper(1000, (40, 64), 100), OnPaper(2000, (24, 64), 70), OnPaper(3000, (40, 24), 77)
     vendor._into(out, a, b, who.Shape(40, 24, 64, "nt"), 1.0, 0.0)
     assert {name: told[name] for name in ("op_a", "op_b", "m", "n", "k", "a", "lda", "b", "ldb", "c", "ldc")} == {
         "op_a": 1, "op_b": 0, "m": 24, "n": 40, "k": 64, "a": 2000, "lda": 70, "b": 1000, "ldb": 100, "c": 3000, "ldc": 77}
+    assert told["mode"] == (1, 0)  # no TF32
 
 
 def test_the_command_tells_milliseconds_and_the_largest_products_first():
@@ -218,7 +229,7 @@ class Marks:
 
 
 def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmgen):
-    xp, order, clock = Marks(), [], iter(range(1000))
+    xp, order, released, clock = Marks(), [], [], iter(range(1000))
 
     class Fake(who.InNumpy):
         def __init__(self, by, **options):
@@ -228,6 +239,12 @@ def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmg
             order.append(self.name)
             super()._into(*given)
 
+        def _batch(self, products):
+            """All at once, as kernels do it."""
+
+        def release(self):
+            released.append(self.name)
+
     monkeypatch.setattr(race, "gpu_here", lambda: "h200")
     monkeypatch.setattr(race, "multiplier", Fake)
     monkeypatch.setattr(race, "_device", lambda *given: "a GPU of paper")
@@ -235,12 +252,27 @@ def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmg
     small = {"tokens": 8, "hidden": 16, "kv": 8, "head": 4}
     outcome = apps.run("llm", by=["ootomo"], sizes=small, rounds=3)
     assert [row.by for row in outcome.rows] == ["cublas-sgemm", "ootomo"] and outcome.data == "drawn"
+    assert released == ["cublas-sgemm", "ootomo"] and sum(outcome.calls.values()) == 3  # those of one run
+    batch = SimpleNamespace(run=lambda matmul, inputs: matmul.batch([]))
+    assert race._of_products(batch, Fake("ootomo"), {}) == pytest.approx(2e-3)
     assert all(row.seconds is not None and row.products == pytest.approx(3 * 2e-3) for row in outcome.rows)
     assert order.count("ootomo") == order.count("cublas-sgemm") == 3 * (2 + race.WARM_UPS + 3)
     turns = order[2 * 2 * 3 :: 3]  # of a race, in which each round has everybody once
     assert all(set(turns[at : at + 2]) == {"ootomo", "cublas-sgemm"} for at in range(0, len(turns), 2)) and len(set(zip(turns[::2], turns[1::2]))) == 2
     ran = gemmgen("app", "llm", "--quiet", *(part for name, value in small.items() for part in ("--size", f"{name}={value}")))
     assert ran.code == 0 and "x FP32" in ran.out and "a GPU of paper" in ran.out
+
+
+def test_a_runs_time_is_the_median_after_the_warm_up_from_idle_to_idle(monkeypatch):
+    taken = {"a": iter([100, 100, 1, 5, 3]), "b": iter([0, 0, 2, 9, 4])}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(race, "_once", lambda problem, one, inputs: next(taken[one]))
+        assert race._timed(None, ["a", "b"], {}, 3) == [3, 4]
+    told = []
+    monkeypatch.setattr(race.time, "perf_counter", lambda: told.append("clock") or 2.0 * len(told))
+    gpu = SimpleNamespace(xp=SimpleNamespace(cuda=SimpleNamespace(Device=lambda: SimpleNamespace(synchronize=lambda: told.append("wait")))))
+    assert race._once(SimpleNamespace(run=lambda one, inputs: told.append("run")), gpu, {}) == 6.0
+    assert told == ["wait", "clock", "run", "wait", "clock"]
 
 
 def test_the_command_lists_runs_and_refuses(gemmgen, monkeypatch):

@@ -16,6 +16,7 @@ import pytest
 from gemmgen.bench import batches as benching
 from gemmgen.bench.batches import BatchRow, BatchTable, as_csv, as_text, from_csv, geometric_means, worst_cells
 from gemmgen.cli.inputs import batch_sizes
+from gemmgen.cli.racers import batch_racers
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.batch import PROBLEM
 from gemmgen.timing import batch_contender, racing
@@ -433,7 +434,9 @@ def test_the_table_tells_ratios_first_then_times_and_means():
     at = lines.index("microseconds")
     assert lines[at + 1].split() == ["cell", "batch", "cublas-loop", "cublas-grouped", "torch-bmm-padded", "ours"]
     assert lines[at + 2].split()[-4:] == ["1600.0", "800.0", "100.0", "200.0"] and lines[at + 3].split()[-3:] == ["400.0", "180.0", "200.0"]
-    assert any(line.split() == ["4.00", "2", "paper", "ours", "cublas-loop"] for line in lines)
+    ended = [line.split() for line in lines]
+    assert ["4.00", "2", "paper", "ours", "cublas-loop"] in ended and ["0.90", "paper", "128x256", "16", "ours", "cublas-grouped", "left", "out"] in ended
+    assert ["0.50", "paper", "128x256", "8", "ours", "torch-bmm-padded", "counted"] in ended
 
 
 def test_rivals_alone_are_a_table_too():
@@ -445,6 +448,9 @@ def test_rivals_alone_are_a_table_too():
 def test_a_csv_comes_back_as_it_was():
     rows = (*two_cells(), row("module 1", 4, "x, \"y\"", [0.1 + 0.2], suite="inception", bounds=(None, None)))
     assert from_csv(as_csv(table_of(rows))) == ("A GPU", rows)
+    told = as_csv(table_of(rows)).splitlines()
+    of = dict(zip(told[0].split(","), told[1].split(",")))
+    assert [float(of[name]) for name in ("seconds", "seconds_q1", "seconds_q3", "gflops")] == pytest.approx([16e-4, 12e-4, 24e-4, 625])
 
 
 def test_the_record_has_medians_means_and_the_worst():
@@ -476,18 +482,45 @@ def test_a_row_has_its_cells_bounds_and_the_median_of_the_hosts_times():
 
 
 def test_each_cell_gets_its_part_of_the_time_that_is_left(gpu, monkeypatch):
-    shares, clock = [], SimpleNamespace(now=0.0)
-    for name, value in {"require_gpu": lambda where: None, "rivals": dict, "_race": lambda cell, contenders, watch, share, note, **how: shares.append(share) or [],
+    shares, warm_ups, clock = [], [], SimpleNamespace(now=0.0)
+
+    def raced(cell, contenders, watch, share, note, **how):
+        shares.append(share)
+        warm_ups.append(how["warm_up"])
+        return []
+
+    for name, value in {"require_gpu": lambda where: None, "rivals": dict, "_race": raced,
                         "time": SimpleNamespace(perf_counter=lambda: clock.now)}.items():
         monkeypatch.setattr(benching, name, value)
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)
     benching.bench_batches({}, cells(["inception"])[:2], against=(), seconds=10, progress=lambda text: setattr(clock, "now", clock.now + 2))
-    assert shares == [4.0, 6.0]
+    assert shares == [4.0, 6.0] and warm_ups == [benching.WARM_UP_SECONDS, 0.0]  # it stays warm
+
+
+def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list(monkeypatch):
+    built = [SimpleNamespace(plan=name, source=SimpleNamespace(interface=SimpleNamespace(asks=lambda what: what == "list")), refused=[f"no {name}"])
+             for name in ("first", "second")]
+    monkeypatch.setattr("gemmgen.cli.racers._built", lambda loaded, progress: built[:len(loaded)])
+    monkeypatch.setattr("gemmgen.cli.racers.road.load", lambda path, gpu: path)
+    monkeypatch.setattr("gemmgen.bench.require_timed", lambda plan, where: None)
+    monkeypatch.setattr(batch_contender, "contender", lambda one, threshold, upload_list=False: (one.plan, threshold, upload_list))
+    monkeypatch.setattr(batch_contender, "MixedKernels", lambda one, other: (one.plan, other.plan))
+    specs = [Path("a.toml"), Path("b.toml")]
+    found, notes = batch_racers(specs, None, thresholds=(8, 16), upload_lists=True, mix=True)
+    assert found == {"mixed": ("first", "second")} | {
+        f"{name}-{threshold}{'-upload' * upload}": (plan, threshold, upload)
+        for name, plan in (("a", "first"), ("b", "second")) for threshold in (8, 16) for upload in (False, True)
+    }
+    assert notes == ["a: passed over: no first", "b: passed over: no second"]
+    assert batch_racers(specs[:1], None)[0] == {"a": ("first", None, False)}
+    with pytest.raises(SpecError, match="divides batches between two kernels"):
+        batch_racers(specs[:1], None, mix=True)
 
 
 def test_a_bench_of_batches(gpu, monkeypatch):
     """On cupy in NumPy: contenders by name, a rival that is absent told, notes carried along, every cell saved."""
+    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
     monkeypatch.setattr(benching, "require_gpu", lambda where: None)
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)
@@ -508,6 +541,7 @@ def test_a_bench_of_batches(gpu, monkeypatch):
 
 
 def test_a_cell_that_does_not_fit_is_noted_and_the_others_stay(gpu, monkeypatch):
+    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
     monkeypatch.setattr(benching, "require_gpu", lambda where: None)
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)

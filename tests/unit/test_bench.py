@@ -15,11 +15,11 @@ import pytest
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import F32, INPUTS
 from gemmgen import bench as benching
-from gemmgen import timing
+from gemmgen import road, timing
 from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import Progress
-from gemmgen.cli.racers import racers
+from gemmgen.cli.racers import racers, solved_for
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.run import sensors
 from gemmgen.run.sensors import Sample
@@ -235,7 +235,6 @@ def test_errors_against_fp64_by_hand(monkeypatch):
 
 
 def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
-    from gemmgen import road
     from gemmgen.render import render
     from gemmgen.timing import contender
 
@@ -344,20 +343,20 @@ def test_a_race_interleaves_in_another_order_each_round(monkeypatch):
     assert [index for _, index, _ in clock.graphs[-1]] == list(range(200))  # which enqueue takes modulo the input sets
     order = [name for at, (name, _) in enumerate(clock.ran) if at == 0 or clock.ran[at - 1][0] != name]
     rounds = [order[at : at + 3] for at in range(len(order) - 21, len(order), 3)]
-    assert len({tuple(one) for one in rounds}) > 1
+    assert len({tuple(one) for one in rounds[1:]}) > 1  # the first one is the warm-up
 
 
 def test_what_cannot_be_captured_is_called_on_the_default_stream(monkeypatch):
     """A library that waits inside: between events of that stream, as many products as others have in their graphs."""
     clock, streams = _Clock(monkeypatch), set()
-    wild = timing.Contender("wild", lambda index: streams.add(clock.current[-1]) or clock.run("wild", index, 1e-3), capturable=False)
+    wild = timing.Contender("wild", lambda index: streams.add(clock.current[-1]) or clock.run("wild", index, 1e-4), capturable=False)
     tame = clock.contender("tame", 1e-3)
     timing.race([tame, wild], rounds=6, slice_ms=30)
     null = sys.modules["cupy"].cuda.Stream.null
     assert streams == {null} and len(clock.graphs) == 2  # tame's: to know how long it takes, and its slice
-    assert wild.seconds == pytest.approx([1e-3] * 6) and tame.seconds == pytest.approx([1e-3] * 6)
-    assert sum(name == "wild" for name, _ in clock.ran) == 3 + 20 + 7 * 30
-    assert [at for name, at in clock.ran if name == "wild"][-30:] == list(range(30))  # each input set in turn
+    assert wild.seconds == pytest.approx([1e-4] * 6) and tame.seconds == pytest.approx([1e-3] * 6)
+    assert sum(name == "wild" for name, _ in clock.ran) == 3 + 20 + 7 * 300  # more than a graph may hold
+    assert [at for name, at in clock.ran if name == "wild"][-300:] == list(range(300))  # each input set in turn
 
 
 def test_a_race_warms_up_and_ends_in_time_with_a_few_rounds_at_least(monkeypatch):
@@ -635,6 +634,10 @@ def test_what_cannot_be_built_is_noted_unless_nothing_can(write_spec):
     progress = Progress("bench", quiet=True)
     with pytest.raises(InfeasibleSpec, match="warp"):
         racers([bad], [], False, progress)
+    batch = write_spec('[problem]\nkind = "grouped"\n', name="batch.toml")
+    with pytest.raises(InfeasibleSpec, match="times kernels of one product"):
+        racers([batch], [], False, progress)
+    assert solved_for(road.load(batch), (1, 2, 3)).spec.problem.model_dump(include={*"mnk"}) == {"m": 1, "n": 2, "k": 3}
     kernels, notes = racers([bad, write_spec(name="good.toml")], [], False, progress)
     assert [one.name for one in kernels] == ["good"] and notes[0].startswith("bad: not built: ")
 

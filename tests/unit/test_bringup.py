@@ -368,6 +368,7 @@ def test_every_rule_that_a_row_can_say_is_tried():
     tried = every("e4m3", 64)
     assert {one.fraction_bits for one in tried if one.rule == "floor"} == set(range(8, 41))
     assert {one.sum_bits for one in tried} == {None, *range(8, 23)} and {one.inner for one in tried} == {None, 1, 2, 4, 8, 16, 32}
+    assert {one.inner for one in every("e4m3", 32)} == {None, 1, 2, 4, 8, 16}  # FP16 words are half as many
     assert not any(one.rule == "floor_apart" for one in every("f16", 3)) and any(one.rule == "floor_apart" for one in every("f16", 2))
     dots = dots_of(NARROW, aligning_24)
     [(kinds, a, b, c)] = random_tiles(dots, 2000, 0)

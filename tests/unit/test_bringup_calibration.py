@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from fake_gpu import FakeGpu
 from fake_pool import FakePool
@@ -18,7 +20,7 @@ from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS, nearest_generation
 from gemmgen.catalog.registers import Slopes
 from gemmgen.catalog.vendor import VENDORS
-from gemmgen.errors import UnknownName
+from gemmgen.errors import GemmgenError, UnknownName
 from gemmgen.explore.learn import Errors, Learnt, _changed
 from gemmgen.explore.row import Row
 from gemmgen.model.registers import SLOPE_OF
@@ -185,6 +187,67 @@ def test_a_kernel_is_told_by_a_fit_that_has_not_seen_it(monkeypatch):
     monkeypatch.setattr(registers, "fitted", lambda rows, table: seen.append({row.registers for row in rows}) or table)
     registers.fit(rows, 0, gpu, "none")
     assert [len(one) for one in seen] == [12, 12, 12, 12, 16] and set.intersection(*seen[:4]) == set()
+    seen.clear()
+    registers.fit([*rows[:8], replace(rows[0], spills=8)], 3, gpu, "none")  # as few as can be; one that spills tells nothing
+    assert [len(one) for one in seen] == [6, 6, 6, 6, 8]
+    with pytest.raises(GemmgenError, match="too few kernels"):
+        registers.fit([*rows[:7], replace(rows[0], spills=8)], 3, gpu, "none")
+
+
+def test_what_a_fit_of_registers_says_of_itself(monkeypatch):
+    """Kernels of 100 registers of which the prior tells twice as many and each fit three quarters; three took what the launch bound left, less 2 or more."""
+    gpu, fitted_table = GPUS.get("a100"), object()
+    rows = [registers.Compiled({}, "portable", "", {"loop": 0}, 100, 0) for _ in range(16)]
+    monkeypatch.setattr(registers, "fitted", lambda rows, table: fitted_table)
+    monkeypatch.setattr(registers, "predicting", lambda rows: lambda table: np.full(len(rows), 75.0 if table is fitted_table else 200.0))
+    monkeypatch.setattr(registers, "_budget", lambda row, gpu: next(budgets))
+    monkeypatch.setattr(registers, "text", lambda found, gpu: "")
+    budgets = iter([100, 102, 103, *[104] * 13])
+    found = registers.fit([*rows, replace(rows[0], spills=8)], 2, gpu, "none")
+    assert (found.kernels, found.refused, found.before, found.after, found.free) == (17, 3, 1.0, 0.25, (13, 1.0, 0.25))
+    monkeypatch.undo()
+    assert "17 kernels" in (told := registers.text(replace(found, table=gpu.registers), gpu)) and "mean error 25.0 % of kernels" in told
+    assert "25.0 % of the 13 that the launch bound" in told
+
+
+def test_kernels_to_time_are_the_first_choice_and_others_up_to_its_worth(monkeypatch):
+    def plan(at, seconds):
+        return SimpleNamespace(block=at, warp=0, where="", model={"seconds": seconds}, told=at)
+
+    monkeypatch.setattr(times, "loads", dict)
+    monkeypatch.setattr(times, "alternatives", lambda *given: ([plan("first", 1.0)], [plan("worth", 1.5), plan("just", 1.8), plan("not", 1.9)]))
+    monkeypatch.setattr(times, "settled_spec", lambda loaded, plan: plan.told)
+    assert [(one.spec, one.seconds) for one in times.proposed({}, (1, 2, 3), 3, 0)] == [("first", 1.0), ("worth", 1.5), ("just", 1.8)]
+    whole, firsts = (list(times.cells("h200", "nvidia", one)) for one in (False, True))
+    assert {count for *_, count in firsts} == {1} and 1 not in {count for *_, count in whole} and {size for _, size, _ in firsts} > {size for _, size, _ in whole}
+
+
+def test_a_kernel_is_timed_at_two_sizes_and_predicted_at_its_own(monkeypatch):
+    """One that is known there is passed over, and counts as none."""
+    size, beside = (512, 512, 512), times.BESIDE[512, 512, 512]
+    wanted = [times.Proposed({}, size, 1e-3), times.Proposed({}, (1, 2, 3), 2e-3)]
+    monkeypatch.setattr(times, "candidates", lambda *given, **more: wanted)
+    pool = SimpleNamespace(
+        begin=lambda target, task: SimpleNamespace(result=lambda: ("value", ({"verdict": "compiled", "identity": str(task.size)}, b"made"))),
+        on_gpu=lambda target, task: ("value", {"verdict": "timed", "seconds": 4.0}),
+    )
+    found = times.timed("gpu", "nvidia", pool)
+    assert [((row.m, row.n, row.k), row.predicted_seconds) for row in found.rows] == [(size, 1e-3), (beside, None), ((1, 2, 3), 2e-3)] and found.kernels == 2
+    again = times.timed("gpu", "nvidia", pool, firsts=True, done={(str((1, 2, 3)), (1, 2, 3))})
+    assert [(row.m, row.n, row.k) for row in again.rows] == [size] and again.kernels == 1
+
+
+def test_draws_count_by_what_they_hold_out():
+    asked = []
+
+    def every(target, what, seconds):
+        asked.append(len(what))
+        errors = [Errors(rows, before, after, 0, 0) for rows, before, after in ((0, 9.0, 9.0), (1, 0.4, 0.1), (3, 0.8, 0.5), (1, 0.4, 0.1))]
+        return [("value", SimpleNamespace(errors={"new sizes": one})) for one in errors[:len(what)]]
+
+    fit = times.fitted([], "gpu", SimpleNamespace(all=every))
+    assert fit.held == {"new sizes": (pytest.approx(0.64), pytest.approx(0.34))} and fit.rows == {"new sizes": 5}
+    assert times.fitted([], "gpu", SimpleNamespace(all=every), held_out=False).held == {} and asked == [4, 1]
 
 
 def test_a_group_keeps_the_prior_where_a_fit_tells_held_out_kernels_no_better(monkeypatch):

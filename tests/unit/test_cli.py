@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from explored import GPU, plans, sizes, timed
 
-from gemmgen import __version__
+from gemmgen import __version__, road
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.cli import explain, show
 from gemmgen.cli.app import app
 from gemmgen.cli.output import write_files
 from gemmgen.errors import EmulationError, GemmgenError, ResourceError
 from gemmgen.explore.store import Writer
+from gemmgen.model.accuracy import TOLD
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load
@@ -442,6 +446,65 @@ def test_files_get_the_usual_permissions(tmp_path):
     write_files(tmp_path / "new" / "folder", {"a": b"1"})
     (tmp_path / "usual").touch()
     assert (tmp_path / "new" / "folder" / "a").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_an_explanations_sentences_tell_its_numbers():
+    """Milliseconds and TFLOPS of one product, tables whose first row is the plan, and blocks that shrink as registers grow."""
+    e = road.explain({"problem": dict.fromkeys("mnk", 1024), "split": {"scheme": "half"}, "target": {"gpu": "h200"}, "tile": {"block": [128, 128, 64]}})
+    told = explain.text(e)
+    milliseconds, tflops = map(float, re.search(r"([0-9.]+) ms \(([0-9.]+) TFLOPS\) for 1024x1024x1024", told).groups())
+    assert milliseconds * tflops == pytest.approx(2 * 1024**3 * 1e-9, rel=0.05)
+    weighed = dict(part.split(" ")[:2] for part in re.search(r"weighed +(.*)", told)[1].split(", "))
+    assert float(weighed[e.plan.fragment.policy]) == milliseconds == min(map(float, weighed.values()))
+    assert f"{e.candidates} candidates, {e.feasible} feasible, in " in told and f"{e.tied} candidates lie within 2 % of the fastest" in told
+    best, front = (re.search(rf"^{title}.*\n((?:  .*\n)+)", told, re.M)[1].splitlines()[1:] for title in ("best by", "front of"))
+    assert (len(best), len(front)) == (len(e.best), len(e.front)) and float(best[0].split()[-1]) == milliseconds
+    assert [float(line.split()[-1]) for line in front] == [round(1e3 * one.seconds, 3) for one in e.front]
+    steps = [tuple(map(int, one)) for one in re.findall(r"registers <= (\d+) +-> (\d+) block", told)]
+    threads, file = e.plan.threads, e.plan.gpu.limits.registers_per_sm
+    assert steps and all(registers * threads * blocks <= file and blocks <= e.plan.gpu.limits.blocks_per_sm for registers, blocks in steps)
+
+
+def test_a_frontiers_row_tells_milliseconds_and_whether_it_meets():
+    point = SimpleNamespace(scheme="half", promote=64, sums="plain", sums_in_unit=True, policy="mma", seconds=2.5e-3, tflops=123.44, worst=3e-4,
+                            errors=dict.fromkeys(TOLD, 1e-4), meets=True, beaten_by="")
+    found = SimpleNamespace(points=(point,), best=(point,), asked="as fp32", gpu="h200", size=(1, 2, 3), data="uniform", refused=())
+    row = explain.frontier_text(found).splitlines()[2].split()
+    assert row[:5] == ["half", "64", "mma", "2.5", "123.4"] and row[-1] == "yes" and row[-2] == "3.0e-04"
+    assert "never" == explain._promotion(SimpleNamespace(sums_in_unit=True, promote=0, sums="plain"))
+
+
+def test_a_reports_figures_by_hand():
+    resources = SimpleNamespace(registers=99, shared_bytes=4096, spill_bytes=0, occupancy=SimpleNamespace(blocks=2, fraction=0.125, limited_by="registers"))
+    errors = SimpleNamespace(relative_frobenius=1e-7, max_error=2e-6, mred=3e-7, scaled=4e-8)
+    judged = SimpleNamespace(kernel="k", device="d", resources=resources, checks=[SimpleNamespace(name="c", passed=True, detail="x")], standing="", unverified="",
+                             errors=errors, bound=SimpleNamespace(relative_frobenius=5e-7), of_fp32={}, status={}, seconds=2e-3, size=(1000, 2000, 500),
+                             passed=True, promises="half")
+    plan = SimpleNamespace(summary="s", gpu=SimpleNamespace(limits=SimpleNamespace(registers_per_thread=255)))
+    told = show.report(SimpleNamespace(plan=plan, refused=[]), judged, 1.0)
+    assert "time       2.000 ms for 1000x2000x500, 1.0 TFLOPS, from one run" in told
+    assert show.scheme_range(SCHEMES.get("half")).endswith(" to 2^16")  # FP16's largest number lies just below
+    assert "99 of 255 registers, 4096 B shared, no spills, 2 blocks an SM (12.5 % occupancy, by registers)" in told
+    assert "relative Frobenius 1.00e-07 (bound 5.00e-07), max 2.0e-06, MRED 3.0e-07, scaled 4.0e-08" in told
+
+
+def test_shared_memory_of_either_kind_limits_what_is_resident():
+    """On an H100, whose SM has 228 KiB: four blocks of 56 KiB and 1 KiB of the system each."""
+    used = SimpleNamespace(registers=32, static_shared_bytes=16 << 10, spill_bytes=0, stack_bytes=None)
+    gpu = GPUS.get("h100")
+    launch = SimpleNamespace(symbol="k", role="gemm", threads=128, shared_bytes=40 << 10)
+    plan = SimpleNamespace(gpu=SimpleNamespace(limits=gpu.limits, maker=SimpleNamespace(register_kinds=())), summary="s")
+    source, binary = SimpleNamespace(launches=[launch], name="k"), SimpleNamespace(kernels={"k": used}, from_cache=True, arch="sm_90", compiler="c", seconds=1.0)
+    [row] = show.kernel_facts(plan, source, binary)
+    assert (row["blocks_per_sm"], row["limited_by"], row["occupancy"]) == (4, "shared memory", 0.25)  # 5 by its dynamic one alone
+    used.static_shared_bytes, used.registers = 0, 128  # 65536 registers hold 4 such blocks
+    launch.shared_bytes = 0
+    assert show.kernel_facts(plan, source, binary)[0]["blocks_per_sm"] == 4
+    used.static_shared_bytes, launch.shared_bytes = 1024, 2048
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gemmgen.verify.standing", lambda plan: "")
+        told = show.build_table(SimpleNamespace(plan=plan, source=source, binary=binary, refused=[])).splitlines()[-1].split()
+    assert told == ["gemm", "128", "128", "1024", "2048", "0", "unbounded", "25", "%,", "4", "a", "SM,", "by", "registers"]
 
 
 def test_explain_tells_what_is_stored_added_up_and_left_to_another_kernel(gemmgen, write_spec):

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from gemmgen import explore, road
-from gemmgen.cli import main
+from gemmgen.cli import explored, main
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.explore import gpus, strategies
 from gemmgen.explore.candidates import Pool, in_turn, settled_spec
 from gemmgen.explore.regret import regret
 from gemmgen.explore.row import Row
+from gemmgen.explore.run import Progress
 from gemmgen.explore.strategies import ETA, Ask, Outcome, strategy_called
-from gemmgen.explore.studies import STRATEGIES, STUDIES, json_schema, load_study, study_from
+from gemmgen.explore.studies import STRATEGIES, STUDIES, Problem, json_schema, load_study, study_from
 from gemmgen.paths import SPECS
 from gemmgen.solve import solve
 from gemmgen.solve.request import requests
@@ -110,6 +111,7 @@ def candidates():
 def test_candidates_are_counted_and_ranked(candidates):
     assert len(candidates) == len(set(candidates.order.tolist())) == candidates.count - sum(candidates.rejected.values())
     first = [candidates.first(0), *candidates.order[:2]]
+    assert first[0] == first[1]
     assert {candidates.plan(at).scheme.name for at in first} == {"ootomo", "half"}
     for stratum in set(candidates.stratum.tolist()):
         mine = [at for at in candidates.order if candidates.stratum[at] == stratum]
@@ -126,13 +128,14 @@ def test_the_first_candidate_is_what_solve_chooses():
 
 @pytest.mark.parametrize("gpu, space", [
     ("a100", {"split": {"scheme": "ootomo"}}), ("h200", {"split": {"scheme": "bf16x3", "promote": 64}}), ("mi210", {"split": {"scheme": "scaled"}}),
+    ("a100", {"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32]}, "solve": {"require": ["stages >= 3"]}}),
     ("h200", {"split": {"scheme": "ootomo", "sums": "compensated"}, "fragment": {"policy": "mma"}, "tile": {"block": [64, 64, 32]}}),
 ])
 def test_a_candidates_spec_has_its_plan_alone(gpu, space):
     found = explore.study({"study": {"name": "x", "gpus": [gpu], "sizes": [4096]}, "space": space}).candidates()
     for at in [*found.order[:3], *found.order[-3:]]:
         spec = found.spec(int(at))
-        assert solve(loads(spec)).hash == found.plan(int(at)).hash
+        assert solve(loads(spec)).hash == found.plan(int(at)).hash and not {"solve", "accuracy"} & spec.keys()
         assert json.loads(json.dumps(spec)) == spec and all(request.settled for request in requests(loads(spec)))
 
 
@@ -147,6 +150,28 @@ def test_a_limit_on_the_error_rejects_and_makes_schemes_compete():
     found = explore.study(study).candidates()
     assert found.rejected["[accept] relative_frobenius <= 1e-05"] > 0 and set(found.stratum.tolist()) == {0}
     assert {part.request.scheme.name for part in found.parts} == {"ootomo"}
+    [error] = {part.error for part in found.parts}
+    for limit, schemes in ((error, {"ootomo"}), (0.1, {"ootomo", "half"})):  # as much as the limit is within it
+        found = explore.study({**study, "accept": {"relative_frobenius": limit}}).candidates()
+        assert {part.request.scheme.name for part in found.parts} == schemes and set(found.stratum.tolist()) == {0}
+
+
+def test_what_strategies_know_is_of_the_candidate_itself():
+    """Of several parts: errors by the study's data and the interval of promotion, numbers by the candidate's own row."""
+    study = small(study={**SMALL["study"], "sizes": [4096]}, space={**SMALL["space"], "split": {"scheme": "ootomo", "promote": [0, 64]}})
+    found, other = (explore.study({**study, "study": {**study["study"], "data": data}}).candidates() for data in ("uniform", "positive"))
+    assert len({part.error for part in (*found.parts, *other.parts)}) == 4
+    rows = np.array([*found.order[:3], *found.order[-3:]])
+    assert not {"seconds", "registers"} & {*found.pool.names} and len({int(found.part[at]) for at in rows}) > 1
+    for at, own in zip(rows, found.pool.features(rows)):
+        columns = found.part_of(at).ranked.columns
+        assert own.tolist() == [columns[name][found.row[at]] if name in columns else 0 for name in found.pool.names]
+        assert found.pool.error[at] == found.part_of(at).error
+
+
+def test_a_policy_without_a_kernel_does_not_refuse_the_combination():
+    found = explore.study(small(study={**SMALL["study"], "gpus": ["h200"]})).candidates()
+    assert len(found) and not found.refused
 
 
 def test_combinations_that_no_kernel_serves_are_told():
@@ -349,9 +374,56 @@ def run(capsys, *arguments):
 def test_a_dry_run_tells_the_space(capsys, tmp_path):
     code, out, _ = run(capsys, "small_cpu", "--dry-run", "--store", str(tmp_path / "none"))
     assert code == 0 and "248; the model rejects 75; 173 remain" in out and "C12" in out and "by strategy model" in out and not (tmp_path / "none").exists()
+    out_text = out
     code, out, _ = run(capsys, "small_cpu", "--dry-run", "--json", "--store", str(tmp_path))
     told = json.loads(out)
+    counts = [int(line.split()[0].replace(",", "")) for line in out_text.partition("rejected\n")[2].splitlines()]
+    assert counts == sorted(counts, reverse=True) and sum(counts) == 75
     assert told["remain"] == 173 and told["estimate"]["trials"] == 4 and told["estimate"]["left"] == 4
+
+
+class Space(SimpleNamespace):
+    """40 candidates of a study of two GPUs, of which one is at hand."""
+
+    def __len__(self):
+        return 40
+
+
+def test_an_estimate_by_hand():
+    space = Space(study=SimpleNamespace(head=SimpleNamespace(trials=100, seconds=None, emulate=False), gpus=lambda: ["h200", "a100"]))
+    pool = SimpleNamespace(compilers=4, gpus={"h200": 2})
+    times = [("kernel", 3.0, 1.0, 0.5), ("kernel", 5.0, 2.0, 1.0), ("rival", None, None, None)]
+    known = [SimpleNamespace(kind=kind, compile_seconds=compile_, judge_seconds=judge, time_seconds=time) for kind, compile_, judge, time in times]
+    found = explored.estimated(space, pool, None, None, known)
+    assert found == {"trials": 40, "left": 38, "compile_seconds": 38.0, "run_seconds": 38 * 2.25 / 2, "seconds": 42.75, "timed": ["h200"], "measured": True}
+    assert explored.estimated(space, pool, 10, 3.0, known) | {"compile_seconds": 0, "run_seconds": 0} == {
+        "trials": 10, "left": 8, "compile_seconds": 0, "run_seconds": 0, "seconds": 3.0, "timed": ["h200"], "measured": True}
+    space.study.head.emulate, pool.gpus = True, {}
+    assert explored.estimated(space, pool, None, None, known)["run_seconds"] == 38 * 1.5 / 4
+    assert [explored._span(one) for one in (None, 89, 120, 5399, 9000)] == ["-", "89 s", "2 min", "90 min", "2.5 h"]
+
+
+def test_progress_by_hand():
+    problem = Problem("h200", 1024, 2048, 512, "nn")
+    row = Row(study="x", trial="t", kind="kernel", verdict="timed", kernel="fast", gpu="h200", m=1024, n=2048, k=512, layout="nn", seconds=2e-5,
+              reference_seconds=3e-5, error=2e-7, predicted_seconds=1e-5)
+    progress = Progress(300, done=120, kept=20, verdicts=Counter(timed=80, compiled=15, right=1, refused=4), seconds=12.0, left=120.0, best={problem: row})
+    assert explored._state(progress) == "120 of 300 trials; 4 refused; best 107 TFLOPS at h200 1024x2048x512 nn; 2 min left"
+    told = explored.progress_text(progress, "there").splitlines()
+    assert told[1].split(maxsplit=1)[1].startswith("120 of 300, 20 of them before;") and told[1].endswith(": 80 timed, 15 compiled, 4 refused, 1 right")
+    assert told[-1].split() == ["h200", "1024x2048x512", "nn", "fast", "20", "107.4", "1.500", "2e-07"]
+    progress.best = {problem: replace(row, seconds=None, error=None, predicted_error=3e-7)}
+    assert "; best 10 us predicted at" in explored._state(progress)
+    assert explored.progress_text(progress, "there").splitlines()[-1].split() == ["h200", "1024x2048x512", "nn", "fast", "10", "3e-07", "predicted"]
+    found = SimpleNamespace(problems=2, rows=30, largest=20, counts=(1, 4), best="model", table={"model": (0.125, inf)})
+    assert explored.regret_text(found).splitlines()[3].split() == ["model", "12.50", "%", "-"]
+
+
+def test_an_interrupted_study_has_an_exit_code_of_its_own(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpus, "gpus_here", lambda: [])
+    for interrupted, code in ((True, 130), (False, 0)):
+        monkeypatch.setattr("gemmgen.explore.run.Running", lambda *given, **more: SimpleNamespace(run=lambda: Progress(4, interrupted=interrupted)))
+        assert run(capsys, "small_cpu", "--store", str(tmp_path), "--workers", "0")[0] == code
 
 
 def test_nothing_to_explore_is_a_message(capsys):

@@ -97,13 +97,13 @@ def test_the_table_and_its_json():
 
     from gemmgen.cli.output import json_text
 
-    one = judged([replace(each, predicted=(each.seconds / 2, {"uniform": 2e-7})) if each.name == "fine" else each for each in ENTRIES], SIZE, ASKED, "near")
+    one = judged([replace(each, predicted=(each.seconds / 2, {"uniform": 2e-7})) if each.name == "fine" else each for each in ENTRIES], (5120, 2560, 40960), ASKED, "near")
     text = benching.as_text(Frontiers("a GPU", {"driver": "1"}, (one,), ("told",)))
     line = next(line for line in text.splitlines() if line.startswith("fine"))
-    assert line.split() == ["fine", "2200000.0", "0.0", "3.64", "0.23", "1.0e-07*", "1.0e-07*", "1.0e-07*", "0.50", "2.00"]
-    assert "1.0e-04*" in text and "not finite" in text and "note: told" in text and "picks near" in text and text.count("512x256x4096") == 1
+    assert line.split() == ["fine", "2200000.0", "0.5", "3.64", "0.23", "1.0e-07*", "1.0e-07*", "1.0e-07*", "0.50", "2.00"]
+    assert "1.0e-04*" in text and "not finite" in text and "note: told" in text and "picks near" in text and text.count("5120x2560x40960") == 1
     back = benching.from_json(json_text(Frontiers("a GPU", {"driver": "1"}, (one,), ("told",)).as_dict()))
-    assert benching.as_text(back) == text and back.kept
+    assert benching.as_text(back) == text and back.kept and not replace(back, sizes=(one, judged(ENTRIES, SIZE, ASKED, "slow"))).kept
     flat = json.loads(json_text(Frontiers("a GPU", {}, (one,)).as_dict()))
     assert flat["sizes"][0]["contract"]["kept"] and flat["sizes"][0]["entries"][5]["beaten_by"]["uniform"] == "fine"
 
@@ -283,6 +283,10 @@ def test_a_design_that_has_no_choice_of_sums_is_not_asked_for_one(tmp_path, monk
     for where in ("frontier", "request"):
         monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b: [SCHEMES.get("residues8")])
     spec = tmp_path / "spec.toml"
-    spec.write_text('[accuracy]\nas = "fp32"\n[target]\ngpu = "h200"\n')
+    spec.write_text('[target]\ngpu = "h200"\n')  # which asks for no error, and is held to FP32's
     frontier_racers(spec, [(4096, 4096, 4096)], Progress("bench", quiet=True))
     assert {road.plan(one).scheme.name for one in jobs} == {"residues8"}
+    jobs.clear()
+    monkeypatch.setattr("gemmgen.solve.frontier.Frontier.worth_running", ())
+    [(candidates, asked, picked)] = frontier_racers(spec, [(4096, 4096, 4096)], Progress("bench", quiet=True))[0].values()
+    assert len(jobs) == len(candidates) == 1 and picked == candidates[0].point.told and asked.asked == "fp32"  # the choice runs in any case

@@ -132,7 +132,7 @@ def test_a_contender_has_its_workspace_once_and_its_error_is_judged(stand_ins, m
     for index in (0, 1, 2):
         one.enqueue(index)
     assert [np.allclose(c, a @ b) for a, b, c in zip(inputs.a, inputs.b, inputs.c)] == [True, True]
-    assert len(made) == 1 and made[0][0] == 9
+    assert len(made) == 1 and (made[0][0], made[0][1], made[0].size) == (9, 0, 3 + 10 * 2 + 100 * 4 + 1000 * 9)
     assert (one.name, one.capturable, one.judged, one.detail) == ("gemmul8-9-accurate", False, True, "9 moduli, accurate")
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 import tomllib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from gemmgen.catalog.generation import Constant, merged
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError, UnknownName
-from gemmgen.explore.learn import LEAST_ROWS, PRIOR, _changed, _constants, learn
+from gemmgen.explore import learn as learning
+from gemmgen.explore.learn import LEAST_ROWS, PRIOR, Errors, Fitted, Learnt, _changed, _constants, learn
 from gemmgen.explore.rebuilt import Predictions
 from gemmgen.explore.store import Writer
 
@@ -128,3 +130,88 @@ def test_without_scipy_it_is_said_how_to_get_it(rows, monkeypatch):
     with pytest.raises(GemmgenError) as refusal:
         learn(rows, GPU)
     assert refusal.value.remedy == "pip install 'gemmgen[explore]'"
+
+
+# ---- which rows are fitted, with the fit replaced by one that takes no time
+
+
+@pytest.fixture
+def fits(rows, other, monkeypatch):
+    """[rows] which ones each fit saw. Times are half of what the GPU's row predicts, and 1.5 times what the fitted one does."""
+    seen = []
+    monkeypatch.setattr(learning, "_told", list)
+    monkeypatch.setattr(learning, "_groups", lambda known: np.array([row.seconds for row in known]))
+    monkeypatch.setattr(learning, "_predicted", lambda seconds, gpu, count: seconds * (1 / 1.5 if gpu is other else 2))
+    monkeypatch.setattr(learning, "_mattering", lambda *arguments: [])
+    monkeypatch.setattr(learning, "_fit", lambda gpu, constants, off, which: (seen.append(which), (other, {}))[1])
+    return seen
+
+
+def test_kernels_and_sizes_that_are_held_out_are_drawn_by_the_seed(rows, fits):
+    one = learn(rows, GPU)
+    for error in one.errors.values():
+        assert np.allclose([error.before, error.after, error.lean_before, error.lean_after], np.log([2, 1.5, 0.5, 1.5]))
+    learn(rows, GPU, seed=2)
+    assert len(fits[0]) == 8 * 30 and (fits[0] != fits[1]).any()
+    alike = [replace(row, m=64, n=64, k=at + 1) for at, row in enumerate(rows[:30])]
+    assert learn(alike, GPU).sizes == 24  # sizes that differ in k alone are different
+
+
+def test_hardly_enough_rows_are_all_fitted_and_too_many_are_drawn_from(rows, fits, monkeypatch):
+    least = learn(rows[:LEAST_ROWS], GPU, held_out=0)  # of one kernel, at one size each
+    assert (least.rows, least.reason) == (LEAST_ROWS, "")
+    few = learn(rows[:28], GPU)  # a fifth of them held out would leave 22
+    assert few.rows == 28 and set(few.errors) == {"fitted"}
+    enough = learn(rows[:30], GPU)
+    assert enough.rows == LEAST_ROWS and enough.errors["new sizes"].rows == 6
+    monkeypatch.setattr(learning, "MOST_ROWS", 40)
+    many = learn(rows, GPU, held_out=0)
+    assert many.rows == 40 and many.kernels > 2  # and not the first 40, which are of two
+
+
+def test_held_out_rows_alone_say_whether_a_fit_helped():
+    better, worse, same = Errors(10, 0.2, 0.1, 0, 0), Errors(5, 0.1, 0.2, 0, 0), Errors(5, 0.1, 0.1, 0, 0)
+
+    def helped(constants=(Fitted(("", "launch_seconds"), 1, 2, 0.1, "fitted"),), **errors):
+        return Learnt(GPUS.get(GPU), "", 1, 1, 1, constants, {name.replace("_", " "): one for name, one in errors.items()}).helped
+
+    assert helped(fitted=better) and not helped(fitted=worse) and not helped(fitted=better, constants=())
+    assert helped(fitted=worse, new_kernels=better) and not helped(fitted=better, new_kernels=worse) and not helped(fitted=better, new_sizes=same)
+    assert Learnt(GPUS.get(GPU), "", 1, 1, 1, (Fitted(("", "launch_seconds"), 1, 2, 0.1, "fitted"),), {}).as_dict()["constants"] == [
+        {"section": "", "name": "launch_seconds", "before": 1, "after": 2, "deviation": 0.1, "source_before": "fitted"}]
+    assert helped(new_kernels=better, new_sizes=worse) and not helped(new_kernels=worse, new_sizes=replace(better, rows=4))  # each row counts alike
+
+
+@pytest.mark.parametrize(("moved", "kept"), [(0.5, True), (-0.5, False), (20.0, True)])
+def test_a_fit_is_kept_where_it_tells_the_rows_better_and_within_bounds(monkeypatch, moved, kept):
+    """Of a GPU that sustains the most that is possible."""
+    gpu, place = GPUS.get(GPU), ("wgmma", "sustained_f16_tflops")
+    constants = [one for one in _constants(gpu.measured) if one[0] == place]
+    asked = []
+    solver = SimpleNamespace(least_squares=lambda residuals, start, **more: asked.append(residuals(start)) or SimpleNamespace(
+        x=np.array([moved]), jac=np.array([[100.0]])))
+    monkeypatch.setattr(learning, "library", lambda name: solver)
+    low, high = constants[0][2].low, constants[0][2].high
+
+    def off(trial):
+        return np.array([0.0, np.log(high / trial.measured.wgmma.sustained_f16_tflops.value)])
+
+    fitted, told = learning._fit(gpu, constants, off, np.array([False, True]))
+    value = fitted.measured.wgmma.sustained_f16_tflops.value
+    assert len(asked[0]) == 2 and asked[0][1] == 0  # a row that was seen, and one prior
+    assert told == ({place: 0.01} if kept else {}) and low <= value <= high
+    assert value == (pytest.approx(min(high, constants[0][1].value * np.exp(moved)), rel=1e-3) if kept else constants[0][1].value)
+
+
+def test_a_fit_asks_for_what_matters_to_the_rows_it_sees_and_is_not_led_by_a_few():
+    gpu, place = GPUS.get(GPU), ("", "launch_seconds")
+    before = gpu.measured.launch_seconds.value
+
+    def off(trial):
+        return np.concatenate([[0.0], np.append(np.full(30, 0.3), [5.0, 5.0, 5.0]) - np.log(trial.measured.launch_seconds.value / before)])
+
+    seen = np.arange(34) > 0
+    constants = learning._mattering(gpu, off, off(gpu), seen)
+    assert [one for one, _, _ in constants] == [place] and not learning._mattering(gpu, off, off(gpu), ~seen)
+    fitted, _ = learning._fit(gpu, constants, off, seen)
+    assert 0.25 < np.log(fitted.measured.launch_seconds.value / before) < 0.36  # the mean is 0.73

@@ -122,6 +122,8 @@ def test_verdicts_of_two_machines_are_put_together_and_what_is_half_written_is_n
     with mine.path.open("a") as file:
         file.write('<<<<<<< mine\n{"id": "d", "key": "3", "sta\n[1]\n')
     assert {line["id"]: line["state"] for line in mine.read().values()} == {"b": "caught"}
+    mine.tidy(["2"], theirs.path, of=["a"])  # b was not tried, nor is c of a row any more: both lines stay
+    assert [line["id"] for line in mine.read().values()] == ["a", "b", "c"]
     mine.tidy(["1", "2", "3"], theirs.path)
     assert [(line["id"], line["state"]) for line in map(json.loads, mine.path.read_text().splitlines())] == [("a", "caught"), ("b", "caught")]
 
@@ -227,8 +229,12 @@ def test_outcomes_are_told_apart_kept_and_tried_again_only_after_a_change(tmp_pa
     (root / "templates/t.c").write_text("int main(void) { return 3 + 0; }\n")
     rows = (root / "tests/mutants/room.toml").read_text().replace("[[", "\0[[").split("\0")
     (root / "tests/mutants/room.toml").write_text("".join(row for row in rows if 'id = "seen"' in row or 'id = "other C"' in row))
+    code, tried, told = run("--only", "seen")
+    keys = {line["id"]: line["key"] for line in map(json.loads, (root / "tests/mutants/kept.jsonl").read_text().splitlines())}
+    assert (code, tried) == (0, {"seen": "caught"}) and keys == {name: line["key"] for name, line in kept.items()}, told
     code, tried, told = run()
     assert (code, tried) == (0, {"other C": "caught"}), told  # its file is another now
+    assert {json.loads(line)["id"] for line in (root / "tests/mutants/kept.jsonl").read_text().splitlines()} == {"seen", "other C"}
 
 
 def test_a_tree_that_is_not_the_one_asked_for_is_no_ground(tmp_path):

@@ -95,6 +95,15 @@ def test_an_exchange_that_makes_the_program_slower_is_not_tried():
     question, ran = planted([[4, 9], [3, 5]], [[0.3, 0.1], [0.4, 0.1]], 0.45, fed_by=[(), (0,)])
     assert greedy(question).choice == (0, 1)
     assert (1, 0) not in ran  # 12 where it has 9
+    question, ran = planted([[4, 7], [3, 6]], [[0.3, 0.1], [0.4, 0.1]], 0.45, fed_by=[(), (0,)])
+    assert greedy(question).choice == (0, 1) and (1, 0) not in ran  # 10, as it has
+
+
+def test_what_could_not_be_lowered_is_tried_again_after_an_exchange():
+    """The first fits only where the second is high and the third is low, which an exchange brings about."""
+    holds = {(1, 1, 1), (1, 0, 1), (1, 1, 0), (0, 1, 0)}
+    question, _ = planted([[5, 10], [3, 9], [1, 8]], [[0.3, 0.1]] * 3, 0.5, [(), (), (1,)], error=lambda choice: 0.4 if choice in holds else 0.6)
+    assert greedy(question).choice == (0, 1, 0)
 
 
 def test_the_frontier_finds_what_single_steps_do_not():
@@ -104,6 +113,20 @@ def test_the_frontier_finds_what_single_steps_do_not():
     assert question.time(walk.choice) == 9 and question.time(best(question)) == pytest.approx(7.4)
     assert question.time(refined(question, walk.choice)) == pytest.approx(7.4)
     assert frontier(question)[0] == (0, 0, 0)
+    assert frontier(planted([[1, 2], [1, 3]], [[0.5, 0.1]] * 2, 1)[0]) == [(0, 0), (1, 0), (1, 1)]  # (0, 1) errs as (1, 0) and takes longer
+
+
+def test_what_is_run_lies_near_the_threshold_by_its_estimate(monkeypatch):
+    by_chance = [planted([[1, 2]], [[alone, 0.1]], 0.45, error=lambda choice: 0.2)[0] for alone in (0.67, 0.68)]
+    assert [refined(question, (1,)) for question in by_chance] == [(0,), (1,)]  # 1.5 times the threshold is 0.675
+    assert exhaustive(planted([[1, 1]], [[0.3, 0.1]], 0.4)[0]).choice == (1,)  # of as fast ones the more accurate
+    assert planted([[1]], [[0.5]], 1, floor=0.3)[0].estimate((0,)) == pytest.approx(0.5)  # the floor counts once
+    both, _ = planted([[1, 2]] * 2, [[0.55, 0.1]] * 2, 0.45, error=lambda choice: 0.2 if choice in ((0, 0), (1, 1)) else 1.0)
+    assert search(both).choice == (1, 1) and search(both).whole.choice == (0, 0)  # what is found whole is for comparison
+    monkeypatch.setitem(refined.__globals__, "MOST_TRIED", 3)
+    ran = []
+    never, _ = planted([[1, 2, 3, 4]] * 2, [[0.4, 0.3, 0.2, 0.1]] * 2, 0.45, error=lambda choice: ran.append(choice) or 1.0)
+    assert refined(never, (3, 3)) == (3, 3) and len(ran) == 3
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -329,6 +352,10 @@ def test_inputs_are_drawn_as_they_say():
 
 
 # ---- what the host does
+    points = np.random.default_rng(3).random((4, 3))
+    distance = np.linalg.norm(points[:, None] - points, axis=2)
+    covariance = drawn(Input(shape=(4, 4), distribution="covariance", length=0.5, nugget=0.25, seed=3), (4, 4))
+    np.testing.assert_allclose(covariance, np.exp(-distance / 0.5) + 0.25 * np.eye(4), rtol=1e-6)
 
 
 def test_operations_are_what_they_say(monkeypatch):
@@ -546,9 +573,11 @@ def test_what_the_host_does_is_computed_in_fp64_and_a_zero_output_is_refused():
     runs.error((EXACT,))
     y = (np.full((2, 2), np.float32(0.3), np.float64) @ np.full((2, 2), np.float32(0.3), np.float64)).astype(np.float32)
     assert kinds[1].dtype == np.float32 and np.array_equal(kinds[1], np.tanh(y.astype(np.float64)).astype(np.float32))
-    one.inputs = {"x": np.zeros((2, 2), np.float32)}
-    with pytest.raises(SpecError, match="output of zeros"):
-        Runs(one, [], engine)
+    assert runs.count == 1 and runs.error((EXACT,)) == runs.error((EXACT,)) and runs.count == 1  # what is known is not run again
+    for value, problem in ((0, "output of zeros"), (np.inf, "not finite"), (np.nan, "not finite")):
+        one.inputs = {"x": np.full((2, 2), value, np.float32)}
+        with pytest.raises(SpecError, match=problem):
+            Runs(one, [], engine)
 
 
 # ---- programs of functions
