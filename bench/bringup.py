@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.bringup.processes import Processes
-from gemmgen.explore.candidates import settled_spec
-from gemmgen.explore.trial import Task
 from gemmgen.solve import alternatives
 from gemmgen.spec import loads
+from gemmgen.workshop.bringup.processes import Processes
+from gemmgen.workshop.explore.candidates import settled_spec
+from gemmgen.workshop.explore.trial import Task
 
 Size = tuple[int, int, int]
 
@@ -35,8 +35,8 @@ def size_of(text: str) -> Size:
 
 def best(options: argparse.Namespace) -> None:
     """The fastest kernels of each size of a store."""
-    from gemmgen.explore.rebuilt import kernel_of, spec_of, timed_whole
-    from gemmgen.explore.store import Store
+    from gemmgen.workshop.explore.rebuilt import kernel_of, spec_of, timed_whole
+    from gemmgen.workshop.explore.store import Store
 
     rows: dict[tuple[Size, str], list[Any]] = defaultdict(list)
     for row in Store(str(options.store)).rows(f"gpu = '{options.gpu}'"):
@@ -82,7 +82,7 @@ def trials(options: argparse.Namespace) -> None:
             for future in others:
                 kind, answer = future.result()
                 if kind == "value" and answer[1]:
-                    _, own = pool.on_gpu("gemmgen.explore.trial:timed", Task({}, size, made=answer[1], rounds=5, slice_ms=5.0))
+                    _, own = pool.on_gpu("gemmgen.workshop.explore.trial:timed", Task({}, size, made=answer[1], rounds=5, slice_ms=5.0))
                     rows.append((own.get("seconds") if isinstance(own, dict) else None, (kind, answer)))
             fastest = sorted((one for one in rows if one[0]), key=lambda one: one[0])[:4]
             ratios.append(raced(size, firsts(), [one for _, one in fastest], len(rows), options))
@@ -93,16 +93,16 @@ def begin(pool: Processes, row: Path, size: Size, scheme: str, specs: list[dict[
     """The first choice on the row, and the others for it, on their way through the compiler."""
     place = str(row.resolve())
     spec = {"problem": dict(zip("mnk", size)), "split": {"scheme": scheme}, "target": {"gpu": place}}
-    own = pool.begin("gemmgen.explore.trial:first_to_build", [spec])
+    own = pool.begin("gemmgen.workshop.explore.trial:first_to_build", [spec])
     for one in specs:
         one["target"] = {**one.get("target", {}), "gpu": place}
-    others = [pool.begin("gemmgen.explore.trial:compiled", Task(one, size)) for one in specs]
+    others = [pool.begin("gemmgen.workshop.explore.trial:compiled", Task(one, size)) for one in specs]
 
     def first() -> Any:
         kind, found = own.result()
         if kind != "value" or found is None:
             return kind, found
-        return pool.begin("gemmgen.explore.trial:compiled", Task(found[0], size)).result()
+        return pool.begin("gemmgen.workshop.explore.trial:compiled", Task(found[0], size)).result()
 
     return first, others
 

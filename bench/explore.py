@@ -20,7 +20,7 @@ import time
 from collections import Counter, defaultdict
 from math import exp, log
 
-from gemmgen import explore
+from gemmgen.workshop import explore
 
 
 def rank(name: str) -> None:
@@ -48,7 +48,7 @@ def compile_all(gpu: str, kernels: int, workers: int, cache: str | None) -> None
 
 
 def choice(store: str) -> None:
-    from gemmgen.explore.store import Store
+    from gemmgen.workshop.explore.store import Store
 
     fields = defaultdict(list)
     for row in Store(store).rows("verdict = 'timed'"):

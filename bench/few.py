@@ -40,10 +40,10 @@ def drawn(count: int, seed: int, low: int = 64, high: int = 8192) -> list[tuple[
 
 
 def pick(options: argparse.Namespace) -> None:
-    from gemmgen.explore.choose import choose
-    from gemmgen.explore.rebuilt import kernel_of, spec_of
-    from gemmgen.explore.shapes import Shape
-    from gemmgen.explore.store import Store
+    from gemmgen.workshop.explore.choose import choose
+    from gemmgen.workshop.explore.rebuilt import kernel_of, spec_of
+    from gemmgen.workshop.explore.shapes import Shape
+    from gemmgen.workshop.explore.store import Store
 
     shapes = drawn(options.shapes, options.seed)
     rows = [row for row in Store(options.store).rows() if row.layout == "nn"]
@@ -60,10 +60,10 @@ def written(options: argparse.Namespace, shapes: list[tuple[int, int, int]], ker
 
 
 def alike(options: argparse.Namespace) -> None:
-    from gemmgen.explore.candidates import settled_spec
     from gemmgen.solve import ranked
     from gemmgen.solve.request import requests
     from gemmgen.spec import loads
+    from gemmgen.workshop.explore.candidates import settled_spec
 
     kernels: dict[str, dict[str, Any]] = {}
     for hint in options.hint:
@@ -124,10 +124,10 @@ def race(options: argparse.Namespace) -> None:
 def rows_of(asked: dict[str, Any], found: dict[str, Any]) -> list[Any]:
     """What was timed, as rows."""
     from gemmgen import __version__
-    from gemmgen.explore.rebuilt import Predictions
-    from gemmgen.explore.row import Row, told
-    from gemmgen.spec import loads
     from gemmgen.solve import solve
+    from gemmgen.spec import loads
+    from gemmgen.workshop.explore.rebuilt import Predictions
+    from gemmgen.workshop.explore.row import Row, told
 
     rows, predictions = [], Predictions()
     sizes = [one["size"] for one in found["times"] if "seconds" in one]
@@ -148,7 +148,7 @@ def rows_of(asked: dict[str, Any], found: dict[str, Any]) -> list[Any]:
 
 
 def keep(options: argparse.Namespace) -> None:
-    from gemmgen.explore.store import Writer
+    from gemmgen.workshop.explore.store import Writer
 
     found = json.loads(options.times.read_text())
     found["times"] = [one for one in found["times"] if "seconds" in one]

@@ -68,9 +68,9 @@ def main() -> None:
         for name, one in built.items():
             print(f"{name:12s} {one.source.name:44s} {used(one).registers:4d} registers  {used(one).occupancy.fraction:.3f} of the warps")
         return
-    from gemmgen.bench.batches import as_text, bench_batches
     from gemmgen.timing.batch_contender import contender
     from gemmgen.timing.batches import Cell, DeviceBatch, Product
+    from gemmgen.workshop.bench.batches import as_text, bench_batches
 
     products = (Product(EXTENT, EXTENT, EXTENT),) * PRODUCTS
     racers = {name: contender(one) for name, one in built.items()}

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 import tempfile
 
-from gemmgen import explore
-from gemmgen.explore.store import Store
+from gemmgen.workshop import explore
+from gemmgen.workshop.explore.store import Store
 
 STUDY = {
     "study": {"name": "example", "gpus": ["a100"], "sizes": [[64, 64, 128]], "trials": 4, "emulate": True},

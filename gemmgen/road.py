@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gemmgen.build import Built, Planned
-    from gemmgen.explore.dispatch import Table
-    from gemmgen.explore.run import Progress as ExploreProgress
+    from gemmgen.library.dispatch import Table
     from gemmgen.library.file import LoadedLibrary
     from gemmgen.library.made import Library
     from gemmgen.plan import Plan
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from gemmgen.solve import Explanation
     from gemmgen.solve.frontier import Frontier
     from gemmgen.spec import LoadedSpec
-    from gemmgen.tune import Program, Tuned
     from gemmgen.verify import Report, Require
 
     Spec = str | os.PathLike[str] | Mapping[str, Any] | LoadedSpec
@@ -169,14 +167,14 @@ def chosen(table: Table | str | os.PathLike[str], m: int, n: int, k: int, *, gpu
     """The spec of the kernel that a dispatch table of `gemmgen choose` takes for a product, [m, k] by [k, n].
 
     Args:
-        table: what `gemmgen.explore.dispatch.load_table` gave, or the path of such a file.
+        table: what `gemmgen.library.dispatch.load_table` gave, or the path of such a file.
         gpu: None for the table's only one.
         layout: None for nn, or the first that the table has for the GPU.
 
     Raises:
         SpecError: the file is no table, or the table has no rules for the GPU and layout.
     """
-    from gemmgen.explore.dispatch import Table, load_table, select
+    from gemmgen.library.dispatch import Table, load_table, select
 
     known = table if isinstance(table, Table) else load_table(Path(table))
     gpus = sorted({part.gpu for part in known.parts})
@@ -199,7 +197,7 @@ def multiply(
     Raises:
         SpecError: shapes or types do not fit; others as `build`, `chosen` and `open_device`.
     """
-    from gemmgen.explore.dispatch import Table
+    from gemmgen.library.dispatch import Table
     from gemmgen.run import gemm
 
     built = build(chosen(kernel, a.shape[0], b.shape[1], a.shape[1]) if isinstance(kernel, Table) else kernel)
@@ -352,45 +350,6 @@ def load_library(source: str | os.PathLike[str] | Mapping[str, Any] | LoadedLibr
     if isinstance(source, file.LoadedLibrary):
         return source
     return file.library_from(source) if isinstance(source, Mapping) else file.load_library(Path(source))
-
-
-def tune(
-    program: str | os.PathLike[str] | Program, threshold: float, gpu: str | None = None, *, device: str = "auto", levels: Iterable[str] = (),
-    progress: Watcher = NOBODY,
-) -> Tuned:
-    """The precision that each GEMM of a program may have, for an error of its output.
-
-    Args:
-        program: a .toml file, the name of one under specs/programs, or what `gemmgen.tune.load_program` or `recorded` gave.
-        threshold: of the output's relative Frobenius error against FP64.
-        device: `cuda`, `model`, `emulator`, or `auto`: a GPU if one runs the kernels, else the model.
-        levels: schemes to choose from; none for the usual ones that the GPU serves.
-
-    Raises:
-        SpecError, UnknownName, InfeasibleSpec, DeviceError, BuildError: as `gemmgen.tune.tune`.
-    """
-    from gemmgen.tune import tune as tuned
-
-    return tuned(program, threshold, gpu=gpu, device=device, levels=tuple(levels), progress=progress.step)
-
-
-def explore(
-    study: str | os.PathLike[str] | Mapping[str, Any], store: str | os.PathLike[str], *, strategy: str | None = None, trials: int | None = None,
-    seconds: float | None = None, scheduler: str | None = None, workers: int | None = 0,
-) -> ExploreProgress:
-    """Try many kernels of a study, and keep what comes of each in a store.
-
-    Args:
-        study: a .toml file, the name of one under specs/studies, or a dictionary of its sections.
-        store: a folder, or a URI; what it holds of the study is not tried again.
-        strategy, trials, seconds, scheduler, workers: as `gemmgen.explore.Explored.run`.
-
-    Raises:
-        SpecError, UnknownName, InfeasibleSpec, GemmgenError: as `gemmgen.explore.Explored.run`.
-    """
-    from gemmgen.explore import study as loaded
-
-    return loaded(study).run(store, strategy=strategy, trials=trials, seconds=seconds, scheduler=scheduler, workers=workers)
 
 
 def check_affordable(size: tuple[int, int, int], kind: str) -> None:

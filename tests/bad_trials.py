@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from gemmgen.explore import trial
+from gemmgen.workshop.explore import trial
 
 ILLEGAL = r'extern "C" __global__ void illegal(int* p) { p[(1ll << 45) + threadIdx.x] = 1; }'
 ENDLESS = r'extern "C" __global__ void endless(volatile int* p) { while (p[0] == 0) {} }'

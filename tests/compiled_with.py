@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ways import shipped
+
 from gemmgen.build import build, first_that_builds
 from gemmgen.build.nvrtc import find_compiler
 from gemmgen.errors import GemmgenError
-from gemmgen.explore.candidates import settled_spec
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import LoadedSpec, loads
-from ways import shipped
+from gemmgen.workshop.explore.candidates import settled_spec
 
 OPEN = {
     "f16x6, mixed": {"split": {"scheme": "f16x6", "where": "mixed"}, "target": {"gpu": "h200"}},

@@ -8,12 +8,12 @@ from functools import cache
 
 import numpy as np
 
-from gemmgen.explore.rebuilt import Predictions
-from gemmgen.explore.row import Row, told
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from gemmgen.workshop.explore.rebuilt import Predictions
+from gemmgen.workshop.explore.row import Row, told
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 GPU = "h200"

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from fake_kernels import FakeKernels, FakeLimits, FakeRates
 
-from gemmgen.bringup.probe import LOADED, REGISTERS, register_counts
 from gemmgen.catalog.conversion import RAW, decode
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
 from gemmgen.render import Source
+from gemmgen.workshop.bringup.probe import LOADED, REGISTERS, register_counts
 
 Multiply = Callable[[str, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """(word type, [tiles, m, k] and [tiles, k, n] words, [tiles, m, n]) -> [tiles, m, n]."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.bringup.probe import chain_forms
 from gemmgen.catalog.fragment import Fragment, find
+from gemmgen.workshop.bringup.probe import chain_forms
 
 
 @dataclass

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.bringup import registers
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.explore.trial import Task, facts
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from gemmgen.workshop.bringup import registers
+from gemmgen.workshop.explore.trial import Task, facts
 
 
 class FakePool:

@@ -22,22 +22,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from standin import FINISH_KINDS, GCC, GUARD, LARGEST_EXTENT, Packed, Problem, Target, sized, written
+from ways import WAYS, plan_of
+
 from gemmgen.abi import interface
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.residues import SEGMENT_K
-from gemmgen.explore.dispatch import Estimate, Rule
 from gemmgen.export import prose
 from gemmgen.library import kernel as kernel_module
 from gemmgen.library import tables
+from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, Image, Kernel
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from standin import FINISH_KINDS, GCC, GUARD, LARGEST_EXTENT, Packed, Problem, Target, sized, written
-from ways import WAYS, plan_of
 
 HERE = Path(__file__).parent
 OK, BAD_STRUCT, BAD_ORDER, BAD_M, BAD_N, BAD_K, BAD_LDA, BAD_LDB, BAD_LDC, BAD_BATCH, BAD_STRIDE_C, BAD_A, BAD_B, BAD_C, BAD_EPILOGUE, BAD_FLAGS, BAD_KERNEL, \

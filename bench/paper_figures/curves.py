@@ -15,11 +15,8 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from paper_figures import errors
-from paper_figures.common import drawing, markdown, progress, saved, writable
 
 from gemmgen import __version__, timing
-from gemmgen.bench import median_interval
 from gemmgen.build import Binary, build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError
@@ -28,6 +25,9 @@ from gemmgen.render import Source, render
 from gemmgen.run import cuda
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from gemmgen.workshop.bench import median_interval
+from paper_figures import errors
+from paper_figures.common import drawing, markdown, progress, saved, writable
 
 FORMAT = "gemmgen paper curves 1"
 SGEMM, FP16, HGEMM, INT8, FOUR = "cuBLAS SGEMM", "cuBLAS FP16", "cuBLAS FP16 in FP16", "cuBLAS INT8", "cuBLAS FP16 x 4"

@@ -16,10 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from paper_figures.common import drawing, markdown, progress, saved, writable
-
 from gemmgen import __version__, timing
-from gemmgen.bench import median_interval
 from gemmgen.build import Binary, build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
@@ -29,6 +26,8 @@ from gemmgen.render import Source, render
 from gemmgen.run import cuda
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from gemmgen.workshop.bench import median_interval
+from paper_figures.common import drawing, markdown, progress, saved, writable
 
 FORMAT = "gemmgen papers 1"
 BASELINE = "cuBLAS SGEMM"

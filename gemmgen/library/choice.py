@@ -4,7 +4,7 @@ For each GPU and layout the solver's plans at every size are candidates, the bes
 sizes. Each GPU and layout first gets the kernel that is best where a size weighs as much as there is to compute: large products must not suffer from
 small ones. Kernels that take a strided batch in one launch are for batches alone, and each GPU and layout gets one of these next, where there is room.
 Then what is made small is the geometric mean of times over the best known, every GPU and layout counting as much and a size by the square root
-of its mean extent: the kernel that gains most is taken, again and again (`gemmgen.explore.choose.gaining`).
+of its mean extent: the kernel that gains most is taken, again and again (`gemmgen.library.dispatch.gaining`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.designs import designs_of
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
-from gemmgen.explore.choose import UNSERVED, gaining
-from gemmgen.explore.dispatch import Estimate, Table
+from gemmgen.library.dispatch import UNSERVED, Estimate, Table, gaining
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
 from gemmgen.solve import Ranked, ranked, solve
 from gemmgen.solve.fallback import NONE as NO_FALLBACK
-from gemmgen.solve.search import TIE
 from gemmgen.solve.request import Request, requests
+from gemmgen.solve.search import TIE
 from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Target, Tile, loads
 
 MOST_TILES = 12

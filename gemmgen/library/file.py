@@ -15,7 +15,7 @@ from gemmgen.catalog.reserved import reserved
 from gemmgen.catalog.table import Strict, Title, absolute, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import SpecError
-from gemmgen.explore.dispatch import Table, load_table
+from gemmgen.library.dispatch import Table, load_table
 from gemmgen.spec import MAX_EXTENT, Accuracy, BuildChoice, FragmentChoice, LoadedSpec, Name, Pipeline, Solve, Split, Tile, load, loads
 
 Layout = Literal["nn", "nt", "tn", "tt"]

@@ -11,7 +11,7 @@ from gemmgen.build import Binary, Built, build, without_line_info
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
-from gemmgen.explore.dispatch import Estimate
+from gemmgen.library.dispatch import Estimate
 from gemmgen.render import Source, render_text
 
 FINISH = "finish"

@@ -14,8 +14,8 @@ from gemmgen import abi
 from gemmgen.abi import Buffer, Grid, Interface, Launch, Parameter
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
-from gemmgen.explore.dispatch import Estimate, Rule
 from gemmgen.export import prose
+from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import SAFETY

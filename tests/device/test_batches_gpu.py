@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from one_by_one import OneByOne
 
-from gemmgen.bench import batches as benching
 from gemmgen.timing.batches import NAMES, BatchReference, Cell, DeviceBatch, Prepared, Product, cells, prepared, race_batches, rivals, suited
 from gemmgen.timing.batches.cells import routed
 from gemmgen.timing.batches.race import replay
 from gemmgen.timing.racing import Stopwatch
-from one_by_one import OneByOne
+from gemmgen.workshop.bench import batches as benching
 
 pytestmark = pytest.mark.device
 

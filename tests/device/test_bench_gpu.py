@@ -7,17 +7,17 @@ from itertools import product as pairs
 
 import numpy as np
 import pytest
+from judged import EXACT, WORST
 from test_gpu import local_gpu, prepared
 
-from gemmgen import bench as benching
 from gemmgen import timing
-from gemmgen.bench import F16_THIRD, SGEMM, TRITON, Kernel
 from gemmgen.build import build
 from gemmgen.catalog.input import INPUTS
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from judged import EXACT, WORST
+from gemmgen.workshop import bench as benching
+from gemmgen.workshop.bench import F16_THIRD, SGEMM, TRITON, Kernel
 
 pytestmark = pytest.mark.device
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.bringup import REPORT, bring_up, instructions_of
-from gemmgen.bringup.egemm import suited
-from gemmgen.bringup.probe import GpuMachine
-from gemmgen.bringup.profiled import profile_device
 from gemmgen.catalog.gpu import GPUS, arch_number, generation
 from gemmgen.catalog.unit import UNITS
 from gemmgen.solve import solve
 from gemmgen.spec import load
+from gemmgen.workshop.bringup import REPORT, bring_up, instructions_of
+from gemmgen.workshop.bringup.egemm import suited
+from gemmgen.workshop.bringup.probe import GpuMachine
+from gemmgen.workshop.bringup.profiled import profile_device
 
 pytestmark = pytest.mark.device("nvidia")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.bringup import facts, instructions_of, limits, rates
-from gemmgen.bringup.probe import GpuMachine
-from gemmgen.bringup.session import Session
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.workshop.bringup import facts, instructions_of, limits, rates
+from gemmgen.workshop.bringup.probe import GpuMachine
+from gemmgen.workshop.bringup.session import Session
 
 pytestmark = pytest.mark.device("nvidia")
 

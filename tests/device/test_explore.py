@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import explore
-from gemmgen.explore.gpus import gpus_here
-from gemmgen.explore.row import row_from
-from gemmgen.explore.run import Running
-from gemmgen.explore.workers import Cluster, OneProcess
+from gemmgen.workshop import explore
+from gemmgen.workshop.explore.gpus import gpus_here
+from gemmgen.workshop.explore.row import row_from
+from gemmgen.workshop.explore.run import Running
+from gemmgen.workshop.explore.workers import Cluster, OneProcess
 
 for package in ("distributed", "duckdb", "pyarrow"):
     pytest.importorskip(package, reason=f"NOT RUN: {package}, of gemmgen[explore], is not installed")

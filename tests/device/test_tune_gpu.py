@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gemmgen import tune
-from gemmgen.tune.cuda import gpu_here
+from gemmgen.workshop import tune
+from gemmgen.workshop.tune.cuda import gpu_here
 
 pytestmark = pytest.mark.device
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmgen import apps
-from gemmgen.apps import matmul as who
+from gemmgen.workshop import apps
+from gemmgen.workshop.apps import matmul as who
 
 SMALL = {"split": {"scheme": "ootomo"}, "tile": {"block": [16, 16, 32], "warp": [16, 16, 32], "split_k": 1}, "pipeline": {"stages": 2}}
 BATCH = {"split": {"scheme": "ootomo"}, "batch": {"tiles": [[32, 32, 32, 128]]}}

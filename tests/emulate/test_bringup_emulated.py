@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from fake_hip import MI210, FakeHip, emulating, install
 
-from gemmgen import bringup
-from gemmgen.bringup import limits, rates
-from gemmgen.bringup.candidates import Candidate
-from gemmgen.bringup.instruction import probe_instruction
-from gemmgen.bringup.probe import EmulatedMachine
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.workshop import bringup
+from gemmgen.workshop.bringup import limits, rates
+from gemmgen.workshop.bringup.candidates import Candidate
+from gemmgen.workshop.bringup.instruction import probe_instruction
+from gemmgen.workshop.bringup.probe import EmulatedMachine
 
 CASES = [("a100", "mma_m16n8k8_f16"), ("mi210", "mfma_m16n16k16_f16"), ("h200", "wgmma_m64n8k8_tf32"), ("h200", "wmma_m16n16k16_f16"),
          ("mi300x", "mfma_m16n16k32_e4m3fnuz"), ("rx7900xtx", "rdna3_m16n16k16_f16"), ("rx9070xt", "rdna4_m16n16k16_bf16")]  # fmt: skip

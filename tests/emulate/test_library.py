@@ -10,16 +10,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from assembled import assembled
+from standin import GCC, Choice, Library, Packed, Problem, Status, sized
 
 from gemmgen.build import Built
-from gemmgen.explore.dispatch import Estimate
+from gemmgen.library.dispatch import Estimate
 from gemmgen.library.kernel import Kernel
 from gemmgen.plan import Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from assembled import assembled
-from standin import GCC, Choice, Library, Packed, Problem, Status, sized
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen import apps
-from gemmgen.apps import cholesky, data, dense, kmeans, knn, lu, race
-from gemmgen.apps import matmul as who
-from gemmgen.cli.applied import text
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
+from gemmgen.workshop import apps
+from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, race
+from gemmgen.workshop.apps import matmul as who
+from gemmgen.workshop.verbs.app import text
 
 DRAW = np.random.default_rng(7)
 SMALL = {
@@ -390,6 +390,7 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
 
 def test_a_librarys_package_multiplies(monkeypatch, tmp_path):
     import reference
+
     from gemmgen.timing import products
 
     reference.imported()  # whose functions are the CPU's, behind the same interface
@@ -407,8 +408,8 @@ def test_a_librarys_package_multiplies(monkeypatch, tmp_path):
 
 def test_a_tuner_sees_the_products_of_the_shipped_program():
     """Three tiles are specs/programs/cholesky.toml: the same four products, the last fed by the three before."""
-    from gemmgen import tune
-    from gemmgen.apps import cholesky, levels
+    from gemmgen.workshop import tune
+    from gemmgen.workshop.apps import cholesky, levels
 
     problem = cholesky.make({"n": 12, "tiles": 3}, "drawn", 0)
     recorded = tune.recorded(levels.function_of(problem), problem.inputs)

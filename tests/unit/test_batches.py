@@ -12,22 +12,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from one_by_one import OneByOne
 
-from gemmgen.bench import batches as benching
-from gemmgen.bench.batches import BatchRow, BatchTable, as_csv, as_text, from_csv, geometric_means, worst_cells
-from gemmgen.cli.inputs import batch_sizes
-from gemmgen.cli.racers import batch_racers
-from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.batch import PROBLEM
+from gemmgen.cli.inputs import batch_sizes
+from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.timing import batch_contender, racing
-from gemmgen.timing.batches import DeviceBatch, NAMES, ONE_SIZE, PADDED, SUITES, Product, cells, padded_extents, prepared, race_batches, suited
+from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, race_batches, suited
 from gemmgen.timing.batches import cells as every_cell
-from gemmgen.timing.batches import native
 from gemmgen.timing.batches.contender import checked
 from gemmgen.timing.batches.device import places
 from gemmgen.timing.batches.race import repeats
-from one_by_one import OneByOne
-
+from gemmgen.workshop.bench import batches as benching
+from gemmgen.workshop.bench.batches import BatchRow, BatchTable, as_csv, as_text, from_csv, geometric_means, worst_cells
+from gemmgen.workshop.bench.racers import batch_racers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -501,9 +499,9 @@ def test_each_cell_gets_its_part_of_the_time_that_is_left(gpu, monkeypatch):
 def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list(monkeypatch):
     built = [SimpleNamespace(plan=name, source=SimpleNamespace(interface=SimpleNamespace(asks=lambda what: what == "list")), refused=[f"no {name}"])
              for name in ("first", "second")]
-    monkeypatch.setattr("gemmgen.cli.racers._built", lambda loaded, progress: built[:len(loaded)])
-    monkeypatch.setattr("gemmgen.cli.racers.road.load", lambda path, gpu: path)
-    monkeypatch.setattr("gemmgen.bench.require_timed", lambda plan, where: None)
+    monkeypatch.setattr("gemmgen.workshop.bench.racers._built", lambda loaded, progress: built[:len(loaded)])
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.road.load", lambda path, gpu: path)
+    monkeypatch.setattr("gemmgen.workshop.bench.require_timed", lambda plan, where: None)
     monkeypatch.setattr(batch_contender, "contender", lambda one, threshold, upload_list=False: (one.plan, threshold, upload_list))
     monkeypatch.setattr(batch_contender, "MixedKernels", lambda one, other: (one.plan, other.plan))
     specs = [Path("a.toml"), Path("b.toml")]

@@ -11,20 +11,20 @@ from types import SimpleNamespace
 import numpy as np
 import numpy_cupy
 import pytest
+from judged import EXACT, WORST
 
+from gemmgen import road, timing
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import F32, INPUTS
-from gemmgen import bench as benching
-from gemmgen import road, timing
-from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import Progress
-from gemmgen.cli.racers import racers, solved_for
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.run import sensors
 from gemmgen.run.sensors import Sample
 from gemmgen.timing import racing
-from judged import EXACT, WORST
+from gemmgen.workshop import bench as benching
+from gemmgen.workshop.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
+from gemmgen.workshop.bench.racers import racers, solved_for
 
 SIZE = (100, 200, 300)
 
@@ -583,7 +583,7 @@ def test_bad_requests(gemmgen, arguments, told):
 def test_the_command_writes_its_files(gemmgen, monkeypatch, tmp_path, write_spec):
     _Race(monkeypatch)
     spec = write_spec()
-    monkeypatch.setattr("gemmgen.cli.racers.racers", lambda *arguments: ([kernel("spec")], ["a note"]))
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.racers", lambda *arguments: ([kernel("spec")], ["a note"]))
     ran = gemmgen("bench", spec, "--sizes", "64 128x64x32", "--rounds", 3, "--out", tmp_path / "out", "--quiet")
     assert ran.code == 0 and "note: a note" in ran.out
     device, rows = from_csv((tmp_path / "out" / "bench.csv").read_text())

@@ -11,21 +11,21 @@ import pytest
 from fake_gpu import FakeGpu
 from fake_pool import FakePool
 
-from gemmgen.bringup import calibrate, facts, kernels, registers, row, times
-from gemmgen.bringup.registers import asked as numbers_asked
-from gemmgen.bringup.times import Fit, Timed
-from gemmgen.bringup.session import Session, Value
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS, nearest_generation
 from gemmgen.catalog.registers import Slopes
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import GemmgenError, UnknownName
-from gemmgen.explore.learn import Errors, Learnt, _changed
-from gemmgen.explore.row import Row
 from gemmgen.model.registers import SLOPE_OF
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
+from gemmgen.workshop.bringup import calibrate, facts, kernels, registers, row, times
+from gemmgen.workshop.bringup.registers import asked as numbers_asked
+from gemmgen.workshop.bringup.session import Session, Value
+from gemmgen.workshop.bringup.times import Fit, Timed
+from gemmgen.workshop.explore.learn import Errors, Learnt, _changed
+from gemmgen.workshop.explore.row import Row
 
 HIDDEN = {("", "mma_efficiency"): 0.55, ("", "launch_seconds"): 5e-6, ("", "memory_cycles"): 1500.0, ("", "tile_cycles_per_element"): 1.1}
 """Constants of the made-up GPU, none of which is near the prior."""

@@ -8,15 +8,15 @@ from dataclasses import asdict
 import pytest
 from fake_gpu import FakeGpu, FakeLimits, FakeRates, by_row
 
-from gemmgen.bringup import facts, limits, rates
-from gemmgen.bringup.limits import _last, register_files, shared_files
-from gemmgen.bringup.probe import EmulatedMachine
-from gemmgen.bringup.rates import NO_CLOCK, find_banks, find_capacities, power_of_two
-from gemmgen.bringup.report import changes
-from gemmgen.bringup.session import Session
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS, Limits, Rates
 from gemmgen.errors import BuildError
+from gemmgen.workshop.bringup import facts, limits, rates
+from gemmgen.workshop.bringup.limits import _last, register_files, shared_files
+from gemmgen.workshop.bringup.probe import EmulatedMachine
+from gemmgen.workshop.bringup.rates import NO_CLOCK, find_banks, find_capacities, power_of_two
+from gemmgen.workshop.bringup.report import changes
+from gemmgen.workshop.bringup.session import Session
 
 F16, WGMMA = "mma_m16n8k16_f16", "wgmma_m64n8k16_f16"
 

@@ -13,12 +13,12 @@ from gemmgen.build.binary import Binary
 from gemmgen.build.choice import TRIES, explained, first_not_refused, first_that_builds
 from gemmgen.build.cubin import CubinResources
 from gemmgen.cli.output import Progress
-from gemmgen.cli.racers import racers
-from gemmgen.errors import BuildError, ResourceError
 from gemmgen.designs import portable
 from gemmgen.designs.portable.design import PREDICTED
+from gemmgen.errors import BuildError, ResourceError
 from gemmgen.solve import MOST_OF_A_WAY, alternatives, choices, explain, search, solve
 from gemmgen.spec import load, loads
+from gemmgen.workshop.bench.racers import racers
 
 FIXED = {
     "tile": {"block": [128, 128, 32], "warp": [64, 32, 32], "group": 8, "split_k": 1},

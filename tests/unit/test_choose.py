@@ -12,20 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.optimize
-
 from explored import GPU, plans, row_of, sizes, timed
+
 from gemmgen import road
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import SpecError, UnknownName
-from gemmgen.explore import dispatch
-from gemmgen.explore.choose import Costs, best_set, choose, cost_of, costs, exact, greedy
-from gemmgen.explore.learn import _changed
-from gemmgen.explore.rebuilt import plan_of
-from gemmgen.explore.row import Row
-from gemmgen.explore.shapes import SHAPES, Shape, load_shapes, merged, parted
-from gemmgen.explore.store import Writer
+from gemmgen.library import dispatch
 from gemmgen.paths import SPECS
+from gemmgen.workshop.explore.choose import Costs, best_set, choose, cost_of, costs, exact, greedy
+from gemmgen.workshop.explore.learn import _changed
+from gemmgen.workshop.explore.rebuilt import plan_of
+from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.shapes import SHAPES, Shape, load_shapes, merged, parted
+from gemmgen.workshop.explore.store import Writer
 
 ROOT = Path(__file__).resolve().parents[2]
 

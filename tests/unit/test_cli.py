@@ -24,11 +24,11 @@ from gemmgen.cli import explain, show
 from gemmgen.cli.app import app
 from gemmgen.cli.output import write_files
 from gemmgen.errors import EmulationError, GemmgenError, ResourceError
-from gemmgen.explore.store import Writer
 from gemmgen.model.accuracy import TOLD
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load
+from gemmgen.workshop.explore.store import Writer
 
 VERBS = [command.name or command.callback.__name__ for command in app.registered_commands]
 # Small enough that a whole verification takes seconds.
@@ -340,7 +340,7 @@ def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, ve
     """What it does and what it refuses, on stdout, and nothing beside it."""
     monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
     for name in ("_plotted", "_plotted_batches"):  # else it takes a GPU, or matplotlib
-        monkeypatch.setattr(f"gemmgen.cli.app.{name}", lambda table, folder: [folder / "speed.png"])
+        monkeypatch.setattr(f"gemmgen.workshop.verbs.bench.{name}", lambda table, folder: [folder / "speed.png"])
     arguments = {
         "verify": [tiny, "--device", "emulator"], "render": [tiny], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
         "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "bench-batches": ["--plot", tmp_path / "batches.csv"],

@@ -12,10 +12,8 @@ from types import ModuleType
 
 import pytest
 import typer
-
 from test_layering import ROOMS
 
-from gemmgen.bench import BASELINES, baselines
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.policy import NAMES
@@ -29,6 +27,7 @@ from gemmgen.naming import kernel_name
 from gemmgen.paths import SPECS
 from gemmgen.solve import solve
 from gemmgen.spec import load
+from gemmgen.workshop.bench import BASELINES, baselines
 
 ROOT = SPECS.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dropped_in
 import numpy as np
 import pytest
-
-import dropped_in
 from dropped_in import run, run_python
+
 from gemmgen.errors import GemmgenError
 from gemmgen.library import dropped, shim
-from gemmgen.library.transformed import transformed
+from gemmgen.workshop.tune.transformed import transformed
 
 pytestmark = pytest.mark.slow
 
@@ -681,7 +681,7 @@ def test_a_program_is_transformed_for_an_error_of_its_output(tmp_path, solver, m
 
 def test_distances():
     """Relative to the reference; of a reference of zeros as it is; of other shapes and what is not finite, infinite."""
-    from gemmgen.library.transformed import distance
+    from gemmgen.workshop.tune.transformed import distance
 
     one = np.array([3.0, 4.0])
     assert distance(one, one) == 0 and distance(one * 1.5, one) == pytest.approx(0.5) and distance(one, 0 * one) == 5

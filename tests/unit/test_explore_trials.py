@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen import explore
 from gemmgen.errors import GemmgenError
-from gemmgen.explore import workers
-from gemmgen.explore.child import Broken, Child, Died, Hung
-from gemmgen.explore.row import Row
-from gemmgen.explore.run import Progress, Running, outcome_of
-from gemmgen.explore.store import Store
-from gemmgen.explore.strategies import Outcome
-from gemmgen.explore.trial import Task, beyond, compiled, emulated, first_to_build
-from gemmgen.explore.workers import COMPILE, Cluster, OneProcess
+from gemmgen.workshop import explore
+from gemmgen.workshop.explore import workers
+from gemmgen.workshop.explore.child import Broken, Child, Died, Hung
+from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.run import Progress, Running, outcome_of
+from gemmgen.workshop.explore.store import Store
+from gemmgen.workshop.explore.strategies import Outcome
+from gemmgen.workshop.explore.trial import Task, beyond, compiled, emulated, first_to_build
+from gemmgen.workshop.explore.workers import COMPILE, Cluster, OneProcess
 
 TESTS = Path(__file__).parents[1]
 BAD = {"study": {"name": "bad", "gpus": ["a100"], "sizes": [[m, 64, 64] for m in range(1, 7)], "trials": 6, "trial_seconds": 1.5},
@@ -86,7 +86,7 @@ def test_a_child_answers_raises_dies_hangs_and_is_replaced(child):
 @pytest.mark.slow
 def test_a_child_leaves_with_its_parent_whatever_it_does(tmp_path):
     program = (
-        "import os, threading, time\nfrom gemmgen.explore.child import Child\nchild = Child()\nchild.call('math:sqrt', 1.0, seconds=60)\n"
+        "import os, threading, time\nfrom gemmgen.workshop.explore.child import Child\nchild = Child()\nchild.call('math:sqrt', 1.0, seconds=60)\n"
         "print(child.pid, flush=True)\nthreading.Thread(target=child.call, args=('time:sleep', 60), kwargs={'seconds': 60}).start()\n"
         "time.sleep(0.5)\nos.kill(os.getpid(), 9)"
     )
@@ -328,7 +328,7 @@ def test_what_spills_is_refused_with_its_figures_and_no_reference():
 
 def test_a_kernel_that_no_question_can_judge_is_refused_and_may_be_a_reference(monkeypatch):
     """It promotes so seldom that a question would have to be longer than any that is asked."""
-    from gemmgen.explore import trial
+    from gemmgen.workshop.explore import trial
 
     seldom = {**SPEC, "split": {**SPEC["split"], "promote": 1 << 17}}
     binary = SimpleNamespace()
@@ -344,10 +344,10 @@ def test_a_kernel_that_no_question_can_judge_is_refused_and_may_be_a_reference(m
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 def test_a_sample_is_held_to_what_words_hold_of_it(layout):
     """Small elements beside a large one have few bits in words of FP8: a product of few is held to the words' own as well."""
-    from gemmgen.explore import trial
     from gemmgen.solve import solve
     from gemmgen.spec import loads
     from gemmgen.verify.bound import held_to
+    from gemmgen.workshop.explore import trial
 
     plan = solve(loads({**SPEC, "problem": {**SPEC["problem"], "layout": layout}, "split": {**SPEC["split"], "scheme": "half", "promote": 0}}))
     m, n, k = size = 40, 35, 2
@@ -378,7 +378,7 @@ def test_a_sample_is_held_to_what_words_hold_of_it(layout):
 @pytest.mark.slow
 def test_a_wrong_kernel_is_found(monkeypatch):
     """Whose C is a tenth of a thousandth too large."""
-    from gemmgen.explore import trial
+    from gemmgen.workshop.explore import trial
 
     render = trial.render
     monkeypatch.setattr(trial, "render", lambda plan: _too_large(render(plan)))

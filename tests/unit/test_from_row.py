@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.bringup.from_row import LINES, Filled, _toml, fill_in
 from gemmgen.catalog.architecture import ARCHITECTURES, architecture
 from gemmgen.catalog.gpu import GPUS, Limits, arch_number
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import SpecError, UnknownName
+from gemmgen.workshop.bringup.from_row import LINES, Filled, _toml, fill_in
 
 SHEETS = Path(__file__).parents[1] / "data" / "sheets"
 OURS = sorted(path.stem for path in SHEETS.glob("*.toml"))

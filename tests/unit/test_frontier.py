@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from gemmgen import road, timing
-from gemmgen.bench import F16, F16_THIRD, SGEMM
-from gemmgen.bench import frontier as benching
-from gemmgen.bench.frontier import Entry, Frontiers, judged
-from gemmgen.bench.plots import measured_frontier_image
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import F32
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import main
 from gemmgen.cli.output import Progress
-from gemmgen.cli.racers import frontier_racers, solved_for
 from gemmgen.errors import DeviceError
 from gemmgen.model.accuracy import DISTRIBUTIONS
 from gemmgen.solve.contract import EVERYWHERE, contract
 from gemmgen.solve.frontier import frontier
 from gemmgen.spec import loads
+from gemmgen.workshop.bench import F16, F16_THIRD, SGEMM
+from gemmgen.workshop.bench import frontier as benching
+from gemmgen.workshop.bench.frontier import Entry, Frontiers, judged
+from gemmgen.workshop.bench.plots import measured_frontier_image
+from gemmgen.workshop.bench.racers import frontier_racers, solved_for
 
 SIZE = (512, 256, 4096)
 ASKED = contract(loads({"accuracy": {"as": "fp32"}, "target": {"gpu": "h200"}}))
@@ -248,7 +248,7 @@ def test_one_spec_at_a_time(capsys):
 
 def test_what_runs_is_what_a_row_is_told_of_and_one_row_is_the_contracts(tmp_path, monkeypatch):
     jobs = []
-    monkeypatch.setattr("gemmgen.cli.racers._built", lambda loaded, progress: jobs.extend(loaded) or [SimpleNamespace(refused=())] * len(loaded))
+    monkeypatch.setattr("gemmgen.workshop.bench.racers._built", lambda loaded, progress: jobs.extend(loaded) or [SimpleNamespace(refused=())] * len(loaded))
     for where in ("frontier", "request"):
         monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b: [SCHEMES.get("scaled")])
     spec = tmp_path / "spec.toml"
@@ -279,7 +279,7 @@ gpu = "h200"
 
 def test_a_design_that_has_no_choice_of_sums_is_not_asked_for_one(tmp_path, monkeypatch):
     jobs = []
-    monkeypatch.setattr("gemmgen.cli.racers._built", lambda loaded, progress: jobs.extend(loaded) or [SimpleNamespace(refused=())] * len(loaded))
+    monkeypatch.setattr("gemmgen.workshop.bench.racers._built", lambda loaded, progress: jobs.extend(loaded) or [SimpleNamespace(refused=())] * len(loaded))
     for where in ("frontier", "request"):
         monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b: [SCHEMES.get("residues8")])
     spec = tmp_path / "spec.toml"

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen.bench import measure
 from gemmgen.cli import main
 from gemmgen.errors import BuildError, DeviceError, SpecError
 from gemmgen.timing import gemmul8
 from gemmgen.timing.gemmul8 import Gemmul8, Shim, asked
+from gemmgen.workshop.bench import measure
 
 COMPILER = [("c++", "-O0", "-std=c++20", "-fPIC")]
 BLAS = """#pragma once

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from fake_hip import APU, MI210, FakeHip, Status, install
 
-from gemmgen.bringup.probe import plain_source
 from gemmgen.build import build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, NotEmulated
@@ -19,6 +18,7 @@ from gemmgen.run import hip, open_device, why_not
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import standing
+from gemmgen.workshop.bringup.probe import plain_source
 
 ANY = SimpleNamespace(arch="gfx90a", code=b"code object", assembly="", kernels={})
 

@@ -18,27 +18,29 @@ PACKAGE = Path(gemmgen.__file__).parent
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
     "", "errors", "paths", "files", "catalog", "batch", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "unused", "render",
-    "fragment_header", "fragment_uses", "split", "build", "emulate", "run", "verify", "export", "timing", "bench", "tune", "explore", "library", "road", "apps",
-    "bringup", "cli", "demo", "__main__",
+    "fragment_header", "fragment_uses", "split", "build", "emulate", "run", "verify", "export", "timing", "library", "road", "cli", "verbs", "demo", "__main__",
+    "workshop", "workshop.bench", "workshop.tune", "workshop.explore", "workshop.apps", "workshop.bringup", "workshop.verbs",
 )
+WORKSHOP = "workshop"
+"""What begins so is the workshop's, the rest the house's."""
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
-    "pydantic": {"spec", "catalog", "tune", "explore", "library"},
+    "pydantic": {"spec", "catalog", "library", "workshop.tune", "workshop.explore"},
     "pydantic_core": set(),
-    "cupy": {"run", "timing", "apps"},
+    "cupy": {"run", "timing", "workshop.apps"},
     "hip": {"run"},
-    "typer": {"cli"},
-    "sklearn": {"demo", "apps"},
-    "torch": {"timing", "apps"},
+    "typer": {"cli", "verbs", "workshop.verbs"},
+    "sklearn": {"demo", "workshop.apps"},
+    "torch": {"timing", "workshop.apps"},
     "triton": {"timing"},
-    "pyarrow": {"explore"},
-    "duckdb": {"explore"},
-    "distributed": {"explore"},
-    "dask": {"explore"},
-    "optuna": {"explore"},
-    "plotly": {"explore"},
-    "scipy": {"explore", "apps"},
+    "pyarrow": {"workshop.explore"},
+    "duckdb": {"workshop.explore"},
+    "distributed": {"workshop.explore"},
+    "dask": {"workshop.explore"},
+    "optuna": {"workshop.explore"},
+    "plotly": {"workshop.explore"},
+    "scipy": {"workshop.explore", "workshop.apps"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 JUSTIFIED = {
@@ -48,8 +50,9 @@ JUSTIFIED = {
 
 
 def room_of(module: str) -> str:
-    """`catalog` for gemmgen.catalog.gpu; the empty word for the package itself."""
-    name = module.removeprefix("gemmgen").lstrip(".").partition(".")[0]
+    """`catalog` for gemmgen.catalog.gpu, `workshop.tune` for gemmgen.workshop.tune.search; the empty word for the package itself."""
+    first, _, rest = module.removeprefix("gemmgen").lstrip(".").partition(".")
+    name = f"{first}.{rest.partition('.')[0]}" if first == WORKSHOP and rest else first
     return name if name in ROOMS or not hasattr(gemmgen, name) else ""
 
 
@@ -104,8 +107,7 @@ def reached(graph: dict[str, set[str]], start: str) -> set[str]:
 
 
 def room_of_file(path: Path) -> str:
-    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return "" if first == "__init__" else first
+    return room_of(module_of(path))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -152,6 +154,26 @@ def test_the_emulators_core_knows_neither_machine():
         "print(*(m for m in sys.modules if m.startswith(('gemmgen.emulate.ptx', 'gemmgen.emulate.amdgpu'))))"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == []
+
+
+def test_the_house_never_imports_the_workshop():
+    """Not by any way: what the house does, it does where the workshop is not installed."""
+    graph = import_graph()
+    house = {module for module in graph if not room_of(module).startswith(WORKSHOP)}
+    assert len(house) > 200 and len(graph) - len(house) > 80
+    assert {(module, found) for module in house for found in graph[module] - house} == set()
+
+
+def test_the_command_line_knows_no_verb():
+    """Verbs lie in folders of their own and register themselves; nobody imports them."""
+    from gemmgen.cli.app import verb_modules
+    from gemmgen.cli.verb import VERBS
+
+    modules = {module for module in import_graph() if ".verbs." in module}
+    assert set(verb_modules()) == modules and {one.function.__module__ for one in VERBS.values()} == modules
+    assert not {module for module, found in import_graph().items() if found & modules}
+    texts = [path.read_text() for path in (PACKAGE / "cli" / "app.py", PACKAGE / "cli" / "__init__.py")]
+    assert not [name for name in VERBS for text in texts if f'"{name}"' in text]
 
 
 def test_a_later_room_would_be_noticed():

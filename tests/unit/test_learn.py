@@ -10,16 +10,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from explored import GPU, plans, sizes, timed
+
 from gemmgen.catalog.generation import Constant, merged
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError, UnknownName
-from gemmgen.explore import learn as learning
-from gemmgen.explore.learn import LEAST_ROWS, PRIOR, Errors, Fitted, Learnt, _changed, _constants, learn
-from gemmgen.explore.rebuilt import Predictions
-from gemmgen.explore.store import Writer
+from gemmgen.workshop.explore import learn as learning
+from gemmgen.workshop.explore.learn import LEAST_ROWS, PRIOR, Errors, Fitted, Learnt, _changed, _constants, learn
+from gemmgen.workshop.explore.rebuilt import Predictions
+from gemmgen.workshop.explore.store import Writer
 
 TRUE = {("wgmma", "sustained_f16_tflops"): 480.0, ("wgmma", "split_a_cycles"): 650.0, ("", "launch_seconds"): 4.5e-6, ("straight", "launch_seconds"): 2e-6}
 """A GPU that sustains less, and whose launches take longer, than its row says."""

@@ -13,9 +13,9 @@ from gemmgen.abi import STATUS, interface
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
-from gemmgen.explore.dispatch import Estimate, non_negative
 from gemmgen.library import choice, made
 from gemmgen.library.choice import Candidate, Pool
+from gemmgen.library.dispatch import Estimate, non_negative
 from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import choose, estimates
 from gemmgen.spec import loads

@@ -12,18 +12,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from schema_check import violations
 
 from gemmgen import road
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.table import read_toml
 from gemmgen.errors import GemmgenError, SpecError
-from gemmgen.explore.dispatch import Part, Rule
 from gemmgen.library import contents, made, write
+from gemmgen.library.dispatch import Part, Rule
 from gemmgen.library.file import library_from
 from gemmgen.library.kernel import FINISH, Image
 from gemmgen.paths import SPECS
 from gemmgen.render import render
-from schema_check import violations
 
 SPEC = {"layouts": ["nn"], "kernels_at_most": 1, "sizes": [[512, 512, 512]],
         "use": [{"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 3}}]}

@@ -11,20 +11,20 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from standin import GCC, LARGEST_EXTENT, NAME, Choice, Library, Packed, Problem, Target, sized
+from ways import AMD_WAYS, WAYS, plan_of
 
 from gemmgen.abi import Line, Parameter
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError
-from gemmgen.explore.dispatch import Estimate, Rule
 from gemmgen.export import prose
 from gemmgen.library import tables
+from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import Kernel, portable_ptx
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from standin import GCC, LARGEST_EXTENT, NAME, Choice, Library, Packed, Problem, Target, sized
-from ways import AMD_WAYS, WAYS, plan_of
 
 needs_gcc = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 

@@ -14,9 +14,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from elf_file import elf
+from test_cubin import sized
+from ways import SMALL_GROUPS, plan_of
 
 from gemmgen import abi
-from gemmgen.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
 from gemmgen.catalog.fragment.expressions import linear
@@ -25,23 +27,21 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import json_text, write_paths
-from gemmgen.emulate import LAZY_HIGHEST, NOT_MODELLED, Emulator
-from gemmgen.emulate.core import rounding, units
-from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.designs import portable
 from gemmgen.designs.portable.design import extents
 from gemmgen.designs.specialised.design import hidden_promote
+from gemmgen.emulate import LAZY_HIGHEST, NOT_MODELLED, Emulator
+from gemmgen.emulate.core import rounding, units
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.model import time, traffic
+from gemmgen.model.accuracy import SUM_WORST, predicted, split_worst
 from gemmgen.run import Placement, check_apart, check_extents, check_sums, converted, gemm, launch_all, stored
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.run.sensors import Sample
 from gemmgen.solve import alternatives, explain, search, solve
 from gemmgen.spec import loads
 from gemmgen.verify import errors, oracles
-from gemmgen.model.accuracy import SUM_WORST, predicted, split_worst
-from ways import SMALL_GROUPS, plan_of
-from elf_file import elf
-from test_cubin import sized
+from gemmgen.workshop.bench import F16, SGEMM, Timed, paired, rows_at
 
 # ---- the model
 
@@ -519,10 +519,10 @@ def test_a_ratio_is_the_median_of_the_rounds_and_not_that_of_medians():
 
 
 def test_several_specs_end_with_the_worst_code():
-    from gemmgen.cli.app import _for_each
+    from gemmgen.cli.verb import for_each
 
     codes = {Path("a"): 0, Path("b"): 2, Path("c"): 1, Path("d"): 0}
-    assert _for_each(list(codes), True, lambda path: ("", {}, codes[path])) == 2
+    assert for_each(list(codes), True, lambda path: ("", {}, codes[path])) == 2
 
 
 def test_json_has_no_nan():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 import browser as browsing
+import pytest
 from explored import plans, timed
-from gemmgen.explore.report import report
 from test_report import hostile_rows, usual_rows
+
+from gemmgen.workshop.explore.report import report
 
 pytestmark = pytest.mark.slow
 TABS = ("summary", "frontier", "sizes", "decisions", "model", "rejected", "kernels")

@@ -18,10 +18,10 @@ pytest.importorskip("duckdb")
 pyarrow = pytest.importorskip("pyarrow")
 
 from gemmgen.errors import GemmgenError
-from gemmgen.explore.row import Row, schema
-from gemmgen.explore.store import Store, Writer, compact, places
-from gemmgen.explore.store.listing import Lister
-from gemmgen.explore.store.parquet import content_of, table_of
+from gemmgen.workshop.explore.row import Row, schema
+from gemmgen.workshop.explore.store import Store, Writer, compact, places
+from gemmgen.workshop.explore.store.listing import Lister
+from gemmgen.workshop.explore.store.parquet import content_of, table_of
 
 
 def row(number: int = 0, **more) -> Row:
@@ -486,5 +486,5 @@ def test_a_missing_package_is_told_with_the_extra(tmp_path, monkeypatch, package
 
 
 def test_importing_the_store_loads_neither():
-    program = "import sys, gemmgen.explore.store\nprint('loaded', *{'pyarrow', 'duckdb', 'numpy', 'fsspec'} & set(sys.modules))"
+    program = "import sys, gemmgen.workshop.explore.store\nprint('loaded', *{'pyarrow', 'duckdb', 'numpy', 'fsspec'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == ["loaded"]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from gemmgen import abi
-from gemmgen.bench.measure import type_of_b
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
@@ -20,6 +19,7 @@ from gemmgen.spec import loads
 from gemmgen.split import split
 from gemmgen.timing import Inputs
 from gemmgen.verify.metrics import exact, relative_frobenius
+from gemmgen.workshop.bench.measure import type_of_b
 
 STORED = [row.name for row in SCHEMES.rows() if row.b]
 

@@ -16,15 +16,16 @@ from gemmgen.build import Built
 from gemmgen.errors import BuildError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.solve import solve
 from gemmgen.timing import Contender
-from gemmgen.tune import cuda, operations
-from gemmgen.tune import levels as levels_module
-from gemmgen.tune import program as program_module
-from gemmgen.tune.engine import emulated, simulated
-from gemmgen.tune.levels import levels_for
-from gemmgen.tune.operations import OPERATIONS
-from gemmgen.tune.program import PROGRAMS, Gemm, Input, behind, drawn, load_program
-from gemmgen.tune.run import EXACT, Memory, Runs
-from gemmgen.tune.search import Question, Step, exhaustive, frontier, greedy, refined, search
+from gemmgen.workshop.tune import cuda, operations
+from gemmgen.workshop.tune import levels as levels_module
+from gemmgen.workshop.tune import program as program_module
+from gemmgen.workshop.tune.engine import emulated, simulated
+from gemmgen.workshop.tune.levels import levels_for
+from gemmgen.workshop.tune.operations import OPERATIONS
+from gemmgen.workshop.tune.program import PROGRAMS, Gemm, Input, behind, drawn, load_program
+from gemmgen.workshop.tune.run import EXACT, Memory, Runs
+from gemmgen.workshop.tune.search import Question, Step, exhaustive, frontier, greedy, refined, search
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _each_kernel_decided_once():
@@ -38,7 +39,7 @@ def _each_kernel_decided_once():
         return kept[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gemmgen.tune.levels.solve", once)
+        patch.setattr("gemmgen.workshop.tune.levels.solve", once)
         yield
 
 

@@ -14,7 +14,7 @@ from gemmgen import files
 from gemmgen.cli.output import write_paths
 from gemmgen.export import folder
 from gemmgen.export.manifest import MANIFEST
-from gemmgen.explore.store.places import Folder
+from gemmgen.workshop.explore.store.places import Folder
 
 
 def left_by(final: Path, content: bytes = b"half", **how) -> tuple[int, Path]:

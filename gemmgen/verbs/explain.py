@@ -1,0 +1,76 @@
+"""`gemmgen explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gemmgen.cli.output import emit, emit_json, write_paths
+from gemmgen.cli.verb import KERNELS, Json, OtherGpu, OtherLayout, for_each, verb
+from gemmgen.errors import EXIT_OK, SpecError
+
+
+@verb(
+    KERNELS,
+    "gemmgen explain specs/kernels/sgemm_h100.toml",
+    "gemmgen explain my.toml --candidate block=256x128x32 --candidate stages=4",
+    "gemmgen explain my.toml --latex > model.tex",
+    "gemmgen explain my.toml --frontier --plot frontier.png",
+    "gemmgen explain --symbols",
+)
+def explain(
+    specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC", help="Spec files (.toml); see specs/kernels.")] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Typeset the equations with their values.")] = False,
+    candidate: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=(
+        "Look at this choice instead: block, warp, group, split_k, cluster, where, promote, loads, stages, fragment_buffers, "
+        "consumers."))] = None,
+    frontier: Annotated[bool, typer.Option("--frontier", help=(
+        "Tell every scheme's predicted error and time on that GPU and size, and which no other beats in both; so does a spec with [accuracy]."))] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the frontier into this picture.")] = None,
+    symbols: Annotated[bool, typer.Option("--symbols", help="List the symbols that a spec's own objective and inequalities may name.")] = False,
+    gpu: OtherGpu = None,
+    layout: OtherLayout = None,
+    as_json: Json = False,
+) -> int:
+    """Tell what the model decides for a spec, equation by equation with numbers.
+
+    A candidate that cannot be is refused with exit code 2 and the inequality it
+    breaks.
+    """
+    from gemmgen import road
+    from gemmgen.build.choice import explained
+    from gemmgen.cli import explain as explaining
+    from gemmgen.cli import show
+    from gemmgen.solve import judged
+    from gemmgen.solve.picture import IMAGES, frontier_image
+
+    if symbols:
+        emit_json(explaining.symbols()) if as_json else emit(explaining.symbols_text())
+        return EXIT_OK
+    if not specs:
+        raise SpecError("gemmgen explain", "has nothing to explain", needs="a spec file, or --symbols", remedy="gemmgen explain specs/kernels/sgemm_a100.toml")
+
+    if plot and plot.suffix not in IMAGES:
+        raise SpecError("--plot", "is no picture that can be drawn", got=str(plot), needs=f"a name that ends in {', '.join(IMAGES)}",
+                        remedy="--plot frontier.png")
+    if plot and len(specs) > 1:
+        raise SpecError("--plot", "one picture cannot show several frontiers", got=str(plot), needs="one SPEC", remedy="a call for each spec")
+
+    def serve(path: Path) -> tuple[str, Any, int]:
+        loaded = road.load(path, gpu, layout)
+        found = road.frontier(loaded) if frontier or plot or loaded.spec.accuracy.asked else None
+        drawn = write_paths({plot: frontier_image(found, plot.suffix)}) if found and plot else ()
+        if candidate:
+            loaded = explaining.with_candidate(loaded, candidate)
+        explanation, refused = (judged(loaded), ()) if candidate else explained(loaded)
+        told = [("% " if latex else "") + line for line in show.refused_lines(refused)]
+        text = "\n".join([*told, (explaining.latex if latex else explaining.text)(explanation)])
+        if not as_json:
+            more = [explaining.frontier_text(found)] if found and not latex else []
+            return "\n\n".join([text, *more, *(f"wrote {file}" for file in drawn if not latex)]), None, EXIT_OK
+        about = {"frontier": explaining.frontier_dict(found)} if found else {}
+        return "", {**explaining.as_dict(explanation), **about, **show.refused_facts(refused), **({"latex": text} if latex else {})}, EXIT_OK
+
+    return for_each(specs, as_json, serve)

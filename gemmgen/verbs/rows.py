@@ -1,0 +1,147 @@
+"""`gemmgen gpus`, `schemes`, `fragments` and `schema`: what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gemmgen.cli.output import emit, emit_json, write_paths
+from gemmgen.cli.verb import SCHEMAS, WORLD, Json, Row, verb
+from gemmgen.errors import SpecError
+
+
+@verb(WORLD, "gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json")
+def gpus(name: Row = None, as_json: Json = False) -> None:
+    """List the GPUs that specs can name, or tell everything about one."""
+    from gemmgen.catalog.gpu import GPUS
+    from gemmgen.cli import show
+
+    if name:
+        row = GPUS.get(name, where="gemmgen gpus")
+        emit_json(row.model_dump(mode="json")) if as_json else emit(show.gpu_text(row))
+        return
+    rows = GPUS.rows()
+    if as_json:
+        return emit_json([row.model_dump(mode="json") for row in rows])
+    emit(show.table(
+        ("name", "arch", "matrix unit", "SMs", "shared B a block", "FP16 TFLOPS", "title"),
+        [(g.name, g.arch, g.unit.label(), g.rates.sms, g.limits.shared_bytes_per_block, g.rates.f16_tflops, g.title)
+         for g in rows],
+    ))
+
+
+@verb(WORLD, "gemmgen schemes", "gemmgen schemes ootomo", "gemmgen schemes my_scheme.toml --json")
+def schemes(name: Row = None, as_json: Json = False) -> None:
+    """List the split schemes that specs can name, or tell everything about one."""
+    from gemmgen.catalog.scheme import SCHEMES
+    from gemmgen.cli import show
+
+    if name:
+        row = SCHEMES.get(name, where="gemmgen schemes")
+        emit_json(show.scheme_facts(row)) if as_json else emit(show.scheme_text(row))
+        return
+    rows = SCHEMES.rows()
+    if as_json:
+        return emit_json([show.scheme_facts(row) for row in rows])
+    emit(show.schemes_text(rows))
+
+
+@verb(
+    WORLD,
+    "gemmgen fragments",
+    "gemmgen fragments mma_m16n8k16_f16",
+    "gemmgen fragments wgmma_m64n128k16_f16",
+    "gemmgen fragments mma_m16n8k16_f16 --header -o mma_m16n8k16_f16.cuh",
+    "gemmgen fragments mfma_m32n32k8_f16 --header -o mfma_m32n32k8_f16.hip.hpp",
+    "gemmgen fragments mma_m16n8k16_f16 --use householder -o householder.cu",
+    "gemmgen fragments wgmma_m64n8k32_e4m3 --probe h200",
+)
+def fragments(
+    name: Row = None,
+    header: Annotated[bool, typer.Option("--header", help="Print NAME as a header for one's own kernels: CUDA, or HIP where it is AMD's.")] = False,
+    use: Annotated[str | None, typer.Option(
+        "--use", metavar="USE", help="Print a kernel on NAME's header behind it: reduction, scan, outer, householder, givens or batched.",
+    )] = None,
+    space: Annotated[str, typer.Option("--space", help="Of a use: wmma, with operands of single words, or tcec, of FP32 that is split.")] = "",
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the header, or the use, goes.")] = None,
+    probe: Annotated[str | None, typer.Option(
+        "--probe", metavar="GPU", help="Run NAME on the GPU here, a GPU of gemmgen gpus, and tell whether it returns what that one's model says.",
+    )] = None,
+    as_json: Json = False,
+) -> None:
+    """List the matrix instructions, or tell which lane of one holds which element.
+
+    An instruction that comes in many widths is listed once; a NAME with another
+    n stands for that width.
+    """
+    from gemmgen.catalog.fragment import FRAGMENTS, find
+    from gemmgen.cli import show
+
+    if header and (not name or as_json):
+        raise SpecError("--header", "prints one instruction", got="--json" if name else "no NAME",
+                        needs="a NAME, without --json", remedy="gemmgen fragments")
+    if use and (not name or header or as_json):
+        raise SpecError("--use", "prints a use of one instruction", got="--json" if as_json else "--header" if header else "no NAME",
+                        needs="a NAME, without --header and --json", remedy="gemmgen fragments")
+    if space and not use:
+        raise SpecError("--space", "belongs to a use", got=space, needs="--use", remedy="gemmgen fragments --help")
+    if output and not header and not use:
+        raise SpecError("--output", "belongs to a header", got=str(output), needs="--header or --use", remedy="gemmgen fragments --help")
+    if use and name:
+        from gemmgen.fragment_uses import use as text_of
+
+        text = text_of(use, find(name, "gemmgen fragments"), space or ("tcec" if use == "batched" else "wmma"))
+        if output:
+            [written] = write_paths({output: text})
+            return emit(f"wrote {written}")
+        return emit(text, end="")
+    if probe and (not name or header):
+        raise SpecError("--probe", "asks one instruction", got="--header" if name else "no NAME", needs="a NAME, without --header", remedy="gemmgen fragments")
+    if probe and name:
+        from gemmgen.catalog.gpu import GPUS
+        from gemmgen.verify.unit_probe import probe_here
+
+        tiles = probe_here(find(name, "gemmgen fragments"), GPUS.get(probe, where="--probe"))
+        return emit_json(tiles.as_dict()) if as_json else emit(tiles.summary)
+    if header and name:
+        from gemmgen.fragment_header import fragment_header
+
+        text = fragment_header(find(name, "gemmgen fragments"))
+        if output:
+            [written] = write_paths({output: text})
+            return emit(f"wrote {written}")
+        return emit(text, end="")
+    if name:
+        row = find(name, "gemmgen fragments")
+        emit_json(row.model_dump(mode="json")) if as_json else emit(show.fragment_text(row))
+        return
+    rows = FRAGMENTS.rows()
+    if as_json:
+        return emit_json([row.model_dump(mode="json") for row in rows])
+    emit(show.table(
+        ("name", "n", "words", "threads", "operands", "needs", "instruction"),
+        [(f.name, show.widths(f), f.word, f.threads, show.operand_places(f), show.needs(f), f.instruction) for f in rows],
+    ))
+
+
+@verb(
+    WORLD,
+    "gemmgen schema > specs/spec.schema.json", "gemmgen schema --study > specs/study.schema.json",
+    "gemmgen schema --library > specs/library.schema.json",
+)
+def schema(
+    study: Annotated[bool, typer.Option("--study", help="Of a study, as gemmgen explore takes it.")] = False,
+    library: Annotated[bool, typer.Option("--library", help="Of a library's file, as gemmgen library takes it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the JSON schema of a spec file, for editors and programs.
+
+    It is JSON with and without --json, which has errors printed so, too.
+    """
+    from gemmgen.spec import json_schema
+
+    if study and library:
+        raise SpecError("--study, --library", "are of two files", needs="one of them", remedy="leave one out")
+    emit_json(SCHEMAS["study" if study else "library"]() if study or library else json_schema())

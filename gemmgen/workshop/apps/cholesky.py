@@ -1,0 +1,86 @@
+"""Tiled Cholesky factorization (MixPert figures 8 to 10): tiles are factored and solved for between products that subtract from the rest.
+
+With three tiles it has the four products of `specs/programs/cholesky.toml`, whose levels `gemmgen tune cholesky` chooses on matrices of the same kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gemmgen.errors import SpecError
+from gemmgen.workshop.apps import dense
+from gemmgen.workshop.apps.app import App, Arrays, Figures, Problem, relative
+from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.tune.program import Input, drawn
+
+SHOWN = 512
+"""Rows of the factor whose error is told: the last, which depend on all products."""
+
+
+def factored(matmul: Matmul, a: Any, tiles: int) -> Any:
+    """L [n, n], lower, of A = L L^T, right-looking by square tiles; A stays.
+
+    Raises:
+        GemmgenError: a tile is not positive definite.
+    """
+    xp, lower, size = matmul.xp, a.copy(), len(a) // tiles
+    at = [slice(size * tile, size * (tile + 1)) for tile in range(tiles)]
+    for j in range(tiles):
+        lower[at[j], at[j]] = dense.cholesky(xp, lower[at[j], at[j]])
+        if j + 1 < tiles:
+            below = lower[size * (j + 1) :, at[j]]
+            below[...] = dense.triangular_solved(xp, lower[at[j], at[j]], below.T, lower=True).T
+        for i in range(j + 1, tiles):
+            for k in range(j + 1, i + 1):
+                matmul(lower[at[i], at[j]], lower[at[k], at[j]], op="nt", out=lower[at[i], at[k]], alpha=-1.0, beta=1.0)
+    return xp.tril(lower)
+
+
+def residual(xp: Any, lower: Any, a: Any) -> float:
+    """||L L^T - A||_F / ||A||_F in FP64."""
+    rest = norm = 0.0
+    double = lower.astype(np.float64)
+    for begin in range(0, len(a), 2048):
+        part = a[begin : begin + 2048].astype(np.float64)
+        rest += float(((double[begin : begin + 2048] @ double.T - part) ** 2).sum())
+        norm += float((part**2).sum())
+    return (rest / norm) ** 0.5
+
+
+def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
+    n, tiles = sizes["n"], sizes["tiles"]
+    if n % tiles:
+        raise SpecError("--size", "do not fit each other", got=f"n={n}, tiles={tiles}", needs="tiles that divide n",
+                        remedy=f"--size n={n - n % tiles or tiles}")
+    a = drawn(Input(shape=(n, n), distribution="covariance", seed=1 + seed), (n, n)).astype(np.float32)
+
+    def run(matmul: Matmul, of: Arrays) -> Arrays:
+        return {"lower": factored(matmul, of["a"], tiles)}
+
+    def told(xp: Any, out: Arrays, of: Arrays) -> Arrays:
+        return {"residual": residual(xp, out["lower"], of["a"]), "rows": out["lower"][-SHOWN:]}
+
+    def judge(out: Arrays, exact: Arrays | None) -> Figures:
+        assert exact is not None
+        return {"residual": out["residual"], "error": relative(out["rows"], exact["rows"])}
+
+    def beside() -> dict[str, Figures]:
+        if data != "scipy":
+            return {}
+        whole = [dense.scipy_linalg("gemmgen app cholesky").cholesky(x, lower=True) for x in (a, a.astype(np.float64))]
+        return {"SciPy FP32": {"residual": residual(np, whole[0], a), "error": relative(whole[0][-SHOWN:], whole[1][-SHOWN:])}}
+
+    return Problem({"a": a}, run, judge, told=told, beside=beside, output="lower")
+
+
+APP = App(
+    "cholesky", "tiled Cholesky factorization of a covariance", "MixPert figures 8 to 10",
+    sizes={"n": 16384, "tiles": 8}, small={"n": 96, "tiles": 3}, data=("scipy", "drawn"),
+    figures={
+        "residual": "||L L^T - A|| / ||A||, Frobenius, computed in FP64",
+        "error": f"of the last rows of L, up to {SHOWN}, against FP64's, relative Frobenius",
+    }, make=make,
+)

@@ -1,0 +1,445 @@
+"""Who multiplies for an application: kernels of a scheme or of a spec, a library's folder, the vendor, NumPy.
+
+    matmul = multiplier("ootomo", device="cuda")
+    c = matmul(a, b)                                          # arrays of matmul.xp: cupy's on a CUDA GPU, else NumPy's
+    matmul(a, b, op="nt", out=c)                              # A B^T, into an array that is there
+    matmul(left, right, out=rest, alpha=-1.0, beta=1.0)       # rest -= left right, where rest may be a part of a matrix
+
+On a CUDA GPU operands and results stay there: kernels get addresses and leading dimensions, go to cupy's current stream, and nothing waits. A kernel is
+decided and built for each layout and each power of four that the extents reach, when it is first asked for; it takes any size.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gemmgen import road
+from gemmgen.catalog.output import require_f32
+from gemmgen.errors import DeviceError, SpecError
+from gemmgen.run import gemm, why_not
+
+if TYPE_CHECKING:
+    from gemmgen.build import Built
+    from gemmgen.plan import Plan
+    from gemmgen.render import Source
+    from gemmgen.run import Device
+    from gemmgen.spec import LoadedSpec
+
+OPS = ("nn", "nt", "tn", "tt")
+EMULATED_GPU = "a100"
+"""Whose kernels are emulated where no GPU is named."""
+BATCHES = 64
+"""Batches whose launches are kept prepared."""
+WHO = "a scheme, auto, as-fp32, a spec file (.toml), library:FOLDER, vendor or numpy"
+
+
+class Shape(NamedTuple):
+    """A product that was asked for: C [m, n], inner extent k, what is stored transposed."""
+
+    m: int
+    n: int
+    k: int
+    op: str
+
+
+class Matmul:
+    """alpha op(A) op(B) + beta C in FP32.
+
+    Attributes:
+        name: who multiplies, as tables say it.
+        device_name: what runs it.
+        xp: the module of its arrays, numpy or cupy.
+        calls: what was asked for so far, and how often.
+    """
+
+    xp: Any = np
+    dtype: Any = np.float32
+    device_name: str = "NumPy"
+
+    def __init__(self, name: str):
+        self.name = name
+        self.calls: dict[Shape, int] = {}
+
+    def __call__(
+        self, a: Any, b: Any, c: Any | None = None, *, op: str = "nn", alpha: float = 1.0, beta: float | None = None, out: Any | None = None,
+    ) -> Any:
+        """C [M, N].
+
+        Args:
+            a, b: [M, K] and [K, N], or transposed as `op` says with a `t`; rows are contiguous, or they are copied.
+            c: [M, N], left as it is; None for none, or where `out` holds it.
+            op: `nn`, `nt`, `tn` or `tt`.
+            beta: None for 1 where there is a C, else 0.
+            out: [M, N] with contiguous rows, which gets the result; with beta it is C. None for a new array.
+
+        Raises:
+            SpecError: op, types or shapes do not fit.
+        """
+        shape = self._checked(a, b, op, c, out)
+        self.calls[shape] = self.calls.get(shape, 0) + 1
+        if out is None:
+            out = self.xp.empty(shape[:2], self.dtype) if c is None else c.copy()
+        elif c is not None and c is not out:
+            out[...] = c
+        if beta is None:
+            beta = 0.0 if c is None else 1.0
+        if shape.m and shape.n:
+            self._into(out, a, b, shape, float(alpha), float(beta))
+        return out
+
+    def _checked(self, a: Any, b: Any, op: str, c: Any | None, out: Any | None) -> Shape:
+        if op not in OPS:
+            raise SpecError("matmul", "has an unknown op", got=op, needs=", ".join(OPS), remedy='op="nt" for A B^T')
+        for name, x in (("a", a), ("b", b), ("c", c), ("out", out)):
+            if x is not None and (x.ndim != 2 or x.dtype != self.dtype):
+                raise SpecError(f"matmul: {name}", f"is no matrix of {np.dtype(self.dtype).name}", got=f"{x.dtype} of shape {x.shape}",
+                                needs="two dimensions of that type", remedy="x.astype(numpy.float32)")
+        (m, k), (inner, n) = (x.shape if one == "n" else x.shape[::-1] for x, one in zip((a, b), op))
+        if k != inner or any(x is not None and x.shape != (m, n) for x in (c, out)):
+            raise SpecError("matmul", "is given shapes that do not fit", got=[None if x is None else x.shape for x in (a, b, c, out)],
+                            needs=f"[M, K], [K, N], [M, N] with op {op}", remedy="another op")
+        if out is not None and out.size and out.shape[1] > 1 and out.strides[1] != out.itemsize:
+            raise SpecError("matmul: out", "has rows that are not contiguous", got=f"strides {out.strides}", needs="elements of a row side by side",
+                            remedy="the product of the transposes")
+        return Shape(m, n, k, op)
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        raise NotImplementedError
+
+    def batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
+        """Each C = A B, (A [M, K], B [K, N], C [M, N]) of sizes of their own, whose rows are contiguous.
+
+        Raises:
+            SpecError: types or shapes do not fit.
+        """
+        for a, b, out in products:
+            shape = self._checked(a, b, "nn", None, out)
+            self.calls[shape] = self.calls.get(shape, 0) + 1
+        self._batch(products)
+
+    def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
+        """One after the other, where nothing takes them at once."""
+        for a, b, out in products:
+            self._into(out, a, b, Shape(a.shape[0], b.shape[1], a.shape[1], "nn"), 1.0, 0.0)
+
+    def array(self, x: np.ndarray) -> Any:
+        """An array of the host's where this multiplies, in its type if it is of FP32."""
+        return self.xp.asarray(x.astype(self.dtype, copy=False) if x.dtype == np.float32 else x)
+
+    def host(self, x: Any) -> np.ndarray:
+        """The other way."""
+        return x if isinstance(x, np.ndarray) else x.get()
+
+    @property
+    def kernels(self) -> tuple[Built, ...]:
+        """Those that were built so far."""
+        return ()
+
+    def release(self) -> None:
+        """Give back what a device holds."""
+
+
+class InNumpy(Matmul):
+    """NumPy or cupy, in FP32 or FP64.
+
+    Args:
+        dtype: of operands and results.
+    """
+
+    def __init__(self, name: str, dtype: Any = np.float32, xp: Any = np):
+        super().__init__(name)
+        self.dtype, self.xp = dtype, xp
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        product = (a if shape.op[0] == "n" else a.T) @ (b if shape.op[1] == "n" else b.T)
+        if alpha != 1.0:
+            product *= self.dtype(alpha)
+        out[...] = product if beta == 0.0 else product + self.dtype(beta) * out
+
+
+class Vendor(Matmul):
+    """cuBLAS SGEMM, in FP32 whatever the environment allows."""
+
+    def __init__(self) -> None:
+        from cupy.cuda import cublas
+
+        from gemmgen.timing.products import arrays
+
+        super().__init__("cublas-sgemm")
+        self.xp, self._cublas = arrays(), cublas
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        cublas, cuda = self._cublas, self.xp.cuda
+        a, b = (rows_together(self.xp, x) for x in (a, b))
+        handle, one, zero = cuda.device.get_cublas_handle(), np.float32([alpha]), np.float32([beta])
+        cublas.setStream(handle, cuda.get_current_stream().ptr)
+        cublas.setMathMode(handle, 0)  # CUBLAS_DEFAULT_MATH: no TF32
+        cublas.setPointerMode(handle, 0)  # of the host
+        left, right = (int(one == "t") for one in shape.op)
+        # row-major C = A B is column-major C^T = B^T A^T
+        cublas.sgemm(handle, right, left, shape.n, shape.m, shape.k, one.ctypes.data, b.data.ptr, leading(b), a.data.ptr, leading(a), zero.ctypes.data,
+                     out.data.ptr, leading(out))
+
+
+class Kernels(Matmul):
+    """Built kernels on the CUDA GPU that is here.
+
+    Args:
+        spec: theirs, of which sizes and layout are not looked at.
+
+    """
+
+    def __init__(self, name: str, spec: LoadedSpec):
+        from gemmgen.timing.products import arrays
+
+        super().__init__(name)
+        self.xp, self._spec = arrays(), spec
+        self._kernels: dict[Any, Any] = {}
+        self._batches: dict[Any, Any] = {}
+        self._built: list[Built] = []
+
+    @property
+    def kernels(self) -> tuple[Built, ...]:
+        return tuple(self._built)
+
+    def _made(self, spec: LoadedSpec) -> Built:
+        """
+        Raises:
+            SpecError: its C is not of FP32; others as `road.build`.
+        """
+        built = road.build(spec)
+        require_f32(built.plan.output, "applications take kernels that have")
+        self._built.append(built)
+        return built
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        from gemmgen.timing.products import Multiplier
+
+        key = shape.op, *(reached(extent) for extent in shape[:3])
+        if key not in self._kernels:
+            self._kernels[key] = Multiplier(self._made(sized(self._spec, *shape)))
+        self._kernels[key].into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta)
+
+    def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
+        """All of them in one launch of each kernel."""
+        key = tuple((x.data.ptr, *x.shape) for product in products for x in product)
+        if key not in self._batches:
+            if len(self._batches) == BATCHES:
+                del self._batches[next(iter(self._batches))]
+            self._batches[key] = self._prepared(products)
+        self._batches[key]()
+
+    def _prepared(self, products: Sequence[tuple[Any, Any, Any]]) -> Any:
+        from gemmgen.timing.batch_contender import BatchKernel
+
+        if "batch" not in self._kernels:
+            self._kernels["batch"] = BatchKernel(self._made(sized(self._spec, *largest_of(products), kind="grouped", matrices=len(products))))
+        return self._kernels["batch"].prepare(_Listed(self.xp, products), 0)
+
+
+class _Listed:
+    """Products anywhere in the GPU's memory, as `gemmgen.timing.batches.device.DeviceBatch` tells its own."""
+
+    is_uniform = False
+
+    def __init__(self, xp: Any, products: Sequence[tuple[Any, Any, Any]]):
+        from gemmgen.batch import PROBLEM
+        from gemmgen.run.batch import refuse_overlap
+
+        host = np.zeros(len(products), PROBLEM)
+        for at, (a, b, c) in enumerate(products):
+            host[at] = (a.data.ptr, b.data.ptr, c.data.ptr, leading(a), leading(b), leading(c), a.shape[0], b.shape[1], a.shape[1], 1.0, 0.0, (0, 0))
+        refuse_overlap(host)
+        self.m, self.n, self.k = (np.ascontiguousarray(host[name]) for name in "mnk")
+        self.hosts, self.problems = [host], [xp.asarray(host.view(np.uint8))]
+
+
+class Copied(Matmul):
+    """A kernel on a device whose memory the program does not share: the emulator, or an AMD GPU. Operands are copied there for each product.
+
+    One kernel, decided for the first product's size, serves all.
+
+    Args:
+        spec: as `Kernels`.
+        device: `emulator` or `hip`.
+    """
+
+    def __init__(self, name: str, spec: LoadedSpec, device: str):
+        super().__init__(name)
+        self._spec, self._kind, self.device_name = spec, device, device
+        self._opened: dict[str, tuple[Built, Device]] = {}
+
+    def _open(self, kind: str, sizes: tuple[int, int, int], **problem: Any) -> tuple[Device, Plan, Source]:
+        """The kernel for one kind of problems, decided for the first of them."""
+        if kind not in self._opened:
+            built = road.build(sized(self._spec, *sizes, kind=kind, **problem))
+            require_f32(built.plan.output, "applications take kernels that have")
+            self._opened[kind] = built, road.open_device(built, self._kind)
+            self.device_name = self._opened[kind][1].name
+        built, device = self._opened[kind]
+        return device, built.plan, built.source
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        device, plan, source = self._open("gemm", shape[:3])
+        road.check_affordable(shape[:3], device.kind)
+        a, b = (np.ascontiguousarray(x if one == "n" else x.T) for x, one in zip((a, b), shape.op))
+        c = None if beta == 0.0 else np.ascontiguousarray(out)
+        out[...] = gemm(device, plan, source, a, b, c, alpha=alpha, beta=beta).c
+
+    def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
+        from gemmgen.run.batch import Product, batch
+
+        device, plan, source = self._open("grouped", largest_of(products), matrices=len(products))
+        found = batch(device, plan, source, [Product(np.ascontiguousarray(a), np.ascontiguousarray(b)) for a, b, _ in products])
+        for (_, _, out), c in zip(products, found.products):
+            out[...] = c
+
+    @property
+    def kernels(self) -> tuple[Built, ...]:
+        return tuple(built for built, _ in self._opened.values())
+
+    def release(self) -> None:
+        for _, device in self._opened.values():
+            device.release()
+
+
+class Library(Matmul):
+    """A folder of `gemmgen library` by its Python package, on the CUDA GPU that is here.
+
+    Raises:
+        SpecError: the folder is no library's, or its package cannot be imported.
+    """
+
+    def __init__(self, folder: str | Path):
+        from gemmgen.timing.products import arrays
+
+        folder = Path(folder).resolve()
+        super().__init__(f"library:{folder.name}")
+        self.xp = arrays()
+        sys.path.insert(0, str(folder / "python"))
+        try:
+            self._package = importlib.import_module(json.loads((folder / "manifest.json").read_text())["name"])
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise SpecError(f"library:{folder}", "is no library's folder with its package put together", got=str(error),
+                            needs="a folder of gemmgen library", remedy=f"cd {folder} && python3 python/build_wheel.py") from None
+        finally:
+            sys.path.pop(0)
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        of = (x if one == "n" else x.T for x, one in zip((a, b), shape.op))
+        self._package.matmul(*of, out=out, alpha=alpha, beta=beta)
+
+
+class ByCall(Matmul):
+    """Who multiplies by the place of a call among the calls: levels that a tuner chose.
+
+    Args:
+        levels: one for each call of a run; the next run begins anew.
+    """
+
+    def __init__(self, name: str, levels: Sequence[Matmul]):
+        super().__init__(name)
+        self.xp, self.dtype, self._levels, self._at = levels[0].xp, levels[0].dtype, tuple(levels), 0
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        level = self._levels[self._at % len(self._levels)]
+        self._at += 1
+        level._into(out, a, b, shape, alpha, beta)
+        self.device_name = level.device_name
+
+    @property
+    def kernels(self) -> tuple[Built, ...]:
+        return tuple(one for level in dict.fromkeys(self._levels) for one in level.kernels)
+
+    def release(self) -> None:
+        for level in dict.fromkeys(self._levels):
+            level.release()
+
+
+def largest_of(products: Sequence[tuple[Any, Any, Any]]) -> tuple[int, int, int]:
+    """(m, n, k) that no product of a batch exceeds."""
+    return max(a.shape[0] for a, _, _ in products), max(b.shape[1] for _, b, _ in products), max(a.shape[1] for a, _, _ in products)
+
+
+def reached(extent: int) -> int:
+    """The power of four that an extent reaches: 0 for up to 1, 1 for up to 4, 2 for up to 16."""
+    return (max(extent - 1, 0).bit_length() + 1) // 2
+
+
+def leading(x: Any) -> int:
+    """Elements from one row of a matrix to the next."""
+    return int(x.strides[0] // x.itemsize) if x.shape[0] > 1 else max(1, int(x.shape[1]))
+
+
+def rows_together(xp: Any, x: Any) -> Any:
+    """The same matrix with contiguous rows that lie in their order, itself where they do."""
+    fits = (x.shape[1] <= 1 or x.strides[1] == x.itemsize) and (x.shape[0] <= 1 or x.strides[0] >= x.shape[1] * x.itemsize)
+    return x if fits else xp.ascontiguousarray(x)
+
+
+def sized(spec: LoadedSpec, m: int, n: int, k: int, op: str = "nn", **problem: Any) -> LoadedSpec:
+    """A spec with the sizes, the layout and what else its `[problem]` is to say."""
+    hints = {"m": max(1, m), "n": max(1, n), "k": max(1, k), "layout": op, **problem}
+    return spec.model_copy(update={"spec": spec.spec.model_copy(update={"problem": spec.spec.problem.model_copy(update=hints)})})
+
+
+def spec_of(by: str | Mapping[str, Any], gpu: str) -> LoadedSpec:
+    """The spec for who multiplies: a scheme, `auto`, `as-fp32`, a .toml file, or sections, on a GPU.
+
+    Raises:
+        SpecError, UnknownName: there is no such scheme or file, or a value is not acceptable.
+    """
+    if isinstance(by, Mapping) or by.endswith(".toml"):
+        return road.load(by, gpu)
+    if by in ("auto", "as-fp32"):
+        return road.load({"accuracy": {"as": "fp32"}} if by == "as-fp32" else {}, gpu)
+    from gemmgen.catalog.scheme import SCHEMES
+
+    SCHEMES.get(by, where="--by")
+    return road.load({"split": {"scheme": by}}, gpu)
+
+
+def gpu_here() -> str | None:
+    """The catalog's name of the CUDA GPU that is here; None where none is."""
+    from gemmgen.workshop.tune.cuda import gpu_here as found
+
+    return found()
+
+
+def multiplier(by: str | Mapping[str, Any], *, device: str = "auto", gpu: str | None = None) -> Matmul:
+    """What multiplies.
+
+    Args:
+        by: a scheme (`ootomo`); `auto`, the solver's; `as-fp32`, the fastest whose errors are predicted to be FP32's; a spec file, whose sizes are not
+            looked at, or its sections; `library:FOLDER`; `vendor`, cuBLAS SGEMM; `numpy`, FP32 on the CPU.
+        device: `cuda`, `emulator`, `hip`, or `auto`: a CUDA GPU if one is here, else the emulator.
+        gpu: whose kernels; None for the GPU that is here, on the emulator EMULATED_GPU.
+
+    Raises:
+        SpecError, UnknownName: it is not known.
+        DeviceError: the asked GPU is not there.
+    """
+    if device not in ("auto", "cuda", "emulator", "hip"):
+        raise SpecError("--device", "is unknown", got=device, needs="auto, cuda, emulator, hip", remedy="--device auto")
+    if by == "numpy":
+        return InNumpy("numpy FP32")
+    here = gpu_here() if device in ("auto", "cuda") else None
+    if device == "cuda" and here is None:
+        from gemmgen.catalog.gpu import GPUS
+
+        raise why_not(GPUS.get(gpu or EMULATED_GPU, where="--gpu")) or DeviceError("--device cuda", "no CUDA GPU that the tables know is here")
+    if isinstance(by, str) and (by == "vendor" or by.startswith("library:")):
+        if here is None:
+            raise DeviceError(f"--by {by}", "needs a CUDA GPU", got=device, needs="a GPU, and cupy", remedy="--by numpy, or a scheme on the emulator")
+        return Vendor() if by == "vendor" else Library(by.partition(":")[2])
+    named = gpu or here or EMULATED_GPU
+    spec = spec_of(by, named)
+    name = by if isinstance(by, str) else spec.spec.split.scheme
+    return Kernels(name, spec) if here is not None else Copied(name, spec, "hip" if device == "hip" else "emulator")

@@ -1,0 +1,292 @@
+"""The bench: which contenders run at which size, for how long, and what of them goes into the table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from gemmgen import timing
+from gemmgen.build import Binary
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.input import F32, Input
+from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+from gemmgen.timing import gemmul8
+from gemmgen.timing.gemmul8 import Gemmul8
+from gemmgen.workshop.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, Row, Size, Timed, derived, rows_at
+from gemmgen.workshop.bench.table import Table, by
+
+TRITON = {f"triton-{precision}": precision for precision in ("tf32x3", "bf16x6", "bf16x3", "ieee")}
+BASELINES = (*timing.CUBLAS, *DERIVED, *TRITON)
+USUAL = (SGEMM, "cublas-tf32", F16, F16_THIRD)
+DATA = {"both": (-1.0, 1.0), "positive": (0.0, 1.0)}
+"""What inputs are drawn from, uniformly: both signs, or one."""
+
+WARM_UP_SECONDS = 2.0
+RACE_SHARE = 0.8  # of a size's share of the time; the rest is for its inputs, its tuning and its errors
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A built kernel to time.
+
+    Attributes:
+        name: in the table.
+        size: the only size it is made for; None for every size.
+    """
+
+    name: str
+    plan: Plan
+    source: Source
+    binary: Binary
+    size: Size | None = None
+
+
+# ---- choosing
+
+
+def baselines(text: str) -> tuple[str, ...]:
+    """`cublas-sgemm,triton-ieee` as names; an empty text is none.
+
+    Raises:
+        UnknownName: one is not known.
+    """
+    names = [name.strip() for name in text.split(",")] if text.strip() else []
+    for name in names:
+        if name not in BASELINES:
+            raise UnknownName("--against", "baseline", name, BASELINES)
+    return tuple(dict.fromkeys(names))
+
+
+def timed_baselines(against: Sequence[str]) -> tuple[str, ...]:
+    """Those that really run for the asked ones: a derived line needs what it derives from."""
+    names = [DERIVED[name][0] if name in DERIVED else name for name in against]
+    return tuple(dict.fromkeys(names))
+
+
+# ---- the GPU
+
+
+_GPU_REMEDY = "a machine with a GPU that runs these kernels, and pip install 'gemmgen[cuda-gpu]'"
+
+
+def require_timed(plan: Plan, where: str) -> None:
+    """That this machine's GPU can run and time a kernel.
+
+    Raises:
+        DeviceError: no CUDA GPU, or it cannot run it, or the kernel is for another vendor's.
+    """
+    from gemmgen.run import cuda
+
+    if not plan.gpu.maker.timed:
+        raise DeviceError(
+            where, "times kernels beside cuBLAS and Triton, on NVIDIA's GPUs alone", got=plan.gpu.name,
+            remedy="gemmgen verify SPEC --device hip, which tells the seconds of a run",
+        )
+    reason = cuda.why_not(plan)
+    if reason is not None:
+        reason.where, reason.remedy = where, _GPU_REMEDY
+        raise reason
+
+
+def require_gpu(where: str) -> None:
+    """That a GPU is here on which kernels are timed, whichever of the catalog's.
+
+    Raises:
+        DeviceError: none is.
+    """
+    from gemmgen.run import cuda
+
+    reasons = [cuda.why_not(row) for row in GPUS.rows() if row.maker.timed]
+    if None not in reasons:
+        reason = reasons[0]
+        assert reason is not None
+        reason.where, reason.remedy = where, _GPU_REMEDY
+        raise reason
+
+
+# ---- the bench
+
+
+@dataclass
+class _Run:
+    """What all sizes of one bench share."""
+
+    kernels: Sequence[Kernel]
+    against: Sequence[str]
+    low: float
+    high: float
+    rounds: int
+    slice_ms: float
+    errors: bool
+    main_kernel: bool
+    sensors: Any
+    rivals: Any
+    libraries: Sequence[tuple[Gemmul8, gemmul8.Shim]] = ()
+    warm_up: float = WARM_UP_SECONDS
+    notes: list[str] = field(default_factory=list)
+    b: Input = F32
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def bench(
+    kernels: Sequence[Kernel], sizes: Sequence[Size], *, against: Sequence[str] = USUAL, rounds: int = 15,
+    slice_ms: float = 30.0, seconds: float | None = None, low: float = -1.0, high: float = 1.0, errors: bool = True,
+    main_kernel: bool = True, notes: Sequence[str] = (), progress: Callable[[str], None] = lambda text: None,
+    measured: Callable[[Table], None] = lambda table: None, libraries: Sequence[Gemmul8] = (),
+) -> Table:
+    """Time `kernels` and the baselines at each size.
+
+    Args:
+        sizes: (m, n, k) each.
+        against: names of BASELINES.
+        rounds: times each contender runs, for about `slice_ms`.
+        seconds: what it may take, but for Triton's compiling; slices and rounds are cut to fit, with a margin.
+        low, high: uniform inputs between them, drawn in FP64 and rounded.
+        errors: also compute each contender's error on the same data.
+        main_kernel: also time each kernel without its split pass.
+        notes: what the caller has to say in the table.
+        measured: is given the table so far, after each size.
+        libraries: rivals whose library the user has.
+
+    Raises:
+        DeviceError: no CUDA GPU, it cannot run one of the kernels, or nothing could be measured.
+        SpecError, BuildError: a library is not there, or cannot be called.
+    """
+    for kernel in kernels:
+        require_timed(kernel.plan, "bench")
+    run = _Run(kernels, against, low, high, rounds, slice_ms, errors, main_kernel, timing.sensors_here(), None, notes=list(notes))
+    run.b = type_of_b([kernel.plan for kernel in kernels])
+    if not run.b.is_usual:
+        run.note(f"B holds {run.b.title} numbers, which cuBLAS and others get as FP32")
+    run.libraries = opened(libraries, progress)
+    run.rivals = compiled_triton(run.against, sizes, progress, run.note)
+    device = timing.device_name()
+    environment = timing.versions() | {"power limit": timing.conditions().get("power.limit", "unknown")}
+    until = time.perf_counter() + seconds if seconds else None
+    table = Table(device, environment, low, high, ())
+    refused: GemmgenError | None = None
+    for number, size in enumerate(sizes):
+        progress(by(size))
+        share = (until - time.perf_counter()) / (len(sizes) - number) if until else None
+        try:
+            rows = _measure(run, size, share)
+        except DeviceError as error:
+            refused, rows = error.with_traceback(None), []
+            refused.__cause__ = refused.__context__ = None  # whose frames hold the inputs
+            run.note(f"{by(size)}: {error.problem}: {error.got}")
+        timing.release_memory()
+        table = replace(table, rows=(*table.rows, *rows), notes=tuple(run.notes))
+        measured(table)
+    if not table.rows and refused:
+        raise refused
+    return table
+
+
+def type_of_b(plans: Sequence[Plan]) -> Input:
+    """Of the elements of B in a race of these kernels: FP32, or the one other type that some of them read.
+
+    Raises:
+        SpecError: they read two other types.
+    """
+    found = {plan.stored_b.name: plan.stored_b for plan in plans if not plan.stored_b.is_usual}
+    if len(found) > 1:
+        raise SpecError("[problem] b", "is of different types in one race", got=", ".join(sorted(found)), needs="one type beside FP32",
+                        remedy="a race for each")
+    return next(iter(found.values()), F32)
+
+
+def compiled_triton(against: Sequence[str], sizes: Sequence[Size], progress: Callable[[str], None], note: Callable[[str], None]) -> Any:
+    """The module of Triton's kernels, compiled; None where nobody asks for it or it is not installed."""
+    asked = [name for name in against if name in TRITON]
+    if not asked:
+        return None
+    try:
+        from gemmgen.timing import rivals
+    except ImportError as error:
+        note(absent(asked, error))
+        return None
+    progress(f"compile {', '.join(asked)}")
+    for told in rivals.compile_all([TRITON[name] for name in asked], sizes):
+        note(f"triton: {told}")
+    return rivals
+
+
+def opened(libraries: Sequence[Gemmul8], progress: Callable[[str], None]) -> list[tuple[Gemmul8, gemmul8.Shim]]:
+    """Each with its library, which is loaded once.
+
+    Raises:
+        SpecError, BuildError: one is not there, or cannot be called.
+    """
+    shims: dict[str, gemmul8.Shim] = {}
+    for rival in libraries:
+        if str(rival.path) not in shims:
+            progress(f"compile a shim for {rival.path}")
+            shims[str(rival.path)] = gemmul8.Shim(rival.path, rival.where)
+    return [(rival, shims[str(rival.path)]) for rival in libraries]
+
+
+def absent(asked: Sequence[str], error: ImportError) -> str:
+    """The line that tells that Triton's contenders did not run."""
+    return f"{', '.join(asked)}: not timed: {error.name or error} is not installed (pip install torch triton)"
+
+
+def _measure(run: _Run, size: Size, share: float | None) -> list[Row]:
+    """One size: errors of all on the same data, then the race.
+
+    Raises:
+        DeviceError: the GPU refuses.
+    """
+    started = time.perf_counter()
+    with timing.refusals():
+        inputs = timing.Inputs(size, run.low, run.high, b=run.b)
+        field_ = _contenders(run, size, inputs)
+        reference = timing.Reference(inputs) if run.errors else None
+        accuracies = {
+            contender.name: reference.accuracy(contender) for kind, contender in field_ if reference and kind != "main" and contender.judged
+        }
+        del reference
+    left = RACE_SHARE * share - (time.perf_counter() - started) if share else None
+    timing.race(
+        [contender for _, contender in field_], rounds=run.rounds, slice_ms=run.slice_ms, warm_up=run.warm_up,
+        seconds=None if left is None else max(left, 0.1), sensors=run.sensors,
+    )
+    run.warm_up = 0.0  # it stays warm from here on
+    return rows_at(size, derived([
+        Timed(contender.name, kind, np.array(contender.seconds), contender.detail, contender.samples, accuracies.get(contender.name))
+        for kind, contender in field_
+    ], run.against))
+
+
+def _contenders(run: _Run, size: Size, inputs: timing.Inputs) -> list[tuple[str, timing.Contender]]:
+    """(kind, contender) of all that run at one size."""
+    out = []
+    for name in timed_baselines(run.against):
+        if name in timing.CUBLAS:
+            out.append(("rival", timing.cublas(name, inputs)))
+        elif run.rivals:
+            try:
+                out.append(("rival", run.rivals.triton_matmul(name, TRITON[name], inputs)))
+            except DeviceError as error:
+                run.note(f"{name} at {by(size)}: {error.problem}: {error.got}")
+    for rival, shim in run.libraries:
+        try:
+            out.append(("rival", gemmul8.contender(rival, shim, inputs)))
+        except DeviceError as error:
+            run.note(f"{rival.name} at {by(size)}: {error.problem}: {error.got}")
+    for kernel in run.kernels:
+        if kernel.size not in (None, size):
+            continue
+        parts = (kernel.plan, kernel.source, kernel.binary, inputs)
+        out.append(("kernel", timing.generated(kernel.name, *parts)))
+        if run.main_kernel and len(kernel.source.launches) > 1:
+            out.append(("main", timing.generated(f"{kernel.name}, main kernel", *parts, main_only=True)))
+    return out

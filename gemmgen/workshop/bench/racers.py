@@ -1,0 +1,178 @@
+"""What a bench times: specs' kernels, solved for one size or for each, and compiled side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gemmgen import road
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+
+if TYPE_CHECKING:
+    from gemmgen.build import Built
+    from gemmgen.solve.contract import Contract
+    from gemmgen.spec import LoadedSpec
+    from gemmgen.timing.batches import BatchContender
+    from gemmgen.workshop.bench import Kernel
+    from gemmgen.workshop.bench.frontier import Candidate
+
+
+def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
+    """The same spec with hints for another size."""
+    problem = loaded.spec.problem.model_copy(update=dict(zip("mnk", size)))
+    return loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"problem": problem})})
+
+
+def racers(
+    specs: Sequence[Path], sizes: Sequence[tuple[int, int, int]], each_size: bool, progress: road.Watcher, gpu: str | None = None,
+) -> tuple[list[Kernel], list[str]]:
+    """(what specs give to time, what the compiler refused and why), compiled side by side.
+
+    Args:
+        gpu: for all of them, instead of their own.
+        each_size: solve each spec once more for every size, for a kernel that runs only there.
+
+    Raises:
+        GemmgenError: a spec cannot be read, or none of the kernels can be built.
+    """
+    from gemmgen.workshop.bench import Kernel, by
+
+    jobs = [
+        (name, solved_for(loaded, size) if size else loaded, size)
+        for name, loaded in zip(_names(specs), (road.load(path, gpu) for path in specs)) for size in (sizes if each_size else (None,))
+    ]
+
+    made = _built([loaded for _, loaded, _ in jobs], progress)
+    kernels, notes, errors = [], [], []
+    for (name, _, size), one in zip(jobs, made):
+        what = f"{name} for {by(size)}" if size else name
+        if isinstance(one, GemmgenError):
+            errors.append(one)
+            notes.append(f"{what}: not built: {one.where}: {one.problem}")
+        elif one.plan.of_products:
+            errors.append(InfeasibleSpec("bench", "times kernels of one product", got=f"{what}, of kind {one.plan.kind}", needs='[problem] kind = "gemm"',
+                                         remedy="gemmgen bench-batches"))
+            notes.append(f"{what}: for batches: gemmgen bench-batches times it")
+        else:
+            kernels.append(Kernel(name, one.plan, one.source, one.binary, size))
+            notes += [f"{what}: passed over: {refusal}" for refusal in one.refused]
+    if not kernels:
+        raise errors[0]
+    return kernels, notes
+
+
+def frontier_racers(
+    spec: Path, sizes: Sequence[tuple[int, int, int]], progress: road.Watcher, gpu: str | None = None,
+) -> tuple[dict[tuple[int, int, int], tuple[list[Candidate], Contract, str]], list[str]]:
+    """(of each size what to run, what is asked of the error, and what the contract chooses; what could not be built and why).
+
+    A spec that asks for no error asks for FP32's.
+
+    Raises:
+        GemmgenError: the spec cannot be read, no scheme has a plan, or none of the kernels can be built.
+    """
+    from gemmgen.solve.contract import contract
+    from gemmgen.solve.frontier import frontier, spec_of
+    from gemmgen.spec import Accuracy
+    from gemmgen.workshop.bench import by
+    from gemmgen.workshop.bench.frontier import Candidate
+
+    loaded = road.load(spec, gpu)
+    if not loaded.spec.accuracy.asked:
+        split = loaded.spec.split.model_copy(update={"scheme": "auto"})
+        asking = loaded.spec.model_copy(update={"split": split, "accuracy": Accuracy.model_validate({"as": "fp32"})})
+        loaded = loaded.model_copy(update={"spec": asking})
+    jobs, notes = [], []
+    for size in sizes:
+        progress.step(f"decide for {by(size)}")
+        there, choice = solved_for(loaded, size), None
+        try:
+            choice = road.plan(there)
+        except InfeasibleSpec as error:
+            notes.append(f"{by(size)}: the contract chooses nothing: {error.problem}")
+        found = frontier(there)
+        notes += [f"{by(size)}: no plan of {name}: {why}" for name, why in found.refused]
+        for point in found.points:
+            chosen = choice is not None and (point.scheme, point.promote, point.sums) == (choice.scheme.name, choice.promote, choice.sums)
+            if chosen or point in found.worth_running:
+                jobs.append((size, point, chosen, there, spec_of(there, point)))
+    made = _built([one for *_, one in jobs], progress)
+    fields: dict[tuple[int, int, int], tuple[list[Candidate], Contract, str]] = {}
+    errors = []
+    for (size, point, chosen, there, _), one in zip(jobs, made):
+        if isinstance(one, GemmgenError):
+            errors.append(one)
+            notes.append(f"{point.told} for {by(size)}: not built: {one.where}: {one.problem}")
+            continue
+        asked = contract(there)
+        assert asked is not None
+        candidates, _, picked = fields.get(size, ([], asked, ""))
+        fields[size] = ([*candidates, Candidate(point, one)], asked, point.told if chosen else picked)
+        notes += [f"{point.told} for {by(size)}: passed over: {refusal}" for refusal in one.refused]
+    if not fields:
+        raise errors[0]
+    return fields, notes
+
+
+def batch_racers(
+    specs: Sequence[Path], progress: road.Watcher, gpu: str | None = None, thresholds: Sequence[int] = (), upload_lists: bool = False,
+    mix: bool = False,
+) -> tuple[dict[str, BatchContender], list[str]]:
+    """(what specs give to time in batches by name, what the compiler refused and why), compiled side by side.
+
+    Args:
+        gpu: for all of them, instead of their own.
+        thresholds: each kernel once for each of these instead of its own; none for its own.
+        upload_lists: kernels whose tiles the host lists once more, as NAME-upload, with the list's copy before each launch.
+
+        mix: the first two specs' kernels once more, sharing each batch, as `mixed`.
+
+    Raises:
+        GemmgenError: a spec cannot be read, is for no GPU that is here, is none for batches, or cannot be built.
+    """
+    from gemmgen.timing.batch_contender import MixedKernels, contender
+    from gemmgen.workshop.bench import require_timed
+
+    contenders: dict[str, BatchContender] = {}
+    notes: list[str] = []
+    made: list[Built] = []
+    for name, one in zip(_names(specs), _built([road.load(path, gpu) for path in specs], progress)):
+        if isinstance(one, GemmgenError):
+            raise one
+        made.append(one)
+        require_timed(one.plan, "bench-batches")
+        for threshold in thresholds or (None,):
+            called = name if threshold is None else f"{name}-{threshold}"
+            contenders[called] = contender(one, threshold)
+            if upload_lists and one.source.interface.asks("list"):
+                contenders[f"{called}-upload"] = contender(one, threshold, upload_list=True)
+        notes += [f"{name}: passed over: {refusal}" for refusal in one.refused]
+    if mix and len(made) < 2:
+        raise SpecError("--mix", "divides batches between two kernels", got=f"{len(made)} specs", needs="two", remedy="gemmgen bench-batches SPEC SPEC --mix")
+    if mix:
+        contenders["mixed"] = MixedKernels(*made[:2])
+    return contenders, notes
+
+
+def _names(specs: Sequence[Path]) -> list[str]:
+    """What a table calls them: their stems, or where several share one, their paths."""
+    stems = [path.stem for path in specs]
+    return [path.stem if stems.count(path.stem) == 1 else str(path) for path in specs]
+
+
+def _built(loaded: Sequence[LoadedSpec], progress: road.Watcher) -> list[Built | GemmgenError]:
+    """Each spec's kernel, or why there is none, compiled side by side."""
+    def built(one: LoadedSpec) -> Built | GemmgenError:
+        try:
+            return road.build(one)
+        except GemmgenError as error:
+            return error
+
+    if not loaded:
+        return []
+    progress.step(f"decide and compile {len(loaded)} kernel{'s' * (len(loaded) > 1)}")
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1, len(loaded))) as pool:  # the compiler runs outside the interpreter's lock
+        return list(pool.map(built, loaded))

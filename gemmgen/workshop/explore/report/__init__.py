@@ -1,0 +1,328 @@
+"""The report of a store: one HTML file that asks nobody for anything.
+
+    page = report(Store("store").rows(), title="sgemm on an H200")
+
+Plots are plotly's, whose JavaScript is inside the file, as is the data. A policy in the page's head allows the page's own scripts, by their
+hashes, and no request at all. What comes from the store reaches the page as JSON and becomes text there, never markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gemmgen import __version__
+from gemmgen.errors import GemmgenError
+from gemmgen.workshop.explore.libraries import library
+from gemmgen.workshop.explore.rebuilt import kernel_of, plan_of
+from gemmgen.workshop.explore.row import VERDICTS, Row, possible
+
+if TYPE_CHECKING:
+    from gemmgen.library.dispatch import Part, Table
+
+MOST_POINTS = 4000
+"""Points that a page shows and a phone still draws."""
+MOST_KERNELS = 16
+MOST_TEXT = 200
+"""Characters of a name or reason from the store."""
+MOST_REASONS = 40
+_HERE = Path(__file__).resolve().parent
+COLUMNS = (
+    "gpu", "kind", "verdict", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "decided", "jitter",
+)
+_NUMBERS = re.compile(r"(?<![A-Za-z_0-9.])-?\d[\d,._]*(e[+-]?\d+)?")
+TRIALS = ("kernel", "reference", "rival")
+"""Kinds of rows that something was tried for; others tell of a study."""
+SUCCESSES = ("modelled", "compiled", "right", "timed")
+
+
+def report(rows: Iterable[Row], *, title: str = "gemmgen: a study", table: Table | None = None, seed: int = 1) -> str:
+    """The page.
+
+    Args:
+        table: a dispatch table, whose rules and kernels are shown.
+        seed: of the draw of points, where there are more than a page shows.
+
+    Raises:
+        GemmgenError: plotly is missing.
+    """
+    data = json.dumps(facts(list(rows), table, seed), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # "<" begins no tag inside JSON's strings, nor ends the element; the two line ends are none to JSON.
+    data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    scripts = {"PLOTLY": _plotly(), "SCRIPT": (_HERE / "page.js").read_text()}
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts.values())
+    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    parts = {"POLICY": policy, "TITLE": html.escape(_clean(title)), "STYLE": (_HERE / "page.css").read_text(), "DATA": data, **scripts}
+    return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], (_HERE / "page.html").read_text())
+
+
+def _plotly() -> str:
+    return library("plotly.offline").get_plotlyjs()
+
+
+# ---- what the page shows
+
+
+def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dict[str, Any]:
+    """The page's data, as plain values."""
+    everything, rows = rows, [row for row in rows if row.kind in TRIALS]
+    timed = any(row.verdict == "timed" and row.seconds for row in rows)
+    plottable = [row for row in rows if row.kind != "reference" and row.verdict in SUCCESSES and _seconds(row, timed)]
+    shown = thinned(plottable, timed, seed)
+    points = [_point(row, timed, at) for at, row in enumerate(shown)]
+    counts = Counter(_size(row) for row in shown)
+    sizes = dict.fromkeys((row.gpu, _size(row), _edge(row)) for row in sorted(shown, key=_edge))
+    notes = []
+    if rows and not timed:
+        notes.append("Nothing was timed: speeds are what the model predicts.")
+    if len(shown) < len(plottable):
+        notes.append(f"{len(shown):,} of {len(plottable):,} points are drawn: the fastest of each rival and scheme at each size, those on a frontier, and "
+                     "others by chance. Counts are of all rows.")
+    kernels, told = _kernels(rows, timed, table)
+    verdicts = Counter(row.verdict for row in rows)
+    named = sorted({row.gpu for row in rows}, key=lambda gpu: (-sum(row.gpu == gpu for row in plottable[:10_000]), gpu))
+    return {
+        "about": _about(rows), "notes": notes, "timed": timed, "shown": len(shown), "plottable": len(plottable),
+        "gpus": [_gpu([row for row in rows if row.gpu == gpu], gpu) for gpu in named],
+        "sizes": [{"gpu": _clean(gpu), "label": size, "points": counts[size]} for gpu, size, _ in sizes],
+        "decisions": list(dict.fromkeys(name for one in points for name in one["decided"])),
+        "columns": COLUMNS, "points": [[one[name] for name in COLUMNS] for one in points],
+        "verdicts": [{"verdict": _clean(name), "meaning": VERDICTS.get(name, "unknown to this version"), "count": count}
+                     for name, count in verdicts.most_common()],
+        "rejected": rejected(everything), "kernels": kernels, "kernels_told": told, "rules": _rules(table),
+    }
+
+
+def _clean(text: object, most: int = MOST_TEXT) -> str:
+    """Text of the store as a page shows it: not endless, no control characters, no half of a pair of surrogates."""
+    text = str(text)
+    if len(text) <= most and text.isascii() and text.isprintable():
+        return text
+    text = text[:most] + "…" if len(text) > most else text
+    return "".join(char if char.isprintable() else " " for char in text).encode("utf-8", "replace").decode()
+
+
+def _seconds(row: Row, timed: bool) -> float | None:
+    """Measured seconds; the predicted ones where nothing was timed."""
+    found = row.seconds if timed and row.verdict == "timed" else None if timed else row.predicted_seconds
+    return found if possible("seconds", found) else None
+
+
+def _error(row: Row) -> float | None:
+    found = row.error if row.error is not None else row.predicted_error
+    return found if found is not None and math.isfinite(found) and found > 0 else None
+
+
+def _size(row: Row) -> str:
+    return f"{row.m} x {row.n} x {row.k} {_clean(row.layout)}"
+
+
+def _edge(row: Row) -> float:
+    return max(1, row.m * row.n * row.k) ** (1 / 3)
+
+
+def _decided(row: Row) -> dict[str, str]:
+    """Decisions as words; none where the row has no such object."""
+    try:
+        found = json.loads(row.decided)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {_clean(name, 40): _clean("x".join(map(str, value)) if isinstance(value, list) else value, 40) for name, value in list(found.items())[:24]}
+
+
+def _point(row: Row, timed: bool, at: int) -> dict[str, Any]:
+    seconds, decided = _seconds(row, timed), _decided(row)
+    predicted = row.predicted_seconds if possible("predicted_seconds", row.predicted_seconds) else None
+    return {
+        "gpu": _clean(row.gpu), "kind": row.kind, "verdict": row.verdict, "kernel": _clean(row.kernel), "scheme": _clean(row.scheme, 40),
+        "design": _clean(row.design or row.policy, 40), "size": _size(row), "edge": round(_edge(row), 2), "cube": row.m == row.n == row.k,
+        "tflops": _short(2e-12 * row.m * row.n * row.k / seconds),
+        "seconds": _short(seconds), "predicted": _short(predicted), "error": _short(_error(row)),
+        "decided": decided, "jitter": round(at * 0.618034 % 1, 3),
+    }
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")
+
+
+def thinned(rows: Sequence[Row], timed: bool, seed: int, most: int = MOST_POINTS) -> list[Row]:
+    """At most so many rows: the fastest of each rival and scheme at each size, those on a frontier, and others that are drawn."""
+    if len(rows) <= most:
+        return list(rows)
+    kept: set[int] = set()
+    fastest: dict[tuple[Any, ...], tuple[float, int]] = {}
+    by_size: dict[tuple[Any, ...], list[tuple[float, float, int]]] = {}
+    for at, row in enumerate(rows):
+        seconds, error, size = _seconds(row, timed) or math.inf, _error(row), (row.m, row.n, row.k, row.layout)
+        # A rival's row of a size is one of a few, repeated by every study: the fastest stands for them.
+        key = (row.gpu, size, row.kind, row.scheme if row.kind == "kernel" else row.kernel)
+        fastest[key] = min(fastest.get(key, (math.inf, at)), (seconds, at))
+        if row.kind == "kernel" and error is not None:
+            by_size.setdefault((row.gpu, size), []).append((seconds, error, at))
+    kept |= {at for _, at in fastest.values()}
+    for found in by_size.values():
+        least = math.inf
+        for _, error, at in sorted(found):
+            if error < least:
+                least = error
+                kept.add(at)
+    chosen = sorted(kept)
+    if len(chosen) > most:
+        chosen = [chosen[at] for at in np.linspace(0, len(chosen) - 1, most).astype(int)]
+    rest = np.setdiff1d(np.arange(len(rows)), chosen)
+    drawn = np.random.default_rng(seed).choice(rest, most - len(chosen), replace=False)
+    return [rows[at] for at in sorted([*chosen, *drawn.tolist()])]
+
+
+def _about(rows: Sequence[Row]) -> str:
+    if not rows:
+        return f"No trials. Made by gemmgen {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
+    studies = sorted({_clean(name, 60) for name in {row.study for row in rows}})
+    shown = ", ".join(studies[:4]) + (f" and {len(studies) - 4} more" if len(studies) > 4 else "")
+    first, last = min(row.at for row in rows), max(row.at for row in rows)
+    return (f"{len(rows):,} rows of {'study' if len(studies) == 1 else 'studies'} {shown}, {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC. "
+            f"Made by gemmgen {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.")
+
+
+def _gpu(rows: Sequence[Row], gpu: str) -> dict[str, Any]:
+    told = "–"
+    by_size: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        if possible("reference_seconds", row.reference_seconds):
+            by_size.setdefault((row.study, row.m, row.n, row.k, row.layout), []).append(row.reference_seconds)
+    if by_size:
+        ratios = np.concatenate([np.array(one) / np.median(one) for one in by_size.values()])
+        low, high = np.percentile(ratios, (5, 95))
+        told = f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} % of its median at the size, in 90 % of {len(ratios):,} trials"
+
+    def told_of(name: str) -> str:
+        return _clean(", ".join(sorted({getattr(row, name) for row in rows if getattr(row, name)})))
+
+    return {
+        "name": _clean(gpu), "device": told_of("device"), "cards": len({row.uuid for row in rows if row.uuid}), "driver": told_of("driver"),
+        "compiler": told_of("compiler"), "trials": len(rows), "timed": sum(row.verdict == "timed" for row in rows), "reference": told,
+    }
+
+
+def rejected(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """How many candidates of each GPU were rejected, by reason: `{gpu, verdict, reason, count}`, most first.
+
+    Rows with a bad verdict count by their reason without its numbers, of which the first is told. A row whose `extra` has `rejected`,
+    counts by inequality of candidates that the model refused before they became trials, adds those.
+    """
+    found: Counter[tuple[str, str, str]] = Counter()
+    examples: dict[tuple[str, str, str], str] = {}
+    for row in rows:
+        if row.verdict not in SUCCESSES:
+            line = row.reason.strip().splitlines()[0] if row.reason.strip() else "no reason was kept"
+            key = row.gpu, row.verdict, _NUMBERS.sub("", line)  # equal but for their numbers, which differ with each kernel
+            examples.setdefault(key, line)
+            found[key] += 1
+        if "rejected" in row.extra:
+            try:
+                counts = {(row.gpu, "by the model", str(name)): int(count) for name, count in json.loads(row.extra).get("rejected", {}).items()}
+            except (ValueError, TypeError, AttributeError, RecursionError):
+                continue
+            found.update(counts)
+    every: list[dict[str, Any]] = []
+    for gpu in dict.fromkeys(gpu for gpu, _, _ in found):
+        mine = [(key, count) for key, count in found.most_common() if key[0] == gpu]
+        every += [{"gpu": _clean(gpu), "verdict": _clean(key[1]), "reason": _clean(examples.get(key, key[2])), "count": count}
+                  for key, count in mine[:MOST_REASONS]]
+        if rest := sum(count for _, count in mine[MOST_REASONS:]):
+            every.append({"gpu": _clean(gpu), "verdict": "", "reason": f"{len(mine) - MOST_REASONS} other reasons", "count": rest})
+    return every
+
+
+def _kernels(rows: Sequence[Row], timed: bool, table: Table | None) -> tuple[list[dict[str, Any]], str]:
+    """(the kernels to show with their text, what they are)."""
+    best: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        if row.kind == "kernel" and row.verdict in SUCCESSES and (seconds := _seconds(row, timed)):
+            key = (row.gpu, row.scheme, row.m, row.n, row.k, row.layout)
+            if key not in best or seconds < (_seconds(best[key], timed) or math.inf):
+                best[key] = row
+    wins: dict[tuple[str, str], list[Row]] = {}
+    for row in best.values():
+        wins.setdefault((row.gpu, kernel_of(row)), []).append(row)
+    labels: dict[tuple[str, str], str] = {}
+    if table is None:
+        picked = sorted(wins.items(), key=lambda one: -len(one[1]))[:MOST_KERNELS]
+        more = f", the {MOST_KERNELS} of {len(wins)} that are so most often" if len(wins) > MOST_KERNELS else ""
+        told = f"Those that are the fastest of their scheme at some size{more}, with their text."
+    else:
+        labels = {(one.gpu, one.identity): label for label, one in table.kernels.items()}
+        of: dict[tuple[str, str], list[Row]] = {}
+        for row in rows:
+            if (key := (row.gpu, kernel_of(row))) in labels and row.kind == "kernel":
+                of.setdefault(key, []).append(row)
+        picked, told = [(key, wins.get(key, of[key][:1])) for key in labels if key in of], f"The kernels of the dispatch table: {table.title}."
+    found = []
+    for key, won in picked:
+        won = sorted(won, key=_edge)
+        text, why = _text(won[0])
+        speeds = [2e-12 * row.m * row.n * row.k / seconds for row in won if (seconds := _seconds(row, timed))]
+        error = max((one for row in won if (one := _error(row)) is not None), default=None)
+        about = [won[0].scheme, won[0].design or won[0].policy, f"{_span(speeds)} TFLOP/s" if speeds else "", f"error {error:.1e}" if error else ""]
+        sizes = [_size(row) for row in won if best.get((row.gpu, row.scheme, row.m, row.n, row.k, row.layout)) is row]
+        more = f" and {len(sizes) - 12} more sizes" if len(sizes) > 12 else ""
+        found.append({
+            "gpu": _clean(won[0].gpu), "label": labels.get(key, ""), "name": _clean(won[0].kernel), "told": _clean(", ".join(filter(None, about))),
+            "where": f"Fastest of {_clean(won[0].scheme, 40)} at {', '.join(sizes[:12])}{more}." if sizes else "",
+            "decided": ", ".join(f"{name} {value}" for name, value in _decided(won[0]).items()), "text": text, "why": why,
+        })
+    return found, told
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.3g}", f"{max(values):.3g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _text(row: Row) -> tuple[str | None, str]:
+    """(the kernel's source; or None, and why not)."""
+    from gemmgen.render import render
+
+    try:
+        plan = plan_of(row)
+        if row.identity and plan.hash != row.identity:
+            return None, f"This version of gemmgen makes another kernel of the decisions: {plan.hash} and not {_clean(row.identity, 40)}."
+        return render(plan).text, ""
+    except GemmgenError as error:
+        return None, f"This version of gemmgen does not make it: {_clean(error.problem)}."
+
+
+def _rules(table: Table | None) -> list[dict[str, Any]]:
+    if table is None:
+        return []
+    from gemmgen.library.dispatch import as_lines
+
+    return [{"gpu": part.gpu, "layout": part.layout, "by": part.decided_by, "regret": _regret(part),
+             "rules": [[told, f"{label}: {table.kernels[label].name}"] for told, label in as_lines(table, part)]} for part in table.parts]
+
+
+def _regret(part: Part) -> str:
+    def percent(ratio: float) -> str:
+        return f"{100 * (ratio - 1):.1f} %"
+
+    told = []
+    for what, of in (("Of the shapes that it was made of", part.regret), ("Of shapes held out", part.held_out)):
+        if of:
+            taken = percent(getattr(of, part.decided_by))
+            told.append(f"{what}, {of.shapes}: what is taken takes {taken} longer than the best kernel that is known, in geometric mean; one kernel for all "
+                        f"{percent(of.alone)}.")
+    return " ".join(told)

@@ -1,0 +1,1 @@
+"""Verbs of the workshop, as those of the house."""

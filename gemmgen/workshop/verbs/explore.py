@@ -1,0 +1,314 @@
+"""`gemmgen explore`: the verb, what it says of a study's space, and its progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gemmgen.cli.output import emit, emit_json, note, shown, tell
+from gemmgen.cli.verb import SCHEMAS, STUDIES, Json, Silent, verb
+from gemmgen.errors import EXIT_OK, SpecError
+
+if TYPE_CHECKING:
+    from gemmgen.workshop.explore.candidates import Candidates
+    from gemmgen.workshop.explore.regret import Regret
+    from gemmgen.workshop.explore.row import Row
+    from gemmgen.workshop.explore.run import Progress
+    from gemmgen.workshop.explore.studies import Problem
+    from gemmgen.workshop.explore.workers import Pool
+
+INTERRUPTED = 130
+EACH_LINE = 10.0
+"""Seconds between two lines of progress where stderr is no terminal."""
+
+
+class Strategy(StrEnum):
+    model = "model"
+    all = "all"
+    random = "random"
+    halving = "halving"
+    tpe = "tpe"
+    nsga2 = "nsga2"
+
+
+def _schema() -> dict[str, Any]:
+    from gemmgen.workshop.explore.studies import json_schema
+
+    return json_schema()
+
+
+SCHEMAS["study"] = _schema
+
+
+@verb(
+    STUDIES,
+    "gemmgen explore small_cpu",
+    "gemmgen explore specs/studies/sgemm_h200.toml --dry-run",
+    "gemmgen explore my_study.toml --store results/mine --strategy tpe --trials 500 --seconds 600",
+    "gemmgen explore my_study.toml --scheduler tcp://host:8786 --store s3://bucket/mine",
+    "gemmgen explore --regret explore-out/sgemm_h200",
+)
+def explore(
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="A study (.toml), or the name of one of specs/studies.")] = None,
+    store: Annotated[str | None, typer.Option(metavar="DIR|URI", help="Where trials are kept; default: explore-out/NAME.")] = None,
+    strategy: Annotated[Strategy | None, typer.Option(help="Instead of the study's own.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="How many candidates are tried at most, instead of the study's own number.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="After how long no further trial begins.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell the candidates, what the model rejects, and how long the rest will take.")] = False,
+    workers: Annotated[int | None, typer.Option(min=0, metavar="N", help=(
+        "Processes that compile, beside one for each GPU; default: as many as there are processors; 0: one process, without a cluster."))] = None,
+    scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A dask scheduler whose workers try, instead of this machine alone.")] = None,
+    regret: Annotated[str | None, typer.Option(metavar="STORE", help=(
+        "Replay every strategy on the measurements of a store, and tell how far its best is behind the best of all."))] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="For this GPU instead of the study's own; see gemmgen gpus.")] = None,
+    as_json: Json = False,
+    quiet: Silent = False,
+) -> int:
+    """Try many kernels of a study, and keep what comes of each.
+
+    Candidates are enumerated and ranked by the model, compiled, held to their
+    predicted resources, judged, and timed where a GPU of their kind is at hand.
+    What hangs, crashes or is wrong costs one trial and is kept with its reason.
+    Ctrl-C ends it in order, and the same command goes on where it stopped.
+    """
+    from gemmgen.workshop import explore as exploring
+    from gemmgen.workshop.explore.run import Running, known_rows
+
+    if regret:
+        return _regret(regret, study, as_json)
+    if not study:
+        raise SpecError("gemmgen explore", "has nothing to explore", needs="a STUDY, or --regret STORE", remedy="gemmgen explore small_cpu")
+    explored = exploring.study(study)
+    if gpu:
+        explored = exploring.study(explored.study.with_(gpus=[gpu]))
+    candidates = explored.candidates()
+    place = store or f"explore-out/{explored.study.name}"
+    known = known_rows(place, explored.study.name)
+    pool = None if dry_run else exploring.pool_of(scheduler, workers)
+    try:
+        estimate = estimated(candidates, pool, trials, seconds, list(known.values()))
+        value: dict[str, Any] = {**space_dict(candidates), "estimate": estimate, "store": place}
+        if dry_run:
+            emit_json(value) if as_json else emit(space_text(candidates, estimate))
+            return EXIT_OK
+        assert pool is not None
+        if not as_json:
+            emit(space_text(candidates, estimate))
+        untimed = [name for name in explored.study.gpus() if name not in pool.gpus]
+        if untimed:
+            note(f"no {' or '.join(untimed)} is at hand: its kernels are {'judged on the emulator' if explored.study.head.emulate else 'compiled'}, "
+                 "and ranked by the model; nothing of them is timed", quiet=quiet or as_json)
+        if not pool.compilers:
+            note(f"no worker of {pool.name} has the resource compile yet; trials begin when one joins", quiet=quiet or as_json)
+        with showing(quiet or as_json, explored.study.name) as shown:
+            running = Running(candidates, place, pool, trials=trials, seconds=seconds, strategy=strategy, told_progress=shown)
+            progress = running.run()
+    finally:
+        if pool is not None:
+            pool.close()
+    value |= progress_dict(progress)
+    emit_json(value) if as_json else emit(progress_text(progress, place))
+    if progress.interrupted:
+        note("interrupted; the same command goes on from here", quiet=quiet)
+        return INTERRUPTED
+    return EXIT_OK
+
+
+# ---- what is said of the space
+
+
+def estimated(candidates: Candidates, pool: Pool | None, trials: int | None, seconds: float | None, known: list[Any]) -> dict[str, Any]:
+    """How long the study will take: by what its stored trials took, else by what is usual."""
+    import os
+    from statistics import median
+
+    from gemmgen.workshop.explore.gpus import gpus_here
+
+    def usual(name: str, otherwise: float) -> float:
+        found = [getattr(row, name) for row in known if getattr(row, name)]
+        return median(found) if found else otherwise
+
+    count = min(trials or candidates.study.head.trials, len(candidates))
+    left = max(0, count - sum(row.kind == "kernel" for row in known))
+    compilers = max(1, pool.compilers if pool else os.cpu_count() or 1)
+    gpus = pool.gpus if pool else {one.name: 1 for one in gpus_here()}
+    timed = [name for name in candidates.study.gpus() if name in gpus]
+    compiling = left * usual("compile_seconds", COMPILE_SECONDS) / compilers
+    running = left * (usual("judge_seconds", JUDGE_SECONDS) + usual("time_seconds", TIME_SECONDS)) / sum(gpus[name] for name in timed) if timed else (
+        left * usual("judge_seconds", EMULATE_SECONDS) / compilers if candidates.study.head.emulate else 0.0
+    )
+    limit = seconds or candidates.study.head.seconds
+    whole = max(compiling, running)
+    return {"trials": count, "left": left, "compile_seconds": compiling, "run_seconds": running, "seconds": min(whole, limit) if limit else whole,
+            "timed": timed, "measured": bool(known)}
+
+
+COMPILE_SECONDS, JUDGE_SECONDS, TIME_SECONDS, EMULATE_SECONDS = 2.0, 0.4, 0.5, 5.0
+"""Of a trial, as long as a store tells nothing else."""
+
+
+def space_text(candidates: Candidates, estimate: dict[str, Any]) -> str:
+    """How many candidates there are, what the model rejects and why, and how long the rest will take."""
+    from gemmgen.cli.show import LABEL
+
+    study = candidates.study
+    left, rejected = len(candidates), sum(candidates.rejected.values())
+    lines = [
+        f"{'study':<{LABEL}}{study.name}" + (f": {study.head.title}" if study.head.title else ""),
+        f"{'space':<{LABEL}}{len(candidates.problems)} of GPU, size and layout, {len(candidates.combinations)} with all choices of listed values",
+        f"{'candidates':<{LABEL}}{candidates.count:,}; the model rejects {rejected:,}; {left:,} remain, ranked in {candidates.seconds_taken:.2f} s",
+    ]
+    how = f"timed on {', '.join(estimate['timed'])}" if estimate["timed"] else (
+        "judged on the emulator, not timed" if study.head.emulate else "compiled, not timed"
+    )
+    lines.append(
+        f"{'trials':<{LABEL}}{estimate['trials']:,} by strategy {study.strategy}, {how}; {estimate['left']:,} to do, about {_span(estimate['seconds'])} "
+        f"({'by the stored trials' if estimate['measured'] else 'a guess: nothing is stored yet'})"
+    )
+    if candidates.rejected:
+        lines += ["", "rejected", *(f"{count:>12,}  {label}" for label, count in sorted(candidates.rejected.items(), key=lambda one: -one[1]))]
+    if candidates.refused:
+        reasons: dict[str, list[str]] = {}
+        for one in candidates.refused:
+            reasons.setdefault(one.error.problem, []).append(", ".join(filter(None, (one.combination.problem.told, one.combination.told))))
+        lines += ["", "combinations that no kernel serves", *(
+            f"{len(which):>12,}  {why}: {'; '.join(which[:3])}{' ...' if len(which) > 3 else ''}" for why, which in reasons.items()
+        )]
+    return "\n".join(lines)
+
+
+def space_dict(candidates: Candidates) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
+        "study": candidates.study.name, "problems": len(candidates.problems), "combinations": len(candidates.combinations), "candidates": candidates.count,
+        "rejected": dict(candidates.rejected), "remain": len(candidates), "rank_seconds": candidates.seconds_taken,
+        "refused": [{"problem": one.combination.problem.told, "listed": dict(one.combination.listed), **one.error.as_dict()} for one in candidates.refused],
+    }
+
+
+def _span(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+# ---- progress
+
+
+@contextmanager
+def showing(quiet: bool, name: str) -> Iterator[Any]:
+    """What is told after every trial, on stderr: on a terminal a bar that changes, elsewhere a line now and then."""
+    if quiet:
+        yield lambda progress: None
+        return
+    if not sys.stderr.isatty():
+        last = [time.monotonic()]
+
+        def line(progress: Progress) -> None:
+            if time.monotonic() - last[0] >= EACH_LINE:
+                last[0] = time.monotonic()
+                tell(f"{name}: {_state(progress)}")
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    with Bar(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}", markup=False),
+             console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(shown(name, sys.stderr), total=None, state="")
+
+        def changed(progress: Progress) -> None:
+            bar.update(task, total=progress.wanted, completed=progress.done, state=shown(_state(progress), sys.stderr))
+
+        yield changed
+
+
+def _state(progress: Progress) -> str:
+    """`120 of 300, 4 refused; best 312 TFLOPS at h200 4096x4096x4096 nn; 2 min left`."""
+    parts = [f"{progress.done} of {progress.wanted} trials"]
+    bad = {verdict: count for verdict, count in progress.verdicts.items() if verdict not in ("timed", "right", "compiled")}
+    parts += [", ".join(f"{count} {verdict}" for verdict, count in bad.items())] if bad else []
+    if progress.best:
+        def speed(one: tuple[Problem, Row]) -> tuple[float, float]:
+            return one[1].tflops or 0.0, one[0].m * one[0].n * one[0].k / (one[1].predicted_seconds or 1.0)
+
+        problem, row = max(progress.best.items(), key=speed)
+        figure = f"{row.tflops:.3g} TFLOPS" if row.tflops else f"{1e6 * (row.predicted_seconds or 0):.3g} us predicted"
+        parts.append(f"best {figure} at {problem.told}")
+    parts.append(f"{_span(progress.left)} left" if progress.left is not None else "")
+    return "; ".join(filter(None, parts))
+
+
+def progress_text(progress: Progress, place: str) -> str:
+    """What came of a run, with the fastest kernel of each problem."""
+    from gemmgen.cli.show import LABEL, table
+
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(progress.verdicts.items(), key=lambda one: -one[1]))
+    lines = [
+        "", f"{'tried':<{LABEL}}{progress.done} of {progress.wanted}, {progress.kept} of them before; all kernels, references and rivals: {verdicts or 'none'}",
+        f"{'took':<{LABEL}}{progress.seconds:.1f} s" + (f", GPUs at work {progress.gpu_seconds:.1f} s together" if progress.gpu_seconds else ""),
+        f"{'store':<{LABEL}}{place}",
+    ]
+    if progress.best:
+        timed = any(row.seconds is not None for row in progress.best.values())
+        header = ("fastest of", "kernel", "microseconds", "TFLOPS", "over reference", "error") if timed else ("first of", "kernel", "us predicted", "error")
+        rows = []
+        for problem, row in progress.best.items():
+            error = f"{row.error:.2g}" if row.error is not None else f"{row.predicted_error:.2g} predicted" if row.predicted_error is not None else "-"
+            if timed:
+                ratio = f"{row.reference_seconds / row.seconds:.3f}" if row.seconds and row.reference_seconds else "-"
+                speed = (f"{1e6 * row.seconds:.4g}", f"{row.tflops:.4g}") if row.seconds else ("-", "-")
+                rows.append((problem.told, row.kernel, *speed, ratio, error))
+            else:
+                rows.append((problem.told, row.kernel, f"{1e6 * (row.predicted_seconds or 0):.4g}", error))
+        lines += ["", table(header, rows)]
+    return "\n".join(lines)
+
+
+def progress_dict(progress: Progress) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
+        "tried": progress.done, "kept": progress.kept, "verdicts": dict(progress.verdicts), "seconds": progress.seconds,
+        "gpu_seconds": progress.gpu_seconds, "interrupted": progress.interrupted,
+        "best": [{"problem": problem.told, "kernel": row.kernel, "trial": row.trial, "seconds": row.seconds, "predicted_seconds": row.predicted_seconds,
+                  "reference_seconds": row.reference_seconds, "error": row.error} for problem, row in progress.best.items()],
+    }
+
+
+# ---- regret
+
+
+def _regret(store: str, study: str | None, as_json: bool) -> int:
+    from gemmgen.workshop.explore.regret import regret
+    from gemmgen.workshop.explore.store import Store
+
+    rows = Store(store).rows("study = ?", (study,)) if study else Store(store).rows()
+    found = regret(rows)
+    emit_json(regret_dict(found)) if as_json else emit(regret_text(found))
+    return EXIT_OK
+
+
+def regret_text(found: Regret) -> str:
+    """The table of regret, in percent."""
+    from gemmgen.cli.show import table
+
+    rows = [(name, *(f"{100 * value:.2f} %" if value < float("inf") else "-" for value in values)) for name, values in found.table.items()]
+    return "\n".join([
+        f"regret after so many trials of each of {found.problems} problems, over the best of {found.rows} timed kernels "
+        f"(at most {found.largest} of a problem), geometric mean",
+        "", table(("strategy", *map(str, found.counts)), rows), "", f"least regret: {found.best}",
+    ])
+
+
+def regret_dict(found: Regret) -> dict[str, Any]:
+    """The same as plain data."""
+    return {"counts": list(found.counts), "problems": found.problems, "rows": found.rows, "largest": found.largest, "best": found.best,
+            "regret": {name: list(values) for name, values in found.table.items()}}

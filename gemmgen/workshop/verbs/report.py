@@ -1,0 +1,237 @@
+"""`gemmgen report`, `choose` and `learn`: what is made of a store of trials."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gemmgen.cli.output import emit, emit_json, json_text, note, write_paths
+from gemmgen.cli.show import LABEL
+from gemmgen.cli.verb import STUDIES, Json, verb
+from gemmgen.errors import EXIT_OK, SpecError
+
+if TYPE_CHECKING:
+    from gemmgen.workshop.explore.choose import Choice
+    from gemmgen.workshop.explore.learn import Learnt
+    from gemmgen.workshop.explore.row import Row
+    from gemmgen.workshop.explore.shapes import Shape
+
+
+class Method(StrEnum):
+    auto = "auto"
+    greedy = "greedy"
+    exact = "exact"
+
+
+class Decide(StrEnum):
+    auto = "auto"
+    rules = "rules"
+    estimates = "estimates"
+
+
+class Layout(StrEnum):
+    nn = "nn"
+    nt = "nt"
+    tn = "tn"
+    tt = "tt"
+
+
+StorePath = Annotated[str, typer.Argument(metavar="STORE", help="Where a study kept its trials: a folder, or the URI of a bucket.")]
+Where = Annotated[str, typer.Option("--where", metavar="SQL", help="Only rows of which this holds, as: scheme = 'ootomo' and m >= 1024.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of what is drawn.")]
+
+
+LOADING_SECONDS = 600.0
+"""What loading all rows of a store may take."""
+
+
+def _rows(store: str, where: str, quiet: bool) -> list[Row]:
+    from gemmgen.workshop.explore.store import Store
+
+    opened = Store(store, where=where, note=lambda text: note(text, quiet=quiet), seconds=LOADING_SECONDS)
+    try:
+        return opened.rows()
+    finally:
+        opened.close()
+
+
+@verb(
+    STUDIES,
+    "gemmgen report explore-out/sgemm_h200 -o report.html",
+    "gemmgen report explore-out/sgemm_h200 --where \"scheme = 'ootomo'\" --table dispatch.json -o report.html",
+)
+def report(
+    store: StorePath,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="The page's title; default: the store's name.")] = "",
+    table: Annotated[Path | None, typer.Option(metavar="JSON", help="A dispatch table of gemmgen choose, whose rules and kernels are shown.")] = None,
+    where: Where = "",
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> int:
+    """Draw a store of trials as one HTML file.
+
+    It shows the frontier of error against speed, speed over size beside rivals,
+    the decisions of all kernels, predictions against measurements, why candidates
+    were rejected, and the best kernels with their text. The file needs no server
+    and no network, and asks for neither.
+    """
+    from gemmgen.library.dispatch import load_table
+    from gemmgen.workshop.explore import report as reporting
+
+    loaded = load_table(table) if table else None
+    rows = _rows(store, where, as_json)
+    page = reporting.report(rows, title=title or Path(store.rstrip("/")).name or store, table=loaded, seed=seed)
+    [written] = write_paths({output: page})
+    if as_json:
+        emit_json({"file": str(written), "bytes": len(page.encode()), "rows": len(rows)})
+    else:
+        emit(f"{'wrote':<{LABEL}}{written}, {len(page.encode()) / 1e6:.1f} MB, {len(rows):,} rows")
+    return EXIT_OK
+
+
+@verb(
+    STUDIES,
+    "gemmgen choose explore-out/sgemm_h200 --kernels 8 -o dispatch.json",
+    "gemmgen choose explore-out/sgemm_h200 --kernels 4 --shapes transformers --layout nn --error 1e-6",
+    "gemmgen choose explore-out/sgemm_h200 --shapes my_shapes.csv --held-out other_shapes.csv --json",
+)
+def choose(
+    store: StorePath,
+    kernels: Annotated[int, typer.Option(min=1, max=1000, help="How many, for each GPU, at the most.")] = 8,
+    shapes: Annotated[str | None, typer.Option(metavar="NAME|FILE", help=(
+        "The distribution of sizes: a name under specs/shapes (transformers, hpl), a .toml file like those, or a .csv with columns m, n, k and, at "
+        "will, layout and weight; default: the sizes in the store."))] = None,
+    layout: Annotated[Layout | None, typer.Option(help="Of all shapes, instead of their own.")] = None,
+    gpu: Annotated[list[str] | None, typer.Option("--gpu", metavar="NAME", help="Only for this GPU; may be given several times.")] = None,
+    error: Annotated[float | None, typer.Option(min=0, metavar="NUMBER", help=(
+        "The largest relative Frobenius error that a kernel may have; without it all that were judged right may be chosen."))] = None,
+    held_out: Annotated[str, typer.Option(metavar="SHARE|FILE", help=(
+        "Shapes that kernels and rules are not chosen by, to tell what they are worth for others: a share, 0 for none, or a file like --shapes."))] = "0.25",
+    method: Annotated[Method, typer.Option(help=(
+        "greedy, exact (an integer programme), or auto: exact where there are few enough kernels and shapes."))] = Method.auto,
+    decide: Annotated[Decide, typer.Option(help=(
+        "What takes a kernel: rules over m, n and k, the least of the kernels' estimated times, or auto: what has the smaller regret."))] = Decide.auto,
+    learn: Annotated[bool, typer.Option(help="Fit the model's constants to the store first, where it stands in for measurements.")] = True,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the dispatch table there (JSON).")] = None,
+    where: Where = "",
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> int:
+    """Choose the few kernels that serve a distribution of sizes.
+
+    Of all kernels of a store, at most so many are taken that the geometric mean of
+    time over the best known one's is the least. A dispatch table says which of them
+    a product gets, by rules over m, n and k or by the least of simple estimates of
+    their times. Regret is told of the chosen kernels, of both ways to take one, of shapes that were held out, and of one kernel for all. Where a
+    kernel was not timed at a shape, the model's time stands in, and it is said.
+    """
+    from gemmgen.workshop.explore import choose as choosing
+    from gemmgen.workshop.explore.shapes import load_shapes
+
+    wanted = load_shapes(shapes) if shapes else None
+    found = choosing.choose(
+        _rows(store, where, as_json), kernels, wanted, gpus=gpu or (), layout=layout and layout.value, error=error, held_out=_held_out(held_out), seed=seed,
+        method=method.value, decide=decide.value, learn=learn, title=f"shapes {shapes}" if shapes else "sizes of the store",
+    )
+    written = write_paths({output: json_text(found.table.model_dump(mode="json", exclude_none=True)) + "\n"}) if output else []
+    if as_json:
+        emit_json(found.as_dict())
+    else:
+        emit("\n".join([choice_text(found), *(f"{'wrote':<{LABEL}}{file}" for file in written)]))
+    return EXIT_OK
+
+
+def _held_out(text: str) -> float | list[Shape]:
+    """A share, or shapes.
+
+    Raises:
+        SpecError: it is neither.
+    """
+    from gemmgen.workshop.explore.shapes import load_shapes
+
+    try:
+        share = float(text)
+    except ValueError:
+        return load_shapes(text)
+    if not 0 <= share <= 0.9:
+        raise SpecError("--held-out", "is no share that leaves shapes to learn from", got=text, needs="0 to 0.9, or a file of shapes", remedy="--held-out 0.25")
+    return share
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):.2g} %" if ratio < 1.1 else f"{100 * (ratio - 1):.0f} %"
+
+
+def choice_text(choice: Choice) -> str:
+    """Kernels, rules and regrets as text."""
+    from gemmgen.library.dispatch import as_text
+
+    lines = []
+    for text in choice.notes:
+        lines.append(f"{'times':<{LABEL}}{text}")
+    for gpu, one in choice.sets.items():
+        costs = choice.costs[gpu]
+        proof = "the best set, proven by an integer programme" if one.least >= one.cost - 1e-9 and one.method == "exact" else (
+            f"{one.method}; no set of so many has less than {_percent(2.718281828459045 ** one.least)}")
+        lines += ["", f"{gpu:<{LABEL}}{len(one.kernels)} of {len(costs.rows)} kernels for {len(costs.shapes)} shapes: {proof}"]
+        for part in choice.table.parts:
+            if part.gpu != gpu:
+                continue
+            for what, regret in (("regret", part.regret), ("held out", part.held_out)):
+                if regret:
+                    timed = f"{100 * regret.measured:.0f} % of them timed"
+                    lines.append(
+                        f"{what:<{LABEL}}layout {part.layout}, {regret.shapes} shapes ({timed}): {_percent(regret.chosen)} with the best of the kernels, "
+                        f"{_percent(regret.rules)} by rules, {_percent(regret.estimates)} by estimates (worst {_percent(regret.worst)}), "
+                        f"{_percent(regret.alone)} with one kernel for all")
+            lines += [f"{part.decided_by if at == 0 else '':<{LABEL}}{line}" for at, line in enumerate(as_text(choice.table, part).splitlines())]
+    lines.append("")
+    for at, (label, kernel) in enumerate(choice.table.kernels.items()):
+        error = f", error {kernel.error:.1e}" if kernel.error is not None else ""
+        lines.append(f"{'kernels' if at == 0 else '':<{LABEL}}{label}  {kernel.name} ({kernel.gpu}, {kernel.layout}{error})")
+    return "\n".join(lines)
+
+
+@verb(STUDIES, "gemmgen learn explore-out/sgemm_h200 --gpu h200", "gemmgen learn explore-out/sgemm_h200 --gpu h200 > learnt.txt")
+def learn(
+    store: StorePath,
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Whose constants; see gemmgen gpus.")],
+    where: Where = "",
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> int:
+    """Fit the time model's constants for a GPU to what a store has of it.
+
+    Prints the error of predicted times before and after, of kernels and sizes that
+    were fitted to and of others that were held out, and the constants as lines for
+    the GPU's row under specs/gpus. The lines before them are comments, so that all
+    of it may stand in such a file. Nothing is changed. Where the store has too few
+    timed rows of the GPU, the prior is told: what its constants rest on.
+    """
+    from gemmgen.workshop.explore.learn import learn as learnt
+
+    found = learnt(_rows(store, where, as_json), gpu, seed=seed)
+    emit_json(found.as_dict()) if as_json else emit(learnt_text(found))
+    return EXIT_OK
+
+
+def learnt_text(found: Learnt) -> str:
+    """What was learnt, as lines of a row with comments before them."""
+    if found.reason:
+        return f"# {found.gpu.name}: nothing was fitted: {found.reason}"
+    lines = [f"# {found.gpu.name}: {found.rows} times of {found.kernels} kernels at {found.sizes} sizes on an {found.device or found.gpu.title}"]
+    for name, one in found.errors.items():
+        lines.append(f"# {name + ':':<12} {one.rows:6d} rows: mean error {100 * one.before:.1f} % before, {100 * one.after:.1f} % after; "
+                     f"mean {100 * one.lean_before:+.1f} %, {100 * one.lean_after:+.1f} %")
+    if not found.constants:
+        return "\n".join([*lines, "# no constants tell these rows better than the row's own"])
+    if not found.helped:
+        lines.append("# the rows that were held out are told no better: better keep the row as it is")
+    lines.append("# value before, and how far the rows leave it open:")
+    lines += [f"#   {'.'.join(filter(None, one.place)):<36} {one.before:<10.4g} -> {one.after:<10.4g} {100 * one.deviation:+.0f} %".replace(" +", " +- ")
+              for one in found.constants]
+    return "\n".join([*lines, "", found.lines])
