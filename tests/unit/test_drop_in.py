@@ -713,7 +713,7 @@ class Pretended:
 
 
 def test_levels_are_chosen_among_what_serves(monkeypatch):
-    from gemmgen.library import transformed as room
+    from gemmgen.workshop.tune import transformed as room
 
     def chosen(threshold, known, runs=None, **how):
         monkeypatch.setattr(room, "kernel_names", lambda built: list(known))

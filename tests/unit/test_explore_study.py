@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen import explore, road
+from gemmgen.workshop import explore
 from gemmgen.cli import explored, main
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.paths import SPECS
@@ -438,13 +438,13 @@ def test_the_schema_of_studies_is_printed(capsys):
     assert json.loads(capsys.readouterr().out) == json_schema()
 
 
-def test_the_road_explores(tmp_path, monkeypatch):
+def test_a_study_explores(tmp_path, monkeypatch):
     monkeypatch.setattr(gpus, "gpus_here", lambda: [])
     monkeypatch.setattr("gemmgen.workshop.explore.run.STAGES", {"compiled": "bad_trials:slow", "timed": "", "emulated": "", "first_to_build": ""})
     monkeypatch.setattr("gemmgen.workshop.explore.workers.Child", InHere)
-    progress = road.explore(SMALL, tmp_path / "store", trials=3)
+    progress = explore.study(SMALL).run(tmp_path / "store", trials=3, workers=0)
     assert progress.done == 3 and progress.verdicts == {"compiled": 3}
-    assert road.explore(SMALL, tmp_path / "store", trials=4).kept == 3
+    assert explore.study(SMALL).run(tmp_path / "store", trials=4, workers=0).kept == 3
 
 
 class InHere:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen import road, tune
+from gemmgen.workshop import tune
 from gemmgen.build import Built
 from gemmgen.errors import BuildError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.solve import solve
@@ -473,7 +473,7 @@ def test_a_run_reuses_what_did_not_change(profiles, monkeypatch):
 
 
 def test_the_emulators_unit_serves_small_programs(chain):
-    tuned = road.tune(chain, 1e-4, device="emulator", levels=["half", "ootomo"])
+    tuned = tune.tune(chain, 1e-4, device="emulator", levels=["half", "ootomo"])
     assert tuned.error(tuned.choice) <= 1e-4 and tuned.device == "emulator of a100"
     with pytest.raises(SpecError, match="too slow"):
         tune.tune(load_program("mlp", sizes={"batch": 4096}), 1e-4, gpu="h100", device="emulator", levels=["half"])

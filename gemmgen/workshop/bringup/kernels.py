@@ -99,7 +99,8 @@ def solved(gpu: str, reference: Sequence[tuple[str, Sequence[Size]]], choices: i
     for kernel, (kind, answer) in zip(wanted, pool.all("gemmgen.workshop.bringup.times:proposed", asked)):
         if kind != "value":
             kernel.reason = str(answer)
-        found.append((kernel, [(one, pool.begin("gemmgen.workshop.explore.trial:compiled", Task(one.spec, one.size))) for one in (answer if kind == "value" else [])]))
+        begun = [(one, pool.begin("gemmgen.workshop.explore.trial:compiled", Task(one.spec, one.size))) for one in (answer if kind == "value" else [])]
+        found.append((kernel, begun))
     return found
 
 
@@ -112,12 +113,14 @@ def race(found: Sequence[Begun], pool: Processes, timing: bool, progress: Any) -
             kind, answer = future.result()
             columns, made = answer if kind == "value" else ({"verdict": "failed", "reason": str(answer)}, b"")
             if made and timing:
-                kind, answer = pool.on_gpu("gemmgen.workshop.explore.trial:timed", Task(one.spec, one.size, made=made, rounds=times.ROUNDS, slice_ms=times.SLICE_MS))
+                task = Task(one.spec, one.size, made=made, rounds=times.ROUNDS, slice_ms=times.SLICE_MS)
+                kind, answer = pool.on_gpu("gemmgen.workshop.explore.trial:timed", task)
                 columns = {**columns, **(answer if kind == "value" else {"verdict": "failed", "reason": str(answer)})}
             kernel.tried.append((one, columns))
         if timing:
             if kernel.size not in rivals:
-                kind, answer = pool.on_gpu("gemmgen.workshop.explore.trial:timed", Task({}, kernel.size, rival=RIVAL, rounds=times.ROUNDS, slice_ms=times.SLICE_MS))
+                task = Task({}, kernel.size, rival=RIVAL, rounds=times.ROUNDS, slice_ms=times.SLICE_MS)
+                kind, answer = pool.on_gpu("gemmgen.workshop.explore.trial:timed", task)
                 rivals[kernel.size] = answer.get("seconds") if kind == "value" else None
             kernel.rival = rivals[kernel.size]
 

@@ -1,8 +1,8 @@
 """A program that cannot be changed, each of its GEMMs at a level of its own: MixPert's code transformer, by the preload library.
 
 The program is recorded once. It runs under each kernel of the library to learn which calls the kernel serves, and once for each call and level with all other
-calls at the vendor's, to learn what that level alone does to the program's output. Then the tuner's search chooses (`gemmgen.workshop.tune.search`), and all that it
-considers it runs. Every run is a process; a setting that was run is remembered.
+calls at the vendor's, to learn what that level alone does to the program's output. Then the tuner's search chooses (`gemmgen.workshop.tune.search`),
+and all that it considers it runs. Every run is a process; a setting that was run is remembered.
 """
 
 from __future__ import annotations
