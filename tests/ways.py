@@ -188,8 +188,6 @@ WAYS = {
                                                                 rows="padded", layout="tn"),
     "pieces of two instructions, padded": dict(
         promote=32, tile={"block": [32, 32, 64], "warp": [16, 16, 32]}, stages=2, loads="async", fragment_buffers=1, rows="padded", layout="nt"),
-    "rows of two lines of banks, padded": dict(
-        tile={"block": [32, 16, 128], "warp": [16, 16, 128]}, stages=2, loads="spread", fragment_buffers=2, rows="padded", layout="tt"),
     "sums cached alone": dict(fragment_caching="sums", promote=32, tile=TINY, stages=3, fragment_buffers=1, layout="tt"),
     "nothing cached, loads waited for": dict(
         fragment_caching="none", scheme="legemm", promote=0, tile=TINY, stages=1, loads="waited", fragment_buffers=1, rows="padded"),
@@ -204,6 +202,8 @@ WAYS = {
     "warpgroups that split A transposed": dict(SMALL_GROUPS, where="mixed", layout="tn"),
     "warpgroups that split A transposed, three fragments high, clusters": dict(
         HOPPER, tile={"block": [192, 32, 32], "warp": [192, 32, 32], "cluster": 2}, where="mixed", layout="tt", promote=128, stages=3),
+    "rows of two lines of banks, padded": dict(
+        tile={"block": [32, 16, 128], "warp": [16, 16, 128]}, stages=2, loads="spread", fragment_buffers=2, rows="padded", layout="tt"),
 }
 
 
