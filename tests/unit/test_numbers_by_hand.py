@@ -98,7 +98,8 @@ BY_HAND = (
     (time.CHAIN_CYCLES, 105, CHAIN | dict(warps=8, split_register=0, waits=0)),
     (time.LATENCY_CYCLES, 200, LATE := dict(memory_cycles=600, stages=4, fragment_buffers=1, FK=16, BK=32)),
     (time.LATENCY_CYCLES, 240, LATE | dict(fragment_buffers=2)), (time.LATENCY_CYCLES, 600, LATE | dict(stages=1)),
-    (time.GATHER_CYCLES, 2548, GATHER := dict(split_k=3, BM=128, BN=64, l2_bytes_per_clock=64, memory_cycles=500)), (time.GATHER_CYCLES, 0, GATHER | dict(split_k=1)),
+    (time.GATHER_CYCLES, 2548, GATHER := dict(split_k=3, BM=128, BN=64, l2_bytes_per_clock=64, memory_cycles=500)),
+    (time.GATHER_CYCLES, 0, GATHER | dict(split_k=1)),
     (time.KERNEL_CYCLES, 2719, dict(stages_k=10, full_waves=2, stage_cycles=100, tail_cycles=60, resident_blocks=3, tail_blocks=1, tile_cycles=0.5, BM=8, BN=4,
                                     gather_cycles=7)),
     *((registers.SHORT_SUMS, wanted, dict(promote=promote, FK=16, BK=bk, unit_sums=40)) for promote, bk, wanted in ((16, 16, 0), (64, 64, 40), (128, 64, 0))),
@@ -135,7 +136,8 @@ BY_HAND = (
     (strided.DRAM_BYTES, 25200, SETS | dict(l2_size=6199)),
     # 18 warps are five on the fullest of four parts of 16,384, of which each gets 12 units of 256
     (cuda_cores.GRANTED, 96, dict(register_allocation_unit=256, warp_size=32, registers_per_sm=65536, partitions=4, meant_blocks=3, warps=6)),
-    (specialised.LAUNCH_REGISTERS, 240, dict(registers_per_sm=65536, threads=256)), (specialised.LAUNCH_REGISTERS, 168, dict(registers_per_sm=65536, threads=384)),
+    (specialised.LAUNCH_REGISTERS, 240, dict(registers_per_sm=65536, threads=256)),
+    (specialised.LAUNCH_REGISTERS, 168, dict(registers_per_sm=65536, threads=384)),
     (specialised.AT_ONCE, 132, dict(resident_blocks=1, sms=133, cluster=2)),
     *((specialised.LATENCY_CYCLES, wanted, dict(memory_cycles=600, stages=stages, l2_cycles=50, tensor_cycles=100, shared_cycles=80))
       for stages, wanted in ((2, 750), (3, 350))),
