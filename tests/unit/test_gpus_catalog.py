@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gemmgen.catalog.architecture import architecture
 from gemmgen.catalog.gpu import GPUS, generation, nearest_generation
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import SpecError
@@ -54,6 +55,16 @@ def test_limits_are_those_of_the_compute_capability(name):
         "shared_bytes_per_sm": sm_kib * 1024, "shared_bytes_per_block": block_kib * 1024,
         "shared_bytes_reserved_per_block": reserved * 1024, "shared_allocation_unit": granularity, "shared_banks": 32,
     }
+
+
+def test_targets_that_no_shipped_gpu_has():
+    """After the same table: resident threads and blocks, and KiB of shared memory, of an SM. A target for one chip or one family has its chip's."""
+    more = {"sm_70": (2048, 32, 96), "sm_88": (1536, 16, 100), "sm_103": (2048, 32, 228), "sm_110": (1536, 24, 228), "sm_121": (1536, 24, 100)}
+    for name, (threads, blocks, kib) in more.items():
+        limits = architecture(name).limits
+        assert (limits["threads_per_sm"], limits["blocks_per_sm"], limits["shared_bytes_per_sm"]) == (threads, blocks, kib * 1024), name
+    assert architecture("sm_90a") is architecture("sm_90") and architecture("sm_121f") is architecture("sm_121")
+    assert architecture("gfx90") is architecture("sm_60") is None and architecture("gfx90a").name == "gfx90a"
 
 
 @pytest.mark.parametrize("name", ROWS)

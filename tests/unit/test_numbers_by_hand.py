@@ -28,7 +28,7 @@ from gemmgen.cli.output import json_text, write_paths
 from gemmgen.emulate import Emulator
 from gemmgen.emulate.core import rounding, units
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.designs import portable
+from gemmgen.designs import design_called, portable
 from gemmgen.designs.portable.design import extents
 from gemmgen.designs.cuda_cores import equations as cuda_cores
 from gemmgen.designs.grouped import equations as grouped
@@ -43,7 +43,7 @@ from gemmgen.designs.thin import equations as thin
 from gemmgen.model import batch, error, registers, resources, time, traffic
 from gemmgen.run import Placement, gemm
 from gemmgen.run.sensors import Sample
-from gemmgen.solve import alternatives, explain, search, solve
+from gemmgen.solve import alternatives, explain, fallback, search, solve
 from gemmgen.spec import loads
 from gemmgen.verify import errors, oracles
 from gemmgen.model.accuracy import SUM_WORST, predicted, split_worst
@@ -159,6 +159,57 @@ def test_an_equation_by_hand(equation, wanted, known):
     assert equation.value(known) == pytest.approx(wanted, rel=1e-6)
 
 
+ONE = {"FK": 16, "BK": 64, "types": 1, "word_bytes": 2, "tile_k": 0, "promote": 0, "padding": 0, "rings": 0, "split_register": 0, "split_shared": 0,
+       "fragment_buffers": 1, "held": 0, "uncached": 0, "amd": 0, "warp_size": 32, "FM": 16, "FN": 8, "mixed": 0, "split_reads": 1}
+LIMITS = (  # of a design the constraint by its number and name; numbers that it just allows, each with one beside that it refuses
+    ("specialised", "C2 warp k", ({"WK": 64}, {"WK": 32})),
+    ("portable", "C8 fragment buffers", ({"fragment_buffers": 2, "BK": 32}, {"fragment_buffers": 2, "BK": 48})),
+    ("portable", "C9 promotion", ({"promote": 16}, {"promote": 24}), ({"promote": 128}, {"promote": 96}), ({"promote": 32}, {"promote": 48})),
+    ("portable", "C10 shared memory", ({"shared_bytes": 100, "shared_bytes_per_block": 100}, {"shared_bytes": 101, "shared_bytes_per_block": 100})),
+    ("portable", "C7 threads", ({"threads": 1024, "threads_per_block": 1024}, {"threads": 1025, "threads_per_block": 1024})),
+    ("portable", "C22 slices of k", ({"split_k": 2, "tiles": 107, "sms": 108}, {"split_k": 2, "tiles": 108, "sms": 108})),
+    ("portable", "C39 compensation", ({"compensated": 1, "promote": 32}, {"compensated": 1, "promote": 16})),
+    ("portable", "C58 tile of k", ({"tile_k": 64}, {"tile_k": 48}), ({"tile_k": 32}, {"tile_k": 24}), ({"tile_k": 64}, {"tile_k": 128})),
+    ("portable", "C11 accumulators", (
+        ROOM := {"accumulator_registers": 128, "other_registers": 40, "kept_registers": 32, "fragment_registers": 16, "register_budget": 168},
+        ROOM | {"register_budget": 167},
+    )),
+    ("residues_portable", "C60 accumulators", (ROOM | {"register_budget": 200}, ROOM | {"register_budget": 199})),
+    ("specialised", "C11 accumulators", (ROOM | {"register_budget": 184}, ROOM | {"register_budget": 183})),
+    ("residues", "C43 accumulators", (ROOM, ROOM | {"register_budget": 167})),
+    ("portable", "C12 predicted to spill", (SPILLS := {"demand": 170, "uneven": 12, "register_budget": 168, "squeeze": 14}, SPILLS | {"squeeze": 13})),
+    ("portable", "C13 outside the fit", ({"WM": 128, "WN": 16, "products": 3, "sums": 2}, {"WM": 129, "WN": 16, "products": 3, "sums": 2}),
+     (MANY := {"WM": 64, "WN": 63, "products": 3, "sums": 2, "promote": 16, "BK": 32}, MANY | {"WN": 64}), (MANY, MANY | {"BK": 48})),
+    ("portable", "C15 stages", ({"held": 1, "stages": 2}, {"held": 1, "stages": 3}), ({"held": 1, "stages": 3, "rings": 1}, {"held": 1, "stages": 3})),
+    ("portable", "C21 loads between steps", ({"held": 1, "fragment_buffers": 2, "BK": 32}, {"held": 1, "fragment_buffers": 2, "BK": 16})),
+    ("portable", "C28 sums that move", ({"amd": 1, "demand": 300, "waiting": 44}, {"amd": 1, "demand": 301, "waiting": 44})),
+    ("specialised", "C7 threads", ({"threads": 512}, {"threads": 513})),
+    ("specialised", "C23 row bytes", ({"BK": 64, "least_bytes": 1}, {"BK": 96, "least_bytes": 1}),
+     ({"BK": 16, "least_bytes": 2}, {"BK": 16, "least_bytes": 1})),
+    ("specialised", "C25 A in registers", ({"mixed": 1, "BK": 32}, {"mixed": 1, "BK": 48}), ({"mixed": 1}, {"mixed": 1, "split_reads": 2})),
+    ("specialised", "C29 an instruction", ({"WN": 200, "registers": 128}, {"WN": 208, "registers": 128}),
+     ({"WN": 192, "mixed": 1, "registers": 128}, {"WN": 200, "mixed": 1, "registers": 128})),
+    ("specialised", "C36 widths", ({"types": 2, "WN": 32}, {"types": 2, "WN": 24})),
+    ("tensor_memory", "C26 one instruction a tile", ({"BM": 128, "FM": 128, "WM": 128, "BN": 256}, {"BM": 128, "FM": 128, "WM": 128, "BN": 264})),
+    ("tensor_memory", "C27 tensor memory", ({"columns": 512}, {"columns": 513})),
+    ("straight", "C31 block k", ({"WK": 32}, {"WK": 48})), ("straight", "C33 promotion", ({"WK": 32, "promote": 64}, {"WK": 32, "promote": 48})),
+    ("straight", "C35 predicted to spill", (SPILLS | {"demand": 168}, SPILLS | {"demand": 169})),
+    ("thin", "C50 thin", ({"thin": 16}, {"thin": 32})),
+    ("thin", "C53 large side", ({"BM": 8, "BN": 64, "warp_rows": 32}, {"BM": 8, "BN": 80, "warp_rows": 32})),
+    ("thin", "C52 warp rows", ({"lane_rows": 1, "large_strided": 0}, {"lane_rows": 0.5, "large_strided": 0}),
+     ({"lane_rows": 4, "large_strided": 1}, {"lane_rows": 2, "large_strided": 1})),
+    ("thin", "C54 block k", ({"WK": 64, "lanes_k": 8, "stages": 3}, {"WK": 64, "lanes_k": 8, "stages": 4})),
+    ("grouped", "C42 stages that are held", ({"held": 1, "stages": 2}, {"held": 1, "stages": 3})),
+)
+
+
+@pytest.mark.parametrize(("design", "name", "sides"), [(design, name, sides) for design, name, *sides in LIMITS], ids=[f"{one[0]} {one[1]}" for one in LIMITS])
+def test_a_constraint_at_its_bound(design, name, sides):
+    constraint = next(one for one in design_called(design).constraints if f"{one.number} {one.name}" == name)
+    for allowed, refused in sides:
+        assert constraint.holds(ONE | allowed) and not constraint.holds(ONE | refused)
+
+
 # ---- the search
 
 OPEN = {"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}
@@ -251,6 +302,12 @@ def test_what_is_preferred_of_candidates_that_tie(symbol, better):
 @pytest.mark.parametrize(("gpu", "shape"), [("a100", (16, 8, 16)), ("t4", (16, 8, 8)), ("mi210", (32, 32, 16)), ("rx9070xt", (16, 16, 16))])
 def test_the_widest_fragment_along_k_is_taken(gpu, shape):
     assert solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": gpu}})).fragment.shape == shape
+
+
+def test_tiles_of_a_fallback_are_parts_of_the_main_kernels():
+    """From 16 to 128 along m and n, the largest first, and of those the deepest."""
+    found = list(fallback._extents(SimpleNamespace(block=(256, 96, 64))))
+    assert found[:3] == [(128, 96, 32), (128, 96, 16), (128, 48, 32)] and found[-1] == (16, 16, 16) and {n for _, n, _ in found} == {96, 48, 32, 24, 16}
 
 
 def test_promotion_that_a_warpgroup_hides():
