@@ -74,6 +74,9 @@ def test_what_is_too_large_becomes_the_largest(word):
     assert to_float8(np.array([np.inf, -np.inf, 1e30, -3e38], np.float32), word).tolist() == [top, top | 0x80] * 2
     assert to_float8(np.array([np.nan], np.float32), word).tolist() == [nan_of(FORMATS[word])]
     assert np.isnan(decode(word, np.array([nan_of(FORMATS[word])], np.uint8))).all()
+    beyond = {"e4m3": [0x7F, 0xFF], "e5m2": [0x7C, 0xFC]}.get(word, [0x80, 0x80])  # NaN, but for e5m2, which has Inf
+    assert to_float8(np.array([1e30, -1e30]), word, saturate=False).tolist() == beyond
+    assert to_float8(np.array([1.001, -1.001]) * PUBLISHED[word][0], word, saturate=False).tolist() == [top, top | 0x80]
 
 
 def test_integers_are_rounded_to_even_and_clamped():

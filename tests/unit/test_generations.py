@@ -82,6 +82,8 @@ def test_a_row_says_only_what_differs():
     assert set(told) == {"mma_efficiency", "clock_efficiency"}
     turing, hopper = (constants(GENERATION_TABLE.get(name).measured) for name in ("turing", "hopper"))
     assert {name for name in hopper if turing[name].value != hopper[name].value} == {"mma_efficiency", "clock_efficiency"}
+    assumed = {name for name, one in hopper.items() if one.assumed}
+    assert assumed and all(turing[name].source == hopper[name].source for name in assumed)  # once, whoever takes it over
 
 
 def test_a_gpus_row_overrides_its_generation(tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.architecture import architecture
+from gemmgen.catalog.gpu import GPUS, generation, nearest_generation
+from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import SpecError
 
 ROWS = {name: GPUS.get(name) for name in GPUS.names()}
@@ -53,6 +55,16 @@ def test_limits_are_those_of_the_compute_capability(name):
         "shared_bytes_per_sm": sm_kib * 1024, "shared_bytes_per_block": block_kib * 1024,
         "shared_bytes_reserved_per_block": reserved * 1024, "shared_allocation_unit": granularity, "shared_banks": 32,
     }
+
+
+def test_targets_that_no_shipped_gpu_has():
+    """After the same table: resident threads and blocks, and KiB of shared memory, of an SM. A target for one chip or one family has its chip's."""
+    more = {"sm_70": (2048, 32, 96), "sm_88": (1536, 16, 100), "sm_103": (2048, 32, 228), "sm_110": (1536, 24, 228), "sm_121": (1536, 24, 100)}
+    for name, (threads, blocks, kib) in more.items():
+        limits = architecture(name).limits
+        assert (limits["threads_per_sm"], limits["blocks_per_sm"], limits["shared_bytes_per_sm"]) == (threads, blocks, kib * 1024), name
+    assert architecture("sm_90a") is architecture("sm_90") and architecture("sm_121f") is architecture("sm_121")
+    assert architecture("gfx90") is architecture("sm_60") is None and architecture("gfx90a").name == "gfx90a"
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -135,6 +147,13 @@ def test_gpus_of_one_chip_differ_only_where_they_do(one, other, differing):
     ("tf32 = 512", "tf32 = 0", "greater than 0"),
     ("tf32 = 512", "f8 = 512", "'f16', 'bf16', 'tf32', 's8'"),
     ("[rates]", "[limits]\nshared_bytes_per_block = 167936\n[rates]", "less shared_bytes_reserved_per_block"),
+    *(("[rates]", f"[limits]\n{line}\n[rates]", told) for line, told in (
+        ("threads_per_sm = 992", "threads_per_block of at most threads_per_sm"), ("threads_per_sm = 2040", "threads_per_sm of whole warps, 32 threads each"),
+        ("threads_per_block = 1000", "threads_per_block of whole warps"), ("register_allocation_unit = 48", "register_allocation_unit of whole warps"),
+        ("registers_per_sm = 65792", "registers_per_sm of 4 parts, each of whole allocation units"), ("warp_size = 64", "warp_size = 32, that of sm_80"),
+        ("registers_per_thread = 256", "registers_per_thread of at most 255 and shared_banks = 32, where the vendor is nvidia"),
+        ("shared_banks = 64", "shared_banks = 32, where the vendor is nvidia"),
+    )),
     ("l2_mib = 40", "", "is missing"),
     ("l2_mib = 40", "l2_mib = 40\nl3_mib = 1", "unknown key"),
 ])
@@ -145,6 +164,27 @@ def test_numbers_that_disagree_are_refused(tmp_path, before, after, complaint):
     path.write_text(good.replace(before, after, 1))
     with pytest.raises(SpecError, match=complaint):
         GPUS.get(str(path))
+
+
+def test_limits_at_their_bounds(tmp_path):
+    """As many threads in a block as in an SM, a block with all shared memory but the driver's part, one more allocation unit in each part of the file."""
+    path = tmp_path / "a100.toml"
+    lines = "threads_per_sm = 1024\nshared_bytes_per_block = 166912\nregisters_per_sm = 66560\nregisters_per_thread = 255"
+    path.write_text((GPUS.folder / "a100.toml").read_text().replace("[rates]", f"[limits]\n{lines}\n[rates]", 1))
+    row = GPUS.get(str(path))
+    assert row.limits.registers_per_sm == 66560 and row.batch_threshold == 108 * 1024 // 4
+
+
+def test_where_a_generation_begins_and_ends():
+    """Of NVIDIA's by compute capability; AMD's targets lie between those of neighbours that nobody has looked at."""
+    units = {70: "volta", 72: "volta", 75: "turing", 80: "ampere", 87: "ampere", 89: "ada", 90: "hopper", 100: "blackwell", 110: "blackwell",
+             120: "blackwell_rtx", 121: "blackwell_rtx", 130: None, 0x908: "cdna1", 0x909: None, 0x90A: "cdna2", 0x90B: None, 0x942: "cdna3", 0x950: "cdna4",
+             0x951: None, 0x1100: "rdna3", 0x1153: "rdna3", 0x1160: None, 0x1200: "rdna4", 0x1201: "rdna4", 0x125F: "rdna4", 0x1260: None}
+    assert {number: generation(number) for number in units} == units
+    nvidia, amd = VENDORS["nvidia"], VENDORS["amd"]
+    nearest = [(nvidia, 60, "volta"), (nvidia, 80, "ampere"), (nvidia, 90, "hopper"), (nvidia, 130, "blackwell_rtx"), (amd, 0x908, "cdna1"),
+               (amd, 0x90C, "cdna2")]
+    assert [nearest_generation(maker, number) for maker, number, _ in nearest] == [name for *_, name in nearest]
 
 
 # ---- AMD, after LLVM's AMDGPU back end (AMDGPUBaseInfo.cpp and the targets' features), per target:

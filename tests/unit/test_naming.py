@@ -96,7 +96,8 @@ def test_gpus_that_shape_a_kernel_alike_share_name_and_bytes():
     assert len({source.name for source in sources}) == len({source.text for source in sources}) == 1
 
 
-@pytest.mark.parametrize("name", ["", "gemm", "gemmgen_ootomo", "../../etc/passwd", "gemmgen_x_mma_1x1x1_0000000; rm", "gemmgen_x_mma_1x1_00000000"])
+@pytest.mark.parametrize("name", ["", "gemm", "gemmgen_ootomo", "../../etc/passwd", "gemmgen_x_mma_1x1x1_0000000; rm", "gemmgen_x_mma_1x1_00000000",
+                                  "gemmgen_x_mma_1x1x1_000000000", "gemmgen_x_mma_1x1x1_0000000G"])
 def test_what_is_no_name_is_refused(name):
     with pytest.raises(SpecError, match="grammar"):
         parse_name(name)

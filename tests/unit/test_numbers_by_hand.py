@@ -14,11 +14,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from elf_file import elf
-from test_cubin import sized
-from ways import SMALL_GROUPS, plan_of
 
 from gemmgen import abi
+from gemmgen.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
 from gemmgen.catalog.fragment.expressions import linear
@@ -27,21 +25,32 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import json_text, write_paths
-from gemmgen.designs import portable
-from gemmgen.designs.portable.design import extents
-from gemmgen.designs.specialised.design import hidden_promote
 from gemmgen.emulate import LAZY_HIGHEST, NOT_MODELLED, Emulator
 from gemmgen.emulate.core import rounding, units
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.model import time, traffic
-from gemmgen.model.accuracy import SUM_WORST, predicted, split_worst
+from gemmgen.designs import design_called, portable
+from gemmgen.designs.portable.design import extents
+from gemmgen.designs.cuda_cores import equations as cuda_cores
+from gemmgen.designs.grouped import equations as grouped
+from gemmgen.designs.residues import equations as residues
+from gemmgen.designs.residues_portable import equations as residues_portable
+from gemmgen.designs.specialised import equations as specialised
+from gemmgen.designs.specialised.design import hidden_promote
+from gemmgen.designs.straight import equations as straight
+from gemmgen.designs.strided import equations as strided
+from gemmgen.designs.tensor_memory import equations as tensor_memory
+from gemmgen.designs.thin import equations as thin
+from gemmgen.model import batch, error, registers, resources, time, traffic
 from gemmgen.run import Placement, check_apart, check_extents, check_sums, converted, gemm, launch_all, stored
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.run.sensors import Sample
-from gemmgen.solve import alternatives, explain, search, solve
+from gemmgen.solve import alternatives, explain, fallback, search, solve
 from gemmgen.spec import loads
 from gemmgen.verify import errors, oracles
-from gemmgen.workshop.bench import F16, SGEMM, Timed, paired, rows_at
+from gemmgen.model.accuracy import SUM_WORST, predicted, split_worst
+from ways import SMALL_GROUPS, plan_of
+from elf_file import elf
+from test_cubin import sized
 
 # ---- the model
 
@@ -70,6 +79,136 @@ def test_what_device_memory_moves():
     known = {"M": 100, "N": 100, "K": 100, "plane_bytes": 80_000, "waves": 2, "wave_rows": 1, "wave_columns": 2, "BM": 50, "BN": 50, "moved_bytes": 4}
     assert traffic.DRAM_BYTES.value({**known, "l2_size": 120_000}) == 40_000
     assert traffic.DRAM_BYTES.value({**known, "l2_size": 119_999}) == 40_000 + max(80_000, 2 * (50 + 100) * 100 * 4)
+
+
+BY_HAND = (
+    (traffic.WAVE_ROWS, 3, dict(group=8, M=300, BM=128)), (traffic.WAVE_ROWS, 2, dict(group=2, M=300, BM=128)),
+    (traffic.WAVE_COLUMNS, 3, dict(sms=10, resident_blocks=2, wave_rows=8, N=1000, BN=64)),
+    (traffic.WAVES, 2, dict(blocks=40, sms=10, resident_blocks=2)), (traffic.WAVES, 3, dict(blocks=41, sms=10, resident_blocks=2)),
+    # two sums, each an addition and a zero for 64 elements a lane, every second stage; or three operations; of a tile of k five
+    (time.PROMOTION_CYCLES, 128, PROMOTED := dict(promote=64, promoted_sums=2, compensated=0, BM=128, BN=64, f32_fma_per_clock=128, BK=32, tile_k=0, sums=3)),
+    (time.PROMOTION_CYCLES, 192, PROMOTED | dict(compensated=1)), (time.PROMOTION_CYCLES, 640, PROMOTED | dict(promote=0, tile_k=16)),
+    # before shared memory 192 rows; behind it 96 of each of four warps, and 128 / 4 and 64 / 2 to be counted
+    (time.SPLIT_CYCLES, 960, SPLIT := dict(words=2, BK=32, split_before=5, split_shared=1, BM=128, BN=64, split_behind=3, split_register=0, warps=4, WM=64,
+                                           WN=32, M=256, N=256, f32_fma_per_clock=64)),
+    (time.SPLIT_CYCLES, 1344, SPLIT | dict(split_shared=0, split_register=1)),
+    (time.BALANCE, 8 / 6, DEALT := dict(amd=1, warps=6, partitions=4)), (time.BALANCE, 1, DEALT | dict(amd=0)), (time.BALANCE, 1, DEALT | dict(warps=3)),
+    # 100, and 48 more where two of four schedulers have no warp, 5, 10 for each of four steps, and a load's 300
+    (time.CHAIN_CYCLES, 493, CHAIN := dict(shared_cycles=100, tensor_cycles=40, split_cycles=8, partitions=4, warps=2, exposed_cycles=5, split_wait=10,
+                                           split_shared=0, split_register=1, BK=32, FK=8, waits=1, memory_cycles=300)),
+    (time.CHAIN_CYCLES, 105, CHAIN | dict(warps=8, split_register=0, waits=0)),
+    (time.LATENCY_CYCLES, 200, LATE := dict(memory_cycles=600, stages=4, fragment_buffers=1, FK=16, BK=32)),
+    (time.LATENCY_CYCLES, 240, LATE | dict(fragment_buffers=2)), (time.LATENCY_CYCLES, 600, LATE | dict(stages=1)),
+    (time.GATHER_CYCLES, 2548, GATHER := dict(split_k=3, BM=128, BN=64, l2_bytes_per_clock=64, memory_cycles=500)),
+    (time.GATHER_CYCLES, 0, GATHER | dict(split_k=1)),
+    (time.KERNEL_CYCLES, 2719, dict(stages_k=10, full_waves=2, stage_cycles=100, tail_cycles=60, resident_blocks=3, tail_blocks=1, tile_cycles=0.5, BM=8, BN=4,
+                                    gather_cycles=7)),
+    *((registers.SHORT_SUMS, wanted, dict(promote=promote, FK=16, BK=bk, unit_sums=40)) for promote, bk, wanted in ((16, 16, 0), (64, 64, 40), (128, 64, 0))),
+    *((registers.HOISTED, wanted, dict(amd=1, unrolled=1, fragment_buffers=buffers, BK=64, FK=fk, fragment_registers=10))
+      for buffers, fk, wanted in ((1, 16, 30), (1, 64, 0), (2, 16, 0))),
+    *((registers.RING, wanted, dict(rings=rings, stages=stages)) for rings, stages, wanted in ((1, 2, 0), (1, 3, 1), (0, 3, 0))),
+    # two stages of 128 rows of 32 x 4 B and two paddings of 8 B, and of 64 rows of 32 x 2 B and one
+    (resources.SHARED_BYTES, 46080, dict(stages=2, BM=128, BK=32, element_bytes=4, words_a=2, row_padding=8, BN=64, b_element_bytes=2, words_b=1, tile_k=0,
+                                         uncached=0, sums=1)),
+    (batch.TLP_NEW, 51200, dict(wavefronts=1000, WF=8, sms=100, warp_size=64)), (batch.TLP_NEW, 640, dict(wavefronts=10, WF=8, sms=100, warp_size=64)),
+    (batch.WF_SHARED, 6, dict(blocks_by_shared=3, W_num=100, warp_size=64)),
+    # 64 intervals: sqrt(64 / (16 ln 2)) of u
+    (error.PROMOTION_ERROR, 2.4022448 * 2.0**-24, dict(u=error.U, K=4096, promote=64, ln2=error.LN2)),
+    # two stages of eight rows of 68 floats, and three steps of two loads of 16 B a thread; else all sums
+    (thin.SHARED_BYTES, 16640, THIN := dict(thin=8, BK=64, threads=128, stages=3, lane_rows=2, BM=8, BN=64, WK=64)),
+    (thin.SHARED_BYTES, 131072, THIN | dict(BN=512, WK=8)),
+    (thin.FLYING_BYTES, 16384, FLYING := dict(resident_blocks=2, blocks=300, sms=100, warps=4, warp_size=32, lane_rows=2, stages=3)),
+    (thin.FLYING_BYTES, 8192, FLYING | dict(blocks=100)),
+    *((straight.ROW_FLOATS, wanted, dict(BN=bn, WN=wn, b_strided=strided)) for bn, wn, strided, wanted in (
+        (64, 32, 1, 68), (64, 16, 1, 80), (48, 16, 1, 48), (64, 32, 0, 72), (40, 8, 0, 40), (40, 8, 1, 40))),
+    # 24 elements a lane, each two words of five instructions; 12 matrix instructions of two slots; 20
+    (straight.WARP_INSTRUCTIONS, 284, dict(WM=16, WN=32, WK=16, warp_size=32, words=2, split_behind=5, products=3, FM=16, FN=8, FK=16, stage_instructions=20)),
+    (residues.SPLIT_BYTES, 12000, PASS := dict(K=10, M=100, N=50, moduli=6, plane_bytes=9000, l2_size=18000)),
+    (residues.SPLIT_BYTES, 21000, PASS | dict(l2_size=17999)),
+    # two segments of k, each six reductions of which 30 cycles show and a join of which 70 do; all hidden where 100 are
+    (residues.KERNEL_CYCLES, 3010, TURN := dict(turns=2, stages_k=10, stage_cycles=100, K=8193, moduli=6, reduce_cycles=50, hidden_cycles=20, join_cycles=90,
+                                                turn_cycles_each=5)),
+    (residues.KERNEL_CYCLES, 2010, TURN | dict(hidden_cycles=100)), (residues.KERNEL_CYCLES, 2510, TURN | dict(K=8192)),
+    # C alone, and FP64 sums between two segments
+    *((residues_portable.DRAM_BYTES, wanted, dict(M=10, N=10, K=k, plane_bytes=600, l2_size=1000, waves=1, wave_rows=1, wave_columns=1, BM=8, BN=8, moduli=6))
+      for k, wanted in ((8192, 400), (8193, 2000), (16385, 3600))),
+    (strided.DRAM_BYTES, 1200, SETS := dict(batch=3, M=10, N=10, K=10, plane_bytes=5000, l2_size=6200, waves=2, wave_products=2, wave_rows=1, wave_columns=2,
+                                            BM=50, BN=50, moved_bytes=4)),
+    (strided.DRAM_BYTES, 25200, SETS | dict(l2_size=6199)),
+    # 18 warps are five on the fullest of four parts of 16,384, of which each gets 12 units of 256
+    (cuda_cores.GRANTED, 96, dict(register_allocation_unit=256, warp_size=32, registers_per_sm=65536, partitions=4, meant_blocks=3, warps=6)),
+    (specialised.LAUNCH_REGISTERS, 240, dict(registers_per_sm=65536, threads=256)),
+    (specialised.LAUNCH_REGISTERS, 168, dict(registers_per_sm=65536, threads=384)),
+    (specialised.AT_ONCE, 132, dict(resident_blocks=1, sms=133, cluster=2)),
+    *((specialised.LATENCY_CYCLES, wanted, dict(memory_cycles=600, stages=stages, l2_cycles=50, tensor_cycles=100, shared_cycles=80))
+      for stages, wanted in ((2, 750), (3, 350))),
+    # four steps of 384 cycles of products; or of 34 for the words of each of two fragments along m
+    (specialised.CHAIN_CYCLES, 1546, GROUP := dict(group_gap=10, BK=64, FK=16, products=3, WM=128, WN=64, tensor_fma_per_clock=1024, mma_efficiency=1, mixed=1,
+                                                   split_a_cycles=30, words_a=2, a_strided=1, FM=64)),
+    (specialised.CHAIN_CYCLES, 282, GROUP | dict(WN=8)),
+    (tensor_memory.SHARED_BYTES, 2088, STAGED := dict(stages=2, stage_bytes=1000, buffers=2, split_k=1, groups=4)),
+    (tensor_memory.SHARED_BYTES, 2120, STAGED | dict(split_k=2)),
+    (tensor_memory.TILE_CYCLES, 3224, OUT := dict(store_cycles=0.5, BM=128, BN=64, stages_k=10, stage_cycles=100, sums=2, promote=32, promoted_sums=1,
+                                                  f32_fma_per_clock=128)),
+    (tensor_memory.TILE_CYCLES, 0, OUT | dict(stages_k=50, promoted_sums=2)), (tensor_memory.TILE_CYCLES, 128, OUT | dict(stages_k=50, promote=0)),
+    (grouped.LATENCY, 3, dict(turns=2, K=100, BK=32, stages=3, memory_cycles=500, clock_hz=1000)),
+)
+
+
+@pytest.mark.parametrize(("equation", "wanted", "known"), BY_HAND, ids=[f"{equation.symbol}-{wanted:.5g}" for equation, wanted, _ in BY_HAND])
+def test_an_equation_by_hand(equation, wanted, known):
+    assert equation.value(known) == pytest.approx(wanted, rel=1e-6)
+
+
+ONE = {"FK": 16, "BK": 64, "types": 1, "word_bytes": 2, "tile_k": 0, "promote": 0, "padding": 0, "rings": 0, "split_register": 0, "split_shared": 0,
+       "fragment_buffers": 1, "held": 0, "uncached": 0, "amd": 0, "warp_size": 32, "FM": 16, "FN": 8, "mixed": 0, "split_reads": 1}
+LIMITS = (  # of a design the constraint by its number and name; numbers that it just allows, each with one beside that it refuses
+    ("specialised", "C2 warp k", ({"WK": 64}, {"WK": 32})),
+    ("portable", "C8 fragment buffers", ({"fragment_buffers": 2, "BK": 32}, {"fragment_buffers": 2, "BK": 48})),
+    ("portable", "C9 promotion", ({"promote": 16}, {"promote": 24}), ({"promote": 128}, {"promote": 96}), ({"promote": 32}, {"promote": 48})),
+    ("portable", "C10 shared memory", ({"shared_bytes": 100, "shared_bytes_per_block": 100}, {"shared_bytes": 101, "shared_bytes_per_block": 100})),
+    ("portable", "C7 threads", ({"threads": 1024, "threads_per_block": 1024}, {"threads": 1025, "threads_per_block": 1024})),
+    ("portable", "C22 slices of k", ({"split_k": 2, "tiles": 107, "sms": 108}, {"split_k": 2, "tiles": 108, "sms": 108})),
+    ("portable", "C39 compensation", ({"compensated": 1, "promote": 32}, {"compensated": 1, "promote": 16})),
+    ("portable", "C58 tile of k", ({"tile_k": 64}, {"tile_k": 48}), ({"tile_k": 32}, {"tile_k": 24}), ({"tile_k": 64}, {"tile_k": 128})),
+    ("portable", "C11 accumulators", (
+        ROOM := {"accumulator_registers": 128, "other_registers": 40, "kept_registers": 32, "fragment_registers": 16, "register_budget": 168},
+        ROOM | {"register_budget": 167},
+    )),
+    ("residues_portable", "C60 accumulators", (ROOM | {"register_budget": 200}, ROOM | {"register_budget": 199})),
+    ("specialised", "C11 accumulators", (ROOM | {"register_budget": 184}, ROOM | {"register_budget": 183})),
+    ("residues", "C43 accumulators", (ROOM, ROOM | {"register_budget": 167})),
+    ("portable", "C12 predicted to spill", (SPILLS := {"demand": 170, "uneven": 12, "register_budget": 168, "squeeze": 14}, SPILLS | {"squeeze": 13})),
+    ("portable", "C13 outside the fit", ({"WM": 128, "WN": 16, "products": 3, "sums": 2}, {"WM": 129, "WN": 16, "products": 3, "sums": 2}),
+     (MANY := {"WM": 64, "WN": 63, "products": 3, "sums": 2, "promote": 16, "BK": 32}, MANY | {"WN": 64}), (MANY, MANY | {"BK": 48})),
+    ("portable", "C15 stages", ({"held": 1, "stages": 2}, {"held": 1, "stages": 3}), ({"held": 1, "stages": 3, "rings": 1}, {"held": 1, "stages": 3})),
+    ("portable", "C21 loads between steps", ({"held": 1, "fragment_buffers": 2, "BK": 32}, {"held": 1, "fragment_buffers": 2, "BK": 16})),
+    ("portable", "C28 sums that move", ({"amd": 1, "demand": 300, "waiting": 44}, {"amd": 1, "demand": 301, "waiting": 44})),
+    ("specialised", "C7 threads", ({"threads": 512}, {"threads": 513})),
+    ("specialised", "C23 row bytes", ({"BK": 64, "least_bytes": 1}, {"BK": 96, "least_bytes": 1}),
+     ({"BK": 16, "least_bytes": 2}, {"BK": 16, "least_bytes": 1})),
+    ("specialised", "C25 A in registers", ({"mixed": 1, "BK": 32}, {"mixed": 1, "BK": 48}), ({"mixed": 1}, {"mixed": 1, "split_reads": 2})),
+    ("specialised", "C29 an instruction", ({"WN": 200, "registers": 128}, {"WN": 208, "registers": 128}),
+     ({"WN": 192, "mixed": 1, "registers": 128}, {"WN": 200, "mixed": 1, "registers": 128})),
+    ("specialised", "C36 widths", ({"types": 2, "WN": 32}, {"types": 2, "WN": 24})),
+    ("tensor_memory", "C26 one instruction a tile", ({"BM": 128, "FM": 128, "WM": 128, "BN": 256}, {"BM": 128, "FM": 128, "WM": 128, "BN": 264})),
+    ("tensor_memory", "C27 tensor memory", ({"columns": 512}, {"columns": 513})),
+    ("straight", "C31 block k", ({"WK": 32}, {"WK": 48})), ("straight", "C33 promotion", ({"WK": 32, "promote": 64}, {"WK": 32, "promote": 48})),
+    ("straight", "C35 predicted to spill", (SPILLS | {"demand": 168}, SPILLS | {"demand": 169})),
+    ("thin", "C50 thin", ({"thin": 16}, {"thin": 32})),
+    ("thin", "C53 large side", ({"BM": 8, "BN": 64, "warp_rows": 32}, {"BM": 8, "BN": 80, "warp_rows": 32})),
+    ("thin", "C52 warp rows", ({"lane_rows": 1, "large_strided": 0}, {"lane_rows": 0.5, "large_strided": 0}),
+     ({"lane_rows": 4, "large_strided": 1}, {"lane_rows": 2, "large_strided": 1})),
+    ("thin", "C54 block k", ({"WK": 64, "lanes_k": 8, "stages": 3}, {"WK": 64, "lanes_k": 8, "stages": 4})),
+    ("grouped", "C42 stages that are held", ({"held": 1, "stages": 2}, {"held": 1, "stages": 3})),
+)
+
+
+@pytest.mark.parametrize(("design", "name", "sides"), [(design, name, sides) for design, name, *sides in LIMITS], ids=[f"{one[0]} {one[1]}" for one in LIMITS])
+def test_a_constraint_at_its_bound(design, name, sides):
+    constraint = next(one for one in design_called(design).constraints if f"{one.number} {one.name}" == name)
+    for allowed, refused in sides:
+        assert constraint.holds(ONE | allowed) and not constraint.holds(ONE | refused)
 
 
 # ---- the search
@@ -164,6 +303,12 @@ def test_what_is_preferred_of_candidates_that_tie(symbol, better):
 @pytest.mark.parametrize(("gpu", "shape"), [("a100", (16, 8, 16)), ("t4", (16, 8, 8)), ("mi210", (32, 32, 16)), ("rx9070xt", (16, 16, 16))])
 def test_the_widest_fragment_along_k_is_taken(gpu, shape):
     assert solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": gpu}})).fragment.shape == shape
+
+
+def test_tiles_of_a_fallback_are_parts_of_the_main_kernels():
+    """From 16 to 128 along m and n, the largest first, and of those the deepest."""
+    found = list(fallback._extents(SimpleNamespace(block=(256, 96, 64))))
+    assert found[:3] == [(128, 96, 32), (128, 96, 16), (128, 48, 32)] and found[-1] == (16, 16, 16) and {n for _, n, _ in found} == {96, 48, 32, 24, 16}
 
 
 def test_promotion_that_a_warpgroup_hides():
@@ -519,10 +664,10 @@ def test_a_ratio_is_the_median_of_the_rounds_and_not_that_of_medians():
 
 
 def test_several_specs_end_with_the_worst_code():
-    from gemmgen.cli.verb import for_each
+    from gemmgen.cli.app import _for_each
 
     codes = {Path("a"): 0, Path("b"): 2, Path("c"): 1, Path("d"): 0}
-    assert for_each(list(codes), True, lambda path: ("", {}, codes[path])) == 2
+    assert _for_each(list(codes), True, lambda path: ("", {}, codes[path])) == 2
 
 
 def test_json_has_no_nan():

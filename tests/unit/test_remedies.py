@@ -110,3 +110,18 @@ def test_a_remedy_helps(data, remedy):
             solve(loads(better))
         except InfeasibleSpec as other:
             assert (other.where, other.problem) != (caught.value.where, caught.value.problem), str(other)
+
+
+@pytest.mark.parametrize(("data", "got", "needs", "has"), [
+    (wgmma([128, 128, 64], [64, 128, 32]), "32", "64: a warp works through the whole stage", None),
+    (asked([128, 128, 32], [64, 32, 32], split=PREPASS, pipeline={"stages": 8}), None, "262144 B = stages * ", "166912 B of shared memory a block"),
+    (asked([128, 128, 32], [64, 32, 32], split={"promote": 100}), "100", "0, or a multiple of 16 that divides block k = 32", None),
+    (asked([128, 128, 32], [64, 32, 32], split=PREPASS | {"sums": "compensated", "promote": 16}), "compensated, promote = 16", "an instruction's k, 16", None),
+    (asked([128, 128, 32], [48, 32, 32], gpu="mi300x"), "48", "a multiple of 32 (", None),
+    (asked([128, 96, 32], [32, 64, 32]), "96", "a multiple of warp n = 64", None),
+])
+def test_a_refusal_tells_the_numbers_that_are_wrong_and_needed(data, got, needs, has):
+    with pytest.raises(InfeasibleSpec) as caught:
+        solve(loads(data))
+    told = caught.value
+    assert (None if told.got is None else str(told.got), told.has) == (got, has) and needs in told.needs

@@ -38,6 +38,7 @@ def test_elements_round_to_the_nearest_and_come_back(b):
     one, last = np.float32(1), np.float32(2.0 ** (1 - kind.bits))
     assert kind.rounded(one + last / 2) == one and kind.rounded(one + last * np.float32(1.5)) == one + 2 * last  # ties to even
     assert np.isinf(kind.rounded(np.float32(3.4e38)))
+    assert np.isnan(kind.rounded(np.array([0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF], np.uint32).view(np.float32))).all()  # bits that a carry would change
     kind.require(values)
     with pytest.raises(SpecError, match="values that are no") as refused:
         kind.require(np.float32([[1, 1 + 2.0**-12]]))

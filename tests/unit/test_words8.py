@@ -146,6 +146,8 @@ def test_cdna_3_sums_even_and_odd_k_apart(word):
     ('rule = "by_f16"\nfraction_bits = 25', 'rule = "exact"\nsum_bits = 13', "sum_bits with rule truncate"),
     ('words = ["e4m3", "e5m2"]', 'words = ["f16"]', "words in block or in a variant, not in both; f16"),
     ('integers = ["s8"]', 'integers = ["s4"]', "integers"),
+    ('integers = ["s8"]', 'flushes_subnormals = true', "flushes_subnormals with rule tree, of which alone"),
+    ('block = 32\nsource = "what ptxas', 'block = 24\nsource = "what ptxas', "and a block of whole blocks of f16"),
     ('policies = ["mma"]', 'policies = ["dp4a"]', "policies"),
     ('verified = "131', 'unchecked = "no"\nverified = "131', "verified or unchecked, not both"),
 ])
