@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gemmgen import abi
-from gemmgen.bench import F16, SGEMM, Timed, paired, rows_at
+from gemmgen.workshop.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
 from gemmgen.catalog.fragment.expressions import linear
@@ -664,10 +664,10 @@ def test_a_ratio_is_the_median_of_the_rounds_and_not_that_of_medians():
 
 
 def test_several_specs_end_with_the_worst_code():
-    from gemmgen.cli.app import _for_each
+    from gemmgen.cli.verb import for_each
 
     codes = {Path("a"): 0, Path("b"): 2, Path("c"): 1, Path("d"): 0}
-    assert _for_each(list(codes), True, lambda path: ("", {}, codes[path])) == 2
+    assert for_each(list(codes), True, lambda path: ("", {}, codes[path])) == 2
 
 
 def test_json_has_no_nan():
