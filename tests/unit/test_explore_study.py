@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from gemmgen.workshop import explore
-from gemmgen.cli import explored, main
+from gemmgen.workshop.verbs import explore as verb
+from gemmgen.cli import main
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.solve import solve
@@ -394,13 +395,13 @@ def test_an_estimate_by_hand():
     pool = SimpleNamespace(compilers=4, gpus={"h200": 2})
     times = [("kernel", 3.0, 1.0, 0.5), ("kernel", 5.0, 2.0, 1.0), ("rival", None, None, None)]
     known = [SimpleNamespace(kind=kind, compile_seconds=compile_, judge_seconds=judge, time_seconds=time) for kind, compile_, judge, time in times]
-    found = explored.estimated(space, pool, None, None, known)
+    found = verb.estimated(space, pool, None, None, known)
     assert found == {"trials": 40, "left": 38, "compile_seconds": 38.0, "run_seconds": 38 * 2.25 / 2, "seconds": 42.75, "timed": ["h200"], "measured": True}
-    assert explored.estimated(space, pool, 10, 3.0, known) | {"compile_seconds": 0, "run_seconds": 0} == {
+    assert verb.estimated(space, pool, 10, 3.0, known) | {"compile_seconds": 0, "run_seconds": 0} == {
         "trials": 10, "left": 8, "compile_seconds": 0, "run_seconds": 0, "seconds": 3.0, "timed": ["h200"], "measured": True}
     space.study.head.emulate, pool.gpus = True, {}
-    assert explored.estimated(space, pool, None, None, known)["run_seconds"] == 38 * 1.5 / 4
-    assert [explored._span(one) for one in (None, 89, 120, 5399, 9000)] == ["-", "89 s", "2 min", "90 min", "2.5 h"]
+    assert verb.estimated(space, pool, None, None, known)["run_seconds"] == 38 * 1.5 / 4
+    assert [verb._span(one) for one in (None, 89, 120, 5399, 9000)] == ["-", "89 s", "2 min", "90 min", "2.5 h"]
 
 
 def test_progress_by_hand():
@@ -408,15 +409,15 @@ def test_progress_by_hand():
     row = Row(study="x", trial="t", kind="kernel", verdict="timed", kernel="fast", gpu="h200", m=1024, n=2048, k=512, layout="nn", seconds=2e-5,
               reference_seconds=3e-5, error=2e-7, predicted_seconds=1e-5)
     progress = Progress(300, done=120, kept=20, verdicts=Counter(timed=80, compiled=15, right=1, refused=4), seconds=12.0, left=120.0, best={problem: row})
-    assert explored._state(progress) == "120 of 300 trials; 4 refused; best 107 TFLOPS at h200 1024x2048x512 nn; 2 min left"
-    told = explored.progress_text(progress, "there").splitlines()
+    assert verb._state(progress) == "120 of 300 trials; 4 refused; best 107 TFLOPS at h200 1024x2048x512 nn; 2 min left"
+    told = verb.progress_text(progress, "there").splitlines()
     assert told[1].split(maxsplit=1)[1].startswith("120 of 300, 20 of them before;") and told[1].endswith(": 80 timed, 15 compiled, 4 refused, 1 right")
     assert told[-1].split() == ["h200", "1024x2048x512", "nn", "fast", "20", "107.4", "1.500", "2e-07"]
     progress.best = {problem: replace(row, seconds=None, error=None, predicted_error=3e-7)}
-    assert "; best 10 us predicted at" in explored._state(progress)
-    assert explored.progress_text(progress, "there").splitlines()[-1].split() == ["h200", "1024x2048x512", "nn", "fast", "10", "3e-07", "predicted"]
+    assert "; best 10 us predicted at" in verb._state(progress)
+    assert verb.progress_text(progress, "there").splitlines()[-1].split() == ["h200", "1024x2048x512", "nn", "fast", "10", "3e-07", "predicted"]
     found = SimpleNamespace(problems=2, rows=30, largest=20, counts=(1, 4), best="model", table={"model": (0.125, inf)})
-    assert explored.regret_text(found).splitlines()[3].split() == ["model", "12.50", "%", "-"]
+    assert verb.regret_text(found).splitlines()[3].split() == ["model", "12.50", "%", "-"]
 
 
 def test_an_interrupted_study_has_an_exit_code_of_its_own(capsys, tmp_path, monkeypatch):

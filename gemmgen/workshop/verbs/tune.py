@@ -51,7 +51,7 @@ def tune(
 
     Exit code 2 where no level meets a threshold.
     """
-    from gemmgen.cli import tuned as telling
+    from gemmgen.workshop.tune import told as telling
     from gemmgen.cli.inputs import matrix
     from gemmgen.workshop import tune as tuner
 
