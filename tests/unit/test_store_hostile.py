@@ -178,9 +178,11 @@ def test_a_question_that_takes_too_much_memory_is_ended_with_its_limit(tmp_path,
 
 def test_ctrl_c_ends_a_question(tmp_path):
     fill(tmp_path, 1)
+    store = Store(tmp_path, seconds=20)
+    store.query("SELECT 1")  # what is imported and opened first is done: the interrupt finds the question, and no callback that drops it
     threading.Timer(0.3, _thread.interrupt_main).start()
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        Store(tmp_path, seconds=20).query(ENDLESS)
+        store.query(ENDLESS)
     assert time.monotonic() - start < 10
     assert len(parquet_files(tmp_path)) == 1
