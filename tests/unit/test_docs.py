@@ -101,7 +101,7 @@ def check(code: str, monkeypatch) -> None:
         assert all((ROOT / word).exists() for word in arguments if word.startswith("tests/"))
     elif program == "gemmgen":
         if arguments[0].startswith("--"):  # of the program itself
-            assert arguments[0] in {option for one in GEMMGEN.params for option in one.opts}
+            assert arguments[0] in {option for one in GEMMGEN.params for option in one.opts} | {"--help"}
             return
         verb = GEMMGEN.commands[arguments[0]]
         alone = len(arguments) == 1  # the verb is spoken of, and need not have what it asks for
