@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from standin import Choice, Packed, Problem, Target, sized  # noqa: E402
 
 CALLS = 100  # fewer than a stream takes before the host has to wait
@@ -106,7 +106,7 @@ def overhead(folder: Path, stand_in: bool, out: Path) -> None:
     timer = helper(out)
     if stand_in:
         driver = out / "libdriver.so"
-        subprocess.run(["gcc", "-D_POSIX_C_SOURCE=200809L", "-O2", "-fPIC", "-shared", str(ROOT / "tests" / "standin_driver.c"), "-o", str(driver)], check=True)
+        subprocess.run(["gcc", "-D_POSIX_C_SOURCE=200809L", "-O2", "-fPIC", "-shared", str(ROOT / "tests" / "support" / "standin_driver.c"), "-o", str(driver)], check=True)
         name = json.loads((folder / "manifest.json").read_text())["name"].upper()
         calls = Calls(folder, built(folder, out, f'-D{name}_DRIVER_FILES="{driver}"'))
         memory, synchronize, recorder = 1 << 20, lambda: None, None

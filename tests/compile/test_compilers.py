@@ -38,11 +38,11 @@ def library(version: str, cache: Path) -> Path:
 
 @pytest.fixture(scope="module", params=WHEELS)
 def answer(request):
-    """(version, what tests/compiled_with.py says of it)."""
+    """(version, what tests/support/compiled_with.py says of it)."""
     path = library(request.param, request.config.cache.mkdir("nvrtc"))
-    tests = Path(__file__).parents[1]
-    environment = os.environ | {"GEMMGEN_NVRTC": str(path), "PYTHONPATH": os.pathsep.join([str(tests.parent), str(tests)])}
-    done = subprocess.run([sys.executable, str(tests / "compiled_with.py")], capture_output=True, text=True, env=environment)
+    support = Path(__file__).parents[1] / "support"
+    environment = os.environ | {"GEMMGEN_NVRTC": str(path), "PYTHONPATH": os.pathsep.join([str(support.parents[1]), str(support)])}
+    done = subprocess.run([sys.executable, str(support / "compiled_with.py")], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return request.param, json.loads(done.stdout)
 

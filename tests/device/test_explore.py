@@ -38,7 +38,7 @@ def small(sizes, **more):
 
 @pytest.mark.parametrize("pool", [OneProcess, lambda: Cluster(workers=2)], ids=["process", "cluster"])
 def test_a_bad_kernel_costs_one_trial(tmp_path, monkeypatch, pool):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), str(Path(explore.__file__).parents[2]), *sys.path[1:]]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1] / "support"), str(Path(explore.__file__).parents[2]), *sys.path[1:]]))
     own = pool()
     try:
         progress = Running(small([256, 512, 1024, 768], trial_seconds=10).candidates(), tmp_path / "store", own, stages={"timed": "bad_trials:timed"}).run()

@@ -1,4 +1,4 @@
-"""What surrounds tcgen05 in its kernels, with a stand-in for the instructions themselves (tests/tensor_memory_model.py)."""
+"""What surrounds tcgen05 in its kernels, with a stand-in for the instructions themselves (tests/support/tensor_memory_model.py)."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class Texts:
                 digest, modules = self._words_of(text)
                 parts.append(f"{path.relative_to(self.root)} {digest}")
                 for module in modules:
-                    for other in {self.root / "tests" / f"{module}.py", path.parent / f"{module}.py"} - seen:
+                    for other in {self.root / "tests" / "support" / f"{module}.py", path.parent / f"{module}.py"} - seen:
                         if other.is_file():
                             seen.add(other)
                             left.append((other, other.read_text()))

@@ -1,5 +1,5 @@
 """What the preload library makes of each call: every argument of every function, passed on and described; what a decision is remembered for; what a kernel is
-given to run. A library between it and the library of kernels (tests/stand_in/watching.c) tells."""
+given to run. A library between it and the library of kernels (tests/support/stand_in/watching.c) tells."""
 
 from __future__ import annotations
 

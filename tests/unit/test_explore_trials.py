@@ -29,7 +29,7 @@ from gemmgen.workshop.explore.strategies import Outcome
 from gemmgen.workshop.explore.trial import Task, beyond, compiled, emulated, first_to_build
 from gemmgen.workshop.explore.workers import COMPILE, Cluster, OneProcess
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 BAD = {"study": {"name": "bad", "gpus": ["a100"], "sizes": [[m, 64, 64] for m in range(1, 7)], "trials": 6, "trial_seconds": 1.5},
        "space": {"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "group": 1, "split_k": 1}}}
 VERDICTS = {1: "failed", 2: "died", 3: "hung", 4: "died", 5: "compiled", 6: "compiled"}
@@ -38,7 +38,7 @@ VERDICTS = {1: "failed", 2: "died", 3: "hung", 4: "died", 5: "compiled", 6: "com
 @pytest.fixture(autouse=True)
 def paths(monkeypatch):
     """Child processes find the stages of `bad_trials`, and no GPU."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), str(Path(gemmgen.__file__).parents[1])]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SUPPORT), str(Path(gemmgen.__file__).parents[1])]))
     monkeypatch.setattr(workers, "gpus_here", lambda: [])
 
 
@@ -59,7 +59,7 @@ def unpicklable():
 
 @pytest.fixture
 def child():
-    child = Child({"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS / "unit"), str(Path(gemmgen.__file__).parents[1])])})
+    child = Child({"PYTHONPATH": os.pathsep.join([str(SUPPORT), str(Path(__file__).parent), str(Path(gemmgen.__file__).parents[1])])})
     yield child
     child.stop()
 

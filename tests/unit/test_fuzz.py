@@ -1,4 +1,4 @@
-"""Damaged specs, rows, matrices and cache entries: each ends in an exit code (tests/fuzz.py)."""
+"""Damaged specs, rows, matrices and cache entries: each ends in an exit code (tests/support/fuzz.py)."""
 
 from __future__ import annotations
 

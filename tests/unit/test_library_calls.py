@@ -1,6 +1,6 @@
 """A library's C functions under sanitisers: thousands of random calls, some of whose driver calls fail, against what the header says of them.
 
-The calls, and what each has to give and to ask of the driver, are tests/library_calls.py's. `make test` draws a few thousand, `make test-all` more than 80,000.
+The calls, and what each has to give and to ask of the driver, are tests/support/library_calls.py's. `make test` draws a few thousand, `make test-all` more than 80,000.
 """
 
 from __future__ import annotations

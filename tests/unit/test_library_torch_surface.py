@@ -1,4 +1,4 @@
-"""A library's torch module over the reference library, with a stand-in for torch (tests/stand_in/torch_surface.py) that every machine has.
+"""A library's torch module over the reference library, with a stand-in for torch (tests/support/stand_in/torch_surface.py) that every machine has.
 
 The tests ask what is read of tensors, the operators' rules, what is taken and why not, and what only a GPU would show: devices, streams, contexts.
 tests/unit/test_library_torch.py has the real torch.
@@ -17,7 +17,7 @@ import pytest
 
 import reference
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "stand_in"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support" / "stand_in"))
 
 import torch_surface
 from torch_surface import Parameter, Tensor, device, strided

@@ -72,17 +72,17 @@ def _made_up(root: Path, **files: str) -> Path:
 
 
 FILES = {
-    "gemmgen__a_dot_py": "x = 1\n", "gemmgen__b_dot_py": "y = 1\n", "tests__conftest_dot_py": "import thinned\n", "tests__thinned_dot_py": "z = 1\n",
+    "gemmgen__a_dot_py": "x = 1\n", "gemmgen__b_dot_py": "y = 1\n", "tests__conftest_dot_py": "import thinned\n", "tests__support__thinned_dot_py": "z = 1\n",
     "tests__unit__test_a_dot_py": "from helper import h\n\n\ndef test_one():\n    h()\n\n\n@mark\ndef test_two():\n    pass\n",
-    "tests__helper_dot_py": 'import deeper\nh = "stand_in"\n', "tests__deeper_dot_py": "d = 'data.txt'\n", "tests__other_dot_py": "o = 1\n",
-    "tests__stand_in__c_dot_c": "int c;\n", "tests__data_dot_txt": "1\n", "tests__others_dot_txt": "1\n",
+    "tests__support__helper_dot_py": 'import deeper\nh = "stand_in"\n', "tests__support__deeper_dot_py": "d = 'data.txt'\n", "tests__support__other_dot_py": "o = 1\n",
+    "tests__support__stand_in__c_dot_c": "int c;\n", "tests__support__data_dot_txt": "1\n", "tests__support__others_dot_txt": "1\n",
 }
 
 
 @pytest.mark.parametrize(("file", "verdict", "passing"), [
-    ("gemmgen__a_dot_py", True, True), ("gemmgen__b_dot_py", False, True), ("tests__conftest_dot_py", True, True), ("tests__thinned_dot_py", False, False),
-    ("tests__helper_dot_py", True, True), ("tests__deeper_dot_py", True, True), ("tests__other_dot_py", False, False),
-    ("tests__stand_in__c_dot_c", True, True), ("tests__data_dot_txt", True, True), ("tests__others_dot_txt", False, False),
+    ("gemmgen__a_dot_py", True, True), ("gemmgen__b_dot_py", False, True), ("tests__conftest_dot_py", True, True), ("tests__support__thinned_dot_py", False, False),
+    ("tests__support__helper_dot_py", True, True), ("tests__support__deeper_dot_py", True, True), ("tests__support__other_dot_py", False, False),
+    ("tests__support__stand_in__c_dot_c", True, True), ("tests__support__data_dot_txt", True, True), ("tests__support__others_dot_txt", False, False),
 ])
 def test_a_key_holds_the_altered_file_and_all_that_its_tests_need(file, verdict, passing, tmp_path):
     mutant = runner.Mutant("x", "room", "both", "gemmgen/a.py", "1", "2", ("tests/unit/test_a.py::test_one",))

@@ -1,6 +1,6 @@
 """Damaged input, drawn from a seed: whatever a file holds, the command line ends in one of its exit codes.
 
-    python tests/fuzz.py 5000 --seed 1        # every kind, as many cases in all; prints what each ended in
+    python tests/support/fuzz.py 5000 --seed 1        # every kind, as many cases in all; prints what each ended in
 
 Each case writes one file and runs one command in this process: a spec, a row of one of the four tables, a matrix, or an
 entry of the cache, whole or changed: bytes, lines, values and types at random, and values that are known to hurt. The

@@ -1,6 +1,6 @@
 """What the NVRTC of `$GEMMGEN_NVRTC` makes of specs, as JSON; a process of its own, since two NVRTCs do not share one.
 
-    GEMMGEN_NVRTC=.../libnvrtc.so.12 python tests/compiled_with.py
+    GEMMGEN_NVRTC=.../libnvrtc.so.12 python tests/support/compiled_with.py
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 /*
  * The C interface of a library (templates/library/header.h.j2, rendered as `lab`) on the CPU, for tests without a GPU: pointers of the device are the host's,
  * streams are not looked at, sums are in FP64 and rounded once. Two kernels, so that a choice can be seen: number 0, with a workspace, packs operands; number 1
- * is the fallback, needs no workspace, packs nothing, and serves products with k below REFERENCE_FALLBACK_BELOW. tests/reference.py compiles it.
+ * is the fallback, needs no workspace, packs nothing, and serves products with k below REFERENCE_FALLBACK_BELOW. tests/support/reference.py compiles it.
  */
 #define LAB_BUILDING
 #include "lab.h"

@@ -223,7 +223,7 @@ KEPT = {
 @cache
 def _faults() -> list[set[str]]:
     """For each fault of tests/mutants the tests that notice it, by file and name."""
-    files = sorted((Path(__file__).parent / "mutants").glob("*.toml"))
+    files = sorted((Path(__file__).parents[1] / "mutants").glob("*.toml"))
     found = [one for file in files for one in tomllib.loads(file.read_text()).get("mutant", [])]
     return [{name.rpartition("/")[2] for name in one.get("tests", [])} for one in found]
 

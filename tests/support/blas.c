@@ -1,7 +1,7 @@
 /*
  * SGEMM of the BLAS, as Fortran calls it, by a library's lab_sgemm: for LAPACK's test program sblat3.f and whatever else calls sgemm_.
  *
- * Operands are the host's. With HOST_POINTERS the library takes those (tests/reference_library.c); else they are copied to the first GPU and back.
+ * Operands are the host's. With HOST_POINTERS the library takes those (tests/support/reference_library.c); else they are copied to the first GPU and back.
  */
 #include <dlfcn.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 """The preload library beside stand-ins: everything is compiled once a process, and programs run under it.
 
-The library of kernels is tests/reference.py's; the vendor's BLAS, its driver and the programs are of tests/stand_in.
+The library of kernels is tests/support/reference.py's; the vendor's BLAS, its driver and the programs are of tests/support/stand_in.
 """
 
 from __future__ import annotations

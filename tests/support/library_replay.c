@@ -5,7 +5,7 @@
  *     replay CALLS RESULTS DESCRIPTIONS fresh 1       each call in processes of its own, in which one driver call after another fails, and then
  *                                                     once more in the same process, in which none does
  *
- * tests/library_calls.py draws the calls and knows what each has to give. The runtime is compiled together with this file, under a sanitiser.
+ * tests/support/library_calls.py draws the calls and knows what each has to give. The runtime is compiled together with this file, under a sanitiser.
  */
 #include "lab.h"
 

@@ -1,8 +1,8 @@
 """Tries random specs of every key in a process that is ended where one takes too long, and prints what became of them.
 
-    python tests/try_specs.py --count 3000 --plans          plans and texts alone
-    python tests/try_specs.py --count 300 --first 10000     compiled and verified on the emulator
-    python tests/try_specs.py --only 10017                  one of them, with its traceback
+    python tests/support/try_specs.py --count 3000 --plans          plans and texts alone
+    python tests/support/try_specs.py --count 300 --first 10000     compiled and verified on the emulator
+    python tests/support/try_specs.py --only 10017                  one of them, with its traceback
 
 A spec's number tells it whole. The exit status is 1 where one ended in neither a kernel nor a typed refusal.
 """

@@ -1,4 +1,4 @@
-"""The reference library: the C interface of a library of kernels on the CPU, tests/reference_library.c, compiled once a process."""
+"""The reference library: the C interface of a library of kernels on the CPU, tests/support/reference_library.c, compiled once a process."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     for call, answer in zip(drawn, replayed(drawn)):
         replayed.reference.check(call, answer)
 
-tests/library_replay.c replays them under a sanitiser on tests/standin_driver.c, which records every call of the driver. Nothing here reads C.
+tests/support/library_replay.c replays them under a sanitiser on tests/support/standin_driver.c, which records every call of the driver. Nothing here reads C.
 """
 
 from __future__ import annotations

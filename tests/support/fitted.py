@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gemmgen.plan import Plan
 
-_FILE = Path(__file__).resolve().parents[1] / "bench" / "fit_registers.py"
+_FILE = Path(__file__).resolve().parents[2] / "bench" / "fit_registers.py"
 _SPEC = importlib.util.spec_from_file_location("fit_registers", _FILE)
 fit_registers = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(fit_registers)
