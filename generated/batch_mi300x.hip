@@ -621,7 +621,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 4) * 4, my_column = (lane & 15);
         float* const line = (float*)(shared + 32768) + warp * 160;
-        // A lane stores one column, of every 4th row.
+        // A lane stores one column, of one row in 4.
         const int row0 = lane / 16, in_line = lane % 16;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
@@ -870,7 +870,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 4) * 4, my_column = (lane & 15);
         float* const line = (float*)(shared + 32768) + warp * 288;
-        // A lane stores one column, of every 2th row.
+        // A lane stores one column, of one row in 2.
         const int row0 = lane / 32, in_line = lane % 32;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll

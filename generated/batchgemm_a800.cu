@@ -398,7 +398,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 48;
-        // A lane stores one column, of every 4th row.
+        // A lane stores one column, of one row in 4.
         const int row0 = lane / 8, in_line = lane % 8;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
@@ -671,7 +671,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 96;
-        // A lane stores one column, of every 4th row.
+        // A lane stores one column, of one row in 4.
         const int row0 = lane / 8, in_line = lane % 8;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
@@ -937,7 +937,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 160;
-        // A lane stores one column, of every 2th row.
+        // A lane stores one column, of one row in 2.
         const int row0 = lane / 16, in_line = lane % 16;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
@@ -1204,7 +1204,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 160;
-        // A lane stores one column, of every 2th row.
+        // A lane stores one column, of one row in 2.
         const int row0 = lane / 16, in_line = lane % 16;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
@@ -1470,7 +1470,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 320;
-        // A lane stores one column, of every 2th row.
+        // A lane stores one column, of one row in 2.
         const int row0 = lane / 16, in_line = lane % 16;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll

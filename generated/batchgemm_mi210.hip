@@ -436,7 +436,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 96;
-        // A lane stores one column, of every 8th row.
+        // A lane stores one column, of one row in 8.
         const int row0 = lane / 8, in_line = lane % 8;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
@@ -717,7 +717,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 160;
-        // A lane stores one column, of every 4th row.
+        // A lane stores one column, of one row in 4.
         const int row0 = lane / 16, in_line = lane % 16;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
@@ -993,7 +993,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 320;
-        // A lane stores one column, of every 4th row.
+        // A lane stores one column, of one row in 4.
         const int row0 = lane / 16, in_line = lane % 16;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
@@ -1269,7 +1269,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 320;
-        // A lane stores one column, of every 4th row.
+        // A lane stores one column, of one row in 4.
         const int row0 = lane / 16, in_line = lane % 16;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
@@ -1545,7 +1545,7 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 576;
-        // A lane stores one column, of every 2th row.
+        // A lane stores one column, of one row in 2.
         const int row0 = lane / 32, in_line = lane % 32;
         const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll

@@ -427,7 +427,7 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
         // One thread copies and one multiplies: they need few registers.
         setmaxnreg_dec<80>();
         if (thread == WARPGROUPS * 128) {
-            asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the words
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel writes the words
             int slot = 0;
             u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1

@@ -433,7 +433,7 @@ gemmgen_ootomo_wgmma_128x128x64_3225abf9(
         // The copying warpgroup needs few registers; one thread of it does all.
         setmaxnreg_dec<40>();
         if (thread == WARPGROUPS * 128) {
-            asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the words
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel writes the words
             int slot = 0;
             u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1

@@ -572,7 +572,7 @@ gemmgen_scaled_wgmma_128x192x32_bb3c704e(
         // The copying warpgroup needs few registers; one thread of it does all.
         setmaxnreg_dec<40>();
         if (thread == WARPGROUPS * 128) {
-            asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the words
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel writes the words
             int slot = 0;
             u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1

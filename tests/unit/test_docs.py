@@ -244,6 +244,11 @@ def test_the_glossary_has_every_decision_design_and_policy():
     assert {f"`{name}`" for name in (*NAMES, *(one.name for one in all_designs()))} <= set(re.findall(r"`\w+`", " ".join(found["policy"] + found["design"])))
 
 
+def test_the_page_on_kernels_has_every_design():
+    table = (ROOT / "docs" / "kernels.md").read_text().partition("has one of these designs")[2].partition("A design's template")[0]
+    assert sorted(re.findall(r"^\| `(\w+)`", table, re.M)) == sorted(one.name for one in all_designs())
+
+
 def test_the_glossarys_words_have_entries():
     found = set(glossary())
     told = [word for cells in glossary().values() for word in re.findall(r"(?<![\w*])\*([a-z][^*]*)\*(?![\w*])", cells[0])]
