@@ -14,16 +14,17 @@ import numpy as np
 import pytest
 from one_by_one import OneByOne
 
+from gemmgen import timing
 from gemmgen.batch import PROBLEM
 from gemmgen.cli.inputs import batch_sizes
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.timing import batch_contender, racing
-from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, race_batches, suited
+from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, suited
 from gemmgen.timing.batches import cells as every_cell
 from gemmgen.timing.batches.contender import checked
 from gemmgen.timing.batches.device import places
-from gemmgen.timing.batches.race import repeats
 from gemmgen.workshop.bench import batches as benching
+from gemmgen.workshop.bench import measure
 from gemmgen.workshop.bench.batches import BatchRow, BatchTable, as_csv, as_text, from_csv, geometric_means, worst_cells
 from gemmgen.workshop.bench.racers import batch_racers
 
@@ -308,7 +309,7 @@ def test_who_has_no_way_is_told(gpu):
         name = "absent"
 
         def prepare(self, batch, set_index):
-            raise DeviceError("bench-batches", "no way", got="this")
+            raise DeviceError("bench", "no way", got="this")
 
     told = []
     assert prepared({"absent": Absent()}, DeviceBatch(SIZES, sets=1), told.append) == [] and told == ["absent: not timed: no way: this"]
@@ -319,11 +320,6 @@ def test_the_largest_the_smallest_and_some_between_are_compared():
     found = checked(batch)
     assert {20, 22, 0, 42} <= set(found) and 21 not in found and len(found) <= 8
     assert checked(SimpleNamespace(products=[Product(0, 1, 1)])) == []
-
-
-@pytest.mark.parametrize("slice_seconds, one, calls, count", [(3e-3, 1e-5, 8, 300), (3e-3, 1e-2, 2, 2), (3e-3, 1e-3, 8, 8)])
-def test_a_slice_is_filled_and_holds_every_set(slice_seconds, one, calls, count):
-    assert repeats(slice_seconds, one, calls) == count
 
 
 @pytest.mark.parametrize("captured", [False, True])
@@ -338,7 +334,7 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
             right = OneByOne().prepare(batch, at)
             return lambda: (ran.append((self.name, at, self.takes)), right())
 
-    def elapsed(self, action):
+    def elapsed(self, action, *rest):
         before = len(ran)
         action()
         return sum(takes for _, _, takes in ran[before:])
@@ -347,7 +343,7 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
     entries = prepared({"slow": Known("slow", 1e-3), "fast": Known("fast", 1e-4)}, DeviceBatch(SIZES, sets=2))
     ran.clear()
     monkeypatch.setattr(racing.Stopwatch, "graph", lambda self, enqueue, count: SimpleNamespace(launch=lambda stream: [enqueue(at) for at in range(count)]))
-    race_batches(entries, racing.Stopwatch(), rounds=6, slice_ms=2.0, captured=captured)
+    timing.race(entries, rounds=6, slice_ms=2.0, watch=racing.Stopwatch(), captured=captured)
     assert [len(entry.seconds) for entry in entries] == [6, 6] == [len(entry.host_seconds) for entry in entries]
     assert entries[0].seconds == pytest.approx([1e-3] * 6) and entries[1].seconds == pytest.approx([1e-4] * 6)
     turns = [name for at, (name, _, _) in enumerate(ran) if at == 0 or ran[at - 1][0] != name]
@@ -481,19 +477,14 @@ def test_a_row_has_its_cells_bounds_and_the_median_of_the_hosts_times():
 
 def test_each_cell_gets_its_part_of_the_time_that_is_left(gpu, monkeypatch):
     shares, warm_ups, clock = [], [], SimpleNamespace(now=0.0)
-
-    def raced(cell, contenders, watch, share, note, **how):
-        shares.append(share)
-        warm_ups.append(how["warm_up"])
-        return []
-
-    for name, value in {"require_gpu": lambda where: None, "rivals": dict, "_race": raced,
-                        "time": SimpleNamespace(perf_counter=lambda: clock.now)}.items():
+    for name, value in {"require_gpu": lambda where: None, "rivals": dict, "DeviceBatch": lambda products: None, "prepared": lambda *rest: []}.items():
         monkeypatch.setattr(benching, name, value)
+    monkeypatch.setattr(timing, "race", lambda entries, **how: (shares.append(how["seconds"]), warm_ups.append(how["warm_up"])))
+    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)
     benching.bench_batches({}, cells(["inception"])[:2], against=(), seconds=10, progress=lambda text: setattr(clock, "now", clock.now + 2))
-    assert shares == [4.0, 6.0] and warm_ups == [benching.WARM_UP_SECONDS, 0.0]  # it stays warm
+    assert shares == pytest.approx([0.8 * 4.0, 0.8 * 6.0]) and warm_ups == [measure.WARM_UP_SECONDS, 0.0]  # it stays warm
 
 
 def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list(monkeypatch):
@@ -518,12 +509,12 @@ def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list
 
 def test_a_bench_of_batches(gpu, monkeypatch):
     """On cupy in NumPy: contenders by name, a rival that is absent told, notes carried along, every cell saved."""
-    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
+    monkeypatch.setattr(measure, "WARM_UP_SECONDS", 0)
     monkeypatch.setattr(benching, "require_gpu", lambda where: None)
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)
     monkeypatch.setattr(benching, "rivals", lambda: {"cublas-loop": OneByOne(), "cublas-grouped": _Wrong(_imprecise)})
-    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action: action() or 1e-3)
+    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action, *rest: (action(), 1e-3)[1])
     so_far = []
     wanted = cells(["inception"])[2:4]
     small = [type(cell)(cell.suite, cell.label, tuple(Product(m // 8, n // 8, k // 8) for m, n, k in cell.products)) for cell in wanted]
@@ -539,12 +530,12 @@ def test_a_bench_of_batches(gpu, monkeypatch):
 
 
 def test_a_cell_that_does_not_fit_is_noted_and_the_others_stay(gpu, monkeypatch):
-    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
+    monkeypatch.setattr(measure, "WARM_UP_SECONDS", 0)
     monkeypatch.setattr(benching, "require_gpu", lambda where: None)
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)
     monkeypatch.setattr(benching, "rivals", dict)
-    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action: action() or 1e-3)
+    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action, *rest: (action(), 1e-3)[1])
 
     def batch(products):
         if len(products) == 4:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import exp, log
@@ -13,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gemmgen import timing
-from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
-from gemmgen.timing.batches import NAMES, PADDED, SUITES, BatchContender, Cell, DeviceBatch, Prepared, prepared, race_batches, rivals, suited
+from gemmgen.errors import SpecError
+from gemmgen.timing.batches import NAMES, PADDED, SUITES, Cell, DeviceBatch, Multiplier, prepared, rivals, suited
 from gemmgen.timing.racing import Stopwatch
-from gemmgen.workshop.bench.measure import RACE_SHARE, WARM_UP_SECONDS, require_gpu
+from gemmgen.workshop.bench.measure import Notes, each, environment, names_of, require_gpu
 from gemmgen.workshop.bench.statistics import Interval, paired
 
 
@@ -182,7 +181,7 @@ def suites(text: str) -> tuple[str, ...]:
     Raises:
         UnknownName: one is not of SUITES.
     """
-    return _names("--suite", "suite", text, SUITES)
+    return names_of("--suite", "suite", text, SUITES)
 
 
 def batch_rivals(text: str) -> tuple[str, ...]:
@@ -191,19 +190,11 @@ def batch_rivals(text: str) -> tuple[str, ...]:
     Raises:
         UnknownName: one is not known.
     """
-    return NAMES if text.strip() == "all" else _names("--against", "rival", text, NAMES)
-
-
-def _names(option: str, kind: str, text: str, known: Iterable[str]) -> tuple[str, ...]:
-    names = [name.strip() for name in text.split(",")] if text.strip() else []
-    for name in names:
-        if name not in known:
-            raise UnknownName(option, kind, name, known)
-    return tuple(dict.fromkeys(names))
+    return NAMES if text.strip() == "all" else names_of("--against", "rival", text, NAMES)
 
 
 def bench_batches(
-    kernels: Mapping[str, BatchContender], cells: Sequence[Cell], *, against: Sequence[str] = NAMES, rounds: int = 11, slice_ms: float = 3.0,
+    kernels: Mapping[str, Multiplier], cells: Sequence[Cell], *, against: Sequence[str] = NAMES, rounds: int = 11, slice_ms: float = 3.0,
     seconds: float | None = None, captured: bool = False, notes: Sequence[str] = (), progress: Callable[[str], None] = lambda text: None,
     measured: Callable[[BatchTable], None] = lambda table: None,
 ) -> BatchTable:
@@ -221,64 +212,22 @@ def bench_batches(
     Raises:
         DeviceError: no CUDA GPU, or nothing could be measured.
     """
-    require_gpu("bench-batches")
-    told = [*notes, *([CAPTURED] if captured else [])]
+    require_gpu("bench")
+    note = Notes([*notes, *([CAPTURED] if captured else [])])
+    watch, field = Stopwatch(), rivals()
 
-    def note(text: str) -> None:
-        if text not in told:
-            told.append(text)
+    def measure(table: BatchTable, cell: Cell, left: Callable[[], float | None], warm_up: float) -> BatchTable:
+        every = {**{name: field[name] for name in suited(against, cell.products, captured)}, **kernels}
+        with timing.refusals(), watch.stream:
+            entries = prepared(every, DeviceBatch(cell.products), lambda text: note(f"{cell.name}: {text}"))
+            timing.race(entries, rounds=rounds, slice_ms=slice_ms, warm_up=warm_up, seconds=left(), watch=watch, captured=captured)
+        return replace(table, rows=(*table.rows, *(_row(cell, entry, "kernel" if entry.name in kernels else "rival") for entry in entries)))
 
-    environment = timing.versions() | {"power limit": timing.conditions().get("power.limit", "unknown")}
-    table = BatchTable(timing.device_name(), environment, (), tuple(told))
-    until = time.perf_counter() + seconds if seconds else None
-    watch, field, warm_up = Stopwatch(), rivals(), WARM_UP_SECONDS
-    refused: GemmgenError | None = None
-    for number, cell in enumerate(cells):
-        progress(cell.name)
-        share = (until - time.perf_counter()) / (len(cells) - number) if until else None
-        contenders = {**{name: field[name] for name in suited(against, cell.products, captured)}, **kernels}
-        try:
-            entries = _race(
-                cell, contenders, watch, share, lambda text: note(f"{cell.name}: {text}"), rounds=rounds, slice_ms=slice_ms, warm_up=warm_up,
-                captured=captured,
-            )
-            rows = [_row(cell, entry, "kernel" if entry.name in kernels else "rival") for entry in entries]
-            del entries  # which hold the matrices
-        except DeviceError as error:
-            refused, rows = error.with_traceback(None), []
-            refused.__cause__ = refused.__context__ = None  # whose frames hold the matrices
-            note(f"{cell.name}: {error.problem}: {error.got}")
-        else:
-            warm_up = 0.0  # it stays warm from here on
-        timing.release_memory()
-        table = replace(table, rows=(*table.rows, *rows), notes=tuple(told))
-        measured(table)
-    if not table.rows and refused:
-        raise refused
-    return table
+    table = BatchTable(timing.device_name(), environment(), (), tuple(note))
+    return each({cell.name: cell for cell in cells}, table, measure, note=note, seconds=seconds, progress=progress, measured=measured)
 
 
-def _race(
-    cell: Cell, contenders: Mapping[str, BatchContender], watch: Stopwatch, share: float | None, note: Callable[[str], None], **how: Any,
-) -> list[Prepared]:
-    """One cell: its matrices, who is right, and the race.
-
-    Args:
-        share: seconds for all of it; None for as many as it takes.
-        how: as race_batches takes it.
-
-    Raises:
-        DeviceError: the GPU refuses.
-    """
-    started = time.perf_counter()
-    with timing.refusals(), watch.stream:
-        entries = prepared(contenders, DeviceBatch(cell.products), note)
-        left = RACE_SHARE * share - (time.perf_counter() - started) if share else None
-        race_batches(entries, watch, seconds=None if left is None else max(left, 0.01), **how)
-    return entries
-
-
-def _row(cell: Cell, entry: Prepared, kind: str) -> BatchRow:
+def _row(cell: Cell, entry: timing.Contender, kind: str) -> BatchRow:
     most_mn, most_k = cell.bounds or (None, None)
     return BatchRow(
         suite=cell.suite, label=cell.label, batch=cell.batch, seed=cell.seed, max_mn=most_mn, max_k=most_k, flops=cell.flops,
