@@ -10,7 +10,7 @@ from gemmgen import timing
 from gemmgen.timing.batches import NAMES, BatchReference, Cell, DeviceBatch, Product, cells, prepared, rivals, suited
 from gemmgen.timing.batches.cells import routed
 from gemmgen.timing.racing import Stopwatch
-from gemmgen.workshop.bench import batches as benching
+from gemmgen.workshop import bench as benching
 
 pytestmark = pytest.mark.device
 

@@ -23,10 +23,9 @@ from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch,
 from gemmgen.timing.batches import cells as every_cell
 from gemmgen.timing.batches.contender import checked
 from gemmgen.timing.batches.device import places
-from gemmgen.workshop.bench import batches as benching
-from gemmgen.workshop.bench import measure
-from gemmgen.workshop.bench.batches import BatchRow, BatchTable, as_csv, as_text, from_csv, geometric_means, worst_cells
-from gemmgen.workshop.bench.racers import batch_racers
+from gemmgen.workshop.bench import BatchRow, Table, as_csv, as_text, from_csv, geometric_means, worst_cells
+from gemmgen.workshop.bench import measure as benching
+from gemmgen.workshop.bench.racers import batch_racers, of_batches
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -362,7 +361,7 @@ def test_forms_are_those_for_the_batchs_sizes():
 
 
 def test_page_and_help_know_every_rival_and_suite(gemmgen):
-    page, told = (ROOT / "docs" / "bench.md").read_text().partition("## Batches")[2], gemmgen("bench-batches", "--help").out
+    page, told = (ROOT / "docs" / "bench.md").read_text().partition("## Batches")[2], gemmgen("bench", "--help").out
     told = re.sub(r"-\n\s+", "-", told)  # its lines break at hyphens
     for name in NAMES:
         assert re.search(rf"{name}[,| ]", page) and re.search(rf"{name}\b", told), name
@@ -412,8 +411,8 @@ def test_gflops_are_equation_11():
 # ---- tables and files
 
 
-def table_of(rows, notes=()) -> BatchTable:
-    return BatchTable("A GPU", {"driver": "1.2"}, tuple(rows), tuple(notes))
+def table_of(rows, notes=()) -> Table:
+    return Table("A GPU", {"driver": "1.2"}, -1, 1, tuple(rows), tuple(notes))
 
 
 def test_the_table_tells_ratios_first_then_times_and_means():
@@ -453,7 +452,7 @@ def test_the_record_has_medians_means_and_the_worst():
 
 
 @pytest.mark.parametrize("change, told", [
-    (lambda lines: ["a,b", "1,2"], "is not a table of gemmgen bench-batches"), (lambda lines: lines[:1], "no rows"),
+    (lambda lines: ["a,b", "1,2"], "is not a table of gemmgen bench"), (lambda lines: lines[:1], "no rows"),
     (lambda lines: [lines[0], lines[1].replace("128x256", "x").replace(",8,", ",many,", 1)], "line 2"),
     (lambda lines: [lines[0], lines[1].rsplit(",", 1)[0] + ",1.0 nan"], "line 2"), (lambda lines: [lines[0], lines[1].rsplit(",", 1)[0] + ","], "line 2"),
     (lambda lines: [lines[0], lines[1].rsplit(",", 1)[0] + ",1.0 0.0"], "line 2"),
@@ -471,7 +470,7 @@ def test_a_damaged_csv_is_refused(change, told):
 def test_a_row_has_its_cells_bounds_and_the_median_of_the_hosts_times():
     cell = next(one for one in cells(["paper"]) if one.bounds and one.bounds[0] != one.bounds[1])
     entry = SimpleNamespace(name="x", seconds=[1.0, 2.0, 3.0], host_seconds=[1.0, 5.0, 7.0], scaled=1e-7)
-    found = benching._row(cell, entry, "rival")
+    found = benching._batch_row(cell, entry, "rival")
     assert (found.max_mn, found.max_k) == cell.bounds and found.host_seconds == 5.0 and found.seconds == 2.0
 
 
@@ -480,11 +479,11 @@ def test_each_cell_gets_its_part_of_the_time_that_is_left(gpu, monkeypatch):
     for name, value in {"require_gpu": lambda where: None, "rivals": dict, "DeviceBatch": lambda products: None, "prepared": lambda *rest: []}.items():
         monkeypatch.setattr(benching, name, value)
     monkeypatch.setattr(timing, "race", lambda entries, **how: (shares.append(how["seconds"]), warm_ups.append(how["warm_up"])))
-    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(benching, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)
     benching.bench_batches({}, cells(["inception"])[:2], against=(), seconds=10, progress=lambda text: setattr(clock, "now", clock.now + 2))
-    assert shares == pytest.approx([0.8 * 4.0, 0.8 * 6.0]) and warm_ups == [measure.WARM_UP_SECONDS, 0.0]  # it stays warm
+    assert shares == pytest.approx([0.8 * 4.0, 0.8 * 6.0]) and warm_ups == [benching.WARM_UP_SECONDS, 0.0]  # it stays warm
 
 
 def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list(monkeypatch):
@@ -509,7 +508,7 @@ def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list
 
 def test_a_bench_of_batches(gpu, monkeypatch):
     """On cupy in NumPy: contenders by name, a rival that is absent told, notes carried along, every cell saved."""
-    monkeypatch.setattr(measure, "WARM_UP_SECONDS", 0)
+    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
     monkeypatch.setattr(benching, "require_gpu", lambda where: None)
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)
@@ -529,8 +528,28 @@ def test_a_bench_of_batches(gpu, monkeypatch):
     assert all(prod(one.rounds) > 0 and one.scaled < 1e-6 for one in table.rows)
 
 
+def test_the_command_times_batches_where_a_spec_or_an_option_asks_for_them(gpu, monkeypatch, gemmgen, write_spec, tmp_path):
+    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
+    monkeypatch.setattr(benching, "require_gpu", lambda where: None)
+    monkeypatch.setattr(benching, "rivals", lambda: {"cublas-loop": OneByOne()})
+    monkeypatch.setattr(timing, "versions", dict)
+    monkeypatch.setattr(timing, "conditions", dict)
+    raced, race = [], timing.race
+    monkeypatch.setattr(timing, "race", lambda entries, **how: raced.append(how) or race(entries, **how))
+    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action, *rest: (action(), 1e-3)[1])
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.batch_racers", lambda specs, *more: ({path.stem: OneByOne() for path in specs}, ["a note"]))
+    batch, single = write_spec('[problem]\nkind = "grouped"\n', name="batch.toml"), write_spec()
+    ran = gemmgen("bench", batch, "--suite", "inception", "--batches", "5", "--against", "cublas-loop", "--rounds", 2, "--out", tmp_path / "out", "--quiet")
+    assert ran.code == 0 and "note: a note" in ran.out and (tmp_path / "out" / "batches.txt").read_text() == ran.out
+    device, rows = from_csv((tmp_path / "out" / "batches.csv").read_text())
+    assert [(row.label, row.name, row.kind) for row in rows][:2] == [("module 8", "cublas-loop", "rival"), ("module 8", "batch", "kernel")] and len(rows) == 4
+    assert (raced[0]["rounds"], raced[0]["slice_ms"], raced[0]["captured"], raced[0]["watch"] is not None) == (2, 3.0, False, True)
+    assert len(json.loads((tmp_path / "out" / "batches.json").read_text())["worst"]) == 2
+    assert of_batches([batch]) and not (of_batches([batch, single]) or of_batches([single]) or of_batches([]) or of_batches([tmp_path / "none.toml"]))
+
+
 def test_a_cell_that_does_not_fit_is_noted_and_the_others_stay(gpu, monkeypatch):
-    monkeypatch.setattr(measure, "WARM_UP_SECONDS", 0)
+    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
     monkeypatch.setattr(benching, "require_gpu", lambda where: None)
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)
@@ -556,19 +575,21 @@ def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
     rows = [*two_cells(), row("512x128", 8, "cublas-loop", [1e-3], bounds=(512, 128)), row("512x128", 8, "ours", [1e-3], "kernel", bounds=(512, 128))]
     rows += [row("module 1", 4, "cublas-loop", [3.0], suite="inception", bounds=(None, None))]
     path.write_text(as_csv(table_of(rows)))
-    ran = gemmgen("bench-batches", "--plot", path, "--out", tmp_path / "new")
+    ran = gemmgen("bench", "--plot", path, "--out", tmp_path / "new")
     assert ran.code == 0
     names = {"ratio-paper.png", "latency-paper.png", "gflops-paper.png", "latency-inception.png", "gflops-inception.png"}
     assert {file.name for file in (tmp_path / "new").iterdir()} == names and all(file.stat().st_size > 5000 for file in (tmp_path / "new").iterdir())
 
 
 @pytest.mark.parametrize("arguments, told", [
-    (["--suite", "papers"], "'paper'"), (["--against", "cublas-lop"], "'cublas-loop'"), (["--batches", "8,x"], "--batches"),
-    (["--batches", "7"], "has nothing to time"), (["--against", ""], "has nothing to time"), (["x.toml", "--plot", "y.csv"], "no SPEC"),
-    (["--plot", "no-such.csv"], "no-such.csv"), (["no-such.toml"], "no-such.toml"),
+    (["--suite", "papers"], "'paper'"), (["--suite", "paper", "--against", "cublas-lop"], "'cublas-loop'"), (["--batches", "8,x"], "--batches"),
+    (["--batches", "7"], "has nothing to time"), (["--batches", "8", "--against", ""], "has nothing to time"),
+    (["--plot", "no-such.csv"], "no-such.csv"), (["no-such.toml"], "no-such.toml"), (["--suite", "paper", "--frontier"], "--frontier: is for single products"),
+    (["--batches", "8", "--sizes", "64"], "--sizes: is for single products"), (["--suite", "paper", "--no-main-kernel"], "--no-main-kernel: is for single"),
+    (["x.toml", "--captured"], "--captured: is for batches"), (["x.toml", "--thresholds", "8"], "--thresholds: is for batches"),
 ])
 def test_bad_requests_are_refused(gemmgen, arguments, told):
-    ran = gemmgen("bench-batches", *arguments)
+    ran = gemmgen("bench", *arguments)
     assert ran.code == 2 and told in ran.err and "Traceback" not in ran.err
 
 

@@ -17,8 +17,10 @@ from gemmgen.errors import DeviceError, SpecError, UnknownName
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.timing import gemmul8
+from gemmgen.timing.batches import NAMES, SUITES, Cell, DeviceBatch, Multiplier, prepared, rivals, suited
 from gemmgen.timing.gemmul8 import Gemmul8
-from gemmgen.workshop.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, Row, Size, Timed, derived, rows_at
+from gemmgen.timing.racing import Stopwatch
+from gemmgen.workshop.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, BatchRow, Row, Size, Timed, derived, rows_at
 from gemmgen.workshop.bench.table import Table, by
 
 TRITON = {f"triton-{precision}": precision for precision in ("tf32x3", "bf16x6", "bf16x3", "ieee")}
@@ -330,3 +332,70 @@ def _contenders(run: _Run, size: Size, inputs: timing.Inputs) -> list[tuple[str,
         if run.main_kernel and len(kernel.source.launches) > 1:
             out.append(("main", timing.generated(f"{kernel.name}, main kernel", *parts, main_only=True)))
     return out
+
+
+# ---- batches
+
+
+CAPTURED = "everything was captured: times are those of CUDA graphs of all sets, the GPU's without the host's"
+
+
+def suites(text: str) -> tuple[str, ...]:
+    """`paper,uniform` as names.
+
+    Raises:
+        UnknownName: one is not of SUITES.
+    """
+    return names_of("--suite", "suite", text, SUITES)
+
+
+def batch_rivals(text: str) -> tuple[str, ...]:
+    """`cublas-loop,cublas-grouped` as names; `all` is every one, an empty text none.
+
+    Raises:
+        UnknownName: one is not known.
+    """
+    return NAMES if text.strip() == "all" else names_of("--against", "rival", text, NAMES)
+
+
+def bench_batches(
+    kernels: Mapping[str, Multiplier], cells: Sequence[Cell], *, against: Sequence[str] = NAMES, rounds: int = 11, slice_ms: float = 3.0,
+    seconds: float | None = None, captured: bool = False, notes: Sequence[str] = (), progress: Callable[[str], None] = lambda text: None,
+    measured: Callable[[Table], None] = lambda table: None,
+) -> Table:
+    """Time kernels and rivals in each cell.
+
+    Args:
+        kernels: by the names that the table gives them; may be none.
+        against: of NAMES.
+        rounds: times each contender runs, for about `slice_ms`.
+        seconds: what it may take; slices and rounds are cut to fit, with a margin.
+        captured: replay everything from CUDA graphs: the GPU's time without the host's.
+        notes: what the caller has to say in the table.
+        measured: is given the table so far, after each cell.
+
+    Raises:
+        DeviceError: no CUDA GPU, or nothing could be measured.
+    """
+    require_gpu("bench")
+    note = Notes([*notes, *([CAPTURED] if captured else [])])
+    watch, field = Stopwatch(), rivals()
+
+    def measure(table: Table, cell: Cell, left: Callable[[], float | None], warm_up: float) -> Table:
+        every = {**{name: field[name] for name in suited(against, cell.products, captured)}, **kernels}
+        with timing.refusals(), watch.stream:
+            entries = prepared(every, DeviceBatch(cell.products), lambda text: note(f"{cell.name}: {text}"))
+            timing.race(entries, rounds=rounds, slice_ms=slice_ms, warm_up=warm_up, seconds=left(), watch=watch, captured=captured)
+        return replace(table, rows=(*table.rows, *(_batch_row(cell, entry, "kernel" if entry.name in kernels else "rival") for entry in entries)))
+
+    table = Table(timing.device_name(), environment(), -1.0, 1.0, (), tuple(note))
+    return each({cell.name: cell for cell in cells}, table, measure, note=note, seconds=seconds, progress=progress, measured=measured)
+
+
+def _batch_row(cell: Cell, entry: timing.Contender, kind: str) -> BatchRow:
+    most_mn, most_k = cell.bounds or (None, None)
+    return BatchRow(
+        suite=cell.suite, label=cell.label, batch=cell.batch, seed=cell.seed, max_mn=most_mn, max_k=most_k, flops=cell.flops,
+        moved_bytes=cell.moved_bytes, name=entry.name, kind=kind, rounds=tuple(entry.seconds),
+        host_seconds=float(np.median(entry.host_seconds)), scaled=entry.scaled,
+    )
