@@ -171,7 +171,7 @@ BATCH_COLUMNS = (
 
 
 def as_csv(table: Table) -> str:
-    """The rows as CSV with every digit; what is absent is an empty field; `seed` and a batch's `rounds`, the seconds of each, have spaces between their numbers."""
+    """The rows as CSV with every digit; what is absent is an empty field. A batch's `seed` and `rounds`, in seconds, are numbers between spaces."""
     out = io.StringIO()
     writer = csv.DictWriter(out, BATCH_COLUMNS if table.batches else COLUMNS, lineterminator="\n")
     writer.writeheader()
