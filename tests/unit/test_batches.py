@@ -474,18 +474,6 @@ def test_a_row_has_its_cells_bounds_and_the_median_of_the_hosts_times():
     assert (found.max_mn, found.max_k) == cell.bounds and found.host_seconds == 5.0 and found.seconds == 2.0
 
 
-def test_each_cell_gets_its_part_of_the_time_that_is_left(gpu, monkeypatch):
-    shares, warm_ups, clock = [], [], SimpleNamespace(now=0.0)
-    for name, value in {"require_gpu": lambda where: None, "rivals": dict, "DeviceBatch": lambda products: None, "prepared": lambda *rest: []}.items():
-        monkeypatch.setattr(benching, name, value)
-    monkeypatch.setattr(timing, "race", lambda entries, **how: (shares.append(how["seconds"]), warm_ups.append(how["warm_up"])))
-    monkeypatch.setattr(benching, "time", SimpleNamespace(perf_counter=lambda: clock.now))
-    monkeypatch.setattr(benching.timing, "versions", dict)
-    monkeypatch.setattr(benching.timing, "conditions", dict)
-    benching.bench_batches({}, cells(["inception"])[:2], against=(), seconds=10, progress=lambda text: setattr(clock, "now", clock.now + 2))
-    assert shares == pytest.approx([0.8 * 4.0, 0.8 * 6.0]) and warm_ups == [benching.WARM_UP_SECONDS, 0.0]  # it stays warm
-
-
 def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list(monkeypatch):
     built = [SimpleNamespace(plan=name, source=SimpleNamespace(interface=SimpleNamespace(asks=lambda what: what == "list")), refused=[f"no {name}"])
              for name in ("first", "second")]
@@ -506,37 +494,41 @@ def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list
         batch_racers(specs[:1], None, mix=True)
 
 
-def test_a_bench_of_batches(gpu, monkeypatch):
-    """On cupy in NumPy: contenders by name, a rival that is absent told, notes carried along, every cell saved."""
-    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
-    monkeypatch.setattr(benching, "require_gpu", lambda where: None)
-    monkeypatch.setattr(benching.timing, "versions", dict)
-    monkeypatch.setattr(benching.timing, "conditions", dict)
-    monkeypatch.setattr(benching, "rivals", lambda: {"cublas-loop": OneByOne(), "cublas-grouped": _Wrong(_imprecise)})
+@pytest.fixture
+def benched(gpu, monkeypatch):
+    """A bench on cupy in NumPy, where every slice takes a millisecond."""
+    for name, value in {"WARM_UP_SECONDS": 0, "require_gpu": lambda where: None, "rivals": lambda: {"cublas-loop": OneByOne(), "cublas-grouped": _Wrong(_imprecise)}}.items():
+        monkeypatch.setattr(benching, name, value)
+    for name in ("versions", "conditions"):
+        monkeypatch.setattr(timing, name, dict)
     monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action, *rest: (action(), 1e-3)[1])
-    so_far = []
-    wanted = cells(["inception"])[2:4]
-    small = [type(cell)(cell.suite, cell.label, tuple(Product(m // 8, n // 8, k // 8) for m, n, k in cell.products)) for cell in wanted]
+
+
+def test_a_bench_of_batches(benched, monkeypatch):
+    """Contenders by name, a rival that is wrong and a cell that does not fit told, notes carried along, every cell saved."""
+    def batch(products):
+        if len(products) == 5:
+            raise MemoryError("out of memory")
+        return DeviceBatch(products, sets=2)
+
+    monkeypatch.setattr(benching, "DeviceBatch", batch)
+    so_far, modules = [], cells(["inception"])
+    small = [type(cell)(cell.suite, cell.label, tuple(Product(m // 8, n // 8, k // 8) for m, n, k in cell.products)) for cell in (*modules[2:4], modules[8])]
     table = benching.bench_batches(
         {"ours": OneByOne()}, small, against=("cublas-loop", "cublas-grouped"), rounds=2, slice_ms=0.1, notes=["one"], measured=so_far.append,
     )
     assert [(one.label, one.name, one.kind, len(one.rounds)) for one in table.rows] == [
         (label, name, kind, 2) for label in ("module 3", "module 4") for name, kind in (("cublas-loop", "rival"), ("ours", "kernel"))
     ]
-    assert table.notes[0] == "one" and len(table.notes) == 3 and table.notes[1].startswith("inception module 3 x 4: cublas-grouped: not timed: it is wrong")
-    assert [len(one.rows) for one in so_far] == [2, 4] and table.device == "A GPU"
+    assert table.notes[0] == "one" and len(table.notes) == 4 and table.notes[1].startswith("inception module 3 x 4: cublas-grouped: not timed: it is wrong")
+    assert table.notes[3] == "inception module 9 x 5: the GPU's memory is too small: out of memory"
+    assert [len(one.rows) for one in so_far] == [2, 4, 4] and table.device == "A GPU"
     assert all(prod(one.rounds) > 0 and one.scaled < 1e-6 for one in table.rows)
 
 
-def test_the_command_times_batches_where_a_spec_or_an_option_asks_for_them(gpu, monkeypatch, gemmgen, write_spec, tmp_path):
-    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
-    monkeypatch.setattr(benching, "require_gpu", lambda where: None)
-    monkeypatch.setattr(benching, "rivals", lambda: {"cublas-loop": OneByOne()})
-    monkeypatch.setattr(timing, "versions", dict)
-    monkeypatch.setattr(timing, "conditions", dict)
+def test_the_command_times_batches_where_a_spec_or_an_option_asks_for_them(benched, monkeypatch, gemmgen, write_spec, tmp_path):
     raced, race = [], timing.race
     monkeypatch.setattr(timing, "race", lambda entries, **how: raced.append(how) or race(entries, **how))
-    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action, *rest: (action(), 1e-3)[1])
     monkeypatch.setattr("gemmgen.workshop.bench.racers.batch_racers", lambda specs, *more: ({path.stem: OneByOne() for path in specs}, ["a note"]))
     batch, single = write_spec('[problem]\nkind = "grouped"\n', name="batch.toml"), write_spec()
     ran = gemmgen("bench", batch, "--suite", "inception", "--batches", "5", "--against", "cublas-loop", "--rounds", 2, "--out", tmp_path / "out", "--quiet")
@@ -546,27 +538,6 @@ def test_the_command_times_batches_where_a_spec_or_an_option_asks_for_them(gpu, 
     assert (raced[0]["rounds"], raced[0]["slice_ms"], raced[0]["captured"], raced[0]["watch"] is not None) == (2, 3.0, False, True)
     assert len(json.loads((tmp_path / "out" / "batches.json").read_text())["worst"]) == 2
     assert of_batches([batch]) and not (of_batches([batch, single]) or of_batches([single]) or of_batches([]) or of_batches([tmp_path / "none.toml"]))
-
-
-def test_a_cell_that_does_not_fit_is_noted_and_the_others_stay(gpu, monkeypatch):
-    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
-    monkeypatch.setattr(benching, "require_gpu", lambda where: None)
-    monkeypatch.setattr(benching.timing, "versions", dict)
-    monkeypatch.setattr(benching.timing, "conditions", dict)
-    monkeypatch.setattr(benching, "rivals", dict)
-    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action, *rest: (action(), 1e-3)[1])
-
-    def batch(products):
-        if len(products) == 4:
-            raise MemoryError("out of memory")
-        return DeviceBatch(products, sets=1)
-
-    monkeypatch.setattr(benching, "DeviceBatch", batch)
-    field = {"ours": OneByOne()}
-    table = benching.bench_batches(field, cells(["inception"])[2:4], against=(), rounds=2, slice_ms=0.1)
-    assert {one.label for one in table.rows} == {"module 4"} and "memory is too small" in table.notes[0]
-    with pytest.raises(DeviceError, match="memory is too small"):
-        benching.bench_batches(field, cells(["inception"])[2:3], against=(), rounds=2, slice_ms=0.1)
 
 
 @pytest.mark.slow

@@ -531,18 +531,10 @@ def test_a_csv_comes_back_as_it_was():
     assert from_csv(as_csv(table_of(*rows))) == ("A GPU", rows)
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "csv of another kind"])
-def test_another_csv_is_refused(text):
-    with pytest.raises(SpecError, match="is not a table of gemmgen bench"):
-        from_csv(text, "x.csv")
-
-
 def test_a_damaged_csv_is_refused_with_its_line():
     lines = as_csv(table_of(*full_rows())).splitlines()
     with pytest.raises(SpecError, match="line 3"):
         from_csv("\n".join([lines[0], lines[1], lines[2].replace("1024", "many")]), "x.csv")
-    with pytest.raises(SpecError, match="no rows"):
-        from_csv(lines[0])
 
 
 # ---- the command
