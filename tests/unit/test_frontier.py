@@ -160,7 +160,7 @@ def test_on_the_emulator(small):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A race in which everybody takes what its name says; the sizes that do not fit."""
+    """A race in which everybody takes what its name says."""
     monkeypatch.setattr("gemmgen.run.cuda.why_not", lambda gpu: None)
     seen = SimpleNamespace(drawn=[], judged=[], races=[])
     takes = {SGEMM: 8.0, F16: 1.0, "cublas-int8": 0.5}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from gemmgen import timing
 from gemmgen.build import Built
-from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.errors import SpecError
 from gemmgen.model.accuracy import SPREAD, TOLD
 from gemmgen.solve.contract import EVERYWHERE, Contract
 from gemmgen.solve.frontier import Point
@@ -242,24 +243,11 @@ class _Field:
 
     def contenders(self, inputs: timing.Inputs) -> list[tuple[str, timing.Contender]]:
         """(kind, contender) of all that can run at this size."""
-        size, out = inputs.size, []
-        tries: list[tuple[str, str, Callable[[], timing.Contender]]] = []
-        for name in measure.timed_baselines(self.against):
-            if name in timing.CUBLAS:
-                tries.append(("rival", name, lambda name=name: timing.cublas(name, inputs)))
-            elif self.triton:
-                tries.append(("rival", name, lambda name=name: self.triton.triton_matmul(name, measure.TRITON[name], inputs)))
-        tries += [("rival", rival.name, lambda rival=rival, shim=shim: gemmul8.contender(rival, shim, inputs)) for rival, shim in self.libraries]
-        tries += [
-            ("kernel", one.point.told, lambda one=one: timing.generated(one.point.told, one.built.plan, one.built.source, one.built.binary, inputs))
-            for one in self.candidates
+        kernels = [
+            (one.point.told, partial(timing.generated, one.point.told, one.built.plan, one.built.source, one.built.binary, inputs)) for one in self.candidates
         ]
-        for kind, name, made in tries:
-            try:
-                out.append((kind, made()))
-            except GemmgenError as error:
-                self.note(f"{name} at {by(size)}: {error.problem}: {error.got}")
-        return out
+        rivals = measure.product_rivals(self.against, self.triton, self.libraries, inputs)
+        return measure.made("rival", rivals, inputs.size, self.note) + measure.made("kernel", kernels, inputs.size, self.note)
 
     def judge(self, contenders: Sequence[tuple[str, timing.Contender]], inputs: timing.Inputs, data: str) -> None:
         """The errors of all on a kind of data."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from gemmgen import timing
 from gemmgen.build import Binary
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import F32, Input
-from gemmgen.errors import DeviceError, SpecError, UnknownName
+from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.timing import gemmul8
@@ -308,22 +309,35 @@ def _measure(run: _Run, size: Size, left: Callable[[], float | None], warm_up: f
     ], run.against))
 
 
+def product_rivals(
+    against: Sequence[str], triton: Any, libraries: Sequence[tuple[Gemmul8, gemmul8.Shim]], inputs: timing.Inputs,
+) -> Iterator[tuple[str, Callable[[], timing.Contender]]]:
+    """(name, what makes the contender) of all rivals at one size."""
+    for name in timed_baselines(against):
+        if name in timing.CUBLAS:
+            yield name, partial(timing.cublas, name, inputs)
+        elif triton:
+            yield name, partial(triton.triton_matmul, name, TRITON[name], inputs)
+    for rival, shim in libraries:
+        yield rival.name, partial(gemmul8.contender, rival, shim, inputs)
+
+
+def made(
+    kind: str, makers: Iterable[tuple[str, Callable[[], timing.Contender]]], size: Size, note: Callable[[str], None],
+) -> list[tuple[str, timing.Contender]]:
+    """(kind, contender) of those that run at one size; why others do not is noted."""
+    out = []
+    for name, make in makers:
+        try:
+            out.append((kind, make()))
+        except GemmgenError as error:
+            note(f"{name} at {by(size)}: {error.problem}: {error.got}")
+    return out
+
+
 def _contenders(run: _Run, size: Size, inputs: timing.Inputs) -> list[tuple[str, timing.Contender]]:
     """(kind, contender) of all that run at one size."""
-    out = []
-    for name in timed_baselines(run.against):
-        if name in timing.CUBLAS:
-            out.append(("rival", timing.cublas(name, inputs)))
-        elif run.rivals:
-            try:
-                out.append(("rival", run.rivals.triton_matmul(name, TRITON[name], inputs)))
-            except DeviceError as error:
-                run.note(f"{name} at {by(size)}: {error.problem}: {error.got}")
-    for rival, shim in run.libraries:
-        try:
-            out.append(("rival", gemmul8.contender(rival, shim, inputs)))
-        except DeviceError as error:
-            run.note(f"{rival.name} at {by(size)}: {error.problem}: {error.got}")
+    out = made("rival", product_rivals(run.against, run.rivals, run.libraries, inputs), size, run.note)
     for kernel in run.kernels:
         if kernel.size not in (None, size):
             continue
