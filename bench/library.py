@@ -18,14 +18,13 @@ import ctypes
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from gemmgen.library.structures import Choice, Packed, Problem, Target, sized
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-from standin import Choice, Packed, Problem, Target, sized  # noqa: E402
 
 CALLS = 100  # fewer than a stream takes before the host has to wait
 ROUNDS = 41

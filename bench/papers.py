@@ -25,7 +25,7 @@ or several such files and prints their tables.
 `ncu --csv --print-units base --clock-control none --profile-from-start off --metrics dram__bytes.sum,lts__t_bytes.sum`;
 `roofline` joins what it printed with speeds, writes FILE.json and draws LE-GEMM's figure 14.
 `once-batch` does so with a batch, for `--metrics` of `paper_figures/batches.py`; `batches`
-draws BatchGEMM's figures from what `gemmgen bench-batches` printed of its ranges and
+draws BatchGEMM's figures from what `gemmgen bench` printed of its ranges and
 of Inception layers, from what `bench/tiling.py` printed, and from such counts.
 `shared` measures, and draws, several processes on one GPU (MixPert figure 12b).
 `tuner` draws MixPert's figure 10 from what the verb tune wrote with --output.

@@ -70,7 +70,7 @@ def main() -> None:
         return
     from gemmgen.timing.batch_contender import contender
     from gemmgen.timing.batches import Cell, DeviceBatch, Product
-    from gemmgen.workshop.bench.batches import as_text, bench_batches
+    from gemmgen.workshop.bench import as_text, bench_batches
 
     products = (Product(EXTENT, EXTENT, EXTENT),) * PRODUCTS
     racers = {name: contender(one) for name, one in built.items()}

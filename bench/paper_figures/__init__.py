@@ -6,7 +6,7 @@
 | `curves` | speed and errors over sizes and shapes, beside rivals (LE-GEMM 8 to 11, table 6; EGEMM-TC 7 to 10; MixPert 2, 8, 9, 11, table 1) |
 | `roofline` | LE-GEMM figure 14 |
 | `counted` | what ncu counts of launches, by contender |
-| `batches` | BatchGEMM figures 4 to 11, from what `gemmgen bench-batches` printed |
+| `batches` | BatchGEMM figures 4 to 11, from what `gemmgen bench` printed |
 | `tuner` | MixPert figure 10, from what `gemmgen tune --json` printed |
 | `sharing` | MixPert figure 12b: several processes on one GPU |
 | `common` | files, tables and pictures |

@@ -1,4 +1,4 @@
-"""BatchGEMM figures 4 to 11, from what `gemmgen bench-batches`, `bench/tiling.py` and a profiler printed."""
+"""BatchGEMM figures 4 to 11, from what `gemmgen bench`, `bench/tiling.py` and a profiler printed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ACTIVE, LIMIT = "sm__warps_active.avg.pct_of_peak_sustained_active", "sm__maximu
 
 
 def times(text: str) -> list[dict[str, Any]]:
-    """Rows {cell, batch, contender: microseconds} of the table `microseconds` that `gemmgen bench-batches` prints; columns end where their names do.
+    """Rows {cell, batch, contender: microseconds} of the table `microseconds` that `gemmgen bench` prints; columns end where their names do.
 
     Raises:
         SpecError: it has no such table.
     """
     found = re.search(r"^microseconds\n(.+)\n((?:.+\n)+)", text, re.M)
     if not found:
-        raise SpecError("batches", "has no table of microseconds", needs="what `gemmgen bench-batches` printed")
+        raise SpecError("batches", "has no table of microseconds", needs="what `gemmgen bench` printed")
     ends = [(m[0], m.end()) for m in re.finditer(r"\S+", found[1])]
     rows = []
     for line in found[2].splitlines():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemmgen.errors import DeviceError, InfeasibleSpec
-from gemmgen.timing.batches.contender import BatchContender
+from gemmgen.timing.batches.contender import Multiplier
 from gemmgen.timing.batches.device import DeviceBatch
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class BatchKernel:
         plan = self._plan
         if plan.kind != "grouped" and not batch.is_uniform:
             raise DeviceError(
-                "bench-batches", f"a kernel for problems of kind {plan.kind} has one size", got="a batch of several sizes", needs="kind = grouped",
+                "bench", f"a kernel for problems of kind {plan.kind} has one size", got="a batch of several sizes", needs="kind = grouped",
             )
         sizes = np.stack([batch.m, batch.n, batch.k], axis=1).astype(np.int64)
         if entries is not None:
@@ -118,7 +118,7 @@ def _upload(rows: np.ndarray, place: Any) -> Callable[[], None]:
     return copy
 
 
-def contender(built: Built, threshold: int | None = None, upload_list: bool = False) -> BatchContender:
+def contender(built: Built, threshold: int | None = None, upload_list: bool = False) -> Multiplier:
     """What multiplies a batch with this kernel.
 
     Args:
@@ -130,6 +130,6 @@ def contender(built: Built, threshold: int | None = None, upload_list: bool = Fa
         InfeasibleSpec: it multiplies one pair of matrices a launch.
     """
     if not built.plan.of_products:
-        raise InfeasibleSpec("bench-batches", "is given a kernel of one product", got=built.source.name, needs="one whose launch takes many",
-                             remedy="gemmgen bench, for kernels of one product")
+        raise InfeasibleSpec("bench", "is given a kernel of one product", got=built.source.name, needs="one whose launch takes many",
+                             remedy="gemmgen bench SPEC, without --suite and --batches")
     return BatchKernel(built, threshold, upload_list)

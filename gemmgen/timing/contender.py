@@ -28,7 +28,10 @@ class Contender:
         judged: whether C is the product of the operands, so that its error tells something.
         detail: which kernel or configuration it is.
         capturable: whether all of it goes to the current stream and nothing waits. What does otherwise is enqueued anew each time, on the default stream.
-        seconds: one figure a round, of one product.
+        sets: numbers after which `enqueue` begins anew, all of which a slice holds; 0 where any slice does.
+        seconds: one figure a round, of one product, or of one batch of products.
+        host_seconds: the same of the host's own time until everything was enqueued.
+        scaled: of a batch, the largest |C - C*| / (|A| |B|).
         samples: the sensors while it ran.
     """
 
@@ -39,7 +42,10 @@ class Contender:
     judged: bool = True
     detail: str = ""
     capturable: bool = True
+    sets: int = 0
     seconds: list[float] = field(default_factory=list)
+    host_seconds: list[float] = field(default_factory=list)
+    scaled: float = float("nan")
     samples: list[Sample] = field(default_factory=list)
 
 

@@ -1,10 +1,16 @@
-"""The race: every contender runs for a slice of time in every round, from CUDA graphs."""
+"""The race: every contender runs for a slice of time in every round, from CUDA graphs or enqueued anew.
+
+What is enqueued anew is timed as a program waits for it: two events around the slice enclose the products
+and whatever time the GPU waits for the host between them. The host's own time is kept beside it: a
+contender whose two times are the same is bound by its host.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -67,17 +73,17 @@ class Stopwatch:
             graph = self.stream.end_capture()
         return graph
 
-    def one(self, enqueue: Callable[[int], None], capturable: bool = True) -> float:
+    def one(self, enqueue: Callable[[int], None], capturable: bool = True, sets: int = 0) -> float:
         """Seconds of one product, roughly, as it takes in a graph; `enqueue` is warm afterwards."""
-        for index in range(2):
+        for index in range(max(2, sets)):
             enqueue(index)
-        alone = self.seconds(lambda: enqueue(0))
+        alone, count = self.seconds(lambda: enqueue(0)), 2 * sets or 20
         if alone > 2e-3:
             return alone
         if not capturable:
-            return self.seconds(lambda: [enqueue(index) for index in range(20)]) / 20
-        graph = self.graph(enqueue, 20)
-        return min(self.seconds(lambda: graph.launch(self.stream)) / 20 for _ in range(3))
+            return self.seconds(lambda: [enqueue(index) for index in range(count)]) / count
+        graph = self.graph(enqueue, count)
+        return min(self.seconds(lambda: graph.launch(self.stream)) / count for _ in range(3))
 
 
 def estimate(enqueue: Callable[[int], None]) -> float:
@@ -92,32 +98,66 @@ def estimate(enqueue: Callable[[int], None]) -> float:
             return watch.one(enqueue)
 
 
-def filling(slice_seconds: float, one: float) -> tuple[int, int]:
-    """(products in a graph, launches of it) that fill a slice; one product at least."""
-    products = max(1, round(slice_seconds / one))
-    launches = -(-products // GRAPH_PRODUCTS)
+def filling(slice_seconds: float, one: float, captured: bool = True, sets: int = 0) -> tuple[int, int]:
+    """(products enqueued or captured in a row, how often) that fill a slice: one product at least, or one of each of the sets."""
+    if captured and sets:
+        return sets, max(1, round(slice_seconds / (one * sets)))
+    products = max(1, sets, round(slice_seconds / one))
+    launches = -(-products // GRAPH_PRODUCTS) if captured else 1
     return -(-products // launches), launches
 
 
 def slices(count: int, *, rounds: int, slice_ms: float, seconds: float | None) -> float:
     """Seconds of a slice: as asked, or shorter so that all rounds and the warm-up fit into `seconds`."""
-    return min(slice_ms / 1e3, seconds / ((rounds + 1) * count)) if seconds else slice_ms / 1e3
+    return min(slice_ms / 1e3, seconds / ((rounds + 1) * max(count, 1))) if seconds else slice_ms / 1e3
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What one contender does in each round: `action` enqueues `products`, which take about `lasts` seconds."""
+
+    contender: Contender
+    watch: Stopwatch
+    action: Callable[[], None]
+    products: int
+    lasts: float
+
+    def run(self, sensors: Sensors | None = None) -> tuple[float, float]:
+        """Seconds of a product, and of the host for it."""
+        host = 0.0
+
+        def enqueue() -> None:
+            nonlocal host
+            began = time.perf_counter()
+            self.action()
+            host = time.perf_counter() - began
+
+        def look() -> None:
+            sample = sensors.read() if sensors else None
+            if sample:
+                self.contender.samples.append(sample)
+
+        with self.watch.stream:
+            taken = self.watch.seconds(enqueue, look if sensors else None, self.lasts)
+        return taken / self.products, host / self.products
 
 
 def race(
     contenders: Sequence[Contender], *, rounds: int, slice_ms: float, seconds: float | None = None, warm_up: float = 0.0,
-    sensors: Sensors | None = None,
+    sensors: Sensors | None = None, watch: Stopwatch | None = None, captured: bool = True,
 ) -> None:
-    """Time all of them, `rounds` times each for about `slice_ms`.
+    """Time all of them, `rounds` times each for about `slice_ms`, in an order drawn anew for each round.
 
     Args:
         seconds: what the race may take. Slices are shortened to fit; one holds a whole product all the
             same, so when the time is over it also ends after fewer rounds, LEAST_ROUNDS at least.
         warm_up: seconds to run before anything counts; one round at least.
         sensors: looked at while each contender runs.
+        watch: on whose stream all run; None for a new stream, and the default one where a contender cannot be captured.
+        captured: replay CUDA graphs of those that can be captured: the GPU's time without the host's.
 
     Raises:
-        DeviceError: a launch failed.
+        DeviceError: a launch failed, or a contender cannot be captured.
     """
     import cupy
 
@@ -125,51 +165,37 @@ def race(
     slice_seconds = slices(len(contenders), rounds=rounds, slice_ms=slice_ms, seconds=seconds)
     with refusals():
         cupy.cuda.Device().synchronize()  # the inputs were made on another stream
-        watches = {True: Stopwatch(), **({} if all(one.capturable for one in contenders) else {False: Stopwatch(default=True)})}
-        prepared = []
-        for contender in contenders:
-            watch = watches[contender.capturable]
-            with watch.stream:
-                one = watch.one(contender.enqueue, contender.capturable)
-                products, launches = filling(slice_seconds, one)
-                graph = watch.graph(contender.enqueue, products) if contender.capturable else None
-            prepared.append((contender, watch, _action(contender, watch, graph, products, launches), products * launches, one * products * launches))
-
-        def run(entry: tuple[Contender, Stopwatch, Callable[[], None], int, float], counts: bool) -> None:
-            contender, watch, action, products, lasts = entry
-
-            def look() -> None:
-                sample = sensors.read() if sensors else None
-                if sample:
-                    contender.samples.append(sample)
-
-            with watch.stream:
-                taken = watch.seconds(action, look if counts and sensors else None, lasts)
-            if counts:
-                contender.seconds.append(taken / products)
-
+        watches = {kind: watch or Stopwatch(default=not kind) for kind in {one.capturable for one in contenders}}
+        turns = [_turn(one, watches[one.capturable], slice_seconds, captured and one.capturable) for one in contenders]
         draw = np.random.default_rng(0)
         warm = time.perf_counter() + warm_up
         while True:
-            for at in draw.permutation(len(prepared)):
-                run(prepared[at], counts=False)
+            for at in draw.permutation(len(turns)):
+                turns[at].run()
             if time.perf_counter() >= warm:
                 break
-        for turn in range(rounds):
-            if until and turn >= LEAST_ROUNDS and time.perf_counter() > until:
+        for number in range(rounds):
+            if until and number >= LEAST_ROUNDS and time.perf_counter() > until:
                 break
-            for at in draw.permutation(len(prepared)):
-                run(prepared[at], counts=True)
+            for at in draw.permutation(len(turns)):
+                taken, host = turns[at].run(sensors)
+                turns[at].contender.seconds.append(taken)
+                turns[at].contender.host_seconds.append(host)
 
 
-def _action(contender: Contender, watch: Stopwatch, graph: Any, products: int, launches: int) -> Callable[[], None]:
-    """What puts a slice on the watch's stream: the graph several times, or where there is none, product by product."""
-    def one_by_one() -> None:
-        for index in range(products * launches):
-            contender.enqueue(index)
+def _turn(contender: Contender, watch: Stopwatch, slice_seconds: float, captured: bool) -> _Turn:
+    """A slice of a contender: its graph several times, or product by product."""
+    with watch.stream:
+        one = watch.one(contender.enqueue, captured, contender.sets)
+        products, launches = filling(slice_seconds, one, captured, contender.sets)
+        graph = watch.graph(contender.enqueue, products) if captured else None
 
-    def replayed() -> None:
-        for _ in range(launches):
-            graph.launch(watch.stream)
+    def action() -> None:
+        if graph is None:
+            for index in range(products):
+                contender.enqueue(index)
+        else:
+            for _ in range(launches):
+                graph.launch(watch.stream)
 
-    return one_by_one if graph is None else replayed
+    return _Turn(contender, watch, action, products * launches, one * products * launches)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from one_by_one import OneByOne
 
-from gemmgen.timing.batches import NAMES, BatchReference, Cell, DeviceBatch, Prepared, Product, cells, prepared, race_batches, rivals, suited
+from gemmgen import timing
+from gemmgen.timing.batches import NAMES, BatchReference, Cell, DeviceBatch, Product, cells, prepared, rivals, suited
 from gemmgen.timing.batches.cells import routed
-from gemmgen.timing.batches.race import replay
 from gemmgen.timing.racing import Stopwatch
-from gemmgen.workshop.bench import batches as benching
+from gemmgen.workshop import bench as benching
 
 pytestmark = pytest.mark.device
 
@@ -20,12 +20,12 @@ BATCHES = {"many": MANY, "one": ONE, "experts": tuple(Product(m, 96, 64) for m i
 
 
 def entries(products, names=NAMES):
-    """(the stopwatch, what is ready and right, what was told of the others)."""
+    """(the stopwatch, the batch, what is ready and right, what was told of the others)."""
     watch, told, field = Stopwatch(), [], rivals()
     with watch.stream:
         batch = DeviceBatch(products, sets=3)
         found = prepared({name: field[name] for name in suited(names, products)}, batch, told.append)
-    return watch, found, told
+    return watch, batch, found, told
 
 
 @pytest.mark.parametrize("which", BATCHES)
@@ -34,16 +34,15 @@ def test_a_rival_is_right_wherever_it_runs(name, which):
     """Whatever the sizes, empty products among them; each set is multiplied, nothing beside the matrices is touched."""
     if not suited([name], BATCHES[which]):
         pytest.skip("is for batches of other sizes")
-    _, found, told = entries(BATCHES[which], [name])
+    *_, found, told = entries(BATCHES[which], [name])
     if told and "is wrong" not in told[0]:
         pytest.skip(told[0])
     assert not told and [entry.name for entry in found] == [name] and found[0].scaled < 6e-7
 
 
 def test_rivals_are_timed_and_the_one_enqueued_product_by_product_is_bound_by_its_host():
-    watch, found, _ = entries((Product(16, 16, 16),) * 100, ["cublas-loop", "cublas-graph", "cublas-strided"])
-    with watch.stream:
-        race_batches(found, watch, rounds=3, slice_ms=1.0)
+    watch, _, found, _ = entries((Product(16, 16, 16),) * 100, ["cublas-loop", "cublas-graph", "cublas-strided"])
+    timing.race(found, rounds=3, slice_ms=1.0, watch=watch, captured=False)
     at = {entry.name: entry for entry in found}
     assert set(at) == {"cublas-loop", "cublas-graph", "cublas-strided"}
     assert all(len(entry.seconds) == 3 and 1e-6 < min(entry.seconds) and max(entry.seconds) < 0.1 for entry in found)
@@ -53,13 +52,13 @@ def test_rivals_are_timed_and_the_one_enqueued_product_by_product_is_bound_by_it
 @pytest.mark.parametrize("which", ["many", "one"])
 def test_captured_rivals_multiply(which):
     """What a graph replays is what was asked for, in each set."""
-    watch, found, told = entries(BATCHES[which], suited(NAMES, BATCHES[which], captured=True))
+    watch, batch, found, told = entries(BATCHES[which], suited(NAMES, BATCHES[which], captured=True))
     assert "cublas-loop" in {entry.name for entry in found} and not any("wrong" in one for one in told)
     with watch.stream:
         for entry in found:
-            again = Prepared(entry.name, entry.contender, entry.batch, [replay(entry.calls, watch)] * len(entry.calls))
-            assert BatchReference(entry.batch).scaled_error(again) < 6e-7, entry.name
-        race_batches(found, watch, rounds=2, slice_ms=0.5, captured=True)
+            graph = watch.graph(entry.enqueue, entry.sets)
+            assert BatchReference(batch).scaled_error(lambda at, graph=graph: graph.launch(watch.stream)) < 6e-7, entry.name
+    timing.race(found, rounds=2, slice_ms=0.5, watch=watch, captured=True)
     assert all(1e-7 < taken < 0.1 for entry in found for taken in entry.seconds)
 
 

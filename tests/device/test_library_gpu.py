@@ -16,7 +16,8 @@ import pytest
 from gemmgen import library
 from gemmgen.library.file import library_from
 from gemmgen.library.made import made
-from standin import GCC, Choice, Packed, Problem, Status, sized
+from gemmgen.library.structures import Choice, Packed, Problem, Status, sized
+from standin import GCC
 from test_gpu import local_gpu
 
 pytestmark = [pytest.mark.device, pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")]

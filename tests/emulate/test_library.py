@@ -11,11 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from assembled import assembled
-from standin import GCC, Choice, Library, Packed, Problem, Status, sized
+from standin import GCC, Library
 
 from gemmgen.build import Built
 from gemmgen.library.dispatch import Estimate
 from gemmgen.library.kernel import Kernel
+from gemmgen.library.structures import Choice, Packed, Problem, Status, sized
 from gemmgen.plan import Plan
 from gemmgen.render import render
 from gemmgen.solve import solve

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from standin import FINISH_KINDS, GCC, GUARD, LARGEST_EXTENT, Packed, Problem, Target, sized, written
+from standin import FINISH_KINDS, GCC, GUARD, LARGEST_EXTENT, written
 from ways import WAYS, plan_of
 
 from gemmgen.abi import interface
@@ -34,6 +34,7 @@ from gemmgen.library import kernel as kernel_module
 from gemmgen.library import tables
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, Image, Kernel
+from gemmgen.library.structures import Packed, Problem, Target, sized
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.render import Source

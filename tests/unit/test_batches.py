@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 from one_by_one import OneByOne
 
+from gemmgen import timing
 from gemmgen.batch import PROBLEM
 from gemmgen.cli.inputs import batch_sizes
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.timing import batch_contender, racing
-from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, race_batches, suited
+from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, suited
 from gemmgen.timing.batches import cells as every_cell
 from gemmgen.timing.batches.contender import checked
 from gemmgen.timing.batches.device import places
-from gemmgen.timing.batches.race import repeats
-from gemmgen.workshop.bench import batches as benching
-from gemmgen.workshop.bench.batches import BatchRow, BatchTable, as_csv, as_text, from_csv, geometric_means, worst_cells
-from gemmgen.workshop.bench.racers import batch_racers
+from gemmgen.workshop.bench import BatchRow, Table, as_csv, as_text, from_csv, geometric_means, worst_cells
+from gemmgen.workshop.bench import measure as benching
+from gemmgen.workshop.bench.racers import batch_racers, of_batches
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -308,7 +308,7 @@ def test_who_has_no_way_is_told(gpu):
         name = "absent"
 
         def prepare(self, batch, set_index):
-            raise DeviceError("bench-batches", "no way", got="this")
+            raise DeviceError("bench", "no way", got="this")
 
     told = []
     assert prepared({"absent": Absent()}, DeviceBatch(SIZES, sets=1), told.append) == [] and told == ["absent: not timed: no way: this"]
@@ -319,11 +319,6 @@ def test_the_largest_the_smallest_and_some_between_are_compared():
     found = checked(batch)
     assert {20, 22, 0, 42} <= set(found) and 21 not in found and len(found) <= 8
     assert checked(SimpleNamespace(products=[Product(0, 1, 1)])) == []
-
-
-@pytest.mark.parametrize("slice_seconds, one, calls, count", [(3e-3, 1e-5, 8, 300), (3e-3, 1e-2, 2, 2), (3e-3, 1e-3, 8, 8)])
-def test_a_slice_is_filled_and_holds_every_set(slice_seconds, one, calls, count):
-    assert repeats(slice_seconds, one, calls) == count
 
 
 @pytest.mark.parametrize("captured", [False, True])
@@ -338,7 +333,7 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
             right = OneByOne().prepare(batch, at)
             return lambda: (ran.append((self.name, at, self.takes)), right())
 
-    def elapsed(self, action):
+    def elapsed(self, action, *rest):
         before = len(ran)
         action()
         return sum(takes for _, _, takes in ran[before:])
@@ -346,9 +341,11 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
     monkeypatch.setattr(racing.Stopwatch, "seconds", elapsed)
     entries = prepared({"slow": Known("slow", 1e-3), "fast": Known("fast", 1e-4)}, DeviceBatch(SIZES, sets=2))
     ran.clear()
+    monkeypatch.setattr(racing, "time", SimpleNamespace(perf_counter=lambda: 1e-5 * len(ran)))
     monkeypatch.setattr(racing.Stopwatch, "graph", lambda self, enqueue, count: SimpleNamespace(launch=lambda stream: [enqueue(at) for at in range(count)]))
-    race_batches(entries, racing.Stopwatch(), rounds=6, slice_ms=2.0, captured=captured)
-    assert [len(entry.seconds) for entry in entries] == [6, 6] == [len(entry.host_seconds) for entry in entries]
+    timing.race(entries, rounds=6, slice_ms=2.0, watch=racing.Stopwatch(), captured=captured)
+    assert [len(entry.seconds) for entry in entries] == [6, 6]
+    assert all(entry.host_seconds == pytest.approx([1e-5] * 6) for entry in entries)
     assert entries[0].seconds == pytest.approx([1e-3] * 6) and entries[1].seconds == pytest.approx([1e-4] * 6)
     turns = [name for at, (name, _, _) in enumerate(ran) if at == 0 or ran[at - 1][0] != name]
     assert len(turns) >= 8 and all({at for name, at, _ in ran if name == which} == {0, 1} for which in ("slow", "fast"))
@@ -366,7 +363,7 @@ def test_forms_are_those_for_the_batchs_sizes():
 
 
 def test_page_and_help_know_every_rival_and_suite(gemmgen):
-    page, told = (ROOT / "docs" / "bench.md").read_text().partition("## Batches")[2], gemmgen("bench-batches", "--help").out
+    page, told = (ROOT / "docs" / "bench.md").read_text().partition("## Batches")[2], gemmgen("bench", "--help").out
     told = re.sub(r"-\n\s+", "-", told)  # its lines break at hyphens
     for name in NAMES:
         assert re.search(rf"{name}[,| ]", page) and re.search(rf"{name}\b", told), name
@@ -416,8 +413,8 @@ def test_gflops_are_equation_11():
 # ---- tables and files
 
 
-def table_of(rows, notes=()) -> BatchTable:
-    return BatchTable("A GPU", {"driver": "1.2"}, tuple(rows), tuple(notes))
+def table_of(rows, notes=()) -> Table:
+    return Table("A GPU", {"driver": "1.2"}, -1, 1, tuple(rows), tuple(notes))
 
 
 def test_the_table_tells_ratios_first_then_times_and_means():
@@ -457,7 +454,7 @@ def test_the_record_has_medians_means_and_the_worst():
 
 
 @pytest.mark.parametrize("change, told", [
-    (lambda lines: ["a,b", "1,2"], "is not a table of gemmgen bench-batches"), (lambda lines: lines[:1], "no rows"),
+    (lambda lines: ["a,b", "1,2"], "is not a table of gemmgen bench"), (lambda lines: lines[:1], "no rows"),
     (lambda lines: [lines[0], lines[1].replace("128x256", "x").replace(",8,", ",many,", 1)], "line 2"),
     (lambda lines: [lines[0], lines[1].rsplit(",", 1)[0] + ",1.0 nan"], "line 2"), (lambda lines: [lines[0], lines[1].rsplit(",", 1)[0] + ","], "line 2"),
     (lambda lines: [lines[0], lines[1].rsplit(",", 1)[0] + ",1.0 0.0"], "line 2"),
@@ -475,25 +472,8 @@ def test_a_damaged_csv_is_refused(change, told):
 def test_a_row_has_its_cells_bounds_and_the_median_of_the_hosts_times():
     cell = next(one for one in cells(["paper"]) if one.bounds and one.bounds[0] != one.bounds[1])
     entry = SimpleNamespace(name="x", seconds=[1.0, 2.0, 3.0], host_seconds=[1.0, 5.0, 7.0], scaled=1e-7)
-    found = benching._row(cell, entry, "rival")
+    found = benching._batch_row(cell, entry, "rival")
     assert (found.max_mn, found.max_k) == cell.bounds and found.host_seconds == 5.0 and found.seconds == 2.0
-
-
-def test_each_cell_gets_its_part_of_the_time_that_is_left(gpu, monkeypatch):
-    shares, warm_ups, clock = [], [], SimpleNamespace(now=0.0)
-
-    def raced(cell, contenders, watch, share, note, **how):
-        shares.append(share)
-        warm_ups.append(how["warm_up"])
-        return []
-
-    for name, value in {"require_gpu": lambda where: None, "rivals": dict, "_race": raced,
-                        "time": SimpleNamespace(perf_counter=lambda: clock.now)}.items():
-        monkeypatch.setattr(benching, name, value)
-    monkeypatch.setattr(benching.timing, "versions", dict)
-    monkeypatch.setattr(benching.timing, "conditions", dict)
-    benching.bench_batches({}, cells(["inception"])[:2], against=(), seconds=10, progress=lambda text: setattr(clock, "now", clock.now + 2))
-    assert shares == [4.0, 6.0] and warm_ups == [benching.WARM_UP_SECONDS, 0.0]  # it stays warm
 
 
 def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list(monkeypatch):
@@ -516,47 +496,50 @@ def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list
         batch_racers(specs[:1], None, mix=True)
 
 
-def test_a_bench_of_batches(gpu, monkeypatch):
-    """On cupy in NumPy: contenders by name, a rival that is absent told, notes carried along, every cell saved."""
-    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
-    monkeypatch.setattr(benching, "require_gpu", lambda where: None)
-    monkeypatch.setattr(benching.timing, "versions", dict)
-    monkeypatch.setattr(benching.timing, "conditions", dict)
-    monkeypatch.setattr(benching, "rivals", lambda: {"cublas-loop": OneByOne(), "cublas-grouped": _Wrong(_imprecise)})
-    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action: action() or 1e-3)
-    so_far = []
-    wanted = cells(["inception"])[2:4]
-    small = [type(cell)(cell.suite, cell.label, tuple(Product(m // 8, n // 8, k // 8) for m, n, k in cell.products)) for cell in wanted]
+@pytest.fixture
+def benched(gpu, monkeypatch):
+    """A bench on cupy in NumPy, where every slice takes a millisecond."""
+    for name, value in {"WARM_UP_SECONDS": 0, "require_gpu": lambda where: None, "rivals": lambda: {"cublas-loop": OneByOne(), "cublas-grouped": _Wrong(_imprecise)}}.items():
+        monkeypatch.setattr(benching, name, value)
+    for name in ("versions", "conditions"):
+        monkeypatch.setattr(timing, name, dict)
+    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action, *rest: (action(), 1e-3)[1])
+
+
+def test_a_bench_of_batches(benched, monkeypatch):
+    """Contenders by name, a rival that is wrong and a cell that does not fit told, notes carried along, every cell saved."""
+    def batch(products):
+        if len(products) == 5:
+            raise MemoryError("out of memory")
+        return DeviceBatch(products, sets=2)
+
+    monkeypatch.setattr(benching, "DeviceBatch", batch)
+    so_far, modules = [], cells(["inception"])
+    small = [type(cell)(cell.suite, cell.label, tuple(Product(m // 8, n // 8, k // 8) for m, n, k in cell.products)) for cell in (*modules[2:4], modules[8])]
     table = benching.bench_batches(
         {"ours": OneByOne()}, small, against=("cublas-loop", "cublas-grouped"), rounds=2, slice_ms=0.1, notes=["one"], measured=so_far.append,
     )
     assert [(one.label, one.name, one.kind, len(one.rounds)) for one in table.rows] == [
         (label, name, kind, 2) for label in ("module 3", "module 4") for name, kind in (("cublas-loop", "rival"), ("ours", "kernel"))
     ]
-    assert table.notes[0] == "one" and len(table.notes) == 3 and table.notes[1].startswith("inception module 3 x 4: cublas-grouped: not timed: it is wrong")
-    assert [len(one.rows) for one in so_far] == [2, 4] and table.device == "A GPU"
+    assert table.notes[0] == "one" and len(table.notes) == 4 and table.notes[1].startswith("inception module 3 x 4: cublas-grouped: not timed: it is wrong")
+    assert table.notes[3] == "inception module 9 x 5: the GPU's memory is too small: out of memory"
+    assert [len(one.rows) for one in so_far] == [2, 4, 4] and table.device == "A GPU"
     assert all(prod(one.rounds) > 0 and one.scaled < 1e-6 for one in table.rows)
 
 
-def test_a_cell_that_does_not_fit_is_noted_and_the_others_stay(gpu, monkeypatch):
-    monkeypatch.setattr(benching, "WARM_UP_SECONDS", 0)
-    monkeypatch.setattr(benching, "require_gpu", lambda where: None)
-    monkeypatch.setattr(benching.timing, "versions", dict)
-    monkeypatch.setattr(benching.timing, "conditions", dict)
-    monkeypatch.setattr(benching, "rivals", dict)
-    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action: action() or 1e-3)
-
-    def batch(products):
-        if len(products) == 4:
-            raise MemoryError("out of memory")
-        return DeviceBatch(products, sets=1)
-
-    monkeypatch.setattr(benching, "DeviceBatch", batch)
-    field = {"ours": OneByOne()}
-    table = benching.bench_batches(field, cells(["inception"])[2:4], against=(), rounds=2, slice_ms=0.1)
-    assert {one.label for one in table.rows} == {"module 4"} and "memory is too small" in table.notes[0]
-    with pytest.raises(DeviceError, match="memory is too small"):
-        benching.bench_batches(field, cells(["inception"])[2:3], against=(), rounds=2, slice_ms=0.1)
+def test_the_command_times_batches_where_a_spec_or_an_option_asks_for_them(benched, monkeypatch, gemmgen, write_spec, tmp_path):
+    raced, race = [], timing.race
+    monkeypatch.setattr(timing, "race", lambda entries, **how: raced.append(how) or race(entries, **how))
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.batch_racers", lambda specs, *more: ({path.stem: OneByOne() for path in specs}, ["a note"]))
+    batch, single = write_spec('[problem]\nkind = "grouped"\n', name="batch.toml"), write_spec()
+    ran = gemmgen("bench", batch, "--suite", "inception", "--batches", "5", "--against", "cublas-loop", "--rounds", 2, "--out", tmp_path / "out", "--quiet")
+    assert ran.code == 0 and "note: a note" in ran.out and (tmp_path / "out" / "batches.txt").read_text() == ran.out
+    device, rows = from_csv((tmp_path / "out" / "batches.csv").read_text())
+    assert [(row.label, row.name, row.kind) for row in rows][:2] == [("module 8", "cublas-loop", "rival"), ("module 8", "batch", "kernel")] and len(rows) == 4
+    assert (raced[0]["rounds"], raced[0]["slice_ms"], raced[0]["captured"], raced[0]["watch"] is not None) == (2, 3.0, False, True)
+    assert len(json.loads((tmp_path / "out" / "batches.json").read_text())["worst"]) == 2
+    assert of_batches([batch]) and not (of_batches([batch, single]) or of_batches([single]) or of_batches([]) or of_batches([tmp_path / "none.toml"]))
 
 
 @pytest.mark.slow
@@ -565,19 +548,21 @@ def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
     rows = [*two_cells(), row("512x128", 8, "cublas-loop", [1e-3], bounds=(512, 128)), row("512x128", 8, "ours", [1e-3], "kernel", bounds=(512, 128))]
     rows += [row("module 1", 4, "cublas-loop", [3.0], suite="inception", bounds=(None, None))]
     path.write_text(as_csv(table_of(rows)))
-    ran = gemmgen("bench-batches", "--plot", path, "--out", tmp_path / "new")
+    ran = gemmgen("bench", "--plot", path, "--out", tmp_path / "new")
     assert ran.code == 0
     names = {"ratio-paper.png", "latency-paper.png", "gflops-paper.png", "latency-inception.png", "gflops-inception.png"}
     assert {file.name for file in (tmp_path / "new").iterdir()} == names and all(file.stat().st_size > 5000 for file in (tmp_path / "new").iterdir())
 
 
 @pytest.mark.parametrize("arguments, told", [
-    (["--suite", "papers"], "'paper'"), (["--against", "cublas-lop"], "'cublas-loop'"), (["--batches", "8,x"], "--batches"),
-    (["--batches", "7"], "has nothing to time"), (["--against", ""], "has nothing to time"), (["x.toml", "--plot", "y.csv"], "no SPEC"),
-    (["--plot", "no-such.csv"], "no-such.csv"), (["no-such.toml"], "no-such.toml"),
+    (["--suite", "papers"], "'paper'"), (["--suite", "paper", "--against", "cublas-lop"], "'cublas-loop'"), (["--batches", "8,x"], "--batches"),
+    (["--batches", "7"], "has nothing to time"), (["--batches", "8", "--against", ""], "has nothing to time"),
+    (["--plot", "no-such.csv"], "no-such.csv"), (["no-such.toml"], "no-such.toml"), (["--suite", "paper", "--frontier"], "--frontier: is for single products"),
+    (["--batches", "8", "--sizes", "64"], "--sizes: is for single products"), (["--suite", "paper", "--no-main-kernel"], "--no-main-kernel: is for single"),
+    (["x.toml", "--captured"], "--captured: is for batches"), (["x.toml", "--thresholds", "8"], "--thresholds: is for batches"),
 ])
 def test_bad_requests_are_refused(gemmgen, arguments, told):
-    ran = gemmgen("bench-batches", *arguments)
+    ran = gemmgen("bench", *arguments)
     assert ran.code == 2 and told in ran.err and "Traceback" not in ran.err
 
 

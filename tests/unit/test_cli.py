@@ -339,11 +339,10 @@ def test_errors_go_to_stderr_or_as_json_to_stdout(gemmgen):
 def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, verb):
     """What it does and what it refuses, on stdout, and nothing beside it."""
     monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
-    for name in ("_plotted", "_plotted_batches"):  # else it takes a GPU, or matplotlib
-        monkeypatch.setattr(f"gemmgen.workshop.verbs.bench.{name}", lambda table, folder: [folder / "speed.png"])
+    monkeypatch.setattr("gemmgen.workshop.verbs.bench._plotted", lambda table, folder: [folder / "speed.png"])  # else it takes a GPU, or matplotlib
     arguments = {
         "verify": [tiny, "--device", "emulator"], "render": [tiny], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
-        "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "bench-batches": ["--plot", tmp_path / "batches.csv"],
+        "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"],
         "gpus": [], "schemes": [], "fragments": [], "schema": [],
         "tune": ["mlp", "--threshold", "0.1", "--gpu", "a100", "--size", "batch=16", "--levels", "half", "--device", "model"],
         "library": [tmp_path / "lab.toml", "--dry-run"], "results": [tmp_path, "VALUES (1)"], "explore": ["small_cpu", "--dry-run"],

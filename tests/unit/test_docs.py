@@ -108,7 +108,7 @@ def check(code: str, monkeypatch) -> None:
         given = verb.make_context(verb.name, arguments[1:], resilient_parsing=alone).params
         assert all(there(word) for word in arguments if word.endswith(".toml")), arguments
         if given.get("sizes"):
-            problem_sizes(given["sizes"]), baselines(given["against"])
+            problem_sizes(given["sizes"]), baselines(given["against"] or "")
         if given.get("gpu"):
             GPUS.get(given["gpu"])
         if verb.name == "fragments" and given.get("name"):

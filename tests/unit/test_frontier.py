@@ -160,14 +160,12 @@ def test_on_the_emulator(small):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A race in which everybody takes what its name says; the sizes that do not fit."""
+    """A race in which everybody takes what its name says."""
     monkeypatch.setattr("gemmgen.run.cuda.why_not", lambda gpu: None)
-    seen = SimpleNamespace(fails=set(), drawn=[], judged=[], races=[])
+    seen = SimpleNamespace(drawn=[], judged=[], races=[])
     takes = {SGEMM: 8.0, F16: 1.0, "cublas-int8": 0.5}
 
     def inputs(size, b, **drawn):
-        if size in seen.fails:
-            raise DeviceError("bench", "the GPU's memory is too small", got="out of memory")
         seen.drawn.append(drawn)
         return SimpleNamespace(size=size, drawn=drawn)
 
@@ -214,15 +212,6 @@ def test_everything_is_judged_on_three_kinds_of_data_and_raced_on_the_last(gpu):
     assert found.kept and found.sizes[0].verdict.meeting == ("a, 64",) and found.sizes[0].verdict.excess["spread"] == 0.5
     assert found.notes == ("broken at 512x256x4096: the GPU refuses it: too many", "broken at 64x64x64: the GPU refuses it: too many")
     assert [len(one.sizes) for one in so_far] == [1, 2]
-
-
-def test_a_size_that_does_not_fit_is_noted(gpu):
-    gpu.fails.add(SIZE)
-    field = ([candidate("a, 64")], ASKED, "a, 64")
-    found = benching.run({SIZE: field, (64, 64, 64): field}, against=(SGEMM,), rounds=5)
-    assert [one.size for one in found.sizes] == [(64, 64, 64)] and "too small" in found.notes[0]
-    with pytest.raises(DeviceError, match="too small"):
-        benching.run({SIZE: field}, against=(SGEMM,), rounds=5)
 
 
 def test_a_picture(tmp_path):

@@ -10,7 +10,8 @@ from collections import Counter
 import pytest
 
 from library_calls import (ALPHA_OF_HOST, BETA_OF_HOST, CURRENT_TARGET, FAILED, GEMM, GEMM_PACKED, PACK, PREPARE, READ_STATUS, Answer, Call, Draw, Replay, edges, kernels)
-from standin import GCC, Packed, Problem, sized
+from gemmgen.library.structures import Packed, Problem, sized
+from standin import GCC
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 

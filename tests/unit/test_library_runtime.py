@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from standin import GCC, LARGEST_EXTENT, NAME, Choice, Library, Packed, Problem, Target, sized
+from standin import GCC, LARGEST_EXTENT, NAME, Library
 from ways import AMD_WAYS, WAYS, plan_of
 
 from gemmgen.abi import Line, Parameter
@@ -22,6 +22,7 @@ from gemmgen.export import prose
 from gemmgen.library import tables
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import Kernel, portable_ptx
+from gemmgen.library.structures import Choice, Packed, Problem, Target, sized
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads

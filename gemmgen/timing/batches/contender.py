@@ -1,14 +1,16 @@
-"""What a race of batches times, and whether it is right."""
+"""What multiplies a batch, as a contender of a race, and whether it is right."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
+from gemmgen.errors import GemmgenError
 from gemmgen.timing.batches.device import DeviceBatch
+from gemmgen.timing.contender import Contender
+from gemmgen.timing.racing import refusals
 from gemmgen.timing.reference import sampled_rows
 
 FP32_TOLERANCE = 2.0**-20
@@ -16,7 +18,7 @@ FP32_TOLERANCE = 2.0**-20
 CHECKED, CHECKED_ROWS = 8, 64
 
 
-class BatchContender(Protocol):
+class Multiplier(Protocol):
     """Something that multiplies a batch.
 
     It may also have `tolerance`, the largest scaled error at which it counts as right (FP32_TOLERANCE
@@ -40,29 +42,44 @@ class BatchContender(Protocol):
         ...
 
 
-@dataclass
-class Prepared:
-    """A contender with its calls for one batch, one of each set.
+def prepared(
+    field: Mapping[str, Multiplier], batch: DeviceBatch, told: Callable[[str], None] = lambda note: None,
+) -> list[Contender]:
+    """Contenders of those that have a way for the batch and are right; why others have not or are not goes to `told`.
 
-    Attributes:
-        name: as the table says it.
-        batch: what the calls read and write: they know its addresses, which this keeps alive.
-        seconds: one figure a round, of one batch.
-        host_seconds: the same of the host's own time until everything was enqueued.
-        scaled: its largest error, as `scaled_error`.
+    Args:
+        field: by the names that the table gives them.
+
+    To be called with the stream current that they will be timed on.
+
+    Raises:
+        DeviceError: a launch failed, after which no other works.
     """
+    import cupy
 
-    name: str
-    contender: BatchContender
-    batch: DeviceBatch
-    calls: Sequence[Callable[[], Any]]
-    seconds: list[float] = field(default_factory=list)
-    host_seconds: list[float] = field(default_factory=list)
-    scaled: float = float("nan")
+    with refusals():
+        cupy.cuda.Device().synchronize()  # the batch was made on another stream
+        reference = BatchReference(batch)
+        out = []
+        for name, one in field.items():
+            try:
+                entry = Contender(name, _in_turn(one, batch), outputs=batch.c, sets=batch.sets)
+                entry.scaled = reference.scaled_error(entry.enqueue, getattr(one, "result", None))
+            except GemmgenError as error:
+                told(f"{name}: not timed: {error.problem}" + ("" if error.got is None else f": {error.got}"))
+                continue
+            tolerance = getattr(one, "tolerance", FP32_TOLERANCE)
+            if entry.scaled > tolerance:
+                told(f"{name}: not timed: it is wrong: |C - C*| / (|A| |B|) is {entry.scaled:.1e}, at most {tolerance:.1e} is right")
+                continue
+            out.append(entry)
+        return out
 
-    @property
-    def tolerance(self) -> float:
-        return getattr(self.contender, "tolerance", FP32_TOLERANCE)
+
+def _in_turn(one: Multiplier, batch: DeviceBatch) -> Callable[[int], None]:
+    """Enqueues the call of a set, and keeps the batch, whose addresses the calls know."""
+    calls = [one.prepare(batch, at) for at in range(batch.sets)]
+    return lambda index: calls[index % batch.sets]()
 
 
 def checked(batch: DeviceBatch, most: int = CHECKED) -> list[int]:
@@ -91,16 +108,19 @@ class BatchReference:
                 a, b = a[rows].astype(np.float64), b.astype(np.float64)
                 self._known[at, number] = rows, a @ b, abs(a) @ abs(b)
 
-    def scaled_error(self, entry: Prepared) -> float:
-        """Largest |C - C*| / (|A| |B|) of what the contender computes now; Inf where it left an element unwritten or wrote beside its matrices."""
+    def scaled_error(self, enqueue: Callable[[int], Any], own: Callable[[DeviceBatch, int, int], Any] | None = None) -> float:
+        """Largest |C - C*| / (|A| |B|) of what a contender computes now; Inf where it left an element unwritten or wrote beside its matrices.
+
+        Args:
+            own: C of a product, where the contender does not write the batch's.
+        """
         import cupy
 
-        own = getattr(entry.contender, "result", None)
         worst = 0.0
         for at in self.sets:
             c = self._batch.c[at]
             c.fill(np.nan)
-            entry.calls[at]()
+            enqueue(at)
             if own is None and (int(cupy.isnan(c).sum()) != self._batch.gaps or bool(cupy.isinf(c).any())):
                 return float("inf")
             for (of, number), (rows, exact, magnitude) in self._known.items():

@@ -139,7 +139,7 @@ class Padded:
         count = len(batch.products)
         needed = 4 * batch.sets * count * (m * k + k * n + m * n)
         if needed > batch.free_bytes() // 2:
-            raise DeviceError("bench-batches", "the batch padded to its largest product is too large", got=f"{needed} bytes",
+            raise DeviceError("bench", "the batch padded to its largest product is too large", got=f"{needed} bytes",
                               needs=f"at most half of the {batch.free_bytes()} that are free")
         self.a = [cupy.zeros((count, m, k), np.float32) for _ in range(batch.sets)]
         self.b = [cupy.zeros((count, k, n), np.float32) for _ in range(batch.sets)]

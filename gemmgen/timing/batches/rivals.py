@@ -17,7 +17,7 @@ import numpy as np
 from gemmgen.errors import DeviceError
 from gemmgen.timing.batches import native
 from gemmgen.timing.batches.cells import Product
-from gemmgen.timing.batches.contender import BatchContender
+from gemmgen.timing.batches.contender import Multiplier
 from gemmgen.timing.batches.device import DeviceBatch
 from gemmgen.timing.blas import load_library
 
@@ -30,7 +30,7 @@ def _checked(name: str, call: Callable[[], int]) -> Callable[[], None]:
     def enqueue() -> None:
         status = call()
         if status:
-            raise DeviceError("bench-batches", f"{name} failed", got=f"cublasStatus {status}")
+            raise DeviceError("bench", f"{name} failed", got=f"cublasStatus {status}")
 
     return enqueue
 
@@ -52,7 +52,7 @@ class _Handle:
             or self.library.cublasSetWorkspace_v2(self.value, ctypes.c_void_p(self.workspace.data.ptr), ctypes.c_size_t(_WORKSPACE))
         )
         if status:
-            raise DeviceError("bench-batches", "cuBLAS gives no handle", got=f"cublasStatus {status}")
+            raise DeviceError("bench", "cuBLAS gives no handle", got=f"cublasStatus {status}")
 
     def function(self, name: str) -> Any:
         """A function of the library.
@@ -63,7 +63,7 @@ class _Handle:
         try:
             return getattr(self.library, name)
         except AttributeError:
-            raise DeviceError("bench-batches", f"this cuBLAS has no {name}", needs="cuBLAS 12.5 or later") from None
+            raise DeviceError("bench", f"this cuBLAS has no {name}", needs="cuBLAS 12.5 or later") from None
 
 
 class _Cublas:
@@ -120,7 +120,7 @@ class Streams(_Cublas):
 
         compiled, host = native.library(), batch.hosts[set_index]
         if not compiled:
-            raise DeviceError("bench-batches", "no C compiler is here", needs="cc, gcc, clang or nvcc: its loop is compiled")
+            raise DeviceError("bench", "no C compiler is here", needs="cc, gcc, clang or nvcc: its loop is compiled")
         if self._side is None:
             streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(STREAMS)]
             handles = [_Handle(stream.ptr) for stream in streams]
@@ -238,7 +238,7 @@ class TorchBmm:
         try:
             import torch
         except ImportError as error:
-            raise DeviceError("bench-batches", f"{error.name or error} is not installed", remedy="pip install torch") from None
+            raise DeviceError("bench", f"{error.name or error} is not installed", remedy="pip install torch") from None
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.cuda.set_stream(torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr))
         a, b, c = (torch.as_tensor(x, device="cuda") for x in self._arrays(batch, set_index))
@@ -249,13 +249,13 @@ class TorchBmm:
             return batch.padded.a[at], batch.padded.b[at], batch.padded.c[at]
         (m, n, k), count = batch.products[0], len(batch.products)
         if batch.gaps or any(int(array[at].size) != count * size for array, size in ((batch.a, m * k), (batch.b, k * n))):
-            raise DeviceError("bench-batches", "torch.bmm takes matrices that lie one after the other", needs="sizes of A, B and C that are multiples of 64")
+            raise DeviceError("bench", "torch.bmm takes matrices that lie one after the other", needs="sizes of A, B and C that are multiples of 64")
         return batch.a[at].reshape(count, m, k), batch.b[at].reshape(count, k, n), batch.c[at].reshape(count, m, n)
 
 
-def rivals() -> dict[str, BatchContender]:
+def rivals() -> dict[str, Multiplier]:
     """All of them by name, new; to be kept from one batch to the next, as their handles and streams are."""
-    every: list[BatchContender] = [
+    every: list[Multiplier] = [
         Loop(), Streams(), Graph(Loop(), "cublas-graph"), Graph(Streams(), "cublas-graph-streams"), Grouped(), Batched(), TorchBmm(padded=True),
         Strided(), TorchBmm(padded=False),
     ]

@@ -8,9 +8,9 @@ error here: kernels compute such elements again in FP32, which is right, and tak
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from gemmgen import timing
 from gemmgen.build import Built
-from gemmgen.errors import DeviceError, GemmgenError, SpecError
+from gemmgen.errors import SpecError
 from gemmgen.model.accuracy import SPREAD, TOLD
 from gemmgen.solve.contract import EVERYWHERE, Contract
 from gemmgen.solve.frontier import Point
@@ -243,24 +243,11 @@ class _Field:
 
     def contenders(self, inputs: timing.Inputs) -> list[tuple[str, timing.Contender]]:
         """(kind, contender) of all that can run at this size."""
-        size, out = inputs.size, []
-        tries: list[tuple[str, str, Callable[[], timing.Contender]]] = []
-        for name in measure.timed_baselines(self.against):
-            if name in timing.CUBLAS:
-                tries.append(("rival", name, lambda name=name: timing.cublas(name, inputs)))
-            elif self.triton:
-                tries.append(("rival", name, lambda name=name: self.triton.triton_matmul(name, measure.TRITON[name], inputs)))
-        tries += [("rival", rival.name, lambda rival=rival, shim=shim: gemmul8.contender(rival, shim, inputs)) for rival, shim in self.libraries]
-        tries += [
-            ("kernel", one.point.told, lambda one=one: timing.generated(one.point.told, one.built.plan, one.built.source, one.built.binary, inputs))
-            for one in self.candidates
+        kernels = [
+            (one.point.told, partial(timing.generated, one.point.told, one.built.plan, one.built.source, one.built.binary, inputs)) for one in self.candidates
         ]
-        for kind, name, made in tries:
-            try:
-                out.append((kind, made()))
-            except GemmgenError as error:
-                self.note(f"{name} at {by(size)}: {error.problem}: {error.got}")
-        return out
+        rivals = measure.product_rivals(self.against, self.triton, self.libraries, inputs)
+        return measure.made("rival", rivals, inputs.size, self.note) + measure.made("kernel", kernels, inputs.size, self.note)
 
     def judge(self, contenders: Sequence[tuple[str, timing.Contender]], inputs: timing.Inputs, data: str) -> None:
         """The errors of all on a kind of data."""
@@ -291,36 +278,16 @@ def run(
     for candidates, _, _ in fields.values():
         for one in candidates:
             measure.require_timed(one.built.plan, "bench --frontier")
-    told = list(notes)
-
-    def note(text: str) -> None:
-        if text not in told:
-            told.append(text)
-
+    note = measure.Notes(notes)
     opened, triton = measure.opened(libraries, progress), measure.compiled_triton(against, list(fields), progress, note)
-    environment = timing.versions() | {"power limit": timing.conditions().get("power.limit", "unknown")}
-    found = Frontiers(timing.device_name(), environment, (), tuple(told))
-    until = time.perf_counter() + seconds if seconds else None
-    warm_up, refused = measure.WARM_UP_SECONDS, None
-    for number, (size, (candidates, asked, picked)) in enumerate(fields.items()):
-        progress(by(size))
-        started, share = time.perf_counter(), (until - time.perf_counter()) / (len(fields) - number) if until else None
-        try:
-            entries = _entries(
-                _Field(candidates, against, opened, triton, note), size, lambda: share and share - (time.perf_counter() - started), rounds, slice_ms, warm_up,
-            )
-            found = replace(found, sizes=(*found.sizes, judged(entries, size, asked, picked)))
-            warm_up = 0.0  # it stays warm from here on
-        except DeviceError as error:
-            refused = error.with_traceback(None)
-            refused.__cause__ = refused.__context__ = None  # whose frames hold the inputs
-            note(f"{by(size)}: {error.problem}: {error.got}")
-        timing.release_memory()
-        found = replace(found, notes=tuple(told))
-        measured(found)
-    if not found.sizes and refused:
-        raise refused
-    return found
+
+    def at(found: Frontiers, size: Size, left: Callable[[], float | None], warm_up: float) -> Frontiers:
+        candidates, asked, picked = fields[size]
+        entries = _entries(_Field(candidates, against, opened, triton, note), size, left, rounds, slice_ms, warm_up)
+        return replace(found, sizes=(*found.sizes, judged(entries, size, asked, picked)))
+
+    found = Frontiers(timing.device_name(), measure.environment(), (), tuple(note))
+    return measure.each({by(size): size for size in fields}, found, at, note=note, seconds=seconds, progress=progress, measured=measured)
 
 
 def _entries(
@@ -335,9 +302,7 @@ def _entries(
             inputs = timing.Inputs(size, **drawn, b=measure.type_of_b([one.built.plan for one in field_.candidates]))
             contenders = field_.contenders(inputs)
             field_.judge(contenders, inputs, data)
-    remaining = left()
-    timing.race([one for _, one in contenders], rounds=rounds, slice_ms=slice_ms, warm_up=warm_up,
-                seconds=None if remaining is None else max(measure.RACE_SHARE * remaining, 0.1))
+    timing.race([one for _, one in contenders], rounds=rounds, slice_ms=slice_ms, warm_up=warm_up, seconds=left())
     points = {one.point.told: one.point for one in field_.candidates}
     timed = derived([Timed(one.name, kind, np.array(one.seconds), one.detail) for kind, one in contenders], field_.against)
     return [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.timing import gemmul8
+from gemmgen.timing.batches import NAMES, SUITES, Cell, DeviceBatch, Multiplier, prepared, rivals, suited
 from gemmgen.timing.gemmul8 import Gemmul8
-from gemmgen.workshop.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, Row, Size, Timed, derived, rows_at
+from gemmgen.timing.racing import Stopwatch
+from gemmgen.workshop.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, BatchRow, Row, Size, Timed, derived, rows_at
 from gemmgen.workshop.bench.table import Table, by
 
 TRITON = {f"triton-{precision}": precision for precision in ("tf32x3", "bf16x6", "bf16x3", "ieee")}
@@ -56,10 +59,19 @@ def baselines(text: str) -> tuple[str, ...]:
     Raises:
         UnknownName: one is not known.
     """
+    return names_of("--against", "baseline", text, BASELINES)
+
+
+def names_of(option: str, kind: str, text: str, known: Iterable[str]) -> tuple[str, ...]:
+    """An option's names between commas, each once.
+
+    Raises:
+        UnknownName: one is not known.
+    """
     names = [name.strip() for name in text.split(",")] if text.strip() else []
     for name in names:
-        if name not in BASELINES:
-            raise UnknownName("--against", "baseline", name, BASELINES)
+        if name not in known:
+            raise UnknownName(option, kind, name, known)
     return tuple(dict.fromkeys(names))
 
 
@@ -113,6 +125,61 @@ def require_gpu(where: str) -> None:
 # ---- the bench
 
 
+Found, Place = TypeVar("Found"), TypeVar("Place")
+
+
+class Notes(list[str]):
+    """What a table has to say beside its rows, each once."""
+
+    def __call__(self, text: str) -> None:
+        if text not in self:
+            self.append(text)
+
+
+def environment() -> dict[str, str]:
+    return timing.versions() | {"power limit": timing.conditions().get("power.limit", "unknown")}
+
+
+def each(
+    places: Mapping[str, Place], found: Found, measure: Callable[[Found, Place, Callable[[], float | None], float], Found], *, note: Notes,
+    seconds: float | None, progress: Callable[[str], None], measured: Callable[[Found], None],
+) -> Found:
+    """Measure at each place in turn, whatever the GPU refuses at others.
+
+    Args:
+        places: sizes or batches, by name.
+        measure: of what was found so far, a place, a call that gives the seconds left for its race (None: no limit), and the seconds of warm-up: both together.
+        seconds: for all places.
+        measured: is given what was found so far, after each place.
+
+    Raises:
+        DeviceError: nothing could be measured.
+    """
+    until = time.perf_counter() + seconds if seconds else None
+    warm_up, done, refused = WARM_UP_SECONDS, 0, None
+    for number, (name, place) in enumerate(places.items()):
+        progress(name)
+        began = time.perf_counter()
+        share = (until - began) / (len(places) - number) if until else None
+
+        def left(began: float = began, share: float | None = share) -> float | None:
+            return None if share is None else max(RACE_SHARE * share - (time.perf_counter() - began), 0.01)
+
+        try:
+            found = measure(found, place, left, warm_up)
+            warm_up, done = 0.0, done + 1  # it stays warm from here on
+        except DeviceError as error:
+            refused = error.with_traceback(None)
+            refused.__cause__ = refused.__context__ = None  # whose frames hold the inputs
+            note(f"{name}: {error.problem}: {error.got}")
+        timing.release_memory()
+        found = replace(cast(Any, found), notes=tuple(note))
+        measured(found)
+    if refused and not done:
+        raise refused
+    return found
+
+
 @dataclass
 class _Run:
     """What all sizes of one bench share."""
@@ -127,14 +194,9 @@ class _Run:
     main_kernel: bool
     sensors: Any
     rivals: Any
-    libraries: Sequence[tuple[Gemmul8, gemmul8.Shim]] = ()
-    warm_up: float = WARM_UP_SECONDS
-    notes: list[str] = field(default_factory=list)
-    b: Input = F32
-
-    def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+    libraries: Sequence[tuple[Gemmul8, gemmul8.Shim]]
+    note: Notes
+    b: Input
 
 
 def bench(
@@ -163,32 +225,19 @@ def bench(
     """
     for kernel in kernels:
         require_timed(kernel.plan, "bench")
-    run = _Run(kernels, against, low, high, rounds, slice_ms, errors, main_kernel, timing.sensors_here(), None, notes=list(notes))
-    run.b = type_of_b([kernel.plan for kernel in kernels])
-    if not run.b.is_usual:
-        run.note(f"B holds {run.b.title} numbers, which cuBLAS and others get as FP32")
-    run.libraries = opened(libraries, progress)
-    run.rivals = compiled_triton(run.against, sizes, progress, run.note)
-    device = timing.device_name()
-    environment = timing.versions() | {"power limit": timing.conditions().get("power.limit", "unknown")}
-    until = time.perf_counter() + seconds if seconds else None
-    table = Table(device, environment, low, high, ())
-    refused: GemmgenError | None = None
-    for number, size in enumerate(sizes):
-        progress(by(size))
-        share = (until - time.perf_counter()) / (len(sizes) - number) if until else None
-        try:
-            rows = _measure(run, size, share)
-        except DeviceError as error:
-            refused, rows = error.with_traceback(None), []
-            refused.__cause__ = refused.__context__ = None  # whose frames hold the inputs
-            run.note(f"{by(size)}: {error.problem}: {error.got}")
-        timing.release_memory()
-        table = replace(table, rows=(*table.rows, *rows), notes=tuple(run.notes))
-        measured(table)
-    if not table.rows and refused:
-        raise refused
-    return table
+    note, b = Notes(notes), type_of_b([kernel.plan for kernel in kernels])
+    if not b.is_usual:
+        note(f"B holds {b.title} numbers, which cuBLAS and others get as FP32")
+    run = _Run(
+        kernels, against, low, high, rounds, slice_ms, errors, main_kernel, timing.sensors_here(), compiled_triton(against, sizes, progress, note),
+        opened(libraries, progress), note, b,
+    )
+
+    def measure(table: Table, size: Size, left: Callable[[], float | None], warm_up: float) -> Table:
+        return replace(table, rows=(*table.rows, *_measure(run, size, left, warm_up)))
+
+    table = Table(timing.device_name(), environment(), low, high, ())
+    return each({by(size): size for size in sizes}, table, measure, note=note, seconds=seconds, progress=progress, measured=measured)
 
 
 def type_of_b(plans: Sequence[Plan]) -> Input:
@@ -239,49 +288,56 @@ def absent(asked: Sequence[str], error: ImportError) -> str:
     return f"{', '.join(asked)}: not timed: {error.name or error} is not installed (pip install torch triton)"
 
 
-def _measure(run: _Run, size: Size, share: float | None) -> list[Row]:
+def _measure(run: _Run, size: Size, left: Callable[[], float | None], warm_up: float) -> list[Row]:
     """One size: errors of all on the same data, then the race.
 
     Raises:
         DeviceError: the GPU refuses.
     """
-    started = time.perf_counter()
     with timing.refusals():
         inputs = timing.Inputs(size, run.low, run.high, b=run.b)
-        field_ = _contenders(run, size, inputs)
+        field = _contenders(run, size, inputs)
         reference = timing.Reference(inputs) if run.errors else None
         accuracies = {
-            contender.name: reference.accuracy(contender) for kind, contender in field_ if reference and kind != "main" and contender.judged
+            contender.name: reference.accuracy(contender) for kind, contender in field if reference and kind != "main" and contender.judged
         }
         del reference
-    left = RACE_SHARE * share - (time.perf_counter() - started) if share else None
-    timing.race(
-        [contender for _, contender in field_], rounds=run.rounds, slice_ms=run.slice_ms, warm_up=run.warm_up,
-        seconds=None if left is None else max(left, 0.1), sensors=run.sensors,
-    )
-    run.warm_up = 0.0  # it stays warm from here on
+    timing.race([contender for _, contender in field], rounds=run.rounds, slice_ms=run.slice_ms, warm_up=warm_up, seconds=left(), sensors=run.sensors)
     return rows_at(size, derived([
         Timed(contender.name, kind, np.array(contender.seconds), contender.detail, contender.samples, accuracies.get(contender.name))
-        for kind, contender in field_
+        for kind, contender in field
     ], run.against))
+
+
+def product_rivals(
+    against: Sequence[str], triton: Any, libraries: Sequence[tuple[Gemmul8, gemmul8.Shim]], inputs: timing.Inputs,
+) -> Iterator[tuple[str, Callable[[], timing.Contender]]]:
+    """(name, what makes the contender) of all rivals at one size."""
+    for name in timed_baselines(against):
+        if name in timing.CUBLAS:
+            yield name, partial(timing.cublas, name, inputs)
+        elif triton:
+            yield name, partial(triton.triton_matmul, name, TRITON[name], inputs)
+    for rival, shim in libraries:
+        yield rival.name, partial(gemmul8.contender, rival, shim, inputs)
+
+
+def made(
+    kind: str, makers: Iterable[tuple[str, Callable[[], timing.Contender]]], size: Size, note: Callable[[str], None],
+) -> list[tuple[str, timing.Contender]]:
+    """(kind, contender) of those that run at one size; why others do not is noted."""
+    out = []
+    for name, make in makers:
+        try:
+            out.append((kind, make()))
+        except GemmgenError as error:
+            note(f"{name} at {by(size)}: {error.problem}: {error.got}")
+    return out
 
 
 def _contenders(run: _Run, size: Size, inputs: timing.Inputs) -> list[tuple[str, timing.Contender]]:
     """(kind, contender) of all that run at one size."""
-    out = []
-    for name in timed_baselines(run.against):
-        if name in timing.CUBLAS:
-            out.append(("rival", timing.cublas(name, inputs)))
-        elif run.rivals:
-            try:
-                out.append(("rival", run.rivals.triton_matmul(name, TRITON[name], inputs)))
-            except DeviceError as error:
-                run.note(f"{name} at {by(size)}: {error.problem}: {error.got}")
-    for rival, shim in run.libraries:
-        try:
-            out.append(("rival", gemmul8.contender(rival, shim, inputs)))
-        except DeviceError as error:
-            run.note(f"{rival.name} at {by(size)}: {error.problem}: {error.got}")
+    out = made("rival", product_rivals(run.against, run.rivals, run.libraries, inputs), size, run.note)
     for kernel in run.kernels:
         if kernel.size not in (None, size):
             continue
@@ -290,3 +346,70 @@ def _contenders(run: _Run, size: Size, inputs: timing.Inputs) -> list[tuple[str,
         if run.main_kernel and len(kernel.source.launches) > 1:
             out.append(("main", timing.generated(f"{kernel.name}, main kernel", *parts, main_only=True)))
     return out
+
+
+# ---- batches
+
+
+CAPTURED = "everything was captured: times are those of CUDA graphs of all sets, the GPU's without the host's"
+
+
+def suites(text: str) -> tuple[str, ...]:
+    """`paper,uniform` as names.
+
+    Raises:
+        UnknownName: one is not of SUITES.
+    """
+    return names_of("--suite", "suite", text, SUITES)
+
+
+def batch_rivals(text: str) -> tuple[str, ...]:
+    """`cublas-loop,cublas-grouped` as names; `all` is every one, an empty text none.
+
+    Raises:
+        UnknownName: one is not known.
+    """
+    return NAMES if text.strip() == "all" else names_of("--against", "rival", text, NAMES)
+
+
+def bench_batches(
+    kernels: Mapping[str, Multiplier], cells: Sequence[Cell], *, against: Sequence[str] = NAMES, rounds: int = 11, slice_ms: float = 3.0,
+    seconds: float | None = None, captured: bool = False, notes: Sequence[str] = (), progress: Callable[[str], None] = lambda text: None,
+    measured: Callable[[Table], None] = lambda table: None,
+) -> Table:
+    """Time kernels and rivals in each cell.
+
+    Args:
+        kernels: by the names that the table gives them; may be none.
+        against: of NAMES.
+        rounds: times each contender runs, for about `slice_ms`.
+        seconds: what it may take; slices and rounds are cut to fit, with a margin.
+        captured: replay everything from CUDA graphs: the GPU's time without the host's.
+        notes: what the caller has to say in the table.
+        measured: is given the table so far, after each cell.
+
+    Raises:
+        DeviceError: no CUDA GPU, or nothing could be measured.
+    """
+    require_gpu("bench")
+    note = Notes([*notes, *([CAPTURED] if captured else [])])
+    watch, field = Stopwatch(), rivals()
+
+    def measure(table: Table, cell: Cell, left: Callable[[], float | None], warm_up: float) -> Table:
+        every = {**{name: field[name] for name in suited(against, cell.products, captured)}, **kernels}
+        with timing.refusals(), watch.stream:
+            entries = prepared(every, DeviceBatch(cell.products), lambda text: note(f"{cell.name}: {text}"))
+            timing.race(entries, rounds=rounds, slice_ms=slice_ms, warm_up=warm_up, seconds=left(), watch=watch, captured=captured)
+        return replace(table, rows=(*table.rows, *(_batch_row(cell, entry, "kernel" if entry.name in kernels else "rival") for entry in entries)))
+
+    table = Table(timing.device_name(), environment(), -1.0, 1.0, (), tuple(note))
+    return each({cell.name: cell for cell in cells}, table, measure, note=note, seconds=seconds, progress=progress, measured=measured)
+
+
+def _batch_row(cell: Cell, entry: timing.Contender, kind: str) -> BatchRow:
+    most_mn, most_k = cell.bounds or (None, None)
+    return BatchRow(
+        suite=cell.suite, label=cell.label, batch=cell.batch, seed=cell.seed, max_mn=most_mn, max_k=most_k, flops=cell.flops,
+        moved_bytes=cell.moved_bytes, name=entry.name, kind=kind, rounds=tuple(entry.seconds),
+        host_seconds=float(np.median(entry.host_seconds)), scaled=entry.scaled,
+    )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gemmgen.build import Built
     from gemmgen.solve.contract import Contract
     from gemmgen.spec import LoadedSpec
-    from gemmgen.timing.batches import BatchContender
+    from gemmgen.timing.batches import Multiplier
     from gemmgen.workshop.bench import Kernel
     from gemmgen.workshop.bench.frontier import Candidate
 
@@ -54,8 +54,8 @@ def racers(
             notes.append(f"{what}: not built: {one.where}: {one.problem}")
         elif one.plan.of_products:
             errors.append(InfeasibleSpec("bench", "times kernels of one product", got=f"{what}, of kind {one.plan.kind}", needs='[problem] kind = "gemm"',
-                                         remedy="gemmgen bench-batches"))
-            notes.append(f"{what}: for batches: gemmgen bench-batches times it")
+                                         remedy="gemmgen bench with specs of batches alone"))
+            notes.append(f"{what}: for batches: gemmgen bench times it without specs of one product")
         else:
             kernels.append(Kernel(name, one.plan, one.source, one.binary, size))
             notes += [f"{what}: passed over: {refusal}" for refusal in one.refused]
@@ -117,10 +117,22 @@ def frontier_racers(
     return fields, notes
 
 
+def of_batches(specs: Sequence[Path], gpu: str | None = None) -> bool:
+    """Whether all are of kernels whose launch takes a batch of products. What cannot be planned is none: to build it tells why."""
+    def one(path: Path) -> bool:
+        try:
+            loaded = road.load(path, gpu)
+            return loaded.spec.problem.kind != "gemm" and road.plan(loaded).of_products
+        except GemmgenError:
+            return False
+
+    return bool(specs) and all(map(one, specs))
+
+
 def batch_racers(
     specs: Sequence[Path], progress: road.Watcher, gpu: str | None = None, thresholds: Sequence[int] = (), upload_lists: bool = False,
     mix: bool = False,
-) -> tuple[dict[str, BatchContender], list[str]]:
+) -> tuple[dict[str, Multiplier], list[str]]:
     """(what specs give to time in batches by name, what the compiler refused and why), compiled side by side.
 
     Args:
@@ -136,14 +148,14 @@ def batch_racers(
     from gemmgen.timing.batch_contender import MixedKernels, contender
     from gemmgen.workshop.bench import require_timed
 
-    contenders: dict[str, BatchContender] = {}
+    contenders: dict[str, Multiplier] = {}
     notes: list[str] = []
     made: list[Built] = []
     for name, one in zip(_names(specs), _built([road.load(path, gpu) for path in specs], progress)):
         if isinstance(one, GemmgenError):
             raise one
         made.append(one)
-        require_timed(one.plan, "bench-batches")
+        require_timed(one.plan, "bench")
         for threshold in thresholds or (None,):
             called = name if threshold is None else f"{name}-{threshold}"
             contenders[called] = contender(one, threshold)
@@ -151,7 +163,7 @@ def batch_racers(
                 contenders[f"{called}-upload"] = contender(one, threshold, upload_list=True)
         notes += [f"{name}: passed over: {refusal}" for refusal in one.refused]
     if mix and len(made) < 2:
-        raise SpecError("--mix", "divides batches between two kernels", got=f"{len(made)} specs", needs="two", remedy="gemmgen bench-batches SPEC SPEC --mix")
+        raise SpecError("--mix", "divides batches between two kernels", got=f"{len(made)} specs", needs="two", remedy="gemmgen bench SPEC SPEC --mix")
     if mix:
         contenders["mixed"] = MixedKernels(*made[:2])
     return contenders, notes

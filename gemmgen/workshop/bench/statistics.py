@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from math import ceil, sqrt
+from math import ceil, exp, log, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gemmgen.run.sensors import Sample, throttle_names
 from gemmgen.timing import Accuracy
+from gemmgen.timing.batches import PADDED
 
 SGEMM, F16, F16_THIRD = "cublas-sgemm", "cublas-f16", "cublas-f16/3"
 DERIVED = {F16_THIRD: (F16, 3), "cublas-int8/4": ("cublas-int8", 4), "cublas-int8/8": ("cublas-int8", 8)}
@@ -131,3 +133,134 @@ def _row(size: Size, entry: Timed, sgemm: np.ndarray | None, three_f16: np.ndarr
         power_w=float(np.median([s.power_w for s in entry.samples])) if entry.samples else None,
         throttles=throttle_names(bits),
     )
+
+
+# ---- batches
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """One contender in one cell.
+
+    Attributes:
+        suite, label, batch, seed, max_mn, max_k: the cell's.
+        flops: sum of 2 M N K.
+        moved_bytes: A, B and C once each.
+        kind: `kernel` or `rival`.
+        rounds: seconds of one batch, a figure a round.
+        host_seconds: median of the host's own time for one batch; where it is all of the time, the host binds.
+        scaled: largest |C - C*| / (|A| |B|) of some matrices against FP64.
+    """
+
+    suite: str
+    label: str
+    batch: int
+    seed: tuple[int, ...]
+    max_mn: int | None
+    max_k: int | None
+    flops: int
+    moved_bytes: int
+    name: str
+    kind: str
+    rounds: tuple[float, ...]
+    host_seconds: float
+    scaled: float
+
+    @property
+    def cell(self) -> tuple[str, str, int]:
+        return self.suite, self.label, self.batch
+
+    @property
+    def seconds(self) -> float:
+        """Median of one batch."""
+        return float(np.median(self.rounds))
+
+    @property
+    def spread(self) -> Interval:
+        """(first, third) quartile."""
+        return float(np.quantile(self.rounds, 0.25)), float(np.quantile(self.rounds, 0.75))
+
+    @property
+    def gflops(self) -> float:
+        """BatchGEMM eq. 11: sum of 2 M N K over the time, / 1e9."""
+        return self.flops / self.seconds / 1e9
+
+
+class Mean(NamedTuple):
+    """Geometric mean of a kernel's speed against one rival over the cells of a suite that both ran in."""
+
+    suite: str
+    kernel: str
+    rival: str
+    ratio: float
+    cells: int
+
+
+class Worst(NamedTuple):
+    """The cell of a suite where a kernel does worst against the best of its rivals there.
+
+    Attributes:
+        padding: whether rivals count that are given padded matrices.
+    """
+
+    suite: str
+    kernel: str
+    padding: bool
+    label: str
+    batch: int
+    rival: str
+    ratio: float
+
+
+def by_cell(rows: Iterable[BatchRow]) -> dict[tuple[str, str, int], list[BatchRow]]:
+    out: dict[tuple[str, str, int], list[BatchRow]] = {}
+    for row in rows:
+        out.setdefault(row.cell, []).append(row)
+    return out
+
+
+def ratio(rival: BatchRow, kernel: BatchRow) -> tuple[float, Interval]:
+    """How much faster the kernel is: the median of the paired rounds' ratios, and its 95 % interval."""
+    return paired(np.array(rival.rounds), np.array(kernel.rounds))
+
+
+def _pairs(rows: Iterable[BatchRow]) -> list[tuple[BatchRow, BatchRow, float]]:
+    """(kernel, rival, ratio) of every cell."""
+    return [
+        (kernel, rival, ratio(rival, kernel)[0])
+        for field in by_cell(rows).values() for kernel in field if kernel.kind == "kernel" for rival in field if rival.kind == "rival"
+    ]
+
+
+def geometric_means(rows: Iterable[BatchRow]) -> list[Mean]:
+    """Of each suite, kernel and rival."""
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for kernel, rival, faster in _pairs(rows):
+        found.setdefault((kernel.suite, kernel.name, rival.name), []).append(log(faster))
+    return [Mean(*key, exp(sum(logs) / len(logs)), len(logs)) for key, logs in found.items()]
+
+
+def best_rivals(rows: Iterable[BatchRow], padding: bool = True) -> list[tuple[BatchRow, BatchRow, float]]:
+    """(kernel, the rival that it does worst against, ratio) of every cell.
+
+    Args:
+        padding: whether rivals count that are given padded matrices.
+    """
+    found: dict[tuple[Any, str], tuple[BatchRow, BatchRow, float]] = {}
+    for kernel, rival, faster in _pairs(rows):
+        key = kernel.cell, kernel.name
+        if (padding or rival.name not in PADDED) and (key not in found or faster < found[key][2]):
+            found[key] = kernel, rival, faster
+    return list(found.values())
+
+
+def worst_cells(rows: Iterable[BatchRow]) -> list[Worst]:
+    """Of each suite and kernel, with padded rivals and without."""
+    rows = list(rows)
+    out: dict[tuple[str, str, bool], Worst] = {}
+    for padding in (True, False):
+        for kernel, rival, faster in best_rivals(rows, padding):
+            key = kernel.suite, kernel.name, padding
+            if key not in out or faster < out[key].ratio:
+                out[key] = Worst(*key, kernel.label, kernel.batch, rival.name, faster)
+    return list(out.values())

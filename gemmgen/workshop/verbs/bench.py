@@ -1,4 +1,4 @@
-"""`gemmgen bench` and `gemmgen bench-batches`."""
+"""`gemmgen bench`."""
 
 from __future__ import annotations
 
@@ -30,50 +30,78 @@ class Data(StrEnum):
     "gemmgen bench my.toml --solve-each-size --against cublas-sgemm,cublas-f16/3,triton-bf16x6 --seconds 180",
     "gemmgen bench my.toml --frontier --sizes 4096,8192 --against cublas-sgemm,cublas-f16/3,cublas-int8/8,triton-bf16x6 --out results",
     "gemmgen bench my.toml --rival gemmul8=/opt/GEMMul8,moduli=8,fast",
+    "gemmgen bench my_batches.toml --suite inception,transformers,uniform --rounds 21",
+    "gemmgen bench my_batches.toml --batches 8,256 --against cublas-loop,cublas-grouped --seconds 60",
     "gemmgen bench --plot results/bench.csv",
 )
 def bench(
     specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC...", help=(
-        "Spec files (.toml); see specs/kernels."))] = None,
-    sizes: Annotated[str, typer.Option(help="Comma-separated: 4096 is 4096x4096x4096, or MxNxK.")] = "1024,2048,4096,8192",
-    against: Annotated[str, typer.Option(metavar="NAMES", help=(
+        "Spec files (.toml), of one product or of batches; see specs/kernels. With --suite or --batches none for the rivals alone."))] = None,
+    sizes: Annotated[str | None, typer.Option(help=(
+        "Comma-separated: 4096 is 4096x4096x4096, or MxNxK; 1024,2048,4096,8192 if none are named."))] = None,
+    suite: Annotated[str | None, typer.Option(metavar="NAMES", help=(
+        "Batches, comma-separated: paper (BatchGEMM's twelve ranges and six batch sizes; the usual one), inception (its Table 6), transformers "
+        "(experts, LoRA), experts (busy ones, of 64 to 2048 rows), uniform (WMMAe's 256 products of 1024 x k x 1024)."))] = None,
+    batches: Annotated[str, typer.Option(metavar="COUNTS", help="Comma-separated: only batches of so many products.")] = "",
+    against: Annotated[str | None, typer.Option(metavar="NAMES", help=(
         "Comma-separated baselines: cublas-sgemm, cublas-tf32, cublas-f16, cublas-f16/3 (three times the time of "
         "cublas-f16), cublas-int8/4, cublas-int8/8 (of cublas-int8), cublas-fast-f16, cublas-hgemm, cublas-dgemm, cublas-int8, cublas-int8-nn, "
-        "triton-tf32x3, triton-bf16x6, triton-bf16x3, triton-ieee."
-    ))] = "cublas-sgemm,cublas-tf32,cublas-f16,cublas-f16/3",
+        "triton-tf32x3, triton-bf16x6, triton-bf16x3, triton-ieee; cublas-sgemm,cublas-tf32,cublas-f16,cublas-f16/3 if none are named. "
+        "Of batches, or all, which is usual: cublas-loop, cublas-streams, cublas-graph, cublas-graph-streams, cublas-grouped, "
+        "cublas-batched-padded, torch-bmm-padded; for batches of one size cublas-strided, torch-bmm instead of the padded."
+    ))] = None,
     rival: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help=(
         "A rival whose library you have: gemmul8=PATH, and behind it ,moduli=8 and ,fast or ,accurate. May be given several times."))] = None,
-    rounds: Annotated[int, typer.Option(min=2, max=1000, help="Interleaved rounds.")] = 15,
-    slice_ms: Annotated[float, typer.Option(min=1, max=1000, help="Milliseconds each contender runs in a round.")] = 30.0,
+    rounds: Annotated[int | None, typer.Option(min=2, max=1000, help="Interleaved rounds: 15, of batches 11.")] = None,
+    slice_ms: Annotated[float | None, typer.Option(min=0.1, max=1000, help=(
+        "Milliseconds each contender runs in a round: 30, of batches 3."))] = None,
     seconds: Annotated[float | None, typer.Option(min=1, help=(
-        "Time for all sizes together, once all is compiled; slices and rounds are cut to fit."))] = None,
-    data: Annotated[Data, typer.Option(help="Uniform inputs in [-1, 1], or in [0, 1].")] = Data.both,
+        "Time for all sizes or batches together, once all is compiled; slices and rounds are cut to fit."))] = None,
+    data: Annotated[Data | None, typer.Option(help="Uniform inputs in [-1, 1], as usual, or in [0, 1].")] = None,
     each_size: Annotated[bool, typer.Option("--solve-each-size", help=(
         "Solve each spec for every size, instead of once for its own m, n, k."))] = False,
     main_kernel: Annotated[bool, typer.Option(help="Also time each main kernel without its split pass.")] = True,
     frontier: Annotated[bool, typer.Option("--frontier", help=(
         "Time every scheme instead of the spec's, measure its error on three kinds of data, and hold the choice that [accuracy] makes against them."))] = False,
+    thresholds: Annotated[str, typer.Option(metavar="NUMBERS", help=(
+        "Comma-separated: each spec's kernel of batches once for each, threads at work from which on a tiling is parallel enough, to find a GPU's "
+        "batch_threads."))] = "",
+    captured: Annotated[bool, typer.Option("--captured", help=(
+        "Of batches: capture every contender as a CUDA graph: the GPU's time, without the host's."))] = False,
+    upload_lists: Annotated[bool, typer.Option("--upload-lists", help=(
+        "Time kernels whose tiles the host lists once more, as NAME-upload: with the copy of the list to the GPU before every launch."))] = False,
+    mix: Annotated[bool, typer.Option("--mix", help=(
+        "Time the first two specs' kernels once more, as `mixed`: each product by the one that the model says is faster with its size."))] = False,
     gpu: OtherGpu = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=(
-        "Also write bench.csv, bench.json and bench.txt there; with --frontier frontier.json, frontier.txt and, where matplotlib is, frontier.svg."))] = None,
+        "Also write bench.csv, bench.json and bench.txt there, of batches batches.csv and so on; with --frontier frontier.json, frontier.txt and, where "
+        "matplotlib is, frontier.svg."))] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
-        "Draw speed.png and error.png from a bench.csv, or frontier.svg from a frontier.json, beside it or into --out; needs no GPU."))] = None,
+        "Draw speed.png and error.png from a bench.csv, ratios, latency and GFLOPS from a batches.csv, or frontier.svg from a frontier.json, beside it or "
+        "into --out; needs no GPU."))] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Time kernels beside cuBLAS and Triton, on this machine's GPU.
+    """Time kernels beside cuBLAS, Triton and torch, on this machine's GPU.
 
     Everything runs in one interleaved race on rotating random inputs: the chip
-    is limited by power, so only figures taken side by side compare. Times are
-    total, with the split pass; ratios come with their 95 % interval, and each
-    contender's error is of the same data. With --frontier the exit code is 1
-    where the contract's choice errs more than it may or is slower than another.
-    """
-    from gemmgen.cli.inputs import problem_sizes
-    from gemmgen.timing import gemmul8
-    from gemmgen.workshop import bench as benching
-    from gemmgen.workshop.bench.racers import racers
+    is limited by power, so only figures taken side by side compare. Times of
+    products are total, with the split pass; ratios come with their 95 %
+    interval, and each contender's error is of the same data. With --frontier the
+    exit code is 1 where the contract's choice errs more than it may or is slower
+    than another.
 
+    Kernels of batches, or --suite or --batches, are timed batch by batch, with
+    sizes from a fixed seed: what a program waits for, its enqueueing included.
+    Who is wrong against FP64 is not timed.
+    """
+    from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
+    from gemmgen.timing import gemmul8
+    from gemmgen.timing.batches import cells
+    from gemmgen.workshop import bench as benching
+    from gemmgen.workshop.bench.racers import batch_racers, of_batches, racers
+
+    specs = specs or []
     if plot:
         if specs:
             raise SpecError("--plot", "draws a table that is there", got=f"{len(specs)} specs", needs="no SPEC",
@@ -81,34 +109,52 @@ def bench(
         drawn = _plotted(plot, out or plot.parent)
         emit_json({"files": [str(path) for path in drawn]}) if as_json else emit("\n".join(f"wrote {path}" for path in drawn))
         return EXIT_OK
-    if not specs:
-        raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, or --plot CSV", remedy="gemmgen bench --help")
-    wanted, rivals = problem_sizes(sizes), benching.baselines(against)
-    libraries = [gemmul8.asked(text) for text in rival or ()]
-    for one in libraries:
-        gemmul8.files(one.path, one.where)
-    if out:
-        write_files(out, {})  # before minutes are spent
+    together = suite is not None or bool(batches) or of_batches(specs, gpu)
+    if not (specs or together):
+        raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, a --suite of batches, or --plot CSV", remedy="gemmgen bench --help")
+    of_one = {"--sizes": sizes, "--rival": rival, "--data": data, "--solve-each-size": each_size, "--no-main-kernel": not main_kernel, "--frontier": frontier}
+    of_many = {"--thresholds": thresholds, "--captured": captured, "--upload-lists": upload_lists, "--mix": mix}
+    for option, given in (of_one if together else of_many).items():
+        if given:
+            raise SpecError(option, f"is for {'single products' if together else 'batches'}", got=f"a race of {'batches' if together else 'single products'}",
+                            needs=f"{'no --suite, no --batches and specs of' if together else '--suite, --batches or specs of'} "
+                                  f"{'one product' if together else 'batches'}", remedy=f"leave out {option}")
     progress = Progress("bench", quiet or as_json)
-    if frontier:
-        if len(specs) > 1:
-            raise SpecError("--frontier", "is of one spec's GPU and sizes", got=f"{len(specs)} specs", needs="one SPEC", remedy="a call for each spec")
-        return _measured_frontier(specs[0], wanted, progress, gpu, out, as_json, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds,
-                                  libraries=libraries)
-    kernels, notes = racers(specs, wanted, each_size, progress, gpu)
 
     def save(table: benching.Table) -> None:
         if out:
+            stem = "batches" if together else "bench"
             write_files(out, {
-                "bench.csv": benching.as_csv(table), "bench.json": json_text(table.as_dict()) + "\n",
-                "bench.txt": benching.as_text(table) + "\n",
+                f"{stem}.csv": benching.as_csv(table), f"{stem}.json": json_text(table.as_dict()) + "\n", f"{stem}.txt": benching.as_text(table) + "\n",
             })
 
-    low, high = benching.DATA[data]
-    table = benching.bench(
-        kernels, wanted, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds, low=low, high=high,
-        main_kernel=main_kernel, notes=notes, progress=progress.step, measured=save, libraries=libraries,
-    )
+    how: dict[str, Any] = {"rounds": rounds or (11 if together else 15), "slice_ms": slice_ms or (3.0 if together else 30.0), "seconds": seconds}
+    if together:
+        asked_thresholds, how["against"] = numbers_of("--thresholds", thresholds), benching.batch_rivals("all" if against is None else against)
+        wanted = cells(benching.suites("paper" if suite is None else suite), batch_sizes(batches))
+        if not wanted or not (specs or how["against"]):
+            raise SpecError("gemmgen bench", "has nothing to time", got=f"--suite {suite!r} --batches {batches!r} --against {against!r}",
+                            needs="a suite with batches of so many products, and a SPEC or a rival", remedy="gemmgen bench --help")
+        if out:
+            write_files(out, {})  # before minutes are spent
+        many, notes = batch_racers(specs, progress, gpu, asked_thresholds, upload_lists, mix)
+        table = benching.bench_batches(many, wanted, captured=captured, notes=notes, progress=progress.step, measured=save, **how)
+    else:
+        of_each, how["against"] = problem_sizes(sizes or "1024,2048,4096,8192"), benching.USUAL if against is None else benching.baselines(against)
+        how["libraries"] = [gemmul8.asked(text) for text in rival or ()]
+        for one in how["libraries"]:
+            gemmul8.files(one.path, one.where)
+        if out:
+            write_files(out, {})
+        if frontier:
+            if len(specs) > 1:
+                raise SpecError("--frontier", "is of one spec's GPU and sizes", got=f"{len(specs)} specs", needs="one SPEC", remedy="a call for each spec")
+            return _measured_frontier(specs[0], of_each, progress, gpu, out, as_json, **how)
+        kernels, notes = racers(specs, of_each, each_size, progress, gpu)
+        low, high = benching.DATA[data or Data.both]
+        table = benching.bench(
+            kernels, of_each, low=low, high=high, main_kernel=main_kernel, notes=notes, progress=progress.step, measured=save, **how,
+        )
     progress.clear()
     emit_json(table.as_dict()) if as_json else emit(benching.as_text(table))
     return EXIT_OK
@@ -153,103 +199,9 @@ def _plotted(path: Path, folder: Path) -> list[Path]:
 
         found = from_json(_table(path, "frontier.json"), f"--plot {path}")
         return list(write_files(folder, {"frontier.svg": measured_frontier_image(found, ".svg")}).values())
-    device, rows = benching.from_csv(_table(path, "bench.csv"), f"--plot {path}")
+    device, rows = benching.from_csv(_table(path, "bench.csv or batches.csv"), f"--plot {path}")
     write_files(folder, {})
     return benching.plot(device, rows, folder)
-
-
-@verb(
-    RACES,
-    "gemmgen bench-batches my_batches.toml --out results",
-    "gemmgen bench-batches my_batches.toml --suite inception,transformers,uniform --rounds 21",
-    "gemmgen bench-batches my_batches.toml --batches 8,256 --against cublas-loop,cublas-grouped --seconds 60",
-    "gemmgen bench-batches --plot results/batches.csv",
-)
-def bench_batches(
-    specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC...", help=(
-        "Spec files (.toml) of kernels for batches; none for the rivals alone."))] = None,
-    suite: Annotated[str, typer.Option(metavar="NAMES", help=(
-        "Comma-separated: paper (BatchGEMM's twelve ranges and six batch sizes), inception (its Table 6), transformers (experts, LoRA), "
-        "experts (busy ones, of 64 to 2048 rows), uniform (WMMAe's 256 products of 1024 x k x 1024)."))] = "paper",
-    batches: Annotated[str, typer.Option(metavar="COUNTS", help="Comma-separated: only cells of so many products.")] = "",
-    against: Annotated[str, typer.Option(metavar="NAMES", help=(
-        "Comma-separated rivals, or all: cublas-loop, cublas-streams, cublas-graph, cublas-graph-streams, cublas-grouped, "
-        "cublas-batched-padded, torch-bmm-padded; for batches of one size cublas-strided, torch-bmm instead of the padded."))] = "all",
-    rounds: Annotated[int, typer.Option(min=2, max=1000, help="Interleaved rounds.")] = 11,
-    slice_ms: Annotated[float, typer.Option(min=0.1, max=1000, help="Milliseconds each contender runs in a round.")] = 3.0,
-    seconds: Annotated[float | None, typer.Option(min=1, help=(
-        "Time for all cells together, once all is compiled; slices and rounds are cut to fit."))] = None,
-    thresholds: Annotated[str, typer.Option(metavar="NUMBERS", help=(
-        "Comma-separated: each spec's kernel once for each, threads at work from which on a tiling is parallel enough, to find a GPU's "
-        "batch_threads."))] = "",
-    captured: Annotated[bool, typer.Option("--captured", help=(
-        "Capture every contender as a CUDA graph: the GPU's time, without the host's."))] = False,
-    upload_lists: Annotated[bool, typer.Option("--upload-lists", help=(
-        "Time kernels whose tiles the host lists once more, as NAME-upload: with the copy of the list to the GPU before every launch."))] = False,
-    mix: Annotated[bool, typer.Option("--mix", help=(
-        "Time the first two specs' kernels once more, as `mixed`: each product by the one that the model says is faster with its size."))] = False,
-    gpu: OtherGpu = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write batches.csv, batches.json and batches.txt there.")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
-        "Draw ratios, latency and GFLOPS from a batches.csv, beside it or into --out; needs no GPU."))] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> int:
-    """Time batches of many sizes beside cuBLAS and torch, on this machine's GPU.
-
-    Each cell is a batch with sizes from a fixed seed. Everything runs in one
-    interleaved race on rotating random inputs, and is held against FP64 before:
-    who is wrong is not timed. Times are what a program waits for, its enqueueing
-    included.
-    """
-    from gemmgen.cli.inputs import batch_sizes, numbers_of
-    from gemmgen.timing.batches import cells
-    from gemmgen.workshop.bench import batches as benching
-    from gemmgen.workshop.bench.racers import batch_racers
-
-    specs = specs or []
-    if plot:
-        if specs:
-            raise SpecError("--plot", "draws a table that is there", got=f"{len(specs)} specs", needs="no SPEC",
-                            remedy=f"gemmgen bench-batches --plot {plot}")
-        drawn = _plotted_batches(plot, out or plot.parent)
-        emit_json({"files": [str(path) for path in drawn]}) if as_json else emit("\n".join(f"wrote {path}" for path in drawn))
-        return EXIT_OK
-    asked_thresholds = numbers_of("--thresholds", thresholds)
-    counts, rivals, suites = batch_sizes(batches), benching.batch_rivals(against), benching.suites(suite)
-    wanted = cells(suites, counts)
-    if not wanted or not (specs or rivals):
-        raise SpecError("gemmgen bench-batches", "has nothing to time", got=f"--suite {suite!r} --batches {batches!r} --against {against!r}",
-                        needs="a suite with cells of such batches, and a SPEC or a rival", remedy="gemmgen bench-batches --help")
-    if out:
-        write_files(out, {})  # before minutes are spent
-    progress = Progress("bench-batches", quiet or as_json)
-    kernels, notes = batch_racers(specs, progress, gpu, asked_thresholds, upload_lists, mix)
-
-    def save(table: benching.BatchTable) -> None:
-        if out:
-            write_files(out, {
-                "batches.csv": benching.as_csv(table), "batches.json": json_text(table.as_dict()) + "\n",
-                "batches.txt": benching.as_text(table) + "\n",
-            })
-
-    table = benching.bench_batches(
-        kernels, wanted, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds, captured=captured, notes=notes,
-        progress=progress.step, measured=save,
-    )
-    progress.clear()
-    emit_json(table.as_dict()) if as_json else emit(benching.as_text(table))
-    return EXIT_OK
-
-
-def _plotted_batches(path: Path, folder: Path) -> list[Path]:
-    """The images drawn from a table of `bench-batches --out`; raises as `_plotted`."""
-    from gemmgen.workshop.bench import batches as benching
-    from gemmgen.workshop.bench.batch_plots import plot_batches
-
-    device, rows = benching.from_csv(_table(path, "batches.csv"), f"--plot {path}")
-    write_files(folder, {})
-    return plot_batches(device, rows, folder)
 
 
 def _table(path: Path, name: str) -> str:
