@@ -305,6 +305,9 @@ one("before", h, 3)
 gpu.stand_in_capture(0x100, 1, 7, 0xf0)
 one("captured", h, 3)
 one("captured again", h, 3)
+gpu.stand_in_exchange_fails(1)
+one("its mode stays", h, 3)
+tell(mode=gpu.stand_in_mode())
 one("captured larger", h, 5)
 gpu.stand_in_capture(0x100, 1, 8, 0xf1)
 one("another graph", h, 3)
@@ -337,11 +340,16 @@ one("another stream is captured", h, 3)
 default.cublasSetStream_v2(h, P(0))
 gpu.stand_in_capture(0, 0, 0, 0)
 one("default stream", h, 3)
+gpu.stand_in_exchange_fails(1)
+one("grows in its mode", h, 40)
+tell(mode_after_growth=gpu.stand_in_mode())
 """, LD_PRELOAD=growing)
     told = ran.told
     assert told["before"] == [1, 1, 0, 4, 0, 0]
     assert told["captured"] == [1, 2, 0, 8, 0, 0]  # not the one of calls outside
     assert told["captured again"] == [1, 2, 0, 8, 0, 0]
+    assert told["its mode stays"] == told["captured again"] and told["grows in its mode"][0] == 1
+    assert told["mode"] == told["mode_after_growth"] == 0  # what could not be relaxed is not left relaxed
     assert told["captured larger"] == [1, 3, 0, 14, 0, 0]
     assert told["another graph"] == [1, 4, 0, 18, 0, 0]
     assert told["after a graph is gone"] == [1, 4, 0, 18, 0, 0]
@@ -351,7 +359,7 @@ one("default stream", h, 3)
     assert told["no graph"] == [0, 6, 0, 26, 0, 0] and told["a graph"] == [1, 6, 0, 26, 0, 0]
     assert told["no memory"][0] == 0 and told["broken"][0] == 0
     assert told["another stream is captured"] == [1, 6, 0, 26, 0, 0]
-    assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['NO_MEMORY']}"] == 9 and ran.summaries[0]["workspace_bytes"] == 30 << 20
+    assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['NO_MEMORY']}"] == 9 and ran.summaries[0]["workspace_bytes"] == 66 << 20
     assert told["default stream"][0] == 1 and told["default stream"][-1] == 0
     assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['CAPTURE']}"] == 1
 

@@ -25,6 +25,7 @@ static uintptr_t current = 0xc0;        /* the context, or of HIP the device */
 static struct { void *stream; int status; unsigned long long id; void *graph; } capture;
 static __thread int mode;               /* 0 is the global one */
 static int out_of_memory;
+static int exchange_fails;              /* so many times from now on */
 
 int stand_in_mode(void) { return mode; }
 
@@ -34,6 +35,7 @@ void stand_in_capture(void *stream, int status, unsigned long long id, void *gra
     capture.stream = stream, capture.status = status, capture.id = id, capture.graph = graph;
 }
 void stand_in_out_of_memory(int is) { out_of_memory = is; }
+void stand_in_exchange_fails(int times) { exchange_fails = times; }
 
 static int forbidden(void)
 {
@@ -117,6 +119,8 @@ int NAME(cuStreamGetCaptureInfo_v2, hipStreamGetCaptureInfo_v2)(
 int NAME(cuThreadExchangeStreamCaptureMode, hipThreadExchangeStreamCaptureMode)(int *wanted)
 {
     int before = mode;
+    if (exchange_fails && exchange_fails--)
+        return INVALID;
     mode = *wanted;
     *wanted = before;
     return 0;
