@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.model.accuracy import predicted, split_worst
+from gemmgen.model.accuracy import float_sums_worst, predicted, split_worst
 from gemmgen.model.error import U
 from gemmgen.verify import fixed, oracles
 from gemmgen.verify.bound import TINIEST, _swallowed, allowance, bound, share_of_worst, underflow, worst_case
 from gemmgen.verify.expected import AS_FP32, LEAST_SAMPLE, MARGIN, SAMPLE, Expected, computed, expected, sequential, shares
-from gemmgen.verify.metrics import exact, relative_frobenius, same_special
+from gemmgen.verify.metrics import Errors, errors, exact, relative_frobenius, same_special
 from ways import HOPPER, SMALL_GROUPS, TINY, plan_of
 
 
@@ -88,6 +88,7 @@ def test_worst_cases_by_hand():
     step, lost = 2.0**-23 + 9 * 2.0**-24, 2 * 2.0**-22 + 2.0**-44 + 2.0**-22
     for k, steps in ((8, 1), (9, 2), (64, 8)):
         assert worst_case(unit, k) == pytest.approx(lost + steps * step * (1 + 2 * 2.0**-11) + 2 * U, rel=1e-9)
+        assert float_sums_worst(unit.scheme, unit.unit, k, 0) == pytest.approx(steps * step * (1 + 2 * 2.0**-11), rel=1e-9)
     assert split_worst(unit.scheme) == pytest.approx(lost)
     moving = plan_of(promote=64, tile=TINY)  # the low products stay: of 128 k sixteen steps
     for k, low, moves in ((64, 8, 1), (128, 16, 2)):
@@ -103,10 +104,24 @@ def test_what_leaves_fp32s_range_by_hand():
     assert underflow(plan_of(scheme="bf16x3", tile=TINY), 65) == 3 * 16 * (2.0**-149 + 9 * 2.0**-150)  # two intervals of 64 k
     assert underflow(plan_of(scheme="bf16x3", tile=TINY), 7) == 3 * (2.0**-149 + 9 * 2.0**-150)
     assert underflow(plan_of(scheme="fp32", promote=0), 64) == 64 * 2.0**-150
+    # RDNA3 rounds after every k; MI200 flushes four products, their sums and the accumulator, four k at once.
+    assert underflow(plan_of(scheme="bf16x6", gpu="rx7900xtx", promote=0), 64) == 6 * 64 * 2.0**-150
+    assert underflow(plan_of(scheme="bf16x6", gpu="mi210", promote=0), 64) == 6 * 16 * 9 * 2.0**-126
 
 
 def test_the_judges_figures():
     assert (MARGIN, AS_FP32, SAMPLE, LEAST_SAMPLE) == (1.25, 2.0, 48, 400)
+    found = errors(np.float32([[3, 0]]), np.array([[2.0, 0]]), np.array([[4.0, 0]]))
+    assert found == Errors(relative_frobenius=0.5, max_error=0.2, mred=0.25, scaled=0.25)  # 0 / 0 is no error
+    assert errors(np.float32([[1]]), np.zeros((1, 1)), np.zeros((1, 1))) == Errors(relative_frobenius=np.inf, max_error=1.0, mred=np.inf, scaled=np.inf)
+
+
+def test_fp32s_own_error_is_the_measure():
+    """Of the sample alone: 1 where neither errs, Inf where FP32 is exact and C is not."""
+    one, twice = np.eye(2), 2 * np.eye(2)
+    found = Expected(np.array([0]), np.array([0]), 0.0, 0.0)
+    assert found.against_fp32(one, one) == 1 and found.against_fp32(twice, one) == np.inf
+    assert Expected(np.array([0]), np.array([0]), 0.0, 0.25).against_fp32(twice, np.array([[1.0, 9], [9, 9]])) == 4
 
 
 @pytest.mark.parametrize(("scheme", "gpu", "both", "one"), [

@@ -119,6 +119,7 @@ def test_explain_bounds_what_is_open_and_only_that(gpu):
     told = {decision.name: bounds for decision, bounds in found.decisions}
     assert set(told) >= ({"block", "warp"}) and "group" not in told
     assert gpu == "mi300x" or [one.most for one in told["stages"] if one.constraint.number == "U1"] == [3]
+    assert ("E4" in [one.constraint.number for one in told["promote"]]) == bool(explanation.plan.promote)  # the error's bound, where sums are promoted
     registers, blocks = found.steps[0]
     assert blocks >= 1 and all(a > b and m < n for (a, m), (b, n) in zip(found.steps, found.steps[1:]))
     text = explaining.text(explanation)
