@@ -22,7 +22,7 @@ from gemmgen.model import accuracy
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted, word_sizes
 from gemmgen.solve import solve
 from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, contract, fp32_estimate, tf32_estimate
-from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point
+from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point, with_scheme
 from gemmgen.spec import loads
 from gemmgen.split import of_elements, split
 from gemmgen.verify.bound import bound, lost
@@ -377,7 +377,13 @@ def test_what_of_a_frontier_is_worth_running():
     assert found.best == (fast, fine, same, slow, other)  # as made here nobody is beaten; what holds no data is no choice
     beaten = [_better(one, found.points[1:]) for one in found.points[1:]]
     assert beaten == ["a, 128", "", "", "", "a"]
-    assert nothing.as_dict()["figure"] is None and replace(nothing, worst=inf).as_dict()["worst"] is None and fast.as_dict()["worst"] == 1e-6
+    assert nothing.as_dict()["figure"] is None and fast.as_dict()["figure"] == 3e-7 and replace(nothing, worst=inf).as_dict()["worst"] is None and fast.as_dict()["worst"] == 1e-6
+
+
+def test_another_scheme_keeps_what_the_spec_says_of_its_sums():
+    loaded = loads({"split": {"scheme": "ootomo", "promote": 64, "sums": "plain"}, "target": {"gpu": "a100"}})
+    split = [with_scheme(loaded, "scaled", *rest).spec.split for rest in ((), (32, "compensated"), (0,))]
+    assert [(one.scheme, one.promote, one.sums) for one in split] == [("scaled", 64, "plain"), ("scaled", 32, "compensated"), ("scaled", 0, "plain")]
 
 
 def test_what_a_frontier_tries_beside_the_usual_plan():

@@ -165,3 +165,9 @@ def test_no_stage_beyond_the_bound_is_enumerated(monkeypatch):
     search.enumerate_space(request.design, request.choices, request.constants, request.fragment, request.gpu.registers)
     (numbers,) = seen
     assert (numbers["shared_bytes"] <= numbers["shared_bytes_per_block"]).all() and len(set(numbers["stages"])) > 3
+
+
+def test_the_candidate_that_a_refusal_speaks_of_is_nearest_to_a_usual_shape():
+    """By ratios, above and below alike."""
+    columns = {"BM": np.array([16, 64, 1024, 64]), "stages": np.array([3, 2, 3, 3])}
+    assert search._nearest(columns, ("stages", "BM", "BK")) == {"stages": 3, "BM": 64}
