@@ -6,12 +6,10 @@ import subprocess
 
 import pytest
 
-from gemmgen.build import build
+from gemmgen.build import first_that_builds
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.export import export
-from gemmgen.render import render
 from gemmgen.run import cuda
-from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge
 from test_export_gpu import compiled_for, nvcc
@@ -22,12 +20,11 @@ pytestmark = pytest.mark.device
 def prepared(layout: str, where: str):
     if reason := cuda.why_not(GPUS.get("h100")):
         pytest.skip(f"NOT RUN: {reason.problem}")
-    plan = solve(loads({
+    kernel = first_that_builds(loads({
         "problem": {"kind": "strided", "layout": layout, "m": 1024, "n": 1024, "k": 256, "matrices": 256}, "split": {"scheme": "ootomo", "where": where},
         "target": {"gpu": "h100"},
     }))
-    source = render(plan)
-    return plan, source, build(source)
+    return kernel.plan, kernel.source, kernel.binary
 
 
 @pytest.mark.parametrize(("layout", "where"), [("nn", "prepass"), ("tt", "prepass"), ("nt", "mixed"), ("tn", "mixed"), ("tn", "prepass")])
