@@ -349,6 +349,7 @@ def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, ve
         "choose": [tmp_path / "trials", "--kernels", "1"],
         "bringup": ["--device", "emulator", "--gpu", "a100", "--only", "mma_m8n8k16_s8", "--products", "100", "-o", tmp_path / "found"],
         "profile": ["--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_f16", "--draws", "50"],
+        "app": ["kmeans", "--device", "emulator"],
         "report": [tmp_path / "trials", "-o", tmp_path / "report.html"], "learn": [tmp_path / "trials", "--gpu", GPU],
     }
     (tmp_path / "lab.toml").write_text(
