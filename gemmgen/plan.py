@@ -21,6 +21,7 @@ from gemmgen.catalog.scheme import Accumulator, Product, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
+from gemmgen.kinds import GEMM, Kind
 from gemmgen.model.error import mean_cut
 
 SPLIT_THREADS = 256
@@ -165,6 +166,7 @@ class _Facts:
     hints: Hints
     designed: str | None
     output: Output
+    kind: Kind
     batch: Batch | None
     predicted_registers: int | None
     fallback: _Facts | None
@@ -186,7 +188,8 @@ class _Facts:
             **({} if self.stored_b.is_usual else {"b": self.stored_b.name}),
             **({} if self.output.is_usual else {"c": self.output.name}),
             **({"passes": "whole"} if self.splits_whole else {}),
-            **({"batch": self.batch.identity} if self.batch else {}),
+            **({"batch": {"kind": self.kind.name, **self.batch.identity}} if self.batch else {}),
+            **({"kind": self.kind.name} if not (self.batch or self.kind.plain) else {}),
             **({"fallback": self.fallback.identity} if self.fallback else {}), **({"flagged": self.flagged} if self.flagged else {}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
@@ -234,11 +237,6 @@ class _Facts:
         return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind, self.scheme.recombination.family)[0]
 
     @property
-    def kind(self) -> str:
-        """Of the problem: one product, or a batch of which kind."""
-        return self.batch.kind if self.batch else "gemm"
-
-    @property
     def stored_b(self) -> Input:
         """The type of B's elements: what the scheme takes."""
         return INPUTS[self.scheme.b or "f32"]
@@ -253,14 +251,14 @@ class _Facts:
         return self.stored_b.widen.format(x=one) if operand == "b" else one
 
     @property
-    def strided(self) -> bool:
-        """Whether it is for a batch of one size, whose matrices lie a stride apart."""
-        return self.kind == "strided" and not self.batch.tiles
+    def repeated(self) -> bool:
+        """Whether the schedule's formulas go through a batch, whose matrices lie a stride apart; not where products are looked up."""
+        return self.kind.strides and not self.batch.tiles
 
     @property
     def of_products(self) -> bool:
         """Whether a launch takes many products, each told by itself (`gemmgen.run.batch`)."""
-        return bool(self.batch) and not self.strided
+        return bool(self.batch) and not self.repeated
 
     @property
     def packs_products(self) -> bool:
@@ -397,7 +395,7 @@ class _Facts:
     @property
     def fetches_c(self) -> bool:
         """Whether who copies stages has a tile of C brought to L2, too. Of slices only one reads C, and of a batch of many sizes `beta` is known late."""
-        return self.output.vectors and self.split_k == 1 and self.block[1] % 4 == 0 and (self.strided or not self.batch)
+        return self.output.vectors and self.split_k == 1 and self.block[1] % 4 == 0 and (self.repeated or not self.batch)
 
     @property
     def line_rows(self) -> int:
@@ -741,7 +739,7 @@ def _fields() -> list[tuple[Any, ...]]:
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
         ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)),
-        ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
+        ("kind", Kind, field(default=GEMM)), ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
         ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),
     ]
 
@@ -758,6 +756,7 @@ Attributes:
     hints: sizes the plan was made for; not part of its identity.
     designed: the design's name; None for the fragment's usual one.
     output: the type of C.
+    kind: of product.
     batch: of a kernel for many products, what it knows of them; None for one product.
     predicted_registers: per thread, or None where no model says.
     asked: the spec's own objective and inequalities, in words; not part of its identity.

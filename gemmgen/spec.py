@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
-from gemmgen.batch import KINDS, TLPS, WALKS
+from gemmgen.batch import TLPS, WALKS
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
@@ -20,6 +20,8 @@ from gemmgen.catalog.table import Strict, absolute, parse, read_toml, schema_of,
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import SpecError
+from gemmgen.kinds import GEMM, all_kinds
+from gemmgen.kinds.kind import LAYOUTS
 from gemmgen.model.expressions import MOST_CHARACTERS
 
 T = TypeVar("T")
@@ -87,12 +89,9 @@ def _decided(section: str) -> dict[str, Any]:
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_./-]+$")]
 
-LAYOUTS = ("nn", "nt", "tn", "tt")
-"""Of A and of B: row major as they are (n), or transposed (t)."""
-
 
 class Problem(Strict):
-    kind: Literal[*KINDS] = Field("gemm", description="; ".join(f"{name}: {meaning}" for name, meaning in KINDS.items()))
+    kind: Literal[*all_kinds()] = Field(GEMM.name, description="; ".join(f"{one.name}: {one.meaning}" for one in all_kinds().values()))
     layout: Literal[*LAYOUTS] = Field(
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )

@@ -23,6 +23,7 @@ from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Family, Scheme
 from gemmgen.decisions import SHARED, Decision, Word
 from gemmgen.errors import InfeasibleSpec
+from gemmgen.kinds import GEMM, Kind
 from gemmgen.model import resources, time
 from gemmgen.model.equation import Constraint, Equation, Numbers, solved
 
@@ -89,7 +90,7 @@ class Asked:
     fragment: Fragment
     fixed: Mapping[str, Any]
     foreign: tuple[tuple[Decision, str], ...] = ()
-    kind: str = "gemm"
+    kind: Kind = GEMM
 
     def said(self, name: str) -> Any:
         """A decision as the spec says it."""
@@ -115,7 +116,7 @@ class Design:
         name: of its package.
         decisions: all of them, the shared ones first.
         own: those of them that are this design's alone.
-        kinds: of problems, as `[problem] kind` says them, that its kernels solve.
+        kinds: names of the kinds of products that its kernels compute.
         family: of the schemes that its kernels compute, as their recombination says it.
         labels: how it says shared decisions, by name, where it says them in a way of its own.
         words: further words of shared decisions, by the decision's name.
@@ -152,7 +153,7 @@ class Design:
 
     name: str
     own: tuple[Decision, ...] = ()
-    kinds: tuple[str, ...] = ("gemm",)
+    kinds: tuple[str, ...] = (GEMM.name,)
     family: Family = "residual chain"
     labels: Mapping[str, str] = {}
     words: Mapping[str, tuple[Word, ...]] = {}
@@ -205,6 +206,10 @@ class Design:
         """Whether kernels with this fragment are of this design."""
         raise NotImplementedError
 
+    def computes(self, kind: Kind) -> bool:
+        """Whether it has kernels for products of this kind."""
+        return kind.name in self.kinds
+
     def mixes(self, scheme: Scheme) -> bool:
         """Whether it multiplies words of these several types, each by its own instruction."""
         return False
@@ -244,7 +249,7 @@ class Design:
             InfeasibleSpec: what the spec says of it cannot be.
         """
         refuse_batch(spec, place)
-        return Batch(spec.problem.kind, matrices=spec.problem.matrices)
+        return Batch(matrices=spec.problem.matrices)
 
     def smaller(self, batch: Batch, fragment: Fragment, lanes: int) -> Iterator[Batch]:
         """The same batch with smaller tiles, the largest first, for a spec that leaves them open and whose kernel the compiler refuses."""

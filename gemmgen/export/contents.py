@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
-from gemmgen.abi import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
+from gemmgen.interface import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
 from gemmgen.errors import SpecError
 from gemmgen.export import batch, prose
 from gemmgen.export.manifest import MANIFEST, code_ending, manifest

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
-from gemmgen.abi import COUNTER_BYTES, WORKSPACE_ALIGNMENT
+from gemmgen.interface import COUNTER_BYTES, WORKSPACE_ALIGNMENT
 from gemmgen.designs import all_decisions
 from gemmgen.export import batch, prose
 from gemmgen.plan import Plan
@@ -45,12 +45,12 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "generator": f"gemmgen {__version__}",
         "name": name,
         "computes": "C = alpha A B + beta C in FP32; with beta = 0 C is not read" + (
-            "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.strided else ""),
+            "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.repeated else ""),
         "kernel": source.name,
         "plan": {
             "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name, "special": plan.special,
             "design": plan.design.name, **decided(plan), **interface.constants, **({"asked": list(plan.asked)} if plan.asked else {}),
-            **({"kind": plan.kind} if plan.strided else {}),
+            **({"kind": plan.kind.name} if plan.repeated else {}),
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
@@ -59,7 +59,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "operands": {
             x: {"type": "float" if x != "b" else plan.stored_b.element, "order": "row major", "rows": at["rows"], "columns": at["columns"],
                 **({"holds": plan.stored_b.name} if x == "b" and not plan.stored_b.is_usual else {}),
-                "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.strided else {})}
+                "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.repeated else {})}
             for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
         },
         "limits": {

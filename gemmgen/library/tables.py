@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gemmgen import abi
-from gemmgen.abi import Buffer, Grid, Interface, Launch, Parameter
+from gemmgen.interface import Buffer, Grid, Interface, Launch, Parameter
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.export import prose
@@ -64,7 +64,7 @@ def check(kernel: Kernel) -> None:
     """
     plan = kernel.built.plan
     if plan.of_products:
-        raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind, needs='[problem] kind = "gemm" or "strided"',
+        raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
     if not plan.stored_b.is_usual or not plan.output.is_usual:
         raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.stored_b.name}, C {plan.output.name}",

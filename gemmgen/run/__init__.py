@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.abi import STATUS, Interface, Launch
+from gemmgen.interface import STATUS, Interface, Launch
 from gemmgen.catalog.input import Input
 from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.vendor import vendor_of
@@ -223,8 +223,8 @@ def strided(
         SpecError: shapes or types do not fit, matrices of C would overlap, or the plan is for one product.
         EmulationError, DeviceError: from the driver.
     """
-    if not plan.strided:
-        raise SpecError("plan", "is not for strided batches", got=plan.kind, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
+    if not plan.repeated:
+        raise SpecError("plan", "is not for strided batches", got=plan.kind.name, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
     check_extents(a, b, c, batched=True)
     return _products(device, plan, source, a, b, c, alpha, beta, placement, strides)
 

@@ -112,7 +112,7 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
     for one in products:
         check_extents(one.a, one.b, one.c)
     sizes = sizes_of(products)
-    if plan.kind != "grouped" and len(set(map(tuple, sizes))) > 1:
+    if plan.kind.uniform and len(set(map(tuple, sizes))) > 1:
         raise SpecError("products", f"a kernel for problems of kind {plan.kind} has one size", got=f"{len(set(map(tuple, sizes)))} sizes",
                         needs="products of one size", remedy='[problem] kind = "grouped"')
     interface = source.interface
@@ -121,7 +121,7 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
     extents = listed.extents | interface.constants
     try:
         memory = allocated(device, interface, extents)
-        held = _held(device, plan, products, APART) if plan.kind == "strided" else [x for one in products for x in _held(device, plan, [one])]
+        held = _held(device, plan, products, APART) if plan.kind.strides else [x for one in products for x in _held(device, plan, [one])]
         given = _given(device, plan, products, held, listed) | {"threshold": threshold}
         launch_all(device, interface, extents, given, memory)
         status = counted(device, interface, memory)
@@ -192,28 +192,22 @@ def _given(device: Device, plan: Plan, products: Sequence[Product], held: Sequen
     given: dict[str, Any] = {
         "batch": len(products), "list": device.upload(listed.rows, "list"), "listed": len(listed.rows), "turns": listed.extents["turns"],
     }
-    if plan.kind == "grouped":
-        return given | {"problems": device.upload(problems, "problems")}
-    return given | _one_size(device, plan, problems, held)
+    return given | plan.kind.arguments(problems, _Uploads(device, problems, held))
 
 
-def one_size_arguments(kind: str, problems: np.ndarray) -> dict[str, Any]:
-    """What kernels for products of one size are told besides the matrices, by name.
+@dataclass
+class _Uploads:
+    """A batch on the device, as `gemmgen.kinds.kind.Held` asks for it."""
 
-    Args:
-        kind: `strided` or `pointers`.
-        problems: [products] of PROBLEM, all of one size and one placement.
-    """
-    first = problems[0] if len(problems) else np.zeros((), PROBLEM)
-    given: dict[str, Any] = {name: int(first[name]) for name in ("m", "n", "k")} | {name: float(first[name]) for name in ("alpha", "beta")}
-    given |= {name: max(int(first[name]), 1) for name in ("lda", "ldb", "ldc")}
-    if kind == "strided":
-        given |= {f"stride_{name}": (int(problems[name][1]) - int(problems[name][0])) // 4 if len(problems) > 1 else 0 for name in "abc"}
-    return given
+    device: Device
+    problems: np.ndarray
+    held: Sequence[_Held]
 
+    def records(self) -> Any:
+        return self.device.upload(self.problems, "problems")
 
-def _one_size(device: Device, plan: Plan, problems: np.ndarray, held: Sequence[_Held]) -> dict[str, Any]:
-    given = one_size_arguments(plan.kind, problems)
-    if plan.kind == "pointers":
-        return given | {name: device.upload(problems[name].copy(), f"{name}_list") for name in "abc"}
-    return given | {name: held[0].buffers[at] if held else device.empty(1, name) for at, name in enumerate("abc")}
+    def pointers(self, operand: str) -> Any:
+        return self.device.upload(self.problems[operand].copy(), f"{operand}_list")
+
+    def first(self, operand: str) -> Any:
+        return self.held[0].buffers["abc".index(operand)] if self.held else self.device.empty(1, operand)

@@ -20,6 +20,7 @@ from gemmgen.designs.design import refuse_batch
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.decisions import SUMS, Decision
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
+from gemmgen.kinds import GEMM, Kind, kind_called
 from gemmgen.model.error import promote_for
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
@@ -75,6 +76,11 @@ class Request:
         return self.choices[SUMS.name] == "compensated"
 
     @property
+    def kind(self) -> Kind:
+        """Of product."""
+        return kind_called(self.loaded.spec.problem.kind)
+
+    @property
     def settled(self) -> bool:
         """Whether nothing is left to choose."""
         opened = [one for one in self.opened if one.name != "promote"]
@@ -83,7 +89,7 @@ class Request:
     @property
     def hints(self) -> Hints:
         problem = self.loaded.spec.problem
-        return Hints(problem.m, problem.n, problem.k, 1 if problem.kind == "gemm" else problem.matrices)
+        return Hints(problem.m, problem.n, problem.k, kind_called(problem.kind).products(problem))
 
     @property
     def opened(self) -> tuple[Decision, ...]:
@@ -121,8 +127,8 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=None if design is designs_of(self.fragment, spec.problem.kind, self.scheme.recombination.family)[0] else design.name,
-            output=all_outputs()[spec.problem.c], asked=self.asked, batch=self.batch, **known, **more,
+            designed=None if design is designs_of(self.fragment, self.kind, self.scheme.recombination.family)[0] else design.name,
+            output=all_outputs()[spec.problem.c], asked=self.asked, kind=self.kind, batch=self.batch, **known, **more,
         )
 
 
@@ -141,10 +147,12 @@ def requests(loaded: LoadedSpec) -> list[Request]:
             f"{place}: [problem] c", f"kernels for {gpu.name} have no C of this type", got=spec.problem.c,
             needs=f"functions of the type for {gpu.maker.platform}", remedy='c = "f32", or another gpu',
         )
-    if spec.problem.kind == "gemm":
+    kind = kind_called(spec.problem.kind)
+    kind.check(spec.problem, place)
+    if not kind.batched:
         refuse_batch(spec, place)
     asked = contract(loaded, all_outputs()[spec.problem.c].roundoff)
-    if spec.problem.b != F32.name and spec.problem.kind != "gemm":
+    if spec.problem.b != F32.name and kind.batched:
         raise InfeasibleSpec(f"{place}: [problem] b", "batches have a B of FP32 alone", got=f"{spec.problem.b}, kind = {spec.problem.kind}",
                              needs=F32.name, remedy='b = "f32", or kind = "gemm"')
     if asked is None:
@@ -187,9 +195,9 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
             remedy=f'[problem] b = "{takes}", or scheme = "{preferred_scheme(gpu.unit, spec.problem.b).name}"',
         )
     requests, found, refused = [], [], []
-    family = scheme.recombination.family
-    fragments = [(fragment, designs_of(fragment, spec.problem.kind, family)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
-    refused += [_kindless(spec.problem.kind, fragment, scheme, place) for fragment, designs in fragments if not designs]
+    family, kind = scheme.recombination.family, kind_called(spec.problem.kind)
+    fragments = [(fragment, designs_of(fragment, kind, family)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
+    refused += [_kindless(kind, fragment, scheme, place) for fragment, designs in fragments if not designs]
     sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
     # Whom all designs refuse is told by the one that is asked for, or else by one that serves any sizes.
     ways = [(scheme, fragment, design) for fragment, designs in fragments for design in designs]
@@ -217,36 +225,36 @@ def _plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragme
     if _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY):
         return []
     usable = [row for row in candidates(gpu.vendor, plain.leading, PLAIN_POLICY) if row.runs_on(gpu.arch)][:1]
-    return [(plain, row, one) for row in usable for one in designs_of(row, spec.problem.kind) if one.narrow and one.suits(sizes)]
+    return [(plain, row, one) for row in usable for one in designs_of(row, kind_called(spec.problem.kind)) if one.narrow and one.suits(sizes)]
 
 
-def _kindless(kind: str, fragment: Fragment, scheme: Scheme, place: str) -> InfeasibleSpec:
+def _kindless(kind: Kind, fragment: Fragment, scheme: Scheme, place: str) -> InfeasibleSpec:
     family = scheme.recombination.family
     serving = owners_of(kind, family)
     if not designs_of(fragment, family=family) or not serving:
-        policies = [policy for policy in owners_of("gemm", family) if shapes(fragment.vendor, scheme.word, policy)]
+        policies = [policy for policy in owners_of(GEMM, family) if shapes(fragment.vendor, scheme.word, policy)]
         return InfeasibleSpec(
             f"{place}: [split] scheme", f"there are no kernels for the {family} of such a scheme on policy {fragment.policy}, for [problem] kind = {kind}",
-            got=scheme.name, needs=f"policy {' or '.join(policies or owners_of('gemm', family))}, and kind = gemm",
+            got=scheme.name, needs=f"policy {' or '.join(policies or owners_of(GEMM, family))}, and kind = gemm",
             remedy="another scheme, or a GPU that has it",
         )
     return InfeasibleSpec(
-        f"{place}: [problem] kind", f"there are no kernels for such problems on policy {fragment.policy}", got=kind,
+        f"{place}: [problem] kind", f"there are no kernels for such problems on policy {fragment.policy}", got=kind.name,
         needs=f"policy {' or '.join(serving)}" if serving else "a design for it", remedy='policy = "auto", or kind = "gemm"',
     )
 
 
 def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design, asked: Contract | None) -> Request:
-    spec, place = loaded.spec, loaded.place
+    spec, place, kind = loaded.spec, loaded.place, kind_called(loaded.spec.problem.kind)
     if spec.pipeline.design not in ("auto", design.name):
         raise InfeasibleSpec(
             f"{place}: [pipeline] design", f"kernels of policy {fragment.policy} are not of this design", got=spec.pipeline.design,
-            needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind, scheme.recombination.family)),
+            needs=" or ".join(one.name for one in designs_of(fragment, kind, scheme.recombination.family)),
             remedy='design = "auto", or another policy',
         )
-    _refuse_words(scheme, design, fragment, spec.problem.kind, place)
+    _refuse_words(scheme, design, fragment, kind, place)
     if spec.split.sums == "compensated":
-        _refuse_compensated(scheme, design, fragment, spec.problem.kind, place)
+        _refuse_compensated(scheme, design, fragment, kind, place)
     if fragment.on_matrix_unit and (unknown := [word for word in scheme.types if word not in gpu.unit.words]):
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {unknown[0]} is not known",
@@ -289,19 +297,19 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             f"{place}: [split] promote", f"the sums of {scheme.name} are integers, and exact", got=promote,
             needs="0: promotion moves sums out of a matrix unit that truncates", remedy="promote = 0",
         )
-    batch = None if spec.problem.kind == "gemm" else design.batch(spec, gpu, scheme, fragment, place)
+    batch = design.batch(spec, gpu, scheme, fragment, place) if kind.batched else None
     fixed = _fixed(loaded) | (design.settled(batch) if batch else {})
-    ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
+    ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), kind))
     stages = design.stages(gpu)
     request = Request(loaded, scheme, gpu, fragment, design, batch=batch, contract=asked, choices=Choices(
         fixed={one.name: one.usual for one in design.own if one.quiet} | ({"stages": stages} if stages else {}) | fixed
         | ({SUMS.name: sums} if SUMS in design.own else {}), promote=(promote,), ways=ways,
-        small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
+        small=spec.problem.m * spec.problem.n * kind.products(spec.problem) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
     return replace(request, required=tuple(_required(request)), objective=_objective(request), model=papers.model_of(request))
 
 
-def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str, place: str) -> None:
+def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: Kind, place: str) -> None:
     """Not every design multiplies words of several types, or splits B into other words than A.
 
     Raises:
@@ -313,7 +321,7 @@ def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str,
         (lambda one: scheme.alike or scheme.b or one.splits_apart, "other words of B than of A"),
     ):
         if not able(design):
-            serving = [one.name for one in all_designs() if able(one) and kind in one.kinds]
+            serving = [one.name for one in all_designs() if able(one) and one.computes(kind)]
             raise InfeasibleSpec(
                 f"{place}: [split] scheme", f"kernels of policy {fragment.policy} and design {design.name} have no {what}", got=scheme.name,
                 needs=f"a scheme without, or design {' or '.join(serving)}" if serving else "a scheme without",
@@ -321,13 +329,13 @@ def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str,
             )
 
 
-def _refuse_compensated(scheme: Scheme, design: Design, fragment: Fragment, kind: str, place: str) -> None:
+def _refuse_compensated(scheme: Scheme, design: Design, fragment: Fragment, kind: Kind, place: str) -> None:
     """Sums are compensated as they leave a matrix unit that rounds them, by designs that have the choice.
 
     Raises:
         InfeasibleSpec: they are FP32 sums in registers, or integers, or the design has no such choice.
     """
-    able = [one.name for one in all_designs() if SUMS in one.own and kind in one.kinds]
+    able = [one.name for one in all_designs() if SUMS in one.own and one.computes(kind)]
     if not fragment.on_matrix_unit:
         problem, needs = f"the sums of {scheme.name} are in FP32 registers already", "a scheme whose words a matrix unit multiplies"
     elif scheme.fixed:

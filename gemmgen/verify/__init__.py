@@ -457,7 +457,7 @@ def verify(
     ask("permutation", lambda: judge.bits("permutation", oracles.permutation(plan)))
     ask("edges", judge.edges)
     ask("groups", judge.groups)
-    if plan.strided:
+    if plan.repeated:
         ask("batch", judge.batch)
     ask("special", judge.special)
     if plan.fallback:

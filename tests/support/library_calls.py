@@ -262,7 +262,7 @@ class Known:
         self.archs = [arch.replace("sm_", "compute_") if kernel.is_fallback else arch for arch in built]
         self.codes = {arch: kernel.label + (f"_{arch}" if len(self.archs) > 1 else "") for arch in self.archs}
         self.static = STATIC.get(kernel.label, 0)
-        self.batched = bool(plan.strided)
+        self.batched = bool(plan.repeated)
         self.takes_pointers = bool(plan.batch and plan.batch.pointers)
         self.made = {one.region for launch in source.launches if launch.role in PASSES for one in launch.parameters if one.region}
         self.largest_k = plan.scheme.largest_k

@@ -13,6 +13,7 @@ from gemmgen.designs.design import Asked, Choices, Hints, Way, refuse_pipeline
 from gemmgen.designs.residues import equations, refusals
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.specialised.equations import LEAST_OTHERS
+from gemmgen.kinds import GEMM
 from gemmgen.model.equation import Constraint, Numbers
 
 GROUP_N = (64, 128, 192, 256)
@@ -43,7 +44,7 @@ CONSTRAINTS = (
 
 class ResidueKernels(specialised.Specialised):
     name = "residues"
-    kinds = ("gemm",)
+    kinds = (GEMM.name,)
     family = "residues"
     own = (specialised.CLUSTER,)
     words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}

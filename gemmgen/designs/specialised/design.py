@@ -15,6 +15,7 @@ from gemmgen.designs import common
 from gemmgen.designs.common import GROUPS, SLICES, STAGES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
 from gemmgen.designs.specialised import equations, refusals
+from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers
 
@@ -83,7 +84,7 @@ CONSTRAINTS = (
 
 class Specialised(Design):
     name = "specialised"
-    kinds = ("gemm", "strided")
+    kinds = (GEMM.name, STRIDED.name)
     labels = {"warp": "warpgroup {}"}
     own = (CLUSTER, CONSUMERS, SUMS)
     words = {
@@ -120,7 +121,7 @@ class Specialised(Design):
             )
         # A batch has tiles enough for every SM to be busy with them, and what splits A again for each tile is never faster then (measured).
         packed = tuple(way for way in ways if way.where == "prepass")
-        return packed if packed and asked.kind != "gemm" else ways
+        return packed if packed and asked.kind.batched else ways
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return min(best, hidden_promote(scheme, block, k))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from gemmgen.designs.design import Hints
 from gemmgen.designs.portable.design import Portable
 from gemmgen.designs.strided import equations
+from gemmgen.kinds import STRIDED
 from gemmgen.model import time, traffic
 
 
 class Strided(Portable):
     name = "strided"
-    kinds = ("strided",)
+    kinds = (STRIDED.name,)
     takes_stored_b = False
     of_papers = False
     narrow = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -97,6 +98,14 @@ class DeviceBatch:
         out["alpha"], out["beta"] = 1.0, 0.0
         return out
 
+    def held(self, at: int, entries: np.ndarray | None = None) -> HeldSet:
+        """Set `at` as kernels are told of it.
+
+        Args:
+            entries: numbers of the products that a kernel multiplies; None for all.
+        """
+        return HeldSet(self, at, entries)
+
     @property
     def is_uniform(self) -> bool:
         """Whether all products have one size; the matrices then lie at even distances."""
@@ -153,3 +162,23 @@ class Padded:
             tuple(cupy.asarray(x.data.ptr + 4 * np.arange(count, dtype=np.uint64) * (x.size // max(count, 1))) for x in arrays)
             for arrays in zip(self.a, self.b, self.c)
         ]
+
+
+@dataclass(frozen=True)
+class HeldSet:
+    """One set of a batch's matrices, as `gemmgen.kinds.kind.Held` asks for it."""
+
+    batch: DeviceBatch
+    at: int
+    entries: np.ndarray | None = None
+
+    def records(self) -> Any:
+        import cupy
+
+        return self.batch.problems[self.at] if self.entries is None else cupy.asarray(self.batch.hosts[self.at][self.entries].view(np.uint8))
+
+    def pointers(self, operand: str) -> Any:
+        return self.batch.pointers[self.at]["abc".index(operand)]
+
+    def first(self, operand: str) -> Any:
+        return getattr(self.batch, operand)[self.at]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gemmgen import road
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.kinds import kind_called
 
 if TYPE_CHECKING:
     from gemmgen.build import Built
@@ -122,7 +123,7 @@ def of_batches(specs: Sequence[Path], gpu: str | None = None) -> bool:
     def one(path: Path) -> bool:
         try:
             loaded = road.load(path, gpu)
-            return loaded.spec.problem.kind != "gemm" and road.plan(loaded).of_products
+            return kind_called(loaded.spec.problem.kind).batched and road.plan(loaded).of_products
         except GemmgenError:
             return False
 
