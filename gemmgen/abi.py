@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gemmgen import plan as plan_module
 from gemmgen.catalog.residues import SEGMENT_K
-from gemmgen.interface import BATCH, COUNTER_BYTES, STATUS, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
+from gemmgen.interface import BATCH, COUNTER_BYTES, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Operand, Plan
 
@@ -48,8 +49,17 @@ def interface(plan: Plan) -> Interface:
     return Interface(
         constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.whole_cluster} if plan.splits_whole else {}),
         padded=padded, buffers=_buffers(plan, padded, counters),
-        counters=counters, launches=_launches(plan, counters),
+        counters=counters, launches=tuple(_aliased(plan, launch) for launch in _launches(plan, counters)),
+        tiles=partial(plan.kind.tiles.number, block=plan.block) if plan.kind.tiles else None,
     )
+
+
+def _aliased(plan: Plan, launch: Launch) -> Launch:
+    """The launch with the arguments that the plan's kind passes on in place of a parameter's own."""
+    return replace(launch, lines=tuple(
+        replace(line, parameters=tuple(replace(one, argument=plan.kind.aliases.get(one.argument, one.argument)) for one in line.parameters))
+        for line in launch.lines
+    )) if plan.kind.aliases else launch
 
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:
@@ -338,7 +348,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     return Launch(
         symbol=symbol, role="gemm", meaning="the product of the words, and C",
         grid=((
-            ("m", plan.block[0] * plan.cluster), ("n", plan.block[1]), *((("split_k", 1),) if sliced else ()),
+            *(((TILES, 1),) if plan.kind.tiles else (("m", plan.block[0] * plan.cluster), ("n", plan.block[1]))), *((("split_k", 1),) if sliced else ()),
             *((("cluster", 1),) if plan.cluster > 1 else ()), *_each(plan),
         ),),
         threads=plan.threads, shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines),

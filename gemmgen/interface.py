@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -16,6 +16,8 @@ STATUS = "status"
 """The buffer of the counters."""
 BATCH = "batch"
 """The argument and the extent that tell how many products a launch is for."""
+TILES = "tiles"
+"""The extent that tells how many tiles of C a launch computes, of a kind of product that does not compute all."""
 COUNTER_BYTES = 8
 Grid = tuple[tuple[tuple[str, int], ...], ...]
 
@@ -195,6 +197,7 @@ class Interface:
     Attributes:
         constants: what grids ask besides extents: `split_k`, the slices of k, and `cluster`, blocks of one.
         padded: each extent that is rounded up: from what, and to a multiple of what.
+        tiles: (m, n) -> the extent `tiles`, of a kind of product that does not compute all tiles of C; None where it does.
         buffers: of the workspace, those to be zeroed first.
         launches: in order.
     """
@@ -204,6 +207,7 @@ class Interface:
     buffers: tuple[Buffer, ...]
     counters: tuple[Counters, ...]
     launches: tuple[Launch, ...]
+    tiles: Callable[[int, int], int] | None = None
 
     def __post_init__(self) -> None:
         names = [buffer.name for buffer in self.buffers]
@@ -234,7 +238,7 @@ class Interface:
         """
         if not (m and n and batch):
             m = n = k = batch = 0
-        sizes = {"m": m, "n": n, "k": k} | ({BATCH: batch} if self.batched else {})
+        sizes = {"m": m, "n": n, "k": k} | ({BATCH: batch} if self.batched else {}) | ({TILES: self.tiles(m, n)} if self.tiles else {})
         return sizes | {name: round_up(sizes[of], unit) for name, (of, unit) in self.padded.items()} | self.constants
 
     def workspace(self, m: int, n: int, k: int, batch: int = 1) -> Workspace:

@@ -238,7 +238,7 @@ def _header(plan: Plan, name: str) -> str:
         products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
-        "computes": f"C = alpha A B + beta C in FP32{given}{stored}, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"{plan.kind.formula} in FP32{given}{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
         "words": f"{_words(plan)}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,

@@ -66,15 +66,15 @@ def designs_of(fragment: Fragment, kind: Kind = GEMM, family: Family = "residual
         GemmgenError: none serves it.
     """
     served = tuple(one for one in all_designs() if one.serves(fragment))
-    found = tuple(one for one in served if one.computes(kind) and family == one.family)
+    found = tuple(one.of(kind) for one in served if one.computes(kind) and family == one.family)
     if not served:
         raise GemmgenError(f"fragment {fragment.name}", "has no design", needs="a design that serves it", remedy="`serves` of your design")
     return found
 
 
-def design_called(name: str) -> Design:
-    """The design of that name, which there is."""
-    return next(one for one in all_designs() if one.name == name)
+def design_called(name: str, kind: Kind = GEMM) -> Design:
+    """The design of that name, which there is, for products of a kind."""
+    return next(one for one in all_designs() if one.name == name).of(kind)
 
 
 def owner_of(decision: Decision, value: object) -> str:

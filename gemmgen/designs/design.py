@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -117,6 +117,8 @@ class Design:
         decisions: all of them, the shared ones first.
         own: those of them that are this design's alone.
         kinds: names of the kinds of products that its kernels compute.
+        any_kind: whether they ask the schedule which tile and which k, and the output which elements, so that they compute
+            products of every kind that tells those.
         family: of the schemes that its kernels compute, as their recombination says it.
         labels: how it says shared decisions, by name, where it says them in a way of its own.
         words: further words of shared decisions, by the decision's name.
@@ -154,6 +156,7 @@ class Design:
     name: str
     own: tuple[Decision, ...] = ()
     kinds: tuple[str, ...] = (GEMM.name,)
+    any_kind: bool = False
     family: Family = "residual chain"
     labels: Mapping[str, str] = {}
     words: Mapping[str, tuple[Word, ...]] = {}
@@ -208,7 +211,11 @@ class Design:
 
     def computes(self, kind: Kind) -> bool:
         """Whether it has kernels for products of this kind."""
-        return kind.name in self.kinds
+        return kind.name in self.kinds or (self.any_kind and not kind.batched)
+
+    def of(self, kind: Kind) -> Design:
+        """The design with the kind's equations of traffic and time in place of its own of the same symbols, and the kind's constraints besides its own."""
+        return _of_kind(self, kind)
 
     def mixes(self, scheme: Scheme) -> bool:
         """Whether it multiplies words of these several types, each by its own instruction."""
@@ -444,6 +451,27 @@ class Design:
     def order_told(self) -> str:
         """`order` with the equations' numbers."""
         return self.order.format_map({one.symbol: one.number for _, group in self.equation_groups for one in group})
+
+
+@cache
+def _of_kind(design: Design, kind: Kind) -> Design:
+    if not (kind.equations or kind.constraints):
+        return design
+    own: dict[str, tuple[Equation, ...]] = {}
+    before: tuple[Equation, ...] = ()  # equations of symbols that the design does not have, which the next one asks for
+    for one in kind.equations:
+        before += (one,)
+        if one.symbol in design.known_symbols:
+            own[one.symbol], before = before, ()
+
+    def replaced(equations: tuple[Equation, ...]) -> tuple[Equation, ...]:
+        return tuple(new for one in equations for new in own.get(one.symbol, (one,)))
+
+    made = type(design)()
+    made.predictions = replaced(design.predictions)
+    made.equation_groups = tuple((title, replaced(group)) for title, group in design.equation_groups)
+    made.constraints = (*design.constraints, *kind.constraints)
+    return made
 
 
 def sizes(scheme: Scheme) -> dict[str, int]:

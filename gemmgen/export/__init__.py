@@ -24,6 +24,7 @@ from gemmgen.catalog.output import require_f32
 from gemmgen.catalog.reserved import reserved
 from gemmgen.errors import SpecError
 from gemmgen.export import contents, folder
+from gemmgen.kinds import require_plain
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 
@@ -120,5 +121,6 @@ def export(
     name = default_name(plan) if name is None else name
     check_name(name)
     require_f32(plan.output, "exported C has")
+    require_plain(plan.kind, "exported C computes")
     _refuse_packed(plan)
     return folder.put(directory, force, lambda: contents.all_files(plan, source, [binary, *others], name, refused))

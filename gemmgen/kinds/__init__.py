@@ -10,9 +10,9 @@ from importlib.metadata import entry_points
 
 from gemmgen.errors import GemmgenError
 from gemmgen.kinds.batches import GROUPED, POINTERS, STRIDED
-from gemmgen.kinds.kind import GEMM, Kind, Tiles
+from gemmgen.kinds.kind import GEMM, Kind, Problem, Tiles, require_plain
 
-__all__ = ["GEMM", "GROUPED", "POINTERS", "STRIDED", "Kind", "Tiles", "all_kinds", "kind_called"]
+__all__ = ["GEMM", "GROUPED", "POINTERS", "STRIDED", "Kind", "Problem", "Tiles", "all_kinds", "kind_called", "require_plain"]
 
 ENTRY_POINTS = "gemmgen.kinds"
 

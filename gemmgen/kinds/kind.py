@@ -11,14 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.errors import InfeasibleSpec
+from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.interface import Line, Parameter
-from gemmgen.model.equation import Equation
+from gemmgen.model.equation import Constraint, Equation
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 """Of A and of B: row major as they are (n), or transposed (t)."""
-TILES = "tiles"
-"""The extent that tells how many tiles of C a launch computes, of a kind that does not compute all."""
 
 
 class Held(Protocol):
@@ -45,15 +43,13 @@ class Tiles:
         count: C, the same number.
         row, column: C, the row and the column of tiles of tile `place`.
         functions: C, what these call.
-        equation: the same number in the model's symbols, in place of T6.
     """
 
     number: Callable[[int, int, tuple[int, int, int]], int]
     count: str
     row: str
     column: str
-    functions: str
-    equation: Equation
+    functions: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +72,7 @@ class Kind:
     Attributes:
         name: as `[problem] kind` says it.
         meaning: in words.
+        formula: what is computed, as kernels' headers say it.
         batched: whether a launch computes many products.
         uniform: whether all of them have one size, one leading dimension for each operand, and one alpha and beta.
         strides: whether their matrices lie a stride apart, which the launch is told.
@@ -86,10 +83,16 @@ class Kind:
         tiles: of C that are computed; None for all.
         first_k, last_k: C, the k at which a tile's sum begins and ends, of the tile's first row `m0` and column `n0`; empty for 0 and k.
         stored: C, whether the element of C at `row` and `column` is computed; empty where all are.
+        counts_a, counts_b: C, whether a tile counts what words cannot hold of its rows of A, and of its columns of B, where it splits them itself:
+            exactly one of the tiles that share them does, and one that has every k. Needed where tiles or k are left out.
+        equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
+            computed. Those of new symbols stand before the one that asks for them.
+        constraints: what a kernel must satisfy besides those of its design.
     """
 
     name = "gemm"
     meaning = "one matrix product"
+    formula = "C = alpha A B + beta C"
     batched = False
     uniform = True
     strides = False
@@ -101,6 +104,10 @@ class Kind:
     first_k = ""
     last_k = ""
     stored = ""
+    counts_a = ""
+    counts_b = ""
+    equations: tuple[Equation, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -135,9 +142,13 @@ class Kind:
         for extent, other in self.aliases.items():
             if extent in ("m", "n", "k") and getattr(problem, extent) != getattr(problem, other):
                 raise InfeasibleSpec(
-                    f"{place}: [problem] {extent}", f"is {other} in kind {self.name}", got=getattr(problem, extent), needs=getattr(problem, other),
+                    f"{place}: [problem] {extent}", f"is {other} in kind {self.name}", got=getattr(problem, extent), needs=str(getattr(problem, other)),
                     remedy=f"{extent} = {getattr(problem, other)}",
                 )
+        if "b" in self.aliases and problem.b != "f32":
+            raise InfeasibleSpec(
+                f"{place}: [problem] b", f"is {self.aliases['b'].upper()} in kind {self.name}", got=problem.b, needs="f32, as A is", remedy='b = "f32"',
+            )
 
     def products(self, problem: Any) -> int:
         """How many products a spec's section [problem] expects of a launch."""
@@ -165,7 +176,13 @@ class Kind:
     # ---- what the judge compares with
 
     def completed(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """A [M, K] and B [K, N] whose product is this kind's product of the given operands."""
+        """A [M, K] and B [K, N] whose product is this kind's product of the given operands.
+
+        Raises:
+            SpecError: an operand is missing.
+        """
+        if b is None:
+            raise SpecError("b", f"is missing: kind {self.name} multiplies two matrices", needs="[K, N] float32")
         return a, b
 
     def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
@@ -182,3 +199,12 @@ class Kind:
 
 
 GEMM = Kind()
+
+
+def require_plain(kind: Kind, what: str) -> None:
+    """
+    Raises:
+        SpecError: the kind's products are others than those of an A and a B that are given, which `what` does not know.
+    """
+    if not kind.plain:
+        raise SpecError("[problem] kind", f"{what} products of a given A and a given B alone", got=kind.name, needs=GEMM.name, remedy=f'kind = "{GEMM.name}"')

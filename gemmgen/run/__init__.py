@@ -185,20 +185,21 @@ class Result:
 
 
 def gemm(
-    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None,
+    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray | None, c: np.ndarray | None = None,
     *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(),
 ) -> Result:
     """alpha A B + beta C on `device`.
 
     Args:
         a: [M, K] FP32, as the formula reads; it is stored as the plan's layout says.
-        b: [K, N] FP32, stored as the plan's type of B, whose numbers they are.
+        b: [K, N] FP32, stored as the plan's type of B, whose numbers they are; None where the plan's kind of product has no B.
         c: [M, N] FP32, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through.
 
     Raises:
         SpecError: shapes or types do not fit, or the kernel's launch takes a whole batch.
         EmulationError, DeviceError: from the driver.
     """
+    a, b = plan.kind.completed(a, b)
     check_extents(a, b, c)
     if plan.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
@@ -265,7 +266,7 @@ def _products(
         c_buffer = device.upload(stored_c, "c", placement.misalign[2])
         given: dict[str, Any] = {
             "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda, "stride_a": stride_a,
-            "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb, "stride_b": stride_b,
+            "b": device.upload(stored_b, "b", placement.misalign[1]) if interface.asks("b") else None, "ldb": ldb, "stride_b": stride_b,
             "c": c_buffer, "ldc": ldc, "stride_c": stride_c, "m": m, "n": n, "k": k, "batch": batch, "alpha": alpha, "beta": beta,
         }
         launch_all(device, interface, extents, given, memory)

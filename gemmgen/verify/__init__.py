@@ -18,7 +18,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.split import Words, split
-from gemmgen.verify import batch, oracles, strided
+from gemmgen.verify import batch, kinds, oracles, strided
 from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost, share_of_worst
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, exact, exact_or_special, relative_frobenius, same_special
@@ -184,7 +184,9 @@ class Judge:
     def run(self, problem: oracles.Problem, **options: Any) -> Result:
         if self.plan.of_products:
             return batch.among_others(self.device, self.plan, self.source, problem.a, problem.b, **options)
-        return gemm(self.device, self.plan, self.source, problem.a, problem.b, **options)
+        whole = self.plan.kind.embedded(problem.a, problem.b, options.pop("c", None))
+        result = gemm(self.device, self.plan, self.source, whole.a, whole.b, c=whole.c, **options)
+        return replace(result, c=self.plan.kind.part(result.c, problem.a.shape[0], problem.b.shape[1]))
 
     @property
     def of_batches(self) -> dict[str, Callable[[], Check]]:
@@ -266,8 +268,10 @@ class Judge:
         apart = self.plan.design.packs_apart or not self.plan.scheme.alike
         return tuple(split(x, self.plan.scheme, self.plan.flushes_words, operand if apart else None) for operand, x in operands)
 
-    def miscounted(self, words: tuple[Words, Words], status: dict[str, int]) -> str:
+    def miscounted(self, problem: oracles.Problem, status: dict[str, int]) -> str:
         """What the kernels should have counted and have not; empty where all is right."""
+        whole = self.plan.kind.embedded(problem.a, problem.b, None)
+        words = self.words(oracles.Problem(*self.plan.kind.completed(whole.a, whole.b)))
         counts = {f"{x}_{kind}": getattr(one, kind) for x, one in zip("ab", words) for kind in ("lossy", "overflow", "nonfinite")}
         wrong = {key: value for key, value in counts.items() if status.get(key) != value}
         return ", ".join(f"{key} {status.get(key)}, not {value}" for key, value in wrong.items())
@@ -296,6 +300,10 @@ class Judge:
         bm, bn, _ = self.plan.block
         rows = (self.plan.group * self.plan.cluster + 1) * bm
         return self._shapes("groups", "shape of two groups of blocks", (((max(1, rows - 3), bn + 5, 5), 1.0, 0.0),), placed=False)
+
+    def whole(self) -> Check:
+        """A product of a kind whose C is not all A B: each element that it computes is within the worst case, and the others are as they were."""
+        return Check("kind", *kinds.question(self.plan, self.source, self.device))
 
     def batch(self) -> Check:
         """A strided batch: each product within the worst case whatever its place, and memory between the matrices of C left alone."""
@@ -350,7 +358,7 @@ class Judge:
         promised = ~words[0].counted[:, None] & ~words[1].counted[None, :] & (magnitude < 2.0**127)
         allowed = allowance(self.plan, problem.a, problem.b, magnitude, repaired=True)
         wrong = promised & ~(error <= allowed)
-        uncounted = self.miscounted(words, result.status)
+        uncounted = self.miscounted(problem, result.status)
         detail = f"{promised.sum()} of {promised.size} elements promised, of rows and columns from 2^-149 on: {wrong.sum()} beyond the worst case"
         if wrong.any():
             i, j = np.argwhere(wrong)[0]
@@ -372,7 +380,7 @@ class Judge:
             close = np.abs(c - (want - lost(self.plan, problem.a, problem.b, want))) <= allowed
             if not self.plan.scheme.by_row:
                 close |= np.abs(c - (want - lost(self.plan, problem.a, problem.b, want, lossy=True))) <= allowed
-        uncounted = self.miscounted(self.words(problem), result.status)
+        uncounted = self.miscounted(problem, result.status)
         counted = {key: value for key, value in result.status.items() if key != "repaired"}
         told = f"counted {_nonzero(counted)}" if not uncounted else f"counted {uncounted}"
         if self.plan.special == "fast":
@@ -459,6 +467,8 @@ def verify(
     ask("groups", judge.groups)
     if plan.repeated:
         ask("batch", judge.batch)
+    if not plan.kind.plain:
+        ask("kind", judge.whole)
     ask("special", judge.special)
     if plan.fallback:
         ask("outliers", judge.outliers)

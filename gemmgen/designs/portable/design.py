@@ -167,6 +167,7 @@ class Portable(Design):
     order = "the largest {intensity} wins, then the least {dram_bytes}, the largest {tlp}, the least {shared_bytes}"
     of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "waits", "fragment_buffers", "register_budget")
 
+    any_kind = True
     promotes_at_once = True
     takes_pieces = True
     of_papers = True

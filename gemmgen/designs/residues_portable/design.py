@@ -29,6 +29,7 @@ class PortableResidues(portable.Portable):
     name = "residues_portable"
     register_section = None
     family = "residues"
+    any_kind = False
     own = (portable.FRAGMENT_BUFFERS,)
     takes_stored_b = False
     takes_pieces = False

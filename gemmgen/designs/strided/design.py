@@ -12,6 +12,7 @@ from gemmgen.model import time, traffic
 class Strided(Portable):
     name = "strided"
     kinds = (STRIDED.name,)
+    any_kind = False
     takes_stored_b = False
     of_papers = False
     narrow = True
