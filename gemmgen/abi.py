@@ -166,10 +166,6 @@ def _into(region: str, element: str, meaning: str, **qualifiers: bool) -> Parame
     return Parameter(region, element, meaning, pointer=True, region=region, **qualifiers)
 
 
-_A = (
-    given("a", "float", "operand A", pointer=True, const=True, restrict=True),
-    given("lda", "long long", "elements from one stored row of A to the next"),
-)
 _SIZES = (given("m", "int", "rows of C"), given("n", "int", "columns of C"), given("k", "int", "the summed dimension"))
 _FACTORS = (given("alpha", "float", "factor of A B"), given("beta", "float", "factor of what C held"))
 
@@ -184,8 +180,15 @@ def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
     return (Line((*strides, given(BATCH, "int", "products")), "elements from matrix to matrix, and how many products there are"),)
 
 
+def _a(plan: Plan) -> tuple[Parameter, ...]:
+    return (
+        given("a", plan.elements_of("a"), "operand A", pointer=True, const=True, restrict=True),
+        given("lda", "long long", "elements from one stored row of A to the next"),
+    )
+
+
 def _b(plan: Plan) -> tuple[Parameter, ...]:
-    return given("b", plan.stored_b.element, "operand B", pointer=True, const=True, restrict=True), given("ldb", "long long", "the same of B")
+    return given("b", plan.elements_of("b"), "operand B", pointer=True, const=True, restrict=True), given("ldb", "long long", "the same of B")
 
 
 def _c(plan: Plan) -> tuple[Parameter, ...]:
@@ -268,13 +271,13 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the factor of each row of A and column of B, by its Euclidean norm",
             grid=_over(plan, plan.split_before, plan_module.NORMS_OUTER, plan_module.WHOLE_K), threads=plan_module.NORMS_THREADS, shared_bytes=0,
-            lines=(Line((*_A, *_b(plan))), Line((*_SIZES, *_factors(const=False)))),
+            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(const=False)))),
         ))
     if plan.takes_maxima and not plan.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_absmax", role="absmax", meaning="the largest magnitude of each row of A and column of B",
             grid=_over(plan, plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
-            lines=(Line((*_A, *_b(plan))), Line((*_SIZES, *_absmax(const=False))), *_strides(plan, "ab")),
+            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_absmax(const=False))), *_strides(plan, "ab")),
         ))
     if plan.split_before:
         launches.append(_split(plan, f"{name}_split", counted))
@@ -307,7 +310,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         symbol=symbol, role="split", meaning="the largest magnitudes of rows and columns, and operands into words" if whole else "operands into words",
         grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
         lines=(
-            Line((*_A, *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
+            Line((*_a(plan), *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
             *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.tiled else []),
             *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
@@ -334,7 +337,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             segments = _into("segments", "double", "sums of the segments of k before", restrict=True)
             lines.append(Line((segments,), "[blocks of C][elements of a thread][THREADS]"))
     if plan.takes_operands:
-        lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
+        lines.append(Line(_a(plan), "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
     lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
     lines.extend(_strides(plan, "abc" if plan.takes_operands else "c", counted=plan.design.stays))  # else a block's number tells its product
@@ -389,7 +392,7 @@ def _grouped(plan: Plan) -> Interface:
 
 def _products(plan: Plan) -> list[Line]:
     """How a kernel is told of products, each with its own matrices, and how many there are."""
-    return plan.kind.lines((_A, _b(plan), _c(plan)), (*_SIZES, *_FACTORS), given(BATCH, "int", "products"))
+    return plan.kind.lines((_a(plan), _b(plan), _c(plan)), (*_SIZES, *_FACTORS), given(BATCH, "int", "products"))
 
 
 # ---- batches whose words are packed first

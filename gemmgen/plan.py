@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.batch import Batch, Tile
+from gemmgen.catalog.element import F32 as ELEMENT
+from gemmgen.catalog.element import Element
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.input import INPUTS, Input
@@ -165,6 +167,7 @@ class _Facts:
     allow_spills: bool
     hints: Hints
     designed: str | None
+    type: Element
     output: Output
     kind: Kind
     batch: Batch | None
@@ -185,6 +188,7 @@ class _Facts:
             "arch": self.arch,
             "special": self.special,
             **self.decided,
+            **({} if self.type.is_usual else {"type": self.type.name}),
             **({} if self.stored_b.is_usual else {"b": self.stored_b.name}),
             **({} if self.output.is_usual else {"c": self.output.name}),
             **({"passes": "whole"} if self.splits_whole else {}),
@@ -243,7 +247,7 @@ class _Facts:
 
     def elements_of(self, operand: str) -> str:
         """The C type of an element of operand `a` or `b` as it is given."""
-        return self.stored_b.element if operand == "b" else "float"
+        return self.stored_b.element if operand == "b" else self.type.c_type
 
     def element(self, operand: str, at: str) -> str:
         """The FP32 value of element `at` of operand `a` or `b`, as C."""
@@ -738,7 +742,7 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)),
+        ("designed", str | None, field(default=None)), ("type", Element, field(default=ELEMENT)), ("output", Output, field(default=F32)),
         ("kind", Kind, field(default=GEMM)), ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
         ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),
     ]
@@ -755,7 +759,8 @@ Attributes:
     allow_spills: whether spilling fails the build.
     hints: sizes the plan was made for; not part of its identity.
     designed: the design's name; None for the fragment's usual one.
-    output: the type of C.
+    type: of the elements of A, B and C.
+    output: how C is stored.
     kind: of product.
     batch: of a kernel for many products, what it knows of them; None for one product.
     predicted_registers: per thread, or None where no model says.

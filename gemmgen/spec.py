@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
 from gemmgen.batch import TLPS, WALKS
+from gemmgen.catalog.element import ELEMENTS, F32
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
@@ -95,6 +96,7 @@ class Problem(Strict):
     layout: Literal[*LAYOUTS] = Field(
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )
+    type: Literal[*ELEMENTS] = Field(F32.name, description="type of the elements of A, B and C, and of sums as they are stored")
     b: Literal[*INPUTS] = Field(
         "f32", description="type of B's elements, beside an A of FP32; other than f32 only with a scheme that takes B as it is stored"
     )

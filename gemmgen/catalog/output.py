@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 
 import numpy as np
 
+from gemmgen.catalog import element
 from gemmgen.errors import GemmgenError, SpecError
 
 ENTRY_POINTS = "gemmgen.outputs"
@@ -63,10 +64,12 @@ class Output:
 
 
 def _same(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x, np.float32)
+    return np.asarray(x, element.F32.dtype)
 
 
-F32 = Output("f32", "FP32", "float", np.float32, "{x}", "{x}", _same, _same, roundoff=0.0, tiniest=0.0, vectors=True)
+F32 = Output(
+    element.F32.name, element.F32.title, element.F32.c_type, element.F32.dtype.type, "{x}", "{x}", _same, _same, roundoff=0.0, tiniest=0.0, vectors=True,
+)
 
 
 @cache

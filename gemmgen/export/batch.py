@@ -77,8 +77,9 @@ def arguments(plan: Plan, name: str) -> tuple[Argument, ...]:
     if not kind.uniform:
         told = [of(f"const {name}_problem *problems"), of("int batch")]
     else:
-        pointer = {"a": "const float *const *a", "b": "const float *const *b", "c": "float *const *c"} if kind.indirect else {
-            "a": "const float *a", "b": "const float *b", "c": "float *c"}
+        element = plan.type.c_type
+        pointer = {"a": f"const {element} *const *a", "b": f"const {element} *const *b", "c": f"{element} *const *c"} if kind.indirect else {
+            "a": f"const {element} *a", "b": f"const {element} *b", "c": f"{element} *c"}
 
         def matrix(x: str) -> list[Argument]:
             stride = [of(f"int64_t stride_{x}", x == "c")] if kind.strides else []

@@ -57,7 +57,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         **({"standing": standing(plan)} if plan.gpu.maker.recorded else {}),
         **_code_objects(plan, source, binaries, name),
         "operands": {
-            x: {"type": "float" if x != "b" else plan.stored_b.element, "order": "row major", "rows": at["rows"], "columns": at["columns"],
+            x: {"type": plan.elements_of(x), "order": "row major", "rows": at["rows"], "columns": at["columns"],
                 **({"holds": plan.stored_b.name} if x == "b" and not plan.stored_b.is_usual else {}),
                 "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.repeated else {})}
             for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()

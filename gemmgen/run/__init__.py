@@ -16,16 +16,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemmgen.interface import STATUS, Interface, Launch
+from gemmgen.catalog.element import F32, Element
 from gemmgen.catalog.input import Input
-from gemmgen.catalog.output import F32, Output
+from gemmgen.catalog.output import Output
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.spec import MAX_EXTENT
-
-POISON = np.float32(np.nan)
-"""What lies where no kernel may read or write."""
 
 
 class Target(Protocol):
@@ -200,7 +198,7 @@ def gemm(
         EmulationError, DeviceError: from the driver.
     """
     a, b = plan.kind.completed(a, b)
-    check_extents(a, b, c)
+    check_extents(a, b, c, element=plan.type)
     if plan.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
     one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement)
@@ -226,7 +224,7 @@ def strided(
     """
     if not plan.repeated:
         raise SpecError("plan", "is not for strided batches", got=plan.kind.name, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
-    check_extents(a, b, c, batched=True)
+    check_extents(a, b, c, batched=True, element=plan.type)
     return _products(device, plan, source, a, b, c, alpha, beta, placement, strides)
 
 
@@ -253,8 +251,8 @@ def _products(
     (batch, m, k), n = a.shape, b.shape[2]
     check_sums(plan, k)
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
-    c = np.full((batch, m, n), POISON, np.float32) if c is None else c
-    stored_a, lda, stride_a = stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0)
+    c = np.full((batch, m, n), plan.type.poison) if c is None else c
+    stored_a, lda, stride_a = stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0, plan.type)
     plan.stored_b.require(b)
     stored_b, ldb, stride_b = stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1, plan.stored_b)
     stored_c, ldc, stride_c = stored(c, placement, 2, plan.output)
@@ -291,11 +289,11 @@ def check_sums(plan: Plan, k: int) -> None:
                         remedy="products of parts of K that add up, with beta = 1")
 
 
-def check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: bool = False) -> None:
+def check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: bool = False, element: Element = F32) -> None:
     what, lead = ("a batch of matrices", "batch, ") if batched else ("a matrix", "")
     for name, x in (("a", a), ("b", b)) + ((("c", c),) if c is not None else ()):
-        if x.ndim != 2 + batched or x.dtype != np.float32:
-            raise SpecError(name, f"is not {what} of float32", got=f"{x.dtype} of shape {x.shape}")
+        if x.ndim != 2 + batched or x.dtype != element.dtype:
+            raise SpecError(name, f"is not {what} of {element.dtype}", got=f"{x.dtype} of shape {x.shape}")
     (*batch, m, k), n = a.shape, b.shape[-1]
     if b.shape != (*batch, k, n) or (c is not None and c.shape != (*batch, m, n)):
         raise SpecError("a, b, c", "shapes do not fit", got=f"{a.shape}, {b.shape}, {None if c is None else c.shape}",
@@ -310,12 +308,17 @@ def _steps(rows: int, columns: int, placement: Placement, which: int) -> tuple[i
     return ld, rows * ld + placement.apart[which]
 
 
-def stored(x: np.ndarray, placement: Placement, which: int, kind: Output | Input = F32) -> tuple[np.ndarray, int, int]:
-    """Row major with a leading dimension and a stride, poisoned between rows and matrices, ending with the last element."""
+def stored(x: np.ndarray, placement: Placement, which: int, kind: Output | Input | Element = F32) -> tuple[np.ndarray, int, int]:
+    """Row major with a leading dimension and a stride, poisoned between rows and matrices, ending with the last element.
+
+    Args:
+        kind: what the elements are stored as.
+    """
+    as_stored = kind.rounded if isinstance(kind, Element) else kind.stored
     batch, rows, columns = x.shape
     ld, stride = _steps(rows, columns, placement, which)
-    flat = np.full(batch * stride, kind.stored(np.full(1, POISON))[0])
-    _matrices(flat, (batch, rows, columns), ld, stride)[...] = kind.stored(x)
+    flat = np.full(batch * stride, as_stored(np.full(1, np.nan, x.dtype))[0])
+    _matrices(flat, (batch, rows, columns), ld, stride)[...] = as_stored(x)
     return flat[: (batch - 1) * stride + (rows - 1) * ld + columns] if x.size else flat[:0], ld, stride
 
 

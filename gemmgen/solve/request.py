@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from gemmgen.batch import Batch
+from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.input import F32
@@ -128,7 +129,7 @@ class Request:
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
             designed=None if design is designs_of(self.fragment, self.kind, self.scheme.recombination.family)[0] else design.name,
-            output=all_outputs()[spec.problem.c], asked=self.asked, kind=self.kind, batch=self.batch, **known, **more,
+            type=ELEMENTS[spec.problem.type], output=all_outputs()[spec.problem.c], asked=self.asked, kind=self.kind, batch=self.batch, **known, **more,
         )
 
 

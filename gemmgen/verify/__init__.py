@@ -21,7 +21,7 @@ from gemmgen.split import Words, split
 from gemmgen.verify import batch, kinds, oracles, strided
 from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost, share_of_worst
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
-from gemmgen.verify.metrics import Errors, errors, exact, exact_or_special, relative_frobenius, same_special
+from gemmgen.verify.metrics import Errors, errors, relative_frobenius
 
 Progress = Callable[[str], None]
 Require = Literal["scheme", "fp32"]
@@ -225,11 +225,12 @@ class Judge:
             random: whether the data is drawn evenly, as statistical bounds suppose.
         """
         result = self.run(problem)
-        product, finite = exact_or_special(problem.a, problem.b)
+        element = self.plan.type
+        product, finite = element.exact_or_special(problem.a, problem.b)
         # What is not finite is held to be of the same kind, and kept out of the figures.
         c, reference = np.where(finite, result.c, 0), np.where(finite, product, 0.0)
-        a, b = (np.where(np.isfinite(x), x, np.float32(0)) for x in (problem.a, problem.b))
-        magnitude = np.where(finite, exact(np.abs(a), np.abs(b)), 0.0)
+        a, b = (element.finite(x) for x in (problem.a, problem.b))
+        magnitude = np.where(finite, element.exact(np.abs(a), np.abs(b)), 0.0)
         found = errors(c, reference, magnitude)
         flushed, apart = lost(self.plan, a, b, reference), bound(self.plan, a, b, reference)
         right = expected(self.plan, a, b)
@@ -237,7 +238,8 @@ class Judge:
             apart = replace(apart, relative_frobenius=min(apart.relative_frobenius, MARGIN * right.simulated + self.plan.output.roundoff))
         limit = apart.beside(flushed, reference, magnitude)
         allowed = allowance(self.plan, a, b, magnitude, repaired=result.status.get("repaired", 0) > 0)
-        fine = same_special(result.c, product, finite) and result.intact
+        alike = element.same_special(result.c, product, finite)
+        fine = alike and result.intact
 
         for want in held_to(self.plan, a, b, reference):
             within = bool((np.abs(c - want) <= allowed).all()) and fine  # an error that is NaN is not within anything
@@ -246,7 +248,7 @@ class Judge:
                 break
         m, n, k = *reference.shape, problem.a.shape[1]
         of_fp32 = right.against_fp32(c, reference)
-        special = "" if finite.all() else f", {(~finite).sum()} elements not finite" + ("" if same_special(result.c, product, finite) else ", not as in FP32")
+        special = "" if finite.all() else f", {(~finite).sum()} elements not finite{'' if alike else ', not as in FP32'}"
         if np.any(flushed):
             share = np.linalg.norm(flushed) / max(np.linalg.norm(reference), np.finfo(float).tiny)
             special += f"; {share:.1e} of it is not in the words that the unit multiplies, which takes subnormal ones for zero"
@@ -317,7 +319,7 @@ class Judge:
         placement = Placement((3, 5, 1), (4, 8, 12)) if placed else Placement()
         for (m, n, k), alpha, beta in cases:
             problem = oracles.uniform(self.plan, -1, 1, (m, n, k), 5)
-            c = rng.uniform(-1, 1, (m, n)).astype(np.float32) if beta else None
+            c = self.plan.type.rounded(rng.uniform(-1, 1, (m, n))) if beta else None
             result = self.run(problem, c=c, alpha=alpha, beta=beta, placement=placement)
             share = share_of_worst(self.plan, problem.a, problem.b, c, result.c, alpha, beta)
             worst = max(worst, share)
@@ -329,12 +331,12 @@ class Judge:
     def outliers(self) -> Check:
         """A few elements that are far larger than the others of their rows and columns: which tiles fall back, and how the others err."""
         problem = oracles.outliers(self.plan)
-        result, mask = self.run(problem), fallen(self.plan, problem.a, problem.b)
-        want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
-        error = np.abs(result.c.astype(np.float64) - want)
+        result, mask, element = self.run(problem), fallen(self.plan, problem.a, problem.b), self.plan.type
+        want, magnitude = element.exact(problem.a, problem.b), element.exact(np.abs(problem.a), np.abs(problem.b))
+        error = np.abs(element.widened(result.c) - want)
         share = float((error / allowance(self.plan, problem.a, problem.b, magnitude, repaired=result.status.get("repaired", 0) > 0)).max())
         tiles = int(mask[:: self.plan.block[0], :: self.plan.block[1]].sum())
-        norms = np.linalg.norm(problem.a.astype(np.float64), axis=1)[:, None] * np.linalg.norm(problem.b.astype(np.float64), axis=0)[None, :]
+        norms = np.linalg.norm(element.widened(problem.a), axis=1)[:, None] * np.linalg.norm(element.widened(problem.b), axis=0)[None, :]
         worst = float((error / norms).max())
         counted, scheme = result.status.get("fallen"), self.plan.fallback.scheme.name
         return Check(
@@ -350,11 +352,11 @@ class Judge:
             drawn: as `oracles.all_ranges` takes it.
         """
         problem = oracles.all_ranges(self.plan, **drawn)
-        words, result = self.words(problem), self.run(problem)
+        words, result, element = self.words(problem), self.run(problem), self.plan.type
         with np.errstate(invalid="ignore", over="ignore"):
-            want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
+            want, magnitude = element.exact(problem.a, problem.b), element.exact(np.abs(problem.a), np.abs(problem.b))
             apart = want - lost(self.plan, problem.a, problem.b, want)
-            error = np.abs(result.c.astype(np.float64) - apart)
+            error = np.abs(element.widened(result.c) - apart)
         promised = ~words[0].counted[:, None] & ~words[1].counted[None, :] & (magnitude < 2.0**127)
         allowed = allowance(self.plan, problem.a, problem.b, magnitude, repaired=True)
         wrong = promised & ~(error <= allowed)
@@ -369,13 +371,13 @@ class Judge:
     def special(self) -> Check:
         """Inf, NaN and overflow come out as FP32 arithmetic has them, everything else as usual."""
         problem = oracles.special_values(self.plan)
-        result = self.run(problem)
-        want, finite = exact_or_special(problem.a, problem.b)
-        same_kind = same_special(result.c, want, finite)
+        result, element = self.run(problem), self.plan.type
+        want, finite = element.exact_or_special(problem.a, problem.b)
+        same_kind = element.same_special(result.c, want, finite)
         with np.errstate(invalid="ignore", over="ignore"):
-            magnitude = exact(np.abs(problem.a), np.abs(problem.b))
-            a, b = (np.where(np.isfinite(x), x, np.float32(0)) for x in (problem.a, problem.b))
-            allowed, c = allowance(self.plan, a, b, magnitude, repaired=True), result.c.astype(np.float64)
+            magnitude = element.exact(np.abs(problem.a), np.abs(problem.b))
+            a, b = (element.finite(x) for x in (problem.a, problem.b))
+            allowed, c = allowance(self.plan, a, b, magnitude, repaired=True), element.widened(result.c)
             # Beside elements beyond the words' range others are too small for words, and counted: C is that of the words or, repaired, of the elements.
             close = np.abs(c - (want - lost(self.plan, problem.a, problem.b, want))) <= allowed
             if not self.plan.scheme.by_row:

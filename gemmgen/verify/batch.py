@@ -97,7 +97,7 @@ def ragged(plan: Any, seed: int = 8) -> list[Product]:
         placement = Placement() if at % 2 == 0 else Placement((at % 4, 3, 1), (4 * (at % 4), 8, 12))
         if plan.kind.uniform:
             alpha, beta, placement = -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12))
-        a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+        a, b, c = (plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, k), (k, n), (m, n)))
         found.append(Product(a, b, c if beta else None, alpha, beta, placement))
     return found
 

@@ -56,7 +56,6 @@ from gemmgen.model.error import LN2, U
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, row_exponents, split, stands_out
 from gemmgen.verify import fixed
-from gemmgen.verify.metrics import exact
 
 TRUNCATED = 2.0**-23
 TO_NEAREST = U / sqrt(3)
@@ -339,7 +338,7 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     elif scheme.b:
         # A unit aligns the product of a subnormal word as if that were the smallest normal number, and cuts it there. Such an element of A is counted;
         # a stored B's is a number like others.
-        magnitude = exact(np.abs(a), np.where(b == 0, 0, np.maximum(np.abs(b), 2.0**scheme.format.min_exponent)).astype(np.float32))
+        magnitude = plan.type.exact(np.abs(a), plan.type.rounded(np.where(b == 0, 0, np.maximum(np.abs(b), 2.0**scheme.format.min_exponent))))
     if scheme.normalize == "row" and absolute:
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
         absolute = np.ldexp(absolute, -scales)
@@ -368,8 +367,8 @@ def share_of_worst(
         before: [M, N], C before it; None where beta is 0, which does not look at it.
         c: [M, N], what came out.
     """
-    product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
-    old = np.zeros(c.shape) if before is None or beta == 0 else plan.output.rounded(before).astype(np.float64)
+    product, magnitude = plan.type.exact(a, b), plan.type.exact(np.abs(a), np.abs(b))
+    old = np.zeros(c.shape) if before is None or beta == 0 else plan.type.widened(plan.output.rounded(before))
     # alpha, beta and their sum round once each.
     limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * U * (abs(alpha) * magnitude + np.abs(beta * old)) + TINIEST
     limit = limit + plan.output.roundoff * np.abs(beta * old) + plan.output.tiniest

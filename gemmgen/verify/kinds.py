@@ -8,7 +8,6 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, gemm
 from gemmgen.verify.bound import share_of_worst
-from gemmgen.verify.metrics import exact
 
 
 def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
@@ -17,16 +16,16 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
     With alpha and beta: each element that the kind computes is within the worst case of the product that it is, the others are as they were, bit for bit.
     With beta = 0 C is not read: the others are still NaN.
     """
-    kind, (bm, bn, bk) = plan.kind, plan.block
+    kind, element, (bm, bn, bk) = plan.kind, plan.type, plan.block
     rng, worst, wrong, count = np.random.default_rng(12), 0.0, [], 0
     for (m, n, k), alpha, beta in (((bm + 3, bn + 5, 2 * bk + 5), -1.5, 0.5), ((2 * bm + 1, bn - 1, bk + 1), 1.0, 0.0), ((3, 2, 5), 2.0, 0.0)):
-        given = kind.embedded(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n))), None)
+        given = kind.embedded(*(element.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, k), (k, n))), None)
         a, b = kind.completed(given.a, given.b)
         shape = a.shape[0], b.shape[1]
-        before, computed = rng.uniform(-1, 1, shape).astype(np.float32) if beta else None, kind.computed(*shape)
+        before, computed = element.rounded(rng.uniform(-1, 1, shape)) if beta else None, kind.computed(*shape)
         result = gemm(device, plan, source, given.a, given.b, before, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (4, 8, 12)))
-        old = np.full(shape, np.nan, np.float32) if before is None else before
-        c = np.where(computed, result.c, alpha * exact(a, b) + (beta * old if beta else 0))
+        old = np.full(shape, element.poison) if before is None else before
+        c = np.where(computed, result.c, alpha * element.exact(a, b) + (beta * old if beta else 0))
         share = share_of_worst(plan, a, b, before, c, alpha, beta)
         worst, count = max(worst, share), count + int(computed.sum())
         if not share <= 1:

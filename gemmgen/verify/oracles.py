@@ -65,7 +65,7 @@ def uniform(plan: Plan, low: float, high: float, shape: tuple[int, int, int], se
     rng = np.random.default_rng(seed)
     m, n, k = shape
     return Problem(
-        rng.uniform(low, high, (m, k)).astype(np.float32), plan.stored_b.rounded(rng.uniform(low, high, (k, n)).astype(np.float32))
+        plan.type.rounded(rng.uniform(low, high, (m, k))), plan.stored_b.rounded(rng.uniform(low, high, (k, n)).astype(np.float32))
     )
 
 
@@ -86,19 +86,19 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     k, n = wrapping_k(plan) + 3, max(1, plan.block[1] - 3)
     order = rng.permutation(k)[: plan.block[0] + 7]
     rows = np.arange(len(order))
-    a = np.zeros((len(order), k), np.float32)
-    a[rows, order] = scale = np.exp2(rows % 5 - 2).astype(np.float32)
+    a = np.zeros((len(order), k), plan.type.dtype)
+    a[rows, order] = scale = plan.type.rounded(np.exp2(rows % 5 - 2))
     bits = plan.stored_b.bits if plan.scheme.b else plan.scheme.bits_of(plan.scheme.rest("b"), "b")
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
     if plan.mean_cut:
         mantissa[:, ::2] &= -1 << max(0, bits - (24 - SPARE_BITS))
     sign = rng.choice([-1.0, 1.0], (k, n))
-    b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
+    b = plan.type.rounded(sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1))
     # A word that saturates at half a last place of another leaves something, and factors that are no powers of two leave some of every element.
     if not plan.scheme.chain or plan.scheme.residues:
-        rows = _kept(plan, a, b).astype(np.float32)
+        rows = plan.type.rounded(_kept(plan, a, b))
     else:
-        rows = (scale[:, None] * b[order] - lost(plan, a, b, exact(a, b))).astype(np.float32)
+        rows = plan.type.rounded(scale[:, None] * b[order] - lost(plan, a, b, plan.type.exact(a, b)))
     if not plan.mean_cut:
         return Problem(a, b, rows)
     given = computed(plan, a, b)
@@ -139,7 +139,7 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
             made[line] = np.ldexp(_KINDS[line % len(_KINDS)](rng, k, fraction_bits), power)
         largest = np.ldexp(rng.uniform(0.5, 1, k), most - 1)  # near half of the word's largest
         made[rng.integers(count)] = largest if plan.scheme.whole_range or most < 100 else np.ldexp(largest, -60)
-        return made.astype(np.float32)
+        return plan.type.rounded(made)
 
     of_a, of_b = lines(m), np.ascontiguousarray(lines(n).T)
     return Problem(of_a, plan.stored_b.rounded(of_b))
@@ -270,8 +270,8 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
         p, q = p_x[i][row], p_y[j][row]
         a[row, positions[row * sets // m]] = (x[row], x[row], p, p)
         b[positions, row] = (y[row], -q, -y[row], q)
-    a, b = a.astype(np.float32), b.astype(np.float32)
-    return Problem(a, b, _kept(plan, a, b).astype(np.float32), kind_of[:, None] == kind_of[None, :])
+    a, b = plan.type.rounded(a), plan.type.rounded(b)
+    return Problem(a, b, plan.type.rounded(_kept(plan, a, b)), kind_of[:, None] == kind_of[None, :])
 
 
 def _of_integers(plan: Plan, seed: int) -> Problem:
@@ -321,7 +321,7 @@ def special_values(plan: Plan, seed: int = 3) -> Problem:
     """
     rng = np.random.default_rng(seed)
     m, n, k = 19, 23, plan.block[2] + 9
-    a, b = rng.uniform(-1, 1, (m, k)).astype(np.float32), rng.uniform(-1, 1, (k, n)).astype(np.float32)
+    a, b = (plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, k), (k, n)))
     a[2, 5], a[3, 7], a[5, 1] = np.inf, -np.inf, np.nan
     b[5, 3], b[9, 4], b[11, 6] = 0.0, np.inf, np.nan
     if plan.scheme.words_of("a")[0].rounding == "nearest_even":

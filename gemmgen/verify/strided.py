@@ -29,7 +29,7 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
     wrong: list[str] = []
 
     def drawn(*shape: int) -> np.ndarray:
-        return rng.uniform(-1, 1, shape).astype(np.float32)
+        return plan.type.rounded(rng.uniform(-1, 1, shape))
 
     def run(a: np.ndarray, b: np.ndarray, **options: Any) -> Result:
         return strided(device, plan, source, a, b, **options)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gemmgen.batch import TLPS, WALKS
 from gemmgen.build import first_that_builds
+from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import INPUTS
@@ -315,6 +316,7 @@ def _cycles(rng):
 
 DRAWN = {
     "problem.kind": (0.5, _any_of(*all_kinds())), "problem.layout": (0.7, _any_of("nn", "nt", "tn", "tt")), "problem.b": (0.1, _any_of(*INPUTS)),
+    "problem.type": (0.1, _any_of(*ELEMENTS)),
     "problem.c": (0.1, _any_of(*all_outputs())), **{f"problem.{x}": (0.8, _any_of(*_SIZES)) for x in "mnk"},
     "problem.matrices": (0.2, _any_of(0, 1, 2, 64, 4096, (1 << 31) - 1)),
     "split.scheme": (0.8, _any_of("auto", *_SCHEMES)), "split.where": (0.2, lambda rng: rng.choice(_words("split", "where"))),
