@@ -264,7 +264,7 @@ def _products(
         c_buffer = device.upload(stored_c, "c", placement.misalign[2])
         given: dict[str, Any] = {
             "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda, "stride_a": stride_a,
-            "b": device.upload(stored_b, "b", placement.misalign[1]) if interface.asks("b") else None, "ldb": ldb, "stride_b": stride_b,
+            "b": None if "b" in plan.kind.aliases else device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb, "stride_b": stride_b,
             "c": c_buffer, "ldc": ldc, "stride_c": stride_c, "m": m, "n": n, "k": k, "batch": batch, "alpha": alpha, "beta": beta,
         }
         launch_all(device, interface, extents, given, memory)
