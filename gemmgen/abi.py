@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gemmgen import plan as plan_module
+from gemmgen import views
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.interface import BATCH, COUNTER_BYTES, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
 from gemmgen.naming import kernel_name
-from gemmgen.plan import Operand, Plan
+from gemmgen.plan import Plan
+from gemmgen.views.memory import Operand
 
 WHOLE_CLUSTER = "pass_cluster"
 """The constant that tells the blocks of a cluster in a pass over whole rows and columns."""
@@ -40,14 +41,14 @@ FALLBACK, FALLEN = "fallback", "fallen"
 
 def interface(plan: Plan) -> Interface:
     """The table of a plan's kernels."""
-    if plan.of_products:
-        return _packed(plan) if plan.packs_products else _grouped(plan)
+    if plan.launches.of_products:
+        return _packed(plan) if plan.launches.packs_products else _grouped(plan)
     padded = {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.block)}
     if plan.cluster > 1 and plan.split_k > 1:  # the last cluster may reach below C, and its blocks leave their parts, too
         padded["m_clusters"] = ("m", plan.block[0] * plan.cluster)
     counters = _counters(plan)
     return Interface(
-        constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.whole_cluster} if plan.splits_whole else {}),
+        constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.launches.whole_cluster} if plan.launches.splits_whole else {}),
         padded=padded, buffers=_buffers(plan, padded, counters),
         counters=counters, launches=tuple(_aliased(plan, launch) for launch in _launches(plan, counters)),
         tiles=partial(plan.kind.tiles.number, block=plan.block) if plan.kind.tiles else None,
@@ -102,32 +103,32 @@ def _buffer_pair(
 
 
 def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
-    scales = 4 if plan.takes_maxima else 0
+    scales = 4 if plan.scales.takes_maxima else 0
     tiles = [
-        Buffer(f"{x}_scales", "float", 4, (f"{outer}_padded", "k_padded", *((BATCH,) if plan.repeated else ())), False,
+        Buffer(f"{x}_scales", "float", 4, (f"{outer}_padded", "k_padded", *((BATCH,) if plan.launches.repeated else ())), False,
                f"2^-e of each {plan.scheme.tile_k} k of {whose}", per=plan.scheme.tile_k)
         for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.tiled
     ]
     of_a, of_b = (sum(word.bytes for word in plan.words_of(operand)) for operand in "ab")
-    before = [operand.name for operand in plan.split_before]
+    before = [operand.name for operand in plan.launches.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
     rows = "m_clusters" if "m_clusters" in padded else "m_padded"
     none = "" if scales else "; none in this scheme"
     arrived = f"slices of k that have left their part, for each {plan.design.gatherer} of C"
-    each = (BATCH,) if plan.repeated else ()
-    found_by_adding = not plan.splits_whole  # blocks raise what others found
+    each = (BATCH,) if plan.launches.repeated else ()
+    found_by_adding = not plan.launches.splits_whole  # blocks raise what others found
     lines = tuple(f"largest magnitudes of {whose}{none}" for whose in ("A's rows", "B's columns"))
     maxima = _buffer_pair("absmax", "unsigned int", scales, found_by_adding, lines, each, zeroed_again=found_by_adding)
     return (
         _status(counters),
-        *(() if plan.splits_whole else maxima),
+        *(() if plan.launches.splits_whole else maxima),
         *(_buffer_pair(
             "energy", "unsigned long long", 8, True, ("of A's rows: elements that are not 0, and their leading words' squares", "the same of B's columns"),
             zeroed_again=True,
         ) if plan.fallback else ()),
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
-        *(maxima if plan.splits_whole else ()),
+        *(maxima if plan.launches.splits_whole else ()),
         Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
         *tiles,
@@ -172,7 +173,7 @@ _FACTORS = (given("alpha", "float", "factor of A B"), given("beta", "float", "fa
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
     """Of a batch: elements from one matrix to the next, and how many there are, unless the kernel need not know."""
-    if not plan.repeated:
+    if not plan.launches.repeated:
         return ()
     strides = [given(f"stride_{x}", "long long", f"elements from one {x.upper()} to the next") for x in names]
     if not counted:
@@ -182,13 +183,13 @@ def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
 
 def _a(plan: Plan) -> tuple[Parameter, ...]:
     return (
-        given("a", plan.elements_of("a"), "operand A", pointer=True, const=True, restrict=True),
+        given("a", plan.inputs.elements_of("a"), "operand A", pointer=True, const=True, restrict=True),
         given("lda", "long long", "elements from one stored row of A to the next"),
     )
 
 
 def _b(plan: Plan) -> tuple[Parameter, ...]:
-    return given("b", plan.elements_of("b"), "operand B", pointer=True, const=True, restrict=True), given("ldb", "long long", "the same of B")
+    return given("b", plan.inputs.elements_of("b"), "operand B", pointer=True, const=True, restrict=True), given("ldb", "long long", "the same of B")
 
 
 def _c(plan: Plan) -> tuple[Parameter, ...]:
@@ -228,7 +229,7 @@ def _row_scales(plan: Plan, found: bool = False) -> tuple[Line, ...]:
     """What a kernel reads of the scales of rows and columns, or finds itself; nothing where there are none, or tiles of k have them."""
     if plan.scheme.residues:
         return (Line(_factors(const=True)),)
-    return (Line(_absmax(const=not found)),) if plan.takes_maxima else ()
+    return (Line(_absmax(const=not found)),) if plan.scales.takes_maxima else ()
 
 
 def _counted(counters: Counters) -> Parameter:
@@ -253,14 +254,14 @@ def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int,
 def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
     """The same of a kernel whose blocks take whole rows or columns, all in whole clusters."""
     return tuple(
-        ((operand.outer + "_padded", plan_module.WHOLE_ROWS * plan.whole_cluster if operand.k_contiguous else plan_module.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1))
+        ((operand.outer + "_padded", views.WHOLE_ROWS * plan.launches.whole_cluster if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1))
         for operand in operands
     )
 
 
 def _each(plan: Plan) -> tuple[tuple[str, int], ...]:
     """The factor of a grid that has blocks for each product of a batch."""
-    return ((BATCH, 1),) if plan.repeated else ()
+    return ((BATCH, 1),) if plan.launches.repeated else ()
 
 
 def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
@@ -270,16 +271,16 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.scheme.residues:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the factor of each row of A and column of B, by its Euclidean norm",
-            grid=_over(plan, plan.split_before, plan_module.NORMS_OUTER, plan_module.WHOLE_K), threads=plan_module.NORMS_THREADS, shared_bytes=0,
+            grid=_over(plan, plan.launches.split_before, views.NORMS_OUTER, views.WHOLE_K), threads=views.NORMS_THREADS, shared_bytes=0,
             lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(const=False)))),
         ))
-    if plan.takes_maxima and not plan.splits_whole:
+    if plan.scales.takes_maxima and not plan.launches.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_absmax", role="absmax", meaning="the largest magnitude of each row of A and column of B",
-            grid=_over(plan, plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+            grid=_over(plan, plan.launches.split_before, plan.launches.absmax_outer, views.ABSMAX_TILE_K), threads=views.SPLIT_THREADS, shared_bytes=0,
             lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_absmax(const=False))), *_strides(plan, "ab")),
         ))
-    if plan.split_before:
+    if plan.launches.split_before:
         launches.append(_split(plan, f"{name}_split", counted))
     if plan.fallback:
         launches.append(Launch(
@@ -304,11 +305,11 @@ def _fallback(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Laun
 
 
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
-    before, scaled = plan.split_before, plan.scheme.normalize == "row"
-    tiles, whole = plan.split_tile, plan.splits_whole
+    before, scaled = plan.launches.split_before, plan.scheme.normalize == "row"
+    tiles, whole = plan.launches.split_tile, plan.launches.splits_whole
     return Launch(
         symbol=symbol, role="split", meaning="the largest magnitudes of rows and columns, and operands into words" if whole else "operands into words",
-        grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+        grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=views.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_a(plan), *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
             *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.tiled else []),
@@ -316,12 +317,12 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
         same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
-        cluster=plan.whole_cluster if whole else 1,
+        cluster=plan.launches.whole_cluster if whole else 1,
     )
 
 
 def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
-    before, sliced = plan.split_before, plan.split_k > 1
+    before, sliced = plan.launches.split_before, plan.split_k > 1
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
     lines = [Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in before]
     lines.extend(_row_scales(plan))
@@ -336,11 +337,11 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         else:
             segments = _into("segments", "double", "sums of the segments of k before", restrict=True)
             lines.append(Line((segments,), "[blocks of C][elements of a thread][THREADS]"))
-    if plan.takes_operands:
+    if plan.launches.takes_operands:
         lines.append(Line(_a(plan), "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
     lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
-    lines.extend(_strides(plan, "abc" if plan.takes_operands else "c", counted=plan.design.stays))  # else a block's number tells its product
+    lines.extend(_strides(plan, "abc" if plan.launches.takes_operands else "c", counted=plan.design.stays))  # else a block's number tells its product
     if inside:
         lines.append(Line(inside))
     if sliced:
@@ -354,8 +355,8 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             *(((TILES, 1),) if plan.kind.tiles else (("m", plan.block[0] * plan.cluster), ("n", plan.block[1]))), *((("split_k", 1),) if sliced else ()),
             *((("cluster", 1),) if plan.cluster > 1 else ()), *_each(plan),
         ),),
-        threads=plan.threads, shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines),
-        most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays and not plan.fallback,
+        threads=plan.threads, shared_bytes=0 if plan.geometry.static_shared else plan.shared_bytes, lines=tuple(lines),
+        most_blocks=plan.launches.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays and not plan.fallback,
     )
 
 
@@ -381,7 +382,7 @@ def _grouped(plan: Plan) -> Interface:
         lines.append(Line((counted["repaired"],)))
     launch = Launch(
         symbol=kernel_name(plan), role="gemm", meaning="all products", grid=((("turns", 1),),), threads=plan.threads,
-        shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines), most_blocks=plan.numbers["blocks_at_once"] if stays else None,
+        shared_bytes=0 if plan.geometry.static_shared else plan.shared_bytes, lines=tuple(lines), most_blocks=plan.numbers["blocks_at_once"] if stays else None,
     )
     queue = Buffer(
         "queue", "unsigned int", 8, (), True, "tiles that blocks have taken, and blocks that have ended; the last one leaves zeros for the next launch",
@@ -405,7 +406,7 @@ def _packed(plan: Plan) -> Interface:
     """A pass that packs the words of all products and lists their tiles, and a launch that works off that list."""
     counters = _counters(plan)
     counted = {one.name: _counted(one) for one in counters}
-    name, a_b = kernel_name(plan), plan.split_before
+    name, a_b = kernel_name(plan), plan.launches.split_before
     works = _into("works", "Work", "the tiles of all products, a turn each")
     listed = (
         given("list", "Placed", "the products that have a C, the longest first", pointer=True, const=True, restrict=True),
@@ -413,7 +414,7 @@ def _packed(plan: Plan) -> Interface:
     )
     split = Launch(
         symbol=f"{name}_split", role="split", meaning="operands of all products into words, and the list of tiles",
-        grid=((("split_blocks", 1),),), threads=plan_module.SPLIT_THREADS, shared_bytes=0, lines=(
+        grid=((("split_blocks", 1),),), threads=views.SPLIT_THREADS, shared_bytes=0, lines=(
             *_products(plan), Line(listed), Line((works,)), Line(tuple(_words(operand, const=False) for operand in a_b)),
             Line(tuple(counted[f"{operand.name}_status"] for operand in a_b)),
         ),
@@ -425,11 +426,11 @@ def _packed(plan: Plan) -> Interface:
             *(Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in a_b),
             *([Line((counted["repaired"],))] if plan.special == "exact" else []),
         ),
-        most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
+        most_blocks=plan.launches.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
     )
     buffers = (
         _status(counters), Buffer("works", "Work", WORK_BYTES, ("turns",), False, "the tiles of all products"),
-        *(Buffer(f"{one.name}_words", "unsigned char", plan.packed_stage_bytes(one), (f"{one.name}_stages",), False, f"{one.name.upper()}'s words, packed")
-          for one in a_b),
+        *(Buffer(f"{one.name}_words", "unsigned char", plan.packing.packed_stage_bytes(one), (f"{one.name}_stages",), False,
+                 f"{one.name.upper()}'s words, packed") for one in a_b),
     )
     return Interface(constants={"cluster": plan.cluster}, padded={}, buffers=buffers, counters=counters, launches=(split, main))

@@ -58,7 +58,7 @@ def possible_archs(plan: Plan) -> list[str]:
     They have the plan's matrix instructions and as much shared memory as its kernels ask for. Where fragments tell the first
     architecture that has them, kernels are written for the plan's own and later ones.
     """
-    instructions = {rows.fragment.name: rows.fragment for rows in plan.rows_of.values()}.values()
+    instructions = {rows.fragment.name: rows.fragment for rows in plan.staging.rows_of.values()}.values()
     found = {
         gpu.arch: gpu.arch_number for gpu in GPUS.rows()
         if gpu.vendor == plan.gpu.vendor and all(one.runs_on(gpu.arch) and not one.arch for one in instructions)
@@ -89,7 +89,7 @@ def target_archs(plan: Plan, asked: Iterable[str]) -> list[str]:
 
 def _refuse_packed(plan: Plan) -> None:
     """Kernels of such batches need a workspace and a list of products that exported C does not make yet."""
-    if plan.packs_products:
+    if plan.launches.packs_products:
         raise SpecError(
             "export", "writes no kernels for batches whose words are packed first", got=f"kind {plan.kind} on policy {plan.fragment.policy}",
             needs="a kernel that splits on the way, or a strided batch", remedy=f'[fragment] policy = "{plan.gpu.portable_policy}", or kind = "strided"',

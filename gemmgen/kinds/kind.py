@@ -81,9 +81,9 @@ class Kind:
         layouts: of A and B that there are kernels for.
         aliases: arguments of the call that a kernel's parameters get in place of their own: {"b": "a"} has it read A as B.
         tiles: of C that are computed; None for all.
-        first_k, last_k: C, the k at which a tile's sum begins and ends, of the tile's first row `m0` and column `n0`; empty for 0 and k.
+        k_range: C, the k at which a tile's sum begins, and at which it ends, of the tile's first row `m0` and column `n0`; empty for 0 and for k.
         stored: C, whether the element of C at `row` and `column` is computed; empty where all are.
-        counts_a, counts_b: C, whether a tile counts what words cannot hold of its rows of A, and of its columns of B, where it splits them itself:
+        counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
             exactly one of the tiles that share them does, and one that has every k. Needed where tiles or k are left out.
         equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
             computed. Those of new symbols stand before the one that asks for them.
@@ -101,11 +101,9 @@ class Kind:
     layouts: tuple[str, ...] = LAYOUTS
     aliases: Mapping[str, str] = {}
     tiles: Tiles | None = None
-    first_k = ""
-    last_k = ""
+    k_range = ("", "")
     stored = ""
-    counts_a = ""
-    counts_b = ""
+    counts = ("", "")
     equations: tuple[Equation, ...] = ()
     constraints: tuple[Constraint, ...] = ()
 
@@ -122,7 +120,7 @@ class Kind:
     @property
     def plain(self) -> bool:
         """Whether a product is that of a given A and a given B, of which all elements are computed."""
-        return not (self.aliases or self.tiles or self.first_k or self.last_k or self.stored)
+        return not (self.aliases or self.tiles or any(self.k_range) or self.stored)
 
     # ---- what a spec may ask of it
 

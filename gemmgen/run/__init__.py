@@ -199,7 +199,7 @@ def gemm(
     """
     a, b = plan.kind.completed(a, b)
     check_extents(a, b, c, element=plan.type)
-    if plan.of_products:
+    if plan.launches.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
     one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement)
     return replace(one, c=one.c[0])
@@ -222,7 +222,7 @@ def strided(
         SpecError: shapes or types do not fit, matrices of C would overlap, or the plan is for one product.
         EmulationError, DeviceError: from the driver.
     """
-    if not plan.repeated:
+    if not plan.launches.repeated:
         raise SpecError("plan", "is not for strided batches", got=plan.kind.name, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
     check_extents(a, b, c, batched=True, element=plan.type)
     return _products(device, plan, source, a, b, c, alpha, beta, placement, strides)
@@ -253,8 +253,8 @@ def _products(
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
     c = np.full((batch, m, n), plan.type.poison) if c is None else c
     stored_a, lda, stride_a = stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0, plan.type)
-    plan.stored_b.require(b)
-    stored_b, ldb, stride_b = stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1, plan.stored_b)
+    plan.inputs.stored_b.require(b)
+    stored_b, ldb, stride_b = stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1, plan.inputs.stored_b)
     stored_c, ldc, stride_c = stored(c, placement, 2, plan.output)
     stride_a, stride_b = (own if asked is None else asked for own, asked in zip((stride_a, stride_b), strides))
     interface = source.interface

@@ -124,7 +124,7 @@ def contender(built: Built, threshold: int | None = None, upload_list: bool = Fa
     Raises:
         InfeasibleSpec: it multiplies one pair of matrices a launch.
     """
-    if not built.plan.of_products:
+    if not built.plan.launches.of_products:
         raise InfeasibleSpec("bench", "is given a kernel of one product", got=built.source.name, needs="one whose launch takes many",
                              remedy="gemmgen bench SPEC, without --suite and --batches")
     return BatchKernel(built, threshold, upload_list)

@@ -62,7 +62,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
     only = "gemm" if main_only else only
     require_f32(plan.output, "races are between kernels that have")
     require_plain(plan.kind, "races are of")
-    of_b = inputs.b_for(plan.stored_b)
+    of_b = inputs.b_for(plan.inputs.stored_b)
     m, n, k = inputs.size
     check_sums(plan, k)
     device = CudaDevice(binary)

@@ -161,7 +161,7 @@ def resources(plan: Plan, source: Source, binary: Binary, role: str = "gemm") ->
     """What the main kernel takes from its SM; or that of another role (`gemmgen.abi.Launch.role`), by its own plan."""
     [symbol] = {launch.symbol for launch in source.launches if launch.role == role}
     used = binary.kernels[symbol]
-    shared = used.static_shared_bytes + (0 if plan.static_shared else plan.shared_bytes)
+    shared = used.static_shared_bytes + (0 if plan.geometry.static_shared else plan.shared_bytes)
     return Resources(
         registers=used.registers, predicted_registers=plan.predicted_registers,
         spill_bytes=max(kernel.spill_bytes for kernel in binary.kernels.values()),
@@ -182,7 +182,7 @@ class Judge:
         self.plan, self.source, self.binary, self.device = plan, source, binary, device
 
     def run(self, problem: oracles.Problem, **options: Any) -> Result:
-        if self.plan.of_products:
+        if self.plan.launches.of_products:
             return batch.among_others(self.device, self.plan, self.source, problem.a, problem.b, **options)
         whole = self.plan.kind.embedded(problem.a, problem.b, options.pop("c", None))
         result = gemm(self.device, self.plan, self.source, whole.a, whole.b, c=whole.c, **options)
@@ -194,7 +194,7 @@ class Judge:
         def asked(name: str) -> Check:
             return Check(name, *batch.QUESTIONS[name](self.device, self.plan, self.source))
 
-        return {name: partial(asked, name) for name in batch.QUESTIONS} if self.plan.of_products else {}
+        return {name: partial(asked, name) for name in batch.QUESTIONS} if self.plan.launches.of_products else {}
 
     def resources(self) -> Check:
         used = resources(self.plan, self.source, self.binary)
@@ -268,7 +268,7 @@ class Judge:
         """The words of A and of B as the kernels count them."""
         operands = zip("ab", (problem.a, np.ascontiguousarray(problem.b.T)))
         apart = self.plan.design.packs_apart or not self.plan.scheme.alike
-        return tuple(split(x, self.plan.scheme, self.plan.flushes_words, operand if apart else None) for operand, x in operands)
+        return tuple(split(x, self.plan.scheme, self.plan.launches.flushes_words, operand if apart else None) for operand, x in operands)
 
     def miscounted(self, problem: oracles.Problem, status: dict[str, int]) -> str:
         """What the kernels should have counted and have not; empty where all is right."""
@@ -467,7 +467,7 @@ def verify(
     ask("permutation", lambda: judge.bits("permutation", oracles.permutation(plan)))
     ask("edges", judge.edges)
     ask("groups", judge.groups)
-    if plan.repeated:
+    if plan.launches.repeated:
         ask("batch", judge.batch)
     if not plan.kind.plain:
         ask("kind", judge.whole)

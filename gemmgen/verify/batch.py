@@ -50,7 +50,7 @@ def every_tile(device: Device, plan: Plan, source: Source) -> Answer:
         if not found.intact:
             failed.append("memory beside a C was overwritten")
         used |= set(plan.design.tiling(plan, np.array([one.sizes for one in products]), threshold).tile if plan.batch.tiles else (0,))
-    tiles = ", ".join(plan.batch_tiles[tile].name for tile in sorted(used) if tile >= 0)
+    tiles = ", ".join(plan.launches.batch_tiles[tile].name for tile in sorted(used) if tile >= 0)
     return not failed, "; ".join(failed) or f"{len(products)} products on tiles {tiles}, at most {worst:.2f} of the worst case"
 
 
@@ -84,7 +84,7 @@ QUESTIONS = {"batch": every_tile, "order": any_order, "empty": nothing}
 def ragged(plan: Any, seed: int = 8) -> list[Product]:
     """Products that use every tile of a plan, its edges, k of no stage, one and several, and the corners of BLAS; of one size where the kernel has one."""
     rng = np.random.default_rng(seed)
-    tiles = plan.batch_tiles
+    tiles = plan.launches.batch_tiles
     sizes = [(tile.m + 3, tile.n - 1, 2 * tile.k + 5) for tile in tiles] + [(tile.m, tile.n, tile.k) for tile in tiles]
     sizes += [(2 * tiles[-1].m + 1, tiles[-1].n + 7, 3 * tiles[-1].k), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
     if plan.kind.uniform:

@@ -115,7 +115,7 @@ def lost(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray, lossy:
     0 too for elements that no words can hold: the epilogue repairs those.
     """
     scheme, unit = plan.scheme, plan.unit
-    if not plan.flushes_words and not lossy:
+    if not plan.launches.flushes_words and not lossy:
         return 0.0
     of_a, of_b = (as_multiplied(split(x, scheme, operand=which), scheme, unit) for which, x in (("a", a), ("b", np.ascontiguousarray(b.T))))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -247,7 +247,7 @@ def _count(scheme: Scheme, accumulator: Accumulator) -> int:
 def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, float]]:
     """For each accumulator: itself, the k it sums inside the unit, and its share: what its sum is multiplied by in the end."""
     return [
-        (acc, plan.promote if plan.promotes(acc) else max(k, 1), plan.scheme.recombination.share(acc))
+        (acc, plan.promote if plan.promotion.promotes(acc) else max(k, 1), plan.scheme.recombination.share(acc))
         for acc in plan.scheme.accumulators
     ]
 
@@ -268,8 +268,8 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         on_unit = plan.fragment.on_matrix_unit
         c, r = _accumulation(k, chunk, scheme, acc, plan.unit) if on_unit else _promotion(k * _count(scheme, acc), 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
-        if plan.promotes(acc):
-            c, r = (TO_NEAREST, TO_NEAREST) if plan.compensates else _promotion(k, chunk)
+        if plan.promotion.promotes(acc):
+            c, r = (TO_NEAREST, TO_NEAREST) if plan.promotion.compensates else _promotion(k, chunk)
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
     if scheme.by_row:
         # What words leave is relative to rows, and so is not told by two coefficients of the data; these are of evenly spread data.
@@ -292,9 +292,9 @@ def worst_case(plan: Plan, k: int) -> float:
     """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over `fixed.reach`."""
     unit = plan.unit if plan.fragment.on_matrix_unit else None
     if plan.scheme.by_row:
-        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote, plan.compensates)
+        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote, plan.promotion.compensates)
         return worst + plan.output.roundoff * (1 + worst)
-    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).worst
+    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.promotion.compensates).worst
 
 
 def underflow(plan: Plan, k: int) -> float:

@@ -31,22 +31,22 @@ class Lower(Kind):
     """C = A B of an A that is a lower triangle: a tile's sum ends with its last row."""
 
     name = "lower"
-    last_k = "m0 + BLOCK_M"
-    counts_a, counts_b = "n0 == 0", "m0 + BLOCK_M >= m"
+    k_range = "", "m0 + BLOCK_M"
+    counts = "n0 == 0", "m0 + BLOCK_M >= m"
 
 
 class Upper(Kind):
     name = "upper"
-    first_k = "m0"
-    counts_a, counts_b = "n0 == 0", "m0 == 0"
+    k_range = "m0", ""
+    counts = "n0 == 0", "m0 == 0"
 
 
 class Band(Kind):
     """A tile's sum has the k of its own rows alone."""
 
     name = "band"
-    first_k, last_k = "m0", "m0 + BLOCK_M"
-    counts_a, counts_b = "n0 == 0", "m0 + BLOCK_M >= m"
+    k_range = "m0", "m0 + BLOCK_M"
+    counts = "n0 == 0", "m0 + BLOCK_M >= m"
 
 
 def syrk() -> Kind:
@@ -76,8 +76,8 @@ def test_a_tile_sums_the_k_that_its_kind_gives_it(kind, way):
     m, n, k = 2 * bm + 5, bn + 3, 2 * bm + 5
     rng = np.random.default_rng(1)
     a, b = (rng.integers(1, 9, shape).astype(np.float32) for shape in ((m, k), (k, n)))
-    first = np.arange(m)[:, None] // bm * bm if kind.first_k else np.zeros((m, 1), int)
-    last = (np.arange(m)[:, None] // bm + 1) * bm if kind.last_k else np.full((m, 1), k)
+    first = np.arange(m)[:, None] // bm * bm if kind.k_range[0] else np.zeros((m, 1), int)
+    last = (np.arange(m)[:, None] // bm + 1) * bm if kind.k_range[1] else np.full((m, 1), k)
     at = np.arange(k)[None, :]
     want = np.where((at >= first // bk * bk) & (at < -(-last // bk) * bk), a, 0) @ b
     assert (gemm(device, plan, source, a, b).c == want).all()
@@ -89,7 +89,7 @@ def test_what_words_cannot_hold_is_counted_once(kind, counted):
     device, plan, source = made("mma, split before shared memory", kind)
     bm, bn, _ = plan.block
     a, b = np.ones((2 * bm, 2 * bm), np.float32), np.ones((2 * bm, 2 * bn), np.float32)
-    b[0 if kind.first_k else -1, bn + 1] = 1e-12
+    b[0 if kind.k_range[0] else -1, bn + 1] = 1e-12
     status = gemm(device, plan, source, a, b).status
     assert (status["b_lossy"], status["a_lossy"]) == (counted, 0)
 

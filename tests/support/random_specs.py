@@ -253,7 +253,7 @@ def verified_or_refused(data, device_of) -> str:
         return "compiled"
     for check in (
         judge.bits("permutation", permutation), judge.accuracy("U[-1, 1]", uniform).check,
-        *([judge.batch()] if plan.repeated else []), *([judge.outliers()] if plan.fallback else []),
+        *([judge.batch()] if plan.launches.repeated else []), *([judge.outliers()] if plan.fallback else []),
     ):
         assert check.passed, f"{check.name}: {check.detail}"
     return "verified"

@@ -108,9 +108,9 @@ def test_large_products_with_packed_operands_are_read_once_by_tiles_that_two_war
     of = solved(use=use, gpus=["h200"], layouts=["nn"], kernels_at_most=3, packed=True, sizes=[[size] * 3 for size in (512, 1024, 2048, 4096, 8192)])
     kernels = choice.pool(of).choose().kernels
     assert len({one.candidate.format for one in kernels}) == 1
-    assert {one.plan.splits_whole for one in kernels} == {False, True}
+    assert {one.plan.launches.splits_whole for one in kernels} == {False, True}
     [large] = [one.plan for one in kernels if (8192, 8192, 8192, 1) in one.sizes]
-    assert large.splits_whole and large.block[0] * large.block[1] >= 2 * large.warp[0] * large.warp[1]
+    assert large.launches.splits_whole and large.block[0] * large.block[1] >= 2 * large.warp[0] * large.warp[1]
 
 
 def test_what_the_compiler_refuses_is_not_chosen_again():
@@ -290,7 +290,7 @@ def test_strided_batches_are_weighed_as_one_launch():
     assert np.isinf(kinds["strided"].seconds[0]), "it is for batches alone"
     assert kinds["strided"].seconds[1] < kinds["gemm"].seconds[1] / 4
     grouped = choice.pool(solved(use=[{"scheme": "ootomo"}], gpus=["mi300x"], batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]]))
-    assert {one.plan.of_products for one in grouped.candidates} == {False}
+    assert {one.plan.launches.of_products for one in grouped.candidates} == {False}
     chosen = found.choose()
     assert {one.plan.kind.name: one.sizes for one in chosen.kernels} == {"gemm": ((128, 128, 128, 1),), "strided": ((128, 128, 128, 64),)}
     assert chosen.kernels[0].reason.startswith("predicted to be the fastest here at")
@@ -321,7 +321,7 @@ def test_gpus_without_wgmma_have_kernels_for_strided_batches_and_those_take_arra
     of = solved(use=[{"scheme": scheme}], gpus=[gpu], kernels_at_most=2, batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]])
     chosen = choice.pool(of).choose()
     [strided] = [one.plan for one in chosen.kernels if one.candidate.strided]
-    assert (strided.design.name, strided.repeated, strided.batch.pointers) == ("strided", True, True)
+    assert (strided.design.name, strided.launches.repeated, strided.batch.pointers) == ("strided", True, True)
     assert not any(one.plan.batch for one in chosen.kernels if not one.candidate.strided)
 
 

@@ -27,7 +27,7 @@ def asked(**sections):
 
 def test_who_asks_for_warpgroups_gets_packed_words_and_who_leaves_it_open_does_not():
     assert solve(asked()).design.name == "packed"
-    assert solve(asked(problem={"kind": "pointers"})).packs_products
+    assert solve(asked(problem={"kind": "pointers"})).launches.packs_products
     assert solve(asked(fragment={"policy": "auto"})).design.name == "grouped"
     assert solve(asked(fragment={"policy": "auto"}, pipeline={"design": "packed"})).design.name == "packed"
     assert solve(asked(problem={"kind": "strided"})).design.name == "specialised"

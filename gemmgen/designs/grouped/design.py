@@ -192,7 +192,7 @@ class Grouped(Design):
         tiles = [one.numbers for one in plans]
         known |= {
             "launch_threads": max(one.threads for one in plan.batch.tiles), "stage_bytes": max(map(stage_bytes, plans)),
-            "line_bytes": max(4 * one.line_rows * one.line_pitch * (one.threads // plan.lanes) for one in plans),
+            "line_bytes": max(4 * one.geometry.line_rows * one.geometry.line_pitch * (one.threads // plan.lanes) for one in plans),
             "list_bytes": list_bytes(plan), "matrices": max(1, plan.batch.matrices),
             "accumulators": tiles[-1]["accumulators"], "accumulator_registers": tiles[-1]["accumulator_registers"],
             "unrolled": tiles[-1]["unrolled"], "a_parts": tiles[-1]["a_parts"], "b_parts": tiles[-1]["b_parts"], "padding": 0,

@@ -55,7 +55,7 @@ class Packed(Specialised):
             SpecError: there are more blocks, turns or stages than 32 bits count.
         """
         bm, bn, bk = plan.block
-        outer, along = plan.split_tile
+        outer, along = plan.launches.split_tile
         m, n, k = (np.maximum(sizes[:, at], 0).astype(np.int64) for at in range(3))
         order = np.lexsort((np.arange(len(sizes)), -(-(-k // bk))))
         order = order[(m[order] > 0) & (n[order] > 0)]

@@ -53,7 +53,7 @@ def racers(
         if isinstance(one, GemmgenError):
             errors.append(one)
             notes.append(f"{what}: not built: {one.where}: {one.problem}")
-        elif one.plan.of_products:
+        elif one.plan.launches.of_products:
             errors.append(InfeasibleSpec("bench", "times kernels of one product", got=f"{what}, of kind {one.plan.kind}", needs='[problem] kind = "gemm"',
                                          remedy="gemmgen bench with specs of batches alone"))
             notes.append(f"{what}: for batches: gemmgen bench times it without specs of one product")
@@ -123,7 +123,7 @@ def of_batches(specs: Sequence[Path], gpu: str | None = None) -> bool:
     def one(path: Path) -> bool:
         try:
             loaded = road.load(path, gpu)
-            return kind_called(loaded.spec.problem.kind).batched and road.plan(loaded).of_products
+            return kind_called(loaded.spec.problem.kind).batched and road.plan(loaded).launches.of_products
         except GemmgenError:
             return False
 
