@@ -400,26 +400,30 @@ def test_settings():
 
 
 def test_the_log_tells_each_kind_of_call_once():
-    """With its sizes, scalars, kernel, prediction, place and count; a forked child tells its own calls alone."""
+    """With its sizes, scalars, kernel, prediction, place and count; a forked child tells its own calls alone, and none of threads that were gone before."""
     ran = run_python(CALLS + """
+import threading
 for repeat in range(3):
     one(alpha=1.0, beta=0.0)
 one("cublasSgemmStridedBatched_64", ta=T, batch=4, alpha=0.0, beta=1.0)
+thread = threading.Thread(target=one, kwargs={"m": 11})
+thread.start()
+thread.join()
 child = os.fork()
 if not child:
     one(m=9)
     sys.exit()
 os.waitpid(child, 0)
 """)
-    first, second, third = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
+    first, second, third, fourth = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
     told = {"routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
             "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
     assert {key: first[key] for key in told} == told
     assert 0 < first["seconds"] == first["sgemm_seconds"] / 4 and first["error"] > 0
     assert first["site"].startswith("libffi") and "+0x" in first["site"]
     assert (second["routine"], second["layout"], second["batch"], second["alpha"], second["beta"]) == ("cublasSgemmStridedBatched_64", "tn", 4, "zero", "one")
-    assert (third["m"], third["count"]) == (9, 1) and third["pid"] != first["pid"] == second["pid"]
-    assert sorted(one["taken"] for one in ran.summaries) == [1, 4] and {one["passed"] for one in ran.summaries} == {0}
+    assert (third["m"], third["count"]) == (9, 1) and third["pid"] != first["pid"] == second["pid"] == fourth["pid"]
+    assert (fourth["m"], fourth["count"]) == (11, 1) and sorted(one["taken"] for one in ran.summaries) == [1, 5] and {one["passed"] for one in ran.summaries} == {0}
 
 
 @pytest.fixture(scope="module")

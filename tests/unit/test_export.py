@@ -814,6 +814,18 @@ def test_an_earlier_export_is_replaced_and_the_users_files_stay(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["fresh", "out"]
 
 
+def test_folders_that_an_earlier_export_leaves_empty_go_with_it(tmp_path):
+    """However deep they lie; one with a file of the user's stays."""
+    def put(*files: str) -> None:
+        manifest = {"generator": "gemmgen 0", "schema_version": 2, "sha256": dict.fromkeys(files, "")}
+        exporter.folder.put(tmp_path / "out", False, lambda: {**dict.fromkeys(files, b"x"), "manifest.json": json.dumps(manifest).encode()})
+
+    put("top.txt", "a/b/one.txt", "a/b/c/two.txt", "d/three.txt", "d/e/four.txt")
+    (tmp_path / "out" / "d" / "mine.txt").write_text("mine")
+    put("top.txt")
+    assert {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*")} == {"top.txt", "manifest.json", "d", "d/mine.txt"}
+
+
 def test_a_folder_with_something_else_is_refused_unless_forced(tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
