@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import dropped_in
 import numpy as np
 import pytest
 from dropped_in import run, run_python
+from programs import need
+from programs import run as run_tool
 
 from gemmgen.errors import GemmgenError
 from gemmgen.library import dropped, shim
@@ -462,6 +465,20 @@ tell(gemv=y[0], handle=bool(h))
     assert audited.told == {"passed": [0, 1], "gemm": [1, 0], "wide": [1, 0], "default": [1, 0], "gemv": 6, "handle": True} and not audited.stderr
     alone = run_python(script, audit=True, preload=False)
     assert alone.told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [0, 1], "gemv": 6, "handle": True}
+
+
+def test_the_audit_library_needs_no_other_one(tmp_path):
+    """C's neither, though the compiler protects every function's stack unless it is told not to: there is none in its namespace."""
+    place, compiler = tmp_path / "lab", tmp_path / "cc"
+    shutil.copytree(dropped_in.folder(), place, ignore=shutil.ignore_patterns("vendor"))
+    compiler.write_text('#!/bin/sh\nexec gcc -fstack-protector-all "$@"\n')
+    compiler.chmod(0o755)
+    (place / "liblab_audit.so").unlink()
+    audit = str(shim.build(place, compiler=str(compiler)).audit)
+    [nm, readelf] = need("nm", "readelf")
+    assert run_tool(nm, "-D", "--undefined-only", audit) == "" and "NEEDED" not in run_tool(readelf, "-d", audit)
+    seen = {line.split()[-1] for line in run_tool(nm, "-D", "--defined-only", audit).splitlines()}
+    assert seen == {"la_version", "la_objopen", "la_objclose", "la_symbind64"}
 
 
 def test_a_program_linked_with_the_vendors_library_under_audit(program):

@@ -390,6 +390,13 @@ def test_the_header_says_for_which_inputs_the_bound_holds(tmp_path):
         assert "No element outside of that passes silently" in text and "always below bound * (|A||B|) + 2^-149:" in text
     scaled, *_ = prepared("mi210-nn", split={"scheme": "scaled"})
     assert "0 or at least 2^-6 of the largest of its row" in prose.range_text(scaled, [scaled.arch])
+    for scheme, told in (
+        ("scaled", "all below 2^-29 of that largest one, and"),  # which is below 2^15, and a normal FP16 number is at least 2^-14
+        ("mixpert3", "at most 2^-21 of the largest one's power of two count as lossy"),  # which becomes 2^6, and half of the last word's place is 2^-15
+        ("residues8", "less than about 2^-32 of that norm count as lossy"),  # which becomes 2.6e9, and 0.5 is the least that is rounded up
+    ):
+        plan, *_ = prepared("ootomo-nn", split={"scheme": scheme})
+        assert told in prose.range_text(plan, [plan.arch]).replace("\n *", "")
     also, *_ = prepared("mi300x-tt")
     assert prose.flushing(also, ["gfx942"]) == [] and prose.flushing(also, ["gfx942", "gfx90a"]) == ["gfx90a"]
     wide, *_ = prepared("ootomo-nn", split={"scheme": "bf16x3"})
@@ -435,6 +442,8 @@ def test_the_example_hands_b_over_as_the_kernel_reads_it(case, tmp_path):
     assert np.array_equal(plan.stored_b.values(given), values, equal_nan=True)
     told = json.loads((folder / "manifest.json").read_text())
     assert told["operands"]["b"]["type"] == "unsigned short" and told["operands"]["b"]["holds"] == plan.stored_b.name
+    alignments = [json.loads((one / "manifest.json").read_text())["alignment"] for one in (folder, exported(tmp_path / "usual"))]
+    assert alignments == [{"operands": bytes_, "operands_fastest": 16, "workspace": 256} for bytes_ in (2, 4)]
     assert "const uint16_t *b" in (folder / "lab_gemm.h").read_text()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
+import hashlib
 import subprocess
 
 import numpy as np
@@ -210,6 +212,12 @@ def test_a_wheel_needs_nothing_else(lab, tmp_path, monkeypatch):
     assert wheel.read_bytes() == once
     with zipfile.ZipFile(wheel) as opened:
         assert {"lab/__init__.py", "lab/liblab.so", "lab/liblab_xla.so", "lab-0.1.0.dist-info/RECORD"} <= set(opened.namelist())
+        assert {(one.date_time, one.external_attr >> 16) for one in opened.infolist()} == {((1980, 1, 1, 0, 0, 0), 0o644)}, "the same bytes at any time"
+        for line in opened.read("lab-0.1.0.dist-info/RECORD").decode().split():
+            name, digest, size = line.split(",")
+            content = opened.read(name)
+            told = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            assert (digest, size) == (("", "") if name.endswith("RECORD") else (f"sha256={told}", str(len(content)))), name
         opened.extractall(tmp_path / "site")
     code = "import lab, numpy as np; x = np.eye(8, dtype=np.float32); assert (lab.matmul(x, x) == x).all(); print(lab._c.path())"
     environment = {key: value for key, value in os.environ.items() if key != "LAB_LIBRARY"} | {"PYTHONPATH": str(tmp_path / "site")}
