@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -256,6 +257,32 @@ def test_the_example_says_whether_the_product_is_right(api, driver, tmp_path):
     assert [ran(fails)[0] for fails in ("last", "memory", "gpu")] == [1, 1, 77]
 
 
+@pytest.mark.slow
+def test_the_wheels_recipe_puts_the_library_into_the_package(folder, tmp_path):
+    """Compiled from the folder's sources, or that which the environment names; where there is neither it says so."""
+    need("gcc")
+    place, package, compiler = tmp_path / "lab", tmp_path / "lab" / "python" / "lab", tmp_path / "cc"
+    shutil.copytree(folder, place)
+    compiler.write_text('#!/bin/sh\nexec gcc "$@" -O0\n')
+    compiler.chmod(0o755)
+    plain = {name: value for name, value in os.environ.items() if name not in ("LAB_LIBRARY", "CC")}
+
+    def ran(*command: object, **environment: object) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, *map(str, command)], cwd=tmp_path, capture_output=True, text=True,
+                              env={**plain, **{name: str(value) for name, value in environment.items()}})
+
+    refused = ran(place / "python" / "build_wheel.py", CC="no-such-compiler")
+    assert refused.returncode == 1 and "ImportError: there is no liblab.so in" in refused.stderr and not list(package.glob("*.so"))
+    assert ran(place / "python" / "build_wheel.py", CC=compiler).returncode == 0
+    assert [path.name for path in package.glob("*.so")] == ["liblab.so"]
+    told = ran("-c", "import lab; print(lab.kernels(), lab.version())", PYTHONPATH=place / "python")
+    assert told.stdout.split("(")[0].count("gemmgen_") == 2 and told.stdout.endswith(f"({', '.join(numeric_version().split('.'))})\n"), told.stderr
+    (package / "liblab.so").rename(tmp_path / "elsewhere.so")
+    (tmp_path / "liblab.so").symlink_to("elsewhere.so")
+    assert ran(place / "python" / "build_wheel.py", CC="no-such-compiler", LAB_LIBRARY=tmp_path / "liblab.so").returncode == 0
+    assert (package / "liblab.so").read_bytes() == (tmp_path / "elsewhere.so").read_bytes() and not (package / "liblab.so").is_symlink()
+
+
 def test_pkg_config_tells_how_the_library_is_linked(folder, tmp_path):
     """From wherever it lies; of an archive what that needs besides."""
     need("pkg-config")
@@ -380,8 +407,9 @@ def test_two_parts_that_write_one_file_are_refused(library_of, monkeypatch):
 # ---- CMake
 
 
+SHORT = (True, False, False), (False, True, True)
 MATRIX = [
-    pytest.param(shared, arrays, added, marks=pytest.mark.slow if (shared, arrays, added) == (True, False, False) else pytest.mark.long)
+    pytest.param(shared, arrays, added, marks=pytest.mark.slow if (shared, arrays, added) in SHORT else pytest.mark.long)
     for shared in (False, True) for arrays in (False, True) for added in (False, True)
 ]
 
