@@ -467,8 +467,8 @@ tell(gemv=y[0], handle=bool(h))
     assert alone.told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [0, 1], "gemv": 6, "handle": True}
 
 
-def test_the_audit_library_needs_no_other_one(tmp_path):
-    """C's neither, though the compiler protects every function's stack unless it is told not to: there is none in its namespace."""
+def test_the_audit_library_needs_no_other_one_and_neither_shows_more_than_it_has_to(tmp_path):
+    """It needs not C's, though the compiler protects every function's stack unless it is told not to: there is none in its namespace."""
     place, compiler = tmp_path / "lab", tmp_path / "cc"
     shutil.copytree(dropped_in.folder(), place, ignore=shutil.ignore_patterns("vendor"))
     compiler.write_text('#!/bin/sh\nexec gcc -fstack-protector-all "$@"\n')
@@ -479,6 +479,8 @@ def test_the_audit_library_needs_no_other_one(tmp_path):
     assert run_tool(nm, "-D", "--undefined-only", audit) == "" and "NEEDED" not in run_tool(readelf, "-d", audit)
     seen = {line.split()[-1] for line in run_tool(nm, "-D", "--defined-only", audit).splitlines()}
     assert seen == {"la_version", "la_objopen", "la_objclose", "la_symbind64"}
+    taken = {line.split()[-1] for line in run_tool(nm, "-D", "--defined-only", place / "liblab_cublas.so").splitlines()}
+    assert taken == {one.name for one in shim.INTERFACES[0].defined}, "the preload library stands before the vendor's functions and no others"
 
 
 def test_a_program_linked_with_the_vendors_library_under_audit(program):

@@ -403,6 +403,44 @@ def test_the_header_says_for_which_inputs_the_bound_holds(tmp_path):
     assert prose.underflow_text(wide, [wide.arch]) == "2^-149 + k 2^-144"
 
 
+ABSOLUTE, LARGEST, NORMS = "(|A||B|)", "(k max|row of A| max|column of B|)", "(norm of the row of A * norm of the column of B)"
+TILES = "(the sum over tiles of 32 k of 32 max|row of A| max|column of B|)"
+CLAUSES = {
+    "Inf": "its word is Inf", "saturates": "FINITE AND WRONG", "row": "of B is scaled by the power of two that brings its largest", "tile": "Each 32 k of a row",
+    "norm": "a factor that makes the Euclidean norm", "every": "every FP32 number", "again": "computed again by an FP32 dot product", "stay": "stay so, also where FP32",
+    "aside": "is set aside", "NaN": "takes part in is NaN", "fallback": "Tiles of C of 64 x 64 in whose rows",
+}
+
+
+@pytest.mark.parametrize(("case", "split", "words", "measure", "clauses"), [
+    ("ootomo-nn", {"scheme": "ootomo"}, "2 words of f16", ABSOLUTE, "Inf again"),
+    ("ootomo-nn", {"scheme": "half", "special": "fast"}, "1 word of f16", ABSOLUTE, "Inf stay"),
+    ("ootomo-nn", {"scheme": "egemm", "promote": 0}, "2 words of f16", ABSOLUTE, "saturates again"),
+    ("ootomo-nn", {"scheme": "scaled", "special": "fast"}, "2 words of f16", ABSOLUTE, "row stay"),
+    ("ootomo-nn", {"scheme": "fp32"}, "1 word of f32", ABSOLUTE, "every again"),
+    ("ootomo-nn", {"scheme": "mixpert3"}, "3 words of s8", LARGEST, "row again aside"),
+    ("ootomo-nn", {"scheme": "mixpert3", "special": "fast"}, "3 words of s8", LARGEST, "row stay NaN"),
+    ("ootomo-nn", {"scheme": "mixpert3_tile"}, "3 words of s8", TILES, "tile again aside"),
+    ("ootomo-nn", {"scheme": "residues8"}, "8 words of s8", NORMS, "norm again aside"),
+    ("ootomo-nn", OUTLIERS | {"fallback": "tf32x3"}, "3 words of s8", LARGEST, "row again aside fallback"),
+    ("b16-nt", {"scheme": "ootomo_b16"}, "A as words of f16, f16 and B as words of f16, the leading one f16", ABSOLUTE, "Inf again"),
+], ids=["rounded", "one", "cut", "scaled", "fp32", "integers", "integers, fast", "tiles of k", "residues", "fallback", "stored B"])
+def test_what_is_said_of_words_and_their_range(case, split, words, measure, clauses):
+    """What the bound is relative to, and what becomes of elements that are too large, of Inf and of NaN."""
+    plan = solve(loads({"target": {"gpu": "a100"}, **CASES[case], "split": split, "tile": SMALL}))
+    assert (prose.words(plan), prose.measure(plan)) == (words, measure)
+    said = prose.range_text(plan, [plan.arch])
+    assert [name for name, clause in CLAUSES.items() if clause in said] == sorted(clauses.split(), key=list(CLAUSES).index)
+
+
+def test_how_matrices_are_told_to_lie():
+    told = {"nn": ("m", "k", "row i at a + i * lda", "k", "n", "row k at b + k * ldb"),
+            "tt": ("k", "m", "row k at a + k * lda, transposed", "n", "k", "row j at b + j * ldb, transposed")}
+    for layout in ("nn", "nt", "tn", "tt"):
+        found = prose.stored(replace(prepared()[0], layout=layout))
+        assert tuple(found["a"].values()) == told[layout[0] * 2][:3] and tuple(found["b"].values()) == told[layout[1] * 2][3:]
+
+
 def test_the_example_allows_what_the_unit_loses_of_its_own_matrices_and_no_more(tmp_path):
     """Its matrices are drawn here as there; the difference between a unit that flushes and one that does not is far from both bounds."""
     [gxx] = need("g++")

@@ -5,11 +5,13 @@ Machine code is stood in for: the files are what matters here.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +22,7 @@ from schema_check import violations
 from gemmgen import road
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.table import read_toml
-from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.errors import GemmgenError, ResourceError, SpecError
 from gemmgen.export.contents import numeric_version
 from gemmgen.library import contents, made, shim, write
 from gemmgen.library.dispatch import Part, Rule
@@ -90,7 +92,7 @@ def test_the_manifest_tells_all_files_and_kernels(folder):
     schema = json.loads((SPECS / "library_manifest.schema.json").read_text())
     assert violations(told, schema, schema) == []
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert set(told["sha256"]) == files - {"manifest.json"}
+    assert told["sha256"] == {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in files - {"manifest.json"}}
     assert told["schema_version"] == 2 and told["kind"] == "library" and told["abi"] == 1
     kernel, fallback = told["kernels"]
     assert kernel["label"] == "a100_nn_1" and kernel["reason"] and not kernel["fallback"] and kernel["sizes"] == [[512, 512, 512, 1]]
@@ -121,6 +123,24 @@ def test_what_the_library_says_of_itself(library_of, monkeypatch):
         assert (one["estimate"] is None) == kernel.is_fallback and one["gpu"] == ("t4" if kernel.is_fallback else "a100")
         assert [image["arch"] for image in one["images"]] == (["compute_75"] if kernel.is_fallback else ["sm_80"])
     assert [one["arch"] for one in told["finish"]] == ["sm_80", "compute_75"] and told["fallback"] == ["portable_nn", "portable_tn"]
+
+
+def test_what_a_library_has_not_is_told(library_of):
+    """Plans that the compiler refused, specs that have no kernel, and what was left open of others."""
+    library = library_of()
+    plan, error = library.kernels[0].built.plan, ResourceError("kernel k", "spills registers to memory", needs="0 B", has="9 B")
+    choice = replace(library.choice, refused=((plan, error),), left_out=(("[[use]] 2", "h100", "nt", "no such instruction"),), relaxed=("[[use]] 1 on a100: its tile",),
+                     candidates=77, ratio=1.23456, least=1.0625)
+    told = contents.manifest(replace(library, choice=choice), {"a.h": b"1"})
+    titles = [contents.title(SimpleNamespace(loaded=SimpleNamespace(file=SimpleNamespace(title=title), gpus=[SimpleNamespace(name=name) for name in names])))
+              for title, names in ((None, "x"), (None, "xy"), (None, "xyz"), ("Mine", "xyz"))]
+    assert titles == [f"FP32 matrix products on the matrix units of {gpus}" for gpus in ("x", "x and y", "x, y and z")] + ["Mine"]
+    assert told["refused"] == [{"kernel": plan.hash, "plan": plan.summary, "problem": "spills registers to memory", "has": "9 B"}]
+    assert told["left_out"] == [{"from": "[[use]] 2", "gpu": "h100", "layout": "nt", "why": "no such instruction"}] and told["relaxed"] == ["[[use]] 1 on a100: its tile"]
+    chosen = told["chosen"]
+    assert (chosen["candidates"], chosen["ratio"], chosen["no_set_has_less"], chosen["kernels_at_most"]) == (77, 1.2346, 1.0625, 1)
+    assert told["sha256"] == {"a.h": hashlib.sha256(b"1").hexdigest()} and told["compilers"] == ["NVRTC 13.5"]
+    assert [(one["from"], one["plan"]) for one in told["kernels"]] == [("library: [[use]] 1", plan.hash), (None, library.kernels[1].built.plan.hash)]
 
 
 def test_a_dispatch_tables_rules_are_taken_where_the_library_has_all_their_kernels_and_no_others():

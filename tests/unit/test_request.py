@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.build import cuda, hip
+from gemmgen.build import cuda, diagnostics, hip
 from gemmgen.build.cache import Cache
 from gemmgen.build.clang import Clang
 from gemmgen.build.cubin import CubinResources
@@ -146,6 +146,15 @@ def test_options_that_name_files_leave_the_cache_out_and_those_that_choose_an_ar
         with pytest.raises(BuildError, match="the architecture is an argument, not an option") as caught:
             compiled("text", "x", options=["-DX=1", option])
         assert caught.value.got == option
+
+
+@pytest.mark.parametrize(("assembly", "line", "found"), [
+    ("\t.loc 1 7 2\n mov\n\t.loc\t1 12 3\n bad\n\t.loc 1 13 1", 4, ("k.cu:12", "bad")),
+    ("\t.loc 1 7 2\n mov\n\t.loc 1 0 0\n bad", 4, ("k.cu:7", "bad")),  # what the compiler put in is of no line
+    ("\t.loc 0 20 5 ; k.cu\n bad", 2, ("k.cu:20", "bad")), (" bad", 1, ("k.cu", "bad")), (" bad", 2, ("k.cu", None)), ("\t.loc 1 7 2\n bad", 3, ("k.cu", None)),
+])
+def test_the_line_of_the_source_behind_one_of_the_assembly(assembly, line, found):
+    assert diagnostics._behind(assembly, line, "k.cu") == found
 
 
 def test_a_newer_clang_is_named_for_amds():
