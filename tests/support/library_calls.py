@@ -1164,7 +1164,7 @@ def edges(reference: Reference) -> list[Call]:
                           target=sized(Target, arch=(arch or (one.archs[0].replace("compute", "sm").rstrip("a") if one else "sm_80")).encode(), units=108)))
 
     for one in reference.known:
-        for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_91", "sm_120"):  # of sm_90a's generation, and no other's, the last but one
+        for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_91", "sm_120"):  # sm_91: a later chip of sm_90a's generation
             add(70, 45, 100, one, arch)
         for k in {SEGMENT_K, *BOUND_K, one.largest_k or 1, one.least[0] or 1}:
             for off in (-1, 0, 1):

@@ -406,8 +406,9 @@ def test_the_header_says_for_which_inputs_the_bound_holds(tmp_path):
 ABSOLUTE, LARGEST, NORMS = "(|A||B|)", "(k max|row of A| max|column of B|)", "(norm of the row of A * norm of the column of B)"
 TILES = "(the sum over tiles of 32 k of 32 max|row of A| max|column of B|)"
 CLAUSES = {
-    "Inf": "its word is Inf", "saturates": "FINITE AND WRONG", "row": "of B is scaled by the power of two that brings its largest", "tile": "Each 32 k of a row",
-    "norm": "a factor that makes the Euclidean norm", "every": "every FP32 number", "again": "computed again by an FP32 dot product", "stay": "stay so, also where FP32",
+    "Inf": "its word is Inf", "saturates": "FINITE AND WRONG", "row": "of B is scaled by the power of two that brings its largest",
+    "tile": "Each 32 k of a row", "norm": "a factor that makes the Euclidean norm", "every": "every FP32 number",
+    "again": "computed again by an FP32 dot product", "stay": "stay so, also where FP32",
     "aside": "is set aside", "NaN": "takes part in is NaN", "fallback": "Tiles of C of 64 x 64 in whose rows",
 }
 

@@ -133,7 +133,9 @@ def test_large_products_go_to_packed_words_and_small_ones_do_not():
     assert other - one > 0.5 * 512 * 513 * 1.26 / (132 * 1.74e9)
 
 
-@pytest.mark.parametrize(("seconds", "intact", "whole"), [((0.25, 0.5), (True, True), 0.75), ((0.25, None), (True, False), None), ((None, 0.5), (False, True), None)])
+@pytest.mark.parametrize(("seconds", "intact", "whole"), [
+    ((0.25, 0.5), (True, True), 0.75), ((0.25, None), (True, False), None), ((None, 0.5), (False, True), None),
+])
 def test_a_shared_batch_has_both_kernels_counters_times_and_faults(monkeypatch, seconds, intact, whole):
     """And products in the order in which they were given."""
     products = [Product(np.full((1, 1), at, np.float32), np.ones((1, 1), np.float32)) for at in range(5)]

@@ -126,7 +126,8 @@ OF_FILES = {
 }
 OF_ARCHITECTURES = {
     "cuda": ["-arch=sm_90", "--gpu-architecture=sm_90"],
-    "hip": ["--offload-arch=gfx942", "--offload=amdgcn", "--no-offload-arch=gfx90a", "--cuda-gpu-arch=gfx942", "-mcpu=gfx942", "-march=gfx942", "--target=x", "-target"],
+    "hip": ["--offload-arch=gfx942", "--offload=amdgcn", "--no-offload-arch=gfx90a", "--cuda-gpu-arch=gfx942", "-mcpu=gfx942", "-march=gfx942", "--target=x",
+            "-target"],
 }
 
 
