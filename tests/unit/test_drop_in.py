@@ -402,8 +402,9 @@ def test_settings():
     assert [json.loads(line).get("m") for line in loud.stderr.splitlines()].count(300) == 1
 
 
-def test_the_log_tells_each_kind_of_call_once():
-    """With its sizes, scalars, kernel, prediction, place and count; a forked child tells its own calls alone, and none of threads that were gone before."""
+def test_the_log_tells_each_kind_of_call_once(tmp_path):
+    """With its sizes, scalars, kernel, prediction, place and count; a forked child tells its own calls alone, and none of threads that were gone before.
+    A record has each call once."""
     ran = run_python(CALLS + """
 import threading, time
 for repeat in range(3):
@@ -418,7 +419,8 @@ if not child:
     one(m=9)
     sys.exit()
 os.waitpid(child, 0)
-""")
+""", LAB_RECORD=str(tmp_path / "record"))
+    assert [(call.ordinal, call.m) for call in dropped.read_record(tmp_path / "record")] == [(0, 5), (1, 5), (2, 5), (3, 5), (4, 11), (5, 9)]
     first, second, third, fourth = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
     told = {"routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
             "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
