@@ -6,11 +6,14 @@ import base64
 import ctypes
 import hashlib
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import reference
+from gemmgen.catalog.vendor import VENDORS
+from gemmgen.library import python
 
 
 @pytest.fixture(scope="module")
@@ -477,6 +480,17 @@ def test_what_is_asked_for_a_choice(lab, monkeypatch):
     _c.choose(_c.Problem(**plain | dict(m=3)), "here")
     assert len(_c._choices) == 1
     _c._choices.clear()
+
+
+@pytest.mark.parametrize(("vendor", "told"), [("nvidia", (2, "cuda", "CUDA", "sm_")), ("amd", (10, "cuda", "ROCM", "gfx"))])
+def test_a_package_knows_its_vendors_devices_by_each_frameworks_name(vendor, told):
+    """DLPack's kDLCUDA and kDLROCM; torch calls both cuda."""
+    files = python.files(SimpleNamespace(name="lab", guard="LAB", shim=("torch", "jax"), maker=VENDORS[vendor]))
+    known: dict = {"__name__": "lab._c"}
+    exec(files["python/lab/_c.py"].decode(), known)  # noqa: S102
+    assert tuple(known[name] for name in ("DLPACK_TYPE", "TORCH_DEVICE", "XLA_PLATFORM", "ARCH_PREFIX")) == told
+    assert {path.rpartition("/")[2] for path in files} == {
+        "__init__.py", "_c.py", "_arrays.py", "torch.py", "jax.py", "_xla.c", "pyproject.toml", "build_wheel.py", "README.md"}
 
 
 def test_where_the_library_is_looked_for(lab, tmp_path, monkeypatch):
