@@ -654,6 +654,20 @@ def test_every_bad_argument_is_named(layout, tmp_path):
     run(folder / "checks")
 
 
+@pytest.mark.parametrize(("scheme", "most"), [("mixpert3", (2**31 - 1) // (2 * 127**2)), ("mixpert4", (2**31 - 1) // (3 * 127**2)), ("ootomo", LIMIT)])
+def test_the_last_k_of_a_scheme_is_served_and_the_next_one_is_refused(scheme, most, tmp_path):
+    """Of integers, an INT32 sum holds two or three products of 127 x 127 for each k."""
+    [gcc] = need("gcc")
+    exporter.export(*prepared(split={"scheme": scheme}), folder := tmp_path / "out", name="lab_gemm")
+    limits = json.loads((folder / "manifest.json").read_text())["limits"]
+    assert limits.get("largest_k", limits["largest_extent"]) == most
+    calls = "".join(f"expect({code}, {code}, 1, 1, {k}, 1, x, {k}, x, 1, x, 1, w, (size_t)1 << 50);\n" for k, code in ((most, 0), (most + 1, -3)))
+    (folder / "checks.c").write_text(CHECKS_PROGRAM.partition("int main")[0] + f"int main(void)\n{{\nvoid *w = memory + (256 - (uintptr_t)memory % 256) % 256;\n"
+                                                                               f"{calls}return wrong;\n}}\n")
+    run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "checks.c", "-o", "checks", cwd=folder)
+    run(folder / "checks")
+
+
 # ---- the example, which runs: its library and its runtime are the host's
 
 HOST_RUNTIME = """

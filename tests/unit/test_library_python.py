@@ -347,7 +347,7 @@ def cupy(lab, monkeypatch):
     """A module of that name, whose arrays lie on the host."""
     import contextlib
     import sys
-    from types import ModuleType, SimpleNamespace
+    from types import ModuleType
 
     module, module.entered = ModuleType("cupy"), []
 
@@ -571,7 +571,7 @@ def test_where_matrices_lie(lab):
 def test_arrays_of_frameworks_go_to_their_own_modules(lab, monkeypatch):
     """Where neither `out`, a stream, scalars nor packed words are given; and where the library was asked for that framework."""
     import sys
-    from types import ModuleType, SimpleNamespace
+    from types import ModuleType
 
     from lab import _arrays
 
