@@ -438,7 +438,7 @@ MATRIX = [
 @pytest.mark.parametrize(("shared", "arrays", "added"), MATRIX)
 def test_cmake_builds_it_without_a_warning(folder, tmp_path, shared, arrays, added):
     """By itself with an install, with what unmodified programs call it through; and within another project, whose install takes nothing of it along."""
-    need("cmake", "gcc", "nm", "readelf", "pkg-config")
+    need("cmake", "gcc", "nm", "pkg-config")
     shutil.copytree(folder, tmp_path / "lab")
     folder = tmp_path / "lab"
     for file, content in shim.files(SimpleNamespace(name="lab", guard="LAB", shim=("cublas",))).items():
@@ -469,7 +469,7 @@ def test_cmake_builds_it_without_a_warning(folder, tmp_path, shared, arrays, add
         for place in (prefix / "lib", tmp_path / "build"):  # it finds the library beside itself
             preloaded = subprocess.run(["/bin/true"], env={"LD_PRELOAD": str(place / "liblab_cublas.so")}, capture_output=True, text=True)
             assert (preloaded.returncode, preloaded.stderr) == (0, "")
-        assert "NEEDED" not in run("readelf", "-d", prefix / "lib" / "liblab_audit.so", cwd=tmp_path), "it uses no other library"
+        assert run("nm", "-D", "--undefined-only", prefix / "lib" / "liblab_audit.so", cwd=tmp_path) == "", "it uses no other library"
         assert "-llab" in run("pkg-config", "--with-path", prefix / "lib/pkgconfig", "--libs", "lab", cwd=tmp_path)
     run("cmake", "-S", "user", "-B", "user-build", f"-DCMAKE_PREFIX_PATH={prefix}", *options, cwd=tmp_path)
     run("cmake", "--build", "user-build", cwd=tmp_path)
