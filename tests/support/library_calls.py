@@ -1207,6 +1207,8 @@ def edges(reference: Reference) -> list[Call]:
     divisor = next(one for one in range(3, 50000) if LARGEST_EXTENT % one == 0)
     for m in (LARGEST_EXTENT // divisor - 1, LARGEST_EXTENT // divisor, LARGEST_EXTENT // divisor + 1):
         add(m, 3, 5, batch=divisor, stride_b=0)
+    for gaps in ({}, {"stride_a": 7045}, {"stride_c": 3160}):  # one product of more rows only where neither A nor C has gaps
+        add(70, 45, 100, batch=3, **{"stride_b": 0, **gaps})
     return found
 
 
