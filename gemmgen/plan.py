@@ -21,6 +21,7 @@ from gemmgen.catalog.scheme import Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
+from gemmgen.designs.feature import PACKS_APART
 from gemmgen.kinds import GEMM, Kind
 from gemmgen.views import Geometry, Inputs, Launches, Packing, Promotion, Scales, Staging
 from gemmgen.views.memory import Operand
@@ -68,7 +69,7 @@ class _Facts:
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
                 "lanes": self.lanes, "banks": self.gpu.limits.shared_banks, "flushing": self.launches.flushing_archs,
-                **{symbol: self.numbers[symbol] for symbol in self.design.shaping},
+                **{symbol: self.numbers[symbol] for symbol in self.design.text.shaping},
             },
         }
 
@@ -102,7 +103,7 @@ class _Facts:
     @property
     def standing(self) -> str | None:
         """How far such kernels have been checked, where none has ever run; None where some have."""
-        return self.design.standing or self.gpu.maker.standing_of(self.arch)
+        return self.design.checked.standing or self.gpu.maker.standing_of(self.arch)
 
     # ---- the design, and what its equations say
 
@@ -190,7 +191,7 @@ class _Facts:
 
     def words_of(self, operand: str) -> tuple[Word, ...]:
         """The words that operand `a` or `b` is packed into: all, or no more than products read."""
-        return self.scheme.words_of(operand, packed_alike=not self.design.packs_apart)
+        return self.scheme.words_of(operand, packed_alike=not self.design.has(PACKS_APART))
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data, for `--json`."""

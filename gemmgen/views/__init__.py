@@ -15,6 +15,8 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import INPUTS, Input
 from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Accumulator, Product
+from gemmgen.designs.feature import COMBINED_SUMS, PROMOTES_AT_ONCE
+from gemmgen.designs.portable.design import PIECES
 from gemmgen.model.error import mean_cut
 from gemmgen.views.memory import COPY_BYTES, Copying, Operand, Rows, Swizzle
 
@@ -76,7 +78,7 @@ class Geometry(View):
     @property
     def warp_stage_k(self) -> int:
         """k of a stage that is a warp's."""
-        return self.plan.block[2] if self.plan.design.takes_pieces else self.plan.warp[2]
+        return self.plan.block[2] if self.plan.design.has(PIECES) else self.plan.warp[2]
 
     @property
     def piece_steps(self) -> int:
@@ -103,10 +105,15 @@ class Geometry(View):
         return self.tiles_m * self.tiles_n * self.plan.fragment.c.register_count
 
     @property
+    def combines_sums(self) -> bool:
+        """Whether the accumulators are added up before the output asks for them."""
+        return self.plan.design.has(COMBINED_SUMS) or self.plan.scheme.tiled
+
+    @property
     def pairs_under_way(self) -> int:
         """Pairs of neighbours in C that a thread reads while it stores as many others: fewer where its sums take most registers, and
         1, none ahead, where they leave no register."""
-        combined = self.plan.split_k > 1 or self.plan.design.sums_come_combined or self.plan.scheme.tiled or self.plan.promotion.compensates
+        combined = self.plan.split_k > 1 or self.combines_sums or self.plan.promotion.compensates
         held = self.elements * (1 if combined else len(self.plan.scheme.recombination.steps))
         return 8 if held <= 64 else 4 if held <= 160 else 1
 
@@ -279,14 +286,14 @@ class Promotion(View):
     @property
     def promote_steps(self) -> int:
         """Instructions along k between promotions, where promotion falls inside a stage; else 0."""
-        least = self.plan.fragment.shape[2] + self.plan.design.promotes_at_once  # where it does, each instruction's sum moves over by itself
+        least = self.plan.fragment.shape[2] + self.plan.design.has(PROMOTES_AT_ONCE)  # where it does, each instruction's sum moves over by itself
         inside = least <= self.plan.promote < self.plan.geometry.warp_stage_k
         return self.plan.promote // self.plan.fragment.shape[2] if inside else 0
 
     @property
     def promote_stages(self) -> int:
         """Stages between promotions, where promotion falls on a stage's end; else 0."""
-        outside = self.plan.promote >= self.plan.geometry.warp_stage_k and not (self.promotes_at_once and self.plan.design.promotes_at_once)
+        outside = self.plan.promote >= self.plan.geometry.warp_stage_k and not (self.promotes_at_once and self.plan.design.has(PROMOTES_AT_ONCE))
         return self.plan.promote // self.plan.geometry.warp_stage_k if outside else 0
 
     @property

@@ -96,7 +96,9 @@ def test_sensors_are_summed_up():
     samples = [Sample(1200, 700, 0x4), Sample(1400, 690, 0x4), Sample(1300, 600, 0x20)]
     row = rows_at(SIZE, [Timed("ours", "kernel", np.ones(3), samples=samples)])[0]
     assert (row.clock_mhz, row.power_w, row.throttles) == (1300, 690, "power cap, thermal")
-    assert sensors.throttle_names(0) == sensors.throttle_names(0x1) == ""
+    assert sensors.throttle_names(0) == sensors.throttle_names(0x103) == "", "an idle GPU, and clocks that somebody set"
+    assert sensors.throttle_names(0xFC) == "power cap, hardware, sync boost, thermal, hardware thermal, power brake"
+    assert [sensors.throttle_names(bit) for bit in (0x8, 0x40, 0x80)] == ["hardware", "hardware thermal", "power brake"]
 
 
 def test_no_nvml_is_no_sensors(monkeypatch):
@@ -126,10 +128,17 @@ def test_what_nvml_is_asked(monkeypatch, instant):
         nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle, at: put(sensors.ctypes.c_ulonglong, at, 0x4),
         nvmlDeviceGetFieldValues=fields,
         nvmlDeviceGetPowerUsage=lambda handle, at: put(sensors.ctypes.c_uint, at, 640_000),
+        nvmlDeviceGetEnforcedPowerLimit=lambda handle, at: put(sensors.ctypes.c_uint, at, 700_500) or not instant,
     )
     monkeypatch.setattr(sensors.ctypes, "CDLL", lambda name: nvml)
     assert sensors.open_sensors("0000:1B:00.0").read() == Sample(1500, 650 if instant else 640, 4)
+    assert sensors.open_sensors("0000:1B:00.0").power_limit() == (700.5 if instant else None)
     assert sensors.open_sensors("0000:FF:00.0") is None
+    here = sensors.open_sensors("0000:1B:00.0")
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle, at: put(sensors.ctypes.c_ulonglong, at, 0x20) or 1
+    assert here.read().throttles == 0, "what was not told"
+    nvml.nvmlDeviceGetFieldValues, nvml.nvmlDeviceGetPowerUsage = lambda *asked: 1, lambda handle, at: 1
+    assert here.read() is None
     assert sensors.ctypes.sizeof(sensors._Field) == 40  # nvmlFieldValue_t
 
 

@@ -172,6 +172,16 @@ def test_rules_of_a_list_serve_each_shape_as_the_tree_did():
     assert regrets == sorted(regrets, reverse=True) and regrets[-1] < 0.02 < regrets[0]
 
 
+@pytest.mark.parametrize(("few", "thresholds"), [(1, [32, 96]), (2, [32, 96]), (3, [48, 80])])
+def test_each_side_of_a_threshold_has_so_many_shapes(few, thresholds):
+    """Of eight, the first two or the last two want another kernel than the rest."""
+    where = np.array([[m, 100, 100] for m in range(16, 129, 16)])
+    for two, threshold in zip((2, 6), thresholds):
+        first = np.arange(8) < two
+        rules = dispatch.learnt(np.array([~first, first], float), where, np.full(8, 1 / 8), 2, few=few)
+        assert rules[0][0] == {"m": threshold}
+
+
 def test_thresholds_are_numbers_of_four_binary_digits_and_never_smaller():
     values = np.arange(1, 5000)
     found = dispatch.rounded_up(values)

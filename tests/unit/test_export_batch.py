@@ -282,6 +282,15 @@ def _raw(host: Host, sizes: np.ndarray) -> np.ndarray:
     return list_[:count.value]
 
 
+@pytest.mark.parametrize(("case", "most"), [
+    ("grouped", 2**31 - 1 - 2 * 3 * 132), ("pointers", 2**31 - 1 - 2 * 2 * 108), ("grouped, listed", 2**31 - 1), ("five tiles", (2**32 - 1) // 256),
+])
+def test_as_many_tiles_as_turns_have_numbers_or_a_launch_has_threads(case, most):
+    """Each block that stays, 3 or 2 on a multiprocessor, looks for a turn beyond the last one twice at the most."""
+    plan, source, _ = prepared(case)
+    assert batch.template_values(plan, source, [plan.arch], "lab")["most_tiles"] == most
+
+
 def test_bad_batches_have_no_list(hosts):
     host, count, wide = hosts("grouped"), ctypes.c_int64(), ctypes.c_int64
 

@@ -102,10 +102,10 @@ def test_a_design_has_a_kinds_equations_and_constraints_and_keeps_its_own():
     kind, design = Halved(), design_called("portable")
     mine = design_called("portable", kind)
     assert mine is design_called("portable", Halved()) is not design and mine.name == "portable"
-    symbols = [one.symbol for one in mine.predictions]
+    symbols = [one.symbol for one in mine.equations.predictions]
     assert symbols.index("half_rows") + 1 == symbols.index("tiles") and symbols.count("tiles") == 1
     assert [one.number for one in mine.constraints if one not in design.constraints] == ["K3"]
-    assert {"half_rows"} == mine.known_symbols - design.known_symbols and len(design.predictions) + 1 == len(mine.predictions)
+    assert {"half_rows"} == mine.known_symbols - design.known_symbols and len(design.equations.predictions) + 1 == len(mine.equations.predictions)
     plan = replace(plan_of(layout="nt"), kind=kind)
     assert plan.model["tiles"] == -(-plan.hints.m // plan.block[0]) // 2 and plan.design is mine
     assert plan.identity["kind"] == "halved" and plan.hash != plan_of(layout="nt").hash

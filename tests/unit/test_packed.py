@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,8 @@ from gemmgen.interface import WORKSPACE_ALIGNMENT
 from gemmgen.model.batch import divided
 from gemmgen.paths import SPECS
 from gemmgen.render import render
+from gemmgen.run import mixed
+from gemmgen.run.batch import BatchResult, Product
 from gemmgen.run.mixed import check_pair, division
 from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
@@ -128,6 +132,29 @@ def test_large_products_go_to_packed_words_and_small_ones_do_not():
     # rows of C that do not begin at 16 bytes make packed words dearer
     one, other = large.design.each_seconds(large, np.array([[512, 512, 256], [512, 513, 256]]))
     assert other - one > 0.5 * 512 * 513 * 1.26 / (132 * 1.74e9)
+
+
+@pytest.mark.parametrize(("seconds", "intact", "whole"), [
+    ((0.25, 0.5), (True, True), 0.75), ((0.25, None), (True, False), None), ((None, 0.5), (False, True), None),
+])
+def test_a_shared_batch_has_both_kernels_counters_times_and_faults(monkeypatch, seconds, intact, whole):
+    """And products in the order in which they were given."""
+    products = [Product(np.full((1, 1), at, np.float32), np.ones((1, 1), np.float32)) for at in range(5)]
+    second = np.array([False, True, True, False, True])
+    asked: list[str] = []
+
+    def batch(device, plan, source, mine):
+        asked.append(device)
+        which = len(asked) - 1
+        counts = ({"a_lossy": 1, "b_lossy": 20}, {"a_lossy": 300, "repaired": 4000})[which]
+        return BatchResult(tuple(one.a for one in mine), counts, seconds[which], intact[which])
+
+    monkeypatch.setattr(mixed, "check_pair", lambda *plans: None)
+    monkeypatch.setattr(mixed, "division", lambda *plans: second)
+    monkeypatch.setattr(mixed, "batch", batch)
+    found = mixed.mixed(("one", "other"), (SimpleNamespace(plan=None, source=None),) * 2, products)
+    assert [float(c[0, 0]) for c in found.products] == [0, 1, 2, 3, 4] and asked == ["one", "other"]
+    assert found.status == {"a_lossy": 301, "b_lossy": 20, "repaired": 4000} and (found.seconds, found.intact) == (whole, all(intact))
 
 
 @pytest.mark.parametrize("other", [{"problem": {"kind": "pointers"}}, {"problem": {"layout": "nt"}}, {"split": {"special": "fast"}}])
