@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from fake_gpu import FakeGpu, FakeLimits, FakeRates, by_row
 
@@ -36,6 +38,17 @@ def found(machine, *parts, fragments=()) -> Session:
 
 def values(session: Session, model) -> dict:
     return {name: one.value for name in model.model_fields if (one := session.value(f"gpu {name}"))}
+
+
+@pytest.mark.parametrize(("arch", "ticks"), [("sm_90", 1e9), ("gfx942", 1e8)])
+def test_what_a_launch_tells_of_its_time(arch, ticks):
+    """From the first block's start to the last one's end; the clock is the longest block's."""
+    told = np.array([[100, 10, 1010, 3], [150, 510, 3010, 4], [90, 400, 900, 3]], np.uint64)
+    kernels = SimpleNamespace(download=lambda out, dtype, count: told.ravel())
+    for mhz, cycles in ((None, [100, 150, 90]), (2e-6 * ticks, [2000, 5000, 1000])):
+        run = rates.Bench(SimpleNamespace(arch=arch), kernels, None, mhz).told(None, 3)
+        assert run.cycles.tolist() == pytest.approx(cycles) and run.processors == 2
+        assert (run.span, run.mhz) == (pytest.approx(3000 / ticks), pytest.approx(mhz or 150 / 2500 * ticks / 1e6))
 
 
 # ---------------------------------------------------------------- limits

@@ -262,6 +262,7 @@ def test_shapes_held_out_by_a_share_are_not_learnt_from():
     """Held-out times that make one kernel the best at these alone change the figure, and not the rules that it is of."""
     rows, shapes = timed(plans(few=3), sizes(20), rival=None), [Shape(*one) for one in sizes(20)]
     _, unseen = parted(shapes, 0.25, 1)
+    assert [len(part) for part in parted(shapes, 1.0, 1)] == [1, 19]  # one at least is learnt from
     odd = {one.size for one in unseen}
     names = [row.identity for row in rows[::20]]
     swapped = [replace(row, seconds=row.seconds * (0.01 if row.identity == names[-1] else 1)) if (row.m, row.n, row.k) in odd else row for row in rows]

@@ -279,6 +279,14 @@ def test_verify_json_is_one_object_and_silent(gemmgen, tiny, judged):
     assert len(json.loads(gemmgen("verify", tiny, tiny, "--json").out)) == 2
 
 
+@pytest.mark.parametrize(("unverified", "failed", "code"), [("no such device", False, 2), ("no such device", True, 1), ("", True, 1)])
+def test_the_exit_code_says_whether_a_kernel_that_cannot_run_is_wrong_besides(gemmgen, tiny, judged, unverified, failed, code):
+    report = FakeReport()
+    report.passed, report.unverified, report.failed = False, unverified, failed
+    judged[1][0] = report
+    assert gemmgen("verify", tiny, "--device", "emulator").code == code
+
+
 def test_verify_quiet_says_nothing_on_stderr(gemmgen, tiny, judged):
     assert gemmgen("verify", tiny, "--device", "emulator", "--quiet").err == ""
     assert gemmgen("verify", tiny, "--device", "emulator").err == "tiny.toml: decide\ntiny.toml: compile\n"

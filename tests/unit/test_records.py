@@ -37,6 +37,15 @@ def page_of(tmp_path: Path, *parts: str) -> Path:
     return page
 
 
+def test_only_a_records_own_block_is_written(tool, tmp_path):
+    """The same lines before it are text, and stay; of two records with the same old lines each gets its own new ones."""
+    pytest.importorskip("duckdb")
+    records = [f"<!-- record:\nselect '{word}' as text\n-->\nold\n" for word in ("one", "two")]
+    page = page_of(tmp_path, "old\n", *records)
+    assert tool.main(["write", str(page)]) == 0
+    assert page.read_text() == "# Title\n\nold\n\n" + "\n".join(r.replace("\nold", f"\n{w}") for r, w in zip(records, ("one", "two"))) + "\nThe end.\n"
+
+
 @pytest.mark.parametrize("block", [TABLE, TABLE.replace("30.0", "30.1")], ids=["as made", "out of date"])
 def test_a_querys_table_is_compared_and_written(tool, tmp_path, capsys, block):
     pytest.importorskip("duckdb")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,6 +76,25 @@ def test_what_cannot_be_is_refused_as_everywhere(call, error):
     with pytest.raises(error) as refused:
         call()
     assert refused.value.where and refused.value.problem
+
+
+def test_ones_own_matrices_must_be_affordable_and_what_was_opened_is_released(monkeypatch):
+    asked, released = [], []
+    device = SimpleNamespace(kind="emulator", release=lambda: released.append(True))
+
+    def refused(size, kind):
+        asked.append((size, kind))
+        raise SpecError("--m, --n, --k", "are too large")
+
+    monkeypatch.setattr(road, "build", lambda *of, **how: SimpleNamespace(plan=None, source=None, binary=None))
+    monkeypatch.setattr(road, "open_device", lambda *of, **how: device)
+    monkeypatch.setattr(road, "check_affordable", refused)
+    monkeypatch.setattr("gemmgen.verify.default_size", lambda plan, kind: (2, 3, 5))
+    a, b = np.zeros((7, 11), np.float32), np.zeros((11, 13), np.float32)
+    for given in ({"a": a, "b": b}, {"size": (None, 17, None)}):
+        with pytest.raises(SpecError, match="too large"):
+            road.verify(TINY, require="scheme", **given)
+    assert asked == [((7, 13, 11), "emulator"), ((2, 17, 5), "emulator")] and released == [True, True]
 
 
 def test_who_watches_is_told(tmp_path):

@@ -184,6 +184,9 @@ def test_a_forked_process_is_another_writer(tmp_path):
     before, writer._pid = writer.id, -1  # what a fork would show it
     writer.add(row(1))
     assert writer.id != before and writer.waiting == 1
+    writer._pid = -1
+    writer.flush()  # what waits is the parent's, which writes it
+    assert not writer.waiting and not any(tmp_path.iterdir())
 
 
 WRITES = """

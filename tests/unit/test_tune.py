@@ -88,8 +88,8 @@ def test_a_predecessor_is_raised_where_that_pays():
 def test_one_that_is_no_predecessor_or_takes_longer_is_not_raised():
     seconds, alone = [[5, 6], [1, 5.5]], [[0.3, 0.1], [0.4, 0.1]]
     assert greedy(planted(seconds, alone, 0.45)[0]).choice == (0, 1)  # nothing feeds the second
-    longer = [[5.6, 6], [1, 5.5]]
-    assert greedy(planted(longer, alone, 0.45, fed_by=[(), (0,)])[0]).choice == (0, 1)
+    for first in (5.6, 5.5):  # longer than the second, and as long
+        assert greedy(planted([[first, 6], [1, 5.5]], alone, 0.45, fed_by=[(), (0,)])[0]).choice == (0, 1)
 
 
 def test_an_exchange_that_makes_the_program_slower_is_not_tried():
@@ -381,6 +381,7 @@ def test_operations_are_what_they_say(monkeypatch):
     whole = OPERATIONS["lower_tiles"].compute(np, tiles, None, None)
     assert np.array_equal(np.tril(whole), np.tril(square)) and not whole[:2, 2:].any()
     assert OPERATIONS["lower_tiles"].shape([(2, 2)] * 6, None, None) == (6, 6) and OPERATIONS["lower_tiles"].shape([(2, 2)] * 5, None, None) is None
+    assert [OPERATIONS["lower_tiles"].shape(of, None, None) for of in ([(2, 2), (2, 2), (3, 3)], [(2, 3)] * 3)] == [None, None]
 
 
 # ---- products at levels
