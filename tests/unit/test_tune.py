@@ -128,6 +128,10 @@ def test_what_is_run_lies_near_the_threshold_by_its_estimate(monkeypatch):
     ran = []
     never, _ = planted([[1, 2, 3, 4]] * 2, [[0.4, 0.3, 0.2, 0.1]] * 2, 0.45, error=lambda choice: ran.append(choice) or 1.0)
     assert refined(never, (3, 3)) == (3, 3) and len(ran) == 3
+    whole = frontier(planted([[1, 2, 3, 4, 5]], [[0.5, 0.4, 0.3, 0.2, 0.1]], 1)[0])
+    monkeypatch.setitem(refined.__globals__, "MOST_KEPT", 3)
+    assert whole == [(0,), (1,), (2,), (3,), (4,)]
+    assert frontier(planted([[1, 2, 3, 4, 5]], [[0.5, 0.4, 0.3, 0.2, 0.1]], 1)[0]) == whole[::2]  # evenly, from the fastest to the most accurate
 
 
 @pytest.mark.parametrize("seed", range(40))
