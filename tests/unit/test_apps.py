@@ -146,7 +146,7 @@ def test_a_residual_is_relative_and_of_all_rows():
 
 def test_hpls_residual_by_hand():
     rows = np.array([[1.0, -2], [-3, 0.5]])
-    assert lu.largest_row(rows) == 3.5
+    assert lu.largest_row(rows) == 3.5 and lu.largest_row(np.concatenate([np.ones((2050, 2)), rows])) == 3.5
     assert lu.scaled_residual(np.array([1e-16, -4e-16]), np.array([2.0, -5]), np.array([1.0, 3]), 3.5) == pytest.approx(4e-16 / (2.0**-53 * (3.5 * 5 + 3) * 2))
 
 
@@ -417,3 +417,20 @@ def test_a_tuner_sees_the_products_of_the_shipped_program():
     told = [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in recorded.gemms]
     assert told == [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in shipped.gemms]
     assert [set(one.fed_by) for one in recorded.gemms] == [set(one.fed_by) for one in shipped.gemms]
+
+
+def test_a_batch_is_prepared_once_for_the_same_matrices_of_the_same_sizes(monkeypatch):
+    class Array:
+        def __init__(self, address, *shape):
+            self.data, self.shape = SimpleNamespace(ptr=address), shape
+
+    prepared, ran = [], []
+    kernels = SimpleNamespace(_batches={}, _prepared=lambda products: prepared.append(products) or (lambda: ran.append(products)))
+    monkeypatch.setattr(who, "BATCHES", 3)
+    one, elsewhere, smaller = ([(Array(a, *size), Array(2, 4, 5), Array(3, size[0], 5))] for a, size in ((1, (3, 4)), (9, (3, 4)), (1, (2, 4))))
+    for batch in (one, one, elsewhere, smaller, one):
+        who.Kernels._batch(kernels, batch)
+    assert prepared == [one, elsewhere, smaller] and ran == [one, one, elsewhere, smaller, one]
+    who.Kernels._batch(kernels, [*one, *elsewhere])  # a fourth: the oldest goes
+    who.Kernels._batch(kernels, one)
+    assert len(prepared) == 5 and len(kernels._batches) == 3

@@ -23,6 +23,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import explain, show
 from gemmgen.cli.app import app
 from gemmgen.cli.output import write_files
+from gemmgen.cli.verb import stem_of
 from gemmgen.errors import EmulationError, GemmgenError, ResourceError
 from gemmgen.model.accuracy import TOLD
 from gemmgen.render import render
@@ -494,6 +495,18 @@ def test_a_reports_figures_by_hand():
     assert show.scheme_range(SCHEMES.get("half")).endswith(" to 2^16")  # FP16's largest number lies just below
     assert "99 of 255 registers, 4096 B shared, no spills, 2 blocks an SM (12.5 % occupancy, by registers)" in told
     assert "relative Frobenius 1.00e-07 (bound 5.00e-07), max 2.0e-06, MRED 3.0e-07, scaled 4.0e-08" in told
+
+
+def test_numbers_of_a_table_stand_to_the_right():
+    assert show.table(("name", "count"), [("a", 5), ("longer", 1234567)]).splitlines() == ["name      count", "a             5", "longer  1234567"]
+    assert show.table(("name", "count"), [("a", 5), ("b", "-")]).splitlines() == ["name  count", "a     5", "b     -"]
+
+
+def test_files_are_named_after_spec_gpu_and_layout_and_by_the_plan_where_two_are_alike():
+    a, b, other = Path("x/a.toml"), Path("y/b.toml"), Path("z/a.toml")
+    plan = SimpleNamespace(hash="0123abcd")
+    assert [stem_of(a, specs, None, None, plan) for specs in ([a], [a, b], [a, b, other])] == ["a", "a", "a_0123abcd"]
+    assert [stem_of(a, [a, b], gpu, layout, plan) for gpu, layout in (("h100", None), (None, "tn"), ("rows/my.toml", "tt"))] == ["a_h100", "a_tn", "a_my_tt"]
 
 
 def test_shared_memory_of_either_kind_limits_what_is_resident():

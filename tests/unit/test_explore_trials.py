@@ -346,7 +346,7 @@ def test_a_kernel_that_no_question_can_judge_is_refused_and_may_be_a_reference(m
     assert trial._Bench.reference(here, Task(SPEC, (64, 64, 64), reference=seldom), "inputs") == ("reference", 1 << 17, True, "inputs")
 
 
-@pytest.mark.parametrize("layout", ["nn", "tt"])
+@pytest.mark.parametrize("layout", ["nn", "tt", "nt"])
 def test_a_sample_is_held_to_what_words_hold_of_it(layout):
     """Small elements beside a large one have few bits in words of FP8: a product of few is held to the words' own as well."""
     from gemmgen.solve import solve

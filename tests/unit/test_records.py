@@ -103,8 +103,10 @@ def test_a_record_that_cannot_be_made_is_out_of_date_and_stays(tool, tmp_path, c
 
 def test_a_wrong_query_is_told(tool, tmp_path, capsys):
     pytest.importorskip("duckdb")
+    here = Path.cwd()
     assert tool.main(["check", str(page_of(tmp_path, "<!-- record:\nselect none_such\n-->\nx\n"))]) == 1
     assert "the query fails" in capsys.readouterr().out
+    assert Path.cwd() == here  # queries run in the folder of results, and leave it
 
 
 def test_records_of_committed_files_are_up_to_date(tool, capsys):

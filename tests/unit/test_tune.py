@@ -13,7 +13,7 @@ import pytest
 
 from gemmgen.workshop import tune
 from gemmgen.build import Built
-from gemmgen.errors import BuildError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.errors import BuildError, DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.solve import solve
 from gemmgen.timing import Contender
 from gemmgen.workshop.tune import cuda, operations
@@ -684,3 +684,19 @@ def test_every_shipped_program_is_whole():
     for path in paths:
         assert load_program(path).gemms == load_program(path.stem).gemms
         assert tomllib.loads(path.read_text())["title"]
+
+
+def test_which_gpu_is_here(monkeypatch):
+    """By its name among those whose code it runs; the first of them where its name tells none, and none where no row fits or no device answers."""
+    def here(name, fitting=("h100", "h200")):
+        def device_name():
+            if not name:
+                raise DeviceError("cuda", "no device")
+            return name
+
+        monkeypatch.setattr(cuda, "why_not", lambda row: None if row.name in fitting else "another")
+        monkeypatch.setattr(cuda.timing, "device_name", device_name)
+        return cuda.gpu_here()
+
+    assert [here(name) for name in ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA X", "")] == ["h200", "h100", "h100", None]
+    assert here("NVIDIA H200", fitting=()) is None and here("AMD Instinct MI300X", fitting=("mi300x",)) is None  # another vendor's is not timed
