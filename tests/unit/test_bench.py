@@ -567,6 +567,27 @@ def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
         assert all((folder / name).stat().st_size > 10_000 for name in ("speed.png", "error.png"))
 
 
+def test_plots_lie_beside_their_table_or_where_out_says(gemmgen, monkeypatch, tmp_path):
+    monkeypatch.setattr(benching, "plot", lambda device, rows, folder: [folder / device])
+    path = tmp_path / "there" / "bench.csv"
+    path.parent.mkdir()
+    path.write_text(as_csv(table_of(*full_rows())))
+    assert gemmgen("bench", "--plot", path).out == f"wrote {path.parent}/A GPU\n"
+    assert gemmgen("bench", "--plot", path, "--out", tmp_path / "new").out == f"wrote {tmp_path}/new/A GPU\n" and (tmp_path / "new").is_dir()
+
+
+def test_rounds_and_slices_where_none_are_asked_for(gemmgen, monkeypatch, write_spec):
+    """Of single products more and longer ones than of batches."""
+    told = []
+    for name in ("bench", "bench_batches"):
+        monkeypatch.setattr(benching, name, lambda kernels, places, **how: told.append((how["rounds"], how["slice_ms"])) or table_of())
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.racers", lambda *of: ([], []))
+    spec, batches = write_spec(), ("--suite", "inception", "--against", "cublas-loop")
+    for arguments in ((spec,), batches, (spec, "--rounds", 5, "--slice-ms", 2), (*batches, "--rounds", 6, "--slice-ms", 4)):
+        assert gemmgen("bench", *arguments).code == 0
+    assert told == [(15, 30.0), (11, 3.0), (5, 2.0), (6, 4.0)]
+
+
 def test_every_size_is_a_point_of_the_plot(monkeypatch, tmp_path):
     """Squares on a line, others, two equal extents among them, at the cube root of m n k."""
     figures = []

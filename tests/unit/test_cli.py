@@ -20,7 +20,7 @@ from gemmgen import __version__, road
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.cli import explain, show
+from gemmgen.cli import explain, libraries, show
 from gemmgen.cli.app import app
 from gemmgen.cli.output import write_files
 from gemmgen.cli.verb import stem_of
@@ -124,6 +124,9 @@ def test_render_json(gemmgen, tiny):
     assert value["plan"]["hash"] == plan.hash
     assert [launch["symbol"] for launch in value["launches"]][-1] == value["kernel"]
     assert value["launches"][-1]["grid"] == [[["m", 32], ["n", 32]]]
+    path = tiny.parent / "out.cu"
+    written = json.loads(gemmgen("render", tiny, "--json", "-o", path).out)
+    assert written == {**{key: part for key, part in value.items() if key != "text"}, "file": str(path)} and path.read_text() == value["text"]
 
 
 def test_several_specs_are_each_served(gemmgen, tiny, tmp_path):
@@ -495,6 +498,15 @@ def test_a_reports_figures_by_hand():
     assert show.scheme_range(SCHEMES.get("half")).endswith(" to 2^16")  # FP16's largest number lies just below
     assert "99 of 255 registers, 4096 B shared, no spills, 2 blocks an SM (12.5 % occupancy, by registers)" in told
     assert "relative Frobenius 1.00e-07 (bound 5.00e-07), max 2.0e-06, MRED 3.0e-07, scaled 4.0e-08" in told
+
+
+def test_a_librarys_machine_code_in_megabytes_and_bytes(monkeypatch):
+    images = [SimpleNamespace(content=b"x" * 1_500_000), SimpleNamespace(content=b"y" * 1_000_000)]
+    library = SimpleNamespace(images=images, kernels=(), loaded=None, choice=None, name="l", archs=("sm_80",), compilers=())
+    monkeypatch.setattr(libraries, "choice_text", lambda *of: "the choice")
+    monkeypatch.setattr(libraries, "choice_value", lambda choice: {})
+    assert libraries.text(library, Path("out")).splitlines() == ["wrote      out", "code       2 files of machine code, 2.50 MB", "the choice"]
+    assert libraries.value(library, Path("out"))["code_bytes"] == 2_500_000
 
 
 def test_numbers_of_a_table_stand_to_the_right():
