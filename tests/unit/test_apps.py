@@ -144,6 +144,15 @@ def test_a_residual_is_relative_and_of_all_rows():
     assert cholesky.residual(np, lower, a) == pytest.approx((4 / (2059 + 9)) ** 0.5)
 
 
+def test_a_solution_is_refined_until_its_residual_is_a_tenth_of_what_is_valid(monkeypatch):
+    told = iter([15.0, 1.7, 1.5])
+    monkeypatch.setattr(lu, "scaled_residual", lambda *of: next(told))
+    a = np.random.default_rng(1).random((8, 8)) + 8 * np.eye(8)
+    rough = lu.factored(who.InNumpy("numpy"), a, 4) * np.float32(1.001)
+    x, iterations, residual = lu.solved(np, a, a @ np.arange(8.0), rough)
+    assert residual == 1.5 and iterations >= 2 and x.tolist() == pytest.approx(np.arange(8.0), abs=1e-8)
+
+
 def test_hpls_residual_by_hand():
     rows = np.array([[1.0, -2], [-3, 0.5]])
     assert lu.largest_row(rows) == 3.5 and lu.largest_row(np.concatenate([np.ones((2050, 2)), rows])) == 3.5
