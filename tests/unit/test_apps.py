@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
-from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, race
+from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, mlp, race
 from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.verbs.app import text
 
@@ -151,6 +151,11 @@ def test_a_solution_is_refined_until_its_residual_is_a_tenth_of_what_is_valid(mo
     rough = lu.factored(who.InNumpy("numpy"), a, 4) * np.float32(1.001)
     x, iterations, residual = lu.solved(np, a, a @ np.arange(8.0), rough)
     assert residual == 1.5 and iterations >= 2 and x.tolist() == pytest.approx(np.arange(8.0), abs=1e-8)
+
+
+def test_probabilities_of_large_logits_are_numbers():
+    found = mlp.probabilities(np, np.float32([[1000, 0], [-1000, -1000]]))
+    assert found.tolist() == [[1.0, 0.0], [0.5, 0.5]]
 
 
 def test_hpls_residual_by_hand():

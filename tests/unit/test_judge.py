@@ -506,6 +506,15 @@ def test_a_report_as_json():
     assert (unrun.passed, unrun.failed, replace(unrun, unverified="").passed) == (False, False, True)
 
 
+def test_spills_are_those_of_the_worst_kernel_and_registers_the_main_ones():
+    plan, source = kernel("ootomo", where="prepass")
+    roles = {launch.role: launch.symbol for launch in source.launches}
+    used = {symbol: SimpleNamespace(registers=20 + at, static_shared_bytes=0, spill_bytes=8 * (role != "gemm"))
+            for at, (role, symbol) in enumerate(roles.items())}
+    found = judging.resources(plan, source, SimpleNamespace(kernels=used))
+    assert len(roles) > 1 and (found.spill_bytes, found.registers) == (8, used[roles["gemm"]].registers)
+
+
 def test_columns_of_tensor_memory_are_those_of_all_allocations():
     text = "\n".join(f"    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r{at}], {count};" for at, count in ((1, 128), (2, 64), (3, 32)))
     assert judging.tensor_columns(SimpleNamespace(assembly=text)) == 224 and judging.tensor_columns(SimpleNamespace(assembly="")) == 0

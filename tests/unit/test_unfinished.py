@@ -205,3 +205,12 @@ def test_leftovers_of_a_name_with_a_line_end_are_swept(tmp_path):
     killed(child)
     files.sweep(tmp_path)
     assert not beside.exists()
+
+
+def test_what_is_no_regular_file_leaves_nothing_open(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    before = len(os.listdir("/proc/self/fd"))
+    for name, error in (("fifo", files.NotRegular), (".", IsADirectoryError), ("fifo", files.NotRegular)):
+        with pytest.raises(error):
+            files.read(tmp_path / name, 10)
+    assert len(os.listdir("/proc/self/fd")) == before
