@@ -107,8 +107,8 @@ def test_utf16_is_named(gemmgen, tmp_path):
 
 def test_what_is_printed_is_obeyed_by_no_terminal_but_for_our_own_colours(capsys, monkeypatch):
     """Of emit, notes, errors and progress alike; a colour that somebody planted is none of ours."""
-    text = "a\tb\n\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \r \x0b \x7f \u200f \udc9b \0"
-    safe = "a\tb\n" + r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \r \x0b \x7f \u200f \udc9b \x00"
+    text = "a\tb\n\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e\u2066\u2069\u061c \r \x0b \x7f \u200f \udc9b \0"
+    safe = "a\tb\n" + r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e\u2066\u2069\u061c \r \x0b \x7f \u200f \udc9b \x00"
     Progress("study").step(text)
     emit(text)
     note(text)
@@ -126,6 +126,7 @@ def test_what_is_printed_is_obeyed_by_no_terminal_but_for_our_own_colours(capsys
 
 
 def test_a_message_shows_no_more_than_that_and_obeys_no_one():
+    assert [SpecError("a", "b", got=got).as_dict().get("got") for got in (0, "", False, None)] == ["0", "", "False", None]
     error = SpecError("a\x1b[2Jb", "bad\u202e", got="x" * 10_000_000, needs="y" * 10_000_000)
     assert len(str(error)) < 6000 and len(str(error.as_dict())) < 6000
     assert "\x1b" not in str(error) and "\u202e" not in str(error) and r"\x1b[2J" in str(error)

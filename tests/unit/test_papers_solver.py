@@ -159,6 +159,9 @@ def test_both_choices_are_told_beside_each_other():
     told = "\n\n".join(beside(e))
     assert "LE-GEMM's eqs. 12 to 17 beside the predicted time" in told and "no kernel: the accumulators leave no room" in told
     assert "\n  legemm  mma     128x128x64" in told and "\n  ours    mma     128x128x32" in told
+    for name, plan in (("legemm", e.plan), ("ours", e.ours)):  # milliseconds stand last
+        line = next(line for line in told.splitlines() if line.startswith(f"  {name} "))
+        assert float(line.split()[-1]) == round(1e3 * float(plan.model["seconds"]), 3)
     assert valued(e.request.model, e.ours)["T_ratio"] == 96 and "tile by LE-GEMM's eqs. 12 to 17" in render(e.plan).text
 
 
