@@ -333,6 +333,17 @@ def test_a_wrong_scheme_is_refused(tmp_path, before, after, complaint):
     assert "mine.toml" in caught.value.where
 
 
+@pytest.mark.parametrize(("word", "most"), [("f16", 10), ("bf16", 7)])
+def test_a_word_keeps_as_many_bits_as_its_fraction_has_and_no_more(word, most):
+    """One bit fewer than the word has is the most that says anything: the leading bit is beside the fraction."""
+    text = GOOD_SCHEME.replace('word = "f16"', f'word = "{word}"')
+    kept = Scheme.model_validate(tomllib.loads(text.replace("scale = 11", f"scale = 11, bits = {most}")))
+    assert kept.words_of("a")[1].left.worst == 2.0**-most
+    for wrong in (f'rounding = "nearest_even", bits = {most + 1}', 'rounding = "toward_zero", bits = 4'):
+        with pytest.raises(ValueError, match=f"bits of at most {most}, fewer than {word} has"):
+            Scheme.model_validate(tomllib.loads(text.replace('rounding = "nearest_even", scale = 11', f"{wrong}, scale = 11")))
+
+
 MIXED_SCHEME = """\
 name = "mine"
 title = "words of a type each"

@@ -218,6 +218,15 @@ def test_a_generation_like_none_tells_all(tmp_path):
     assert own.measured == GPUS.get("h100").measured
 
 
+def test_registers_that_a_generation_tells_hold_for_all_its_targets(tmp_path):
+    """What another row fitted to single targets goes with its own offset alone."""
+    ampere = GENERATION_TABLE.get("ampere").registers
+    told = GPUS.get(written(tmp_path / "told", "rtx3090", generation='[registers]\nsource = "mine"\noffset = [1.0, 2.0, 3.0, 4.0, 5.0]', like="ampere")).registers
+    left = GPUS.get(written(tmp_path / "left", "rtx3090", generation='[registers]\nsource = "mine"\nsqueeze = [1.0, 2.0, 3.0, 4.0, 5.0]', like="ampere")).registers
+    assert (told.offset, told.since, told.slopes) == ((1, 2, 3, 4, 5), {}, ampere.slopes)
+    assert left.offset == ampere.since["sm_86"] and left.squeeze == (1, 2, 3, 4, 5)
+
+
 def test_an_unknown_generation_lists_those_that_ship(tmp_path):
     path = Path(written(tmp_path, "h100"))
     path.write_text(path.read_text().replace("\n[rates]", '\ngeneration = "kepler"\n\n[rates]'))

@@ -376,5 +376,17 @@ def test_a_name_that_the_exported_files_use(tmp_path):
             export.export(*prepared(), tmp_path / "out", name=name)
 
 
+def test_names_of_each_family_are_taken_and_words_whatever_their_case():
+    """Words are names of files and of CMake's targets too, which some systems tell apart by no case."""
+    families = (
+        "lgamma_r sinf128 roundevenl size_t strtok_r gmtime_np getc_unlocked daddl ffma f32addf64 be32toh htole64 mkostemps mkstemp64 fopen64 tmpfile64"
+        " strcoll_l isalphax towx memx strx wcsx pthread_x mtx_x cnd_x tss_x timespec_x cudaX cu3 hipX nvX texX surfX atomicX uchar1 int4 ulonglong2 double4_16a"
+        " BUFSIZ SCNu8 M_PI L_tmpnam P_tmpdir"
+    )
+    assert [name for name in families.split() if not reserved(name)] == []
+    assert [name for name in ("Math", "Install", "New", "Test") if not reserved(name)] == []
+    assert [name for name in ("sinf129", "sizes", "be_toh", "strcoll_x", "wc", "mtx", "int5", "double4_a", "m_pi", "l_x") if reserved(name)] == []
+
+
 def test_names_that_are_free():
     assert not [name for name in ("sgemm", "my_sgemm", "lab_gemm", "strassen_gemm", "torch_gemm", "cuda_sgemm", "half_gemm", "x") if reserved(name)]

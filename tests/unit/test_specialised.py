@@ -526,6 +526,9 @@ def test_operands_that_l2_holds_are_read_twice_and_larger_ones_once():
     zeroed = [{buffer.name for buffer in abi.interface(plan).buffers if buffer.zeroed_again} for plan in (small, large)]
     assert zeroed == [{"a_absmax", "b_absmax"}, set()]
     assert large.model["split_bytes"] < small.model["split_bytes"] * 64
+    # from 2048 k on, and from a quarter of 50 MiB of elements on: 2048 k of 6400 rows and columns
+    sizes = {(3200, 3200, 2048): True, (3200, 3199, 2048): False, (9000, 9000, 2047): False}
+    assert {size: bool(large.design.large_enough(large.gpu, *size)) for size in sizes} == sizes
 
 
 @pytest.mark.parametrize("scheme, block", [("mixpert1", (64, 128, 64)), ("mixpert_triangle", (64, 128, 64)), ("mixpert4", (64, 96, 64))])
