@@ -78,6 +78,8 @@ def test_smaller_tiles_have_more_stages_in_the_same_shared_memory():
     from gemmgen.designs.grouped.design import stage_bytes
 
     assert stage_bytes(small) <= stage_bytes(large)
+    # FP32: two stages of 64 x 64 are 16384 bytes; of 16 x 16 that is eight of 2048, of 16 x 32 five of 3072, of 32 x 32 four of 4096
+    assert [one.stages for one in planned(scheme="fp32").own.tiles] == [8, 5, 4, 2, 2]
 
 
 def test_one_product_has_no_batch():
