@@ -245,6 +245,14 @@ def test_a_threshold_of_nothing_gives_the_largest_tiles_and_one_out_of_reach_the
     assert tilings.tiling(TILES, sizes, 1 << 30, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700).tile.tolist() == [0, 0, 0]
 
 
+def test_a_threshold_that_is_just_reached_is_enough():
+    """One tile of 64 x 64 is four wavefronts of 64; and of many products no more count than the GPU holds."""
+    def level(count, threshold):
+        return tilings.tiling(TILES, np.array([[64, 64, 9]] * count), threshold, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700).level
+
+    assert [level(1, threshold) for threshold in (255, 256, 257)] == [0, 0, 1] and [level(999, threshold) for threshold in (700 * 64, 700 * 64 + 1)] == [0, 4]
+
+
 def test_the_list_covers_every_c_once_and_goes_from_large_to_small():
     rng = np.random.default_rng(3)
     sizes = rng.integers(0, 150, (30, 3))
