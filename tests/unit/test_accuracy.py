@@ -22,6 +22,7 @@ from gemmgen.model import accuracy
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted, word_sizes
 from gemmgen.solve import picture, solve
 from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, contract, fp32_estimate, tf32_estimate
+from gemmgen.solve.request import requests
 from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point, with_scheme
 from gemmgen.spec import loads
 from gemmgen.split import of_elements, split
@@ -295,6 +296,14 @@ def test_the_chosen_one_is_on_the_frontier_of_what_meets():
     meeting = [point for point in found.points if point.meets]
     assert meeting[0].seconds == plan.model["seconds"] and meeting[0].scheme == plan.scheme.name
     assert all((point.figure <= 1) == point.meets for point in found.points)
+
+
+def test_fp32_itself_gives_the_error_of_fp32():
+    """Its figure over the one asked is 1, which is enough."""
+    loaded = loads({"accuracy": {"as": "fp32"}, "fragment": {"policy": "fma"}, "target": {"gpu": "a100"}})
+    assert [one.scheme.name for one in requests(loaded)] == ["fp32"]
+    asked = contract(loaded)
+    assert asked.times(SCHEMES.get("fp32"), None, 0) == 1
 
 
 def test_what_has_no_plan_is_told():

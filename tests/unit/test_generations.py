@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.catalog.generation import GENERATION_TABLE, Batches, Constant, Measured, Residues, Straight, Tcgen05, Wgmma
+from gemmgen.catalog.generation import GENERATION_TABLE, Batches, Constant, Measured, Residues, Straight, Tcgen05, Wgmma, Within
 from gemmgen.catalog.gpu import GENERATIONS, GPUS, nearest_generation
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.vendor import VENDORS
@@ -168,6 +168,15 @@ def test_a_design_without_constants_is_told(tmp_path):
 # ---- rows that are none
 
 FINE = 'fetch_share = { value = 0.1, source = "measured" }'
+
+
+def test_a_constant_may_lie_at_its_bounds():
+    within = Within(0.01, 1)
+    for value in (0.01, 1, 0.5):
+        assert within(Constant(value=value, source="measured")).value == value
+    for value in (0.00999, 1.0001):
+        with pytest.raises(ValueError, match="a value from 0.01 to 1"):
+            within(Constant(value=value, source="measured"))
 
 
 @pytest.mark.parametrize(("lines", "told"), [

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen import abi
+from gemmgen import abi, decisions
 from gemmgen.workshop.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
@@ -322,6 +322,12 @@ def test_promotion_that_a_warpgroup_hides():
 
 def test_bits_that_do_not_lie_together_are_terms_of_their_own():
     assert linear(((0, 1), (0, 2), (1, 0), (0, 4)), 1, "lane") == "(lane & 3) + (lane >> 3) * 4"
+
+
+def test_decisions_in_words():
+    told = {"1 stage": ("STAGES", 1), "3 stages": ("STAGES", 3), "1 slice of k": ("SPLIT_K", 1), "2 slices of k": ("SPLIT_K", 2),
+            "block 128x64x32": ("BLOCK", (128, 64, 32)), "plain sums": ("SUMS", "plain"), "promote 0": ("PROMOTE", 0), "group 1": ("GROUP", 1)}
+    assert [getattr(decisions, name).told(value) for name, value in told.values()] == list(told)
 
 
 def test_the_sizes_that_a_design_is_weighed_at():
