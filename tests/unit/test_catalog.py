@@ -16,10 +16,10 @@ from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.catalog.unit import UNITS
-from gemmgen.errors import GemmgenError, SpecError, UnknownName
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.render import render
 from gemmgen.solve import solve
-from gemmgen.spec import load
+from gemmgen.spec import load, loads
 from gemmgen.split import kept_products, split
 
 TABLES = {"fragments": FRAGMENTS, "generations": GENERATION_TABLE, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
@@ -418,8 +418,8 @@ def test_words_leave_what_the_scheme_says():
     assert np.abs(left_a[3]).max() <= 2.0**-13 and np.abs(left_a[2]).max() <= 1
 
 
-def test_b_may_have_words_of_its_own():
-    """B as one FP16 word: two products, and of B what that word leaves is missing."""
+def test_b_may_have_words_of_its_own(tmp_path):
+    """B as one FP16 word: two products, and of B what that word leaves is missing. No kernel splits B otherwise than A."""
     text = GOOD_SCHEME.replace('products = [\n', 'words_b = [{ rounding = "nearest_even" }]\nproducts = [\n').replace('    { a = 0, b = 1, into = "correction" },\n', "")
     scheme = Scheme.model_validate(tomllib.loads(text))
     assert (len(scheme.words_of("a")), len(scheme.words_of("b")), scheme.alike, scheme.uniform) == (2, 1, False, True)
@@ -428,6 +428,12 @@ def test_b_may_have_words_of_its_own():
     assert split(x, scheme, operand="b").planes.shape == (1, 3, 4)
     with pytest.raises(ValueError, match="whose are asked for"):
         split(x, scheme)
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    for gpu in ("a100", "h200", "mi300x"):
+        with pytest.raises(InfeasibleSpec, match="have no other words of B than of A") as caught:
+            solve(loads({"split": {"scheme": str(path)}, "target": {"gpu": gpu}}))
+        assert caught.value.remedy == "another scheme"
 
 
 @pytest.mark.parametrize(("before", "after", "complaint"), [

@@ -330,6 +330,12 @@ def test_decisions_in_words():
     assert [getattr(decisions, name).told(value) for name, value in told.values()] == list(told)
 
 
+def test_what_decides_among_equals_is_told_by_its_equations():
+    assert design_called("portable").order_told == "the largest T3 wins, then the least T13, the largest P1, the least R3"
+    assert design_called("specialised").order_told == "the least W13 a FLOP wins, then the least W14 a FLOP, the least W21"
+    assert design_called("thin").order_told.endswith("then the least D17, which device memory hides, then the most bytes on their way (D18)")
+
+
 def test_the_sizes_that_a_design_is_weighed_at():
     """A side of up to 16; or as few multiply-adds as take about a launch, 2^26. Kernels of one tile for batches wait to be asked for."""
     def weighed(name, *sizes):
