@@ -168,6 +168,16 @@ def test_a_last_group_of_fewer_rows(name, size):
     assert np.array_equal(result.c, a @ b) and result.intact
 
 
+TURNS = {"warpgroups that take turns": dict(SMALL_GROUPS, consumers="pingpong")}
+
+
+def test_a_tile_of_the_other_warpgroup_may_be_several_rounds_of_stages():
+    """Its stages pass by, and two whole rounds of them leave the phase of their barriers as it was; four tiles, so that a block has several."""
+    device, plan, source = made("warpgroups that take turns", "TURNS")
+    a, b, _ = integers(2 * plan.block[0], 2 * plan.block[1], 2 * plan.stages * plan.block[2])
+    assert np.array_equal(gemm(device, plan, source, a, b).c, a @ b)
+
+
 PROMOTED = {
     # name: way; its tile's depth is in it, so that sums move over within a stage, at its end, or after several
     "portable, after two stages": dict(promote=64),

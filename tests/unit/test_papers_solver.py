@@ -88,6 +88,9 @@ def test_egemm_chooses_what_eq_8_gives():
     assert (plan.block, plan.warp) == ((256, 128, 32), (64, 64, 8)) and e.tile.objective == pytest.approx(512 / 3)
     assert (plan.stages, plan.loads, plan.rows, plan.fragment_buffers) == (1, "spread", "padded", 1) and plan.shared_bytes == 55296
     assert e.ours is not None and e.ours.model["seconds"] < plan.model["seconds"]
+    # eq. 7 of any plan counts an instruction's k, 8 of a T4's, however deep a warp's part is
+    (bm, bn, bk), (wm, wn, wk), cycles = e.ours.block, e.ours.warp, e.request.model.given["T_LDS32"][0]
+    assert wk > 8 and valued(e.request.model, e.ours)["T_mem2"] == pytest.approx(bm * bn * bk / (wm * wn * 8) * (wm + wn) / 4 * cycles)
     assert e.tile.values["T_mem1"] + e.tile.values["T_mem2"] <= e.tile.values["T_comp"]
 
 
