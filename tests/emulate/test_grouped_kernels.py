@@ -118,6 +118,26 @@ def test_the_queue_is_left_as_the_next_launch_wants_it():
     assert [c.tobytes() for c in first.products] == [c.tobytes() for c in second.products] and not queue.any()
 
 
+@pytest.mark.parametrize("name", ["stays", "strided"])
+def test_blocks_choose_the_tiling_that_the_model_does(name):
+    """At thresholds that a level just meets and just misses; an edit of the text has the kernel count its turns."""
+    plan, source, _ = planned(name)
+    end = "    end_queue(works);\n"
+    text = source.text.replace(end, "    if (threadIdx.x == 0 && blockIdx.x == 0) atomicAdd(repaired, (u64)works.base);\n" + end)
+    assert text != source.text
+    source = replace(source, text=text)
+    device = opened(plan, source, assembled(source))
+    sizes = [(64, 70, 3)] * 3 if plan.kind == "strided" else [(64, 64, 3), (0, 64, 3), (70, 33, 1), (64, 65, 2)]
+    products = [Product(np.ones((m, k), np.float32), np.ones((k, n), np.float32)) for m, n, k in sizes]
+    parallel = plan.design.tiling(plan, np.array(sizes), 0).tlp_of
+    turns = []
+    for threshold in (parallel[0], parallel[0] + 1, parallel[-1] + 1):
+        found = batch(device, plan, source, products, threshold=threshold)
+        turns.append(len(plan.design.listed(plan, np.array(sizes), threshold).rows))
+        assert found.status["repaired"] == turns[-1]
+    assert turns[0] < turns[1] == turns[2]
+
+
 def test_products_of_several_sizes_are_refused_by_a_kernel_of_one():
     plan, source, binary = planned("pointers")
     one, other = (Product(np.ones((m, 2), np.float32), np.ones((2, 2), np.float32)) for m in (2, 3))
