@@ -1445,6 +1445,26 @@ def test_scalar_loads_of_several_words():
             assert (run(body, U32, x) == x[words - 1 + offset // 4]).all()
     body = "s_mov_b32 s19, 8\ns_load_dword s20, s[4:5], s19 offset:0x4\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v8, s20"
     assert (run(body, U32, x) == x[3]).all()
+    assert (run(body.replace("s19, 8", "s19, 11"), U32, x) == x[3]).all()  # the last two bits of an address do not count
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_atomic_operations_on_64_bits_of_global_memory(target):
+    """The old value comes back where it is asked for; the new one stays."""
+    old, x = (each[:64] for each in pairs(LONGS))
+    names = {"add": (U64, lambda o, y: o + y), "umax": (U64, np.maximum), "smin": (I64, np.minimum), "swap": (U64, lambda o, y: y)}
+    later = {"add": "add_u64", "umax": "max_u64", "smin": "min_i64", "swap": "swap_b64"}
+    for name, (dtype, function) in names.items():
+        for returns in (True, False):
+            if target == "gfx942":
+                atomic = f"global_atomic_{name}_x2 " + ("v[8:9], v21, v[4:5], s[4:5] sc0" if returns else "v21, v[4:5], s[4:5]")
+                end = "" if returns else "\nglobal_load_dwordx2 v[8:9], v21, s[4:5]"
+            else:
+                atomic = f"global_atomic_{later[name]} " + ("v[8:9], v21, v[4:5], s[4:5] th:TH_ATOMIC_RETURN" if returns else "v21, v[4:5], s[4:5]")
+                end = "" if returns else "\nglobal_load_b64 v[8:9], v21, s[4:5]"
+            got = run(f"v_lshlrev_b32_e32 v21, 3, v20\n{atomic}{end}\n{WAITS[target]}", U64, old, x, target=target)
+            want = old if returns else function(old.view(dtype), x.view(dtype)).view(U64)
+            assert got.tolist() == want.tolist(), (name, returns)
 
 
 def test_two_counters_in_one_wait():
