@@ -469,9 +469,12 @@ def test_a_multicast_reaches_the_ctas_of_its_mask_alone(mask):
         assert (got[cta] == (data if mask >> cta % 2 & 1 else 7) + 1000 * (cta % 2)).all()
 
 
-def test_a_multicast_to_nobody():
-    fails(ONE % """asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 128, [%2], %3;"
-  :: "r"(base), "l"(arg0), "r"(bar), "h"((unsigned short)0) : "memory");""", "names no CTA", np.zeros(32, np.uint32), cluster=2, grid=2)
+@pytest.mark.parametrize(("barrier", "mask", "match"), [
+    ("bar", 0, "names no CTA"), ("bar", 4, "names no CTA"), ("peer(bar, 1)", 3, "signals an mbarrier of another CTA than it goes to"),
+])
+def test_a_multicast_must_name_ctas_of_the_cluster_and_an_mbarrier_beside_its_target(barrier, mask, match):
+    fails(ONE % f"""asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 128, [%2], %3;"
+  :: "r"(peer(base, 0)), "l"(arg0), "r"({barrier}), "h"((unsigned short){mask}) : "memory");""", match, np.zeros(32, np.uint32), cluster=2, grid=2)
 
 
 def test_registers_move_one_way():

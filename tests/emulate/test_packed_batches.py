@@ -140,7 +140,8 @@ def test_every_turn_of_a_product_without_k_is_listed(cluster):
     extents = listed.extents | source.interface.constants
     try:
         memory = allocated(device, source.interface, extents)
-        given = _given(device, plan, products, [SimpleNamespace(a=0, b=0, c=0, lda=1, ldb=none.size + columns * plan.block[1], ldc=columns * plan.block[1], buffers=[])], listed)
+        held = SimpleNamespace(a=0, b=0, c=0, lda=1, ldb=columns * plan.block[1], ldc=columns * plan.block[1], buffers=[])
+        given = _given(device, plan, products, [held], listed)
         launch = source.launches[0]
         assert launch.role == "split" and launch.blocks(extents) == 1
         device.launch(launch.symbol, 1, launch.threads, launch.shared_bytes, arguments(launch, given, memory))
