@@ -215,9 +215,10 @@ INIT = "if (i == 0) { barrier_init(bar, %s); fence_init(); } __syncthreads();\n"
 
 @pytest.mark.parametrize("schedule", EVERY, ids=lambda s: s.name)
 def test_tokens_counts_and_phases(schedule):
-    got = run(INIT % 128 + r"""
+    got = run(INIT % 192 + r"""
   u64 token; u32 done = 2;
-  asm volatile("mbarrier.arrive.shared.b64 %0, [%1], 1;" : "=l"(token) : "r"(bar) : "memory");
+  if (i < 32) asm volatile("mbarrier.arrive.shared.b64 %0, [%1], 3;" : "=l"(token) : "r"(bar) : "memory");
+  else asm volatile("mbarrier.arrive.shared.b64 %0, [%1], 1;" : "=l"(token) : "r"(bar) : "memory");
   if (i >= 64) asm volatile("mbarrier.arrive.b64 _, [%0];" :: "l"(smem + 2048) : "memory");
   if (i < 32) {
     asm volatile("{\n.reg .pred p;\nL:\nmbarrier.test_wait.shared::cta.b64 p, [%0], %1;\n@!p bra L;\n}" :: "r"(bar), "l"(token) : "memory");
@@ -440,6 +441,24 @@ def test_a_cta_that_has_ended_cannot_be_reached():
     arrive_cluster(peer(bar, cluster_rank() ^ 1));
   }
 """, "has ended", grid=2, cluster=2, schedule=LAZY_HIGHEST)  # fmt: skip
+
+
+@pytest.mark.parametrize(("fence", "end", "match"), [
+    ("", "cluster_sync();", "may not see that it was initialised"), ("fence_init();", "", "while another one may still be signalling"),
+    ("fence_init();", "cluster_sync();", None),
+])
+def test_an_arrival_at_another_ctas_mbarrier(fence, end, match):
+    body = f"""
+  if (i == 0) {{ barrier_init(bar, 2); {fence} }}
+  cluster_sync();
+  if (i == 0 && cluster_rank() == 0) arrive_cluster(peer(bar, 1));
+  {end}
+  if (i == 0) out[blockIdx.x] = 1;
+"""
+    if match:
+        fails(body, match, out=(np.uint32, 2), grid=2, cluster=2)
+    else:
+        assert (run(body, out=(np.uint32, 2), grid=2, cluster=2) == 1).all()
 
 
 def test_what_one_thread_of_a_cluster_forgets():
