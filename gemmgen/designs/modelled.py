@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
@@ -17,9 +17,6 @@ from gemmgen.designs.parts import Equations
 from gemmgen.model import resources, time
 from gemmgen.model.equation import Numbers, solved
 
-if TYPE_CHECKING:
-    from gemmgen.designs.design import Design
-
 
 class Decided(Protocol):
     """A plan, as far as a design looks at it."""
@@ -30,7 +27,7 @@ class Decided(Protocol):
     gpu: Gpu
     hints: Hints
     fallback: Any
-    design: Design
+    design: Any
 
 
 class Modelled(Decides):

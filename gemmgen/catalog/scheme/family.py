@@ -17,15 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.residues import Residues
 from gemmgen.catalog.scheme.sums import OFFSET, OFFSET_BITS, Moved, Recombination, Step, Sums
-from gemmgen.catalog.scheme.word import Accumulator
-
-if TYPE_CHECKING:
-    from gemmgen.catalog.scheme.row import Scheme
+from gemmgen.catalog.scheme.word import Accumulator, Row
 
 T = TypeVar("T")
 
@@ -50,7 +47,7 @@ class Family:
         residues: the system of residues that the words are; None where they are digits or floating-point numbers.
     """
 
-    scheme: Scheme
+    scheme: Row
     shared_by: ClassVar[str] = "rows"
     sharing: ClassVar[str] = "row or column"
     sums: Sums = "residual chain"
@@ -151,7 +148,9 @@ class Tiles(Integers):
 class ResidueWords(Integers):
     """Residues modulo several numbers, of rows that have factors, which need more than their largest elements."""
 
-    converts = False
+    @property
+    def converts(self) -> bool:
+        return False
 
     @property
     def takes_maxima(self) -> bool:
@@ -166,22 +165,17 @@ class ResidueWords(Integers):
     def recombination(self) -> Recombination:
         return Recombination(self.sums, ())
 
-    @property
-    def converts(self) -> bool:
-        """Whether INT32 sums are converted to FP32 as they are."""
-        return self.exact
-
     def of_stage(self, each: Sequence[T]) -> tuple[T, ...]:
         """The first: a stage is about one modulus, and goes through them one after the other in the same registers."""
         return tuple(each[:1])
 
 
-def into(scheme: Any, accumulator: Accumulator) -> int:
+def into(scheme: Row, accumulator: Accumulator) -> int:
     """How many products an accumulator takes."""
     return sum(product.into == accumulator.name for product in scheme.products)
 
 
-def family_of(scheme: Any) -> Family:
+def family_of(scheme: Row) -> Family:
     """The family of a row."""
     if scheme.moduli:
         return ResidueWords(scheme, sums="residues", exact=True, residues=Residues(scheme.moduli))

@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import log2
-from typing import TYPE_CHECKING
 
 from gemmgen.catalog.number import FORMATS, ROUNDINGS
-from gemmgen.catalog.scheme.word import Word
-
-if TYPE_CHECKING:
-    from gemmgen.catalog.scheme.row import Scheme
+from gemmgen.catalog.scheme.word import Row, Word
 
 
 @dataclass(frozen=True)
 class Precision:
     """Bits, rests and ranges of a scheme's words."""
 
-    scheme: Scheme
+    scheme: Row
 
     @property
     def chain(self) -> bool:
@@ -148,18 +144,18 @@ class Precision:
         return max(found)
 
 
-def told(scheme: Scheme, operand: str) -> tuple[Word, ...]:
+def told(scheme: Row, operand: str) -> tuple[Word, ...]:
     """All words of an operand, those that no product reads too."""
     return scheme.words_of(operand, packed_alike=True)
 
 
-def stands(scheme: Scheme, operand: str) -> tuple[int, ...]:
+def stands(scheme: Row, operand: str) -> tuple[int, ...]:
     """For each word the first one that is taken from the same: another word of that stands for it in a product."""
     words = told(scheme, operand)
     return tuple(next(i for i, other in enumerate(words) if other.source == word.source) for word in words)
 
 
-def reaches(scheme: Scheme, operand: str) -> tuple[float, ...]:
+def reaches(scheme: Row, operand: str) -> tuple[float, ...]:
     """How large each word could be if it did not saturate, of normalised rows."""
     left, found = [2.0 ** (scheme.target_exponent + 1)], []  # the largest magnitudes of D
     for word in told(scheme, operand):

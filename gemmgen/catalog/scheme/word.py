@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
@@ -113,3 +114,23 @@ class Accumulator(Strict):
     @property
     def promoted(self) -> bool:
         return self.scale == 0 and not self.small and self.type == "f32"
+
+
+class Row(Protocol):
+    """A scheme (`row.Scheme`), as far as its family and its precision look at it."""
+
+    normalize: str
+    tile_k: int | None
+    target_exponent: int
+    words: Sequence[Word]
+    products: Sequence[Product]
+    moduli: tuple[int, ...] | None
+    exact: bool
+    alike: bool
+    leading: WordType
+    types: tuple[WordType, ...]
+    accumulators: tuple[Accumulator, ...]
+    family: Any
+
+    def words_of(self, operand: str, *, packed_alike: bool = False) -> tuple[Word, ...]: ...
+    def stores(self, operand: str) -> bool: ...
