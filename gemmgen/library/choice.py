@@ -245,7 +245,7 @@ def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], si
 
 def narrow(kernels: Sequence[Served]) -> tuple[str, ...]:
     """Notes of schemes whose words do not span FP32's range, which the data of unmodified programs may need."""
-    found = {(one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels if not one.plan.scheme.spans_fp32}
+    found = {(one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels if not one.plan.scheme.precision.spans_fp32}
     return tuple(
         f"{place}: {name} has {scheme.leading} words, which hold no magnitude above {scheme.words_of('a')[0].largest:.4g} and lose what is small; "
         'programs that call through a shim may bring any of FP32\'s: scheme = "scaled", or [use.accuracy] as = "fp32"'
@@ -459,7 +459,7 @@ def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
         for kind in kinds:
             changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
             # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
-            designs = [] if kind == "gemm" else [design.name for design in designs_of(one.fragment, kind, one.scheme.recombination.family)]
+            designs = [] if kind == "gemm" else [design.name for design in designs_of(one.fragment, kind, one.scheme.family.sums)]
             for design in designs or [loaded.spec.pipeline.design]:
                 pipeline = loaded.spec.pipeline.model_copy(update={"design": design})
                 yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update={**changes, "pipeline": pipeline})})
@@ -494,7 +494,7 @@ def _reads_once(request: Request) -> bool:
 def _zeroing(request: Request, values: np.ndarray) -> np.ndarray:
     """[rows] seconds of the operation before the passes that sets maxima, and what slices of k count by, to zero; 0 of kernels with neither."""
     sliced = values[:, request.design.symbols.index("split_k")] > 1
-    raised = request.scheme.takes_maxima and not _reads_once(request)
+    raised = request.scheme.family.takes_maxima and not _reads_once(request)
     return np.where(sliced | raised, request.gpu.measured.launch_seconds.value, 0.0)
 
 

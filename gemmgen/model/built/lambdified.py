@@ -1,4 +1,4 @@
-"""The model's forms as SymPy's lambdify writes them, by form. Written by bench/lambdify.py; do not edit."""
+"""Built by bench/lambdify.py, do not edit: the model's forms as SymPy's lambdify writes them, by form."""
 
 # ruff: noqa
 from gemmgen.model.notation import FUNCTIONS
