@@ -40,9 +40,9 @@ def drawn(count: int, seed: int, low: int = 64, high: int = 8192) -> list[tuple[
 
 
 def pick(options: argparse.Namespace) -> None:
-    from gemmgen.workshop.explore.choose import choose
+    from gemmgen.workshop.choose.few import choose
     from gemmgen.workshop.explore.rebuilt import kernel_of, spec_of
-    from gemmgen.workshop.explore.shapes import Shape
+    from gemmgen.workshop.choose.shapes import Shape
     from gemmgen.workshop.explore.store import Store
 
     shapes = drawn(options.shapes, options.seed)

@@ -20,11 +20,13 @@ from gemmgen.errors import GemmgenError, UnknownName
 from gemmgen.model.registers import SLOPE_OF
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
-from gemmgen.workshop.bringup import calibrate, facts, kernels, registers, row, times
-from gemmgen.workshop.bringup.registers import asked as numbers_asked
+from gemmgen.workshop.bringup import calibrate, facts, kernels, row, sample
+from gemmgen.workshop.bringup.calibrate import Fit
+from gemmgen.workshop.bringup.sample import Timed
 from gemmgen.workshop.bringup.session import Session, Value
-from gemmgen.workshop.bringup.times import Fit, Timed
-from gemmgen.workshop.explore.learn import Errors, Learnt, _changed
+from gemmgen.workshop.fit import register_model as registers
+from gemmgen.workshop.fit.register_model import asked as numbers_asked
+from gemmgen.workshop.fit.time_model import Errors, Learnt, with_constants
 from gemmgen.workshop.explore.row import Row
 
 HIDDEN = {("", "mma_efficiency"): 0.55, ("", "launch_seconds"): 5e-6, ("", "memory_cycles"): 1500.0, ("", "tile_cycles_per_element"): 1.1}
@@ -58,7 +60,7 @@ def session_of(kernels=0, told=None):
 
 def hidden_gpu(session, values=HIDDEN):
     """Its row, with the constants that a calibration is to find."""
-    return _changed(GPUS.get(str(session.place())), values)
+    return with_constants(GPUS.get(str(session.place())), values)
 
 
 # ---------------------------------------------------------------- the row
@@ -149,9 +151,9 @@ def compiled():
     before = GPUS.get(str(session.place()))
     hidden = before.model_copy(update={"registers": shifted(before.registers)})
     with pytest.MonkeyPatch.context() as patch:
-        few = [one for one in registers.CELLS if one[1]["scheme"] in ("ootomo", "bf16x6") and "fragment_buffers" not in one[1]]
-        patch.setattr(registers, "CELLS", few)
-        patch.setattr(times, "CELLS", ())
+        few = [one for one in sample.COMPILED if one[1]["scheme"] in ("ootomo", "bf16x6") and "fragment_buffers" not in one[1]]
+        patch.setattr(sample, "COMPILED", few)
+        patch.setattr(sample, "TIMED", ())
         calibrate.fit_registers(session, FakePool(hidden, noise=0.01))
     yield session, before, hidden.registers
     session.clear()
@@ -185,13 +187,13 @@ def test_a_kernel_is_told_by_a_fit_that_has_not_seen_it(monkeypatch):
     rows = [registers.Compiled({"number": at}, "portable", "", numbers, 100 + at, 0) for at in range(16)]
     seen = []
     monkeypatch.setattr(registers, "fitted", lambda rows, table: seen.append({row.registers for row in rows}) or table)
-    registers.fit(rows, 0, gpu, "none")
+    registers.fit(rows, gpu.registers)
     assert [len(one) for one in seen] == [12, 12, 12, 12, 16] and set.intersection(*seen[:4]) == set()
     seen.clear()
-    registers.fit([*rows[:8], replace(rows[0], spills=8)], 3, gpu, "none")  # as few as can be; one that spills tells nothing
+    registers.fit([*rows[:8], replace(rows[0], spills=8)], gpu.registers)  # as few as can be; one that spills tells nothing
     assert [len(one) for one in seen] == [6, 6, 6, 6, 8]
     with pytest.raises(GemmgenError, match="too few kernels"):
-        registers.fit([*rows[:7], replace(rows[0], spills=8)], 3, gpu, "none")
+        registers.fit([*rows[:7], replace(rows[0], spills=8)], gpu.registers)
 
 
 def test_what_a_fit_of_registers_says_of_itself(monkeypatch):
@@ -200,13 +202,13 @@ def test_what_a_fit_of_registers_says_of_itself(monkeypatch):
     rows = [registers.Compiled({}, "portable", "", {"loop": 0}, 100, 0) for _ in range(16)]
     monkeypatch.setattr(registers, "fitted", lambda rows, table: fitted_table)
     monkeypatch.setattr(registers, "predicting", lambda rows: lambda table: np.full(len(rows), 75.0 if table is fitted_table else 200.0))
-    monkeypatch.setattr(registers, "_budget", lambda row, gpu: next(budgets))
-    monkeypatch.setattr(registers, "text", lambda found, gpu: "")
+    monkeypatch.setattr(registers, "budget", lambda row, table: next(budgets))
     budgets = iter([100, 102, 103, *[104] * 13])
-    found = registers.fit([*rows, replace(rows[0], spills=8)], 2, gpu, "none")
-    assert (found.kernels, found.refused, found.before, found.after, found.free) == (17, 3, 1.0, 0.25, (13, 1.0, 0.25))
+    found = registers.fit([*rows, replace(rows[0], spills=8)], gpu.registers)
+    assert (found.kernels, found.spilled, found.before, found.after, found.free) == (17, 1, 1.0, 0.25, (13, 1.0, 0.25))
     monkeypatch.undo()
-    assert "17 kernels" in (told := registers.text(replace(found, table=gpu.registers), gpu)) and "mean error 25.0 % of kernels" in told
+    told = calibrate.registers_section(replace(found, table=gpu.registers), gpu, "none")
+    assert "17 kernels" in told and "mean error 25.0 % of kernels" in told
     assert "25.0 % of the 13 that the launch bound" in told
 
 
@@ -214,26 +216,26 @@ def test_kernels_to_time_are_the_first_choice_and_others_up_to_its_worth(monkeyp
     def plan(at, seconds):
         return SimpleNamespace(block=at, warp=0, where="", model={"seconds": seconds}, told=at)
 
-    monkeypatch.setattr(times, "loads", dict)
-    monkeypatch.setattr(times, "alternatives", lambda *given: ([plan("first", 1.0)], [plan("worth", 1.5), plan("just", 1.8), plan("not", 1.9)]))
-    monkeypatch.setattr(times, "settled_spec", lambda loaded, plan: plan.told)
-    assert [(one.spec, one.seconds) for one in times.proposed({}, (1, 2, 3), 3, 0)] == [("first", 1.0), ("worth", 1.5), ("just", 1.8)]
-    whole, firsts = (list(times.cells("h200", "nvidia", one)) for one in (False, True))
+    monkeypatch.setattr(sample, "loads", dict)
+    monkeypatch.setattr(sample, "alternatives", lambda *given: ([plan("first", 1.0)], [plan("worth", 1.5), plan("just", 1.8), plan("not", 1.9)]))
+    monkeypatch.setattr(sample, "settled_spec", lambda loaded, plan: plan.told)
+    assert [(one.spec, one.seconds) for one in sample.proposed({}, (1, 2, 3), 3, 0)] == [("first", 1.0), ("worth", 1.5), ("just", 1.8)]
+    whole, firsts = (list(sample.timed_cells("h200", "nvidia", one)) for one in (False, True))
     assert {count for *_, count in firsts} == {1} and 1 not in {count for *_, count in whole} and {size for _, size, _ in firsts} > {size for _, size, _ in whole}
 
 
 def test_a_kernel_is_timed_at_two_sizes_and_predicted_at_its_own(monkeypatch):
     """One that is known there is passed over, and counts as none."""
-    size, beside = (512, 512, 512), times.BESIDE[512, 512, 512]
-    wanted = [times.Proposed({}, size, 1e-3), times.Proposed({}, (1, 2, 3), 2e-3)]
-    monkeypatch.setattr(times, "candidates", lambda *given, **more: wanted)
+    size, beside = (512, 512, 512), sample.BESIDE[512, 512, 512]
+    wanted = [sample.Proposed({}, size, 1e-3), sample.Proposed({}, (1, 2, 3), 2e-3)]
+    monkeypatch.setattr(sample, "candidates", lambda *given, **more: wanted)
     pool = SimpleNamespace(
         begin=lambda target, task: SimpleNamespace(result=lambda: ("value", ({"verdict": "compiled", "identity": str(task.size)}, b"made"))),
         on_gpu=lambda target, task: ("value", {"verdict": "timed", "seconds": 4.0}),
     )
-    found = times.timed("gpu", "nvidia", pool)
+    found = sample.timed("gpu", "nvidia", pool)
     assert [((row.m, row.n, row.k), row.predicted_seconds) for row in found.rows] == [(size, 1e-3), (beside, None), ((1, 2, 3), 2e-3)] and found.kernels == 2
-    again = times.timed("gpu", "nvidia", pool, firsts=True, done={(str((1, 2, 3)), (1, 2, 3))})
+    again = sample.timed("gpu", "nvidia", pool, firsts=True, done={(str((1, 2, 3)), (1, 2, 3))})
     assert [(row.m, row.n, row.k) for row in again.rows] == [size] and again.kernels == 1
 
 
@@ -245,9 +247,9 @@ def test_draws_count_by_what_they_hold_out():
         errors = [Errors(rows, before, after, 0, 0) for rows, before, after in ((0, 9.0, 9.0), (1, 0.4, 0.1), (3, 0.8, 0.5), (1, 0.4, 0.1))]
         return [("value", SimpleNamespace(errors={"new sizes": one})) for one in errors[:len(what)]]
 
-    fit = times.fitted([], "gpu", SimpleNamespace(all=every))
+    fit = calibrate.fitted([], "gpu", SimpleNamespace(all=every))
     assert fit.held == {"new sizes": (pytest.approx(0.64), pytest.approx(0.34))} and fit.rows == {"new sizes": 5}
-    assert times.fitted([], "gpu", SimpleNamespace(all=every), held_out=False).held == {} and asked == [4, 1]
+    assert calibrate.fitted([], "gpu", SimpleNamespace(all=every), held_out=False).held == {} and asked == [4, 1]
 
 
 def test_a_group_keeps_the_prior_where_a_fit_tells_held_out_kernels_no_better(monkeypatch):
@@ -284,11 +286,11 @@ def calibrated():
     row.measure(session)
     pool = FakePool(hidden_gpu(session))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(times, "CELLS", CELLS)
-        patch.setattr(times, "BESIDE", BESIDE)
-        patch.setattr(times, "BEST", 4)
-        patch.setattr(times, "DRAWN", 10)
-        patch.setattr(times, "SEEDS", (1,))
+        patch.setattr(sample, "TIMED", CELLS)
+        patch.setattr(sample, "BESIDE", BESIDE)
+        patch.setattr(sample, "BEST", 4)
+        patch.setattr(sample, "DRAWN", 10)
+        patch.setattr(calibrate, "SEEDS", (1,))
         patch.setattr(calibrate, "ROUNDS_OF_CHOICE", 0)
         calibrate.fit_times(session, pool)
     yield session, pool
@@ -327,8 +329,8 @@ def test_what_a_fitted_model_would_choose_is_timed_until_it_is_known(monkeypatch
         fits.append((sorted(one.kernel for one in rows), {one.gpu for one in rows} == {gpu}, held_out))
         return Fit(Learnt(GPUS.get(gpu), "one", len(rows), len(rows), 1, (), {"fitted": Errors(1, 0.1, 0.1, 0.0, 0.0)}), {}, {})
 
-    monkeypatch.setattr(times, "timed", timed)
-    monkeypatch.setattr(times, "fitted", fitted)
+    monkeypatch.setattr(sample, "timed", timed)
+    monkeypatch.setattr(calibrate, "fitted", fitted)
     next(chosen)
     calibrate.fit_times(session, None)
     assert [firsts for firsts, _ in asked] == [False, True, True, True] and asked[-1][1] == {(name, (64, 64, 64)) for name in "abc"}
@@ -350,7 +352,7 @@ def test_what_is_wrong_is_told_and_no_constant_rests_on_it(monkeypatch):
     session = session_of(kernels=60)
     row.measure(session)
     pool = FakePool(hidden_gpu(session), wrong="ootomo")
-    monkeypatch.setattr(times, "CELLS", (("ootomo", 2, ((1024, 1024, 1024),)),))
+    monkeypatch.setattr(sample, "TIMED", (("ootomo", 2, ((1024, 1024, 1024),)),))
     calibrate.fit_times(session, pool)
     [value] = [value for value in session.values if value.name == "model of time"]
     assert value.standing == "not found" and "0 timed rows" in value.how and "[measured]\n" in session.rows["generations/made_up.toml"]
@@ -376,8 +378,8 @@ def test_the_reference_set_is_ranked_and_its_specs_name_the_row(monkeypatch, tmp
     monkeypatch.setattr(kernels, "Processes", lambda: pool)
     monkeypatch.setattr(kernels, "REFERENCE", (("ootomo", ((1024, 1024, 1024),)), ("half", ((1024, 1024, 1024),)), ("bf16x3", ((1024, 1024, 1024),)),
                                                ("e4m3x6", ((1024, 1024, 1024),))))
-    monkeypatch.setattr(times, "BEST", 8)
-    monkeypatch.setattr(times, "DRAWN", 8)
+    monkeypatch.setattr(sample, "BEST", 8)
+    monkeypatch.setattr(sample, "DRAWN", 8)
     kernels.measure(session)
     [text] = [text for title, text in session.sections if title == "The reference set"]
     lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| 1024x")]

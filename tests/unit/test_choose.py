@@ -19,12 +19,13 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import SpecError, UnknownName
 from gemmgen.library import dispatch
+from gemmgen.library.cover import cost_of
 from gemmgen.paths import SPECS
-from gemmgen.workshop.explore.choose import Costs, best_set, choose, cost_of, costs, exact, greedy
-from gemmgen.workshop.explore.learn import _changed
+from gemmgen.workshop.choose.few import Costs, best_set, choose, costs, exact, greedy
+from gemmgen.workshop.fit.time_model import with_constants
 from gemmgen.workshop.explore.rebuilt import plan_of
 from gemmgen.workshop.explore.row import Row
-from gemmgen.workshop.explore.shapes import SHAPES, Shape, load_shapes, merged, parted
+from gemmgen.workshop.choose.shapes import SHAPES, Shape, load_shapes, merged, parted
 from gemmgen.workshop.explore.store import Writer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +46,8 @@ def made(seconds, weights=None, layouts=None) -> Costs:
 
 def test_the_regret_is_a_weighted_geometric_mean_by_hand():
     """One kernel is the best at the first shape and takes twice the time at the second, whose weight is 3 of 4: 2^(3/4)."""
-    assert cost_of(made([[1, 2], [9, 1]], [1, 3]), [0]) == pytest.approx(0.75 * np.log(2))
+    known = made([[1, 2], [9, 1]], [1, 3])
+    assert cost_of(known.logs, known.weights, [0]) == pytest.approx(0.75 * np.log(2))
 
 
 def test_greedy_takes_what_gains_most_and_the_programme_finds_better():
@@ -63,7 +65,7 @@ def test_the_programme_finds_the_best_of_all_sets_and_greedys_bounds_hold(seed):
     draw = np.random.default_rng(seed)
     known = made(np.exp(draw.normal(0, 1, (9, 12))), list(draw.uniform(0.1, 3, 12)))
     for most in (1, 2, 3):
-        least = min(cost_of(known, which) for which in combinations(range(9), most))
+        least = min(cost_of(known.logs, known.weights, which) for which in combinations(range(9), most))
         found, first = exact(known, most), greedy(known, most)
         assert found.cost == pytest.approx(least, abs=1e-9) and len(found.kernels) <= most
         assert first.least <= least + 1e-9 and least <= first.cost + 1e-9
@@ -231,7 +233,7 @@ def test_coefficients_are_found_again_and_are_not_negative():
 @pytest.fixture(scope="module")
 def choice():
     fast = GPUS.get(GPU)
-    slow = _changed(fast, {("wgmma", "turn_cycles"): 900.0, ("", "launch_seconds"): 4e-6})
+    slow = with_constants(fast, {("wgmma", "turn_cycles"): 900.0, ("", "launch_seconds"): 4e-6})
     return choose(timed(plans(), sizes(40), gpu=slow), 4, held_out=[Shape(*one) for one in sizes(30, seed=7)], decide="rules", learn=False)
 
 

@@ -15,7 +15,7 @@
 | `facts`, `limits`, `rates`, `fragments`, `unit` | its parts, each a file with a function `measure(session)`: the driver's facts, limits by trying, rates by
   microbenchmarks, instructions and their maps, the unit's row |
 | `row`, `calibrate`, `kernels` | parts that come last: the GPU's row, constants of the models, the reference set on all of these |
-| `times`, `registers` | kernels timed and compiled, and constants fitted to them |
+| `sample` | the kernels that calibrate the models, compiled and timed |
 | `toml_values` | a value as TOML |
 | `processes` | who solves, compiles and times |
 | `data_sheet`, `from_row` | without a device: sums of a data sheet's numbers, and a row of them |

@@ -14,10 +14,10 @@ from gemmgen.cli.verb import STUDIES, Json, verb
 from gemmgen.errors import EXIT_OK, SpecError
 
 if TYPE_CHECKING:
-    from gemmgen.workshop.explore.choose import Choice
-    from gemmgen.workshop.explore.learn import Learnt
+    from gemmgen.workshop.choose.few import Choice
+    from gemmgen.workshop.fit.time_model import Learnt
     from gemmgen.workshop.explore.row import Row
-    from gemmgen.workshop.explore.shapes import Shape
+    from gemmgen.workshop.choose.shapes import Shape
 
 
 class Method(StrEnum):
@@ -129,8 +129,8 @@ def choose(
     their times. Regret is told of the chosen kernels, of both ways to take one, of shapes that were held out, and of one kernel for all. Where a
     kernel was not timed at a shape, the model's time stands in, and it is said.
     """
-    from gemmgen.workshop.explore import choose as choosing
-    from gemmgen.workshop.explore.shapes import load_shapes
+    from gemmgen.workshop.choose import few as choosing
+    from gemmgen.workshop.choose.shapes import load_shapes
 
     wanted = load_shapes(shapes) if shapes else None
     found = choosing.choose(
@@ -151,7 +151,7 @@ def _held_out(text: str) -> float | list[Shape]:
     Raises:
         SpecError: it is neither.
     """
-    from gemmgen.workshop.explore.shapes import load_shapes
+    from gemmgen.workshop.choose.shapes import load_shapes
 
     try:
         share = float(text)
@@ -212,7 +212,7 @@ def learn(
     of it may stand in such a file. Nothing is changed. Where the store has too few
     timed rows of the GPU, the prior is told: what its constants rest on.
     """
-    from gemmgen.workshop.explore.learn import learn as learnt
+    from gemmgen.workshop.fit.time_model import learn as learnt
 
     found = learnt(_rows(store, where, as_json), gpu, seed=seed)
     emit_json(found.as_dict()) if as_json else emit(learnt_text(found))

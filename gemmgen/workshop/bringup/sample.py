@@ -1,4 +1,4 @@
-"""Kernels of the reference schemes, timed, and the constants of the model of time fitted to them."""
+"""The kernels that calibrate the models: which are compiled for their registers and which are timed, and what comes of them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.policy import POLICIES
+from gemmgen.designs import design_called
 from gemmgen.errors import GemmgenError
 from gemmgen.plan import Plan
 from gemmgen.solve import alternatives
 from gemmgen.spec import loads
 from gemmgen.workshop.bringup.processes import Processes
 from gemmgen.workshop.explore.candidates import settled_spec
-from gemmgen.workshop.explore.learn import HELD_OUT, Learnt, learn
 from gemmgen.workshop.explore.row import Row
 from gemmgen.workshop.explore.trial import Task
+from gemmgen.workshop.fit.register_model import Compiled
 
 Size = tuple[int, int, int]
 
@@ -28,14 +30,24 @@ BEST, DRAWN = 80, 40
 """Of the model's best candidates, and of candidates drawn from all others, that kernels are taken from."""
 WORTH = 1.8
 """Predicted seconds over the best's, up to which a candidate is worth a trial: slower ones are never chosen, whatever the constants are."""
-SEEDS = (1, 2, 3)
-"""Draws of what is held out: with about 40 kernels, one alone holds out 8."""
-LEARN_SECONDS = 240.0
+
+COMPILED: tuple[tuple[int, Mapping[str, Any]], ...] = (
+    *((3, {"scheme": scheme, "where": "prepass", "layout": layout, "size": size}) for scheme, layout, size in (
+        ("ootomo", "nn", 512), ("ootomo", "tn", 2048), ("markidis", "nn", 1024), ("half", "nt", 2048), ("bf16x6", "nn", 2048), ("ootomo4", "nn", 3072))),
+    *((2, {"scheme": scheme, "where": "prepass", "layout": "nn", "size": size, "fragment_buffers": 2}) for scheme, size in (
+        ("ootomo", 2048), ("half", 1024))),
+    *((2, {"scheme": scheme, "where": "shared", "layout": layout, "size": 1024}) for scheme, layout in (("ootomo", "nn"), ("bf16x3", "tn"))),
+    *((2, {"scheme": scheme, "where": "register", "layout": layout, "size": 1024}) for scheme, layout in (("ootomo", "nt"), ("half", "nn"))),
+    *((2, {"scheme": "fp32", "where": where, "layout": "nn", "size": size}) for where, size in (("prepass", 512), ("prepass", 2048), ("shared", 1024))),
+    (3, {"scheme": "ootomo", "layout": "nn", "size": 256}), (2, {"scheme": "half", "layout": "tn", "size": 256}),
+    (3, {"scheme": "fp32", "layout": "nn", "m": 4, "n": 4096, "k": 4096}), (2, {"scheme": "fp32", "layout": "tt", "m": 4096, "n": 8, "k": 4096}),
+)
+"""Kernels of a cell whose registers are asked for, and what of its spec is fixed; what does not serve the GPU is passed over."""
 
 _WHOLE: tuple[Size, ...] = (
     (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (64, 8192, 1024), (512, 512, 8192), (1536, 2048, 768), (1280, 1280, 1280),
 )
-CELLS: tuple[tuple[str, int, tuple[Size, ...]], ...] = (
+TIMED: tuple[tuple[str, int, tuple[Size, ...]], ...] = (
     ("ootomo", 3, _WHOLE),
     ("bf16x6", 2, ((1024, 1024, 1024), (3072, 3072, 3072))),
     ("ootomo", 5, ((256, 256, 256), (160, 160, 160), (8, 4096, 4096))),
@@ -49,6 +61,59 @@ BESIDE: Mapping[Size, Size] = {
     (3072, 3072, 3072): (2048, 2304, 1024), (4, 8192, 8192): (8, 4096, 4096),
 }
 """The other size at which a kernel is timed, that it was not chosen for. Rows are whole lines of memory everywhere: what others cost no equation tells."""
+
+
+# ---- compiled
+
+
+def compiled_cells(gpu: str, policies: Mapping[bool, str]) -> Iterator[tuple[dict[str, Any], int]]:
+    """(spec, kernels) of every cell.
+
+    Args:
+        policies: whether on the matrix unit: the policy of portable kernels, and of plain multiply-adds.
+    """
+    for count, cell in COMPILED:
+        sizes = {axis: cell.get(axis, cell.get("size")) for axis in "mnk"}
+        spec: dict[str, Any] = {
+            "problem": {"layout": cell["layout"], **sizes}, "split": {"scheme": cell["scheme"], **({"where": cell["where"]} if "where" in cell else {})},
+            "fragment": {"policy": policies[cell["scheme"] != "fp32"]}, "target": {"gpu": gpu},
+        }
+        if "fragment_buffers" in cell:
+            spec["pipeline"] = {"fragment_buffers": cell["fragment_buffers"]}
+        yield spec, count
+
+
+def drawn(spec: Mapping[str, Any], count: int, seed: int) -> list[dict[str, Any]]:
+    """Settled specs of the model's first choice, and of others drawn; none where the spec cannot be."""
+    loaded = loads(dict(spec))
+    try:
+        best, drawn = alternatives(loaded, 1, count - 1, seed)
+    except GemmgenError:
+        return []
+    return [settled_spec(loaded, plan) for plan in (*best, *drawn) if plan.design.register_section is not None]
+
+
+def compiled(
+    gpu: Gpu, place: str, pool: Processes, *, most: int | None = None, others: Sequence[Mapping[str, Any]] = (), seed: int = 0,
+) -> tuple[list[Compiled], int, str]:
+    """The kernels of the cells, how many were refused, and the compiler's name.
+
+    Args:
+        most: kernels of the cells; None for all.
+        others: settled specs of further kernels, those of which count that the register model has constants for.
+    """
+    policies = {True: gpu.portable_policy, False: "fma"}
+    specs = [
+        one for kind, found in pool.all("gemmgen.workshop.bringup.sample:drawn", [(spec, count, seed) for spec, count in compiled_cells(place, policies)])
+        for one in (found if kind == "value" else [])
+    ]
+    specs = _spread(specs, most) + [spec for spec in others if design_called(spec["pipeline"]["design"]).register_section is not None]
+    answers = list(pool.all("gemmgen.workshop.fit.register_model:compiled", [(spec,) for spec in specs]))
+    found = [answer for kind, answer in answers if kind == "value"]
+    return [one for one, _ in found], len(answers) - len(found), found[0][1] if found else ""
+
+
+# ---- timed
 
 
 @dataclass(frozen=True)
@@ -80,14 +145,14 @@ class Timed:
         return Timed(rows, self.kernels + other.kernels, tuple(dict.fromkeys((*self.refused, *other.refused))))
 
 
-def cells(gpu: str, vendor: str, firsts: bool = False) -> Iterator[tuple[dict[str, Any], Size, int]]:
+def timed_cells(gpu: str, vendor: str, firsts: bool = False) -> Iterator[tuple[dict[str, Any], Size, int]]:
     """(spec, size, kernels) of every cell, for each policy of the vendor's that might serve it.
 
     Args:
         firsts: one kernel each, of the other sizes, too.
     """
     policies = [row.name for row in POLICIES.values() if row.vendor == vendor and row.atom and not row.library_fragment]
-    for scheme, count, sizes in CELLS:
+    for scheme, count, sizes in TIMED:
         for size in dict.fromkeys((*sizes, *(BESIDE[one] for one in sizes if one in BESIDE and firsts))):
             for policy in policies:
                 yield {
@@ -164,13 +229,13 @@ def timed(
 def candidates(gpu: str, vendor: str, pool: Processes, *, most: int | None = None, firsts: bool = False, seed: int = 0) -> list[Proposed]:
     """The kernels of the cells; as `timed` has it."""
     wanted: list[Proposed] = []
-    asked = [(spec, size, count, seed) for spec, size, count in cells(gpu, vendor, firsts)]
-    for kind, found in pool.all("gemmgen.workshop.bringup.times:proposed", asked):
+    asked = [(spec, size, count, seed) for spec, size, count in timed_cells(gpu, vendor, firsts)]
+    for kind, found in pool.all("gemmgen.workshop.bringup.sample:proposed", asked):
         wanted += found if kind == "value" else []
     return _spread(wanted, most)
 
 
-def _spread(wanted: Sequence[Proposed], most: int | None) -> list[Proposed]:
+def _spread(wanted: Sequence[Any], most: int | None) -> list[Any]:
     """At most so many, from all places."""
     if most is None or len(wanted) <= most:
         return list(wanted)
@@ -181,49 +246,3 @@ def _row(gpu: str, one: Proposed, size: Size, columns: Mapping[str, Any]) -> Row
     m, n, k = size
     row = Row(study="bringup", trial="", kind="kernel", verdict="failed", kernel="", gpu=gpu, m=m, n=n, k=k, layout="nn", spec=json.dumps(one.spec))
     return replace(row, **{name: value for name, value in columns.items() if hasattr(row, name)})
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What the times told.
-
-    Attributes:
-        learnt: the constants, fitted to all rows.
-        held: of what was held out, mean |log(measured / predicted)| before and after by `new kernels` and `new sizes`, mean of the draws,
-            fitted to the others; rows: how many were held out in all draws.
-    """
-
-    learnt: Learnt
-    held: Mapping[str, tuple[float, float]]
-    rows: Mapping[str, int]
-
-
-def fitted(rows: Sequence[Row], gpu: str, pool: Processes, held_out: bool = True) -> Fit:
-    """The constants of the GPU's row, fitted to the rows, and how well a part of the rows tells the others.
-
-    Args:
-        held_out: whether to find out the latter.
-
-    Raises:
-        GemmgenError: a fit came to no end.
-    """
-    asked = [(tuple(rows), gpu, seed, share) for seed, share in ((0, 0.0), *((seed, HELD_OUT) for seed in SEEDS if held_out))]
-    answers = list(pool.all("gemmgen.workshop.bringup.times:learnt", asked, seconds=LEARN_SECONDS))
-    for kind, answer in answers:
-        if kind != "value":
-            raise GemmgenError("gemmgen bringup", "the constants of the model of time could not be fitted", got=str(answer), remedy="report this")
-    (_, whole), *others = answers
-    held: dict[str, tuple[float, float]] = {}
-    counts: dict[str, int] = {}
-    for name in ("new kernels", "new sizes"):
-        found = [(one.errors[name].rows, one.errors[name].before, one.errors[name].after) for _, one in others if name in one.errors]
-        if found:
-            weights, before, after = np.array(found).T
-            held[name] = float(np.average(before, weights=weights)), float(np.average(after, weights=weights))
-            counts[name] = int(weights.sum())
-    return Fit(whole, held, counts)
-
-
-def learnt(rows: Sequence[Row], gpu: str, seed: int, held_out: float) -> Learnt:
-    """One fit."""
-    return learn(rows, gpu, seed=seed, held_out=held_out)

@@ -4,9 +4,8 @@
     print(choice.table.parts[0].regret, choice.optimal)
 
 The regret of a shape is how much longer it takes than with the best kernel that is known; what is made small is its geometric mean over the
-shapes, by weight. That is a choice of places to serve customers from (the p-median problem): taking the kernel that gains most, again and
-again, gains at least 1 - 1/e of what the best set gains over the slowest kernels, and how much a set can still gain bounds how good any can be.
-An integer programme finds the best set itself where there are not too many kernels and shapes.
+shapes, by weight. The kernels are taken as a library's are (`gemmgen.library.cover`); an integer programme finds the best set itself where
+there are not too many kernels and shapes.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from gemmgen import __version__
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.table import parse
 from gemmgen.errors import GemmgenError, SpecError
-from gemmgen.library import dispatch
-from gemmgen.library.dispatch import UNSERVED, gaining
-from gemmgen.workshop.explore.learn import learn as learnt
+from gemmgen.library import cover, dispatch
+from gemmgen.library.cover import Taken
+from gemmgen.workshop.choose.shapes import Shape, merged, parted, shapes_of
 from gemmgen.workshop.explore.libraries import library
 from gemmgen.workshop.explore.rebuilt import Predictions, kernel_of, plan_of, spec_of, timed_whole
 from gemmgen.workshop.explore.row import Row
-from gemmgen.workshop.explore.shapes import Shape, merged, parted, shapes_of
+from gemmgen.workshop.fit.time_model import learn as learnt
 
 MOST_EXACT = 40_000
 """Kernels times shapes up to which the integer programme is tried by itself."""
@@ -76,11 +75,8 @@ class Costs:
 
     @property
     def logs(self) -> np.ndarray:
-        """[kernels, shapes] log(seconds / best); where a kernel does not serve a shape, that of UNSERVED times the slowest."""
-        found = np.log(self.seconds / self.best)
-        served = np.isfinite(found)
-        slowest = np.where(served, found, -np.inf).max(axis=0) + np.log(UNSERVED)
-        return np.where(served, found, slowest)
+        """[kernels, shapes] log(seconds / best), as `cover.over_best` has it."""
+        return cover.over_best(self.seconds)
 
     def of(self, shapes: Sequence[Shape]) -> Costs:
         """For these of the shapes alone."""
@@ -90,19 +86,13 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A set of kernels.
+class Chosen(Taken):
+    """A set of kernels; `least` is equal to `cost` where it is proven to be the best.
 
     Attributes:
-        kernels: places among those of the costs, in the order in which they were taken, or by number.
-        cost: weighted mean of log(seconds / best).
-        least: no set of so many costs less; equal to `cost` where it is proven to be the best.
         method: `greedy` or `exact`.
     """
 
-    kernels: tuple[int, ...]
-    cost: float
-    least: float
     method: str
 
 
@@ -210,15 +200,9 @@ def _leanings(logs: np.ndarray, few: float = 2.0) -> np.ndarray:
 # ---- sets
 
 
-def cost_of(costs: Costs, kernels: Sequence[int]) -> float:
-    """Weighted mean of log(seconds / best) where every shape has the best of these kernels."""
-    return float(costs.logs[list(kernels)].min(axis=0) @ costs.weights)
-
-
 def greedy(costs: Costs, most: int) -> Chosen:
     """The kernel that gains most, again and again; with the least that any set of so many could cost."""
-    taken, cost, least = gaining(costs.logs, costs.weights, most)
-    return Chosen(taken, cost, least, "greedy")
+    return Chosen(**vars(cover.greedy(costs.logs, costs.weights, most)), method="greedy")
 
 
 def exact(costs: Costs, most: int, seconds: float = EXACT_SECONDS) -> Chosen | None:
@@ -251,7 +235,7 @@ def exact(costs: Costs, most: int, seconds: float = EXACT_SECONDS) -> Chosen | N
     if found.x is None:
         return None
     chosen = tuple(int(left[at]) for at in np.flatnonzero(found.x[kernels * shapes :] > 0.5))
-    cost = cost_of(costs, chosen)
+    cost = cover.cost_of(logs, weights, chosen)
     return Chosen(chosen, cost, cost if found.status == 0 else max(0.0, min(cost, float(found.mip_dual_bound))), "exact")
 
 

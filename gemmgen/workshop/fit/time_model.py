@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ import numpy as np
 from gemmgen.catalog.generation import Constant, Measured, Within
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.libraries import library
 from gemmgen.workshop.explore.rebuilt import Predictions, budgets, kernel_of, timed_whole
 from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.fit.least import Unknown, changed, drawn, least
 
 LEAST_ROWS = 24
 """Timed rows below which nothing is fitted."""
@@ -75,6 +75,7 @@ class Learnt:
         rows: how many were fitted to; kernels, sizes: how many different ones.
         constants: those that were fitted.
         errors: by `fitted`, `new kernels`, `new sizes`: rows of the kernels and sizes that were held out; those that have rows.
+        parts: errors of all rows by design and place of the split, such as `portable, prepass`.
         reason: why nothing was fitted; else empty.
     """
 
@@ -85,6 +86,7 @@ class Learnt:
     sizes: int
     constants: tuple[Fitted, ...]
     errors: Mapping[str, Errors]
+    parts: Mapping[str, Errors] = field(default_factory=dict)
     reason: str = ""
 
     @property
@@ -110,7 +112,7 @@ class Learnt:
             **({"reason": self.reason} if self.reason else {}),
             "constants": [{"section": one.place[0], "name": one.place[1], "before": one.before, "after": one.after, "deviation": one.deviation,
                            "source_before": one.source} for one in self.constants],
-            "errors": {name: vars(one) for name, one in self.errors.items()}, "lines": self.lines,
+            "errors": {name: vars(one) for name, one in self.errors.items()}, "parts": {name: vars(one) for name, one in self.parts.items()}, "lines": self.lines,
         }
 
 
@@ -134,11 +136,11 @@ def learn(rows: Iterable[Row], gpu: str, *, seed: int = 1, held_out: float = HEL
     if len(known) < LEAST_ROWS:
         kinds = Counter(one.source.split()[0].rstrip(":") for _, one, _ in _constants(row_of.measured))
         told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        return Learnt(row_of, device, len(known), 0, 0, (), {}, f"{len(known)} timed rows of {gpu}, of which at least {LEAST_ROWS} are needed: the prior "
+        return Learnt(row_of, device, len(known), 0, 0, (), {}, reason=f"{len(known)} timed rows of {gpu}, of which at least {LEAST_ROWS} are needed: the prior "
                       f"holds, the {sum(kinds.values())} constants of its row and generation ({told})")
     names, sizes = np.array([kernel_of(row) for row in known]), [f"{row.m}x{row.n}x{row.k}" for row in known]
     draw = np.random.default_rng(seed)
-    new_kernel, new_size = _drawn(names, held_out, draw), _drawn(np.array(sizes), held_out, draw)
+    new_kernel, new_size = drawn(names, held_out, draw), drawn(np.array(sizes), held_out, draw)
     seen = ~(new_kernel | new_size)
     if seen.sum() < LEAST_ROWS:
         seen, new_kernel, new_size = np.full(len(known), True), np.full(len(known), False), np.full(len(known), False)
@@ -152,13 +154,18 @@ def learn(rows: Iterable[Row], gpu: str, *, seed: int = 1, held_out: float = HEL
     constants = _mattering(row_of, off, before, seen)
     fitted, told = _fit(row_of, constants, off, seen)
     after = off(fitted)
-    errors = {name: Errors(int(which.sum()), *(float(value) for value in (
-        np.abs(before[which]).mean(), np.abs(after[which]).mean(), before[which].mean(), after[which].mean())))
-        for name, which in (("fitted", seen), ("new kernels", new_kernel), ("new sizes", new_size)) if which.any()}
+    parts = _parts(known)
+
+    def told_of(which: np.ndarray) -> Errors:
+        means = np.abs(before[which]).mean(), np.abs(after[which]).mean(), before[which].mean(), after[which].mean()
+        return Errors(int(which.sum()), *map(float, means))
+
+    errors = {name: told_of(which) for name, which in (("fitted", seen), ("new kernels", new_kernel), ("new sizes", new_size)) if which.any()}
     found = dict((place, one.value) for place, one, _ in _constants(fitted.measured))
     return Learnt(
         fitted, device, int(seen.sum()), len(set(names[seen])), len({size for size, one in zip(sizes, seen) if one}),
         tuple(Fitted(place, one.value, found[place], told[place], one.source) for place, one, _ in constants if place in told), errors,
+        {part: told_of(parts == part) for part in np.unique(parts)},
     )
 
 
@@ -174,12 +181,6 @@ def _told(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _drawn(names: np.ndarray, share: float, draw: np.random.Generator) -> np.ndarray:
-    """[rows] whether a row's name is among a share of all names, drawn."""
-    every = np.unique(names)
-    return np.isin(names, draw.permutation(every)[: round(share * len(every))])
-
-
 def _constants(measured: Measured) -> list[tuple[tuple[str, str], Constant, Within]]:
     """All of a row: section, name and bounds."""
     found = []
@@ -193,14 +194,17 @@ def _constants(measured: Measured) -> list[tuple[tuple[str, str], Constant, With
     return found
 
 
-def _changed(gpu: Gpu, values: Mapping[tuple[str, str], float]) -> Gpu:
+def with_constants(gpu: Gpu, values: Mapping[tuple[str, str], float]) -> Gpu:
     """The GPU with other values of constants."""
-    measured = gpu.measured
-    for (section, name), value in values.items():
-        of = getattr(measured, section) if section else measured
-        of = of.model_copy(update={name: getattr(of, name).model_copy(update={"value": value})})
-        measured = measured.model_copy(update={section: of}) if section else of
-    return gpu.model_copy(update={"measured": measured})
+    for (section, name), new in values.items():
+        gpu = changed(gpu, ("measured", *filter(None, (section,)), name, "value"), new)
+    return gpu
+
+
+def _parts(rows: Sequence[Row]) -> np.ndarray:
+    """[rows] of each the design and where its kernel splits."""
+    predictions = Predictions()
+    return np.array([f"{plan.design.name}, {plan.where}" for plan in map(predictions.plan, rows)])
 
 
 @dataclass(frozen=True)
@@ -249,7 +253,7 @@ def _mattering(gpu: Gpu, off: Callable[[Gpu], np.ndarray], now: np.ndarray, seen
     """The constants that change a time of the rows that were seen."""
     found = []
     for place, one, within in _constants(gpu.measured):
-        if one.value > 0 and np.abs(off(_changed(gpu, {place: _clipped(1.1 * one.value, within, 0.9 * one.value)})) - now)[seen].max() > NOTICED:
+        if one.value > 0 and np.abs(off(with_constants(gpu, {place: _clipped(1.1 * one.value, within, 0.9 * one.value)})) - now)[seen].max() > NOTICED:
             found.append((place, one, within))
     return found
 
@@ -261,31 +265,22 @@ def _clipped(value: float, within: Within, otherwise: float) -> float:
 def _fit(
     gpu: Gpu, constants: Sequence[tuple[tuple[str, str], Constant, Within]], off: Callable[[Gpu], np.ndarray], seen: np.ndarray,
 ) -> tuple[Gpu, dict[tuple[str, str], float]]:
-    """(the GPU with constants that tell the rows that were seen best, each with four digits; the standard deviation of the logarithm of each of them).
+    """(the GPU with constants that predict the rows that were seen best, each with four digits; the standard deviation of the logarithm of each).
 
-    Of what rows neither tell nor move, the GPU's own value stays. Where no others tell the rows better, all do.
+    Of what the rows neither determine nor move, the GPU's own value stays. Where no others predict the rows better, all do.
     """
-    least_squares = library("scipy.optimize").least_squares
     if not constants:
         return gpu, {}
-    values = np.array([float(one.value) for _, one, _ in constants])
-    lows = np.log([max(within.low, 1e-3 * value) / value for value, (_, _, within) in zip(values, constants)])
-    highs = np.log([min(within.high, 1e3 * value) / value for value, (_, _, within) in zip(values, constants)])
+    places = [place for place, _, _ in constants]
+    unknowns = [Unknown((place,), float(one.value), PRIOR, relative=True, low=within.low, high=within.high) for place, one, within in constants]
 
-    def residuals(logs: np.ndarray) -> np.ndarray:
-        trial = _changed(gpu, {place: float(value) for value, (place, _, _) in zip(values * np.exp(logs), constants)})
-        return np.concatenate([off(trial)[seen] / NOISE, logs / PRIOR])
+    def at(moved: np.ndarray) -> dict[tuple[str, str], float]:
+        return {place: one.at(float(by)) for place, one, by in zip(places, unknowns, moved)}
 
-    bounds = np.minimum(lows, -1e-9), np.maximum(highs, 1e-9)
-    found = least_squares(residuals, np.zeros(len(values)), bounds=bounds, loss="soft_l1", diff_step=1e-2, max_nfev=40)
-    deviations = np.sqrt(np.diag(np.linalg.inv(found.jac.T @ found.jac)))
-    told = {place: float(deviation) for (place, _, _), deviation, moved in zip(constants, deviations, found.x)
-            if deviation < TOLD * PRIOR or abs(moved) > MOVED}
-    fitted = _changed(gpu, {place: _rounded(float(value), within) for value, (place, _, within) in zip(values * np.exp(found.x), constants) if place in told})
+    found = least(unknowns, lambda moved: off(with_constants(gpu, at(moved)))[seen] / NOISE)
+    told = {place: PRIOR * float(deviation) for place, deviation, moved in zip(places, found.deviations, found.moved)
+            if deviation < TOLD or PRIOR * abs(moved) > MOVED}
+    fitted = with_constants(gpu, {place: min(max(float(f"{new:.4g}"), one.low), one.high) for (place, new), one in zip(at(found.moved).items(), unknowns)
+                                  if place in told})
     better = np.abs(off(fitted)[seen]).mean() < np.abs(off(gpu)[seen]).mean()
     return (fitted, told) if better else (gpu, {})
-
-
-def _rounded(value: float, within: Within) -> float:
-    """Four digits of it, within bounds."""
-    return min(max(float(f"{value:.4g}"), within.low), within.high)
