@@ -22,7 +22,7 @@ import numpy as np
 from gemmgen.solve import alternatives
 from gemmgen.spec import loads
 from gemmgen.workshop.bringup.processes import Processes
-from gemmgen.workshop.explore.candidates import settled_spec
+from gemmgen.workshop.explore.space import settled_spec
 from gemmgen.workshop.explore.trial import Task
 
 Size = tuple[int, int, int]

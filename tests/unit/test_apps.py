@@ -107,7 +107,7 @@ def test_levels_go_by_the_place_of_a_call():
     own = {"one": ("k1",), "other": ("k2", "k3")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(who.InNumpy, "kernels", property(lambda self: own[self.name]))
-        assert levels.kernels == ("k1", "k2", "k3")  # each level's once
+        assert tuned.kernels == ("k1", "k2", "k3")  # each level's once
 
 
 # ---- what applications compute
@@ -409,10 +409,10 @@ def test_a_librarys_package_multiplies(monkeypatch, tmp_path):
 def test_a_tuner_sees_the_products_of_the_shipped_program():
     """Three tiles are specs/programs/cholesky.toml: the same four products, the last fed by the three before."""
     from gemmgen.workshop import tune
-    from gemmgen.workshop.apps import cholesky, levels
+    from gemmgen.workshop.apps import cholesky, tuned
 
     problem = cholesky.make({"n": 12, "tiles": 3}, "drawn", 0)
-    recorded = tune.recorded(levels.function_of(problem), problem.inputs)
+    recorded = tune.recorded(tuned.function_of(problem), problem.inputs)
     shipped = tune.load_program("cholesky", sizes={"n": 12})
     told = [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in recorded.gemms]
     assert told == [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in shipped.gemms]

@@ -20,14 +20,14 @@ from gemmgen.errors import GemmgenError, UnknownName
 from gemmgen.model.registers import SLOPE_OF
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
-from gemmgen.workshop.bringup import calibrate, facts, kernels, row, sample
+from gemmgen.workshop.bringup import calibrate, facts, kernels, gpu_row, sample
 from gemmgen.workshop.bringup.calibrate import Fit
 from gemmgen.workshop.bringup.sample import Timed
 from gemmgen.workshop.bringup.session import Session, Value
+from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit import register_model as registers
 from gemmgen.workshop.fit.register_model import asked as numbers_asked
 from gemmgen.workshop.fit.time_model import Errors, Learnt, with_constants
-from gemmgen.workshop.explore.row import Row
 
 HIDDEN = {("", "mma_efficiency"): 0.55, ("", "launch_seconds"): 5e-6, ("", "memory_cycles"): 1500.0, ("", "tile_cycles_per_element"): 1.1}
 """Constants of the made-up GPU, none of which is near the prior."""
@@ -69,7 +69,7 @@ def hidden_gpu(session, values=HIDDEN):
 def test_the_row_is_whole_and_every_value_has_its_standing():
     session = session_of()
     session.put(Value("gpu tensor_fma_per_clock", {"f16": 1001.2, "tf32": 500.4}, "chains of independent products", "measured", "5 repeats"))
-    row.measure(session)
+    gpu_row.measure(session)
     gpu = GPUS.get(str(session.place()))
     assert "gpu.partial.toml" not in session.rows and gpu.name == "made_up" and gpu.generation == "generations/made_up.toml"
     assert (gpu.rates.sms, gpu.rates.tensor_fma_per_clock, gpu.rates.dram_gib) == (100, {"f16": 1001, "tf32": 500}, 32)
@@ -87,7 +87,7 @@ def test_what_was_measured_last_goes_before_what_the_driver_says():
     session = session_of()
     session.values.append(Value("gpu boost_mhz", 1410, "a chain of FMA", "measured"))
     session.values.append(Value("gpu sms", None, "tried", "not found"))
-    row.measure(session)
+    gpu_row.measure(session)
     assert GPUS.get(str(session.place())).rates.boost_mhz == 1410 and "sms = 100  # told" in session.rows["made_up.toml"]
     session.clear()
 
@@ -100,7 +100,7 @@ def test_constants_that_were_measured_are_in_the_generations_row():
         session.put(Value(f"rate {name} fma_per_clock", reached, "chains"))
     session.put(Value("rate launch gap_us", 3.1, "empty kernels in a graph"))
     session.put(Value("rate dram copy_gb_per_s", None, "the clock changed", "not found"))
-    row.measure(session)
+    gpu_row.measure(session)
     found = GPUS.get(str(session.place())).measured
     assert found.launch_seconds.value == 3.1e-6 and found.launch_seconds.source.startswith("measured: ")
     assert found.mma_efficiency.value == 0.64 and found.dram_efficiency.assumed
@@ -111,7 +111,7 @@ def test_constants_that_were_measured_are_in_the_generations_row():
 def test_without_rates_the_row_stays_partial_and_says_what_is_missing(monkeypatch):
     monkeypatch.setenv("GEMMGEN_HIDE", "gpus/a100,gpus/a100_80gb,gpus/a800")
     session = session_of()
-    row.measure(session)
+    gpu_row.measure(session)
     assert "made_up.toml" not in session.rows and "gpu.partial.toml" in session.rows
     [value] = [value for value in session.values if value.standing == "not found"]
     assert value.name == "gpu row" and "tensor_fma_per_clock" in value.how and "registers_per_thread" in value.how and "sms" not in value.how
@@ -119,7 +119,7 @@ def test_without_rates_the_row_stays_partial_and_says_what_is_missing(monkeypatc
 
 def test_a_row_that_contradicts_itself_is_not_written():
     session = session_of(told={"shared_bytes_per_block": 200_000})
-    row.measure(session)
+    gpu_row.measure(session)
     assert "made_up.toml" not in session.rows and "gpu.partial.toml" in session.rows
     assert any("shared_bytes_per_block of at most" in value.how for value in session.values if value.name == "gpu row")
 
@@ -147,7 +147,7 @@ def shifted(table):
 def compiled():
     """A session whose register model was calibrated to a made-up compiler; what its row said before; the compiler's constants."""
     session = session_of(kernels=36)
-    row.measure(session)
+    gpu_row.measure(session)
     before = GPUS.get(str(session.place()))
     hidden = before.model_copy(update={"registers": shifted(before.registers)})
     with pytest.MonkeyPatch.context() as patch:
@@ -283,7 +283,7 @@ def test_a_row_that_was_not_fitted_has_its_neighbours_registers():
 def calibrated():
     """A calibration to the times of a made-up GPU."""
     session = session_of(kernels=60)
-    row.measure(session)
+    gpu_row.measure(session)
     pool = FakePool(hidden_gpu(session))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sample, "TIMED", CELLS)
@@ -315,7 +315,7 @@ def test_hidden_constants_are_found(calibrated):
 
 def test_what_a_fitted_model_would_choose_is_timed_until_it_is_known(monkeypatch):
     session = session_of(kernels=60)
-    row.measure(session)
+    gpu_row.measure(session)
     chosen = iter(("a", "b", "c", "c"))
     asked, fits = [], []
 
@@ -350,7 +350,7 @@ def test_the_error_on_what_was_held_out_is_told(calibrated):
 
 def test_what_is_wrong_is_told_and_no_constant_rests_on_it(monkeypatch):
     session = session_of(kernels=60)
-    row.measure(session)
+    gpu_row.measure(session)
     pool = FakePool(hidden_gpu(session), wrong="ootomo")
     monkeypatch.setattr(sample, "TIMED", (("ootomo", 2, ((1024, 1024, 1024),)),))
     calibrate.fit_times(session, pool)
@@ -362,7 +362,7 @@ def test_what_is_wrong_is_told_and_no_constant_rests_on_it(monkeypatch):
 def test_an_emulator_tells_no_times():
     session = session_of(kernels=60)
     session.machine.kind = "emulator"
-    row.measure(session)
+    gpu_row.measure(session)
     calibrate.fit_times(session, None)
     assert any("Not timed" in text for _, text in session.sections)
     session.clear()
@@ -373,7 +373,7 @@ def test_an_emulator_tells_no_times():
 
 def test_the_reference_set_is_ranked_and_its_specs_name_the_row(monkeypatch, tmp_path):
     session = session_of(kernels=60)
-    row.measure(session)
+    gpu_row.measure(session)
     pool = FakePool(hidden_gpu(session), wrong="bf16")
     monkeypatch.setattr(kernels, "Processes", lambda: pool)
     monkeypatch.setattr(kernels, "REFERENCE", (("ootomo", ((1024, 1024, 1024),)), ("half", ((1024, 1024, 1024),)), ("bf16x3", ((1024, 1024, 1024),)),

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,16 +18,17 @@ from explored import GPU, plans, row_of, sizes, timed
 from gemmgen import road
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
-from gemmgen.errors import SpecError, UnknownName
+from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library import dispatch
 from gemmgen.library.cover import cost_of
 from gemmgen.paths import SPECS
+from gemmgen.workshop.choose import timed as choosing_timed
 from gemmgen.workshop.choose.few import Costs, best_set, choose, costs, exact, greedy
-from gemmgen.workshop.fit.time_model import with_constants
+from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted
 from gemmgen.workshop.explore.rebuilt import plan_of
-from gemmgen.workshop.explore.row import Row
-from gemmgen.workshop.choose.shapes import SHAPES, Shape, load_shapes, merged, parted
-from gemmgen.workshop.explore.store import Writer
+from gemmgen.workshop.explore.store import Store, Writer
+from gemmgen.workshop.explore.trial_row import Row
+from gemmgen.workshop.fit.time_model import with_constants
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -398,6 +400,48 @@ def test_the_command_tells_regrets_and_rules(store, tmp_path, capsys):
     assert main(["choose", store, "--kernels", "2", "--held-out", "0", "--shapes", "hpl", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["sets"][GPU]["shapes"] == 93 and "held_out" not in value["table"]["parts"][0] and "nothing was timed at these shapes" in value["notes"][0]
+
+
+def test_chosen_kernels_are_timed_at_every_shape_and_kept_as_rows(store, tmp_path, monkeypatch, capsys):
+    """One kernel is not built, one shape is refused, and after a second there is no time left: the others' times are the next choice's."""
+    monkeypatch.setattr("gemmgen.workshop.bench.measure.require_timed", lambda *arguments: None)
+    monkeypatch.setattr("gemmgen.timing.environment.device_name", lambda: "a GPU")
+    monkeypatch.setattr("gemmgen.timing.environment.release_memory", lambda: None)
+    names = [plan.hash for plan in plans(few=3)]
+
+    def build(row):
+        return InfeasibleSpec("spec", "spills") if row.identity == names[2] else SimpleNamespace(plan=plan_of(row))
+
+    def raced(built, size, rounds, slice_ms):
+        if size[0] == 300:
+            raise DeviceError("GPU", "out of memory")
+        return {name: size[0] * 1e-6 + names.index(name) for name in built}
+
+    monkeypatch.setattr(choosing_timed, "_built", build)
+    monkeypatch.setattr(choosing_timed, "_raced", raced)
+    chosen = SimpleNamespace(sets={GPU: SimpleNamespace(kernels=(2, 0, 1))}, costs={GPU: SimpleNamespace(rows=[row_of(plan, (1, 1, 1)) for plan in plans(few=3)])})
+    shapes, found = [Shape(size, 64, 64) for size in (100, 300, 200)], []
+    notes = choosing_timed.timed(chosen, GPU, shapes, found.append)
+    assert [note.partition(": ")[2] for note in notes] == ["not built: spills", "out of memory: None"]
+    assert {(row.identity, row.m, row.seconds, row.device, row.verdict) for row in found} == {
+        (name, m, m * 1e-6 + at, "a GPU", "timed") for at, name in enumerate(names[:2]) for m in (100, 200)}
+    assert len({row.predicted_seconds for row in found}) == 4
+    clock = iter((0.0, 1.0, 2.0))
+    monkeypatch.setattr(choosing_timed, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    found.clear()
+    assert choosing_timed.timed(chosen, GPU, shapes, found.append, seconds=1.5)[-1] == "no time was left for 2 of 3 shapes" and {row.m for row in found} == {100}
+    monkeypatch.undo()
+    monkeypatch.setattr(choosing_timed, "timed", lambda choice, gpu, shapes, keep, **more: keep(replace(choice.costs[gpu].rows[0], m=len(shapes))) or ["a note"])
+    assert main(["choose", store, "--kernels", "1", "--method", "greedy", "--held-out", "0", "--time", str(tmp_path / "times")]) == 0
+    assert "a note" in capsys.readouterr().err and [row.m for row in Store(tmp_path / "times").rows()] == [20]
+
+
+def test_drawn_shapes_are_spread_by_their_logarithms_and_half_of_them_are_multiples():
+    shapes = load_shapes("drawn:200")
+    assert len({one.size for one in shapes}) == 200 and shapes == drawn(200)
+    assert all(64 <= side <= 8192 for one in shapes for side in one.size) and all(np.prod([float(side) for side in one.size]) <= 1 << 36 for one in shapes)
+    assert all(side % 64 == 0 for one in shapes[1::2] for side in one.size) and not all(side % 64 == 0 for one in shapes[::2] for side in one.size)
+    assert 500 < np.median([one.m for one in shapes]) < 1000  # of the logarithms the middle is 724
 
 
 @pytest.mark.parametrize("more, problem", [

@@ -50,7 +50,7 @@ JUSTIFIED = {
 
 
 def room_of(module: str) -> str:
-    """`catalog` for gemmgen.catalog.gpu, `workshop.tune` for gemmgen.workshop.tune.search; the empty word for the package itself."""
+    """`catalog` for gemmgen.catalog.gpu, `workshop.tune` for gemmgen.workshop.tune.walk; the empty word for the package itself."""
     first, _, rest = module.removeprefix("gemmgen").lstrip(".").partition(".")
     name = f"{first}.{rest.partition('.')[0]}" if first == WORKSHOP and rest else first
     return name if name in ROOMS or not hasattr(gemmgen, name) else ""

@@ -6,7 +6,6 @@ import json
 import sys
 import tomllib
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +15,11 @@ from gemmgen.catalog.generation import Constant, merged
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError, UnknownName
+from gemmgen.workshop.explore.rebuilt import Predictions
+from gemmgen.workshop.explore.store import Writer
 from gemmgen.workshop.fit import time_model as learning
 from gemmgen.workshop.fit.least import Least
 from gemmgen.workshop.fit.time_model import LEAST_ROWS, PRIOR, Errors, Fitted, Learnt, with_constants, _constants, learn
-from gemmgen.workshop.explore.rebuilt import Predictions
-from gemmgen.workshop.explore.store import Writer
 
 TRUE = {("wgmma", "sustained_f16_tflops"): 480.0, ("wgmma", "split_a_cycles"): 650.0, ("", "launch_seconds"): 4.5e-6, ("straight", "launch_seconds"): 2e-6}
 """A GPU that sustains less, and whose launches take longer, than its row says."""

@@ -11,20 +11,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen.workshop import tune
 from gemmgen.build import Built
 from gemmgen.errors import BuildError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.solve import solve
 from gemmgen.timing import Contender
-from gemmgen.workshop.tune import cuda, operations
-from gemmgen.workshop.tune import levels as levels_module
+from gemmgen.workshop import tune
+from gemmgen.workshop.tune import gpu, operations
+from gemmgen.workshop.tune import precisions as levels_module
 from gemmgen.workshop.tune import program as program_module
 from gemmgen.workshop.tune.engine import emulated, simulated
-from gemmgen.workshop.tune.levels import levels_for
 from gemmgen.workshop.tune.operations import OPERATIONS
+from gemmgen.workshop.tune.precisions import levels_for
 from gemmgen.workshop.tune.program import PROGRAMS, Gemm, Input, behind, drawn, load_program
-from gemmgen.workshop.tune.run import EXACT, Memory, Runs
-from gemmgen.workshop.tune.search import Question, Step, exhaustive, frontier, greedy, refined, search
+from gemmgen.workshop.tune.runs import EXACT, Memory, Runs
+from gemmgen.workshop.tune.walk import Question, Step, exhaustive, frontier, greedy, refined, search
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,7 +39,7 @@ def _each_kernel_decided_once():
         return kept[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gemmgen.workshop.tune.levels.solve", once)
+        patch.setattr("gemmgen.workshop.tune.precisions.solve", once)
         yield
 
 
@@ -509,24 +509,24 @@ def fake_gpu(monkeypatch):
         races.append(list(timed))
         return {name: 1e-3 * (1 + at) for at, name in enumerate(timed)}
 
-    monkeypatch.setattr(cuda, "why_not", lambda plan: None)
+    monkeypatch.setattr(gpu, "why_not", lambda plan: None)
     monkeypatch.setattr("gemmgen.run.why_not", lambda plan: None)
-    monkeypatch.setattr(cuda.timing, "device_name", lambda: "NVIDIA H100 of paper")
-    monkeypatch.setattr(cuda, "first_that_builds", lambda spec: Built(levels_module.solve(spec), None, None))
-    monkeypatch.setattr(cuda.products, "arrays", lambda: np)
-    monkeypatch.setattr(cuda.products, "Multiplier", OnFakeGpu)
-    monkeypatch.setattr(cuda.products, "contenders", lambda size, kernels: {name: Contender(name, None) for name in (*kernels, "cublas-sgemm")})
-    monkeypatch.setattr(cuda.products, "raced", raced)
-    monkeypatch.setattr(cuda.Gpu, "host", lambda self, x: x)
+    monkeypatch.setattr(gpu.timing, "device_name", lambda: "NVIDIA H100 of paper")
+    monkeypatch.setattr(gpu, "first_that_builds", lambda spec: Built(levels_module.solve(spec), None, None))
+    monkeypatch.setattr(gpu.products, "arrays", lambda: np)
+    monkeypatch.setattr(gpu.products, "Multiplier", OnFakeGpu)
+    monkeypatch.setattr(gpu.products, "contenders", lambda size, kernels: {name: Contender(name, None) for name in (*kernels, "cublas-sgemm")})
+    monkeypatch.setattr(gpu.products, "raced", raced)
+    monkeypatch.setattr(gpu.Gpu, "host", lambda self, x: x)
     return races
 
 
 def test_each_gemm_of_a_chain_of_choices_has_its_own_level(monkeypatch):
-    gpu = object.__new__(cuda.Gpu)
+    gpu = object.__new__(gpu.Gpu)
     gemms, names, chains = [Gemm("first", 2, 3, 4), Gemm("second", 5, 6, 7)], ["a", "b"], {}
     gpu._progress, gpu._contenders = lambda text: None, {gemm.shape: {name: f"{gemm.name} at {name}" for name in (*names, "cublas-sgemm")} for gemm in gemms}
-    monkeypatch.setattr(cuda.products, "chain", lambda name, parts: chains.setdefault(name, parts))
-    monkeypatch.setattr(cuda.products, "raced", lambda timed, **how: {name: float(at) for at, name in enumerate(timed)})
+    monkeypatch.setattr(gpu.products, "chain", lambda name, parts: chains.setdefault(name, parts))
+    monkeypatch.setattr(gpu.products, "raced", lambda timed, **how: {name: float(at) for at, name in enumerate(timed)})
     found = gpu.together(gemms, [SimpleNamespace(name=name) for name in names], [(0, 1)])
     assert found == {(0, 1): 0.0, None: 1.0}
     assert chains == {"a b": ["first at a", "second at b"], "cublas-sgemm": ["first at cublas-sgemm", "second at cublas-sgemm"]}
@@ -538,12 +538,12 @@ def test_kernels_that_the_compiler_refuses_are_left_out_unless_all_are(monkeypat
             raise BuildError("NVRTC", "refuses")
         return Built(spec, None, None)
 
-    monkeypatch.setattr(cuda, "first_that_builds", builds)
+    monkeypatch.setattr(gpu, "first_that_builds", builds)
     level = SimpleNamespace(name="half", specs={1: "good", 2: "bad", 3: "none"}, plans={1: 0, 2: 0})
-    built, left_out = cuda._built([level], lambda text: None)
+    built, left_out = gpu._built([level], lambda text: None)
     assert list(built) == [("half", 1)] and left_out == ("half: refuses",)
     with pytest.raises(BuildError, match="refuses"):
-        cuda._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
+        gpu._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
 
 
 def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, gemmgen, tmp_path):
@@ -555,7 +555,7 @@ def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, g
     loose, tight = json.loads(out.read_text())
     assert loose["together"] == {"chosen": 0.001, "greedy": 0.001, "highest": 0.002, "exhaustive": 0.001, "cublas-sgemm": 0.004}
     assert tight["together"]["chosen"] == 0.003 and loose["sgemm_seconds"] == pytest.approx(0.012)
-    assert cuda.gpu_here() == "h100"
+    assert gpu.gpu_here() == "h100"
 
 
 def test_what_the_host_does_is_computed_in_fp64_and_a_zero_output_is_refused():

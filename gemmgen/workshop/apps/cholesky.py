@@ -12,8 +12,8 @@ import numpy as np
 
 from gemmgen.errors import SpecError
 from gemmgen.workshop.apps import dense
-from gemmgen.workshop.apps.app import App, Arrays, Figures, Problem, relative
 from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem, relative
 from gemmgen.workshop.tune.program import Input, drawn
 
 SHOWN = 512

@@ -14,7 +14,7 @@ from gemmgen import road
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.solve import alternatives
 from gemmgen.spec import loads
-from gemmgen.workshop.explore.candidates import settled_spec
+from gemmgen.workshop.explore.space import settled_spec
 
 if TYPE_CHECKING:
     from gemmgen.build import Built
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gemmgen.spec import LoadedSpec
     from gemmgen.timing.batches import Multiplier
     from gemmgen.workshop.bench import Kernel
-    from gemmgen.workshop.bench.frontier import Candidate
+    from gemmgen.workshop.bench.measured_frontier import Candidate
 
 
 def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
@@ -133,7 +133,7 @@ def frontier_racers(
     from gemmgen.solve.frontier import frontier, spec_of
     from gemmgen.spec import Accuracy
     from gemmgen.workshop.bench import by
-    from gemmgen.workshop.bench.frontier import Candidate
+    from gemmgen.workshop.bench.measured_frontier import Candidate
 
     loaded = road.load(spec, gpu)
     if not loaded.spec.accuracy.asked:

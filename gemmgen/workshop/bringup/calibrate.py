@@ -19,11 +19,11 @@ from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.registers import LOOPS
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.bringup import row, sample, toml_values
+from gemmgen.workshop.bringup import gpu_row, sample, toml_values
 from gemmgen.workshop.bringup.processes import Processes
 from gemmgen.workshop.bringup.sample import Timed
 from gemmgen.workshop.bringup.session import Session, Value
-from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit import register_model
 from gemmgen.workshop.fit.register_model import Held
 from gemmgen.workshop.fit.time_model import HELD_OUT, Learnt, learn
@@ -83,7 +83,7 @@ def fit_registers(session: Session, pool: Processes) -> None:
         session.put(Value("registers", None, str(error), "not found"))
         return
     session.registers = registers_section(fit, gpu, compiler)
-    row.write(session)
+    gpu_row.write(session)
     told = "mean relative error of registers, of kernels that a fit had not seen"
     session.put(Value("registers error", round(fit.after, 4), told, proof=f"{fit.kernels} kernels compiled by {compiler}", tolerance=0.5))
     lines = [
@@ -129,7 +129,7 @@ def fit_times(session: Session, pool: Processes) -> None:
     """The constants of the model of time, likewise; where kernels can be timed."""
     vendor = vendor_of(session.machine.arch)
     if not _timed(session):
-        text = f"Not timed: {session.machine.name} tells no times that count. Its constants are {row.prior(session)}'s, priors."
+        text = f"Not timed: {session.machine.name} tells no times that count. Its constants are {gpu_row.prior(session)}'s, priors."
         session.sections.append(("The model of time", text))
         return
     place = str(session.place())
@@ -227,7 +227,7 @@ def keep(session: Session, found: Timed, fit: Fit) -> None:
     for name, (_, after) in fit.held.items():
         how, proof = "mean |log(measured / predicted)| of what was held out", f"{fit.rows[name]} times"
         session.put(Value(f"time error of {name}", round(after, 4), how, proof=proof, tolerance=0.5))
-    row.write(session)
+    gpu_row.write(session)
 
 
 def listed(found: Timed) -> str:

@@ -17,9 +17,9 @@ from gemmgen.plan import Plan
 from gemmgen.solve import alternatives
 from gemmgen.spec import loads
 from gemmgen.workshop.bringup.processes import Processes
-from gemmgen.workshop.explore.candidates import settled_spec
-from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.space import settled_spec
 from gemmgen.workshop.explore.trial import Task
+from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.register_model import Compiled
 
 Size = tuple[int, int, int]

@@ -24,9 +24,9 @@ from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.library import cover, dispatch
 from gemmgen.library.cover import Taken
 from gemmgen.workshop.choose.shapes import Shape, merged, parted, shapes_of
-from gemmgen.workshop.explore.libraries import library
+from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.rebuilt import Predictions, kernel_of, plan_of, spec_of, timed_whole
-from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.time_model import learn as learnt
 
 MOST_EXACT = 40_000

@@ -18,12 +18,15 @@ from gemmgen.catalog.table import Table, Title
 from gemmgen.errors import SpecError
 from gemmgen.files import read
 from gemmgen.spec import MAX_EXTENT
-from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.trial_row import Row
 
 Layout = Literal["nn", "nt", "tn", "tt"]
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Weight = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 MOST_CSV = 1 << 24
+MOST_WORK = 1 << 36
+"""Multiply-adds of a shape that is drawn."""
+ROUND = 64
 COLUMNS = "m,n,k"
 
 
@@ -76,15 +79,29 @@ def load_shapes(name: str | Path) -> list[Shape]:
 
     Args:
         name: of a file under specs/shapes, or the path of a .toml file like those, or of a .csv with columns m, n, k and, where it says
-            so, layout, weight and name.
+            so, layout, weight and name; or `drawn:N`, N shapes as `drawn` has them.
 
     Raises:
         UnknownName: no shipped file has that name.
         SpecError: the file cannot be read, or something in it is no shape.
     """
+    if found := re.fullmatch("drawn:([1-9][0-9]{0,3})", str(name)):
+        return drawn(int(found[1]))
     if str(name).endswith(".csv"):
         return _from_csv(Path(name))
     return [Shape(m, n, k, layout, weight, title) for m, n, k, layout, weight, title in SHAPES.get(str(name), where="--shapes").shapes]
+
+
+def drawn(count: int, seed: int = 1, low: int = 64, high: int = 8192) -> list[Shape]:
+    """Shapes drawn evenly on a logarithmic scale, each once; every other one has multiples of ROUND, as layers of programs mostly have."""
+    draw = np.random.default_rng(seed)
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < count:
+        size = np.exp(draw.uniform(np.log(low), np.log(high), 3))
+        size = np.rint(size / ROUND) * ROUND if len(found) % 2 else np.rint(size)
+        if size.prod() <= MOST_WORK:
+            found[tuple(map(int, size))] = None
+    return [Shape(*size) for size in found]
 
 
 def _from_csv(path: Path) -> list[Shape]:

@@ -1,7 +1,7 @@
 """The mathematics of a fit: unknowns with a prior each, moved by least squares to where they predict measurements best.
 
-Each unknown is held to its prior as by one measurement of its own. So few measurements move little, and what none of them depends on stays. Errors of
-measurements count less the further out they lie (`soft_l1`), since a few of them differ in kind.
+Each unknown is held to its prior as by one measurement of its own. So few measurements move little, and what none of them depends on stays. Errors count
+less the further out they lie (`soft_l1`), those of the prior, too: a few measurements differ in kind, and a few constants are far from what was known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.workshop.explore.libraries import library
+from gemmgen.workshop.explore.extras import library
 
 Path = tuple[str | int, ...]
 """Where a row has a value: names of fields, and places in tuples."""
@@ -84,18 +84,11 @@ def least(unknowns: Sequence[Unknown], errors: Callable[[np.ndarray], np.ndarray
     def residuals(moved: np.ndarray) -> np.ndarray:
         return np.concatenate([errors(moved), moved])
 
-    def cost(squares: np.ndarray) -> np.ndarray:
-        """soft_l1 and its two derivatives of the measurements' squares; the prior's count as they are."""
-        root = np.sqrt(1 + squares)
-        measured = np.array([2 * (root - 1), 1 / root, -0.5 / root**3])
-        of_priors = np.array([squares, np.ones_like(squares), np.zeros_like(squares)])
-        return np.where(np.arange(len(squares)) < len(squares) - len(unknowns), measured, of_priors)
-
     optimize, start, limits = library("scipy.optimize"), np.zeros(len(unknowns)), np.array([one.limits for one in unknowns])
     for at in range(len(unknowns) if stepped else 0):
         tried = [np.where(np.arange(len(start)) == at, by, start) for by in SCAN if limits[at][0] <= by <= limits[at][1]]
-        start = min(tried, key=lambda moved: cost(residuals(moved) ** 2)[0].sum())
-    found = optimize.least_squares(residuals, start, bounds=limits.T, loss=cost, max_nfev=evaluations)
+        start = min(tried, key=lambda moved: (np.sqrt(1 + residuals(moved) ** 2) - 1).sum())
+    found = optimize.least_squares(residuals, start, bounds=limits.T, loss="soft_l1", max_nfev=evaluations)
     return Least(found.x, np.sqrt(np.diag(np.linalg.inv(found.jac.T @ found.jac))))
 
 

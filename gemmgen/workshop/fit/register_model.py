@@ -20,7 +20,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.workshop.fit.least import Path, Unknown, changed, least, value
+from gemmgen.workshop.fit.least import Unknown, changed, least, value
 
 FOLDS = 4
 NOTICED = 0.05

@@ -21,7 +21,7 @@ from gemmgen.catalog.generation import Constant, Measured, Within
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.workshop.explore.rebuilt import Predictions, budgets, kernel_of, timed_whole
-from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.least import Unknown, changed, drawn, least
 
 LEAST_ROWS = 24

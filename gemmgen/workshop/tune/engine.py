@@ -18,9 +18,9 @@ import numpy as np
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, split
-from gemmgen.workshop.tune.levels import Level
+from gemmgen.workshop.tune.precisions import Level
 from gemmgen.workshop.tune.program import Gemm
-from gemmgen.workshop.tune.search import Choice
+from gemmgen.workshop.tune.walk import Choice
 
 MOST_EMULATED = 1 << 28
 """Multiply-adds of a GEMM that the emulator's matrix unit is asked for: it does some 10^7 a second."""

@@ -188,7 +188,7 @@ def _measured_frontier(
     spec: Path, sizes: Sequence[tuple[int, int, int]], progress: Progress, gpu: str | None, out: Path | None, as_json: bool, **how: Any,
 ) -> int:
     """`bench --frontier`: the exit code; raises as `racers.frontier_racers` and `bench.frontier.run`."""
-    from gemmgen.workshop.bench import frontier as benching
+    from gemmgen.workshop.bench import measured_frontier as benching
     from gemmgen.workshop.bench.plots import measured_frontier_image
     from gemmgen.workshop.bench.racers import frontier_racers
 
@@ -218,7 +218,7 @@ def _plotted(path: Path, folder: Path) -> list[Path]:
     from gemmgen.workshop import bench as benching
 
     if path.suffix == ".json":
-        from gemmgen.workshop.bench.frontier import from_json
+        from gemmgen.workshop.bench.measured_frontier import from_json
         from gemmgen.workshop.bench.plots import measured_frontier_image
 
         found = from_json(_table(path, "frontier.json"), f"--plot {path}")

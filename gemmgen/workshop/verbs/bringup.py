@@ -66,10 +66,10 @@ def bringup(
     filled in, sums are checked, and what is missing is asked for by name.
     """
     from gemmgen.workshop.bringup import REPORT, bring_up
+    from gemmgen.workshop.bringup.gpu_row import GPU_ROW
     from gemmgen.workshop.bringup.named import instruction
     from gemmgen.workshop.bringup.profiled import machine_for
     from gemmgen.workshop.bringup.rates import NO_CLOCK
-    from gemmgen.workshop.bringup.row import GPU_ROW
 
     if (device is None) == (from_row is None):
         raise SpecError("gemmgen bringup", "needs either a device or a row", got=device and f"--device {device.value} --from-row {from_row}",

@@ -20,12 +20,12 @@ from typing import Any
 from gemmgen import __version__
 from gemmgen.errors import GemmgenError, SpecError, UnknownName
 from gemmgen.paths import SPECS
-from gemmgen.workshop.explore.candidates import Candidates
-from gemmgen.workshop.explore.row import Row, told
+from gemmgen.workshop.explore.space import Candidates
 from gemmgen.workshop.explore.store import Store, Writer
 from gemmgen.workshop.explore.strategies import Ask, Outcome, strategy_called
 from gemmgen.workshop.explore.studies import DATA_TOLD, Problem, Study
 from gemmgen.workshop.explore.trial import ROUNDS, SLICE_MS, Task
+from gemmgen.workshop.explore.trial_row import Row, told
 from gemmgen.workshop.explore.workers import AHEAD, COMPILE, Pool
 
 TRIES_OF_REFERENCE = 8

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.workshop.bringup.candidates import EXTREMES, Candidate
 from gemmgen.workshop.bringup.instruction import Instruction
 from gemmgen.workshop.bringup.session import Session, Value
+from gemmgen.workshop.bringup.unit_rules import EXTREMES, Candidate
 
 Setting = tuple[str, int | None, int | None, bool | None]
 """What a unit, or a variant, says of more than one type of words: rule, fraction_bits, sum_bits, flushes_subnormals."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from gemmgen.errors import SpecError
 from gemmgen.workshop import tune
-from gemmgen.workshop.apps.app import App, Problem
 from gemmgen.workshop.apps.matmul import Matmul, Shape
+from gemmgen.workshop.apps.problem import App, Problem
 
 
 class Recording(Matmul):

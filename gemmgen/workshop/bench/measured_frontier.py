@@ -25,8 +25,8 @@ from gemmgen.solve.frontier import Point
 from gemmgen.timing import gemmul8
 from gemmgen.timing.gemmul8 import Gemmul8
 from gemmgen.workshop.bench import measure
+from gemmgen.workshop.bench.race_table import by
 from gemmgen.workshop.bench.statistics import F16_THIRD, SGEMM, Interval, Size, Timed, derived, paired
-from gemmgen.workshop.bench.table import by
 
 DRAWN: dict[str, dict[str, Any]] = {"spread": {"octaves": SPREAD}, "positive": {"low": 0.0, "high": 1.0}, "uniform": {}}
 """How a GPU draws each kind of data that `as` speaks of. The last one is raced on."""

@@ -25,7 +25,7 @@ class Problem:
         judge: (what is told of what came out, the same of FP64's, or None), arrays of the host -> the figures that a user looks at.
         told: (module of the arrays, what came out, inputs) -> what is brought to the host of it, and what is computed for that where the arrays are.
         has_exact: whether `judge` wants the same in FP64; not where it knows the answer itself.
-        output: the matrix whose error a threshold is of (`gemmgen.workshop.apps.levels`), where the products are the same in every run;
+        output: the matrix whose error a threshold is of (`gemmgen.workshop.apps.tuned`), where the products are the same in every run;
             None where they are not.
         beside: figures of other programs for the same, by who computed them: scikit-learn's, SciPy's, torch's.
         notes: what a reader has to know of the data.

@@ -10,10 +10,10 @@ import numpy as np
 
 from gemmgen.errors import SpecError
 from gemmgen.workshop.tune.engine import Engine
-from gemmgen.workshop.tune.levels import Level
 from gemmgen.workshop.tune.operations import OPERATIONS, Shape
+from gemmgen.workshop.tune.precisions import Level
 from gemmgen.workshop.tune.program import Program, behind
-from gemmgen.workshop.tune.search import Choice
+from gemmgen.workshop.tune.walk import Choice
 
 EXACT = -1
 """In place of a level: the product in FP64, rounded once."""

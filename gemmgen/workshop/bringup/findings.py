@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from gemmgen import __version__
-from gemmgen.workshop.bringup.candidates import EXTREMES
 from gemmgen.workshop.bringup.instruction import Instruction
 from gemmgen.workshop.bringup.session import Session, Value
-from gemmgen.workshop.bringup.unit import differences, unit_row
+from gemmgen.workshop.bringup.unit_row import differences, unit_row
+from gemmgen.workshop.bringup.unit_rules import EXTREMES
 
 SCHEMA_VERSION = 1
 

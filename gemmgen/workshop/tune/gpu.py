@@ -17,9 +17,9 @@ from gemmgen.errors import BuildError, DeviceError, ResourceError
 from gemmgen.run import why_not
 from gemmgen.timing import products
 from gemmgen.workshop.tune.engine import in_fp64
-from gemmgen.workshop.tune.levels import Level
+from gemmgen.workshop.tune.precisions import Level
 from gemmgen.workshop.tune.program import Gemm
-from gemmgen.workshop.tune.search import Choice
+from gemmgen.workshop.tune.walk import Choice
 
 ROUNDS, SLICE_MS, WARM_UP_SECONDS = 9, 10.0, 0.5
 
