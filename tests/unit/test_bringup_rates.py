@@ -15,7 +15,8 @@ from gemmgen.workshop.bringup import facts, launch_limits, rates
 from gemmgen.workshop.bringup.findings import changes
 from gemmgen.workshop.bringup.launch_limits import _last, register_files, shared_files
 from gemmgen.workshop.bringup.probe import EmulatedMachine
-from gemmgen.workshop.bringup.rates import NO_CLOCK, find_banks, find_capacities, power_of_two
+from gemmgen.workshop.bringup.rates import NO_CLOCK
+from gemmgen.workshop.bringup.stepped import find_banks, find_capacities, power_of_two
 from gemmgen.workshop.bringup.session import Session
 
 F16, WGMMA = "mma_m16n8k16_f16", "wgmma_m64n8k16_f16"

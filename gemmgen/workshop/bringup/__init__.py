@@ -14,6 +14,7 @@
 | `session` | what a bring-up knows and finds |
 | `facts`, `launch_limits`, `rates`, `fragments`, `unit_row` | its parts, each a file with a function `measure(session)`: the driver's facts, limits by trying, rates by
   microbenchmarks, instructions and their maps, the unit's row |
+| `timed_launches`, `stepped` | launches that tell their own time; what steps in costs tell of banks and caches |
 | `gpu_row`, `calibrate`, `kernels` | parts that come last: the GPU's row, constants of the models, the reference set on all of these |
 | `sample` | the kernels that calibrate the models, compiled and timed |
 | `toml_values` | a value as TOML |
@@ -32,7 +33,7 @@ from typing import Any
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.gpu import arch_number, generation
 from gemmgen.catalog.unit import UNITS
-from gemmgen.workshop.bringup import calibrate, facts, fragments, kernels, launch_limits, rates, findings, gpu_row, unit_row
+from gemmgen.workshop.bringup import calibrate, facts, findings, fragments, gpu_row, kernels, launch_limits, rates, unit_row
 from gemmgen.workshop.bringup.probe import Machine
 from gemmgen.workshop.bringup.session import Session
 
