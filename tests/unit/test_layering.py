@@ -19,14 +19,14 @@ PACKAGE = Path(gemmgen.__file__).parent
 ROOMS = (
     "", "errors", "paths", "files", "catalog", "batch", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "unused", "render",
     "fragment_header", "fragment_uses", "split", "build", "emulate", "run", "verify", "export", "timing", "library", "road", "cli", "verbs", "demo", "__main__",
-    "workshop", "workshop.explore", "workshop.bench", "workshop.tune", "workshop.fit", "workshop.choose", "workshop.apps", "workshop.bringup", "workshop.verbs",
+    "workshop", "workshop.explore", "workshop.bench", "workshop.programs", "workshop.tune", "workshop.fit", "workshop.choose", "workshop.apps", "workshop.bringup", "workshop.verbs",
 )
 WORKSHOP = "workshop"
 """What begins so is the workshop's, the rest the house's."""
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
-    "pydantic": {"spec", "catalog", "library", "workshop.tune", "workshop.explore", "workshop.choose"},
+    "pydantic": {"spec", "catalog", "library", "workshop.programs", "workshop.explore", "workshop.choose"},
     "pydantic_core": set(),
     "cupy": {"run", "timing", "workshop.apps"},
     "hip": {"run"},

@@ -16,13 +16,15 @@ from gemmgen.errors import BuildError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.solve import solve
 from gemmgen.timing import Contender
 from gemmgen.workshop import tune
-from gemmgen.workshop.tune import gpu, operations
+from gemmgen.workshop.programs import listed as program_module
+from gemmgen.workshop.programs import operations
+from gemmgen.workshop.programs.listed import PROGRAMS, Input, drawn, load_program
+from gemmgen.workshop.programs.operations import OPERATIONS
+from gemmgen.workshop.programs.program import Gemm, behind
+from gemmgen.workshop.tune import gpu
 from gemmgen.workshop.tune import precisions as levels_module
-from gemmgen.workshop.tune import program as program_module
 from gemmgen.workshop.tune.engine import emulated, simulated
-from gemmgen.workshop.tune.operations import OPERATIONS
 from gemmgen.workshop.tune.precisions import levels_for
-from gemmgen.workshop.tune.program import PROGRAMS, Gemm, Input, behind, drawn, load_program
 from gemmgen.workshop.tune.runs import EXACT, Memory, Runs
 from gemmgen.workshop.tune.walk import Question, Step, exhaustive, frontier, greedy, refined, search
 
@@ -679,3 +681,11 @@ def test_every_shipped_program_is_whole():
     for path in paths:
         assert load_program(path).gemms == load_program(path.stem).gemms
         assert tomllib.loads(path.read_text())["title"]
+
+
+def test_the_command_tunes_an_application_by_the_products_of_its_run(gemmgen):
+    told = json.loads(gemmgen("tune", "bert", "--threshold", "1e-3", "--gpu", "h100", "--device", "model", "--levels", "half,ootomo", "--size", "tokens=16", "--json").out)
+    assert [(one["m"], one["n"], one["k"], one["op"]) for one in told["gemms"]] == [(16, 128, 32, "nt"), (16, 32, 128, "nt")]
+    assert told["gemms"][1]["fed_by"] == [told["gemms"][0]["name"]] and told["meets"]
+    refused = gemmgen("tune", "kmeans", "--threshold", "1e-3", "--gpu", "h100")
+    assert refused.code == 2 and "result is one matrix" in refused.err

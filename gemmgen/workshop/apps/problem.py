@@ -9,10 +9,27 @@ from typing import Any
 import numpy as np
 
 from gemmgen.errors import SpecError
-from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.apps.matmul import Matmul, Shape
+from gemmgen.workshop.programs.recorded import Recorded, recorded
 
 Arrays = Mapping[str, Any]
 Figures = dict[str, float | int | str]
+
+
+class Recording(Matmul):
+    """A matmul over the one that `gemmgen.workshop.programs.recorded` hands a function."""
+
+    def __init__(self, called: Callable[..., Any]):
+        super().__init__("recorded")
+        self._called = called
+
+    def __call__(self, a: Any, b: Any, c: Any | None = None, **how: Any) -> Any:
+        self.dtype = a.dtype  # FP64 where the tuner computes the exact result
+        return super().__call__(a, b, c, **how)
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        c = None if beta == 0.0 else np.ascontiguousarray(out)
+        out[...] = self._called(np.ascontiguousarray(a), np.ascontiguousarray(b), c, op=shape.op, alpha=alpha, beta=None if c is None else beta)
 
 
 @dataclass(frozen=True)
@@ -39,6 +56,25 @@ class Problem:
     output: str | None = None
     beside: Callable[[], Mapping[str, Figures]] = dict
     notes: tuple[str, ...] = ()
+
+    def program(self, name: str, title: str, asked: str = "PROGRAM") -> Recorded:
+        """The products of a run and what feeds what, as `gemmgen tune` takes programs.
+
+        Args:
+            asked: what asks for it, for messages.
+
+        Raises:
+            SpecError: its result is not one matrix by the same products in every run.
+        """
+        output = self.output
+        if output is None:
+            raise SpecError(asked, f"cannot be asked of {name}", needs="an application whose result is one matrix, by the same products in every run",
+                            remedy="gemmgen app with --by and a scheme")
+
+        def function(called: Callable[..., Any], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+            return np.ascontiguousarray(self.run(Recording(called), inputs)[output])
+
+        return recorded(function, self.inputs, name, title)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from typing import Any
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.workshop.tune.engine import Engine, Simulation, Timed
 from gemmgen.workshop.tune.precisions import USUAL, YARDSTICK, Level, levels_for
-from gemmgen.workshop.tune.program import Gemm, Listed, Program, load_program
-from gemmgen.workshop.tune.recorded import Recorded, recorded
+from gemmgen.workshop.programs.listed import Listed, load_program
+from gemmgen.workshop.programs.program import Gemm, Program
+from gemmgen.workshop.programs.recorded import Recorded, recorded
 from gemmgen.workshop.tune.runs import EXACT, Runs
 from gemmgen.workshop.tune.walk import Choice, Found, Question, search
 

@@ -16,9 +16,9 @@ from gemmgen.build import Built, first_that_builds
 from gemmgen.errors import BuildError, DeviceError, ResourceError
 from gemmgen.run import why_not
 from gemmgen.timing import products
-from gemmgen.workshop.tune.engine import in_fp64
+from gemmgen.workshop.programs.program import in_fp64
 from gemmgen.workshop.tune.precisions import Level
-from gemmgen.workshop.tune.program import Gemm
+from gemmgen.workshop.programs.program import Gemm
 from gemmgen.workshop.tune.walk import Choice
 
 ROUNDS, SLICE_MS, WARM_UP_SECONDS = 9, 10.0, 0.5

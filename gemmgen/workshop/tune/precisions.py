@@ -11,7 +11,7 @@ from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import LoadedSpec, loads
-from gemmgen.workshop.tune.program import Gemm
+from gemmgen.workshop.programs.program import Gemm
 
 USUAL = ("half", "mixpert1", "mixpert2", "mixpert3", "mixpert4", "bf16x3", "legemm", "scaled", "ootomo", "tf32x3", "bf16x6", "fp32")
 """Schemes that are levels where nothing is said, as far as the catalog has them and the GPU serves them."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from gemmgen.errors import SpecError
 from gemmgen.workshop.tune.engine import Engine
-from gemmgen.workshop.tune.operations import OPERATIONS, Shape
+from gemmgen.workshop.programs.operations import OPERATIONS, Shape
 from gemmgen.workshop.tune.precisions import Level
-from gemmgen.workshop.tune.program import Program, behind
+from gemmgen.workshop.programs.program import Program, behind
 from gemmgen.workshop.tune.walk import Choice
 
 EXACT = -1

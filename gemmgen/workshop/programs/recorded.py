@@ -21,8 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemmgen.errors import SpecError
-from gemmgen.workshop.tune.engine import in_fp64
-from gemmgen.workshop.tune.program import Gemm, Runner
+from gemmgen.workshop.programs.program import in_fp64
+from gemmgen.workshop.programs.program import Gemm, Runner
 
 MOST_CALLS = 2000
 _NUDGE = np.float32(1 + 2.0**-12)

@@ -1,8 +1,4 @@
-"""Programs: a list of GEMMs with what feeds what, and what the host does between them.
-
-A program is a TOML file (`Listed`), or a function of one's own that is replayed with a multiplication for each call
-(`gemmgen.workshop.tune.recorded`). Both are run by whoever computes (`Runner`), again and again with other levels.
-"""
+"""Programs as TOML files: a list of GEMMs with what feeds what, and what the host does between them."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,78 +15,12 @@ from gemmgen.catalog.table import IDENTIFIER, Strict, Title, absolute, parse, re
 from gemmgen.errors import SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.spec import MAX_EXTENT
-from gemmgen.workshop.tune.operations import OPERATIONS, Shape
+from gemmgen.workshop.programs.operations import OPERATIONS, Shape
+from gemmgen.workshop.programs.program import Gemm, Runner
 
 PROGRAMS = SPECS / "programs"
 MOST_ELEMENTS = 1 << 34
 """Of an input, a result or a step's work: 64 GB in FP32."""
-
-
-@dataclass(frozen=True)
-class Gemm:
-    """One GEMM of a program: alpha op(A) op(B) + beta C.
-
-    Attributes:
-        name: unique in its program.
-        op: `n` as stored or `t` transposed, of A and of B, as a spec's layout is.
-        fed_by: places of the GEMMs whose results reach it without passing through another GEMM, ascending.
-    """
-
-    name: str
-    m: int
-    n: int
-    k: int
-    op: str = "nn"
-    alpha: float = 1.0
-    beta: float = 0.0
-    fed_by: tuple[int, ...] = ()
-
-    @property
-    def shape(self) -> tuple[int, int, int, str]:
-        """What its time depends on: (m, n, k, op)."""
-        return self.m, self.n, self.k, self.op
-
-
-class Runner(Protocol):
-    """Who computes: with what arrays, at which levels, and what of it is remembered."""
-
-    def input(self, name: str) -> Any: ...
-    def gemm(self, at: int, a: Any, b: Any, c: Any | None) -> Any: ...
-    def host(self, name: str, behind: frozenset[int], operation: str, of: Sequence[Any], grid: Shape | None, at: Shape | None) -> Any: ...
-    def to_host(self, x: Any) -> np.ndarray: ...
-    def from_host(self, x: np.ndarray) -> Any: ...
-
-
-class Program(Protocol):
-    """What is tuned.
-
-    Attributes:
-        name, title: for people.
-        output: what the error is measured of.
-        gemms: in the order in which they run.
-        inputs: by name, FP32; drawn or read when first asked for.
-        gpu: the GPU that it names; None where it names none.
-    """
-
-    name: str
-    title: str
-    output: str
-    gemms: tuple[Gemm, ...]
-    inputs: Mapping[str, np.ndarray]
-    gpu: str | None
-
-    def run(self, runner: Runner) -> Any: ...
-
-
-def behind(gemms: Sequence[Gemm]) -> list[frozenset[int]]:
-    """For each GEMM the places of all whose levels its result depends on, its own among them."""
-    found: list[frozenset[int]] = []
-    for at, gemm in enumerate(gemms):
-        found.append(frozenset({at}).union(*(found[feeder] for feeder in gemm.fed_by)))
-    return found
-
-
-# ---- the file
 
 
 Word = Annotated[str, Field(pattern=IDENTIFIER)]
