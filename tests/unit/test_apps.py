@@ -107,7 +107,7 @@ def test_levels_go_by_the_place_of_a_call():
     own = {"one": ("k1",), "other": ("k2", "k3")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(who.InNumpy, "kernels", property(lambda self: own[self.name]))
-        assert tuned.kernels == ("k1", "k2", "k3")  # each level's once
+        assert levels.kernels == ("k1", "k2", "k3")  # each level's once
 
 
 # ---- what applications compute

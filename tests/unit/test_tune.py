@@ -524,12 +524,12 @@ def fake_gpu(monkeypatch):
 
 
 def test_each_gemm_of_a_chain_of_choices_has_its_own_level(monkeypatch):
-    gpu = object.__new__(gpu.Gpu)
+    device = object.__new__(gpu.Gpu)
     gemms, names, chains = [Gemm("first", 2, 3, 4), Gemm("second", 5, 6, 7)], ["a", "b"], {}
-    gpu._progress, gpu._contenders = lambda text: None, {gemm.shape: {name: f"{gemm.name} at {name}" for name in (*names, "cublas-sgemm")} for gemm in gemms}
+    device._progress, device._contenders = lambda text: None, {gemm.shape: {name: f"{gemm.name} at {name}" for name in (*names, "cublas-sgemm")} for gemm in gemms}
     monkeypatch.setattr(gpu.products, "chain", lambda name, parts: chains.setdefault(name, parts))
     monkeypatch.setattr(gpu.products, "raced", lambda timed, **how: {name: float(at) for at, name in enumerate(timed)})
-    found = gpu.together(gemms, [SimpleNamespace(name=name) for name in names], [(0, 1)])
+    found = device.together(gemms, [SimpleNamespace(name=name) for name in names], [(0, 1)])
     assert found == {(0, 1): 0.0, None: 1.0}
     assert chains == {"a b": ["first at a", "second at b"], "cublas-sgemm": ["first at cublas-sgemm", "second at cublas-sgemm"]}
 

@@ -41,7 +41,7 @@ PARTS: tuple[Callable[[Session], None], ...] = (
     facts.measure, launch_limits.measure, rates.measure, fragments.measure, unit_row.measure, facts.write_row, gpu_row.measure, calibrate.measure, kernels.measure,
 )
 """In order; a part may read what those before it found."""
-REPORT = "findings.json"
+REPORT = "report.json"
 
 
 def instructions_of(arch: str) -> list[Fragment]:
@@ -80,4 +80,4 @@ def bring_up(
     finally:
         session.clear()
     told = findings.as_dict(session, time.perf_counter() - start, json.loads(before) if before else None)
-    return session, told, {**session.rows, "findings.md": findings.markdown(told, session), REPORT: json.dumps(told, indent=1, default=str) + "\n"}
+    return session, told, {**session.rows, "report.md": findings.markdown(told, session), REPORT: json.dumps(told, indent=1, default=str) + "\n"}
