@@ -221,6 +221,8 @@ def test_kernels_to_time_are_the_first_choice_and_others_up_to_its_worth(monkeyp
     monkeypatch.setattr(sample, "settled_spec", lambda loaded, plan: plan.told)
     assert [(one.spec, one.seconds) for one in sample.proposed({}, (1, 2, 3), 3, 0)] == [("first", 1.0), ("worth", 1.5), ("just", 1.8)]
     whole, firsts = (list(sample.timed_cells("h200", "nvidia", one)) for one in (False, True))
+    plain = {(spec["split"]["scheme"], spec["fragment"]["policy"]) for spec, *_ in whole}
+    assert ("fp32", "fma") in plain and {scheme for scheme, policy in plain if policy == "fma"} == {"fp32"} and ("ootomo", "wgmma") in plain
     assert {count for *_, count in firsts} == {1} and 1 not in {count for *_, count in whole} and {size for _, size, _ in firsts} > {size for _, size, _ in whole}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.policy import POLICIES
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.designs import design_called
 from gemmgen.errors import GemmgenError
 from gemmgen.plan import Plan
@@ -146,18 +147,20 @@ class Timed:
 
 
 def timed_cells(gpu: str, vendor: str, firsts: bool = False) -> Iterator[tuple[dict[str, Any], Size, int]]:
-    """(spec, size, kernels) of every cell, for each policy of the vendor's that might serve it.
+    """(spec, size, kernels) of every cell, for each policy of the vendor's that a search might take for it: split words on plain multiply-adds are slower than
+    FP32 itself, so that what such kernels tell is worth nothing, and hides what others tell.
 
     Args:
         firsts: one kernel each, of the other sizes, too.
     """
-    policies = [row.name for row in POLICIES.values() if row.vendor == vendor and row.atom and not row.library_fragment]
+    policies = [row for row in POLICIES.values() if row.vendor == vendor and row.atom and not row.library_fragment]
     for scheme, count, sizes in TIMED:
         for size in dict.fromkeys((*sizes, *(BESIDE[one] for one in sizes if one in BESIDE and firsts))):
             for policy in policies:
-                yield {
-                    "problem": dict(zip("mnk", size)), "split": {"scheme": scheme}, "fragment": {"policy": policy}, "target": {"gpu": gpu},
-                }, size, 1 if firsts else count
+                if policy.on_matrix_unit != SCHEMES.get(scheme).exact:
+                    yield {
+                        "problem": dict(zip("mnk", size)), "split": {"scheme": scheme}, "fragment": {"policy": policy.name}, "target": {"gpu": gpu},
+                    }, size, 1 if firsts else count
 
 
 def proposed(spec: Mapping[str, Any], size: Size, count: int, seed: int, worth: float = WORTH, strict: bool = False) -> list[Proposed]:
