@@ -57,6 +57,8 @@ def varied(loaded: LoadedSpec, settings: Sequence[str]) -> Iterator[tuple[str, L
 
 def _value(text: str) -> Any:
     """As a spec has it."""
+    if text in ("true", "false"):
+        return text == "true"
     parts = text.split("x")
     if not all(part.isdigit() for part in parts):
         return float(text) if re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", text) else text
