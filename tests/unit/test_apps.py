@@ -12,7 +12,7 @@ from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
 from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, race
 from gemmgen.workshop.apps import matmul as who
-from gemmgen.workshop.verbs.app import text
+from gemmgen.workshop.verbs.apps import text
 
 DRAW = np.random.default_rng(7)
 SMALL = {

@@ -21,7 +21,7 @@ from gemmgen.workshop.programs import operations
 from gemmgen.workshop.programs.listed import PROGRAMS, Input, drawn, load_program
 from gemmgen.workshop.programs.operations import OPERATIONS
 from gemmgen.workshop.programs.program import Gemm, behind
-from gemmgen.workshop.tune import gpu
+from gemmgen.workshop.tune import on_gpu
 from gemmgen.workshop.tune import precisions as levels_module
 from gemmgen.workshop.tune.engine import emulated, simulated
 from gemmgen.workshop.tune.precisions import levels_for
@@ -511,24 +511,24 @@ def fake_gpu(monkeypatch):
         races.append(list(timed))
         return {name: 1e-3 * (1 + at) for at, name in enumerate(timed)}
 
-    monkeypatch.setattr(gpu, "why_not", lambda plan: None)
+    monkeypatch.setattr(on_gpu, "why_not", lambda plan: None)
     monkeypatch.setattr("gemmgen.run.why_not", lambda plan: None)
-    monkeypatch.setattr(gpu.timing, "device_name", lambda: "NVIDIA H100 of paper")
-    monkeypatch.setattr(gpu, "first_that_builds", lambda spec: Built(levels_module.solve(spec), None, None))
-    monkeypatch.setattr(gpu.products, "arrays", lambda: np)
-    monkeypatch.setattr(gpu.products, "Multiplier", OnFakeGpu)
-    monkeypatch.setattr(gpu.products, "contenders", lambda size, kernels: {name: Contender(name, None) for name in (*kernels, "cublas-sgemm")})
-    monkeypatch.setattr(gpu.products, "raced", raced)
-    monkeypatch.setattr(gpu.Gpu, "host", lambda self, x: x)
+    monkeypatch.setattr(on_gpu.timing, "device_name", lambda: "NVIDIA H100 of paper")
+    monkeypatch.setattr(on_gpu, "first_that_builds", lambda spec: Built(levels_module.solve(spec), None, None))
+    monkeypatch.setattr(on_gpu.products, "arrays", lambda: np)
+    monkeypatch.setattr(on_gpu.products, "Multiplier", OnFakeGpu)
+    monkeypatch.setattr(on_gpu.products, "contenders", lambda size, kernels: {name: Contender(name, None) for name in (*kernels, "cublas-sgemm")})
+    monkeypatch.setattr(on_gpu.products, "raced", raced)
+    monkeypatch.setattr(on_gpu.Gpu, "host", lambda self, x: x)
     return races
 
 
 def test_each_gemm_of_a_chain_of_choices_has_its_own_level(monkeypatch):
-    device = object.__new__(gpu.Gpu)
+    device = object.__new__(on_gpu.Gpu)
     gemms, names, chains = [Gemm("first", 2, 3, 4), Gemm("second", 5, 6, 7)], ["a", "b"], {}
     device._progress, device._contenders = lambda text: None, {gemm.shape: {name: f"{gemm.name} at {name}" for name in (*names, "cublas-sgemm")} for gemm in gemms}
-    monkeypatch.setattr(gpu.products, "chain", lambda name, parts: chains.setdefault(name, parts))
-    monkeypatch.setattr(gpu.products, "raced", lambda timed, **how: {name: float(at) for at, name in enumerate(timed)})
+    monkeypatch.setattr(on_gpu.products, "chain", lambda name, parts: chains.setdefault(name, parts))
+    monkeypatch.setattr(on_gpu.products, "raced", lambda timed, **how: {name: float(at) for at, name in enumerate(timed)})
     found = device.together(gemms, [SimpleNamespace(name=name) for name in names], [(0, 1)])
     assert found == {(0, 1): 0.0, None: 1.0}
     assert chains == {"a b": ["first at a", "second at b"], "cublas-sgemm": ["first at cublas-sgemm", "second at cublas-sgemm"]}
@@ -540,12 +540,12 @@ def test_kernels_that_the_compiler_refuses_are_left_out_unless_all_are(monkeypat
             raise BuildError("NVRTC", "refuses")
         return Built(spec, None, None)
 
-    monkeypatch.setattr(gpu, "first_that_builds", builds)
+    monkeypatch.setattr(on_gpu, "first_that_builds", builds)
     level = SimpleNamespace(name="half", specs={1: "good", 2: "bad", 3: "none"}, plans={1: 0, 2: 0})
-    built, left_out = gpu._built([level], lambda text: None)
+    built, left_out = on_gpu._built([level], lambda text: None)
     assert list(built) == [("half", 1)] and left_out == ("half: refuses",)
     with pytest.raises(BuildError, match="refuses"):
-        gpu._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
+        on_gpu._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
 
 
 def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, gemmgen, tmp_path):
@@ -557,7 +557,7 @@ def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, g
     loose, tight = json.loads(out.read_text())
     assert loose["together"] == {"chosen": 0.001, "greedy": 0.001, "highest": 0.002, "exhaustive": 0.001, "cublas-sgemm": 0.004}
     assert tight["together"]["chosen"] == 0.003 and loose["sgemm_seconds"] == pytest.approx(0.012)
-    assert gpu.gpu_here() == "h100"
+    assert on_gpu.gpu_here() == "h100"
 
 
 def test_what_the_host_does_is_computed_in_fp64_and_a_zero_output_is_refused():

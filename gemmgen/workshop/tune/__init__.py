@@ -253,7 +253,7 @@ def _here(device: str) -> str:
     Raises:
         SpecError: there is none.
     """
-    from gemmgen.workshop.tune.gpu import gpu_here
+    from gemmgen.workshop.tune.on_gpu import gpu_here
 
     here = gpu_here() if device in ("auto", "cuda") else None
     if here is None:
@@ -269,7 +269,7 @@ def _engine(device: str, gpu: str, levels: tuple[Level, ...], progress: Callable
     if device == "cuda" and not plan.gpu.maker.timed:
         raise DeviceError("--device cuda", "runs no kernels of this vendor", got=gpu, needs="a GPU of NVIDIA's", remedy="--device model")
     if device == "cuda" or device == "auto" and plan.gpu.maker.timed and why_not(plan) is None:
-        from gemmgen.workshop.tune.gpu import Gpu
+        from gemmgen.workshop.tune.on_gpu import Gpu
 
         opened = Gpu(levels, progress)
         return opened, opened.levels, opened.left_out
