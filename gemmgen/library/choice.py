@@ -211,8 +211,8 @@ class Pool:
             ]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
         return Choice(
-            sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out, self.relaxed,
-            narrow(kernels) if file.shim else (),
+            sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
+            self.relaxed, narrow(kernels) if file.shim else (),
         )
 
     def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:

@@ -71,7 +71,7 @@ def test_targets_share_a_slope_and_have_offsets_of_their_own():
         unknowns.append(Unknown((("slopes", "per_sum", loop),), now["slopes", "per_sum", loop], 0.5))
         found = moved(mine, dict.fromkeys(hidden, gpu.registers), unknowns)
         offsets = [value(found[target], ("offset", loop)) for target in hidden]
-        assert offsets[1] - offsets[0] == pytest.approx(12, abs=1.5)
+        assert 10.5 < offsets[1] - offsets[0] < 13.5  # 12
         assert len({value(found[target], ("slopes", "per_sum", loop)) for target in hidden}) == 1
         for row in mine:
-            assert model_of([row])(found[row.target])["registers"][0] == pytest.approx(row.registers, abs=2)
+            assert abs(model_of([row])(found[row.target])["registers"][0] - row.registers) <= 2

@@ -12,8 +12,8 @@
 | `named` | instructions without a row, by their mnemonics |
 | `instruction` | all of that of one instruction |
 | `session` | what a bring-up knows and finds |
-| `facts`, `launch_limits`, `rates`, `fragments`, `unit_row` | its parts, each a file with a function `measure(session)`: the driver's facts, limits by trying, rates by
-  microbenchmarks, instructions and their maps, the unit's row |
+| `facts`, `launch_limits`, `rates`, `fragments`, `unit_row` | its parts, each a file with a function `measure(session)`: the driver's facts, limits by
+  trying, rates by microbenchmarks, instructions and their maps, the unit's row |
 | `timed_launches`, `stepped` | launches that tell their own time; what steps in costs tell of banks and caches |
 | `gpu_row`, `calibrate`, `kernels` | parts that come last: the GPU's row, constants of the models, the reference set on all of these |
 | `sample` | the kernels that calibrate the models, compiled and timed |
@@ -38,7 +38,8 @@ from gemmgen.workshop.bringup.probe import Machine
 from gemmgen.workshop.bringup.session import Session
 
 PARTS: tuple[Callable[[Session], None], ...] = (
-    facts.measure, launch_limits.measure, rates.measure, fragments.measure, unit_row.measure, facts.write_row, gpu_row.measure, calibrate.measure, kernels.measure,
+    facts.measure, launch_limits.measure, rates.measure, fragments.measure, unit_row.measure, facts.write_row, gpu_row.measure, calibrate.measure,
+    kernels.measure,
 )
 """In order; a part may read what those before it found."""
 REPORT = "report.json"

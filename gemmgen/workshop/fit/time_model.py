@@ -112,7 +112,8 @@ class Learnt:
             **({"reason": self.reason} if self.reason else {}),
             "constants": [{"section": one.place[0], "name": one.place[1], "before": one.before, "after": one.after, "deviation": one.deviation,
                            "source_before": one.source} for one in self.constants],
-            "errors": {name: vars(one) for name, one in self.errors.items()}, "parts": {name: vars(one) for name, one in self.parts.items()}, "lines": self.lines,
+            "errors": {name: vars(one) for name, one in self.errors.items()}, "parts": {name: vars(one) for name, one in self.parts.items()},
+            "lines": self.lines,
         }
 
 
@@ -136,8 +137,9 @@ def learn(rows: Iterable[Row], gpu: str, *, seed: int = 1, held_out: float = HEL
     if len(known) < LEAST_ROWS:
         kinds = Counter(one.source.split()[0].rstrip(":") for _, one, _ in _constants(row_of.measured))
         told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        return Learnt(row_of, device, len(known), 0, 0, (), {}, reason=f"{len(known)} timed rows of {gpu}, of which at least {LEAST_ROWS} are needed: the prior "
-                      f"holds, the {sum(kinds.values())} constants of its row and generation ({told})")
+        reason = (f"{len(known)} timed rows of {gpu}, of which at least {LEAST_ROWS} are needed: the prior holds, the {sum(kinds.values())} constants of its "
+                  f"row and generation ({told})")
+        return Learnt(row_of, device, len(known), 0, 0, (), {}, reason=reason)
     names, sizes = np.array([kernel_of(row) for row in known]), [f"{row.m}x{row.n}x{row.k}" for row in known]
     draw = np.random.default_rng(seed)
     new_kernel, new_size = drawn(names, held_out, draw), drawn(np.array(sizes), held_out, draw)

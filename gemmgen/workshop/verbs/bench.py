@@ -120,7 +120,8 @@ def bench(
     together = suite is not None or bool(batches) or of_batches(specs, gpu)
     if not (specs or together):
         raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, a --suite of batches, or --plot CSV", remedy="gemmgen bench --help")
-    of_one = {"--sizes": sizes, "--rival": rival, "--data": data, "--solve-each-size": each_size, "--vary": vary, "--others": others, "--no-main-kernel": not main_kernel, "--frontier": frontier}
+    of_one = {"--sizes": sizes, "--rival": rival, "--data": data, "--solve-each-size": each_size, "--vary": vary, "--others": others,
+              "--no-main-kernel": not main_kernel, "--frontier": frontier}
     of_many = {"--thresholds": thresholds, "--captured": captured, "--upload-lists": upload_lists, "--mix": mix}
     for option, given in (of_one if together else of_many).items():
         if given:

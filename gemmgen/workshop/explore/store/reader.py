@@ -47,7 +47,7 @@ class _Unfit(Exception):
 class Store:
     """What was tried, to be asked.
 
-    SQL is DuckDB's, of the view `trials`, which has the columns of gemmgen.workshop.explore.trial_row.Row and those that a newer gemmgen wrote, and of `latest`,
+    SQL is DuckDB's, of the view `trials`, which has the columns of `gemmgen.workshop.explore.trial_row` and those that a newer gemmgen wrote, and of `latest`,
     which has the newest row of each trial alone. It is run without access to other files, the network or extensions, and can only select.
 
     Args:
