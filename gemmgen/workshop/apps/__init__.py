@@ -8,8 +8,8 @@
     outcome = apps.run("kmeans", by=["ootomo"], sizes={"points": 4096})
     matmul = apps.multiplier("ootomo")          # for a program of your own: matmul(a, b, op="nt", out=c)
 
-An application is a module here with an `APP` (`gemmgen.workshop.apps.problem.App`): its sizes, what it computes with a matmul, and what a user of it looks at. On
-a GPU it is timed against the vendor's FP32 in turns; on the emulator a small one is run, and nothing is timed.
+An application is a module here with an `APP` (`gemmgen.workshop.apps.problem.App`): its sizes, what it computes with a matmul, and what a user of it looks at.
+On a GPU it is timed against the vendor's FP32 in turns; on the emulator a small one is run, and nothing is timed.
 """
 
 from __future__ import annotations
