@@ -19,14 +19,14 @@ PACKAGE = Path(gemmgen.__file__).parent
 ROOMS = (
     "", "errors", "paths", "files", "catalog", "batch", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "unused", "render",
     "fragment_header", "fragment_uses", "split", "build", "emulate", "run", "verify", "export", "timing", "library", "road", "cli", "verbs", "demo", "__main__",
-    "workshop", "workshop.bench", "workshop.tune", "workshop.explore", "workshop.apps", "workshop.bringup", "workshop.verbs",
+    "workshop", "workshop.explore", "workshop.bench", "workshop.programs", "workshop.tune", "workshop.fit", "workshop.choose", "workshop.apps", "workshop.bringup", "workshop.verbs",
 )
 WORKSHOP = "workshop"
 """What begins so is the workshop's, the rest the house's."""
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
-    "pydantic": {"spec", "catalog", "library", "workshop.tune", "workshop.explore"},
+    "pydantic": {"spec", "catalog", "library", "workshop.programs", "workshop.explore", "workshop.choose"},
     "pydantic_core": set(),
     "cupy": {"run", "timing", "workshop.apps"},
     "hip": {"run"},
@@ -40,7 +40,7 @@ HOMES = {
     "dask": {"workshop.explore"},
     "optuna": {"workshop.explore"},
     "plotly": {"workshop.explore"},
-    "scipy": {"workshop.explore", "workshop.apps"},
+    "scipy": {"workshop.choose", "workshop.apps"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 JUSTIFIED = {
@@ -50,7 +50,7 @@ JUSTIFIED = {
 
 
 def room_of(module: str) -> str:
-    """`catalog` for gemmgen.catalog.gpu, `workshop.tune` for gemmgen.workshop.tune.search; the empty word for the package itself."""
+    """`catalog` for gemmgen.catalog.gpu, `workshop.tune` for gemmgen.workshop.tune.walk; the empty word for the package itself."""
     first, _, rest = module.removeprefix("gemmgen").lstrip(".").partition(".")
     name = f"{first}.{rest.partition('.')[0]}" if first == WORKSHOP and rest else first
     return name if name in ROOMS or not hasattr(gemmgen, name) else ""
