@@ -109,7 +109,7 @@ class _Facts:
 
     @cached_property
     def design(self) -> Design:
-        return design_called(self.designed, self.kind) if self.designed else designs_of(self.fragment, self.kind, self.scheme.recombination.family)[0]
+        return design_called(self.designed, self.kind) if self.designed else designs_of(self.fragment, self.kind, self.scheme.family.sums)[0]
 
     @cached_property
     def numbers(self) -> dict[str, Any]:

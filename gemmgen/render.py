@@ -232,14 +232,14 @@ def _header(plan: Plan, name: str) -> str:
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
     given = "" if plan.inputs.stored_b.is_usual else f", B given as {plan.inputs.stored_b.title}"
     stored = "" if plan.output.is_usual else f", stored as {plan.output.title}"
-    dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
+    dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.precision.dropped) or "none"
     if scheme.moduli:
         products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
         "computes": f"{plan.kind.formula} in FP32{given}{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
-        "words": f"{_words(plan)}, {scheme.bits} bits; products {products}; dropped {dropped}",
+        "words": f"{_words(plan)}, {scheme.precision.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promotion.promote_label,
         "special": plan.special,
         "fragment": ", ".join(rows.fragment.instruction for rows in plan.staging.rows_of.values()),

@@ -85,7 +85,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     m, n, k = prose.EXAMPLE_SIZE
     example = prose.coefficients(plan, k, archs)
     largest_grid, grid_limit = prose.largest_grid(plan, source)
-    overflows = not plan.scheme.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
+    overflows = not plan.scheme.precision.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
     return {
         **_of_batches(plan, source, archs, name),
         "name": name, "guard": name.upper(), "plan": plan, "version": numeric_version(), "arch": plan.arch, "archs": archs,
@@ -109,7 +109,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "codes": [(argument, position, reason) for argument, (position, reason) in (_BATCHED if interface.batched else _ARGUMENTS).items()],
         **_batch_text(interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
-        "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.largest_k or prose.LARGEST_EXTENT),
+        "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.family.largest_k or prose.LARGEST_EXTENT),
         "measure": prose.measure(plan), "largest_grid": largest_grid, "grid_limit": grid_limit,
         "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),

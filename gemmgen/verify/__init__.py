@@ -381,7 +381,7 @@ class Judge:
             allowed, c = allowance(self.plan, a, b, magnitude, repaired=True), element.widened(result.c)
             # Beside elements beyond the words' range others are too small for words, and counted: C is that of the words or, repaired, of the elements.
             close = np.abs(c - (want - lost(self.plan, problem.a, problem.b, want))) <= allowed
-            if not self.plan.scheme.by_row:
+            if not self.plan.scheme.family.by_row:
                 close |= np.abs(c - (want - lost(self.plan, problem.a, problem.b, want, lossy=True))) <= allowed
         uncounted = self.miscounted(problem, result.status)
         counted = {key: value for key, value in result.status.items() if key != "repaired"}

@@ -105,16 +105,21 @@ class Geometry(View):
         return self.tiles_m * self.tiles_n * self.plan.fragment.c.register_count
 
     @property
+    def leaves_nan(self) -> bool:
+        """Whether elements of C stay NaN that rows with an Inf or a NaN take part in: no integer stands for these, and nothing computes C again."""
+        return self.plan.scheme.family.exact and self.plan.special != "exact"
+
+    @property
     def combines_sums(self) -> bool:
         """Whether the accumulators are added up before the output asks for them."""
-        return self.plan.design.has(COMBINED_SUMS) or self.plan.scheme.tiled
+        return self.plan.design.has(COMBINED_SUMS) or self.plan.packing.tile_steps > 0
 
     @property
     def pairs_under_way(self) -> int:
         """Pairs of neighbours in C that a thread reads while it stores as many others: fewer where its sums take most registers, and
         1, none ahead, where they leave no register."""
         combined = self.plan.split_k > 1 or self.combines_sums or self.plan.promotion.compensates
-        held = self.elements * (1 if combined else len(self.plan.scheme.recombination.steps))
+        held = self.elements * (1 if combined else len(self.plan.scheme.family.recombination.steps))
         return 8 if held <= 64 else 4 if held <= 160 else 1
 
     @property
@@ -216,12 +221,12 @@ class Launches(View):
     @property
     def flushes_words(self) -> bool:
         """Whether what multiplies takes subnormal words for zero."""
-        return self.plan.fragment.on_matrix_unit and bool(self.plan.gpu.unit.flushes_subnormals) and not self.plan.scheme.fixed
+        return self.plan.fragment.on_matrix_unit and bool(self.plan.gpu.unit.flushes_subnormals) and not self.plan.scheme.family.exact
 
     @property
     def flushing_archs(self) -> tuple[str, ...]:
         """The architectures that run this plan's matrix instruction and take subnormal words for zero, this plan's own among them."""
-        if not self.plan.fragment.on_matrix_unit or self.plan.scheme.fixed:
+        if not self.plan.fragment.on_matrix_unit or self.plan.scheme.family.exact:
             return ()
         archs = {gpu.arch for gpu in GPUS.rows() if gpu.arch in (self.plan.fragment.archs or ()) and gpu.unit.flushes_subnormals}
         return tuple(sorted(archs | ({self.plan.arch} if self.flushes_words else set())))
@@ -256,12 +261,12 @@ class Promotion(View):
     @property
     def stage_accumulators(self) -> tuple[Accumulator, ...]:
         """What the products of a stage are summed in: of residues those of one modulus after the other, in the same registers."""
-        return self.plan.scheme.accumulators[:1] if self.plan.scheme.residues else self.plan.scheme.accumulators
+        return self.plan.scheme.family.of_stage(self.plan.scheme.accumulators)
 
     @property
     def stage_products(self) -> tuple[Product, ...]:
         """The products of the words of a stage."""
-        return self.plan.scheme.products[:1] if self.plan.scheme.residues else self.plan.scheme.products
+        return self.plan.scheme.family.of_stage(self.plan.scheme.products)
 
     def promotes(self, accumulator: Accumulator) -> bool:
         return self.plan.promote > 0 and accumulator.promoted
@@ -449,7 +454,7 @@ class Packing(View):
 
     def stage_bytes(self, operand: Operand) -> int:
         """The words of an operand in a stage: all, but of residues one."""
-        return self.packed_tile_bytes(operand) if self.plan.scheme.residues else self.packed_stage_bytes(operand)
+        return self.packed_tile_bytes(operand) if self.plan.scheme.family.residues else self.packed_stage_bytes(operand)
 
     def packed_tile_bytes(self, operand: Operand) -> int:
         """One word of one operand's tile in the workspace, where all have one type."""
@@ -465,7 +470,7 @@ class Packing(View):
 
     def stage_scales(self, operand: Operand) -> int:
         """Scales of one operand's stage, one for each row and tile of k: [k / tile_k][outer] in FP32; 0 where no tile has its own."""
-        return operand.tile * self.plan.block[2] // self.plan.scheme.tile_k if self.plan.scheme.tiled else 0
+        return self.plan.scheme.family.scales(operand.tile, self.plan.block[2])
 
     def scale_parts(self, operand: Operand) -> int:
         """Loads of 16 bytes that a thread makes of them, where tiles come through registers."""
@@ -474,7 +479,7 @@ class Packing(View):
     @property
     def tile_steps(self) -> int:
         """Instructions along k whose sums share their scales; 0 where no tile has its own."""
-        return self.plan.scheme.tile_k // self.plan.fragment.shape[2] if self.plan.scheme.tiled else 0
+        return self.plan.scheme.family.tile_steps(self.plan.fragment.shape[2])
 
     def words_name(self, operand: Operand | str) -> str:
         """What the text calls the number of words of an operand."""
@@ -488,7 +493,7 @@ class Scales(View):
     @property
     def takes_maxima(self) -> bool:
         """Whether rows and columns have powers of two by their largest elements."""
-        return self.plan.scheme.takes_maxima
+        return self.plan.scheme.family.takes_maxima
 
     @property
     def keeps_row_scales(self) -> bool:

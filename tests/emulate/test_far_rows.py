@@ -95,7 +95,7 @@ def integers(plan, m: int, n: int, k: int, seed: int) -> tuple[np.ndarray, np.nd
 
 def odd_columns(plan, n: int) -> list[int]:
     """Columns that hold what words cannot: at each place of four neighbours, in the second tile along n, but not among the last."""
-    first = plan.launches.batch_tiles[-1].n if plan.kind != "gemm" and plan.batch and plan.batch.tiles else plan.block[1]
+    first = plan.launches.batch_tiles[-1].n if plan.kind.batched and plan.batch and plan.batch.tiles else plan.block[1]
     return [column for column in (first, first + 5, first + 10, first + 15) if column < n - 4] or [0]
 
 
@@ -135,7 +135,7 @@ def wanted(plan, a, b, c, alpha, beta) -> np.ndarray:
     """C [M, N]: a sum of residues errs as the scheme does, all others are exact."""
     with np.errstate(invalid="ignore"):
         product = a @ b
-        if plan.scheme.residues:
+        if plan.scheme.family.residues:
             sums = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
             product = np.where(np.isfinite(product), sums, product)
         return alpha * product + (beta * c if beta else 0)
@@ -264,7 +264,7 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
     device = EmulatorDevice(plan, source, binary, schedule=TOGETHER, processes=1)
     tile = plan.launches.batch_tiles[-1]
     sizes = [(5, tile.n + 6, tile.k + 13)] * 3  # one row of tiles and several columns
-    if plan.kind == "grouped":  # the last but one of alpha 0, the last without k
+    if not plan.kind.uniform:  # the last but one of alpha 0, the last without k
         sizes = [(tile.m + 3, tile.n + 6, tile.k + 13), (tile.m + 1, 5, 2 * tile.k + 9), (7, tile.n + 2, 9), (9, 5, 11), (5, 9, 0)]
     try:
         data = [integers(plan, *size, seed) for seed, size in enumerate(sizes)]
@@ -273,11 +273,11 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
             if not alpha:
                 a[:], b[:] = np.nan, np.nan
         products = [Product(*one, alpha, 2.0) for one, alpha in zip(data, alphas)]
-        if plan.kind == "strided":
+        if plan.kind.strides:
             one = Placed(plan, device, *(np.stack(each) for each in zip(*data)), limit=INT)
             placed, entries = [one] * 3, [0, 1, 2]
         else:
-            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at % 3 if plan.kind == "grouped" else 0], limit=INT) for at, one in enumerate(data)]
+            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at % 3 if not plan.kind.uniform else 0], limit=INT) for at, one in enumerate(data)]
             entries = [0] * len(data)
         held = [SimpleNamespace(
             **{x: device.address(one.given[x]) + 4 * at * one.given[f"stride_{x}"] for x in "abc"}, **{f"ld{x}": one.given[f"ld{x}"] for x in "abc"},
@@ -392,5 +392,35 @@ def test_the_last_product_of_a_batch_whose_workspace_passes_32_bits(name, monkey
         run_of_each(monkeypatch, device, source, extents, given, memory, blocks)
         found = device.emulator.read_rows(given["c"], np.float32, (1, m, n), ld=n, origin=(count - 1) * (c.size + 4))[0]
         assert np.array_equal(found, wanted(plan, a, b, c, -0.5, 2.0), equal_nan=True)
+    finally:
+        device.release()
+
+
+def test_the_last_product_of_a_list_whose_packed_words_pass_32_bits(monkeypatch):
+    """The first product, with alpha 0, has a k so long that the words of the second lie past 2^31 bytes."""
+    plan, source, binary = whole(packed())
+    device = OfTheEnd(plan, source, binary, schedule=TOGETHER, processes=1)
+    (bm, bn, bk), least = plan.block, min(plan.packing.packed_stage_bytes(operand) for operand in plan.operands)
+    long = bk * ((1 << 31) // least + 5)
+    a, b, c = integers(plan, bm - 3, bn + 5, bk + 9, 0)
+    empty = np.zeros((), np.float32)
+    first = Product(np.broadcast_to(empty, (1, long)), np.broadcast_to(empty, (long, 1)), np.ones((1, 1), np.float32), 0.0, 1.0)
+    products = [first, Product(a, b, c, -0.5, 2.0)]
+    listed = plan.design.listed(plan, sizes_of(products), None)
+    extents = listed.extents | source.interface.constants
+    try:
+        memory = allocated(device, source.interface, extents)
+        buffers = {name: device.emulator.upload(x, name=name) for name, x in (("a", a), ("b", b), ("c", c))}
+        places = {name: device.address(buffer) for name, buffer in buffers.items()}
+        of_last = SimpleNamespace(**places, lda=bk + 9, ldb=bn + 5, ldc=bn + 5, buffers=list(buffers.values()))
+        of_long = SimpleNamespace(a=0, b=0, c=device.address(device.zeros(4, "c of the long one")), lda=long, ldb=1, ldc=1, buffers=[])
+        given = _given(device, plan, products, [of_long, of_last], listed)
+
+        def blocks(launch, count):
+            return range(int(listed.rows["turn" if launch.role == "gemm" else "block"][-1]), count)
+
+        assert listed.rows["entry"].tolist() == [0, 1]
+        run_of_each(monkeypatch, device, source, extents, given, memory, blocks)
+        assert np.array_equal(device.emulator.read(buffers["c"], np.float32, c.shape), wanted(plan, a, b, c, -0.5, 2.0), equal_nan=True)
     finally:
         device.release()

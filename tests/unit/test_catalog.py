@@ -16,10 +16,10 @@ from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.catalog.unit import UNITS
-from gemmgen.errors import GemmgenError, SpecError, UnknownName
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.render import render
 from gemmgen.solve import solve
-from gemmgen.spec import load
+from gemmgen.spec import load, loads
 from gemmgen.split import kept_products, split
 
 TABLES = {"fragments": FRAGMENTS, "generations": GENERATION_TABLE, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
@@ -225,8 +225,8 @@ CHAINED = [name for name in SCHEMES.names() if name not in RESIDUES]
 def test_what_follows_from_a_scheme(name):
     scheme = SCHEMES.get(name)
     bits, dropped, accumulators = DERIVED[name]
-    assert scheme.bits == bits
-    assert scheme.dropped == dropped
+    assert scheme.precision.bits == bits
+    assert scheme.precision.dropped == dropped
     assert tuple((acc.name, acc.scale, acc.promoted) for acc in scheme.accumulators) == accumulators
 
 
@@ -240,7 +240,7 @@ CHAINS = {  # accumulator and exponent, from the smallest contribution to the la
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_sums_are_recombined_from_the_smallest_to_the_largest(name):
-    recombination = SCHEMES.get(name).recombination
+    recombination = SCHEMES.get(name).family.recombination
     assert recombination.family == "residual chain"
     assert tuple((step.accumulator.name, step.exponent) for step in recombination.steps) == CHAINS[name]
     assert recombination.roundings == len(CHAINS[name]) - 1
@@ -249,7 +249,7 @@ def test_sums_are_recombined_from_the_smallest_to_the_largest(name):
 @pytest.mark.parametrize("name", CHAINED)
 def test_recombination_gives_every_accumulator_its_share(name):
     scheme = SCHEMES.get(name)
-    recombination, accumulators = scheme.recombination, scheme.accumulators
+    recombination, accumulators = scheme.family.recombination, scheme.accumulators
     assert [recombination.share(acc) for acc in accumulators] == [2.0**-acc.scale for acc in accumulators]
     assert {acc.type for acc in accumulators} == ({"f32", "s32"} if name == "f16_s8" else {"s32" if name in INTEGERS else "f32"})
     sums = {acc.name: 3.0 * 5**i for i, acc in enumerate(accumulators)}
@@ -278,12 +278,12 @@ def test_the_reference_recombines_as_each_product_stands_for_itself(name):
 
 def test_only_fp32_words_hold_everything():
     assert {row.name for row in SCHEMES.rows() if row.exact} == {"fp32"}
-    by_row = {row.name for row in SCHEMES.rows() if row.by_row}
-    assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled", "scaled_f16x6", "e4m3x6"} | by_row
-    assert {row.name for row in SCHEMES.rows() if row.fixed} == INTEGERS | RESIDUES
+    by_row = {row.name for row in SCHEMES.rows() if row.family.by_row}
+    assert {row.name for row in SCHEMES.rows() if row.precision.whole_range} == {"fp32", "scaled", "scaled_f16x6", "e4m3x6"} | by_row
+    assert {row.name for row in SCHEMES.rows() if row.family.exact} == INTEGERS | RESIDUES
     assert by_row == INTEGERS | RESIDUES | {"f16_s8"}
     fp32 = SCHEMES.get("fp32")
-    assert (fp32.remainder(0), fp32.remainder(1)) == (1.0, 0.0)
+    assert (fp32.precision.remainder(0), fp32.precision.remainder(1)) == (1.0, 0.0)
 
 
 GOOD_SCHEME = """\
@@ -319,6 +319,20 @@ products = [
     ("a scheme of one's own", "a title\\n#include </etc/passwd>", "match pattern"),
     ("a scheme of one's own", "a title that swallows the next line \\\\", "match pattern"),
     ('word = "f16"', 'word = "f16"\nnormalize = "row"\ntarget_exponent = 15', "target_exponent below 15"),
+    ('word = "f16"', 'word = "f16"\ntile_k = 32', 'tile_k with normalize = "tile"'),
+    ('word = "f16"', 'word = "f16"\nnormalize = "tile"', 'tile_k with normalize = "tile"'),
+    ('word = "f16"', 'word = "f16"\nnormalize = "tile"\ntile_k = 32', "have exponents of their own"),
+    ('word = "f16"', 'word = "e4m3"', "their range is short"),
+    ('word = "f16"\nown_promote = "never"', 'word = "s8"\nnormalize = "row"\ntarget_exponent = 6\nown_promote = "fragment"', "their sums are exact"),
+    ('word = "f16"\nown_promote = "never"\nwords = [{ rounding = "nearest_even" }',
+     'word = "bf16"\nown_promote = "never"\nwords = [{ rounding = "round_split" }', "round_split with f16 words"),
+    ("scale = 11 }]", 'scale = 11 }, { rounding = "nearest_even", scale = 10 }]', "scales that do not decrease"),
+    ("scale = 11 }]", 'scale = 11 }, { rounding = "nearest_even", scale = 11, of = "element" }]', None),
+    ("words = [", "words = [" + 3 * '{ rounding = "nearest_even" }, ', "at most four words"),
+    ('word = "f16"', 'word = "s8"\nnormalize = "row"\nmoduli = [256, 255, 253, 251]', "moduli alone"),
+    ('    { a = 0, b = 1, into = "correction" },\n', "", None),
+    ('    { a = 0, b = 1, into = "correction" },\n    { a = 0, b = 0, into = "main" },\n]', '    { a = 0, b = 0, into = "main" },\n]\nb = "f16"', None),
+    ('    { a = 0, b = 1, into = "correction" },\n    { a = 0, b = 0, into = "main" },\n]', '    { a = 0, b = 0, into = "main" },\n]\nb = "bf16"', "words of bf16 alone"),
 ])
 def test_a_wrong_scheme_is_refused(tmp_path, before, after, complaint):
     path = tmp_path / "mine.toml"
@@ -328,9 +342,23 @@ def test_a_wrong_scheme_is_refused(tmp_path, before, after, complaint):
     wrong = tmp_path / "wrong" / "mine.toml"
     wrong.parent.mkdir()
     wrong.write_text(GOOD_SCHEME.replace(before, after))
+    if complaint is None:  # its neighbour, which is right
+        assert SCHEMES.get(str(wrong)).name == "mine"
+        return
     with pytest.raises(SpecError, match=complaint) as caught:
         SCHEMES.get(str(wrong))
     assert "mine.toml" in caught.value.where
+
+
+@pytest.mark.parametrize(("word", "most"), [("f16", 10), ("bf16", 7)])
+def test_a_word_keeps_as_many_bits_as_its_fraction_has_and_no_more(word, most):
+    """One bit fewer than the word has is the most that says anything: the leading bit is beside the fraction."""
+    text = GOOD_SCHEME.replace('word = "f16"', f'word = "{word}"')
+    kept = Scheme.model_validate(tomllib.loads(text.replace("scale = 11", f"scale = 11, bits = {most}")))
+    assert kept.words_of("a")[1].left.worst == 2.0**-most
+    for wrong in (f'rounding = "nearest_even", bits = {most + 1}', 'rounding = "toward_zero", bits = 4'):
+        with pytest.raises(ValueError, match=f"bits of at most {most}, fewer than {word} has"):
+            Scheme.model_validate(tomllib.loads(text.replace('rounding = "nearest_even", scale = 11', f"{wrong}, scale = 11")))
 
 
 MIXED_SCHEME = """\
@@ -357,15 +385,15 @@ products = [
 def test_words_have_a_type_each_and_are_taken_from_what_they_name():
     scheme = Scheme.model_validate(tomllib.loads(MIXED_SCHEME))
     assert [(word.type, word.source) for word in scheme.words_of("b")] == [("f16", 0), ("s8", 0), ("s8", 1)]
-    assert (scheme.types, scheme.uniform, scheme.fixed, scheme.by_row, scheme.chain) == (("f16", "s8"), False, False, True, False)
+    assert (scheme.types, scheme.uniform, scheme.family.exact, scheme.family.by_row, scheme.precision.chain) == (("f16", "s8"), False, False, True, False)
     assert [(acc.name, acc.word, acc.type, acc.scale) for acc in scheme.accumulators] == [("main", "f16", "f32", 0), ("correction", "s8", "s32", 12)]
-    assert scheme.dropped == ((2, 2),)
+    assert scheme.precision.dropped == ((2, 2),)
     # x y less the three products, multiplied out, with d0, d1, d2 what the words of A leave, and e0, e1, e2 of B:
     # -d0 e0 + d0 e1 + d2 y - d2 e1 + x e2 + d1 e0 - d1 e2
-    assert scheme.missing == ((0, 3), (1, 1), (1, 2), (2, 1), (2, 3), (3, 0), (3, 2))
-    assert scheme.largest_k == (2**31 - 1) // (2 * 127**2)
-    assert scheme.remainder(1) == 2.0**-11 and scheme.remainder(2) == 1 / 127.5  # half an ulp; what 127 leaves of 128
-    assert scheme.remainder(3) == 2.0**-18  # what saturates at half an ulp of FP16, 2^-5, leaves 2^-12 of 2^6
+    assert scheme.precision.missing == ((0, 3), (1, 1), (1, 2), (2, 1), (2, 3), (3, 0), (3, 2))
+    assert scheme.family.largest_k == (2**31 - 1) // (2 * 127**2)
+    assert scheme.precision.remainder(1) == 2.0**-11 and scheme.precision.remainder(2) == 1 / 127.5  # half an ulp; what 127 leaves of 128
+    assert scheme.precision.remainder(3) == 2.0**-18  # what saturates at half an ulp of FP16, 2^-5, leaves 2^-12 of 2^6
     for ask in ("format", "word_bytes"):  # nobody may take the leading word's for all
         with pytest.raises(ValueError, match="in common"):
             getattr(scheme, ask)
@@ -385,21 +413,27 @@ def test_words_leave_what_the_scheme_says():
     (a, left_a), (b, left_b) = sides
     short = np.ldexp(left_a[0] @ left_b[0].T, -(a.exponents[:, None] + b.exponents)) - kept_products(a, b, scheme)
     signs = {(1, 1): -1, (1, 2): 1, (2, 1): 1, (3, 0): 1, (0, 3): 1, (3, 2): -1, (2, 3): -1}
-    terms = sum(signs[p, q] * left_a[p] @ left_b[q].T for p, q in scheme.missing)
+    terms = sum(signs[p, q] * left_a[p] @ left_b[q].T for p, q in scheme.precision.missing)
     np.testing.assert_allclose(short, np.ldexp(terms, -(a.exponents[:, None] + b.exponents)), rtol=1e-6, atol=1e-13)
     assert np.abs(left_a[3]).max() <= 2.0**-13 and np.abs(left_a[2]).max() <= 1
 
 
-def test_b_may_have_words_of_its_own():
-    """B as one FP16 word: two products, and of B what that word leaves is missing."""
+def test_b_may_have_words_of_its_own(tmp_path):
+    """B as one FP16 word: two products, and of B what that word leaves is missing. No kernel splits B otherwise than A."""
     text = GOOD_SCHEME.replace('products = [\n', 'words_b = [{ rounding = "nearest_even" }]\nproducts = [\n').replace('    { a = 0, b = 1, into = "correction" },\n', "")
     scheme = Scheme.model_validate(tomllib.loads(text))
     assert (len(scheme.words_of("a")), len(scheme.words_of("b")), scheme.alike, scheme.uniform) == (2, 1, False, True)
-    assert scheme.missing == ((2, 0), (0, 1)) and scheme.dropped == () and scheme.bits == 11
+    assert scheme.precision.missing == ((2, 0), (0, 1)) and scheme.precision.dropped == () and scheme.precision.bits == 11
     x = np.random.default_rng(1).uniform(-1, 1, (3, 4)).astype(np.float32)
     assert split(x, scheme, operand="b").planes.shape == (1, 3, 4)
     with pytest.raises(ValueError, match="whose are asked for"):
         split(x, scheme)
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    for gpu in ("a100", "h200", "mi300x"):
+        with pytest.raises(InfeasibleSpec, match="have no other words of B than of A") as caught:
+            solve(loads({"split": {"scheme": str(path)}, "target": {"gpu": gpu}}))
+        assert caught.value.remedy == "another scheme"
 
 
 @pytest.mark.parametrize(("before", "after", "complaint"), [
@@ -434,6 +468,44 @@ def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
     assert before in good
     path = tmp_path / "mma_m16n8k16_f16.toml"
     path.write_text(good.replace(before, after))
+    with pytest.raises(SpecError, match=complaint):
+        FRAGMENTS.get(str(path))
+
+
+MAP_OF_B = """\
+[b]                                                     # over (k, n)
+lanes = [[2, 0], [4, 0], [0, 1], [0, 2], [0, 4]]
+registers = [[8, 0]]
+packed = [[1, 0]]
+"""
+MAP_OF_A = """\
+[a]                                                     # over (m, k)
+lanes = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]]
+registers = [[8, 0], [0, 8]]
+packed = [[0, 1]]
+"""
+
+
+@pytest.mark.parametrize(("name", "before", "after", "complaint"), [
+    ("rdna4_m16n16k16_s8", "packed = [[1, 0], [2, 0]]", "packed = [[2, 0], [1, 0]]", "packed of a and b that stand for the same k"),
+    ("fma_m16n32k4_f32", "[0, 4], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 8]", "[0, 8], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 4]",
+     r"lanes that hold all they multiply; lane 0 lacks element \(0, 8\) of b"),
+    ("fma_m16n32k4_f32", "[0, 0], [1, 0], [2, 0]]\nregisters = [[0, 1], [0, 2], [4, 0]", "[0, 0], [1, 0], [4, 0]]\nregisters = [[0, 1], [0, 2], [2, 0]",
+     r"lanes that hold all they multiply; lane 0 lacks element \(4, 0\) of a"),
+    ("fma_m16n32k4_f32", 'policy = "fma"', 'policy = "mma"', "word f32 with policy fma alone"),
+    ("fma_m16n32k4_f32", 'policy = "fma"', 'policy = "mfma"', "policy mfma where the vendor is amd"),
+    ("tcgen05_m128n16k16_f16", "widest = 16", "widest = 17", "at most 256 columns and k"),
+    ("mma_m16n8k16_f16", MAP_OF_B, "", "a map of b, or a descriptor"),
+    ("mma_m16n8k16_f16", MAP_OF_A, "", "a map of a where b is in registers"),
+    ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[3, 0]]"), "offsets of a power of two below 256"),
+    ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[4, 4]]"), "along one axis"),
+    ("mma_m16n8k16_f16", "min_arch = 80\n", "", "min_arch, and neither archs nor builtin"),
+])
+def test_a_fragment_that_no_kernel_could_use_is_refused(tmp_path, name, before, after, complaint):
+    good = (FRAGMENTS.folder / f"{name}.toml").read_text()
+    assert before in good
+    path = tmp_path / f"{name}.toml"
+    path.write_text(good.replace(before, after, 1))
     with pytest.raises(SpecError, match=complaint):
         FRAGMENTS.get(str(path))
 

@@ -12,21 +12,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen.workshop import explore
-from gemmgen.workshop.verbs import explore as verb
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.solve import solve
 from gemmgen.solve.request import requests
 from gemmgen.spec import loads
+from gemmgen.workshop import explore
 from gemmgen.workshop.explore import gpus, strategies
-from gemmgen.workshop.explore.candidates import Pool, in_turn, settled_spec
+from gemmgen.workshop.explore import regret as replaying
 from gemmgen.workshop.explore.regret import regret
-from gemmgen.workshop.explore.row import Row
-from gemmgen.workshop.explore.run import Progress
+from gemmgen.workshop.explore.running import Progress
+from gemmgen.workshop.explore.space import Pool, in_turn, settled_spec
 from gemmgen.workshop.explore.strategies import ETA, Ask, Outcome, strategy_called
 from gemmgen.workshop.explore.studies import STRATEGIES, STUDIES, Problem, json_schema, load_study, study_from
+from gemmgen.workshop.explore.trial_row import Row
+from gemmgen.workshop.verbs import explore as verb
 
 SMALL = {"study": {"name": "one", "gpus": ["a100"], "sizes": [64]}, "space": {
     "split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": [2, 3]},
@@ -270,6 +271,11 @@ def test_halving_lets_the_better_third_rise_and_failures_never():
     rungs = {effort: {at for (of, at) in asked if of == effort} for effort in (1, ETA, ETA**2)}
     assert len(rungs[1]) == 18 and 6 <= len(rungs[ETA]) <= 9 and 2 <= len(rungs[ETA**2]) <= 4
     assert 0 in rungs[ETA**2] and not any(at % 2 for at in rungs[ETA])
+    strategy, first = strategy_called("halving", pool), []
+    for _ in range(4):  # of three that are known one goes on
+        first.append(strategy.ask())
+        strategy.tell(first[-1], Outcome(1 + first[-1].at))
+    assert [round(one.effort * ETA**2) for one in first] == [1, 1, 1, ETA] and first[3].at == min(one.at for one in first[:3])
     strategy, efforts = strategy_called("halving", pool), set()
     while (ask := strategy.ask()) is not None:
         efforts.add(ask.effort)
@@ -333,6 +339,14 @@ def test_regret_replays_stored_rows():
     model = found.table["model"]
     assert model[0] == pytest.approx(28 / 30) and model[1] == pytest.approx(0.0) and found.best in found.table
     assert all(later <= earlier + 1e-12 for earlier, later in zip(found.table["random"], found.table["random"][1:]))
+
+
+def test_a_short_timing_takes_what_every_trial_takes_and_its_share_of_the_rest(monkeypatch):
+    """A ninth of a timing takes 0.14 + 0.86 / 9 of a trial: four fit into one, and eight into two."""
+    rows = [replace(row, seconds=1 / (at + 1)) for at, row in enumerate(measured(12))]
+    asks = iter([Ask(at, 1 / 9) for at in range(12)])
+    monkeypatch.setattr(replaying, "strategy_called", lambda *of: SimpleNamespace(ask=lambda: next(asks, None), tell=lambda *of: None))
+    assert replaying._replayed("any", rows, (1, 2), 0) == [rows[3].seconds, rows[7].seconds]
 
 
 def test_problems_of_other_data_are_others_and_few_rows_are_none():
@@ -423,7 +437,7 @@ def test_progress_by_hand():
 def test_an_interrupted_study_has_an_exit_code_of_its_own(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(gpus, "gpus_here", lambda: [])
     for interrupted, code in ((True, 130), (False, 0)):
-        monkeypatch.setattr("gemmgen.workshop.explore.run.Running", lambda *given, **more: SimpleNamespace(run=lambda: Progress(4, interrupted=interrupted)))
+        monkeypatch.setattr("gemmgen.workshop.explore.running.Running", lambda *given, **more: SimpleNamespace(run=lambda: Progress(4, interrupted=interrupted)))
         assert run(capsys, "small_cpu", "--store", str(tmp_path), "--workers", "0")[0] == code
 
 
@@ -441,7 +455,7 @@ def test_the_schema_of_studies_is_printed(capsys):
 
 def test_a_study_explores(tmp_path, monkeypatch):
     monkeypatch.setattr(gpus, "gpus_here", lambda: [])
-    monkeypatch.setattr("gemmgen.workshop.explore.run.STAGES", {"compiled": "bad_trials:slow", "timed": "", "emulated": "", "first_to_build": ""})
+    monkeypatch.setattr("gemmgen.workshop.explore.running.STAGES", {"compiled": "bad_trials:slow", "timed": "", "emulated": "", "first_to_build": ""})
     monkeypatch.setattr("gemmgen.workshop.explore.workers.Child", InHere)
     progress = explore.study(SMALL).run(tmp_path / "store", trials=3, workers=0)
     assert progress.done == 3 and progress.verdicts == {"compiled": 3}

@@ -448,7 +448,8 @@ def test_every_bad_argument_of_a_launch_is_named(case, hosts):
         bad += [("m", -1), ("n", -1), ("k", -1), ("m", 2**31 - 1), ("a", 0), ("a", 4097), ("b", 0), ("c", 0), ("c", 4098), ("lda", 9),
                 ("lda", 1 << 31), ("ldb", 0), ("ldb", 1 << 32), ("ldc", 19), ("ldc", -42)]
     if case.startswith("strided"):
-        bad += [("stride_c", 0), ("stride_c", 29 * 42 + 19), ("stride_c", 19), ("stride_c", -(1 << 63)), ("stride_c", 23)]
+        bad += [("stride_c", 0), ("stride_c", 29 * 42 + 19), ("stride_c", 19), ("stride_c", -(1 << 63)), ("stride_c", 23),
+                ("stride_c", -(29 * 42 + 19)), ("stride_c", -23)]
     if case == "strided, listed":
         bad += [("count", 3)]
     for name, value in bad:

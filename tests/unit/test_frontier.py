@@ -21,8 +21,8 @@ from gemmgen.solve.contract import EVERYWHERE, contract
 from gemmgen.solve.frontier import frontier
 from gemmgen.spec import loads
 from gemmgen.workshop.bench import F16, F16_THIRD, SGEMM
-from gemmgen.workshop.bench import frontier as benching
-from gemmgen.workshop.bench.frontier import Entry, Frontiers, judged
+from gemmgen.workshop.bench import measured_frontier as benching
+from gemmgen.workshop.bench.measured_frontier import Entry, Frontiers, judged
 from gemmgen.workshop.bench.plots import measured_frontier_image
 from gemmgen.workshop.bench.racers import frontier_racers, solved_for
 
@@ -228,6 +228,13 @@ def test_what_is_no_frontier_is_refused(tmp_path, capsys, text):
     assert main(["bench", "--plot", str(path)]) == 2
     told = capsys.readouterr().err
     assert "is not what gemmgen bench --frontier wrote" in told and "try" in told
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_exit_code_says_whether_the_contract_was_kept(gemmgen, monkeypatch, write_spec, kept):
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.frontier_racers", lambda *of: ({}, []))
+    monkeypatch.setattr(benching, "run", lambda fields, **how: SimpleNamespace(kept=kept, as_dict=lambda: {"kept": kept}))
+    assert gemmgen("bench", write_spec(), "--frontier", "--json").code == (0 if kept else 1)
 
 
 def test_one_spec_at_a_time(capsys):

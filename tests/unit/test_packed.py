@@ -104,6 +104,12 @@ def test_a_batch_beyond_32_bits_is_refused():
     plan = solve(asked())
     with pytest.raises(SpecError, match="more"):
         plan.design.listed(plan, np.full((9, 3), 2**31 - 5000))
+    bm, bn, _ = plan.block  # 2^24 turns each, of which 128 products have one more than 31 bits count
+    full = np.array([[bm * plan.cluster << 12, bn << 12, 0]] * 128)
+    assert plan.design.listed(plan, full[1:]).extents["turns"] == 127 << 24
+    with pytest.raises(SpecError, match="more turns than") as caught:
+        plan.design.listed(plan, full)
+    assert caught.value.got == 2**31
 
 
 def test_struct_and_text_agree():
