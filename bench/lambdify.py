@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gemmgen.designs import all_designs, common
-from gemmgen.model import accuracy, bounds, error, lambdified, papers
+from gemmgen.model import accuracy, bounds, epilogue, error, lambdified, papers
 from gemmgen.model.equation import Constraint, Equation
 
 FILE = Path(lambdified.__file__)
@@ -40,7 +40,7 @@ def statements() -> list[Equation | Constraint]:
         *(group for _, group in design.equation_groups), design.tile_equations, design.pipeline_equations, design.plan_equations, design.predictions,
         design.constraints,
     ) for one in group]
-    return [*own, *error.EQUATIONS, *accuracy.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, *most_stages().values()]
+    return [*own, *error.EQUATIONS, *accuracy.EQUATIONS, *epilogue.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, *most_stages().values()]
 
 
 def most_stages() -> dict[str, Equation]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from gemmgen.batch import Batch
+from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.input import F32
@@ -122,7 +123,7 @@ class Request:
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
             designed=None if design is designs_of(self.fragment, spec.problem.kind, self.scheme.recombination.family)[0] else design.name,
-            output=all_outputs()[spec.problem.c], asked=self.asked, batch=self.batch, **known, **more,
+            output=all_outputs()[spec.problem.c], epilogue=epilogue_of(spec.epilogue.do), asked=self.asked, batch=self.batch, **known, **more,
         )
 
 
@@ -140,6 +141,11 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         raise InfeasibleSpec(
             f"{place}: [problem] c", f"kernels for {gpu.name} have no C of this type", got=spec.problem.c,
             needs=f"functions of the type for {gpu.maker.platform}", remedy='c = "f32", or another gpu',
+        )
+    if (lacks := epilogue_of(spec.epilogue.do).lacks(gpu.maker.platform)) is not None:
+        raise InfeasibleSpec(
+            f"{place}: [epilogue] do", f"kernels for {gpu.name} have no such step", got=lacks,
+            needs=f"functions of the step for {gpu.maker.platform}", remedy="leave it out, or another gpu",
         )
     if spec.problem.kind == "gemm":
         refuse_batch(spec, place)
