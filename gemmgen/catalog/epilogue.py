@@ -34,11 +34,15 @@ class Argument:
         name: of the kernel's parameter, the exported C function's argument and the keyword of `gemmgen.road.multiply`.
         over: `n`: a vector with an element for each column of C; `m`: for each row; `all`: one number.
         meaning: in words.
+        optional: of a vector, whether NULL stands for one that adds nothing; only to `{x} + {name}`, since -0 changes no number.
+        element: the C type.
     """
 
     name: str
     over: Literal["n", "m", "all"]
     meaning: str
+    optional: bool = False
+    element: str = "float"
 
     @property
     def is_vector(self) -> bool:
@@ -52,11 +56,20 @@ class Argument:
     def at(self, row: str, column: str) -> str:
         """What the element of C at `row` and `column` is given, as C."""
         index = {"n": column, "m": row, "all": None}[self.over]
-        return self.name if index is None else f"{self.name}[{index}]"
+        if index is None:
+            return self.name
+        return f"({self.name} ? {self.name}[{index}] : -0.0f)" if self.optional else f"{self.name}[{index}]"
+
+    def from_column(self, column: str) -> str:
+        """Where the elements of a vector over n begin that stand from `column` on, as C."""
+        place = f"{self.name} + {column}"
+        return f"{self.name} ? {place} : nullptr" if self.optional else place
 
     def spread(self, value: Any) -> np.ndarray:
         """A value of the argument, [N], [M] or a number, so that NumPy pairs it with elements [M, N]."""
         found = np.asarray(value)
+        if value is None:
+            return found
         return found[..., :, None] if self.over == "m" else found[..., None, :] if self.over == "n" else found
 
 
@@ -193,10 +206,13 @@ class Epilogue:
             )
         found: dict[str, Any] = {}
         for name, one in known.items():
+            if one.optional and given.get(name) is None:
+                found[name] = None
+                continue
             if name not in given:
                 raise SpecError(name, "is missing", needs=one.meaning, remedy=f"{name}=..., as [epilogue] do = {self.names} asks for it")
             if not one.is_vector:
-                found[name] = float(given[name])
+                found[name] = int(given[name]) if one.element == "int" else float(given[name])
                 continue
             value, length = np.asarray(given[name]), {"n": n, "m": m}[one.over]
             shapes = [(length,), *([(batch, length)] if batch is not None else [])]

@@ -294,9 +294,10 @@ def ended(device: Device, epilogue: Epilogue, ends: Mapping[str, Any]) -> dict[s
     found: dict[str, Any] = {}
     for one in epilogue.arguments:
         value = ends[one.name]
-        found[one.name] = device.upload(np.ascontiguousarray(value).ravel(), one.name) if one.is_vector else value
+        told = one.is_vector and value is not None
+        found[one.name] = device.upload(np.ascontiguousarray(value).ravel(), one.name) if told else value
         if one.is_vector:
-            found[one.stride] = value.shape[-1] if value.ndim > 1 else 0
+            found[one.stride] = value.shape[-1] if told and value.ndim > 1 else 0
     return found
 
 
