@@ -32,7 +32,9 @@ from gemmgen.catalog.registers import Walk
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError
 from gemmgen.model import registers
-from gemmgen.designs.portable.design import PIPELINE_EQUATIONS, TILE_CONSTRAINTS, TILE_EQUATIONS, WAY_CONSTRAINTS
+from gemmgen.designs.portable.design import (
+    CHUNKS, COPIES, FRAGMENTS, PIECES, PIPELINE_EQUATIONS, SPLIT_ON_THE_WAY, TILE_EQUATIONS, TWO_BUFFERS,
+)
 from gemmgen.model.equation import solved
 from gemmgen.paths import SPECS
 from gemmgen.plan import Hints, Plan
@@ -142,7 +144,8 @@ def is_kernel(arch: str, row: dict[str, str]) -> bool:
     """Whether it is a kernel of the design, not too far from one that fits."""
     plan = plan_of(arch, row)
     numbers = numbers_of({"arch": arch, **row})
-    if not all(one.holds(numbers) for one in (*TILE_CONSTRAINTS, *WAY_CONSTRAINTS)):
+    features = (CHUNKS, PIECES, FRAGMENTS, COPIES, SPLIT_ON_THE_WAY, TWO_BUFFERS)
+    if not all(one.holds(numbers) for feature in features for one in (*feature.of_tiles, *feature.constraints)):
         return False
     limits, block_k, held = plan.gpu.limits, plan.block[2], plan.numbers["accumulator_registers"]
     if max(plan.block[:2]) > 256 or not 2 <= plan.threads // plan.lanes <= 16 or plan.shared_bytes > limits.shared_bytes_per_block:

@@ -37,15 +37,15 @@ MOST_STAGES = {
 def statements() -> list[Equation | Constraint]:
     """All that is evaluated: of every design, of the error that promotion decides, of the papers."""
     own = [one for design in all_designs() for group in (
-        *(group for _, group in design.equation_groups), design.tile_equations, design.pipeline_equations, design.plan_equations, design.predictions,
-        design.constraints,
+        *(group for _, group in design.equations.groups), design.equations.tiles, design.equations.pipeline, design.equations.launch,
+        design.equations.predictions, design.constraints,
     ) for one in group]
     return [*own, *error.EQUATIONS, *accuracy.EQUATIONS, *epilogue.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, *most_stages().values()]
 
 
 def most_stages() -> dict[str, Equation]:
     """What C10 leaves of the stages, by design, where it is linear in them."""
-    found = {one.name: bounds.most(one.pipeline_equations, common.SHARED_MEMORY, "stages") for one in all_designs() if common.SHARED_MEMORY in one.constraints}
+    found = {one.name: bounds.most(one.equations.pipeline, common.SHARED_MEMORY, "stages") for one in all_designs() if common.SHARED_MEMORY in one.constraints}
     return {name: bound for name, bound in found.items() if bound}
 
 

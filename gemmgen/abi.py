@@ -351,7 +351,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     slices = plan.split_k if plan.split_k > 1 else 0
     rows = "m_clusters" if "m_clusters" in padded else "m_padded"
     none = "" if scales else "; none in this scheme"
-    arrived = f"slices of k that have left their part, for each {plan.design.gatherer} of C"
+    arrived = f"slices of k that have left their part, for each {plan.design.text.gatherer} of C"
     each = (BATCH,) if plan.strided else ()
     found_by_adding = not plan.splits_whole  # blocks raise what others found
     lines = tuple(f"largest magnitudes of {whose}{none}" for whose in ("A's rows", "B's columns"))
@@ -595,7 +595,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     if inside:
         lines.append(Line(inside))
     if sliced:
-        lines.append(Line((_into("parts", "float", "the sums of the slices of k"),), plan.design.parts))
+        lines.append(Line((_into("parts", "float", "the sums of the slices of k"),), plan.design.text.parts))
         lines.append(Line((_into("arrived", "unsigned int", "slices that have left theirs, for each part of C"),)))
     if plan.special == "exact":
         lines.append(Line((counted["repaired"],)))

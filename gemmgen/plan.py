@@ -22,6 +22,8 @@ from gemmgen.catalog.scheme import Accumulator, Product, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
+from gemmgen.designs.feature import COMBINED_SUMS, PACKS_APART, PROMOTES_AT_ONCE
+from gemmgen.designs.portable.design import PIECES
 from gemmgen.model.error import mean_cut
 
 SPLIT_THREADS = 256
@@ -193,7 +195,7 @@ class _Facts:
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
                 "lanes": self.lanes, "banks": self.gpu.limits.shared_banks, "flushing": self.flushing_archs,
-                **{symbol: self.numbers[symbol] for symbol in self.design.shaping},
+                **{symbol: self.numbers[symbol] for symbol in self.design.text.shaping},
             },
         }
 
@@ -227,7 +229,7 @@ class _Facts:
     @property
     def standing(self) -> str | None:
         """How far such kernels have been checked, where none has ever run; None where some have."""
-        return self.design.standing or self.gpu.maker.standing_of(self.arch)
+        return self.design.checked.standing or self.gpu.maker.standing_of(self.arch)
 
     # ---- the design, and what its equations say
 
@@ -367,7 +369,7 @@ class _Facts:
     @property
     def warp_stage_k(self) -> int:
         """k of a stage that is a warp's."""
-        return self.block[2] if self.design.takes_pieces else self.warp[2]
+        return self.block[2] if self.design.has(PIECES) else self.warp[2]
 
     @property
     def piece_steps(self) -> int:
@@ -394,10 +396,15 @@ class _Facts:
         return self.tiles_m * self.tiles_n * self.fragment.c.register_count
 
     @property
+    def combines_sums(self) -> bool:
+        """Whether the accumulators are added up before the output asks for them."""
+        return self.design.has(COMBINED_SUMS) or self.scheme.tiled
+
+    @property
     def pairs_under_way(self) -> int:
         """Pairs of neighbours in C that a thread reads while it stores as many others: fewer where its sums take most registers, and
         1, none ahead, where they leave no register."""
-        combined = self.split_k > 1 or self.design.sums_come_combined or self.scheme.tiled or self.compensates
+        combined = self.split_k > 1 or self.combines_sums or self.compensates
         held = self.elements * (1 if combined else len(self.scheme.recombination.steps))
         return 8 if held <= 64 else 4 if held <= 160 else 1
 
@@ -462,14 +469,14 @@ class _Facts:
     @property
     def promote_steps(self) -> int:
         """Instructions along k between promotions, where promotion falls inside a stage; else 0."""
-        least = self.fragment.shape[2] + self.design.promotes_at_once  # where it does, each instruction's sum moves over by itself
+        least = self.fragment.shape[2] + self.design.has(PROMOTES_AT_ONCE)  # where it does, each instruction's sum moves over by itself
         inside = least <= self.promote < self.warp_stage_k
         return self.promote // self.fragment.shape[2] if inside else 0
 
     @property
     def promote_stages(self) -> int:
         """Stages between promotions, where promotion falls on a stage's end; else 0."""
-        outside = self.promote >= self.warp_stage_k and not (self.promotes_at_once and self.design.promotes_at_once)
+        outside = self.promote >= self.warp_stage_k and not (self.promotes_at_once and self.design.has(PROMOTES_AT_ONCE))
         return self.promote // self.warp_stage_k if outside else 0
 
     @property
@@ -718,7 +725,7 @@ class _Facts:
 
     def words_of(self, operand: str) -> tuple[Word, ...]:
         """The words that operand `a` or `b` is packed into: all, or no more than products read."""
-        return self.scheme.words_of(operand, packed_alike=not self.design.packs_apart)
+        return self.scheme.words_of(operand, packed_alike=not self.design.has(PACKS_APART))
 
     def words_name(self, operand: Operand | str) -> str:
         """What the text calls the number of words of an operand."""

@@ -178,7 +178,7 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
         c_functions=(plan.output.functions or {}).get(plan.gpu.maker.platform, ""),
         end_functions=plan.epilogue.functions(plan.gpu.maker.platform),
         design_file=plan.design.template,
-        schedule_file=plan.design.schedule,
+        schedule_file=plan.design.text.schedule,
         header=_header(plan, name),
         launches=launches,
         used_roundings=sorted({(word.rounding, word.type) for operand in "ab" for word in plan.words_of(operand) if not word.fixed}),

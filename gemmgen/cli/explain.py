@@ -50,7 +50,7 @@ def _groups(explanation: Explanation, known: dict[str, Any]) -> list[tuple[str, 
         plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates,
     ).numbers
     return [
-        *((title, equations, known) for title, equations in plan.design.equation_groups), *ended, ("Error", error.EQUATIONS, known),
+        *((title, equations, known) for title, equations in plan.design.equations.groups), *ended, ("Error", error.EQUATIONS, known),
         ("Accuracy, uniform data of both signs", accuracy.PREDICTED, own),
     ]
 
@@ -123,7 +123,7 @@ def text(explanation: Explanation) -> str:
         f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in (*plan.design.constraints, *e.request.required)
     ))
     if len(e.best) > 1:
-        intensity = plan.design.equation("intensity").number
+        intensity = plan.design.equations.of("intensity").number
         parts.append(f"best by {e.request.asked[0] if e.request.objective else 'predicted time'}\n" + _candidates(plan, e.best, intensity))
         parts.append(f"front of {intensity} (intensity) against P1 (threads): none beats another in both\n" + _candidates(plan, e.front, intensity))
         parts.append(
@@ -244,7 +244,7 @@ def symbols() -> list[dict[str, str]]:
 
     equations: dict[str, tuple[Any, list[str]]] = {}
     for design in all_designs():
-        for symbol, equation in {one.symbol: one for _, group in design.equation_groups for one in group}.items():
+        for symbol, equation in {one.symbol: one for _, group in design.equations.groups for one in group}.items():
             equations.setdefault(symbol, (equation, []))[1].append(design.name)
     rows = [{
         "name": one.name, "symbol": one.symbol, "unit": one.unit, "meaning": one.meaning,

@@ -9,6 +9,7 @@ import numpy as np
 
 from gemmgen.decisions import SUMS, Decision
 from gemmgen.designs.design import Choices, Design
+from gemmgen.designs.feature import Feature
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Constraint, Numbers, figure
 
@@ -87,7 +88,7 @@ def shared_memory(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     if plan.block[2] > least_k:
         remedy += f", or block k = {plan.block[2] // 2}"
     return InfeasibleSpec(
-        f"{place}: [pipeline]", f"stages = {plan.stages} does not fit {plan.gpu.name}", needs=plan.design.equation("shared_bytes").shown(numbers),
+        f"{place}: [pipeline]", f"stages = {plan.stages} does not fit {plan.gpu.name}", needs=plan.design.equations.of("shared_bytes").shown(numbers),
         has=f"{limit} B of shared memory a block", remedy=remedy,
     )
 
@@ -101,7 +102,7 @@ def accumulators(beside: str) -> Refusal:
         more = sum(numbers[name] for name in beside.split(" + "))
         return InfeasibleSpec(
             f"{place}: [tile] warp", "the accumulators leave no room in the register file",
-            needs=f"{plan.design.equation('accumulator_registers').shown(numbers)}, and about {figure(more)} more",
+            needs=f"{plan.design.equations.of('accumulator_registers').shown(numbers)}, and about {figure(more)} more",
             has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}",
             remedy=f"a smaller warp tile, {'promote = 0, ' if plan.promote and plan.where != 'mixed' else ''}or [build] allow_spills = true",
         )
@@ -146,22 +147,29 @@ def _tile_of_k(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
-WHOLE_STAGE = Constraint("C2", "warp k", "WK == BK", "a warp works through the whole stage", warp_k)
-RING = Constraint("C61", "one stage", "stages > 1", "one stage is multiplied while others are filled", _single_stage)
-WARP_M = Constraint("C3", "warp m", "WM % FM == 0", "whole fragments", whole_fragments(0))
-BLOCK_M = Constraint("C5", "block m", "BM % WM == 0", "whole warps", whole_warps(0))
-BLOCK_N = Constraint("C6", "block n", "BN % WN == 0", "whole warps", whole_warps(1))
-PROMOTION = Constraint(
-    "C9", "promotion", "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))",
-    "promotion falls between two instructions and keeps step with the stages", _promotion,
-)
-TILE_OF_K = Constraint(
-    "C58", "tile of k", "(tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))", "sums of INT32 end where the scales change", _tile_of_k,
-)
-COMPENSATION = Constraint(
-    "C39", "compensation", "(compensated == 0) | (promote > FK)", "what does not move stays in an accumulator that lives on", _compensation,
-)
 SHARED_MEMORY = Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line", shared_memory)
 FEW_TILES = Constraint(
     "C22", "slices of k", "(split_k == 1) | (tiles < sms)", "slices cost a way through L2; they are for tiles that leave SMs idle", _many_tiles,
 )
+WARP_M = Constraint("C3", "warp m", "WM % FM == 0", "whole fragments", whole_fragments(0))
+BLOCK_M = Constraint("C5", "block m", "BM % WM == 0", "whole warps", whole_warps(0))
+BLOCK_N = Constraint("C6", "block n", "BN % WN == 0", "whole warps", whole_warps(1))
+
+WHOLE_STAGES = Feature("a warp works through a stage as a whole", of_tiles=(
+    Constraint("C2", "warp k", "WK == BK", "a warp works through the whole stage", warp_k),
+))
+RING = Feature("a ring of stages", constraints=(
+    Constraint("C61", "one stage", "stages > 1", "one stage is multiplied while others are filled", _single_stage),
+))
+PROMOTION = Feature("promotion", constraints=(Constraint(
+    "C9", "promotion", "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))",
+    "promotion falls between two instructions and keeps step with the stages", _promotion,
+),))
+TILES_OF_K = Feature("scales of tiles of k", constraints=(Constraint(
+    "C58", "tile of k", "(tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))", "sums of INT32 end where the scales change", _tile_of_k,
+),))
+COMPENSATION = Feature("compensated sums", (SUMS,), constraints=(Constraint(
+    "C39", "compensation", "(compensated == 0) | (promote > FK)", "what does not move stays in an accumulator that lives on", _compensation,
+),))
+STAGES_IN_SHARED = Feature("stages in shared memory", constraints=(SHARED_MEMORY,))
+SLICES_OF_K = Feature("slices of k", constraints=(FEW_TILES,), steers=True)

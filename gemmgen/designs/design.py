@@ -23,9 +23,11 @@ from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Family, Scheme
 from gemmgen.decisions import SHARED, Decision, Word
+from gemmgen.designs.feature import PACKS_APART, PERSISTENT, Feature
+from gemmgen.designs.parts import Checked, Equations, Text
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import resources, time
-from gemmgen.model.equation import Constraint, Equation, Numbers, solved
+from gemmgen.model.equation import Constraint, Numbers, solved
 
 
 @dataclass(frozen=True)
@@ -114,76 +116,38 @@ class Design:
 
     Attributes:
         name: of its package.
+        features: what its kernels have and do, in the order in which their decisions and constraints are told.
         decisions: all of them, the shared ones first.
-        own: those of them that are this design's alone.
+        own: those of them that are this design's alone: its features'.
         kinds: of problems, as `[problem] kind` says them, that its kernels solve.
         family: of the schemes that its kernels compute, as their recombination says it.
         labels: how it says shared decisions, by name, where it says them in a way of its own.
         words: further words of shared decisions, by the decision's name.
         all_ways: the ways of operands that a search considers.
-        tile_equations, pipeline_equations: what constraints ask for, once tiles and once all is decided.
-        plan_equations: what a plan's text and launches ask besides, after occupancy.
-        predictions: traffic and time, after occupancy.
-        constraints: that every candidate must satisfy.
-        steering: those of them that steer a choice and refuse nothing that a spec asks for.
-        equation_groups: all equations, by title, as an explanation lists them.
+        forms: its equations, without those that features bring.
         order: in words, which of the candidates wins that the model cannot tell apart; {symbol} stands for an equation's number.
         of_registers: the symbols that a thread's demand for registers rests on, and what there is of them: where the compiler spills, another
             value of one of these may help most.
         register_section: of a row's [registers], the section whose constants its register model takes, the empty word for its top; None where it has none
             of its own.
         telling: all that changes a kernel's main loop for the compiler; groups and slices of k hardly do.
-        shaping: the symbols of `plan_equations` and others before them that depend on the GPU and shape the text or the launches.
-        gatherer: what gathers its part of slices of k.
-        parts: how the sums of the slices lie in the workspace.
-        packs_apart: whether A and B may be packed into different numbers of words, where products read fewer of one.
-        splits_apart: whether A and B may have other words, and not only more of the same.
-        takes_stored_b: whether B may be words as it is stored (`Scheme.b`).
-        promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
-        of_papers: whether EGEMM-TC's and LE-GEMM's models of a tile are about its kernels: a block's stages in shared memory, fragments in registers.
-        takes_pieces: whether a warp k below block k is a piece of a stage, which each warp goes through as a whole, and not a warp's share of it.
-        sums_come_combined: whether the accumulators are added up before the output asks for them.
-        narrow: whether it is for some sizes alone, as `suits` tells.
-        stays: whether blocks stay and work off one tile after another, each launch overlapping the one before.
-        is_emulated: whether the emulator knows the kernels' instructions.
-        standing: how far such kernels have been checked, where none has ever run.
-        places_itself: whether its own template says where chunks of a stage lie.
-        schedule: the template of the order of work, by its path: under templates/, or of the design's own `designs/<name>/...`.
+        text: what the kernels' text rests on.
+        checked: how far they have been checked.
     """
 
     name: str
-    own: tuple[Decision, ...] = ()
+    features: tuple[Feature, ...] = ()
     kinds: tuple[str, ...] = ("gemm",)
     family: Family = "residual chain"
     labels: Mapping[str, str] = {}
     words: Mapping[str, tuple[Word, ...]] = {}
     all_ways: tuple[Way, ...] = ()
-    tile_equations: tuple[Equation, ...] = ()
-    pipeline_equations: tuple[Equation, ...] = ()
-    plan_equations: tuple[Equation, ...] = ()
-    predictions: tuple[Equation, ...] = ()
-    constraints: tuple[Constraint, ...] = ()
-    steering: tuple[Constraint, ...] = ()
-    equation_groups: tuple[tuple[str, tuple[Equation, ...]], ...] = ()
+    forms: Equations = Equations()
     order: str = ""
     of_registers: tuple[str, ...] = ("WM", "WN", "BK", "register_budget")
     register_section: str | None = None
-    shaping: tuple[str, ...] = ()
-    gatherer: str = "block"
-    parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
-    packs_apart: bool = False
-    splits_apart: bool = False
-    takes_stored_b: bool = False
-    promotes_at_once: bool = False
-    takes_pieces: bool = False
-    of_papers: bool = False
-    sums_come_combined: bool = False
-    narrow: bool = False
-    stays: bool = False
-    is_emulated: bool = True
-    standing: str | None = None
-    places_itself: bool = False
-    schedule: str = "lib/schedule.j2"
+    text: Text = Text()
+    checked: Checked = Checked()
 
     @cached_property
     def folder(self) -> Path:
@@ -193,7 +157,7 @@ class Design:
     @property
     def template(self) -> str:
         """The template of its kernels, by its path: as a rule `kernel.j2` of its own folder."""
-        return f"designs/{self.name}/kernel.j2"
+        return self.text.template or f"designs/{self.name}/kernel.j2"
 
     @property
     def is_brought(self) -> bool:
@@ -213,6 +177,11 @@ class Design:
     def suits(self, hints: Hints) -> bool:
         """Whether it is weighed at such sizes where a spec leaves the design open."""
         return True
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is for some sizes alone: it has a `suits` of its own."""
+        return type(self).suits is not Design.suits
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:
         """The ways that a spec leaves open.
@@ -292,7 +261,41 @@ class Design:
         where, loads = asked.fixed.get("where"), asked.fixed.get("loads")
         return tuple(way for way in (self.all_ways if ways is None else ways) if where in (None, way.where) and loads in (None, way.loads))
 
+    # ---- features
+
+    def has(self, feature: Feature) -> bool:
+        """Whether a feature is one of its own."""
+        return feature in self.features
+
+    @property
+    def stays(self) -> bool:
+        """Whether blocks stay and work off one tile after another, each launch overlapping the one before."""
+        return self.has(PERSISTENT)
+
+    @cached_property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What every candidate must satisfy: what features ask of tiles, then the rest."""
+        return (*(one for feature in self.features for one in feature.of_tiles), *(one for feature in self.features for one in feature.constraints))
+
+    @cached_property
+    def steering(self) -> tuple[Constraint, ...]:
+        """Those of the constraints that steer a choice and refuse nothing that a spec asks for."""
+        return tuple(one for feature in self.features if feature.steers for one in feature.constraints)
+
+    def certain(self, allow_spills: bool) -> tuple[Constraint, ...]:
+        """The constraints that no kernel can break, without what is only predicted.
+
+        Args:
+            allow_spills: whether registers may spill.
+        """
+        doubtful = [feature for feature in self.features if feature.steers or allow_spills and feature.spills]
+        return tuple(one for one in self.constraints if not any(one in feature.constraints for feature in doubtful))
+
     # ---- decisions
+
+    @cached_property
+    def own(self) -> tuple[Decision, ...]:
+        return tuple(one for feature in self.features for one in feature.decisions)
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
@@ -323,7 +326,7 @@ class Design:
     @cached_property
     def known_symbols(self) -> frozenset[str]:
         """Those of decisions and equations: all that a user's expression may name besides constants."""
-        return frozenset((*self.symbols, *(one.symbol for _, group in self.equation_groups for one in group)))
+        return frozenset((*self.symbols, *self.equations.all))
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -344,6 +347,11 @@ class Design:
 
     # ---- numbers
 
+    @cached_property
+    def equations(self) -> Equations:
+        """All of its model, with what features bring."""
+        return self.forms.extended(self.features)
+
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         """The symbols that no candidate changes."""
         fm, fn, fk = fragment.shape
@@ -362,7 +370,7 @@ class Design:
 
     def word_numbers(self, scheme: Scheme, gpu: Gpu) -> dict[str, Any]:
         """Those of them that words decide: how many, how large, and how fast they are multiplied; all of one type, where the design has no other."""
-        of_a, of_b = (len(scheme.words_of(operand, packed_alike=not self.packs_apart)) for operand in "ab")
+        of_a, of_b = (len(scheme.words_of(operand, packed_alike=not self.has(PACKS_APART))) for operand in "ab")
         return {
             "words": max(of_a, of_b), "word_bytes": scheme.word_bytes, "words_a": of_a, "words_b": of_b, **sizes(scheme),
             **time.rate_numbers(gpu, scheme.leading),
@@ -403,24 +411,20 @@ class Design:
 
     def budgets(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
         """`numbers` with all that the constraints ask for."""
-        return self.registers(solved((*self.tile_equations, *self.pipeline_equations), numbers), table)
+        return self.registers(solved((*self.equations.tiles, *self.equations.pipeline), numbers), table)
 
     def predicted(self, numbers: Numbers) -> dict[str, Any]:
         """What `budgets` gives, with occupancy, traffic and time."""
-        return solved(self.predictions, resources.resident(numbers))
+        return solved(self.equations.predictions, resources.resident(numbers))
 
     def resources(self, plan: Decided) -> dict[str, Any]:
         """What a plan takes of its SM, by symbol: no number of these depends on the sizes that it was made for."""
         known = self.budgets(self.constants_of(plan) | self.encoded(plan), plan.gpu.registers)
-        return solved(self.plan_equations, resources.resident(known))
+        return solved(self.equations.launch, resources.resident(known))
 
     def model(self, plan: Decided) -> dict[str, Any]:
         """Every symbol's value for a plan."""
-        return solved(self.predictions, self.resources(plan))
-
-    def equation(self, symbol: str) -> Equation:
-        """The design's own equation for a symbol."""
-        return next(one for _, group in self.equation_groups for one in group if one.symbol == symbol)
+        return solved(self.equations.predictions, self.resources(plan))
 
     # ---- search
 
@@ -439,7 +443,7 @@ class Design:
     @cached_property
     def order_told(self) -> str:
         """`order` with the equations' numbers."""
-        return self.order.format_map({one.symbol: one.number for _, group in self.equation_groups for one in group})
+        return self.order.format_map({symbol: one.number for symbol, one in self.equations.all.items()})
 
 
 def sizes(scheme: Scheme) -> dict[str, int]:

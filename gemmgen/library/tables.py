@@ -120,7 +120,7 @@ def pack_key(plan: Plan, interface: Interface, operand: str) -> str | None:
         "operand": operand, "tile": [own.tile, plan.block[2]],
         "scheme": plan.scheme.model_dump(mode="json", exclude={"name", "title", "source"}, exclude_none=True),
         "rows": [[one.type, one.bytes, one.swizzle_rows, one.swizzle_mask] for one in plan.rows_of.values()], "padding": [plan.padding, plan.padded],
-        "own": [plan.design.name, plan.fragment.name] if plan.design.places_itself else None,
+        "own": [plan.design.name, plan.fragment.name] if plan.design.text.places_itself else None,
         "buffers": [[one.name, one.element, one.factor, one.of, one.per, one.above_k] for one in packed_buffers(interface, operand)],
     }, sort_keys=True)
 

@@ -197,7 +197,7 @@ def check(plan: Plan, place: str = "plan") -> None:
     Raises:
         InfeasibleSpec: the first constraint that the plan breaks.
     """
-    broken, numbers = _broken(plan, _certain(plan.design, plan.allow_spills))
+    broken, numbers = _broken(plan, plan.design.certain(plan.allow_spills))
     if broken:
         raise broken.refusal(plan, numbers, place)
 
@@ -348,7 +348,7 @@ def _broken(plan: Plan, constraints: Sequence[Constraint], required: Sequence[Re
 def _checked(request: Request) -> Iterator[_Solution]:
     """The plan of a spec that leaves nothing open."""
     plan = request.plan({})
-    broken, numbers = _broken(plan, _certain(plan.design, plan.allow_spills), request.required)
+    broken, numbers = _broken(plan, plan.design.certain(plan.allow_spills), request.required)
     if broken:
         raise broken.refusal(plan, numbers, request.loaded.place)
     yield _Solution(request, replace(plan, predicted_registers=int(plan.numbers["registers"])))
@@ -389,7 +389,7 @@ def _spaces(request: Request) -> Iterator[search.Space]:
     spaces = [request.choices, *([replace(request.choices, small=True)] if request.required and not request.choices.small else [])]
     broken: search.Space | None = None
     found = False
-    for constraints, choices in product((wanted, sparing, _certain(design, False), _certain(design, allow_spills)), spaces):
+    for constraints, choices in product((wanted, sparing, design.certain(False), design.certain(allow_spills)), spaces):
         if choices.small and not request.choices.small and found:
             continue
         searched = search.enumerate_space(design, choices, fixed, request.fragment, request.gpu.registers, (*constraints, *request.required))
@@ -469,12 +469,6 @@ def _fresh_way_first(design: Design, known: Mapping[str, Any], order: np.ndarray
     if not len(fresh):
         return order
     return np.concatenate([fresh[:1], order[order != fresh[0]]])
-
-
-def _certain(design: Design, allow_spills: bool) -> tuple[Constraint, ...]:
-    """The constraints that no kernel can break, without what is only predicted."""
-    doubtful = {one.number for one in design.steering} | ({"C11"} if allow_spills else set())
-    return tuple(one for one in design.constraints if one.number not in doubtful)
 
 
 def _row(known: Mapping[str, Any], at: int) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def _bounds(plan: Plan, known: Mapping[str, Any], constraints: Sequence[Constrai
                 seen[value, predicted] = design.predicted(numbers) if predicted else numbers
         return bool(constraint.holds(seen[value, predicted]))
 
-    equations = [equation for _, group in design.equation_groups for equation in group]
+    equations = [equation for _, group in design.equations.groups for equation in group]
     found = bounds.bounds(equations, constraints, known, symbol, holds, lambda name, value: design.looked_up(name, value, table))
     return found + (_of_error(plan) if symbol == "promote" and plan.promote else [])
 

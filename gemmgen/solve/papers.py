@@ -15,6 +15,7 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import Choices, Design, Hints
+from gemmgen.designs.portable.design import CACHED_FRAGMENTS
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import papers
 from gemmgen.model.equation import solved
@@ -118,7 +119,7 @@ WORDS = {"egemm": (2, 4, 1), "legemm": (2, 3, 2)}
 
 def _refuse(request: Asking, asked: str) -> None:
     place, scheme = request.loaded.place, request.scheme
-    if not request.design.of_papers:
+    if not (request.design.has(CACHED_FRAGMENTS) and "gemm" in request.design.kinds):
         raise InfeasibleSpec(
             f"{place}: [solve] model", f"the model is not about kernels of policy {request.fragment.policy} and design {request.design.name}", got=asked,
             needs="kernels whose warps take fragments from shared memory into registers: design portable, of a matrix unit",

@@ -18,6 +18,7 @@ from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, designs_of, owner_of, owners_of
 from gemmgen.designs.design import refuse_batch
+from gemmgen.designs.feature import SPLITS_APART, STORED_B
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.decisions import SUMS, Decision
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
@@ -200,7 +201,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
     # Whom all designs refuse is told by the one that is asked for, or else by one that serves any sizes.
     ways = [(scheme, fragment, design) for fragment, designs in fragments for design in designs]
     ways += [] if asked else _plain_ways(spec, gpu, sizes)
-    ways.sort(key=lambda way: (way[2].name == spec.pipeline.design, not way[2].narrow))
+    ways.sort(key=lambda way: (way[2].name == spec.pipeline.design, not way[2].is_narrow))
     for suits in (True, False):  # a design that is not meant for such sizes serves those who ask for what it alone has
         for of_words, fragment, design in ways:
             if requests or design.suits(sizes) is not suits:
@@ -223,7 +224,7 @@ def _plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragme
     if _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY):
         return []
     usable = [row for row in candidates(gpu.vendor, plain.leading, PLAIN_POLICY) if row.runs_on(gpu.arch)][:1]
-    return [(plain, row, one) for row in usable for one in designs_of(row, spec.problem.kind) if one.narrow and one.suits(sizes)]
+    return [(plain, row, one) for row in usable for one in designs_of(row, spec.problem.kind) if one.is_narrow and one.suits(sizes)]
 
 
 def _kindless(kind: str, fragment: Fragment, scheme: Scheme, place: str) -> InfeasibleSpec:
@@ -315,8 +316,8 @@ def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str,
     """
     for able, what in (
         (lambda one: scheme.uniform or one.mixes(scheme), f"words of several types: {', '.join(scheme.types)}"),
-        (lambda one: scheme.b is None or one.takes_stored_b, f"B of {scheme.b} as it is stored"),
-        (lambda one: scheme.alike or scheme.b or one.splits_apart, "other words of B than of A"),
+        (lambda one: scheme.b is None or one.has(STORED_B), f"B of {scheme.b} as it is stored"),
+        (lambda one: scheme.alike or scheme.b or one.has(SPLITS_APART), "other words of B than of A"),
     ):
         if not able(design):
             serving = [one.name for one in all_designs() if able(one) and kind in one.kinds]

@@ -73,7 +73,7 @@ def _enumerated(
 ) -> Space:
     tiles, ways, pipelines, groups = design.axes(choices, fragment)
     steps = (
-        (tiles, design.tile_equations, None), (ways, (), None), (pipelines, design.pipeline_equations, table), (groups, (), None),
+        (tiles, design.equations.tiles, None), (ways, (), None), (pipelines, design.equations.pipeline, table), (groups, (), None),
     )
     widths = [len(next(iter(axes.values()))) for axes, _, _ in steps]
     candidates = int(np.prod(widths))

@@ -13,6 +13,7 @@ import numpy as np
 from gemmgen.abi import FALLBACK
 from gemmgen.build import Binary
 from gemmgen.catalog.output import F32, Output
+from gemmgen.designs.feature import PACKS_APART
 from gemmgen.errors import EmulationError
 from gemmgen.model.resources import Occupancy, occupancy
 from gemmgen.plan import Plan
@@ -283,7 +284,7 @@ class Judge:
     def words(self, problem: oracles.Problem) -> tuple[Words, Words]:
         """The words of A and of B as the kernels count them."""
         operands = zip("ab", (problem.a, np.ascontiguousarray(problem.b.T)))
-        apart = self.plan.design.packs_apart or not self.plan.scheme.alike
+        apart = self.plan.design.has(PACKS_APART) or not self.plan.scheme.alike
         return tuple(split(x, self.plan.scheme, self.plan.flushes_words, operand if apart else None) for operand, x in operands)
 
     def miscounted(self, words: tuple[Words, Words], status: dict[str, int]) -> str:

@@ -20,6 +20,7 @@ from test_small_products import LARGE
 from test_strided_batches import portable, prepared
 from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TINY, WAYS, plan_of, tailed
 
+from gemmgen.designs.feature import PACKS_APART
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.emulate.core import strips
 from gemmgen.plan import ABSMAX_TILE_K
@@ -145,7 +146,7 @@ def told(plan, operands) -> dict[str, int]:
     found: dict[str, int] = {}
     for a, b in operands:
         for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
-            words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.packs_apart or not plan.scheme.alike else None)
+            words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.has(PACKS_APART) or not plan.scheme.alike else None)
             for kind in ("lossy", "overflow", "nonfinite"):
                 found[f"{x}_{kind}"] = found.get(f"{x}_{kind}", 0) + getattr(words, kind)
         if plan.special == "exact":

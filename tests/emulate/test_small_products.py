@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from assembled import assembled
 from verifying import assert_bits
-from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TILE, covering, plan_of
+from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TILE, TINY, covering, plan_of
 
 from gemmgen.emulate import TOGETHER
 from gemmgen.render import render
@@ -240,3 +240,12 @@ def test_bits_and_counts_are_the_schemes_on_the_unit(name):
     """Against the reference split and the unit's rule, without any kernel: every bit of C, and every element counted once."""
     device, plan, source = made(name, "BITS")
     assert_bits(Judge(plan, source, None, device))
+
+
+@pytest.mark.parametrize("scheme", ["bf16x6_apart", "scaled"])
+def test_a_sum_that_moves_over_at_once_has_fragments_of_its_own_products(scheme):
+    """Where each product fetches its own, the sum that is promoted at once comes first: by itself, or of all products."""
+    plan = plan_of(scheme=scheme, fragment_caching="sums", promote=16, tile=TINY, stages=2, fragment_buffers=1)
+    source = render(plan)
+    assert plan.promotes_at_once and plan.fetches_each
+    assert_bits(Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)))

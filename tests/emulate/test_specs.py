@@ -41,7 +41,7 @@ def test_a_shipped_spec_is_right_in_short(name):
     plan = solved(SHIPPED[name])
     if plan.of_products:
         pytest.skip("a batch: what is asked of one product alone is not asked of it; test_every_shipped_spec_verifies asks the rest")
-    if plan.design.is_emulated:
+    if plan.design.checked.emulated:
         assert_right_in_short(plan, conflicts=name == "wmma_a100" or plan.where == "lane")
 
 
@@ -49,7 +49,7 @@ def test_a_shipped_spec_is_right_in_short(name):
 def test_every_shipped_spec_verifies(name):
     loaded = SHIPPED[name]
     plan = solve(loaded)
-    if not plan.design.is_emulated:
+    if not plan.design.checked.emulated:
         with pytest.raises(NotEmulated, match="compiled, not emulated"):
             open_device("emulator", plan, render(plan), None)
         return

@@ -8,6 +8,7 @@ from math import ceil
 import numpy as np
 
 from gemmgen.build import build
+from gemmgen.designs.feature import PACKS_APART
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.emulate.core.product import product
 from gemmgen.plan import Plan
@@ -149,7 +150,7 @@ def assert_bits(judge: Judge, m: int = 67, n: int = 9, k: int = 133) -> None:
     result = judge.run(oracles.Problem(a, b))
     assert np.array_equal(result.c.view(np.uint32), expected_bits(plan, a, b).view(np.uint32))
     for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
-        words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.packs_apart or not plan.scheme.alike else None)
+        words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.has(PACKS_APART) or not plan.scheme.alike else None)
         assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {
             kind: getattr(words, kind) for kind in ("lossy", "overflow", "nonfinite")}
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import re
 import sys
+import weakref
 from math import prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +23,7 @@ from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.timing import batch_contender, racing
 from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, suited
 from gemmgen.timing.batches import cells as every_cell
-from gemmgen.timing.batches.contender import checked
+from gemmgen.timing.batches.contender import _in_turn, checked
 from gemmgen.timing.batches.device import places
 from gemmgen.workshop.bench import BatchRow, Table, as_csv, as_text, from_csv, geometric_means, worst_cells
 from gemmgen.workshop.bench import measure as benching
@@ -319,6 +321,20 @@ def test_the_largest_the_smallest_and_some_between_are_compared():
     found = checked(batch)
     assert {20, 22, 0, 42} <= set(found) and 21 not in found and len(found) <= 8
     assert checked(SimpleNamespace(products=[Product(0, 1, 1)])) == []
+
+
+def test_a_contender_keeps_who_multiplies_for_its_calls_know_addresses_alone():
+    class Known:
+        def prepare(self, batch, at):
+            return lambda: ran.append(at)
+
+    ran, one = [], Known()
+    held, enqueue = weakref.ref(one), _in_turn(one, SimpleNamespace(sets=2))
+    del one
+    gc.collect()
+    assert held() is not None
+    enqueue(3)
+    assert ran == [1]
 
 
 @pytest.mark.parametrize("captured", [False, True])

@@ -63,7 +63,7 @@ def test_every_bound_is_what_all_values_give(name):
     design, strategy, count = DESIGNS[name]
     plans = [plan for plan in random_plans(strategy, 6 * count) if plan.design is design][:count // 2]
     assert len(plans) >= 4
-    equations = [equation for _, group in design.equation_groups for equation in group]
+    equations = [equation for _, group in design.equations.groups for equation in group]
     given, withheld = 0, set()
     for plan in plans:
         known = plan.model
@@ -102,7 +102,7 @@ def test_bounds_of_a_plan_by_hand():
         "pipeline": {"stages": 2, "consumers": "cooperative"},
     }))
     known, design = plan.model, specialised.DESIGN
-    equations = [equation for _, group in design.equation_groups for equation in group]
+    equations = [equation for _, group in design.equations.groups for equation in group]
     found = bounds.bounds(equations, design.constraints, known, "stages", model_holds(plan, known, "stages"))
     assert [str(one) for one in found] == ["stages >= 2   (C61: stages > 1)", "stages <= floor(232448 / 65552) = 3   (C10: shared_bytes <= shared_bytes_per_block)"]
 

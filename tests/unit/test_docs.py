@@ -266,7 +266,7 @@ def test_the_page_on_the_model_tells_where_every_equation_is():
             for number in range(int(first), int(last or first) + 1)}
     told |= {f"{paper} eq. {number}" for row in cells_of_model() for paper, first, last in re.findall(r"(\w+) eqs\. (\d+)-(\d+)", row[0])
              for number in range(int(first), int(last) + 1)}
-    equations = [*error.EQUATIONS, *(one for design in all_designs() for _, group in design.equation_groups for one in group)]
+    equations = [*error.EQUATIONS, *(one for design in all_designs() for _, group in design.equations.groups for one in group)]
     needed = {one.number for one in (*equations, *(one for design in all_designs() for one in design.constraints))}
     assert len(needed) > 100
     assert needed - told == set()

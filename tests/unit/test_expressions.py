@@ -84,7 +84,7 @@ def test_what_is_computed_does_not_wrap():
 
 def test_aliases_stand_for_symbols_of_every_design_that_has_them():
     for design in (one for one in all_designs() if "gemm" in one.kinds):  # one that is for batches alone searches nothing
-        symbols = {one.symbol for _, group in design.equation_groups for one in group} | set(design.symbols)
+        symbols = {one.symbol for _, group in design.equations.groups for one in group} | set(design.symbols)
         own = {"M", "N", "K", "FM", "FN", "FK", "sms", "blocks_per_sm"}
         missing = {alias.symbol for alias in ALIASES.values()} - symbols - own
         assert missing <= {"fragment_buffers", "cluster"}, missing

@@ -32,9 +32,9 @@ from ways import AMD_WAYS, LIKE_OTHERS, WAYS, plan_of, shipped, tailed
 
 MODULES = (resources, registers, traffic, time, error)
 OURS = [value for module in MODULES for value in vars(module).values() if isinstance(value, Equation)]
-BULK = [equation for _, group in specialised.DESIGN.equation_groups for equation in group]  # of the other design
+BULK = [equation for _, group in specialised.DESIGN.equations.groups for equation in group]  # of the other design
 DESIGNS = (portable.DESIGN, specialised.DESIGN, tensor_memory.DESIGN)
-IN_USE = [statement for one in DESIGNS for group in (*(group for _, group in one.equation_groups), one.constraints) for statement in group]
+IN_USE = [statement for one in DESIGNS for group in (*(group for _, group in one.equations.groups), one.constraints) for statement in group]
 CONSTRAINTS = [*portable.DESIGN.constraints, papers.EGEMM_BALANCE]
 SHIPPED = shipped()
 STATEMENTS = list({id(one): one for one in [*OURS, *IN_USE, *papers.PAPERS, *CONSTRAINTS]}.values())
@@ -144,7 +144,7 @@ def test_every_reading_gives_the_numbers_of_plans(design, strategy, ways, count)
     plans = [plan for plan in drawn if plan.design is design]
     assert len(plans) > 0.3 * count
     rows = [known_of(plan) for plan in plans]
-    for statement in [*(one for _, group in design.equation_groups for one in group), *error.EQUATIONS, *design.constraints, *papers.PAPERS]:
+    for statement in [*(one for _, group in design.equations.groups for one in group), *error.EQUATIONS, *design.constraints, *papers.PAPERS]:
         equation = of(statement)
         told = [row for row in rows if all(name in row for name in equation.variables)]
         assert told or set(equation.variables) & set(papers.LATENCIES), statement.number
@@ -175,8 +175,8 @@ def test_what_an_explanation_prints_is_true(name):
 
     printed = explaining.text(explanation)
     chains = re.findall(r"^  \S.*?  (\S+) = (\S+).*\n +  = (.+)\n +  = (.+)$", printed, re.M)
-    symbols = {(one.number, one.symbol) for _, group in [*design.equation_groups, ("", error.EQUATIONS), ("", accuracy.PREDICTED), ("", papers.PAPERS)] for one in group}
-    assert {name for name, *_ in chains} >= {one.symbol for _, group in design.equation_groups for one in group}
+    symbols = {(one.number, one.symbol) for _, group in [*design.equations.groups, ("", error.EQUATIONS), ("", accuracy.PREDICTED), ("", papers.PAPERS)] for one in group}
+    assert {name for name, *_ in chains} >= {one.symbol for _, group in design.equations.groups for one in group}
     for name, value, form, numbers in chains:
         assert close(value, Equation("", "", form, "", "").value(numbers_of.get(form, known))), (name, value, form)
         assert close(value, worth(numbers)), (name, value, numbers)
@@ -207,7 +207,7 @@ def test_what_an_explanation_prints_is_true(name):
 def test_the_order_of_evaluation_is_the_order_of_the_lists():
     plan = fixed()
     known = plan.model
-    for equation in (one for _, group in portable.DESIGN.equation_groups for one in group):
+    for equation in (one for _, group in portable.DESIGN.equations.groups for one in group):
         assert equation.value(known) == known[equation.symbol], equation.number
 
 

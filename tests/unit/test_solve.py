@@ -16,7 +16,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.designs import Choices, portable
-from gemmgen.designs.portable.design import LEAST_WARP, PIPELINE_CONSTRAINTS, PREDICTED
+from gemmgen.designs.portable.design import BUFFERED, LEAST_WARP, PREDICTED
 from gemmgen.render import render
 from gemmgen.solve import search
 from gemmgen.cli.explain import text
@@ -44,7 +44,7 @@ ONE_EACH = tuple({gpu.arch: gpu.name for gpu in GPUS.rows()}.values())
 
 def test_the_space_is_large():
     explanation = explain(spec(**MMA))
-    divisible = explanation.candidates - explanation.rejected[PIPELINE_CONSTRAINTS[0].label]
+    divisible = explanation.candidates - explanation.rejected[BUFFERED[0].label]
     assert divisible >= 200_000
     assert explanation.candidates == explanation.feasible + sum(explanation.rejected.values())
 

@@ -8,32 +8,34 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.decisions import SUMS
-from gemmgen.designs import common
+from gemmgen.designs.common import COMPENSATION, PROMOTION, SLICES_OF_K, STAGES_IN_SHARED, TILES_OF_K, WHOLE_STAGES
 from gemmgen.designs.cuda_cores import equations
 from gemmgen.designs.design import Hints
+from gemmgen.designs.feature import PROMOTES_AT_ONCE, STORED_B, Feature
 from gemmgen.designs.portable import refusals
-from gemmgen.designs.portable.design import FRAGMENT_BUFFERS, OF_WORDS, PIECES, Portable
+from gemmgen.designs.portable.design import (
+    ACCUMULATORS, BUFFERED, CHUNKS, COPIES, FRAGMENT_BUFFERS, FRAGMENTS, PREDICTED_SPILLS, SPLIT_ON_THE_WAY, UNMOVED_SUMS, WITHIN_THE_FIT, Portable,
+)
 from gemmgen.model import time
 from gemmgen.model.equation import Constraint, Numbers
 
-SINGLE_BUFFER = Constraint(
-    "C21", "loads between steps", "held * fragment_buffers < 2", "the next tile, on its way through registers, leaves none for a second buffer of plain FP32",
-    refusals.single_step,
-)
+TWO_BUFFERS = Feature("two buffers of fragments", (FRAGMENT_BUFFERS,), constraints=(
+    Constraint(
+        "C21", "loads between steps", "held * fragment_buffers < 2",
+        "the next tile, on its way through registers, leaves none for a second buffer of plain FP32", refusals.single_step,
+    ),
+    *BUFFERED,
+))
 
 
 class CudaCores(Portable):
     name = "cuda_cores"
     register_section = "plain"
-    own = (FRAGMENT_BUFFERS, SUMS)
-    takes_pieces = False
-    of_papers = False
-    constraints = tuple(
-        {SINGLE_BUFFER.number: SINGLE_BUFFER, PIECES.number: common.WHOLE_STAGE}.get(one.number, one)
-        for one in Portable.constraints if one.number not in OF_WORDS
+    features = (
+        CHUNKS, WHOLE_STAGES, FRAGMENTS, COPIES, SPLIT_ON_THE_WAY, TWO_BUFFERS, PROMOTION, TILES_OF_K, COMPENSATION, STAGES_IN_SHARED, ACCUMULATORS,
+        PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, STORED_B, PROMOTES_AT_ONCE,
     )
-    equation_groups = tuple((title, equations.ALL if title == "Registers" else group) for title, group in Portable.equation_groups)
+    forms = Portable.forms.grouped("Registers", equations.ALL)
     held = "grouped"
     """Spread among multiply-adds, loads would take far more registers, as their steps are unrolled then."""
 

@@ -14,7 +14,9 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import common
 from gemmgen.designs.design import FULL, Asked, Design, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
+from gemmgen.designs.feature import PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.grouped import equations, refusals
+from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.portable.refusals import held_stages
 from gemmgen.model import batch as tilings
 from gemmgen.model import resources
@@ -42,11 +44,13 @@ MATRIX_TILES = ((16, 32, 64, 128), (32, 32, 32, 128), (32, 64, 32, 128), (64, 64
 EVEN_MATRIX_TILES = ((32, 32, 32, 128), (64, 64, 32, 128))
 """The same for blocks that stay, which pay for each size with a longer way into the kernel."""
 
-TILE = Constraint("C40", "tiles of a batch", "threads <= threads_per_block", "the hardware's limit", refusals.threads)
-STAGES = Constraint("C41", "stages", f"stages <= {MOST_STAGES}", "a block knows no more works at a time than a ring holds", common.most_stages(MOST_STAGES))
-HELD_STAGES = Constraint(
-    "C42", "stages that are held", "(held == 0) | (stages == 2)", "two stages take turns while the next tile is in registers", held_stages,
-)
+TILES = Feature("tiles of a batch", constraints=(
+    Constraint("C40", "tiles of a batch", "threads <= threads_per_block", "the hardware's limit", refusals.threads),
+))
+STAGES = Feature("works that a ring holds", constraints=(
+    Constraint("C41", "stages", f"stages <= {MOST_STAGES}", "a block knows no more works at a time than a ring holds", common.most_stages(MOST_STAGES)),
+    Constraint("C42", "stages that are held", "(held == 0) | (stages == 2)", "two stages take turns while the next tile is in registers", held_stages),
+))
 
 
 @dataclass(frozen=True)
@@ -82,18 +86,15 @@ class Grouped(Design):
     name = "grouped"
     kinds = ("grouped", "pointers", "strided")
     all_ways = (Way("shared", "async"), Way("shared", "grouped"), Way("register", "async"), Way("register", "grouped"))
-    tile_equations = equations.RESOURCES
-    plan_equations = equations.LAUNCH
-    predictions = equations.PROBLEM
-    constraints = (TILE, common.RING, STAGES, HELD_STAGES, common.PROMOTION, common.SHARED_MEMORY)
-    equation_groups = (
-        ("Resources", equations.RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
-        ("A batch of the hints' size", equations.PROBLEM),
+    features = (TILES, common.RING, STAGES, common.PROMOTION, common.STAGES_IN_SHARED, PROMOTES_AT_ONCE)
+    forms = Equations(
+        equations.RESOURCES, launch=equations.LAUNCH, predictions=equations.PROBLEM, groups=(
+            ("Resources", equations.RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
+            ("A batch of the hints' size", equations.PROBLEM),
+        ),
     )
     of_registers = ("BM", "BN", "BK")
-    shaping = ("blocks_at_once", "most_wavefronts", "unrolled")
-    promotes_at_once = True
-    places_itself = True
+    text = Text(shaping=("blocks_at_once", "most_wavefronts", "unrolled"), places_itself=True)
 
     def serves(self, fragment: Fragment) -> bool:
         return not fragment.from_shared and (fragment.by_lanes or fragment.plain)
@@ -203,13 +204,13 @@ class Grouped(Design):
             "of_list": int(plan.batch.kind != "strided"), "further_tiles": len(tiles) - 1,
         }
         known |= {"W_num": known["launch_threads"], "T_workgroup": known["launch_threads"]}
-        return solved(self.plan_equations, resources.resident(solved(self.tile_equations, known)))
+        return solved(self.equations.launch, resources.resident(solved(self.equations.tiles, known)))
 
     def model(self, plan: Any) -> dict[str, Any]:
         known = self.resources(plan)
         tile = plan.batch.tiles[max(0, int(self.tiling_of_hints(plan).tile[0]))]
         known |= {"BM": tile.m, "BN": tile.n, "BK": tile.k, "tile_warps": tile.threads // plan.lanes, "W_num": tile.threads}
-        known = solved(self.predictions, known)
+        known = solved(self.equations.predictions, known)
         return known | {"tlp": known["tlp_new"]}
 
     def threshold(self, plan: Any) -> int:
@@ -276,7 +277,7 @@ class Grouped(Design):
             "tile_warps": [one.threads // plan.lanes for one in tiles],
         }.items():
             known[symbol] = np.array(values)[tile]
-        known = solved(self.predictions, known)
+        known = solved(self.equations.predictions, known)
         stored = known["workgroups"] * known["BM"] * known["BN"] * known["tile_cycles"] / (known["sms"] * known["clock_hz"])  # as M15 has it
         return (known["seconds"] + stored) / FULL
 

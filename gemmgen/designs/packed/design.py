@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,7 @@ class Packed(Specialised):
     kinds = ("grouped", "pointers")
     words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
     all_ways = (Way("prepass", "bulk"),)
-    schedule = "lib/products.j2"
-    narrow = True
-
-    @property
-    def template(self) -> str:
-        return "designs/specialised/kernel.j2"
+    text = replace(Specialised.text, template="designs/specialised/kernel.j2", schedule="lib/products.j2")
 
     def suits(self, hints: Hints) -> bool:
         """For who asks for it: the hints of a batch tell one size of many, and small ones lose most of a tile."""
@@ -77,7 +73,7 @@ class Packed(Specialised):
 
     def each_seconds(self, plan: Any, sizes: np.ndarray) -> np.ndarray:
         m, n, k = np.maximum(sizes, 1).astype(np.float64).T
-        known = solved(self.predictions, self.resources(plan) | {"M": m, "N": n, "K": k, "batch": FULL})
+        known = solved(self.equations.predictions, self.resources(plan) | {"M": m, "N": n, "K": k, "batch": FULL})
         uneven = plan.gpu.measured.of("wgmma", plan.gpu.name).uneven_store_cycles.value
         return known["seconds"] / FULL + np.where(n % 4 > 0, m * n * uneven / (known["sms"] * known["clock_hz"]), 0)
 

@@ -10,10 +10,12 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.decisions import SUMS, Decision, Word
+from gemmgen.decisions import Decision, Word
 from gemmgen.designs import common
-from gemmgen.designs.common import GROUPS, SLICES, STAGES
+from gemmgen.designs.common import COMPENSATION, GROUPS, PROMOTION, SLICES, SLICES_OF_K, STAGES, STAGES_IN_SHARED, TILES_OF_K
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
+from gemmgen.designs.feature import PROMOTES_AT_ONCE, STORED_B, Feature
+from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.portable import refusals
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import registers, resources, time, traffic
@@ -51,49 +53,32 @@ FRAGMENT_CACHING = Decision(
 
 _BLOCK_KS = " | ".join(f"(BK == {k})" for k in BLOCK_K)
 
-PIECES = Constraint(
-    "C62", "warp k", "(BK % WK == 0) & (WK % FK == 0)", "a warp works through the whole stage, in equal pieces of whole instructions", refusals.pieces,
-)
-OF_WORDS = {"C64", "C65", "C66", "C67"}
-"""Constraints on what only kernels have whose warps multiply several words of one stage: pieces of it, padded rows, fragments that are not kept."""
-
-TILE_CONSTRAINTS = (
+CHUNKS = Feature("rows of whole 16-byte chunks", of_tiles=(
     Constraint("C1", "block k", f"(BK % FK == 0) & ({_BLOCK_KS})", "rows of whole 16-byte chunks that the swizzle can permute",
                refusals.block_k(BLOCK_K)),
-    PIECES,
+))
+PIECES = Feature(
+    "a warp k below block k is a piece of a stage, which each warp goes through as a whole, and not a warp's share of it",
+    of_tiles=(
+        Constraint("C62", "warp k", "(BK % WK == 0) & (WK % FK == 0)", "a warp works through the whole stage, in equal pieces of whole instructions",
+                   refusals.pieces),
+    ),
+)
+FRAGMENTS = Feature("whole fragments and warps", of_tiles=(
     common.WARP_M,
     Constraint("C4", "warp n", "WN % (fetched_together * FN) == 0", "one ldmatrix of B fetches two fragments side by side", common.whole_fragments(1)),
     common.BLOCK_M,
     common.BLOCK_N,
     Constraint("C7", "threads", "threads <= threads_per_block", "the hardware's limit", refusals.threads),
-)
-PIPELINE_CONSTRAINTS = (
-    Constraint("C8", "fragment buffers", "(fragment_buffers == 1) | (BK % (2 * FK) == 0)", "two buffers take turns within a stage",
-               refusals.fragment_buffers),
-    Constraint("C68", "loads waited for", "(waits == 0) | (fragment_buffers == 1)", "no step is fetched ahead of the loads", refusals.waited),
-    Constraint("C64", "pieces", "(WK == BK) | (WK == FK) | ((fragment_buffers == 1) & (uncached == 0))",
-               "a piece's fragments are there together", refusals.pieces_held),
-    Constraint("C65", "padded rows", "(padded == 0) | ((padding == 0) & (rings == 0) & (split_register == 0) & (types == 1) & (tile_k == 0))",
-               "rows of one type of words, fetched by ldmatrix", refusals.padded),
-    Constraint("C66", "fragment caching", "(uncached == 0) | ((padding == 0) & (rings == 0) & (split_register == 0) & (tile_k == 0) & (fragment_buffers == 1))",
-               "nothing is fetched before its product, and ldmatrix fetches it", refusals.uncached),
-    Constraint("C67", "sums in shared memory", "(uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))",
-               "the sums of an instruction are four registers a lane, and one set", refusals.sums_in_shared),
-    common.PROMOTION,
-    common.TILE_OF_K,
-    common.COMPENSATION,
-    common.SHARED_MEMORY,
-    Constraint(
-        "C11", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line, and WMMAe eq. 2",
-        common.accumulators("other_registers"),
-    ),
-)
-WAY_CONSTRAINTS = (
+))
+COPIES = Feature("copies past the registers, or tiles that are held in them", constraints=(
     Constraint("C14", "asynchronous copies", "(held > 0) | (has_async > 0)", "cp.async came with sm_80", refusals.no_async),
     Constraint("C15", "stages", "(held == 0) | (stages <= 2) | (rings > 0)",
                "two stages take turns while the next tile is in registers; AMD's kernels may go round more", refusals.held_stages),
     Constraint("C63", "one stage", "(stages > 1) | ((held > 0) & (rings == 0))", "the next tile has to wait somewhere else: in registers",
                refusals.one_stage),
+))
+SPLIT_ON_THE_WAY = Feature("operands are split on the way to the matrix unit", constraints=(
     Constraint("C16", "split in shared", "(split_shared == 0) | (held > 0)", "what is split before shared memory passes through registers",
                refusals.shared_async),
     Constraint("C17", "split in register", "(split_register == 0) | (held == 0) | (rings > 0)",
@@ -106,22 +91,52 @@ WAY_CONSTRAINTS = (
                "lanes that fill fragments themselves need a map, and words to split into", refusals.not_by_lanes),
     Constraint("C20", "rows of FP32", "(split_register == 0) | (((a_strided * BM) % 32 == 0) & ((b_strided * BN) % 32 == 0))",
                "an operand stored along m or n is staged in rows of whole 128-byte lines", refusals.rows_of_lines),
+))
+BUFFERED = (
+    Constraint("C8", "fragment buffers", "(fragment_buffers == 1) | (BK % (2 * FK) == 0)", "two buffers take turns within a stage",
+               refusals.fragment_buffers),
+    Constraint("C68", "loads waited for", "(waits == 0) | (fragment_buffers == 1)", "no step is fetched ahead of the loads", refusals.waited),
+)
+"""What every kernel with fragment buffers asks, wherever its loads stand."""
+TWO_BUFFERS = Feature("two buffers of fragments", (FRAGMENT_BUFFERS,), constraints=(
     Constraint("C21", "loads between steps", "(held * fragment_buffers < 2) | (BK > FK)",
                "the next tile is put away before a stage's last step", refusals.single_step),
-)
-PREDICTED = (
+    *BUFFERED,
+))
+PIECES_HELD = Feature("the fragments of a piece are there together", constraints=(
+    Constraint("C64", "pieces", "(WK == BK) | (WK == FK) | ((fragment_buffers == 1) & (uncached == 0))",
+               "a piece's fragments are there together", refusals.pieces_held),
+))
+PADDED_ROWS = Feature("swizzled or padded rows", (ROWS,), constraints=(
+    Constraint("C65", "padded rows", "(padded == 0) | ((padding == 0) & (rings == 0) & (split_register == 0) & (types == 1) & (tile_k == 0))",
+               "rows of one type of words, fetched by ldmatrix", refusals.padded),
+))
+CACHED_FRAGMENTS = Feature("fragments that stay in registers", (FRAGMENT_CACHING,), constraints=(
+    Constraint("C66", "fragment caching", "(uncached == 0) | ((padding == 0) & (rings == 0) & (split_register == 0) & (tile_k == 0) & (fragment_buffers == 1))",
+               "nothing is fetched before its product, and ldmatrix fetches it", refusals.uncached),
+    Constraint("C67", "sums in shared memory", "(uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))",
+               "the sums of an instruction are four registers a lane, and one set", refusals.sums_in_shared),
+))
+ACCUMULATORS = Feature("sums in registers", spills=True, constraints=(Constraint(
+    "C11", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line, and WMMAe eq. 2",
+    common.accumulators("other_registers"),
+),))
+PREDICTED_SPILLS = Feature("registers that the model predicts", steers=True, constraints=(
     Constraint("C12", "predicted to spill", "demand + uneven <= register_budget + squeeze",
                "what ptxas cannot hold it spills; it squeezes a demand somewhat first, less in some loops than in others", refusals.spills),
-    Constraint(
-        "C13", "outside the fit", "(max(WM, WN) <= 128) & ((promote < FK) | (promote > FK) | ((WM * WN * products / sums < 6144) & (BK <= 2 * FK)))",
-        "larger warps were not compiled when the register model was fitted, and it is not good at many sums promoted at once,"
-        " nor at more than two steps of them a stage; a spec may ask for them", refusals.outside_the_fit,
-    ),
+))
+WITHIN_THE_FIT = Feature("warps and sums that the register model was fitted to", steers=True, constraints=(Constraint(
+    "C13", "outside the fit", "(max(WM, WN) <= 128) & ((promote < FK) | (promote > FK) | ((WM * WN * products / sums < 6144) & (BK <= 2 * FK)))",
+    "larger warps were not compiled when the register model was fitted, and it is not good at many sums promoted at once,"
+    " nor at more than two steps of them a stage; a spec may ask for them", refusals.outside_the_fit,
+),))
+UNMOVED_SUMS = Feature("sums that stay in accumulation registers", steers=True, constraints=(
     Constraint("C28", "sums that move", f"amd * (demand - waiting) <= {registers.ARCHITECTURAL}",
                "what is used in every step and lies in accumulation registers clang moves to architectural ones and back; a spec may ask for it",
                refusals.sums_that_move),
-)
-"""Constraints that steer a choice and refuse nothing that a spec asks for."""
+))
+PREDICTED = (*PREDICTED_SPILLS.constraints, *WITHIN_THE_FIT.constraints, *UNMOVED_SUMS.constraints)
+"""Constraints on what the register model predicts."""
 
 TILE_EQUATIONS = (resources.WARPS, resources.THREADS, traffic.TILES)
 PIPELINE_EQUATIONS = (
@@ -136,8 +151,10 @@ HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register"
 class Portable(Design):
     name = "portable"
     register_section = ""
-    own = (FRAGMENT_BUFFERS, SUMS, ROWS, FRAGMENT_CACHING)
-    takes_stored_b = True
+    features = (
+        CHUNKS, PIECES, FRAGMENTS, COPIES, SPLIT_ON_THE_WAY, TWO_BUFFERS, PIECES_HELD, COMPENSATION, PADDED_ROWS, CACHED_FRAGMENTS, PROMOTION,
+        TILES_OF_K, STAGES_IN_SHARED, ACCUMULATORS, PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, STORED_B, PROMOTES_AT_ONCE,
+    )
     words = {
         "where": (
             Word("shared", "the main kernel splits between global and shared memory"), Word("register", "between shared memory and fragments"),
@@ -151,31 +168,25 @@ class Portable(Design):
     all_ways = tuple(Way(where, loads) for where, loads in (
         ("prepass", "async"), ("prepass", "spread"), ("shared", "spread"), ("register", "async"), ("prepass", "grouped"), ("shared", "grouped"),
     ))
-    tile_equations, pipeline_equations = TILE_EQUATIONS, PIPELINE_EQUATIONS
-    predictions = (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, traffic.TLP, *time.EQUATIONS)
-    constraints = (*TILE_CONSTRAINTS, *WAY_CONSTRAINTS, *PIPELINE_CONSTRAINTS, *PREDICTED, common.FEW_TILES)
-    steering = (*PREDICTED, common.FEW_TILES)
-    equation_groups = (
-        ("Resources", (*TILE_EQUATIONS, *PIPELINE_EQUATIONS)),
-        ("Registers", (
-            *registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.REGISTERS, registers.UNEVEN,
-        )),
-        ("Occupancy", resources.OCCUPANCY_EQUATIONS),
-        ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, traffic.TLP)),
-        ("Time", time.EQUATIONS),
+    forms = Equations(
+        TILE_EQUATIONS, PIPELINE_EQUATIONS, predictions=(*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, traffic.TLP, *time.EQUATIONS),
+        groups=(
+            ("Resources", (*TILE_EQUATIONS, *PIPELINE_EQUATIONS)),
+            ("Registers", (*registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.REGISTERS, registers.UNEVEN)),
+            ("Occupancy", resources.OCCUPANCY_EQUATIONS),
+            ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, traffic.TLP)),
+            ("Time", time.EQUATIONS),
+        ),
     )
     order = "the largest {intensity} wins, then the least {dram_bytes}, the largest {tlp}, the least {shared_bytes}"
     of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "waits", "fragment_buffers", "register_budget")
+    text = Text(shaping=("unrolled",))
 
-    promotes_at_once = True
-    takes_pieces = True
-    of_papers = True
     held_ways = HELD_WAYS
     slices = SLICES
     """How many slices of k a search considers."""
     held = "spread"
     """How a search has loads through registers stand: spread among the matrix instructions."""
-    shaping = ("unrolled",)
 
     def serves(self, fragment: Fragment) -> bool:
         return fragment.on_matrix_unit and not fragment.from_shared

@@ -10,6 +10,8 @@ from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Word
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Choices, Hints, Way, refuse_pipeline
+from gemmgen.designs.feature import COMBINED_SUMS, PACKS_APART, PERSISTENT, STORED_B, Feature
+from gemmgen.designs.parts import Equations
 from gemmgen.designs.residues import equations, refusals
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.specialised.equations import LEAST_OTHERS
@@ -21,42 +23,33 @@ RUN = 16
 
 SLICES = Constraint("C41", "slices of k", "split_k == 1", "residues of slices are not added up", refusals.slices)
 
-CONSTRAINTS = (
-    specialised.ROW_BYTES_KNOWN,
-    specialised.WARP_K,
-    common.WARP_M,
-    specialised.WARP_N,
-    common.BLOCK_M,
-    common.BLOCK_N,
-    common.RING,
-    specialised.THREADS,
+RESIDUES = Feature("residues, one modulus after the other", constraints=(
     Constraint("C40", "whole pieces", f"WM * WN % (128 * {RUN}) == 0", "a thread keeps its residues sixteen by sixteen", refusals.pieces),
     SLICES,
-    common.SHARED_MEMORY,
+))
+ACCUMULATORS = Feature("sums in registers", constraints=(
     Constraint(
         "C43", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line",
         common.accumulators("other_registers"),
     ),
     Constraint("C42", "an instruction", f"min(WN, 256) / 2 + {LEAST_OTHERS} <= registers", "as C29", specialised.refusals.wide_instruction),
-)
+))
 
 
 class ResidueKernels(specialised.Specialised):
     name = "residues"
     kinds = ("gemm",)
     family = "residues"
-    own = (specialised.CLUSTER,)
+    features = (
+        specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, specialised.FEW_WARPGROUPS, RESIDUES, common.STAGES_IN_SHARED, ACCUMULATORS,
+        specialised.CLUSTERS, PERSISTENT, PACKS_APART, STORED_B, COMBINED_SUMS,
+    )
     words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
     all_ways = (Way("prepass", "bulk"),)
-    pipeline_equations = equations.BUDGETS
-    tile_equations = equations.RESOURCES
-    plan_equations = equations.LAUNCH
-    predictions = (*equations.TRAFFIC, *equations.TIME)
-    constraints = CONSTRAINTS
-    steering = ()
-    equation_groups = equations.GROUPS
+    forms = Equations(
+        equations.RESOURCES, equations.BUDGETS, equations.LAUNCH, predictions=(*equations.TRAFFIC, *equations.TIME), groups=equations.GROUPS,
+    )
     of_registers = ("WM", "WN", "BK", "register_budget")
-    sums_come_combined = True
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:
         found = self.left(asked)
@@ -71,7 +64,7 @@ class ResidueKernels(specialised.Specialised):
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
         passes = gpu.measured.of("residues", gpu.name)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, "pingpong": 0,
+            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **specialised.TURNS.absent,
             "other_registers": equations.OTHER_REGISTERS, "pass_share": passes.pass_share.value, "pass_seconds": passes.pass_seconds.value,
         }
 

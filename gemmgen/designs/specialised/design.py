@@ -10,10 +10,12 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.number import FORMATS, INTEGERS, word_bytes
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.decisions import SUMS, Decision, Word
+from gemmgen.decisions import Decision, Word
 from gemmgen.designs import common
 from gemmgen.designs.common import GROUPS, SLICES, STAGES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.feature import PACKS_APART, PERSISTENT, STORED_B, Feature
+from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.specialised import equations, refusals
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers
@@ -44,69 +46,66 @@ CONSUMERS = Decision(
     ),
 )
 
-ROW_BYTES_KNOWN = Constraint(
+SWIZZLED_ROWS = Feature("rows that the unit's swizzles know", of_tiles=(Constraint(
     "C23", "row bytes", "((BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)) & (BK * least_bytes >= 32)",
     "the unit's swizzles know these rows, of the largest words and of the smallest",
     refusals.row_bytes,
-)
-WARP_K = Constraint("C2", "warp k", "WK == BK", "a warpgroup works through the whole stage", common.warp_k)
-WARP_N = Constraint("C4", "warp n", "WN % FN == 0", "whole fragments", common.whole_fragments(1))
-THREADS = Constraint("C7", "threads", "threads <= 512", "with more, no warpgroup has registers for a tile worth multiplying", refusals.threads)
-ACCUMULATORS = Constraint(
-    "C11", "accumulators", "accumulator_registers + fragment_registers + other_registers <= register_budget", "EGEMM eq. 8, first line",
-    common.accumulators("other_registers + fragment_registers"),
-)
-CONSTRAINTS = (
-    ROW_BYTES_KNOWN,
-    WARP_K,
+),))
+WARPGROUPS = Feature("whole stages, fragments and warpgroups", of_tiles=(
+    Constraint("C2", "warp k", "WK == BK", "a warpgroup works through the whole stage", common.warp_k),
     common.WARP_M,
-    WARP_N,
+    Constraint("C4", "warp n", "WN % FN == 0", "whole fragments", common.whole_fragments(1)),
     common.BLOCK_M,
     common.BLOCK_N,
-    common.RING,
+))
+TURNS = Feature("warpgroups that take turns with tiles, or divide a tile", (CONSUMERS,), constraints=(
     Constraint("C24", "take turns", "(pingpong == 0) | ((BM == WM) & (BN == WN))", "warpgroups that take turns compute a tile each", refusals.turns),
-    THREADS,
-    common.PROMOTION,
-    common.TILE_OF_K,
-    common.COMPENSATION,
+))
+FEW_WARPGROUPS = Feature("as many warpgroups as have registers", constraints=(
+    Constraint("C7", "threads", "threads <= 512", "with more, no warpgroup has registers for a tile worth multiplying", refusals.threads),
+))
+A_IN_REGISTERS = Feature("A is split on its way to the registers", constraints=(
     Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1))",
                "a lane splits two k into each register, knows no scale of a row before, and two steps take turns with the registers", refusals.mixed),
-    common.SHARED_MEMORY,
-    ACCUMULATORS,
+))
+ACCUMULATORS = Feature("sums in registers", spills=True, constraints=(Constraint(
+    "C11", "accumulators", "accumulator_registers + fragment_registers + other_registers <= register_budget", "EGEMM eq. 8, first line",
+    common.accumulators("other_registers + fragment_registers"),
+),))
+WIDE_INSTRUCTIONS = Feature("instructions of 64 rows and many columns", constraints=(
     Constraint("C29", "an instruction", f"min(WN, 256) / 2 + 4 * mixed + {equations.LEAST_OTHERS} <= registers",
                "the compiler wants one instruction's sums, and its A where that is in registers, in what a thread has when the block starts",
                refusals.wide_instruction),
     Constraint("C36", "widths", "(types == 1) | (WN % 16 == 0)", "instructions of all types cover the same of C", refusals.widths),
-    common.FEW_TILES,
-)
+))
+CLUSTERS = Feature("clusters that share stages of B", (CLUSTER,))
 
 
 class Specialised(Design):
     name = "specialised"
     kinds = ("gemm", "strided")
     labels = {"warp": "warpgroup {}"}
-    own = (CLUSTER, CONSUMERS, SUMS)
+    features = (
+        SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.COMPENSATION, A_IN_REGISTERS,
+        common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K, PERSISTENT, PACKS_APART, STORED_B,
+    )
     words = {
         "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),
         "loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),),
     }
     all_ways = (Way("prepass", "bulk"), Way("mixed", "bulk"))
-    pipeline_equations = (*equations.RESOURCES, *equations.BUDGETS)
-    plan_equations = equations.LAUNCH
-    predictions = (*equations.TRAFFIC, *equations.TIME)
-    constraints = CONSTRAINTS
-    steering = (common.FEW_TILES,)
-    equation_groups = (
-        ("Resources", (*equations.RESOURCES, *equations.BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
-        ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+    forms = Equations(
+        pipeline=(*equations.RESOURCES, *equations.BUDGETS), launch=equations.LAUNCH, predictions=(*equations.TRAFFIC, *equations.TIME), groups=(
+            ("Resources", (*equations.RESOURCES, *equations.BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
+            ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+        ),
     )
     order = "the least {fetch_bytes} a FLOP wins, then the least {fill_bytes} a FLOP, the least {dram_bytes}"
     of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
-    gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
-    stays = True
-    packs_apart = True
-    takes_stored_b = True
-    shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
+    text = Text(
+        gatherer="warpgroup", parts="[tiles][SLICES][elements of a thread][threads that multiply]",
+        shaping=("registers", "producer_registers", "register_budget", "blocks_at_once"),
+    )
 
     def serves(self, fragment: Fragment) -> bool:
         return fragment.from_shared and not fragment.in_tensor_memory

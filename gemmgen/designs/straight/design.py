@@ -14,6 +14,8 @@ from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Word
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.feature import PROMOTES_AT_ONCE, Feature
+from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.portable.refusals import scaled_in_kernel
 from gemmgen.designs.straight import equations, refusals
 from gemmgen.model import resources
@@ -37,26 +39,34 @@ STAGES, MOST_STAGES = (2,), 8
 """That a search considers; that a kernel may have."""
 SLICES = (1, 2, 4, 8)
 
-CONSTRAINTS = (
+FRAGMENTS = Feature("whole fragments and warps", of_tiles=(
     common.WARP_M,
     Constraint("C30", "warp n", "WN % FN == 0", "whole fragments", refusals.warp_n),
     common.BLOCK_M,
     common.BLOCK_N,
-    common.RING,
+))
+STAGES_IN_REGISTERS = Feature("stages in registers", constraints=(
     Constraint("C69", "stages", f"stages <= {MOST_STAGES}", "the loop is written out once for each, and compilers need minutes for dozens",
                common.most_stages(MOST_STAGES)),
+))
+WARPS_THAT_SHARE = Feature("warps that share a tile, each with its own part of every stage", constraints=(
     Constraint("C31", "block k", "(WK % FK == 0) & (BK % WK == 0)", "warps that share a tile take equal parts of every stage", refusals.warps_k),
     Constraint("C32", "threads", "threads <= threads_per_block", "the hardware's limit", refusals.threads),
-    Constraint(
-        "C33", "promotion", "(promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))",
-        "promotion falls between two instructions and keeps step with a warp's parts of the stages", refusals.promotion,
-    ),
+))
+PROMOTION = Feature("promotion", constraints=(Constraint(
+    "C33", "promotion", "(promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))",
+    "promotion falls between two instructions and keeps step with a warp's parts of the stages", refusals.promotion,
+),))
+SPLIT_BY_LANES = Feature("lanes split what they multiply", constraints=(
     Constraint("C18", "scaled rows", "(split_reads == 1) & (tile_k == 0)",
                "scales of rows or tiles of k ask for a pass over the operands first, which may as well split them", scaled_in_kernel),
+))
+SUMS_IN_SHARED = Feature("warps add up their sums in shared memory", constraints=(
     Constraint("C34", "shared memory", "shared_bytes <= shared_bytes_per_block", "the sums of a block's warps meet there", refusals.sums),
-    common.FEW_TILES,
+))
+PREDICTED_SPILLS = Feature("registers that the model predicts", steers=True, constraints=(
     Constraint("C35", "predicted to spill", "demand <= register_budget", "what ptxas cannot hold it spills", refusals.spills),
-)
+))
 
 
 @dataclass(frozen=True)
@@ -98,25 +108,24 @@ class Facts:
 class Straight(Design):
     name = "straight"
     register_section = "straight"
-    places_itself = True
+    features = (
+        FRAGMENTS, common.RING, STAGES_IN_REGISTERS, WARPS_THAT_SHARE, PROMOTION, SPLIT_BY_LANES, SUMS_IN_SHARED, common.SLICES_OF_K, PREDICTED_SPILLS,
+        PROMOTES_AT_ONCE,
+    )
     words = {
         "where": (Word("lane", "in the registers of the lane that loads and multiplies"),),
         "loads": (Word("direct", "from global memory to the registers of the lane that multiplies, with no stage in shared memory: thin and small products"),),
     }
     all_ways = (Way("lane", "direct"),)
-    tile_equations, pipeline_equations = equations.TILES, equations.PIPELINE
-    predictions = (*equations.TRAFFIC, *equations.TIME)
-    constraints = CONSTRAINTS
-    steering = (common.FEW_TILES, CONSTRAINTS[-1])
-    equation_groups = (
-        ("Resources", (*equations.TILES, *equations.PIPELINE)), ("Registers", equations.BUDGETS), ("Occupancy", resources.OCCUPANCY_EQUATIONS),
-        ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+    forms = Equations(
+        equations.TILES, equations.PIPELINE, predictions=(*equations.TRAFFIC, *equations.TIME), groups=(
+            ("Resources", (*equations.TILES, *equations.PIPELINE)), ("Registers", equations.BUDGETS), ("Occupancy", resources.OCCUPANCY_EQUATIONS),
+            ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+        ),
     )
     order = "where device memory binds, whole lines and four warps a scheduler win; then the least {kernel_cycles}, then the largest {intensity}"
     of_registers = ("WM", "WN", "WK", "stages", "register_budget")
-    parts = "[blocks of C][SLICES][BLOCK_M][BLOCK_N]"
-    promotes_at_once = True
-    narrow = True
+    text = Text(parts="[blocks of C][SLICES][BLOCK_M][BLOCK_N]", places_itself=True)
 
     def serves(self, fragment: Fragment) -> bool:
         return fragment.on_matrix_unit and fragment.by_lanes and bool(fragment.interface.lanes_along_k)

@@ -12,6 +12,8 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.feature import COMBINED_SUMS, PERSISTENT, Feature
+from gemmgen.designs.parts import Checked, Equations
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.tensor_memory import equations, refusals
 from gemmgen.designs.tensor_memory.equations import TENSOR_COLUMNS, UNLOADED
@@ -24,23 +26,13 @@ BLOCK_K = (16, 32, 64)
 MOST_HELD = 128
 """Columns that a search gives one warpgroup, a register each."""
 
-CONSTRAINTS = (
-    specialised.ROW_BYTES_KNOWN,
-    specialised.WARP_K,
-    common.WARP_M,
-    specialised.WARP_N,
-    common.BLOCK_M,
-    common.BLOCK_N,
-    common.RING,
+ONE_INSTRUCTION = Feature("a tile is one instruction", constraints=(
     Constraint("C26", "one instruction a tile", "(BM == FM) & (WM == BM) & (BN <= 256)",
                "a row of C is a lane of tensor memory, and an instruction as wide as the tile", refusals.one_instruction),
-    specialised.THREADS,
-    common.PROMOTION,
+))
+TENSOR_MEMORY = Feature("sums in tensor memory", constraints=(
     Constraint("C27", "tensor memory", f"columns <= {TENSOR_COLUMNS}", "128 lanes of 512 columns an SM", refusals.tensor_memory),
-    common.SHARED_MEMORY,
-    specialised.ACCUMULATORS,
-    common.FEW_TILES,
-)
+))
 RESOURCES = (*specialised.equations.RESOURCES, *equations.BUDGETS)
 
 
@@ -49,22 +41,19 @@ class TensorMemory(Design):
     labels = {"warp": "warpgroup {}"}
     words = {"loads": specialised.Specialised.words["loads"]}
     all_ways = (Way("prepass", "bulk"),)
-    pipeline_equations = RESOURCES
-    plan_equations = equations.LAUNCH
-    predictions = (*equations.TRAFFIC, *equations.TIME)
-    constraints = CONSTRAINTS
-    steering = (common.FEW_TILES,)
-    equation_groups = (
-        ("Resources", RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
-        ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+    features = (
+        specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, ONE_INSTRUCTION, specialised.FEW_WARPGROUPS, common.PROMOTION, TENSOR_MEMORY,
+        common.STAGES_IN_SHARED, specialised.ACCUMULATORS, common.SLICES_OF_K, PERSISTENT, COMBINED_SUMS,
+    )
+    forms = Equations(
+        pipeline=RESOURCES, launch=equations.LAUNCH, predictions=(*equations.TRAFFIC, *equations.TIME), groups=(
+            ("Resources", RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
+            ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+        ),
     )
     order = specialised.Specialised.order
-    gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that move sums]"
-    sums_come_combined = True
-    stays = True
-    shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
-    is_emulated = False
-    standing = "compiled and its resources checked; not emulated, never run"
+    text = replace(specialised.Specialised.text, parts="[tiles][SLICES][elements of a thread][threads that move sums]")
+    checked = Checked(emulated=False, standing="compiled and its resources checked; not emulated, never run")
 
     def serves(self, fragment: Fragment) -> bool:
         return fragment.in_tensor_memory
@@ -94,7 +83,11 @@ class TensorMemory(Design):
         return self.all_ways[0]
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
-        return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu)
+        return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu) | {
+            # What the warp-specialised design has and this one does not.
+            **specialised.CLUSTERS.absent, **specialised.TURNS.absent, "mixed": 0, "beside": 0.0, "moving_rate": 1.0, "clustered": 0.0, "alone": 0.0,
+            "moved_operations": 0.0,
+        }
 
     # ---- search
 

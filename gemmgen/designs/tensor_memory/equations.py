@@ -116,6 +116,4 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
         # Registers hold the sums that have moved out, combined, and the columns that are on their way.
         "accumulators": 1, "fragment_registers": UNLOADED, "producer_registers": ISSUER_REGISTERS,
         "cluster_seconds": 0, "other_registers": OTHER_REGISTERS,
-        # What the warp-specialised design decides and this one does not have.
-        "mixed": 0, "cluster": 1, "pingpong": 0, "beside": 0.0, "moving_rate": 1.0, "clustered": 0.0, "alone": 0.0, "moved_operations": 0.0,
     }

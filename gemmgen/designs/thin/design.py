@@ -15,6 +15,8 @@ from gemmgen.catalog.vendor import VENDORS
 from gemmgen.decisions import Word
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
+from gemmgen.designs.feature import Feature
+from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.straight.refusals import threads
 from gemmgen.designs.thin import equations, refusals
 from gemmgen.errors import InfeasibleSpec
@@ -30,8 +32,7 @@ WARPS, WARPS_K, WARP_K = (1, 2, 4, 8), (1, 2, 4, 8), (64, 128, 256)
 STAGES = (3, 4, 6)
 SLICES = (1, 2, 4, 8, 16)
 
-CONSTRAINTS = (
-    common.RING,
+STREAMED = Feature("one operand is streamed through registers, and the thin one lies in shared memory", constraints=(
     Constraint(
         "C50", "thin", "(thin == 1) | (thin == 2) | (thin == 4) | (thin == 8) | (thin == 16)", "one side of a tile is thin, and sums are halved among lanes",
         refusals.thin,
@@ -48,9 +49,10 @@ CONSTRAINTS = (
     ),
     Constraint("C55", "threads", "threads <= threads_per_block", "the hardware's limit", threads),
     Constraint("C56", "shared memory", "shared_bytes <= shared_bytes_per_block", "the thin operand's part of two stages, and the sums", refusals.shared),
-    common.FEW_TILES,
+))
+PREDICTED_SPILLS = Feature("registers that the model predicts", steers=True, constraints=(
     Constraint("C57", "predicted to spill", "demand <= register_budget", "what the compiler cannot hold it spills", refusals.spills),
-)
+))
 
 
 @dataclass(frozen=True)
@@ -99,24 +101,21 @@ class Facts:
 class Thin(Design):
     name = "thin"
     register_section = "thin"
-    places_itself = True
+    features = (common.RING, STREAMED, common.SLICES_OF_K, PREDICTED_SPILLS)
     words = {
         "where": (Word("lane", "in the registers of the lane that loads and multiplies"),),
         "loads": (Word("streamed", "the large operand to shared memory by the lane that multiplies it, once; the thin one for all warps"),),
     }
     all_ways = (Way("lane", "streamed"),)
-    tile_equations, pipeline_equations = equations.TILES, equations.PIPELINE
-    predictions = (*equations.TRAFFIC, *equations.TIME)
-    constraints = CONSTRAINTS
-    steering = (common.FEW_TILES, CONSTRAINTS[-1])
-    equation_groups = (
-        ("Resources", (*equations.TILES, *equations.PIPELINE)), ("Registers", equations.BUDGETS), ("Occupancy", resources.OCCUPANCY_EQUATIONS),
-        ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+    forms = Equations(
+        equations.TILES, equations.PIPELINE, predictions=(*equations.TRAFFIC, *equations.TIME), groups=(
+            ("Resources", (*equations.TILES, *equations.PIPELINE)), ("Registers", equations.BUDGETS), ("Occupancy", resources.OCCUPANCY_EQUATIONS),
+            ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+        ),
     )
     order = "the fewest slices of k win, then the least {kernel_cycles}, which device memory hides, then the most bytes on their way ({flying_bytes})"
     of_registers = ("WM", "WN", "WK", "stages", "register_budget")
-    parts = "[blocks of C][SLICES][BLOCK_M][BLOCK_N]"
-    narrow = True
+    text = Text(parts="[blocks of C][SLICES][BLOCK_M][BLOCK_N]", places_itself=True)
 
     def serves(self, fragment: Fragment) -> bool:
         return fragment.plain and VENDORS[fragment.vendor].first_async is not None

@@ -77,9 +77,13 @@ def prepared(
 
 
 def _in_turn(one: Multiplier, batch: DeviceBatch) -> Callable[[int], None]:
-    """Enqueues the call of a set, and keeps the batch, whose addresses the calls know."""
+    """Enqueues the call of a set. It keeps the multiplier: a call knows only addresses, which are freed with the multiplier's arrays, handles and streams."""
     calls = [one.prepare(batch, at) for at in range(batch.sets)]
-    return lambda index: calls[index % batch.sets]()
+
+    def enqueue(index: int, kept: Multiplier = one) -> None:
+        calls[index % batch.sets]()
+
+    return enqueue
 
 
 def checked(batch: DeviceBatch, most: int = CHECKED) -> list[int]:

@@ -140,7 +140,7 @@ def compiled(spec: Mapping[str, Any]) -> tuple[Compiled, str]:
 def asked(plan: Plan) -> dict[str, float]:
     """What the register model asks of a plan."""
     design = plan.design
-    known = solved((*design.tile_equations, *design.pipeline_equations), design.constants_of(plan) | design.encoded(plan))
+    known = solved((*design.equations.tiles, *design.equations.pipeline), design.constants_of(plan) | design.encoded(plan))
     told = design.registers(known, plan.gpu.registers)
     return {name: float(value) for name, value in {**known, **({"loop": told["loop"]} if "loop" in told else {})}.items()}
 

@@ -1,0 +1,80 @@
+"""A design is the features that it lists: what each brings, and nothing of those that it does not list."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmgen.designs import all_designs, design_called
+from gemmgen.designs.feature import COMBINED_SUMS, PACKS_APART, PERSISTENT, PROMOTES_AT_ONCE, SPLITS_APART, STORED_B, Feature
+from gemmgen.designs.parts import Equations
+from gemmgen.designs.portable.design import CACHED_FRAGMENTS, PADDED_ROWS, PIECES
+from gemmgen.designs.specialised.design import CLUSTERS, TURNS
+from gemmgen.decisions import SUMS
+from gemmgen.model.equation import Constraint, Equation
+
+DESIGNS = all_designs()
+OWNERS = {
+    PACKS_APART: {"specialised", "packed", "residues"},
+    SPLITS_APART: set(),
+    STORED_B: {"portable", "cuda_cores", "specialised", "packed", "residues"},
+    PROMOTES_AT_ONCE: {"portable", "cuda_cores", "strided", "residues_portable", "straight", "grouped"},
+    COMBINED_SUMS: {"residues", "residues_portable", "tensor_memory"},
+    PERSISTENT: {"specialised", "packed", "residues", "tensor_memory"},
+    PIECES: {"portable", "strided"},
+    PADDED_ROWS: {"portable", "strided"},
+    CACHED_FRAGMENTS: {"portable", "strided"},
+    CLUSTERS: {"specialised", "packed", "residues"},
+    TURNS: {"specialised", "packed"},
+}
+"""The designs whose kernels have a feature, written down by hand."""
+
+
+@pytest.mark.parametrize("feature", OWNERS, ids=lambda one: one.name[:30])
+def test_designs_list_what_their_kernels_have(feature):
+    assert {one.name for one in DESIGNS if one.has(feature)} == OWNERS[feature]
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda one: one.name)
+def test_a_design_has_nothing_of_features_that_it_does_not_list(design):
+    others = {feature for other in DESIGNS for feature in other.features} - set(design.features)
+    numbers = [one.number for one in design.constraints]
+    assert len(set(numbers)) == len(numbers)
+    kept = [one for feature in design.features for one in (*feature.of_tiles, *feature.constraints)]
+    assert sorted(numbers) == sorted(one.number for one in kept)
+    decisions = {one.name for feature in design.features for one in feature.decisions}
+    for feature in others:
+        assert not set(map(id, (*feature.of_tiles, *feature.constraints))) & set(map(id, design.constraints)) - set(map(id, kept)), feature.name
+        assert not {one.name for one in feature.decisions} - decisions & {one.name for one in design.decisions}, feature.name
+
+
+@pytest.mark.parametrize(("name", "spills", "gone"), [
+    ("portable", False, {"C12", "C13", "C28", "C22"}), ("portable", True, {"C11", "C12", "C13", "C28", "C22"}), ("specialised", True, {"C11", "C22"}),
+    ("residues", True, set()), ("residues_portable", True, {"C12", "C28"}), ("thin", False, {"C22", "C57"}),
+])
+def test_what_only_steers_a_choice_refuses_no_spec(name, spills, gone):
+    """Sums of residues that do not fit the register file are refused with spills or without: those kernels were never seen to work so."""
+    design = design_called(name)
+    assert {one.number for one in design.constraints} - {one.number for one in design.certain(spills)} == gone
+
+
+def test_features_on_tiles_come_first_and_bring_their_equations():
+    side = Equation("G98", "side", "BM / WM", "", "a side")
+    early, late = Constraint("C98", "early", "side > 0", ""), Constraint("C99", "late", "stages > 0", "")
+    feature = Feature("made up", (SUMS,), tile_equations=(side,), equations=(Equation("G99", "both", "side + stages", "", ""),), of_tiles=(early,), constraints=(late,))
+
+    class Composed(type(design_called("straight"))):
+        features = (*design_called("straight").features, feature)
+
+    composed, straight = Composed(), design_called("straight")
+    tiles = sum(len(one.of_tiles) for one in straight.features)
+    assert [one.number for one in composed.constraints] == [*(one.number for one in straight.constraints[:tiles]), "C98",
+                                                            *(one.number for one in straight.constraints[tiles:]), "C99"]
+    assert composed.own == (SUMS,) and composed.symbols.count("compensated") == 1 and feature.absent == {"compensated": 0}
+    assert composed.equations.tiles[-1] is side and composed.equations.pipeline[-1].symbol == "both" and composed.equations.of("side") is side
+    assert [title for title, _ in composed.equations.groups] == [title for title, _ in straight.equations.groups]
+    assert dict(composed.equations.groups)["Resources"][-2:] == (side, composed.equations.pipeline[-1])
+    assert "side" not in straight.equations.all and Equations().extended(()) == Equations()
+
+
+def test_a_feature_says_what_its_symbols_are_without_it():
+    assert CLUSTERS.absent == {"cluster": 1} and TURNS.absent == {"pingpong": 0} and PADDED_ROWS.absent == {"padded": 0} and PERSISTENT.absent == {}
