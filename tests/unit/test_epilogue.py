@@ -132,10 +132,11 @@ def test_no_two_results_are_farther_apart_than_the_slope_says(do):
     one, rng = epilogue_of(do), np.random.default_rng(0)
     x = rng.uniform(-6, 6, (40, 50))
     given = drawn(replace(plan_of(tile=TINY), epilogue=one), 40, 50)
+    given |= {"scale": 3.0} if "scale" in given else {}
     slope, own = one.error(x, given)
     for step in (1e-3, 0.1, 3.0):
         assert (np.abs(one.values(x + step, given) - one.values(x, given)) <= slope * step * (1 + 1e-9)).all()
-    assert (own >= 0).all() and (own <= 1e-5).all()
+    assert (own >= 0).all() and (own <= 2e-5).all()
 
 
 def test_the_steepest_point_of_gelu_is_near_its_row_s_slope():
