@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import pickle
 import random
@@ -429,7 +430,11 @@ def test_the_compiler_the_environment_names_is_the_one_used(monkeypatch, tmp_pat
 
 def test_the_wheel_comes_before_a_toolkit(monkeypatch):
     monkeypatch.setenv("CUDA_HOME", "/opt/toolkit")
+    monkeypatch.setenv("CUDA_PATH", "/opt/other")
     paths = list(map(str, nvrtc._candidates()))
+    toolkits = [path for path in paths if not path.startswith(tuple(map(str, importlib.util.find_spec("nvidia").submodule_search_locations)))]
+    assert toolkits == [f"{place}/{folder}/libnvrtc.so.{version}" for place in ("/opt/toolkit", "/opt/other", "/usr/local/cuda") for version in (13, 12)
+                        for folder in ("lib64", "lib")]
     wheel = next(i for i, path in enumerate(paths) if path.endswith("cu13/lib/libnvrtc.so.13"))
     assert wheel < paths.index("/opt/toolkit/lib64/libnvrtc.so.13")
     assert paths.index("/opt/toolkit/lib64/libnvrtc.so.13") < paths.index(

@@ -517,6 +517,18 @@ def test_arrays_in_scratch_memory(target):
         assert got[lane].tolist() == [x + y for x, y in zip(r, s, strict=True)]
 
 
+@pytest.mark.parametrize("word", [1, 3])
+def test_a_buffer_other_than_scratch_memory_is_refused(word):
+    """Each word of the resource tells one buffer from another."""
+    text = assembly(SOURCE, "gfx90a")
+    first = re.search(r"\tbuffer_store_dword \w+, \w+, s\[(\d+):\d+\]", text)
+    text = text[: first.start()] + f"\ts_mov_b32 s{int(first[1]) + word}, 5\n" + text[first.start() :]
+    with emulator("gfx90a", SOURCE, text) as machine:
+        arguments = [machine.alloc(4 * 104, name="a", fill=0), machine.alloc(64 * 160, name="out"), 9]
+        with pytest.raises(EmulationError, match="another buffer than scratch memory"):
+            machine.launch("arrays", (1, 1, 1), (64, 1, 1), 0, arguments)
+
+
 @pytest.mark.parametrize("target", ALL)
 def test_indices_of_64_bits_and_edges(target):
     n, m, lda = 5, 100, 128

@@ -394,3 +394,33 @@ def test_the_last_product_of_a_batch_whose_workspace_passes_32_bits(name, monkey
         assert np.array_equal(found, wanted(plan, a, b, c, -0.5, 2.0), equal_nan=True)
     finally:
         device.release()
+
+
+def test_the_last_product_of_a_list_whose_packed_words_pass_32_bits(monkeypatch):
+    """The first product, with alpha 0, has a k so long that the words of the second lie past 2^31 bytes."""
+    plan, source, binary = whole(packed())
+    device = OfTheEnd(plan, source, binary, schedule=TOGETHER, processes=1)
+    (bm, bn, bk), least = plan.block, min(plan.packed_stage_bytes(operand) for operand in plan.operands)
+    long = bk * ((1 << 31) // least + 5)
+    a, b, c = integers(plan, bm - 3, bn + 5, bk + 9, 0)
+    empty = np.zeros((), np.float32)
+    first = Product(np.broadcast_to(empty, (1, long)), np.broadcast_to(empty, (long, 1)), np.ones((1, 1), np.float32), 0.0, 1.0)
+    products = [first, Product(a, b, c, -0.5, 2.0)]
+    listed = plan.design.listed(plan, sizes_of(products), None)
+    extents = listed.extents | source.interface.constants
+    try:
+        memory = allocated(device, source.interface, extents)
+        buffers = {name: device.emulator.upload(x, name=name) for name, x in (("a", a), ("b", b), ("c", c))}
+        places = {name: device.address(buffer) for name, buffer in buffers.items()}
+        of_last = SimpleNamespace(**places, lda=bk + 9, ldb=bn + 5, ldc=bn + 5, buffers=list(buffers.values()))
+        of_long = SimpleNamespace(a=0, b=0, c=device.address(device.zeros(4, "c of the long one")), lda=long, ldb=1, ldc=1, buffers=[])
+        given = _given(device, plan, products, [of_long, of_last], listed)
+
+        def blocks(launch, count):
+            return range(int(listed.rows["turn" if launch.role == "gemm" else "block"][-1]), count)
+
+        assert listed.rows["entry"].tolist() == [0, 1]
+        run_of_each(monkeypatch, device, source, extents, given, memory, blocks)
+        assert np.array_equal(device.emulator.read(buffers["c"], np.float32, c.shape), wanted(plan, a, b, c, -0.5, 2.0), equal_nan=True)
+    finally:
+        device.release()

@@ -15,6 +15,7 @@ from gemmgen.render import render
 from gemmgen.run.batch import Product, batch
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
+from gemmgen.split import split
 from gemmgen.verify.batch import QUESTIONS, ragged
 
 MATRIX = [[32, 32, 32, 128], [64, 64, 32, 128]]
@@ -116,6 +117,44 @@ def test_the_queue_is_left_as_the_next_launch_wants_it():
     finally:
         module.allocated = original
     assert [c.tobytes() for c in first.products] == [c.tobytes() for c in second.products] and not queue.any()
+
+
+@pytest.mark.parametrize("name", ["stays", "held"])
+def test_a_block_that_works_off_all_tiles_counts_each_element_once(name):
+    """Tiles that count what words lose of one operand, of both and of none follow one another, in the same stages of shared memory."""
+    plan, source, binary = planned(name)
+    device = opened(plan, source, binary)
+    device.clusters_at_once = 1
+    tile, rng = plan.batch.tiles[0], np.random.default_rng(3)
+    products = []
+    for m, n, k in [(4 * tile.m, 9, tile.k + 3), (7, 4 * tile.n, tile.k + 3)][: 2 if plan.kind == "grouped" else 1]:
+        a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        for x in (a, b):
+            x[rng.random(x.shape) < 0.5] = 1e-9
+        products.append(Product(a, b))
+    found = batch(device, plan, source, products, threshold=1 << 30)
+    for x, operand in (("a", [one.a for one in products]), ("b", [one.b.T for one in products])):
+        assert found.status[f"{x}_lossy"] == sum(split(np.ascontiguousarray(one), plan.scheme).lossy for one in operand) > 0, x
+
+
+@pytest.mark.parametrize("name", ["stays", "strided"])
+def test_blocks_choose_the_tiling_that_the_model_does(name):
+    """At thresholds that a level just meets and just misses; an edit of the text has the kernel count its turns."""
+    plan, source, _ = planned(name)
+    end = "    end_queue(works);\n"
+    text = source.text.replace(end, "    if (threadIdx.x == 0 && blockIdx.x == 0) atomicAdd(repaired, (u64)works.base);\n" + end)
+    assert text != source.text
+    source = replace(source, text=text)
+    device = opened(plan, source, assembled(source))
+    sizes = [(64, 70, 3)] * 3 if plan.kind == "strided" else [(64, 64, 3), (0, 64, 3), (70, 33, 1), (64, 65, 2)]
+    products = [Product(np.ones((m, k), np.float32), np.ones((k, n), np.float32)) for m, n, k in sizes]
+    parallel = plan.design.tiling(plan, np.array(sizes), 0).tlp_of
+    turns = []
+    for threshold in (parallel[0], parallel[0] + 1, parallel[-1] + 1):
+        found = batch(device, plan, source, products, threshold=threshold)
+        turns.append(len(plan.design.listed(plan, np.array(sizes), threshold).rows))
+        assert found.status["repaired"] == turns[-1]
+    assert turns[0] < turns[1] == turns[2]
 
 
 def test_products_of_several_sizes_are_refused_by_a_kernel_of_one():

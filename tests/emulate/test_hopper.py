@@ -215,9 +215,10 @@ INIT = "if (i == 0) { barrier_init(bar, %s); fence_init(); } __syncthreads();\n"
 
 @pytest.mark.parametrize("schedule", EVERY, ids=lambda s: s.name)
 def test_tokens_counts_and_phases(schedule):
-    got = run(INIT % 128 + r"""
+    got = run(INIT % 192 + r"""
   u64 token; u32 done = 2;
-  asm volatile("mbarrier.arrive.shared.b64 %0, [%1], 1;" : "=l"(token) : "r"(bar) : "memory");
+  if (i < 32) asm volatile("mbarrier.arrive.shared.b64 %0, [%1], 3;" : "=l"(token) : "r"(bar) : "memory");
+  else asm volatile("mbarrier.arrive.shared.b64 %0, [%1], 1;" : "=l"(token) : "r"(bar) : "memory");
   if (i >= 64) asm volatile("mbarrier.arrive.b64 _, [%0];" :: "l"(smem + 2048) : "memory");
   if (i < 32) {
     asm volatile("{\n.reg .pred p;\nL:\nmbarrier.test_wait.shared::cta.b64 p, [%0], %1;\n@!p bra L;\n}" :: "r"(bar), "l"(token) : "memory");
@@ -442,6 +443,24 @@ def test_a_cta_that_has_ended_cannot_be_reached():
 """, "has ended", grid=2, cluster=2, schedule=LAZY_HIGHEST)  # fmt: skip
 
 
+@pytest.mark.parametrize(("fence", "end", "match"), [
+    ("", "cluster_sync();", "may not see that it was initialised"), ("fence_init();", "", "while another one may still be signalling"),
+    ("fence_init();", "cluster_sync();", None),
+])
+def test_an_arrival_at_another_ctas_mbarrier(fence, end, match):
+    body = f"""
+  if (i == 0) {{ barrier_init(bar, 2); {fence} }}
+  cluster_sync();
+  if (i == 0 && cluster_rank() == 0) arrive_cluster(peer(bar, 1));
+  {end}
+  if (i == 0) out[blockIdx.x] = 1;
+"""
+    if match:
+        fails(body, match, out=(np.uint32, 2), grid=2, cluster=2)
+    else:
+        assert (run(body, out=(np.uint32, 2), grid=2, cluster=2) == 1).all()
+
+
 def test_what_one_thread_of_a_cluster_forgets():
     fails('asm volatile("barrier.cluster.wait.aligned;");', "where it has not arrived", grid=2, cluster=2)
     fails('asm volatile("barrier.cluster.arrive;\\nbarrier.cluster.arrive;");', "arrives at the cluster's barrier twice", grid=2, cluster=2)
@@ -469,9 +488,12 @@ def test_a_multicast_reaches_the_ctas_of_its_mask_alone(mask):
         assert (got[cta] == (data if mask >> cta % 2 & 1 else 7) + 1000 * (cta % 2)).all()
 
 
-def test_a_multicast_to_nobody():
-    fails(ONE % """asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 128, [%2], %3;"
-  :: "r"(base), "l"(arg0), "r"(bar), "h"((unsigned short)0) : "memory");""", "names no CTA", np.zeros(32, np.uint32), cluster=2, grid=2)
+@pytest.mark.parametrize(("barrier", "mask", "match"), [
+    ("bar", 0, "names no CTA"), ("bar", 4, "names no CTA"), ("peer(bar, 1)", 3, "signals an mbarrier of another CTA than it goes to"),
+])
+def test_a_multicast_must_name_ctas_of_the_cluster_and_an_mbarrier_beside_its_target(barrier, mask, match):
+    fails(ONE % f"""asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 128, [%2], %3;"
+  :: "r"(peer(base, 0)), "l"(arg0), "r"({barrier}), "h"((unsigned short){mask}) : "memory");""", match, np.zeros(32, np.uint32), cluster=2, grid=2)
 
 
 def test_registers_move_one_way():

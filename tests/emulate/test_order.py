@@ -232,9 +232,9 @@ def test_a_barrier_of_two_warps_of_three(write, edit, complaint):
         assert (send(text, threads=96, processes=1) == 4 * 7 * np.arange(64) + 6).all()
 
 
-@pytest.mark.parametrize(("first", "back"), [("if (threadIdx.x < 32) ", 0), ("", 32)])
+@pytest.mark.parametrize(("first", "back"), [("if (threadIdx.x < 32) ", 0), ("", 32), ("", 0)])
 def test_a_fence_publishes_nothing_that_was_stored_behind_the_barrier(first, back):
-    """Neither elsewhere, nor where another thread had stored before it."""
+    """Neither elsewhere, nor where another thread or the same one had stored before it."""
     text = MESSAGE.replace("RELEASE", "__threadfence();").replace("ARRIVE", atom("relaxed.gpu")).replace("ACQUIRE", "__threadfence();").replace("READ", PLAIN)
     late = f"__syncthreads();\n  if (threadIdx.x >= 32) data[blockIdx.x * 64 + threadIdx.x - {back}] = threadIdx.x;\n"
     text = text.replace("__syncthreads();", late, 1).replace("  data[", f"  {first}data[", 1)
@@ -278,6 +278,26 @@ def test_a_flag_between_blocks(name):
         assert (send(text, ctas=2, strip=1, processes=1) == 5).all()
 
 
+def test_a_flag_that_is_set_again_tells_nothing_of_a_later_fence():
+    """The fence publishes what the thread stored before the barrier, not the strong store behind it, which another block then reads."""
+    text = KERNEL + """ {
+  if (blockIdx.x == 0) {
+    if (threadIdx.x == 32) flag[0] = 4;
+    __syncthreads();
+    if (threadIdx.x == 32) asm volatile("st.relaxed.gpu.global.u32 [%0], 5;" :: "l"(flag) : "memory");
+    data[threadIdx.x] = 1;
+    __syncthreads();
+    if (threadIdx.x == 0) __threadfence();
+  } else {
+    unsigned x;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(flag) : "memory");
+    out[threadIdx.x] = x + data[threadIdx.x];
+  }
+}"""
+    with pytest.raises(EmulationError, match=EARLY):
+        send(text, ctas=2, strip=1, processes=1)
+
+
 # ---------------------------------------------------------------- dependent launches
 
 TWO = """
@@ -309,6 +329,7 @@ DEPENDENT = {
     # name: (body of the second kernel, complaint)
     "waits": (GRID_WAIT + READ, None),
     "one thread waits for all": (f"if (threadIdx.x == 0) {GRID_WAIT} __syncthreads(); {READ}", None),
+    "one lane waits for its warp": (f"if (threadIdx.x % 32 == 5) {GRID_WAIT} __syncwarp(); {READ}", None),
     "reads something else first": ("unsigned x = other[threadIdx.x];" + GRID_WAIT + "out[threadIdx.x] = data[threadIdx.x] + x;", None),
     "does not wait": (READ, BEFORE),
     "waits behind the read": (READ + GRID_WAIT, BEFORE),

@@ -34,6 +34,29 @@ def test_what_c_held_is_taken_in_once():
     assert result.status["fallen"] == mask[::32, ::32].sum()
 
 
+def test_a_row_stands_out_from_one_element_on():
+    """1 and 63 elements of which integers of eight bits hold nothing have a sum of squares of 64 each; one more is one too many."""
+    plan = plan_of(**PLAN)
+    a, b = np.zeros((33, 70), np.float32), np.ones((70, 9), np.float32)
+    a[3, :64], a[3, 5] = 1e-6, 1
+    for count, wanted in ((64, 0), (65, 1)):
+        a[3, :count] = np.where(a[3, :count] == 0, np.float32(1e-6), a[3, :count])
+        assert judge_of(plan).run(oracles.Problem(a, b)).status["fallen"] == fallen(plan, a, b)[::32].any(axis=1).sum() == wanted
+
+
+def test_rows_and_columns_that_are_not_finite_do_not_stand_out():
+    """Their words are 0 but for those of what is not finite, and their elements are computed again; the tiles stay the main kernel's."""
+    rng = np.random.default_rng(7)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((33, 2000), (2000, 35)))
+    a[2, 5], b[39, 34] = np.inf, np.nan
+    result = judge_of(plan_of(**PLAN)).run(oracles.Problem(a, b))
+    with np.errstate(invalid="ignore"):
+        want = a @ b
+    finite = np.isfinite(want)
+    assert np.array_equal(result.c[~finite], want[~finite], equal_nan=True) and np.abs(result.c[finite] - want[finite]).max() < 0.5
+    assert result.status["fallen"] == 0 and result.status["repaired"] == (~finite).sum() == 35 + 32
+
+
 def test_what_the_fallback_loses_is_counted_in_each_tile_that_falls_back():
     """FP16 words hold little of rows of 1e-10, which the integers hold: a column beside an outlier's errs, and the counters that the bound names tell."""
     plan = plan_of(**PLAN | {"scheme": "mixpert4", "fallback": "ootomo"})

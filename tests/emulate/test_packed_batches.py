@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,8 @@ from gemmgen import emulate, road
 from gemmgen.abi import interface
 from gemmgen.model.batch import divided
 from gemmgen.render import render
-from gemmgen.run import Placement
-from gemmgen.run.batch import Product, batch, sizes_of
+from gemmgen.run import Placement, allocated, arguments
+from gemmgen.run.batch import Product, _given, batch, sizes_of
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.run.mixed import division, mixed
 from gemmgen.solve import solve
@@ -125,6 +127,33 @@ def test_a_batch_that_two_kernels_share(monkeypatch):
     for one, c in zip(products, found.products):
         assert np.abs(c - one.a.astype(np.float64) @ one.b).max() < 1e-5
     assert found.intact and found.status["a_nonfinite"] == 0
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_every_turn_of_a_product_without_k_is_listed(cluster):
+    """More turns than its only block of the split pass has threads, in the order of raster groups."""
+    plan, source, device = prepared(tile={"cluster": cluster})
+    rows, columns = 41, 29
+    none = np.zeros((plan.block[0] * rows - 1, 0), np.float32)
+    products = [Product(none, np.zeros((0, plan.block[1] * columns - 3), np.float32), np.broadcast_to(np.float32(0), (len(none), plan.block[1] * columns - 3)))]
+    listed = plan.design.listed(plan, sizes_of(products))
+    extents = listed.extents | source.interface.constants
+    try:
+        memory = allocated(device, source.interface, extents)
+        held = SimpleNamespace(a=0, b=0, c=0, lda=1, ldb=columns * plan.block[1], ldc=columns * plan.block[1], buffers=[])
+        given = _given(device, plan, products, [held], listed)
+        launch = source.launches[0]
+        assert launch.role == "split" and launch.blocks(extents) == 1
+        device.launch(launch.symbol, 1, launch.threads, launch.shared_bytes, arguments(launch, given, memory))
+        works = device.download(memory["works", 0], np.int32, 8 * extents["turns"]).reshape(-1, 8)
+    finally:
+        device.release()
+    down, want = -(-rows // cluster), []
+    for first in range(0, down, plan.group):
+        group = range(first, min(first + plan.group, down))
+        want += [(row * cluster * plan.block[0], column * plan.block[1], min(cluster, rows - row * cluster) - 1) for column in range(columns) for row in group]
+    assert len(want) > launch.threads and works[:, [1, 2, 6]].tolist() == [list(one) for one in want]
+    assert not works[:, [0, 3, 4, 5]].any()
 
 
 def test_the_workspace_holds_what_the_list_says():

@@ -14,6 +14,7 @@ import pytest
 from assembled import assembled
 from verifying import assert_bits
 from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TILE, TINY, covering, plan_of
+from ways import WAYS as EVERY_WAY
 
 from gemmgen.emulate import TOGETHER
 from gemmgen.render import render
@@ -47,6 +48,7 @@ GROUPS_OF_TWO = {
     "warpgroups in clusters": dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2, "group": 2}, stages=3),
     "mfma": dict(AMD_WAYS["mfma"], tile={**TILE, "group": 2}),
 }
+HALVES = {"straight, thin": EVERY_WAY["straight, thin"]}
 LARGE = 2.0**17
 """Beyond FP16, so that its product is not finite and is computed again; a multiple of it by a small integer is exact."""
 
@@ -74,6 +76,14 @@ def test_alpha_where_c_is_not_read(name, size):
     a, b, _ = integers(*size)
     result = gemm(*made(name), a, b, alpha=-0.5)
     assert np.array_equal(result.c, -0.5 * (a @ b)) and result.intact
+
+
+@pytest.mark.parametrize(("name", "m"), [("straight, thin", 9), ("straight, thin", 24), ("straight, thin", 25)])
+def test_the_lower_half_of_a_tile_may_have_no_rows_or_one(name, m):
+    device, plan, source = made(name, "HALVES")
+    a, b, _ = integers(m, 31, 41)
+    result = gemm(device, plan, source, a, b)
+    assert plan.own.half_empty and np.array_equal(result.c, a @ b) and result.intact
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -166,6 +176,16 @@ def test_a_last_group_of_fewer_rows(name, size):
     a, b, _ = integers(*size)
     result = gemm(*made(name, "GROUPS_OF_TWO"), a, b)
     assert np.array_equal(result.c, a @ b) and result.intact
+
+
+TURNS = {"warpgroups that take turns": dict(SMALL_GROUPS, consumers="pingpong")}
+
+
+def test_a_tile_of_the_other_warpgroup_may_be_several_rounds_of_stages():
+    """Its stages pass by, and two whole rounds of them leave the phase of their barriers as it was; four tiles, so that a block has several."""
+    device, plan, source = made("warpgroups that take turns", "TURNS")
+    a, b, _ = integers(2 * plan.block[0], 2 * plan.block[1], 2 * plan.stages * plan.block[2])
+    assert np.array_equal(gemm(device, plan, source, a, b).c, a @ b)
 
 
 PROMOTED = {

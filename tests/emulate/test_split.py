@@ -9,6 +9,7 @@ from assembled import assembled
 from gemmgen.abi import COUNTERS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate import TOGETHER, Emulator
+from gemmgen.emulate.amdgpu import AmdEmulator
 from gemmgen.emulate.core.units import decode
 from gemmgen.render import render
 from gemmgen.solve import solve
@@ -18,11 +19,11 @@ from gemmgen.split import exponents, set_aside, split
 M, N, K = 70, 45, 83  # ragged in every direction
 
 
-def plan_of(scheme: str, layout: str = "nn"):
+def plan_of(scheme: str, layout: str = "nn", gpu: str = ""):
     return solve(loads({
         "problem": {"layout": layout}, "split": {"scheme": scheme, "promote": 0},
         "tile": {"block": [64, 32, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 2, "fragment_buffers": 1},
-        "target": {"gpu": "l40s" if SCHEMES.get(scheme).word == "e4m3" else "a100"}, "build": {"allow_spills": True},
+        "target": {"gpu": gpu or ("l40s" if SCHEMES.get(scheme).word == "e4m3" else "a100")}, "build": {"allow_spills": True},
     }))
 
 
@@ -46,7 +47,8 @@ def device_words(plan, a, b):
     size, (m, k), n = plan.scheme.word_bytes, a.shape, b.shape[1]
     padded = {x: -(-extent // tile) * tile for x, extent, tile in zip("mnk", (m, n, k), plan.block)}
     stored = {"a": a if plan.layout[0] == "n" else a.T, "b": b if plan.layout[1] == "n" else b.T}
-    with Emulator(binary.assembly, plan.gpu.unit, schedule=TOGETHER, source=source.text, source_name=source.file_name) as emulator:
+    machine = Emulator if plan.gpu.vendor == "nvidia" else AmdEmulator
+    with machine(binary.assembly, plan.gpu.unit, schedule=TOGETHER, source=source.text, source_name=source.file_name) as emulator:
         values = source.interface.extents(m, n, k) | {"lda": stored["a"].shape[1], "ldb": stored["b"].shape[1]}
         for x, outer in (("a", "m"), ("b", "n")):
             values[x] = emulator.upload(np.ascontiguousarray(stored[x]).reshape(-1), name=x)
@@ -96,6 +98,11 @@ def unpacked(plan, operand, raw, padded):
 ])
 def test_every_word_is_the_references(scheme, layout):
     holds_the_references(plan_of(scheme, layout), awkward((M, K), 1), awkward((K, N), 2))
+
+
+@pytest.mark.parametrize("scheme, gpu", [("bf16x3", "mi300x"), ("markidis", "mi300x"), ("egemm", "mi300x"), ("scaled", "rx7900xtx")])
+def test_every_word_of_amds_is_the_references(scheme, gpu):
+    holds_the_references(plan_of(scheme, "nt", gpu), awkward((M, K), 1), awkward((K, N), 2))
 
 
 @pytest.mark.parametrize("scheme, layout, size", [

@@ -170,6 +170,7 @@ BARE = '.visible .entry k()\n{\n.reg .b32 %r<9>;\n.reg .f32 %f<9>;\nmov.b32 %r1,
     "mma.sync.aligned.m16n8k32.row.col.satfinite.f32.e4m3.e4m3.f32 {%f1, %f2, %f3, %f4}, {%r1, %r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, %f1, %f1};",
     "cvt.rn.e4m3x2.f32 %r3, %f1, %f1;",
     "cvt.pack.sat.u16.s32 %r3, %r1, %r2;",
+    pytest.param("wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {" + ", ".join(["%r1"] * 20) + "}, %rd1, %rd2, 1;", id="integers, 40 columns"),
 ])
 def test_what_it_does_not_know_it_refuses(instruction):
     text = ".version 8.7\n.target sm_90\n.address_size 64\n" + BARE.replace("INSTRUCTION", instruction)

@@ -1164,7 +1164,7 @@ def edges(reference: Reference) -> list[Call]:
                           target=sized(Target, arch=(arch or (one.archs[0].replace("compute", "sm").rstrip("a") if one else "sm_80")).encode(), units=108)))
 
     for one in reference.known:
-        for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"):
+        for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_91", "sm_120"):  # sm_91: a later chip of sm_90a's generation
             add(70, 45, 100, one, arch)
         for k in {SEGMENT_K, *BOUND_K, one.largest_k or 1, one.least[0] or 1}:
             for off in (-1, 0, 1):
@@ -1207,6 +1207,8 @@ def edges(reference: Reference) -> list[Call]:
     divisor = next(one for one in range(3, 50000) if LARGEST_EXTENT % one == 0)
     for m in (LARGEST_EXTENT // divisor - 1, LARGEST_EXTENT // divisor, LARGEST_EXTENT // divisor + 1):
         add(m, 3, 5, batch=divisor, stride_b=0)
+    for gaps in ({}, {"stride_a": 7045}, {"stride_c": 3160}):  # one product of more rows only where neither A nor C has gaps
+        add(70, 45, 100, batch=3, **{"stride_b": 0, **gaps})
     return found
 
 

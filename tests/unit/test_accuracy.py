@@ -20,8 +20,9 @@ from gemmgen.emulate.core.product import product
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model import accuracy
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted, word_sizes
-from gemmgen.solve import solve
+from gemmgen.solve import picture, solve
 from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, contract, fp32_estimate, tf32_estimate
+from gemmgen.solve.request import requests
 from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point, with_scheme
 from gemmgen.spec import loads
 from gemmgen.split import of_elements, split
@@ -297,6 +298,14 @@ def test_the_chosen_one_is_on_the_frontier_of_what_meets():
     assert all((point.figure <= 1) == point.meets for point in found.points)
 
 
+def test_fp32_itself_gives_the_error_of_fp32():
+    """Its figure over the one asked is 1, which is enough."""
+    loaded = loads({"accuracy": {"as": "fp32"}, "fragment": {"policy": "fma"}, "target": {"gpu": "a100"}})
+    assert [one.scheme.name for one in requests(loaded)] == ["fp32"]
+    asked = contract(loaded)
+    assert asked.times(SCHEMES.get("fp32"), None, 0) == 1
+
+
 def test_what_has_no_plan_is_told():
     found = road.frontier({"target": {"gpu": "t4"}})
     assert {name for name, _ in found.refused} >= {"bf16x3", "bf16x6", "tf32x3"} and all(why for _, why in found.refused)
@@ -378,6 +387,20 @@ def test_what_of_a_frontier_is_worth_running():
     beaten = [_better(one, found.points[1:]) for one in found.points[1:]]
     assert beaten == ["a, 128", "", "", "", "a"]
     assert nothing.as_dict()["figure"] is None and fast.as_dict()["figure"] == 3e-7 and replace(nothing, worst=inf).as_dict()["worst"] is None and fast.as_dict()["worst"] == 1e-6
+
+
+def test_a_frontiers_picture_has_milliseconds_and_every_error_that_is_one(monkeypatch):
+    pytest.importorskip("matplotlib")
+    slow, fast, nothing = point("a", 4e-3, 2e-7, figure=0.5), point("b", 1e-3, 3e-7, promote=64, figure=2.0), point("c", 5e-4, inf)
+    beaten = point("d", 5e-3, 4e-7, figure=3.0, beaten_by="b, 64")
+    monkeypatch.setattr(picture, "content", lambda figure, suffix: figure)
+    for asked in ("", "as fp32 on U[-1, 1]"):
+        axis = picture.frontier_image(Frontier("a100", (64, 32, 16), "positive", asked, (nothing, fast, slow, beaten), ()), ".svg").axes[0]
+        line, *marks = [one.get_xydata().tolist() for one in axis.lines]
+        assert line == [[1.0, 2.0], [4.0, 0.5]] and marks == [[[1.0, 2.0]], [[4.0, 0.5]], [[5.0, 3.0]]]
+        assert [one.get_text() for one in axis.texts] == ["b, 64", "a", "d"] and axis.get_title() == "64x32x16, a100, predicted"
+        assert (axis.get_xscale(), axis.get_yscale()) == ("log", "log") and axis.get_xlabel().startswith("ms")
+        assert axis.get_ylabel() == ("error over that asked: as fp32 on U[-1, 1]" if asked else "estimated relative Frobenius error on U[0, 1]")
 
 
 def test_another_scheme_keeps_what_the_spec_says_of_its_sums():

@@ -549,6 +549,16 @@ v_div_fixup_f32 v8, v13, v4, v2"""
         same(run(body, F32, x, y, target=target), x / y)
 
 
+@pytest.mark.parametrize(("type_", "far", "scale"), [(F32, 96, 64), (F64, 768, 128)])
+def test_a_divisor_is_scaled_from_an_exponent_on_that_is_far_from_the_numerators(type_, far, scale):
+    """And VCC, which is set in the lanes whose quotient is scaled back."""
+    numerator, denominator = np.exp2(np.array([far, far - 1, far - 2], F64)).astype(type_), np.array([1, 1, 0.5], type_)
+    width, (first, last) = (32, ("v4", "v2")) if type_ is F32 else (64, ("v[4:5]", "v[2:3]"))
+    body = f"v_div_scale_f{width} {'v8' if type_ is F32 else 'v[8:9]'}, vcc, {first}, {first}, {last}"
+    assert run(body, type_, numerator, denominator).tolist() == [2.0**scale, 1, 0.5]
+    assert run(f"{body}\nv_cndmask_b32_e64 v8, 0, 1, vcc", U32, numerator, denominator).tolist() == [1, 0, 0]
+
+
 COMPARES = {
     "lt": lambda x, y: x < y, "le": lambda x, y: x <= y, "eq": lambda x, y: x == y, "ge": lambda x, y: x >= y,
     "gt": lambda x, y: x > y, "lg": lambda x, y: (x < y) | (x > y), "neq": lambda x, y: ~(x == y),
@@ -1397,6 +1407,15 @@ def test_patterns_of_swizzles_and_rows():
     assert (lanes("v_mov_b32_e32 v8, 5\n" + one.replace("0x104", "0x114")) == np.where(LANE == 5, 107, np.where((LANE >= 4) & (LANE < 8), 0, 5))).all()
 
 
+def test_a_permutation_from_a_lane_that_is_off_gives_zero_whatever_that_lane_holds():
+    """Of four lanes each reads the one four farther on, whose register nothing has written."""
+    body = "v_mov_b32_e32 v8, 5\nv_lshlrev_b32_e32 v10, 2, v0\ns_mov_b64 exec, 0xff\nv_mov_b32_e32 v12, v2\ns_mov_b64 exec, 0xf0\nPERMUTE\n"
+    for permute, source in (("ds_bpermute_b32 v8, v10, v12 offset:8", LANE + 2), ("ds_swizzle_b32 v8, v12 offset:swizzle(SWAP,8)", LANE ^ 8)):
+        got = lanes(body.replace("PERMUTE", permute) + "s_waitcnt lgkmcnt(0)\ns_mov_b64 exec, -1")
+        on = (LANE >= 4) & (LANE < 8)
+        assert (got == np.where(on, np.where(source < 8, source + 100, 0), 5)).all(), permute
+
+
 # ---------------------------------------------------------------- parts of words in memory
 
 PARTS = {
@@ -1445,6 +1464,26 @@ def test_scalar_loads_of_several_words():
             assert (run(body, U32, x) == x[words - 1 + offset // 4]).all()
     body = "s_mov_b32 s19, 8\ns_load_dword s20, s[4:5], s19 offset:0x4\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v8, s20"
     assert (run(body, U32, x) == x[3]).all()
+    assert (run(body.replace("s19, 8", "s19, 11"), U32, x) == x[3]).all()  # the last two bits of an address do not count
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_atomic_operations_on_64_bits_of_global_memory(target):
+    """The old value comes back where it is asked for; the new one stays."""
+    old, x = (each[:64] for each in pairs(LONGS))
+    names = {"add": (U64, lambda o, y: o + y), "umax": (U64, np.maximum), "smin": (I64, np.minimum), "swap": (U64, lambda o, y: y)}
+    later = {"add": "add_u64", "umax": "max_u64", "smin": "min_i64", "swap": "swap_b64"}
+    for name, (dtype, function) in names.items():
+        for returns in (True, False):
+            if target == "gfx942":
+                atomic = f"global_atomic_{name}_x2 " + ("v[8:9], v21, v[4:5], s[4:5] sc0" if returns else "v21, v[4:5], s[4:5]")
+                end = "" if returns else "\nglobal_load_dwordx2 v[8:9], v21, s[4:5]"
+            else:
+                atomic = f"global_atomic_{later[name]} " + ("v[8:9], v21, v[4:5], s[4:5] th:TH_ATOMIC_RETURN" if returns else "v21, v[4:5], s[4:5]")
+                end = "" if returns else "\nglobal_load_b64 v[8:9], v21, s[4:5]"
+            got = run(f"v_lshlrev_b32_e32 v21, 3, v20\n{atomic}{end}\n{WAITS[target]}", U64, old, x, target=target)
+            want = old if returns else function(old.view(dtype), x.view(dtype)).view(U64)
+            assert got.tolist() == want.tolist(), (name, returns)
 
 
 def test_two_counters_in_one_wait():

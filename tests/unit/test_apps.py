@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
-from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, race
+from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, mlp, race
 from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.verbs.app import text
 
@@ -144,9 +144,23 @@ def test_a_residual_is_relative_and_of_all_rows():
     assert cholesky.residual(np, lower, a) == pytest.approx((4 / (2059 + 9)) ** 0.5)
 
 
+def test_a_solution_is_refined_until_its_residual_is_a_tenth_of_what_is_valid(monkeypatch):
+    told = iter([15.0, 1.7, 1.5])
+    monkeypatch.setattr(lu, "scaled_residual", lambda *of: next(told))
+    a = np.random.default_rng(1).random((8, 8)) + 8 * np.eye(8)
+    rough = lu.factored(who.InNumpy("numpy"), a, 4) * np.float32(1.001)
+    x, iterations, residual = lu.solved(np, a, a @ np.arange(8.0), rough)
+    assert residual == 1.5 and iterations >= 2 and x.tolist() == pytest.approx(np.arange(8.0), abs=1e-8)
+
+
+def test_probabilities_of_large_logits_are_numbers():
+    found = mlp.probabilities(np, np.float32([[1000, 0], [-1000, -1000]]))
+    assert found.tolist() == [[1.0, 0.0], [0.5, 0.5]]
+
+
 def test_hpls_residual_by_hand():
     rows = np.array([[1.0, -2], [-3, 0.5]])
-    assert lu.largest_row(rows) == 3.5
+    assert lu.largest_row(rows) == 3.5 and lu.largest_row(np.concatenate([np.ones((2050, 2)), rows])) == 3.5
     assert lu.scaled_residual(np.array([1e-16, -4e-16]), np.array([2.0, -5]), np.array([1.0, 3]), 3.5) == pytest.approx(4e-16 / (2.0**-53 * (3.5 * 5 + 3) * 2))
 
 
@@ -417,3 +431,20 @@ def test_a_tuner_sees_the_products_of_the_shipped_program():
     told = [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in recorded.gemms]
     assert told == [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in shipped.gemms]
     assert [set(one.fed_by) for one in recorded.gemms] == [set(one.fed_by) for one in shipped.gemms]
+
+
+def test_a_batch_is_prepared_once_for_the_same_matrices_of_the_same_sizes(monkeypatch):
+    class Array:
+        def __init__(self, address, *shape):
+            self.data, self.shape = SimpleNamespace(ptr=address), shape
+
+    prepared, ran = [], []
+    kernels = SimpleNamespace(_batches={}, _prepared=lambda products: prepared.append(products) or (lambda: ran.append(products)))
+    monkeypatch.setattr(who, "BATCHES", 3)
+    one, elsewhere, smaller = ([(Array(a, *size), Array(2, 4, 5), Array(3, size[0], 5))] for a, size in ((1, (3, 4)), (9, (3, 4)), (1, (2, 4))))
+    for batch in (one, one, elsewhere, smaller, one):
+        who.Kernels._batch(kernels, batch)
+    assert prepared == [one, elsewhere, smaller] and ran == [one, one, elsewhere, smaller, one]
+    who.Kernels._batch(kernels, [*one, *elsewhere])  # a fourth: the oldest goes
+    who.Kernels._batch(kernels, one)
+    assert len(prepared) == 5 and len(kernels._batches) == 3

@@ -23,6 +23,7 @@ from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.timing import batch_contender, racing
 from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, suited
 from gemmgen.timing.batches import cells as every_cell
+from gemmgen.timing.batches import device as batches_device
 from gemmgen.timing.batches.contender import _in_turn, checked
 from gemmgen.timing.batches.device import places
 from gemmgen.workshop.bench import BatchRow, Table, as_csv, as_text, from_csv, geometric_means, worst_cells
@@ -151,7 +152,7 @@ def test_matrices_begin_at_multiples_of_256_bytes():
     assert places([]) [1] == 0
 
 
-def test_a_batch_tells_of_itself(gpu):
+def test_a_batch_tells_of_itself(gpu, monkeypatch):
     batch = DeviceBatch(SIZES, sets=2)
     assert batch.m.tolist() == [3, 0, 16, 2] and batch.m.dtype == np.int32
     for at in range(2):
@@ -167,6 +168,9 @@ def test_a_batch_tells_of_itself(gpu):
                 assert not matrix.size or host[name][number] % 4 == 0
     assert not np.array_equal(batch.a[0], batch.a[1]) and abs(np.asarray(batch.a[0])).max() <= 1
     assert batch.gaps == 3 * 64 - (15 + 16 + 4) and not batch.is_uniform and DeviceBatch([SIZES[0]] * 3, sets=1).is_uniform
+    monkeypatch.setattr(batches_device, "SLAB_BYTES", 8 * 70)  # drawn in parts, of which the last is shorter
+    for drawn in DeviceBatch(SIZES, sets=1, low=2.0, high=3.0).a + DeviceBatch(SIZES, sets=1, low=2.0, high=3.0).b:
+        assert drawn.size > 150 and 2 <= drawn.min() and drawn.max() <= 3 and len(np.unique(drawn)) > 0.9 * drawn.size
     assert DeviceBatch([], sets=1).problems[0].size == 0 and DeviceBatch(SIZES).sets == 8
 
 
@@ -510,6 +514,65 @@ def test_kernels_for_batches_run_once_for_each_threshold_and_way_to_get_the_list
     assert batch_racers(specs[:1], None)[0] == {"a": ("first", None, False)}
     with pytest.raises(SpecError, match="divides batches between two kernels"):
         batch_racers(specs[:1], None, mix=True)
+
+
+def test_a_launch_overlaps_only_one_of_the_same_batch(gpu, monkeypatch):
+    """The first launch that has blocks follows what the stream held before, whose results it reads."""
+    overlapping = []
+
+    def prepared(symbol, blocks, threads, shared, args, overlaps, direct):
+        overlapping.append((symbol, blocks, overlaps))
+        return lambda: None
+
+    launches = [SimpleNamespace(symbol=name, blocks=lambda extents, blocks=blocks: blocks, threads=32, shared_bytes=0, parameters=(), overlaps=overlaps)
+                for name, blocks, overlaps in (("none", 0, True), ("first", 3, True), ("second", 2, True), ("third", 1, False))]
+    interface = SimpleNamespace(asks=lambda what: False, constants={}, buffers=(), launches=launches)
+    listed = SimpleNamespace(rows=np.zeros(0, np.int32), extents={"turns": 1})
+    plan = SimpleNamespace(own=SimpleNamespace(threshold=1), batch=SimpleNamespace(tiles=()), kind="grouped", design=SimpleNamespace(
+        listed=lambda plan, sizes, threshold: listed))
+    monkeypatch.setattr("gemmgen.run.open_device", lambda *of: SimpleNamespace(prepared=prepared))
+    kernel = batch_contender.BatchKernel(SimpleNamespace(plan=plan, source=SimpleNamespace(name="k", interface=interface), binary=None))
+    kernel.prepare(DeviceBatch(SIZES, sets=1), 0)
+    assert overlapping == [("first", 3, False), ("second", 2, True), ("third", 1, False)]
+
+
+class _Pinned(bytearray):
+    """Page-locked memory."""
+
+    ptr = 6
+
+
+def test_two_kernels_share_a_batch_as_it_is_divided(gpu, monkeypatch):
+    """The second gets the products that the division says, the first all others; who gets none is not asked."""
+    given = []
+
+    class Kernel:
+        def __init__(self, built):
+            self.name = built.plan
+
+        def prepare(self, batch, set_index, entries):
+            return lambda: given.append((self.name, set_index, entries.tolist()))
+
+    monkeypatch.setattr(batch_contender, "BatchKernel", Kernel)
+    monkeypatch.setattr("gemmgen.run.mixed.check_pair", lambda *plans: None)
+    both = batch_contender.MixedKernels(*(SimpleNamespace(plan=name) for name in ("first", "second")))
+    batch = DeviceBatch(SIZES, sets=2)
+    for least, told in ((10, [("first", 1, [0, 1, 3]), ("second", 1, [2])]), (0, [("second", 1, [0, 1, 2, 3])]), (99, [("first", 1, [0, 1, 2, 3])])):
+        given.clear()
+        monkeypatch.setattr("gemmgen.run.mixed.division", lambda first, second, sizes, least=least: sizes[:, 0] >= least)
+        both.prepare(batch, 1)()
+        assert given == told
+
+
+def test_a_list_is_copied_whole_before_the_launches(gpu):
+    copied = []
+    gpu.cuda.get_current_stream = lambda: SimpleNamespace(ptr=7)
+    gpu.cuda.runtime.memcpyHostToDevice, gpu.cuda.runtime.memcpyAsync = 1, lambda *of: copied.append(of)
+    rows = np.arange(12, dtype=np.int32).reshape(3, 4)
+    pinned = []
+    gpu.cuda.alloc_pinned_memory = lambda count: pinned.append(_Pinned(count)) or pinned[-1]
+    batch_contender._upload(rows, SimpleNamespace(data=SimpleNamespace(ptr=5)))()
+    assert copied == [(5, 6, 48, 1, 7)] and bytes(pinned[0]) == rows.tobytes()
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ from gemmgen.cli.output import Progress
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.run import sensors
 from gemmgen.run.sensors import Sample
-from gemmgen.timing import racing
+from gemmgen.timing import environment, racing
 from gemmgen.workshop import bench as benching
+from gemmgen.workshop.bench import plots
 from gemmgen.workshop.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
 from gemmgen.workshop.bench.racers import racers, solved_for
 
@@ -96,7 +97,20 @@ def test_sensors_are_summed_up():
     samples = [Sample(1200, 700, 0x4), Sample(1400, 690, 0x4), Sample(1300, 600, 0x20)]
     row = rows_at(SIZE, [Timed("ours", "kernel", np.ones(3), samples=samples)])[0]
     assert (row.clock_mhz, row.power_w, row.throttles) == (1300, 690, "power cap, thermal")
-    assert sensors.throttle_names(0) == sensors.throttle_names(0x1) == ""
+    assert sensors.throttle_names(0) == sensors.throttle_names(0x103) == "", "an idle GPU, and clocks that somebody set"
+    assert sensors.throttle_names(0xFC) == "power cap, hardware, sync boost, thermal, hardware thermal, power brake"
+    assert [sensors.throttle_names(bit) for bit in (0x8, 0x40, 0x80)] == ["hardware", "hardware thermal", "power brake"]
+
+
+def test_what_the_card_says_of_itself(monkeypatch):
+    """The first card's line, field by field; nothing where nvidia-smi is not there or refuses."""
+    lines = "A GPU, 580.1, 1980 MHz, 690.00 W, 700.00 W, 61\nAnother, 580.1, 1 MHz, 2 W, 3 W, 4\n"
+    monkeypatch.setattr(environment.subprocess, "run", lambda command, **how: SimpleNamespace(stdout=lines))
+    assert environment.conditions() == {"name": "A GPU", "driver_version": "580.1", "clocks.sm": "1980 MHz", "power.draw": "690.00 W",
+                                        "power.limit": "700.00 W", "temperature.gpu": "61"}
+    for error in (FileNotFoundError(), environment.subprocess.CalledProcessError(9, "nvidia-smi"), environment.subprocess.TimeoutExpired("nvidia-smi", 10)):
+        monkeypatch.setattr(environment.subprocess, "run", lambda command, error=error, **how: (_ for _ in ()).throw(error))
+        assert environment.conditions() == {}
 
 
 def test_no_nvml_is_no_sensors(monkeypatch):
@@ -126,10 +140,17 @@ def test_what_nvml_is_asked(monkeypatch, instant):
         nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle, at: put(sensors.ctypes.c_ulonglong, at, 0x4),
         nvmlDeviceGetFieldValues=fields,
         nvmlDeviceGetPowerUsage=lambda handle, at: put(sensors.ctypes.c_uint, at, 640_000),
+        nvmlDeviceGetEnforcedPowerLimit=lambda handle, at: put(sensors.ctypes.c_uint, at, 700_500) or not instant,
     )
     monkeypatch.setattr(sensors.ctypes, "CDLL", lambda name: nvml)
     assert sensors.open_sensors("0000:1B:00.0").read() == Sample(1500, 650 if instant else 640, 4)
+    assert sensors.open_sensors("0000:1B:00.0").power_limit() == (700.5 if instant else None)
     assert sensors.open_sensors("0000:FF:00.0") is None
+    here = sensors.open_sensors("0000:1B:00.0")
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle, at: put(sensors.ctypes.c_ulonglong, at, 0x20) or 1
+    assert here.read().throttles == 0, "what was not told"
+    nvml.nvmlDeviceGetFieldValues, nvml.nvmlDeviceGetPowerUsage = lambda *asked: 1, lambda handle, at: 1
+    assert here.read() is None
     assert sensors.ctypes.sizeof(sensors._Field) == 40  # nvmlFieldValue_t
 
 
@@ -220,9 +241,9 @@ def test_cublas_gets_row_major_matrices(monkeypatch, kind):
 def test_errors_against_fp64_by_hand(monkeypatch):
     numpy_cupy.install(monkeypatch)
     inputs = timing.Inputs((4, 3, 5))
-    for layout in ("nn", "tt"):
+    for layout in ("nn", "nt", "tn", "tt"):
         a, b = (np.asarray(x[0], np.float64) for x in (inputs.a, inputs.b))
-        a, b = (a, b) if layout == "nn" else (a.reshape(5, 4).T, b.reshape(3, 5).T)
+        a, b = a if layout[0] == "n" else a.reshape(5, 4).T, b if layout[1] == "n" else b.reshape(3, 5).T
         exact, magnitude = a @ b, abs(a) @ abs(b)
 
         def enqueue(index, exact=exact):
@@ -261,12 +282,14 @@ def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
                       "pipeline": {"stages": 2, "loads": "async", "fragment_buffers": 1}})
     source, inputs = render(plan), timing.Inputs((40, 24, 64))
     main = source.interface.launches[-1]
-    all_of_them = timing.generated("all", plan, source, None, inputs)
-    each = len(prepared) // inputs.sets
-    told = {}
-    for launch, (_, values) in zip(source.interface.launches, prepared):
-        told |= {one.argument: value for one, value in zip(launch.parameters, values) if one.argument in ("m", "n", "k", "lda", "ldb", "ldc")}
-    assert told == {"m": 40, "n": 24, "k": 64, "lda": 40, "ldb": 64, "ldc": 24}
+    for layout, lda, ldb in (("nn", 64, 24), ("nt", 64, 64), ("tn", 40, 24), ("tt", 40, 64)):
+        prepared.clear()
+        all_of_them = timing.generated("all", replace(plan, layout=layout), source, None, inputs)
+        each = len(prepared) // inputs.sets
+        told = {}
+        for launch, (_, values) in zip(source.interface.launches, prepared):
+            told |= {one.argument: value for one, value in zip(launch.parameters, values) if one.argument in ("m", "n", "k", "lda", "ldb", "ldc")}
+        assert told == {"m": 40, "n": 24, "k": 64, "lda": lda, "ldb": ldb, "ldc": 24}
     all_of_them.enqueue(0)
     assert ran == list(range(each)) and each == len(source.interface.launches) > 1
     ran.clear()
@@ -529,6 +552,8 @@ def test_a_csv_comes_back_as_it_was():
     bare = rows_at(SIZE, entries(ours=np.ones(3)))
     rows = (*full_rows(), *bare)
     assert from_csv(as_csv(table_of(*rows))) == ("A GPU", rows)
+    text = as_csv(table_of(benching.Row((1, 2, 3), "a", "kernel", "", 9, 2.5, (2.0, 3.0), 12.0, 1.5, (1.25, 1.75), 2.5, (2.25, 2.75), 0.1, 0.2, 0.3)))
+    assert text.splitlines()[1] == "A GPU,1,2,3,a,kernel,,9,2.5,2.0,3.0,12.0,1.5,1.25,1.75,2.5,2.25,2.75,0.1,0.2,0.3,,,"
 
 
 def test_a_damaged_csv_is_refused_with_its_line():
@@ -549,6 +574,39 @@ def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
     assert gemmgen("bench", "--plot", path, "--out", tmp_path / "new").code == 0
     for folder in (tmp_path, tmp_path / "new"):
         assert all((folder / name).stat().st_size > 10_000 for name in ("speed.png", "error.png"))
+
+
+def test_plots_lie_beside_their_table_or_where_out_says(gemmgen, monkeypatch, tmp_path):
+    monkeypatch.setattr(benching, "plot", lambda device, rows, folder: [folder / device])
+    path = tmp_path / "there" / "bench.csv"
+    path.parent.mkdir()
+    path.write_text(as_csv(table_of(*full_rows())))
+    assert gemmgen("bench", "--plot", path).out == f"wrote {path.parent}/A GPU\n"
+    assert gemmgen("bench", "--plot", path, "--out", tmp_path / "new").out == f"wrote {tmp_path}/new/A GPU\n" and (tmp_path / "new").is_dir()
+
+
+def test_rounds_and_slices_where_none_are_asked_for(gemmgen, monkeypatch, write_spec):
+    """Of single products more and longer ones than of batches."""
+    told = []
+    for name in ("bench", "bench_batches"):
+        monkeypatch.setattr(benching, name, lambda kernels, places, **how: told.append((how["rounds"], how["slice_ms"])) or table_of())
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.racers", lambda *of: ([], []))
+    spec, batches = write_spec(), ("--suite", "inception", "--against", "cublas-loop")
+    for arguments in ((spec,), batches, (spec, "--rounds", 5, "--slice-ms", 2), (*batches, "--rounds", 6, "--slice-ms", 4)):
+        assert gemmgen("bench", *arguments).code == 0
+    assert told == [(15, 30.0), (11, 3.0), (5, 2.0), (6, 4.0)]
+
+
+def test_every_size_is_a_point_of_the_plot(monkeypatch, tmp_path):
+    """Squares on a line, others, two equal extents among them, at the cube root of m n k."""
+    figures = []
+    monkeypatch.setattr(plots, "saved", lambda figure, path: figures.append(figure) or path)
+    sizes = ((8, 8, 8), (64, 64, 64), (2, 4, 8), (2, 2, 16))
+    rows = [benching.Row(size, "a", "kernel", "", 9, 1.0, (1.0, 1.0), float(at + 1), relative_frobenius=1e-6) for at, size in enumerate(sizes)]
+    plots.plot("A GPU", rows, tmp_path)
+    square, other = figures[0].axes[0].lines
+    assert list(zip(*square.get_data())) == [(8, 1.0), (64, 2.0)]
+    assert sorted(zip(*other.get_data())) == [(pytest.approx(4), 3.0), (pytest.approx(4), 4.0)]
 
 
 @pytest.mark.slow
@@ -642,7 +700,8 @@ def test_what_cannot_be_built_is_noted_unless_nothing_can(write_spec):
 
 def test_sizes():
     assert problem_sizes("64,128x32x7") == problem_sizes("64 128x32x7") == [(64, 64, 64), (128, 32, 7)]
-    for text in ("", "4k", "1x2", "0", "-3", "1,,2", "99999999"):
+    assert problem_sizes("1048575x1x1") == [(1048575, 1, 1)]
+    for text in ("", "4k", "1x2", "0", "-3", "1,,2", "99999999", "1048576"):
         with pytest.raises(SpecError) as caught:
             problem_sizes(text)
         assert "--sizes" in str(caught.value) and "try" in str(caught.value)

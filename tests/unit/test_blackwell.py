@@ -79,6 +79,7 @@ def test_the_shared_memory_descriptor(name, row_bytes, swizzle):
     ("fixed = [46, 3, 1]", "fixed = [46, 3, 8]", "codes that fit"),
     ("swizzle = [61, 3]", "swizzle = [61, 2]", "codes that fit"),
     ("n = [17, 6, 8]", "n = [17, 5, 8]", "extents that fit"),
+    ("m = [24, 5, 16]", "m = [24, 5, 256]", "extents that fit"),
     ("n = [17, 6, 8]", "n = [12, 6, 8]", "do not overlap"),
     ("a = [7, 3, 0]", "a = [7, 3, 9]", "codes that fit"),
     ('policy = "tcgen05"', 'policy = "wgmma"', "the instruction's own word"),

@@ -11,7 +11,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model.accuracy import float_sums_worst, predicted, split_worst
 from gemmgen.model.error import U
 from gemmgen.verify import fixed, oracles
-from gemmgen.verify.bound import TINIEST, _swallowed, allowance, bound, share_of_worst, underflow, worst_case
+from gemmgen.verify.bound import TINIEST, _swallowed, allowance, bound, fallen, share_of_worst, underflow, worst_case
 from gemmgen.verify.expected import AS_FP32, LEAST_SAMPLE, MARGIN, SAMPLE, Expected, computed, expected, sequential, shares
 from gemmgen.verify.metrics import Errors, errors, exact, relative_frobenius, same_special
 from ways import HOPPER, SMALL_GROUPS, TINY, plan_of
@@ -77,7 +77,7 @@ def test_what_alpha_beta_and_the_c_before_may_round():
     for alpha in (0.5, -3.0):  # the product's own k u and epilogue u beside them
         limit = abs(alpha) * (worst_case(plan, 1) + 3 * U)
         assert share_of_worst(plan, one, one, None, np.array([[alpha + limit / 2]]), alpha, 0.0) == pytest.approx(0.5, rel=1e-6)
-        assert share_of_worst(plan, one, one, one, np.array([[alpha]]), alpha, 0.0) == 0  # beta = 0 does not look at C
+        assert share_of_worst(plan, one, one, np.nan * one, np.array([[alpha]]), alpha, 0.0) == 0  # beta = 0 does not look at C
     assert np.isnan(share_of_worst(plan, one, one, None, np.array([[np.nan]])))
 
 
@@ -97,7 +97,7 @@ def test_worst_cases_by_hand():
     assert moved == pytest.approx(U + 0.4 * U * 4.5 * (1 + U), rel=1e-6)  # one rounding more, and the mean of eight steps' cuts
 
 
-def test_what_leaves_fp32s_range_by_hand():
+def test_what_leaves_fp32s_range_by_hand(monkeypatch):
     """Eight steps of three products: FP32's smallest number each, and nine terms cut at 2^-24 of the smallest normal one."""
     assert TINIEST == 2.0**-149
     assert underflow(plan_of(scheme="bf16x3", tile=TINY), 64) == 3 * 8 * (2.0**-149 + 9 * 2.0**-150)
@@ -106,7 +106,20 @@ def test_what_leaves_fp32s_range_by_hand():
     assert underflow(plan_of(scheme="fp32", promote=0), 64) == 64 * 2.0**-150
     # RDNA3 rounds after every k; MI200 flushes four products, their sums and the accumulator, four k at once.
     assert underflow(plan_of(scheme="bf16x6", gpu="rx7900xtx", promote=0), 64) == 6 * 64 * 2.0**-150
-    assert underflow(plan_of(scheme="bf16x6", gpu="mi210", promote=0), 64) == 6 * 16 * 9 * 2.0**-126
+    flushing = plan_of(scheme="bf16x6", gpu="mi210", promote=0)
+    assert underflow(flushing, 64) == 6 * 16 * 9 * 2.0**-126
+    assert underflow(plan_of(scheme="bf16x6", gpu="mi300x", promote=0), 64) == 6 * 8 * (2.0**-149 + 9 * 2.0**-150)  # CDNA 3 cuts nine terms, too
+    monkeypatch.setattr(type(flushing), "unit", flushing.unit.model_copy(update={"flushes_subnormals": False}))
+    assert underflow(flushing, 64) == 6 * 16 * 4 * 2.0**-149  # a tree that keeps subnormal numbers rounds each of four sums
+
+
+def test_whose_tiles_fall_back_by_hand():
+    """Tiles of two rows of A and of three columns of B: the last row of the second, and the second column of the last, which is narrow."""
+    a, b = (np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32) for shape in ((5, 400), (400, 5)))
+    a[3, 7], b[5, 4] = 3e4, -3e4
+    assert np.argwhere(~fallen(SimpleNamespace(scheme=SCHEMES.get("mixpert1"), block=(2, 3, 32)), a, b)).tolist() == [
+        [row, column] for row in (0, 1, 4) for column in (0, 1, 2)
+    ]
 
 
 def test_the_judges_figures():

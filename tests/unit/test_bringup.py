@@ -21,7 +21,7 @@ from gemmgen.errors import SpecError
 from gemmgen.workshop.bringup import bring_up
 from gemmgen.workshop.bringup import rates as measured_rates
 from gemmgen.workshop.bringup.candidates import AGAIN, EXTREMES, KINDS, Candidate, Found, every, predicted, prove, random_tiles
-from gemmgen.workshop.bringup.described import described
+from gemmgen.workshop.bringup.described import Described, described
 from gemmgen.workshop.bringup.dots import Dots
 from gemmgen.workshop.bringup.egemm import profile, suited
 from gemmgen.workshop.bringup.fragments import row_text
@@ -347,6 +347,23 @@ NOT_DESCRIBED = ("words of A flushed", "products flushed", "negative zeros")
 aligning_24 = aligning(24, 8)
 
 
+def test_a_described_unit_saturates_on_both_sides_and_flushes_what_it_is_said_to():
+    """One step of two k: sums beyond the largest number either way, and subnormal words, accumulators and sums one by one."""
+    def unit(flushed=(False, False, False), saturates=True):
+        return Described(Order(((0, 1),), 0), FORMATS["bf16"], (24, "zero"), (24, "zero"), (23, "zero"), flushed, saturates)
+
+    far = np.array([[2.0**127, 2.0**127], [-(2.0**127), -(2.0**127)]])
+    most = float(FORMATS["f32"].largest)
+    assert unit()(far, np.ones(2), np.zeros(2)).tolist() == [most, -most]
+    assert unit(saturates=False)(far, np.ones(2), np.zeros(2)).tolist() == [np.inf, -np.inf]
+    small = 2.0**-127
+    cases = (np.array([small, 0.0]), 0.0), (np.array([0.0, 0.0]), small), (np.array([2.0**-126, 0.0]), -small)  # a word, an accumulator, a sum
+    for flushed in ((False, False, False), (True, False, False), (False, True, False), (False, False, True)):
+        found = [float(unit(flushed)(a, np.ones(2), np.float32(c))) for a, c in cases]
+        word, accumulator, sums = flushed
+        assert found == [0.0 if word or sums else small, 0.0 if accumulator or sums else small, 2 * small if accumulator else 0.0 if sums else small]
+
+
 def test_orders_that_no_row_says():
     """Steps of unlike sizes have no block; answers that name no order, and units that change their order, fit no row."""
     assert Order(((0, 1), (2, 3), (4,)), 0).block == 2 and Order(((0, 1, 2),), 0).block == 3
@@ -647,6 +664,21 @@ def in_half(word, a, b, c):
     """Products and sums of FP16, rounded each."""
     x, y = a.view(np.float16), b.view(np.float16)
     return (x[:, :, :1] * y[:, :1] + x[:, :, 1:2] * y[:, 1:2]).astype(np.float32)
+
+
+def test_a_sum_is_right_to_21_bits_where_it_is_less_than_four_last_places_off():
+    """Of FP32's 23 bits of fraction two are hidden; the largest distance and the first draw that differs are told."""
+    class Off:
+        depth = 4
+
+        def ask(self, a, b, c):
+            x, y = (words.view(np.float16).astype(np.float32) for words in (a, b))
+            self.single = x[:, 0] * y[:, 0] + x[:, 1] * y[:, 1]
+            return (self.single.view(np.int32) + np.int32([0, 3, -3, 4, -4, 0, 7, 1])).view(np.float32)
+
+    found = profile(dots := Off(), AT_ONCE, draws=8)
+    assert (found.single, found.single_21, found.worst) == (2, 5, 7) and found.example[1] == dots.single[1] < found.example[2]
+    assert found.passing < found.of and found.verdict.startswith("neither primitive") and "5 are d_FLOAT up to 21" in found.verdict
 
 
 @pytest.mark.parametrize(("multiply", "verdict"), [

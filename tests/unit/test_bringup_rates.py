@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from fake_gpu import FakeGpu, FakeLimits, FakeRates, by_row
 
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS, Limits, Rates
 from gemmgen.errors import BuildError
-from gemmgen.workshop.bringup import facts, limits, rates
+from gemmgen.workshop.bringup import facts, limits, rates, row
 from gemmgen.workshop.bringup.limits import _last, register_files, shared_files
 from gemmgen.workshop.bringup.probe import EmulatedMachine
 from gemmgen.workshop.bringup.rates import NO_CLOCK, find_banks, find_capacities, power_of_two
@@ -36,6 +38,64 @@ def found(machine, *parts, fragments=()) -> Session:
 
 def values(session: Session, model) -> dict:
     return {name: one.value for name in model.model_fields if (one := session.value(f"gpu {name}"))}
+
+
+@pytest.mark.parametrize(("told", "mhz", "value"), [
+    (1980.0, (1962.0, 1962.0, 1963.0), 1980), (1980.0, (1958.0, 1959.0, 1959.0), 1959), (1980.0, (2001.0,) * 3, 2001), (None, (1979.6,) * 3, 1980),
+    (1980.0, (1900.0, 1950.0, 1980.0), None),
+])
+def test_a_clock_within_a_hundredth_of_the_boost_clock_is_that(told, mhz, value):
+    """A chip whose clock changed has none."""
+    session = Session(SimpleNamespace(kind="cuda", arch="sm_90"), None, "x", [], 1)
+    if told:
+        session.put(rates.Value("gpu boost_mhz", told, "the driver"))
+    found = rates.Rates._clock(SimpleNamespace(session=session, _missing=lambda *of: None), "tensor_boost_mhz", rates.Measured((1.0,) * 3, mhz), "work")
+    assert found == value and (value is None or session.value("gpu tensor_boost_mhz").value == value)
+
+
+def test_what_follows_of_a_row_by_hand():
+    """Memory in units of 2^30 bytes, TFLOPS of clocks and rates, what a shipped GPU of the same arch has, and each one's standing."""
+    def known(arch="sm_90", **values):
+        session = Session(SimpleNamespace(kind="cuda", arch=arch, name="x"), None, "x", [], 1)
+        for name, value in values.items():
+            session.put(rates.Value(f"gpu {name}", value, "so"))
+        return {name: (one.value, one.standing) for name, one in row.known(session).items()}
+
+    found = known(device_memory_bytes=85_100_000_000, sms=100, boost_mhz=2000, tensor_boost_mhz=1500, f32_fma_per_clock=128, tensor_fma_per_clock={"f16": 1024})
+    assert found["dram_gib"] == (79.3, "measured")
+    assert (found["f32_tflops"], found["f16_tflops"]) == ((51.2, "measured"), (307.2, "measured"))
+    like = next(one for one in GPUS.rows() if one.arch == "sm_90")
+    assumed = known(boost_mhz=2000)
+    assert assumed["tensor_boost_mhz"] == (2000, "assumed") and assumed["l2_mib"] == (like.rates.l2_mib, "assumed")
+    assert assumed["dram_gib"] == (like.rates.dram_gib, "assumed") and assumed["f32_tflops"][1] == "assumed"
+    assert "l2_mib" not in known(arch="sm_91", boost_mhz=2000)  # of the vendor's other GPUs nothing is assumed
+
+
+@pytest.mark.parametrize(("arch", "asynchronous", "engine"), [
+    ("sm_75", False, False), ("sm_80", True, False), ("sm_89", True, False), ("sm_90", True, True), ("sm_120", True, True), ("gfx942", False, False),
+])
+def test_which_copies_and_launches_a_target_has(monkeypatch, arch, asynchronous, engine):
+    class Told(Exception):
+        pass
+
+    def source(*of, **asked):
+        raise Told(asked["async_copies"], asked["bulk_copies"], asked["stamps"])
+
+    monkeypatch.setattr(rates, "plain_source", source)
+    with pytest.raises(Told) as found:
+        rates.Rates(SimpleNamespace(machine=SimpleNamespace(arch=arch), fragments=[]))
+    assert found.value.args == (asynchronous, engine, ["stamp", "stamp_dependent"][: 1 + engine])
+
+
+@pytest.mark.parametrize(("arch", "ticks"), [("sm_90", 1e9), ("gfx942", 1e8)])
+def test_what_a_launch_tells_of_its_time(arch, ticks):
+    """From the first block's start to the last one's end; the clock is the longest block's."""
+    told = np.array([[100, 10, 1010, 3], [150, 510, 3010, 4], [90, 400, 900, 3]], np.uint64)
+    kernels = SimpleNamespace(download=lambda out, dtype, count: told.ravel())
+    for mhz, cycles in ((None, [100, 150, 90]), (2e-6 * ticks, [2000, 5000, 1000])):
+        run = rates.Bench(SimpleNamespace(arch=arch), kernels, None, mhz).told(None, 3)
+        assert run.cycles.tolist() == pytest.approx(cycles) and run.processors == 2
+        assert (run.span, run.mhz) == (pytest.approx(3000 / ticks), pytest.approx(mhz or 150 / 2500 * ticks / 1e6))
 
 
 # ---------------------------------------------------------------- limits

@@ -16,10 +16,10 @@ from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.catalog.unit import UNITS
-from gemmgen.errors import GemmgenError, SpecError, UnknownName
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.render import render
 from gemmgen.solve import solve
-from gemmgen.spec import load
+from gemmgen.spec import load, loads
 from gemmgen.split import kept_products, split
 
 TABLES = {"fragments": FRAGMENTS, "generations": GENERATION_TABLE, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
@@ -319,6 +319,20 @@ products = [
     ("a scheme of one's own", "a title\\n#include </etc/passwd>", "match pattern"),
     ("a scheme of one's own", "a title that swallows the next line \\\\", "match pattern"),
     ('word = "f16"', 'word = "f16"\nnormalize = "row"\ntarget_exponent = 15', "target_exponent below 15"),
+    ('word = "f16"', 'word = "f16"\ntile_k = 32', 'tile_k with normalize = "tile"'),
+    ('word = "f16"', 'word = "f16"\nnormalize = "tile"', 'tile_k with normalize = "tile"'),
+    ('word = "f16"', 'word = "f16"\nnormalize = "tile"\ntile_k = 32', "have exponents of their own"),
+    ('word = "f16"', 'word = "e4m3"', "their range is short"),
+    ('word = "f16"\nown_promote = "never"', 'word = "s8"\nnormalize = "row"\ntarget_exponent = 6\nown_promote = "fragment"', "their sums are exact"),
+    ('word = "f16"\nown_promote = "never"\nwords = [{ rounding = "nearest_even" }',
+     'word = "bf16"\nown_promote = "never"\nwords = [{ rounding = "round_split" }', "round_split with f16 words"),
+    ("scale = 11 }]", 'scale = 11 }, { rounding = "nearest_even", scale = 10 }]', "scales that do not decrease"),
+    ("scale = 11 }]", 'scale = 11 }, { rounding = "nearest_even", scale = 11, of = "element" }]', None),
+    ("words = [", "words = [" + 3 * '{ rounding = "nearest_even" }, ', "at most four words"),
+    ('word = "f16"', 'word = "s8"\nnormalize = "row"\nmoduli = [256, 255, 253, 251]', "moduli alone"),
+    ('    { a = 0, b = 1, into = "correction" },\n', "", None),
+    ('    { a = 0, b = 1, into = "correction" },\n    { a = 0, b = 0, into = "main" },\n]', '    { a = 0, b = 0, into = "main" },\n]\nb = "f16"', None),
+    ('    { a = 0, b = 1, into = "correction" },\n    { a = 0, b = 0, into = "main" },\n]', '    { a = 0, b = 0, into = "main" },\n]\nb = "bf16"', "words of bf16 alone"),
 ])
 def test_a_wrong_scheme_is_refused(tmp_path, before, after, complaint):
     path = tmp_path / "mine.toml"
@@ -328,9 +342,23 @@ def test_a_wrong_scheme_is_refused(tmp_path, before, after, complaint):
     wrong = tmp_path / "wrong" / "mine.toml"
     wrong.parent.mkdir()
     wrong.write_text(GOOD_SCHEME.replace(before, after))
+    if complaint is None:  # its neighbour, which is right
+        assert SCHEMES.get(str(wrong)).name == "mine"
+        return
     with pytest.raises(SpecError, match=complaint) as caught:
         SCHEMES.get(str(wrong))
     assert "mine.toml" in caught.value.where
+
+
+@pytest.mark.parametrize(("word", "most"), [("f16", 10), ("bf16", 7)])
+def test_a_word_keeps_as_many_bits_as_its_fraction_has_and_no_more(word, most):
+    """One bit fewer than the word has is the most that says anything: the leading bit is beside the fraction."""
+    text = GOOD_SCHEME.replace('word = "f16"', f'word = "{word}"')
+    kept = Scheme.model_validate(tomllib.loads(text.replace("scale = 11", f"scale = 11, bits = {most}")))
+    assert kept.words_of("a")[1].left.worst == 2.0**-most
+    for wrong in (f'rounding = "nearest_even", bits = {most + 1}', 'rounding = "toward_zero", bits = 4'):
+        with pytest.raises(ValueError, match=f"bits of at most {most}, fewer than {word} has"):
+            Scheme.model_validate(tomllib.loads(text.replace('rounding = "nearest_even", scale = 11', f"{wrong}, scale = 11")))
 
 
 MIXED_SCHEME = """\
@@ -390,8 +418,8 @@ def test_words_leave_what_the_scheme_says():
     assert np.abs(left_a[3]).max() <= 2.0**-13 and np.abs(left_a[2]).max() <= 1
 
 
-def test_b_may_have_words_of_its_own():
-    """B as one FP16 word: two products, and of B what that word leaves is missing."""
+def test_b_may_have_words_of_its_own(tmp_path):
+    """B as one FP16 word: two products, and of B what that word leaves is missing. No kernel splits B otherwise than A."""
     text = GOOD_SCHEME.replace('products = [\n', 'words_b = [{ rounding = "nearest_even" }]\nproducts = [\n').replace('    { a = 0, b = 1, into = "correction" },\n', "")
     scheme = Scheme.model_validate(tomllib.loads(text))
     assert (len(scheme.words_of("a")), len(scheme.words_of("b")), scheme.alike, scheme.uniform) == (2, 1, False, True)
@@ -400,6 +428,12 @@ def test_b_may_have_words_of_its_own():
     assert split(x, scheme, operand="b").planes.shape == (1, 3, 4)
     with pytest.raises(ValueError, match="whose are asked for"):
         split(x, scheme)
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    for gpu in ("a100", "h200", "mi300x"):
+        with pytest.raises(InfeasibleSpec, match="have no other words of B than of A") as caught:
+            solve(loads({"split": {"scheme": str(path)}, "target": {"gpu": gpu}}))
+        assert caught.value.remedy == "another scheme"
 
 
 @pytest.mark.parametrize(("before", "after", "complaint"), [
@@ -434,6 +468,44 @@ def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
     assert before in good
     path = tmp_path / "mma_m16n8k16_f16.toml"
     path.write_text(good.replace(before, after))
+    with pytest.raises(SpecError, match=complaint):
+        FRAGMENTS.get(str(path))
+
+
+MAP_OF_B = """\
+[b]                                                     # over (k, n)
+lanes = [[2, 0], [4, 0], [0, 1], [0, 2], [0, 4]]
+registers = [[8, 0]]
+packed = [[1, 0]]
+"""
+MAP_OF_A = """\
+[a]                                                     # over (m, k)
+lanes = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]]
+registers = [[8, 0], [0, 8]]
+packed = [[0, 1]]
+"""
+
+
+@pytest.mark.parametrize(("name", "before", "after", "complaint"), [
+    ("rdna4_m16n16k16_s8", "packed = [[1, 0], [2, 0]]", "packed = [[2, 0], [1, 0]]", "packed of a and b that stand for the same k"),
+    ("fma_m16n32k4_f32", "[0, 4], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 8]", "[0, 8], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 4]",
+     r"lanes that hold all they multiply; lane 0 lacks element \(0, 8\) of b"),
+    ("fma_m16n32k4_f32", "[0, 0], [1, 0], [2, 0]]\nregisters = [[0, 1], [0, 2], [4, 0]", "[0, 0], [1, 0], [4, 0]]\nregisters = [[0, 1], [0, 2], [2, 0]",
+     r"lanes that hold all they multiply; lane 0 lacks element \(4, 0\) of a"),
+    ("fma_m16n32k4_f32", 'policy = "fma"', 'policy = "mma"', "word f32 with policy fma alone"),
+    ("fma_m16n32k4_f32", 'policy = "fma"', 'policy = "mfma"', "policy mfma where the vendor is amd"),
+    ("tcgen05_m128n16k16_f16", "widest = 16", "widest = 17", "at most 256 columns and k"),
+    ("mma_m16n8k16_f16", MAP_OF_B, "", "a map of b, or a descriptor"),
+    ("mma_m16n8k16_f16", MAP_OF_A, "", "a map of a where b is in registers"),
+    ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[3, 0]]"), "offsets of a power of two below 256"),
+    ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[4, 4]]"), "along one axis"),
+    ("mma_m16n8k16_f16", "min_arch = 80\n", "", "min_arch, and neither archs nor builtin"),
+])
+def test_a_fragment_that_no_kernel_could_use_is_refused(tmp_path, name, before, after, complaint):
+    good = (FRAGMENTS.folder / f"{name}.toml").read_text()
+    assert before in good
+    path = tmp_path / f"{name}.toml"
+    path.write_text(good.replace(before, after, 1))
     with pytest.raises(SpecError, match=complaint):
         FRAGMENTS.get(str(path))
 

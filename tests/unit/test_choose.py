@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -172,6 +173,16 @@ def test_rules_of_a_list_serve_each_shape_as_the_tree_did():
     assert regrets == sorted(regrets, reverse=True) and regrets[-1] < 0.02 < regrets[0]
 
 
+@pytest.mark.parametrize(("few", "thresholds"), [(1, [32, 96]), (2, [32, 96]), (3, [48, 80])])
+def test_each_side_of_a_threshold_has_so_many_shapes(few, thresholds):
+    """Of eight, the first two or the last two want another kernel than the rest."""
+    where = np.array([[m, 100, 100] for m in range(16, 129, 16)])
+    for two, threshold in zip((2, 6), thresholds):
+        first = np.arange(8) < two
+        rules = dispatch.learnt(np.array([~first, first], float), where, np.full(8, 1 / 8), 2, few=few)
+        assert rules[0][0] == {"m": threshold}
+
+
 def test_thresholds_are_numbers_of_four_binary_digits_and_never_smaller():
     values = np.arange(1, 5000)
     found = dispatch.rounded_up(values)
@@ -262,6 +273,7 @@ def test_shapes_held_out_by_a_share_are_not_learnt_from():
     """Held-out times that make one kernel the best at these alone change the figure, and not the rules that it is of."""
     rows, shapes = timed(plans(few=3), sizes(20), rival=None), [Shape(*one) for one in sizes(20)]
     _, unseen = parted(shapes, 0.25, 1)
+    assert [len(part) for part in parted(shapes, 1.0, 1)] == [1, 19]  # one at least is learnt from
     odd = {one.size for one in unseen}
     names = [row.identity for row in rows[::20]]
     swapped = [replace(row, seconds=row.seconds * (0.01 if row.identity == names[-1] else 1)) if (row.m, row.n, row.k) in odd else row for row in rows]
@@ -286,6 +298,14 @@ def test_two_gpus_have_rules_and_kernels_of_their_own():
 
 
 # ---- tables
+
+
+@pytest.mark.parametrize(("layouts", "asked", "taken"), [(("tn", "nn"), None, "nn"), (("tt", "tn"), None, "tt"), (("tt", "tn"), "tn", "tn"), ((), None, "nn")])
+def test_a_product_is_taken_for_nn_or_the_first_layout_that_a_table_has(choice, monkeypatch, layouts, asked, taken):
+    [part] = choice.table.parts
+    table = choice.table.model_copy(update={"parts": tuple(part.model_copy(update={"layout": layout}) for layout in layouts)})
+    monkeypatch.setattr(dispatch, "select", lambda table, *of: SimpleNamespace(spec=of))
+    assert road.chosen(table, 5, 3, 7, gpu=GPU, layout=asked) == (GPU, taken, 5, 3, 7)
 
 
 def test_a_table_survives_its_file_and_selects_by_its_first_rule_that_holds(choice, tmp_path):

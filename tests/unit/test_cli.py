@@ -20,9 +20,10 @@ from gemmgen import __version__, road
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.cli import explain, show
+from gemmgen.cli import explain, libraries, show
 from gemmgen.cli.app import app
 from gemmgen.cli.output import write_files
+from gemmgen.cli.verb import stem_of
 from gemmgen.errors import EmulationError, GemmgenError, ResourceError
 from gemmgen.model.accuracy import TOLD
 from gemmgen.render import render
@@ -123,6 +124,9 @@ def test_render_json(gemmgen, tiny):
     assert value["plan"]["hash"] == plan.hash
     assert [launch["symbol"] for launch in value["launches"]][-1] == value["kernel"]
     assert value["launches"][-1]["grid"] == [[["m", 32], ["n", 32]]]
+    path = tiny.parent / "out.cu"
+    written = json.loads(gemmgen("render", tiny, "--json", "-o", path).out)
+    assert written == {**{key: part for key, part in value.items() if key != "text"}, "file": str(path)} and path.read_text() == value["text"]
 
 
 def test_several_specs_are_each_served(gemmgen, tiny, tmp_path):
@@ -148,7 +152,7 @@ def test_build_writes_three_files_and_tells_resources(gemmgen, tiny, tmp_path, m
     for word in ("registers", "static B", "dynamic B", "spilled B", "stack B", "occupancy", "split", "gemm"):
         assert word in ran.out
     again = json.loads(gemmgen("build", tiny, "-o", tmp_path / "out", "--json").out)
-    assert again["from_cache"] is True
+    assert again["from_cache"] is True and again["seconds"] > 0  # that it took to build it
     assert [kernel["role"] for kernel in again["kernels"]] == ["split", "gemm"]
     assert again["kernels"][-1]["dynamic_shared_bytes"] == again["plan"]["shared_bytes"]
     assert "from the cache" in gemmgen("build", tiny, "-o", tmp_path / "out").out
@@ -277,6 +281,14 @@ def test_verify_json_is_one_object_and_silent(gemmgen, tiny, judged):
     assert (ran.code, ran.err) == (0, "")
     assert json.loads(ran.out) == {"passed": True, "errors": {"relative_frobenius": None}}  # JSON has no NaN
     assert len(json.loads(gemmgen("verify", tiny, tiny, "--json").out)) == 2
+
+
+@pytest.mark.parametrize(("unverified", "failed", "code"), [("no such device", False, 2), ("no such device", True, 1), ("", True, 1)])
+def test_the_exit_code_says_whether_a_kernel_that_cannot_run_is_wrong_besides(gemmgen, tiny, judged, unverified, failed, code):
+    report = FakeReport()
+    report.passed, report.unverified, report.failed = False, unverified, failed
+    judged[1][0] = report
+    assert gemmgen("verify", tiny, "--device", "emulator").code == code
 
 
 def test_verify_quiet_says_nothing_on_stderr(gemmgen, tiny, judged):
@@ -486,6 +498,27 @@ def test_a_reports_figures_by_hand():
     assert show.scheme_range(SCHEMES.get("half")).endswith(" to 2^16")  # FP16's largest number lies just below
     assert "99 of 255 registers, 4096 B shared, no spills, 2 blocks an SM (12.5 % occupancy, by registers)" in told
     assert "relative Frobenius 1.00e-07 (bound 5.00e-07), max 2.0e-06, MRED 3.0e-07, scaled 4.0e-08" in told
+
+
+def test_a_librarys_machine_code_in_megabytes_and_bytes(monkeypatch):
+    images = [SimpleNamespace(content=b"x" * 1_500_000), SimpleNamespace(content=b"y" * 1_000_000)]
+    library = SimpleNamespace(images=images, kernels=(), loaded=None, choice=None, name="l", archs=("sm_80",), compilers=())
+    monkeypatch.setattr(libraries, "choice_text", lambda *of: "the choice")
+    monkeypatch.setattr(libraries, "choice_value", lambda choice: {})
+    assert libraries.text(library, Path("out")).splitlines() == ["wrote      out", "code       2 files of machine code, 2.50 MB", "the choice"]
+    assert libraries.value(library, Path("out"))["code_bytes"] == 2_500_000
+
+
+def test_numbers_of_a_table_stand_to_the_right():
+    assert show.table(("name", "count"), [("a", 5), ("longer", 1234567)]).splitlines() == ["name      count", "a             5", "longer  1234567"]
+    assert show.table(("name", "count"), [("a", 5), ("b", "-")]).splitlines() == ["name  count", "a     5", "b     -"]
+
+
+def test_files_are_named_after_spec_gpu_and_layout_and_by_the_plan_where_two_are_alike():
+    a, b, other = Path("x/a.toml"), Path("y/b.toml"), Path("z/a.toml")
+    plan = SimpleNamespace(hash="0123abcd")
+    assert [stem_of(a, specs, None, None, plan) for specs in ([a], [a, b], [a, b, other])] == ["a", "a", "a_0123abcd"]
+    assert [stem_of(a, [a, b], gpu, layout, plan) for gpu, layout in (("h100", None), (None, "tn"), ("rows/my.toml", "tt"))] == ["a_h100", "a_tn", "a_my_tt"]
 
 
 def test_shared_memory_of_either_kind_limits_what_is_resident():

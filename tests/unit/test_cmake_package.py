@@ -6,7 +6,10 @@ long tail has the real one.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,13 +66,25 @@ class Project:
         (folder / "CMakeLists.txt").write_text(HOST.format(calls=calls, target=target))
         [self.cmake] = need("cmake")
 
-    def configure(self, command: str | None = None, fails: bool = False) -> str:
-        """What CMake says, of its own and of errors."""
+    def configure(self, command: str | None = None, fails: bool = False, package: Path = CMAKE, path: Path | None = None) -> str:
+        """What CMake says, of its own and of errors.
+
+        Args:
+            command: GEMMGEN_COMMAND; None is the stand-in.
+            path: a folder before those of the PATH.
+        """
         done = subprocess.run(
-            [self.cmake, "-S", ".", "-B", "build", f"-Dgemmgen_DIR={CMAKE}", f"-DGEMMGEN_COMMAND={self.program if command is None else command}"],
-            cwd=self.folder, capture_output=True, text=True)
+            [self.cmake, "-S", ".", "-B", "build", f"-Dgemmgen_DIR={package}", f"-DGEMMGEN_COMMAND={self.program if command is None else command}"],
+            cwd=self.folder, capture_output=True, text=True, env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}"} if path else None)
         assert bool(done.returncode) == fails, done.stdout + done.stderr
         return done.stdout + " ".join(done.stderr.split())  # which CMake breaks where it likes
+
+    @property
+    def watched(self) -> set[str]:
+        """Names of .toml files that a build looks at before it does anything."""
+        build = self.folder / "build"
+        rules = "".join(path.read_text() for path in build.glob("CMakeFiles/Makefile.cmake")) or (build / "build.ninja").read_text()
+        return set(re.findall(r"\b\w+\.toml\b", rules))
 
     @property
     def calls(self) -> list[str]:
@@ -85,9 +100,22 @@ def test_a_kernel_is_generated_once_and_again_when_its_spec_changes(tmp_path):
     assert "generating" not in project.configure() and len(project.calls) == 1
     project.spec.write_text('scheme = "scaled"\n')
     assert "generating" in project.configure() and len(project.calls) == 2
-    # The build itself looks at the spec.
-    rules = "".join(path.read_text() for path in (tmp_path / "build").glob("CMakeFiles/Makefile.cmake")) or (tmp_path / "build" / "build.ninja").read_text()
-    assert re.search(r"\bmy\.toml\b", rules)
+    assert project.watched == {"my.toml"}, "the build itself looks at the spec"
+
+
+def test_a_kernel_is_generated_again_for_another_call_another_version_and_where_it_is_not_whole(tmp_path):
+    project = Project(tmp_path, "gemmgen_generate(lab SPEC my.toml LAYOUT nt)")
+    project.configure()
+    file, program = tmp_path / "CMakeLists.txt", project.program
+    for change in (
+        lambda: file.write_text(file.read_text().replace("LAYOUT nt", "LAYOUT tt")),
+        lambda: program.write_text(program.read_text().replace(f"gemmgen {__version__}", "gemmgen 99.0")),
+        (tmp_path / "build" / "gemmgen" / "lab" / "manifest.json").unlink,
+    ):
+        change()
+        assert "generating" in project.configure()
+    assert "generating" not in project.configure()
+    assert project.calls == [f"export --name lab --layout {layout}" for layout in ("nt", "tt", "tt", "tt")]
 
 
 def test_another_name_and_files_that_a_spec_names(tmp_path):
@@ -97,7 +125,7 @@ def test_another_name_and_files_that_a_spec_names(tmp_path):
     assert project.calls == ["export --name my_sgemm"] and (tmp_path / "build" / "gemmgen" / "lab" / "my_sgemm.h").exists()
     (tmp_path / "gpu.toml").write_text("sms = 2\n")
     project.configure()
-    assert len(project.calls) == 2
+    assert len(project.calls) == 2 and project.watched == {"my.toml", "gpu.toml"}
 
 
 def test_a_library_is_called_as_its_file_says(tmp_path):
@@ -155,6 +183,56 @@ def test_the_package_tells_the_version_and_the_command_line_its_folder(gemmgen):
     text = (CMAKE / "gemmgen-config-version.cmake").read_text()
     assert f"set(PACKAGE_VERSION {re.match(r'[0-9.]+', __version__)[0]})" in text
     assert gemmgen("--cmake-dir").out.strip() == str(CMAKE)
+
+
+def script(tmp_path: Path, text: str) -> str:
+    """What a CMake script prints."""
+    (tmp_path / "script.cmake").write_text(text)
+    [cmake] = need("cmake")
+    done = subprocess.run([cmake, "-P", "script.cmake"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    return done.stderr
+
+
+@pytest.mark.parametrize(("asked", "takes"), [
+    ("0.1", "TRUE TRUE"), ("0.1.0", "TRUE TRUE"), ("0.1.1", "FALSE FALSE"), ("0.2", "FALSE FALSE"), ("0.0.9", "FALSE FALSE"), ("1.1", "FALSE FALSE"),
+])
+def test_which_versions_a_project_may_ask_for(asked, takes, tmp_path):
+    major, minor = asked.split(".")[:2]
+    told = script(tmp_path, f'set(PACKAGE_FIND_VERSION {asked})\nset(PACKAGE_FIND_VERSION_MAJOR {major})\nset(PACKAGE_FIND_VERSION_MINOR {minor})\n'
+                            f'include({CMAKE}/gemmgen-config-version.cmake)\nmessage("${{PACKAGE_VERSION_COMPATIBLE}} ${{PACKAGE_VERSION_EXACT}}")\n')
+    assert told.strip() == takes
+
+
+def test_sources_of_every_language_are_held_against_what_is_committed(tmp_path):
+    """And headers; machine code is not, which depends on the compiler."""
+    names = ("lab.cu", "lab.hip", "src/lab.c", "include/lab.h")
+    for name in (*names, "lab.cubin", "README.md"):
+        (tmp_path / "lab" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lab" / name).write_text(name)
+    told = script(tmp_path, f'include({CMAKE}/gemmgen-config.cmake)\n_gemmgen_sources({tmp_path}/lab found)\nmessage("${{found}}")\n')
+    assert dict(line.split() for line in told.splitlines() if line) == {name: hashlib.sha256(name.encode()).hexdigest() for name in names}
+
+
+def test_where_gemmgen_is_looked_for(tmp_path):
+    """As a command of several words; along the PATH; in the environment that the package is installed in; else as a module of the Python at hand."""
+    project = Project(tmp_path, "gemmgen_generate(lab SPEC my.toml)")
+    project.configure(f"env;{project.program}")
+    assert len(project.calls) == 1
+    shutil.rmtree(tmp_path / "build")
+    project.configure("", path=project.program.parent)
+    assert len(project.calls) == 2
+    shutil.rmtree(tmp_path / "build")
+    installed = tmp_path / "lib" / "python3" / "site-packages" / "gemmgen" / "cmake"
+    shutil.copytree(CMAKE, installed)
+    project.configure("", package=installed)
+    assert len(project.calls) == 3
+    shutil.rmtree(tmp_path / "build")
+    project.program.rename(project.program.with_name("it"))
+    for name, text in (("gemmgen", "echo another program 1.0"), ("python3", f'shift 2; exec {tmp_path}/bin/it "$@"')):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    project.configure("", path=project.program.parent)
+    assert len(project.calls) == 4
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from gemmgen.build import msgpack
 from gemmgen.build.code_object import Argument, CodeObjectResources, read_code_object
 from gemmgen.build.elf import Elf
 from gemmgen.errors import BuildError
+from gemmgen.verify.record import resources
 
 # --- MessagePack ------------------------------------------------------------------------------
 
@@ -162,6 +163,8 @@ def code_object(
 def test_every_number_comes_from_its_place():
     assert read_code_object(code_object()) == {"k": READ}
     assert READ.spill_bytes == 24
+    recorded = resources(READ)
+    assert "arguments" not in recorded and recorded["registers"] == READ.registers
     assert READ.spill_account == "3 stores of spilled registers, 24 B of scratch"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -53,3 +55,19 @@ def test_exit_code(monkeypatch, capsys, verified, wrong, code):
     monkeypatch.setattr(demo, "_gram", gram)
     assert demo.main() == code
     assert ("demo PASSED" if code == 0 else "demo FAILED") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("ootomo", "half", "right"), [(0.0, 0.5, True), (0.0, 0.0, False), (0.5, 0.5, False)])
+def test_the_demonstration_wants_right_neighbours_of_one_scheme_and_wrong_ones_of_the_other(monkeypatch, capsys, ootomo, half, right):
+    z = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
+    off = {"ootomo": ootomo, "half": half}
+
+    def gram(scheme, z):
+        exact = z.astype(np.float64) @ z.T.astype(np.float64)
+        figures = SimpleNamespace(relative_frobenius=0.0, max_error=0.0, mred=0.0, scaled=0.0)
+        return "a device", exact + off[scheme] * np.random.default_rng(1).standard_normal(exact.shape), figures
+
+    monkeypatch.setattr(demo, "_features", lambda: z)
+    monkeypatch.setattr(demo, "_gram", gram)
+    assert demo._digits() is right
+    assert ("0 of 150" in capsys.readouterr().out.split("ootomo")[1].splitlines()[0]) is (ootomo == 0)

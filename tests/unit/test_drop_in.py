@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import dropped_in
 import numpy as np
 import pytest
 from dropped_in import run, run_python
+from programs import need
+from programs import run as run_tool
 
 from gemmgen.errors import GemmgenError
 from gemmgen.library import dropped, shim
@@ -399,27 +402,35 @@ def test_settings():
     assert [json.loads(line).get("m") for line in loud.stderr.splitlines()].count(300) == 1
 
 
-def test_the_log_tells_each_kind_of_call_once():
-    """With its sizes, scalars, kernel, prediction, place and count; a forked child tells its own calls alone."""
+def test_the_log_tells_each_kind_of_call_once(tmp_path):
+    """With its sizes, scalars, kernel, prediction, place and count; a forked child tells its own calls alone, and none of threads that were gone before.
+    A record has each call once."""
     ran = run_python(CALLS + """
+import threading, time
 for repeat in range(3):
     one(alpha=1.0, beta=0.0)
 one("cublasSgemmStridedBatched_64", ta=T, batch=4, alpha=0.0, beta=1.0)
+thread = threading.Thread(target=one, kwargs={"m": 11})
+thread.start()
+while len(os.listdir("/proc/self/task")) > 1:  # joined, it may not have told yet what it called
+    time.sleep(0.001)
 child = os.fork()
 if not child:
     one(m=9)
     sys.exit()
 os.waitpid(child, 0)
-""")
-    first, second, third = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
+""", LAB_RECORD=str(tmp_path / "record"))
+    assert [(call.ordinal, call.m) for call in dropped.read_record(tmp_path / "record")] == [(0, 5), (1, 5), (2, 5), (3, 5), (4, 11), (5, 9)]
+    first, second, third, fourth = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
     told = {"routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
             "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
     assert {key: first[key] for key in told} == told
     assert 0 < first["seconds"] == first["sgemm_seconds"] / 4 and first["error"] > 0
     assert first["site"].startswith("libffi") and "+0x" in first["site"]
     assert (second["routine"], second["layout"], second["batch"], second["alpha"], second["beta"]) == ("cublasSgemmStridedBatched_64", "tn", 4, "zero", "one")
-    assert (third["m"], third["count"]) == (9, 1) and third["pid"] != first["pid"] == second["pid"]
-    assert sorted(one["taken"] for one in ran.summaries) == [1, 4] and {one["passed"] for one in ran.summaries} == {0}
+    assert (third["m"], third["count"]) == (9, 1) and third["pid"] != first["pid"] == second["pid"] == fourth["pid"]
+    assert (fourth["m"], fourth["count"]) == (11, 1)
+    assert sorted(one["taken"] for one in ran.summaries) == [1, 5] and {one["passed"] for one in ran.summaries} == {0}
 
 
 @pytest.fixture(scope="module")
@@ -458,6 +469,22 @@ tell(gemv=y[0], handle=bool(h))
     assert audited.told == {"passed": [0, 1], "gemm": [1, 0], "wide": [1, 0], "default": [1, 0], "gemv": 6, "handle": True} and not audited.stderr
     alone = run_python(script, audit=True, preload=False)
     assert alone.told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [0, 1], "gemv": 6, "handle": True}
+
+
+def test_the_audit_library_needs_no_other_one_and_neither_shows_more_than_it_has_to(tmp_path):
+    """It needs not C's, though the compiler protects every function's stack unless it is told not to: there is none in its namespace."""
+    place, compiler = tmp_path / "lab", tmp_path / "cc"
+    shutil.copytree(dropped_in.folder(), place, ignore=shutil.ignore_patterns("vendor"))
+    compiler.write_text('#!/bin/sh\nexec gcc -fstack-protector-all "$@"\n')
+    compiler.chmod(0o755)
+    (place / "liblab_audit.so").unlink()
+    audit = str(shim.build(place, compiler=str(compiler)).audit)
+    [nm, readelf] = need("nm", "readelf")
+    assert run_tool(nm, "-D", "--undefined-only", audit) == "" and "NEEDED" not in run_tool(readelf, "-d", audit)
+    seen = {line.split()[-1] for line in run_tool(nm, "-D", "--defined-only", audit).splitlines()}
+    assert seen == {"la_version", "la_objopen", "la_objclose", "la_symbind64"}
+    taken = {line.split()[-1] for line in run_tool(nm, "-D", "--defined-only", place / "liblab_cublas.so").splitlines()}
+    assert taken == {one.name for one in shim.INTERFACES[0].defined}, "the preload library stands before the vendor's functions and no others"
 
 
 def test_a_program_linked_with_the_vendors_library_under_audit(program):

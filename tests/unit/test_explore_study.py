@@ -21,6 +21,7 @@ from gemmgen.solve import solve
 from gemmgen.solve.request import requests
 from gemmgen.spec import loads
 from gemmgen.workshop.explore import gpus, strategies
+from gemmgen.workshop.explore import regret as replaying
 from gemmgen.workshop.explore.candidates import Pool, in_turn, settled_spec
 from gemmgen.workshop.explore.regret import regret
 from gemmgen.workshop.explore.row import Row
@@ -270,6 +271,11 @@ def test_halving_lets_the_better_third_rise_and_failures_never():
     rungs = {effort: {at for (of, at) in asked if of == effort} for effort in (1, ETA, ETA**2)}
     assert len(rungs[1]) == 18 and 6 <= len(rungs[ETA]) <= 9 and 2 <= len(rungs[ETA**2]) <= 4
     assert 0 in rungs[ETA**2] and not any(at % 2 for at in rungs[ETA])
+    strategy, first = strategy_called("halving", pool), []
+    for _ in range(4):  # of three that are known one goes on
+        first.append(strategy.ask())
+        strategy.tell(first[-1], Outcome(1 + first[-1].at))
+    assert [round(one.effort * ETA**2) for one in first] == [1, 1, 1, ETA] and first[3].at == min(one.at for one in first[:3])
     strategy, efforts = strategy_called("halving", pool), set()
     while (ask := strategy.ask()) is not None:
         efforts.add(ask.effort)
@@ -333,6 +339,14 @@ def test_regret_replays_stored_rows():
     model = found.table["model"]
     assert model[0] == pytest.approx(28 / 30) and model[1] == pytest.approx(0.0) and found.best in found.table
     assert all(later <= earlier + 1e-12 for earlier, later in zip(found.table["random"], found.table["random"][1:]))
+
+
+def test_a_short_timing_takes_what_every_trial_takes_and_its_share_of_the_rest(monkeypatch):
+    """A ninth of a timing takes 0.14 + 0.86 / 9 of a trial: four fit into one, and eight into two."""
+    rows = [replace(row, seconds=1 / (at + 1)) for at, row in enumerate(measured(12))]
+    asks = iter([Ask(at, 1 / 9) for at in range(12)])
+    monkeypatch.setattr(replaying, "strategy_called", lambda *of: SimpleNamespace(ask=lambda: next(asks, None), tell=lambda *of: None))
+    assert replaying._replayed("any", rows, (1, 2), 0) == [rows[3].seconds, rows[7].seconds]
 
 
 def test_problems_of_other_data_are_others_and_few_rows_are_none():

@@ -23,7 +23,7 @@ from gemmgen.workshop import explore
 from gemmgen.workshop.explore import workers
 from gemmgen.workshop.explore.child import Broken, Child, Died, Hung
 from gemmgen.workshop.explore.row import Row
-from gemmgen.workshop.explore.run import Progress, Running, outcome_of
+from gemmgen.workshop.explore.run import TRIES_OF_REFERENCE, Progress, Running, outcome_of
 from gemmgen.workshop.explore.store import Store
 from gemmgen.workshop.explore.strategies import Outcome
 from gemmgen.workshop.explore.trial import Task, beyond, compiled, emulated, first_to_build
@@ -185,11 +185,12 @@ class InHere:
     name, gpus, compilers = "here", {}, 1
 
     def __init__(self):
-        self.waiting, self.calls, self.tasks = [], 0, []
+        self.waiting, self.calls, self.tasks, self.specs_of_references = [], 0, [], []
 
     def submit(self, key, resource, target, *args, seconds):
         self.waiting.append((key, target))
         self.tasks += [one for one in args if isinstance(one, Task) and one.spec and not one.made]
+        self.specs_of_references += args if target.endswith("first_to_build") else []
 
     def wait(self, seconds):
         self.calls += 1
@@ -225,6 +226,10 @@ def test_on_a_gpu_each_size_has_a_reference_and_rivals(tmp_path):
         ("kernel", "timed", "k"): 4, ("reference", "timed", "yardstick"): 2, ("rival", "timed", "cublas-sgemm"): 2,
     }
     assert progress.done == 4 and len(progress.best) == 2 and all(row.kind == "kernel" for row in progress.best.values())
+    found = explore.study(data).candidates()
+    asked = {tuple(specs[0]["problem"][extent] for extent in "mnk"): specs for specs in pool.specs_of_references}
+    for number, problem in enumerate(found.problems):  # the model's first choice of each size, and others behind it
+        assert asked[problem.size][0] == found.spec(found.first(number)) and 1 < len(asked[problem.size]) <= TRIES_OF_REFERENCE
     assert pool.calls == 4 + 4 + 2 + 4  # compiles, times, references found, references and rivals timed
     assert Running(explore.study(data).candidates(), tmp_path, pool := WithGpu()).run().kept == 4 and pool.calls == 0
 
@@ -341,7 +346,7 @@ def test_a_kernel_that_no_question_can_judge_is_refused_and_may_be_a_reference(m
     assert trial._Bench.reference(here, Task(SPEC, (64, 64, 64), reference=seldom), "inputs") == ("reference", 1 << 17, True, "inputs")
 
 
-@pytest.mark.parametrize("layout", ["nn", "tt"])
+@pytest.mark.parametrize("layout", ["nn", "tt", "nt"])
 def test_a_sample_is_held_to_what_words_hold_of_it(layout):
     """Small elements beside a large one have few bits in words of FP8: a product of few is held to the words' own as well."""
     from gemmgen.solve import solve

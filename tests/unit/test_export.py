@@ -391,10 +391,56 @@ def test_the_header_says_for_which_inputs_the_bound_holds(tmp_path):
         assert "No element outside of that passes silently" in text and "always below bound * (|A||B|) + 2^-149:" in text
     scaled, *_ = prepared("mi210-nn", split={"scheme": "scaled"})
     assert "0 or at least 2^-6 of the largest of its row" in prose.range_text(scaled, [scaled.arch])
+    for scheme, told in (
+        ("scaled", "all below 2^-29 of that largest one, and"),  # which is below 2^15, and a normal FP16 number is at least 2^-14
+        ("mixpert3", "at most 2^-21 of the largest one's power of two count as lossy"),  # which becomes 2^6, and half of the last word's place is 2^-15
+        ("residues8", "less than about 2^-32 of that norm count as lossy"),  # which becomes 2.6e9, and 0.5 is the least that is rounded up
+    ):
+        plan, *_ = prepared("ootomo-nn", split={"scheme": scheme})
+        assert told in prose.range_text(plan, [plan.arch]).replace("\n *", "")
     also, *_ = prepared("mi300x-tt")
     assert prose.flushing(also, ["gfx942"]) == [] and prose.flushing(also, ["gfx942", "gfx90a"]) == ["gfx90a"]
     wide, *_ = prepared("ootomo-nn", split={"scheme": "bf16x3"})
     assert prose.underflow_text(wide, [wide.arch]) == "2^-149 + k 2^-144"
+
+
+ABSOLUTE, LARGEST, NORMS = "(|A||B|)", "(k max|row of A| max|column of B|)", "(norm of the row of A * norm of the column of B)"
+TILES = "(the sum over tiles of 32 k of 32 max|row of A| max|column of B|)"
+CLAUSES = {
+    "Inf": "its word is Inf", "saturates": "FINITE AND WRONG", "row": "of B is scaled by the power of two that brings its largest",
+    "tile": "Each 32 k of a row", "norm": "a factor that makes the Euclidean norm", "every": "every FP32 number",
+    "again": "computed again by an FP32 dot product", "stay": "stay so, also where FP32",
+    "aside": "is set aside", "NaN": "takes part in is NaN", "fallback": "Tiles of C of 64 x 64 in whose rows",
+}
+
+
+@pytest.mark.parametrize(("case", "split", "words", "measure", "clauses"), [
+    ("ootomo-nn", {"scheme": "ootomo"}, "2 words of f16", ABSOLUTE, "Inf again"),
+    ("ootomo-nn", {"scheme": "half", "special": "fast"}, "1 word of f16", ABSOLUTE, "Inf stay"),
+    ("ootomo-nn", {"scheme": "egemm", "promote": 0}, "2 words of f16", ABSOLUTE, "saturates again"),
+    ("ootomo-nn", {"scheme": "scaled", "special": "fast"}, "2 words of f16", ABSOLUTE, "row stay"),
+    ("ootomo-nn", {"scheme": "fp32"}, "1 word of f32", ABSOLUTE, "every again"),
+    ("ootomo-nn", {"scheme": "mixpert3"}, "3 words of s8", LARGEST, "row again aside"),
+    ("ootomo-nn", {"scheme": "mixpert3", "special": "fast"}, "3 words of s8", LARGEST, "row stay NaN"),
+    ("ootomo-nn", {"scheme": "mixpert3_tile"}, "3 words of s8", TILES, "tile again aside"),
+    ("ootomo-nn", {"scheme": "residues8"}, "8 words of s8", NORMS, "norm again aside"),
+    ("ootomo-nn", OUTLIERS | {"fallback": "tf32x3"}, "3 words of s8", LARGEST, "row again aside fallback"),
+    ("b16-nt", {"scheme": "ootomo_b16"}, "A as words of f16, f16 and B as words of f16, the leading one f16", ABSOLUTE, "Inf again"),
+], ids=["rounded", "one", "cut", "scaled", "fp32", "integers", "integers, fast", "tiles of k", "residues", "fallback", "stored B"])
+def test_what_is_said_of_words_and_their_range(case, split, words, measure, clauses):
+    """What the bound is relative to, and what becomes of elements that are too large, of Inf and of NaN."""
+    plan = solve(loads({"target": {"gpu": "a100"}, **CASES[case], "split": split, "tile": SMALL}))
+    assert (prose.words(plan), prose.measure(plan)) == (words, measure)
+    said = prose.range_text(plan, [plan.arch])
+    assert [name for name, clause in CLAUSES.items() if clause in said] == sorted(clauses.split(), key=list(CLAUSES).index)
+
+
+def test_how_matrices_are_told_to_lie():
+    told = {"nn": ("m", "k", "row i at a + i * lda", "k", "n", "row k at b + k * ldb"),
+            "tt": ("k", "m", "row k at a + k * lda, transposed", "n", "k", "row j at b + j * ldb, transposed")}
+    for layout in ("nn", "nt", "tn", "tt"):
+        found = prose.stored(replace(prepared()[0], layout=layout))
+        assert tuple(found["a"].values()) == told[layout[0] * 2][:3] and tuple(found["b"].values()) == told[layout[1] * 2][3:]
 
 
 def test_the_example_allows_what_the_unit_loses_of_its_own_matrices_and_no_more(tmp_path):
@@ -436,6 +482,8 @@ def test_the_example_hands_b_over_as_the_kernel_reads_it(case, tmp_path):
     assert np.array_equal(plan.stored_b.values(given), values, equal_nan=True)
     told = json.loads((folder / "manifest.json").read_text())
     assert told["operands"]["b"]["type"] == "unsigned short" and told["operands"]["b"]["holds"] == plan.stored_b.name
+    alignments = [json.loads((one / "manifest.json").read_text())["alignment"] for one in (folder, exported(tmp_path / "usual"))]
+    assert alignments == [{"operands": bytes_, "operands_fastest": 16, "workspace": 256} for bytes_ in (2, 4)]
     assert "const uint16_t *b" in (folder / "lab_gemm.h").read_text()
 
 
@@ -624,6 +672,20 @@ int main(void)
         || lab_gemm_gg_check(8, 9, 10, 1, x, 10, x, 10, x, 9, x, NULL, 1 << 19, &at) != -14 || lab_gemm_BAD_WORKSPACE_BYTES != -15;
 }
 """)
+    run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "checks.c", "-o", "checks", cwd=folder)
+    run(folder / "checks")
+
+
+@pytest.mark.parametrize(("scheme", "most"), [("mixpert3", (2**31 - 1) // (2 * 127**2)), ("mixpert4", (2**31 - 1) // (3 * 127**2)), ("ootomo", LIMIT)])
+def test_the_last_k_of_a_scheme_is_served_and_the_next_one_is_refused(scheme, most, tmp_path):
+    """Of integers, an INT32 sum holds two or three products of 127 x 127 for each k."""
+    [gcc] = need("gcc")
+    exporter.export(*prepared(split={"scheme": scheme}), folder := tmp_path / "out", name="lab_gemm")
+    limits = json.loads((folder / "manifest.json").read_text())["limits"]
+    assert limits.get("largest_k", limits["largest_extent"]) == most
+    calls = "".join(f"expect({code}, {code}, 1, 1, {k}, 1, x, {k}, x, 1, x, 1, w, (size_t)1 << 50);\n" for k, code in ((most, 0), (most + 1, -3)))
+    (folder / "checks.c").write_text(CHECKS_PROGRAM.partition("int main")[0] + f"int main(void)\n{{\nvoid *w = memory + (256 - (uintptr_t)memory % 256) % 256;\n"
+                                                                               f"{calls}return wrong;\n}}\n")
     run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "checks.c", "-o", "checks", cwd=folder)
     run(folder / "checks")
 
@@ -842,6 +904,18 @@ def test_an_earlier_export_is_replaced_and_the_users_files_stay(tmp_path):
     assert found.pop("notes.txt") == found.pop("build/keep.o") == b"mine"
     assert found == contents(exported(tmp_path / "fresh", "scaled-tt", name="new_name"))
     assert sorted(os.listdir(tmp_path)) == ["fresh", "out"]
+
+
+def test_folders_that_an_earlier_export_leaves_empty_go_with_it(tmp_path):
+    """However deep they lie; one with a file of the user's stays."""
+    def put(*files: str) -> None:
+        manifest = {"generator": "gemmgen 0", "schema_version": 2, "sha256": dict.fromkeys(files, "")}
+        exporter.folder.put(tmp_path / "out", False, lambda: {**dict.fromkeys(files, b"x"), "manifest.json": json.dumps(manifest).encode()})
+
+    put("top.txt", "a/b/one.txt", "a/b/c/two.txt", "d/three.txt", "d/e/four.txt")
+    (tmp_path / "out" / "d" / "mine.txt").write_text("mine")
+    put("top.txt")
+    assert {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*")} == {"top.txt", "manifest.json", "d", "d/mine.txt"}
 
 
 def test_a_folder_with_something_else_is_refused_unless_forced(tmp_path):

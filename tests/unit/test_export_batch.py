@@ -282,6 +282,15 @@ def _raw(host: Host, sizes: np.ndarray) -> np.ndarray:
     return list_[:count.value]
 
 
+@pytest.mark.parametrize(("case", "most"), [
+    ("grouped", 2**31 - 1 - 2 * 3 * 132), ("pointers", 2**31 - 1 - 2 * 2 * 108), ("grouped, listed", 2**31 - 1), ("five tiles", (2**32 - 1) // 256),
+])
+def test_as_many_tiles_as_turns_have_numbers_or_a_launch_has_threads(case, most):
+    """Each block that stays, 3 or 2 on a multiprocessor, looks for a turn beyond the last one twice at the most."""
+    plan, source, _ = prepared(case)
+    assert batch.template_values(plan, source, [plan.arch], "lab")["most_tiles"] == most
+
+
 def test_bad_batches_have_no_list(hosts):
     host, count, wide = hosts("grouped"), ctypes.c_int64(), ctypes.c_int64
 
@@ -439,7 +448,8 @@ def test_every_bad_argument_of_a_launch_is_named(case, hosts):
         bad += [("m", -1), ("n", -1), ("k", -1), ("m", 2**31 - 1), ("a", 0), ("a", 4097), ("b", 0), ("c", 0), ("c", 4098), ("lda", 9),
                 ("lda", 1 << 31), ("ldb", 0), ("ldb", 1 << 32), ("ldc", 19), ("ldc", -42)]
     if case.startswith("strided"):
-        bad += [("stride_c", 0), ("stride_c", 29 * 42 + 19), ("stride_c", 19), ("stride_c", -(1 << 63)), ("stride_c", 23)]
+        bad += [("stride_c", 0), ("stride_c", 29 * 42 + 19), ("stride_c", 19), ("stride_c", -(1 << 63)), ("stride_c", 23),
+                ("stride_c", -(29 * 42 + 19)), ("stride_c", -23)]
     if case == "strided, listed":
         bad += [("count", 3)]
     for name, value in bad:

@@ -56,6 +56,17 @@ def test_what_is_refused(text):
     assert refused.value.where.startswith("spec.toml: [solve] require") and refused.value.problem
 
 
+@pytest.mark.parametrize("text", [
+    "stages ** 8 > 0", "(stages ** 2) ** 4 > 0", "stages < 1000000000000000", "+" * 39 + "stages > 0", "stages > 1" + " " * 390,
+])
+def test_limits_may_be_reached(text):
+    """A power of 8, 10^15, 40 operations within one another, 400 characters; one more of each is refused."""
+    assert holds(text) is True
+    more = {"stages ** 8": "stages ** 9", "** 4": "** 5", "1000000000000000": "1000000000000001", "+stages": "++stages", "stages > 1 ": "stages > 1  "}
+    with pytest.raises(SpecError):
+        holds(next(text.replace(old, new) for old, new in more.items() if old in text))
+
+
 def test_an_unknown_symbol_is_told_with_its_place_and_what_is_close():
     with pytest.raises(SpecError) as refused:
         required("U1", "stages > 1 and regsters <= 128", "spec.toml: [solve] require", KNOWN)

@@ -55,3 +55,12 @@ def test_the_command_line(gemmgen, tmp_path):
     assert "using namespace mma_m16n8k16_f16::tcec" in (tmp_path / "scan.cu").read_text()
     for wrong in (("--use", "scan"), ("mma_m16n8k16_f16", "--use", "scan", "--header"), ("mma_m16n8k16_f16", "--space", "tcec")):
         assert gemmgen("fragments", *wrong).code == 2
+
+
+def test_the_usual_tile_is_small_where_an_elements_words_take_more_than_four_bytes():
+    """The stages of both operands as words, rows padded, fit 48 KiB."""
+    from gemmgen.catalog.fragment import FRAGMENTS
+    from gemmgen.fragment_uses import Tile, usual_tile
+
+    tiles = {row.word: usual_tile(row) for row in FRAGMENTS.rows() if row.vendor == "nvidia" and row.on_matrix_unit and row.b and row.word in ("f16", "tf32")}
+    assert tiles["f16"] == Tile((128, 64, 32), (32, 32, 16), 32) and tiles["tf32"] == Tile((64, 64, 16), (32, 32, 16), 32)

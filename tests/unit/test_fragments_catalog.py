@@ -45,6 +45,24 @@ def test_names_instructions_and_shapes_agree(name):
     assert row.min_arch == (89 if row.word in FLOAT8 else 80 if row.word in ("bf16", "tf32") or row.policy == "mma" and row.shape[2] * BYTES[row.word] == 32 else 75)
 
 
+def test_which_of_amds_targets_have_an_instruction():
+    """AMD's ISA guides of each target: what CDNA 3 leaves out of CDNA 2's, what each generation brings, and all RDNA 3 targets alike."""
+    rdna3 = ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153")
+    having = {
+        ("gfx908", "gfx90a", "gfx942", "gfx950"): "mfma_m16n16k16_f16 mfma_m32n32k8_f16",
+        ("gfx908", "gfx90a"): "mfma_m16n16k8_bf16 mfma_m32n32k4_bf16 mfma_m16n16k16_s8 mfma_m32n32k8_s8",
+        ("gfx90a", "gfx942", "gfx950"): "mfma_m16n16k16_bf16 mfma_m32n32k8_bf16", ("gfx942", "gfx950"): "mfma_m16n16k32_s8 mfma_m32n32k16_s8",
+        ("gfx942",): "mfma_m16n16k8_tf32 mfma_m32n32k4_tf32"
+                     " mfma_m16n16k32_e4m3fnuz mfma_m16n16k32_e5m2fnuz mfma_m32n32k16_e4m3fnuz mfma_m32n32k16_e5m2fnuz",
+        ("gfx950",): "mfma_m16n16k32_f16 mfma_m16n16k32_bf16 mfma_m32n32k16_f16 mfma_m32n32k16_bf16 mfma_m16n16k64_s8 mfma_m32n32k32_s8"
+                     " mfma_m16n16k32_e4m3 mfma_m16n16k32_e5m2 mfma_m32n32k16_e4m3 mfma_m32n32k16_e5m2",
+        rdna3: "rdna3_m16n16k16_f16 rdna3_m16n16k16_bf16 rdna3_m16n16k16_s8",
+        ("gfx1200", "gfx1201"): "rdna4_m16n16k16_f16 rdna4_m16n16k16_bf16 rdna4_m16n16k16_s8",
+    }
+    rows = {row.name: row.archs for row in FRAGMENTS.rows() if row.vendor == "amd" and row.on_matrix_unit}
+    assert rows == {name: archs for archs, names in having.items() for name in names.split()}
+
+
 def test_integers_have_fewer_widths():
     """PTX ISA, wgmma: N of s8 is 8, 16, 24, 32, then multiples of 16; of e4m3 any multiple of 8."""
     widths = {word: [one.shape[1] for one in ROWS[f"wgmma_m64n8k32_{word}"].shapes.values()] for word in ("s8", "e4m3")}

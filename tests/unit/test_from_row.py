@@ -196,6 +196,7 @@ def test_a_template_filled_in_is_a_row(tmp_path):
     ({"limits__threads_per_sm": 2048}, "threads_per_sm is 2048, and sm_87 has 1536: 33.3 % more", ""),
     ({"rates__f32_fma_per_clock": 64}, "f32_fma_per_clock is 64, and sm_87 has 128: 50 % less", ""),
     ({"matrix_unit": "hopper"}, "matrix_unit is hopper, and sm_87 has ampere", ""),
+    ({"rates__f32_tflops": 2.66}, "f32_tflops is 2.66, and 2e-6 * sms * boost_mhz * f32_fma_per_clock is 5.3248: 50 % less", "factor of two"),
 ])
 def test_numbers_that_contradict_each_other(tmp_path, wrong, told, hint):
     one = filled(tmp_path, but(MINE, **wrong))

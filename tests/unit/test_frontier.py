@@ -230,6 +230,13 @@ def test_what_is_no_frontier_is_refused(tmp_path, capsys, text):
     assert "is not what gemmgen bench --frontier wrote" in told and "try" in told
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_exit_code_says_whether_the_contract_was_kept(gemmgen, monkeypatch, write_spec, kept):
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.frontier_racers", lambda *of: ({}, []))
+    monkeypatch.setattr(benching, "run", lambda fields, **how: SimpleNamespace(kept=kept, as_dict=lambda: {"kept": kept}))
+    assert gemmgen("bench", write_spec(), "--frontier", "--json").code == (0 if kept else 1)
+
+
 def test_one_spec_at_a_time(capsys):
     assert main(["bench", "specs/kernels/hopper.toml", "specs/kernels/half_a100.toml", "--frontier"]) == 2
     assert "one SPEC" in capsys.readouterr().err

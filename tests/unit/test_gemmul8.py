@@ -151,6 +151,7 @@ def test_a_library_is_opened_once_for_all_its_lines(stand_ins, monkeypatch):
 
 def test_what_a_line_asks():
     assert asked("gemmul8=/opt/g") == Gemmul8(gemmul8.Path("/opt/g"), 8, True)
+    assert [asked(f"gemmul8=/opt/g,moduli={moduli}").moduli for moduli in (2, 20)] == [2, 20]
     assert asked("gemmul8=/opt/g,moduli=14,accurate") == Gemmul8(gemmul8.Path("/opt/g"), 14, False)
     assert asked("gemmul8=a/b=c,fast").path == gemmul8.Path("a/b=c")
 

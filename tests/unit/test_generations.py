@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.catalog.generation import GENERATION_TABLE, Batches, Constant, Measured, Residues, Straight, Tcgen05, Wgmma
+from gemmgen.catalog.generation import GENERATION_TABLE, Batches, Constant, Measured, Residues, Straight, Tcgen05, Wgmma, Within
 from gemmgen.catalog.gpu import GENERATIONS, GPUS, nearest_generation
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.vendor import VENDORS
@@ -170,6 +170,15 @@ def test_a_design_without_constants_is_told(tmp_path):
 FINE = 'fetch_share = { value = 0.1, source = "measured" }'
 
 
+def test_a_constant_may_lie_at_its_bounds():
+    within = Within(0.01, 1)
+    for value in (0.01, 1, 0.5):
+        assert within(Constant(value=value, source="measured")).value == value
+    for value in (0.00999, 1.0001):
+        with pytest.raises(ValueError, match="a value from 0.01 to 1"):
+            within(Constant(value=value, source="measured"))
+
+
 @pytest.mark.parametrize(("lines", "told"), [
     ("fetch_share = 0.1", r"\[measured\] fetch_share"),
     ("fetch_share = { value = 0.1 }", "source"),
@@ -216,6 +225,15 @@ def test_a_generation_like_none_tells_all(tmp_path):
     shipped = (GENERATION_TABLE.folder / "hopper.toml").read_text()
     own = GPUS.get(written(tmp_path / "whole", "h100", generation=shipped[shipped.index("[measured]"):], like=""))
     assert own.measured == GPUS.get("h100").measured
+
+
+def test_registers_that_a_generation_tells_hold_for_all_its_targets(tmp_path):
+    """What another row fitted to single targets goes with its own offset alone."""
+    ampere = GENERATION_TABLE.get("ampere").registers
+    told = GPUS.get(written(tmp_path / "told", "rtx3090", generation='[registers]\nsource = "mine"\noffset = [1.0, 2.0, 3.0, 4.0, 5.0]', like="ampere")).registers
+    left = GPUS.get(written(tmp_path / "left", "rtx3090", generation='[registers]\nsource = "mine"\nsqueeze = [1.0, 2.0, 3.0, 4.0, 5.0]', like="ampere")).registers
+    assert (told.offset, told.since, told.slopes) == ((1, 2, 3, 4, 5), {}, ampere.slopes)
+    assert left.offset == ampere.since["sm_86"] and left.squeeze == (1, 2, 3, 4, 5)
 
 
 def test_an_unknown_generation_lists_those_that_ship(tmp_path):

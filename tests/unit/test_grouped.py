@@ -78,6 +78,8 @@ def test_smaller_tiles_have_more_stages_in_the_same_shared_memory():
     from gemmgen.designs.grouped.design import stage_bytes
 
     assert stage_bytes(small) <= stage_bytes(large)
+    # FP32: two stages of 64 x 64 are 16384 bytes; of 16 x 16 that is eight of 2048, of 16 x 32 five of 3072, of 32 x 32 four of 4096
+    assert [one.stages for one in planned(scheme="fp32").own.tiles] == [8, 5, 4, 2, 2]
 
 
 def test_one_product_has_no_batch():
@@ -241,6 +243,14 @@ def test_a_threshold_of_nothing_gives_the_largest_tiles_and_one_out_of_reach_the
     sizes = np.array([[64, 64, 9], [33, 70, 9], [5, 5, 9]])
     assert tilings.tiling(TILES, sizes, 0, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700).tile.tolist() == [4, 3, 0]
     assert tilings.tiling(TILES, sizes, 1 << 30, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700).tile.tolist() == [0, 0, 0]
+
+
+def test_a_threshold_that_is_just_reached_is_enough():
+    """One tile of 64 x 64 is four wavefronts of 64; and of many products no more count than the GPU holds."""
+    def level(count, threshold):
+        return tilings.tiling(TILES, np.array([[64, 64, 9]] * count), threshold, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700).level
+
+    assert [level(1, threshold) for threshold in (255, 256, 257)] == [0, 0, 1] and [level(999, threshold) for threshold in (700 * 64, 700 * 64 + 1)] == [0, 4]
 
 
 def test_the_list_covers_every_c_once_and_goes_from_large_to_small():

@@ -84,6 +84,8 @@ TEXTS = {
     "arrays 5,000 deep": (f"x = {'[' * 5000}{']' * 5000}\n", "is nested too deeply"),
     "tables 9,000 deep": (f"{'.'.join('a' * 9000)} = 1\n", "is nested too deeply"),
     "arrays 9 deep": (f"x = {'[' * 9}{']' * 9}\n", "is nested too deeply"),
+    "arrays 8 deep in a table": (f"x = {'[' * 8}{']' * 8}\n", "is nested too deeply"),
+    "arrays 7 deep in a table": (f"x = {'[' * 7}{']' * 7}\n", "unknown key"),
     "a key of 60 KB": (f"{'k' * 60_000} = 1\n", "unknown key", "characters)"),
     "a value of 60 KB": (f"[target]\ngpu = \"{'v' * 60_000}\"\n", "characters)"),
     "a byte order mark": ("\ufeff[problem]\nm = 1\n", "byte order mark", "UTF-8 with BOM"),
@@ -107,8 +109,8 @@ def test_utf16_is_named(gemmgen, tmp_path):
 
 def test_what_is_printed_is_obeyed_by_no_terminal_but_for_our_own_colours(capsys, monkeypatch):
     """Of emit, notes, errors and progress alike; a colour that somebody planted is none of ours."""
-    text = "a\tb\n\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \r \x0b \x7f \u200f \udc9b \0"
-    safe = "a\tb\n" + r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \r \x0b \x7f \u200f \udc9b \x00"
+    text = "a\tb\n\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e\u2066\u2069\u061c \r \x0b \x7f \u200f \udc9b \0"
+    safe = "a\tb\n" + r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e\u2066\u2069\u061c \r \x0b \x7f \u200f \udc9b \x00"
     Progress("study").step(text)
     emit(text)
     note(text)
@@ -126,6 +128,7 @@ def test_what_is_printed_is_obeyed_by_no_terminal_but_for_our_own_colours(capsys
 
 
 def test_a_message_shows_no_more_than_that_and_obeys_no_one():
+    assert [SpecError("a", "b", got=got).as_dict().get("got") for got in (0, "", False, None)] == ["0", "", "False", None]
     error = SpecError("a\x1b[2Jb", "bad\u202e", got="x" * 10_000_000, needs="y" * 10_000_000)
     assert len(str(error)) < 6000 and len(str(error.as_dict())) < 6000
     assert "\x1b" not in str(error) and "\u202e" not in str(error) and r"\x1b[2J" in str(error)
@@ -374,6 +377,18 @@ def test_a_name_that_the_exported_files_use(tmp_path):
     for name in ("product", "a", "alpha"):
         with pytest.raises(SpecError, match="in the exported files already"):
             export.export(*prepared(), tmp_path / "out", name=name)
+
+
+def test_names_of_each_family_are_taken_and_words_whatever_their_case():
+    """Words are names of files and of CMake's targets too, which some systems tell apart by no case."""
+    families = (
+        "lgamma_r sinf128 roundevenl size_t strtok_r gmtime_np getc_unlocked daddl ffma f32addf64 be32toh htole64 mkostemps mkstemp64 fopen64 tmpfile64"
+        " strcoll_l isalphax towx memx strx wcsx pthread_x mtx_x cnd_x tss_x timespec_x cudaX cu3 hipX nvX texX surfX atomicX uchar1 int4 ulonglong2 double4_16a"
+        " BUFSIZ SCNu8 M_PI L_tmpnam P_tmpdir"
+    )
+    assert [name for name in families.split() if not reserved(name)] == []
+    assert [name for name in ("Math", "Install", "New", "Test") if not reserved(name)] == []
+    assert [name for name in ("sinf129", "sizes", "be_toh", "strcoll_x", "wc", "mtx", "int5", "double4_a", "m_pi", "l_x") if reserved(name)] == []
 
 
 def test_names_that_are_free():

@@ -18,6 +18,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core.product import product
 from gemmgen.errors import SpecError
+from gemmgen.model.resources import Occupancy
 from gemmgen.render import render
 from gemmgen.run import Result
 from gemmgen.solve import solve
@@ -25,9 +26,9 @@ from gemmgen.spec import loads
 from gemmgen.split import split
 import gemmgen.verify as judging
 from gemmgen.verify import against_fp32, oracles, verify
-from gemmgen.verify.bound import SAFETY, safety
+from gemmgen.verify.bound import SAFETY, Bound, safety
 from gemmgen.verify.expected import AS_FP32, MARGIN, computed, expected, reordered, sequential
-from gemmgen.verify.metrics import exact, relative_frobenius
+from gemmgen.verify.metrics import Errors, exact, relative_frobenius
 from ways import TINY, plan_of, tailed
 
 SIZE = (61, 45, 1029)
@@ -481,11 +482,50 @@ def test_what_passed_means_is_told_against_fp32(monkeypatch):
     assert reported(scheme="fp32", monkeypatch=monkeypatch).of_fp32 == pytest.approx({"U[0, 1]": 1.0, "U[-1, 1]": 1.0})
 
 
+def test_a_report_as_json():
+    """Every figure under its own name."""
+    occupancy = Occupancy(blocks=2, warps=8, fraction=0.12345678, limited_by="registers")
+    used = judging.Resources(registers=90, predicted_registers=88, spill_bytes=4, shared_bytes=4096, predicted_shared_bytes=4112, occupancy=occupancy)
+    report = judging.Report(
+        kernel="k", arch="sm_80", device="d", resources=used, errors=Errors(1e-7, 2e-6, 3e-7, 4e-8), bound=Bound(5e-7, 6e-7, 7e-7, 8e-7), size=(2, 3, 5),
+        status={"a_lossy": 9}, seconds=1e-3, checks=(judging.Check("edges", True, "fine"), judging.Check("range", False, "not")), standing="", unverified="",
+        of_fp32={"U[0, 1]": 0.54321, "U[-1, 1]": 3.0, "exact": np.inf},
+    )
+    told = {
+        "kernel": "k", "arch": "sm_80", "device": "d", "size": {"m": 2, "n": 3, "k": 5},
+        "resources": {"registers": 90, "predicted_registers": 88, "spill_bytes": 4, "shared_bytes": 4096, "predicted_shared_bytes": 4112, "occupancy": 0.1235,
+                      "blocks_per_sm": 2, "limited_by": "registers"},
+        "errors": {"relative_frobenius": 1e-7, "max_error": 2e-6, "mred": 3e-7, "scaled": 4e-8}, "bound": {"relative_frobenius": 5e-7, "scaled": 6e-7},
+        "error_over_fp32s": {"U[0, 1]": 0.5432, "U[-1, 1]": 3.0}, "as_fp32": False, "status": {"a_lossy": 9}, "seconds": 1e-3,
+        "checks": [{"name": "edges", "passed": True, "detail": "fine"}, {"name": "range", "passed": False, "detail": "not"}], "passed": False,
+    }
+    assert report.as_dict() == told and (report.passed, report.failed) == (False, True)
+    unrun = replace(report, checks=report.checks[:1], standing="compiled", unverified="no device", size=None, errors=None, bound=None, of_fp32={})
+    assert unrun.as_dict() == told | {"checks": told["checks"][:1], "standing": "compiled", "unverified": "no device", "size": None, "errors": None,
+                                      "bound": None, "error_over_fp32s": {}}
+    assert (unrun.passed, unrun.failed, replace(unrun, unverified="").passed) == (False, False, True)
+
+
+def test_spills_are_those_of_the_worst_kernel_and_registers_the_main_ones():
+    plan, source = kernel("ootomo", where="prepass")
+    roles = {launch.role: launch.symbol for launch in source.launches}
+    used = {symbol: SimpleNamespace(registers=20 + at, static_shared_bytes=0, spill_bytes=8 * (role != "gemm"))
+            for at, (role, symbol) in enumerate(roles.items())}
+    found = judging.resources(plan, source, SimpleNamespace(kernels=used))
+    assert len(roles) > 1 and (found.spill_bytes, found.registers) == (8, used[roles["gemm"]].registers)
+
+
+def test_columns_of_tensor_memory_are_those_of_all_allocations():
+    text = "\n".join(f"    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r{at}], {count};" for at, count in ((1, 128), (2, 64), (3, 32)))
+    assert judging.tensor_columns(SimpleNamespace(assembly=text)) == 224 and judging.tensor_columns(SimpleNamespace(assembly="")) == 0
+
+
 def test_fp32s_accuracy_may_be_required(monkeypatch):
     assert failed(reported(scheme="half", monkeypatch=monkeypatch, require="fp32")) == {"as FP32"}
     assert failed(reported(scheme="scaled", monkeypatch=monkeypatch, require="fp32")) == set()
     small = reported(scheme="half", monkeypatch=monkeypatch, require="fp32", **matrices())
     assert "as FP32" in failed(small) and users(small).passed
+    assert not judging._required({"U[0, 1]": 1.0}, "U[-1, 1]").passed  # the headline product has no error
 
 
 @pytest.mark.parametrize(("ratio", "words"), [

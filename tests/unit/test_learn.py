@@ -215,3 +215,8 @@ def test_a_fit_asks_for_what_matters_to_the_rows_it_sees_and_is_not_led_by_a_few
     assert [one for one, _, _ in constants] == [place] and not learning._mattering(gpu, off, off(gpu), ~seen)
     fitted, _ = learning._fit(gpu, constants, off, seen)
     assert 0.25 < np.log(fitted.measured.launch_seconds.value / before) < 0.36  # the mean is 0.73
+
+
+def test_a_kernel_of_two_gpus_has_a_plan_on_each():
+    row, predictions = timed(plans(few=1), sizes(1), rival=None)[0], Predictions()
+    assert [predictions.plan(replace(row, gpu=gpu)).gpu.name for gpu in (GPU, "h100", GPU)] == [GPU, "h100", GPU]

@@ -5,25 +5,32 @@ Machine code is stood in for: the files are what matters here.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import reference
 from schema_check import violations
 
 from gemmgen import road
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.table import read_toml
-from gemmgen.errors import GemmgenError, SpecError
-from gemmgen.library import contents, made, write
+from gemmgen.errors import GemmgenError, ResourceError, SpecError
+from gemmgen.export.contents import numeric_version
+from gemmgen.library import contents, made, shim, write
 from gemmgen.library.dispatch import Part, Rule
 from gemmgen.library.file import library_from
+from gemmgen.library.interface import ABI
 from gemmgen.library.kernel import FINISH, Image
 from gemmgen.paths import SPECS
-from gemmgen.render import render
+from gemmgen.render import render, render_text
 
 SPEC = {"layouts": ["nn"], "kernels_at_most": 1, "sizes": [[512, 512, 512]],
         "use": [{"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 3}}]}
@@ -85,7 +92,7 @@ def test_the_manifest_tells_all_files_and_kernels(folder):
     schema = json.loads((SPECS / "library_manifest.schema.json").read_text())
     assert violations(told, schema, schema) == []
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert set(told["sha256"]) == files - {"manifest.json"}
+    assert told["sha256"] == {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in files - {"manifest.json"}}
     assert told["schema_version"] == 2 and told["kind"] == "library" and told["abi"] == 1
     kernel, fallback = told["kernels"]
     assert kernel["label"] == "a100_nn_1" and kernel["reason"] and not kernel["fallback"] and kernel["sizes"] == [[512, 512, 512, 1]]
@@ -116,6 +123,24 @@ def test_what_the_library_says_of_itself(library_of, monkeypatch):
         assert (one["estimate"] is None) == kernel.is_fallback and one["gpu"] == ("t4" if kernel.is_fallback else "a100")
         assert [image["arch"] for image in one["images"]] == (["compute_75"] if kernel.is_fallback else ["sm_80"])
     assert [one["arch"] for one in told["finish"]] == ["sm_80", "compute_75"] and told["fallback"] == ["portable_nn", "portable_tn"]
+
+
+def test_what_a_library_has_not_is_told(library_of):
+    """Plans that the compiler refused, specs that have no kernel, and what was left open of others."""
+    library = library_of()
+    plan, error = library.kernels[0].built.plan, ResourceError("kernel k", "spills registers to memory", needs="0 B", has="9 B")
+    left_out, relaxed = (("[[use]] 2", "h100", "nt", "no such instruction"),), ("[[use]] 1 on a100: its tile",)
+    choice = replace(library.choice, refused=((plan, error),), left_out=left_out, relaxed=relaxed, candidates=77, ratio=1.23456, least=1.0625)
+    told = contents.manifest(replace(library, choice=choice), {"a.h": b"1"})
+    titles = [contents.title(SimpleNamespace(loaded=SimpleNamespace(file=SimpleNamespace(title=title), gpus=[SimpleNamespace(name=name) for name in names])))
+              for title, names in ((None, "x"), (None, "xy"), (None, "xyz"), ("Mine", "xyz"))]
+    assert titles == [f"FP32 matrix products on the matrix units of {gpus}" for gpus in ("x", "x and y", "x, y and z")] + ["Mine"]
+    assert told["refused"] == [{"kernel": plan.hash, "plan": plan.summary, "problem": "spills registers to memory", "has": "9 B"}]
+    assert told["left_out"] == [{"from": "[[use]] 2", "gpu": "h100", "layout": "nt", "why": "no such instruction"}] and told["relaxed"] == list(relaxed)
+    chosen = told["chosen"]
+    assert (chosen["candidates"], chosen["ratio"], chosen["no_set_has_less"], chosen["kernels_at_most"]) == (77, 1.2346, 1.0625, 1)
+    assert told["sha256"] == {"a.h": hashlib.sha256(b"1").hexdigest()} and told["compilers"] == ["NVRTC 13.5"]
+    assert [(one["from"], one["plan"]) for one in told["kernels"]] == [("library: [[use]] 1", plan.hash), (None, library.kernels[1].built.plan.hash)]
 
 
 def test_a_dispatch_tables_rules_are_taken_where_the_library_has_all_their_kernels_and_no_others():
@@ -170,6 +195,128 @@ def test_machine_code_is_in_the_object_as_it_is(folder, tmp_path):
     need("gcc")
     code = (folder / "src/code/a100_nn_1.cubin").read_bytes()
     assert code in compiled_shared(folder, "lab", tmp_path / "liblab.so").read_bytes()
+
+
+@pytest.mark.parametrize("arrays", [False, True], ids=["by the assembler", "as arrays"])
+def test_a_program_has_machine_code_to_the_last_byte_and_a_nul_behind_it(folder, tmp_path, arrays):
+    """Of any length and of all bytes, also where CMake wrote it as arrays for compilers without GNU's assembly."""
+    need("gcc", *["cmake"] * arrays)
+    place = tmp_path / "lab"
+    shutil.copytree(folder, place)
+    codes = sorted((place / "src" / "code").iterdir())
+    contents_of = [bytes(range(255, -1, -1)) * 3, b"\xff\n;[]\\", b"\xff" * 64, b"16 bytes of code" * 4]  # of 64 bytes: what is aligned follows at once
+    for file, content in zip(codes, contents_of, strict=True):
+        file.write_bytes(content)
+    names = [f"lab_code_{file.stem}" for file in codes]
+    (place / "user.c").write_text(
+        "#include <stdio.h>\n" + "".join(f"extern const unsigned char {name}[];\n" for name in names) + "int main(void) { return !("
+        + " && ".join(f"fwrite({name}, 1, {len(content) + 1}, stdout)" for name, content in zip(names, contents_of)) + "); }\n")
+    flags = ["-Isrc/code"]
+    if arrays:
+        run("cmake", f"-DTO={place}/arrays", "-P", "cmake/arrays.cmake", cwd=tmp_path / "lab")
+        flags = ["-Iarrays", "-DLAB_ARRAYS"]
+    run("gcc", *WARNED, *flags, "user.c", "src/code.c", "-o", "user", cwd=place)
+    assert subprocess.run([place / "user"], capture_output=True, check=True).stdout == b"".join(content + b"\0" for content in contents_of)
+
+
+DRIVER = """
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static long held, current, waited;
+static int bad(void) { return current == 0 || getenv("FAILS") && strstr(getenv("FAILS"), "call"); }
+__attribute__((destructor)) static void end(void) { fprintf(stderr, "%ld held\\n", held); }
+static int copied(void *to, const void *from, size_t bytes, int to_host)
+{
+    if (bad() || to_host && !waited) return 1;
+    memcpy(to, from, bytes);
+    if (to_host && getenv("FAILS") && strstr(getenv("FAILS"), "last")) ((float *)to)[bytes / sizeof(float) - 1] += 1.0f;
+    return 0;
+}
+static void *taken(size_t bytes) { return bad() || getenv("FAILS") && strstr(getenv("FAILS"), "memory") ? NULL : (++held, malloc(bytes)); }
+#ifdef HIP
+int hipSetDevice(int device) { return current = 1, device != 0 || getenv("FAILS") && strstr(getenv("FAILS"), "gpu"); }
+int hipMalloc(void **to, size_t bytes) { return (*to = taken(bytes)) == NULL; }
+int hipFree(void *what) { return --held, free(what), 0; }
+int hipMemcpy(void *to, const void *from, size_t bytes, int kind) { return kind != 1 && kind != 2 ? 1 : copied(to, from, bytes, kind == 2); }
+int hipDeviceSynchronize(void) { return waited = 1, 0; }
+#else
+int cuInit(unsigned flags) { return flags != 0 || getenv("FAILS") && strstr(getenv("FAILS"), "gpu"); }
+int cuDeviceGet(int *device, int number) { return *device = 7, number != 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = &current, device != 7; }
+int cuCtxSetCurrent(void *context) { return current = 1, context != &current; }
+int cuMemAlloc_v2(unsigned long long *to, size_t bytes) { return (*to = (uintptr_t)taken(bytes)) == 0; }
+int cuMemFree_v2(unsigned long long what) { return --held, free((void *)(uintptr_t)what), 0; }
+int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes) { return copied((void *)(uintptr_t)to, from, bytes, 0); }
+int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes) { return copied(to, (const void *)(uintptr_t)from, bytes, 1); }
+int cuCtxSynchronize(void) { return waited = 1, 0; }
+#endif
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("api", "driver"), [("CUDA", "libcuda.so.1"), ("HIP", "libamdhip64.so"), ("HIP", "libamdhip64.so.6"), ("HIP", "libamdhip64.so.7")])
+def test_the_example_says_whether_the_product_is_right(api, driver, tmp_path):
+    """On memory of the host in place of a GPU's and a library that is right: of the last element too, and without a GPU that there is none."""
+    need("gcc")
+    maker = SimpleNamespace(platform=api.lower(), api=api)
+    (tmp_path / "example.c").write_text(render_text("library/example.c.j2", name="lab", maker=maker, example={"m": 37, "n": 21, "k": 16}))
+    (tmp_path / "driver.c").write_text(DRIVER)
+    library = f"-I{reference.folder()}", f"-L{reference.folder()}"
+    run("gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wno-parentheses", "-Werror", "example.c", *library, "-llab", "-lm",
+        "-ldl", "-o", "example", cwd=tmp_path)
+    run("gcc", "-shared", "-fPIC", f"-D{api}", "driver.c", "-o", driver, cwd=tmp_path)
+
+    def ran(fails: str = "") -> tuple[int, str, str]:
+        environment = {**os.environ, "LD_LIBRARY_PATH": f"{tmp_path}:{reference.folder()}", "FAILS": fails}
+        done = subprocess.run(["./example"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    code, said, held = ran()
+    assert code == 0 and "reference: the fastest" in said and "expected below 5.96e-08" in said and held == "0 held\n"
+    assert [ran(fails)[0] for fails in ("last", "memory", "gpu")] == [1, 1, 77]
+
+
+@pytest.mark.slow
+def test_the_wheels_recipe_puts_the_library_into_the_package(folder, tmp_path):
+    """Compiled from the folder's sources, or that which the environment names; where there is neither it says so."""
+    need("gcc")
+    place, package, compiler = tmp_path / "lab", tmp_path / "lab" / "python" / "lab", tmp_path / "cc"
+    shutil.copytree(folder, place)
+    compiler.write_text('#!/bin/sh\nexec gcc "$@" -O0\n')
+    compiler.chmod(0o755)
+    plain = {name: value for name, value in os.environ.items() if name not in ("LAB_LIBRARY", "CC")}
+
+    def ran(*command: object, **environment: object) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, *map(str, command)], cwd=tmp_path, capture_output=True, text=True,
+                              env={**plain, **{name: str(value) for name, value in environment.items()}})
+
+    refused = ran(place / "python" / "build_wheel.py", CC="no-such-compiler")
+    assert refused.returncode == 1 and "ImportError: there is no liblab.so in" in refused.stderr and not list(package.glob("*.so"))
+    assert ran(place / "python" / "build_wheel.py", CC=compiler).returncode == 0
+    assert [path.name for path in package.glob("*.so")] == ["liblab.so"]
+    told = ran("-c", "import lab; print(lab.kernels(), lab.version())", PYTHONPATH=place / "python")
+    assert told.stdout.split("(")[0].count("gemmgen_") == 2 and told.stdout.endswith(f"({', '.join(numeric_version().split('.'))})\n"), told.stderr
+    (package / "liblab.so").rename(tmp_path / "elsewhere.so")
+    (tmp_path / "liblab.so").symlink_to("elsewhere.so")
+    assert ran(place / "python" / "build_wheel.py", CC="no-such-compiler", LAB_LIBRARY=tmp_path / "liblab.so").returncode == 0
+    assert (package / "liblab.so").read_bytes() == (tmp_path / "elsewhere.so").read_bytes() and not (package / "liblab.so").is_symlink()
+
+
+def test_pkg_config_tells_how_the_library_is_linked(folder, tmp_path):
+    """From wherever it lies; of an archive what that needs besides."""
+    need("pkg-config")
+    place = tmp_path / "prefix" / "lib" / "pkgconfig"
+    place.mkdir(parents=True)
+    shutil.copy(folder / "lab.pc", place)
+
+    def told(*asked: str) -> list[str]:
+        words = run("pkg-config", "--with-path", place, *asked, "lab", cwd=tmp_path).split()
+        return [word[:2] + os.path.normpath(word[2:]) if word[:2] in ("-I", "-L") else word for word in words]
+
+    assert told("--cflags") == [f"-I{tmp_path}/prefix/include"] and told("--libs") == [f"-L{tmp_path}/prefix/lib", "-llab"]
+    assert told("--libs", "--static")[1:] == ["-llab", "-ldl", "-lpthread"] and told("--modversion") == [numeric_version()]
 
 
 def test_an_earlier_library_is_replaced_and_the_users_files_stay(library_of, tmp_path):
@@ -281,36 +428,54 @@ def test_two_parts_that_write_one_file_are_refused(library_of, monkeypatch):
 # ---- CMake
 
 
-MATRIX = [(shared, arrays, added) for shared in (False, True) for arrays in (False, True) for added in (False, True)]
+SHORT = (True, False, False), (False, True, True)
+MATRIX = [
+    pytest.param(shared, arrays, added, marks=pytest.mark.slow if (shared, arrays, added) in SHORT else pytest.mark.long)
+    for shared in (False, True) for arrays in (False, True) for added in (False, True)
+]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("shared", "arrays", "added"), MATRIX)
 def test_cmake_builds_it_without_a_warning(folder, tmp_path, shared, arrays, added):
-    """By itself with an install, and within another project, whose own install takes nothing of it along."""
+    """By itself with an install, with what unmodified programs call it through; and within another project, whose install takes nothing of it along."""
     need("cmake", "gcc", "nm", "pkg-config")
+    shutil.copytree(folder, tmp_path / "lab")
+    folder = tmp_path / "lab"
+    for file, content in shim.files(SimpleNamespace(name="lab", guard="LAB", shim=("cublas",))).items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        text = "int lab_kernels(void);\nint shim(void);\nint shim(void) { return lab_kernels(); }\n" if file.endswith("/core.c") else "extern int none;\n"
+        (folder / file).write_bytes(text.encode() if file.endswith(".c") else content)
+    sources = sorted(folder.rglob("*"))
     flags = "-DCMAKE_C_FLAGS=-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Werror"
     options = [f"-DLAB_SHARED={'ON' if shared else 'OFF'}", f"-DLAB_ARRAYS={'ON' if arrays else 'OFF'}", flags]
     prefix = tmp_path / "prefix"
     (tmp_path / "user").mkdir()
     (tmp_path / "user" / "main.c").write_text('#include "lab.h"\nint main(void) { return lab_abi() != LAB_ABI; }\n')
     (tmp_path / "user" / "plug.c").write_text('#include "lab.h"\nint plug(void);\nint plug(void) { return lab_kernels(); }\n')
-    find = f"add_subdirectory({folder} lab)" if added else "find_package(lab REQUIRED)"
+    find = f"add_subdirectory({folder} lab)" if added else f"find_package(lab {numeric_version()} REQUIRED)"
     (tmp_path / "user" / "CMakeLists.txt").write_text(
         f"cmake_minimum_required(VERSION 3.18)\nproject(user LANGUAGES C)\n{find}\nadd_executable(user main.c)\n"
         "target_link_libraries(user PRIVATE lab::lab)\nadd_library(plug SHARED plug.c)\ntarget_link_libraries(plug PRIVATE lab::lab)\n"
         "install(TARGETS user RUNTIME DESTINATION bin)\n"
     )
     if not added:
-        run("cmake", "-S", folder, "-B", tmp_path / "build", *options, cwd=tmp_path)
+        run("cmake", "-S", folder, "-B", tmp_path / "build", "-DCMAKE_INSTALL_LIBDIR=lib64", *options, cwd=tmp_path)
         run("cmake", "--build", tmp_path / "build", cwd=tmp_path)
         assert "Skipped" in subprocess.run(["ctest", "--test-dir", tmp_path / "build"], capture_output=True, text=True).stdout
         run("cmake", "--install", tmp_path / "build", "--prefix", prefix, cwd=tmp_path)
+        library = {"liblab.so", f"liblab.so.{ABI}", f"liblab.so.{numeric_version()}"} if shared else {"liblab.a"}
+        assert {path.name for path in (prefix / "lib").iterdir()} == {"cmake", "pkgconfig", "liblab_audit.so", "liblab_cublas.so", *library}
+        assert (prefix / "include" / "lab.h").exists() and (prefix / "share" / "lab" / "manifest.json").exists()
+        for place in (prefix / "lib", tmp_path / "build"):  # it finds the library beside itself
+            preloaded = subprocess.run(["/bin/true"], env={"LD_PRELOAD": str(place / "liblab_cublas.so")}, capture_output=True, text=True)
+            assert (preloaded.returncode, preloaded.stderr) == (0, "")
+        assert run("nm", "-D", "--undefined-only", prefix / "lib" / "liblab_audit.so", cwd=tmp_path) == "", "it uses no other library"
         assert "-llab" in run("pkg-config", "--with-path", prefix / "lib/pkgconfig", "--libs", "lab", cwd=tmp_path)
     run("cmake", "-S", "user", "-B", "user-build", f"-DCMAKE_PREFIX_PATH={prefix}", *options, cwd=tmp_path)
     run("cmake", "--build", "user-build", cwd=tmp_path)
     run(tmp_path / "user-build" / "user", cwd=tmp_path)
     run("cmake", "--install", "user-build", "--prefix", tmp_path / "installed", cwd=tmp_path)
     assert sorted(path.name for path in (tmp_path / "installed").rglob("*") if path.is_file()) == ["user"]
+    assert sorted(folder.rglob("*")) == sources, "nothing is written among the sources"
     if not shared:
         assert "lab_" not in run("nm", "-D", "--defined-only", tmp_path / "user-build" / "libplug.so", cwd=tmp_path)

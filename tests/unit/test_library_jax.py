@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -201,6 +202,32 @@ def test_refusals(lab):
             lab.matmul(*arguments)
     with pytest.raises(ValueError, match="activation"):
         lab.matmul(made(5, 9), made(9, 7), activation="tanh")
+
+
+@pytest.mark.parametrize(("prefix", "capability", "arch"), [
+    ("sm_", "9.0", "sm_90"), ("sm_", "12.0", "sm_120"), ("gfx", "gfx942", "gfx942"), ("gfx", "gfx90a", "gfx90a"),
+])
+def test_programs_are_compiled_for_the_first_gpu(lab, monkeypatch, prefix, capability, arch):
+    """Whose workspaces they have; on the CPU there is one device."""
+    assert lab._target.__wrapped__() == (None, "cpu")
+    devices = [SimpleNamespace(compute_capability=one, core_count=count) for one, count in ((capability, 77), ("1.0", 2))]
+    monkeypatch.setattr(lab.jax, "local_devices", lambda backend: devices if backend == "gpu" else [])
+    monkeypatch.setattr(lab._c, "XLA_PLATFORM", "CUDA")
+    monkeypatch.setattr(lab._c, "ARCH_PREFIX", prefix)
+    on, key = lab._target.__wrapped__()
+    assert (on.arch.decode(), on.units, key) == (arch, 77, arch)
+
+
+def test_where_the_handler_is_looked_for(lab, monkeypatch, tmp_path):
+    """Where the environment says, and nowhere else then; the message has the command that compiles it."""
+    monkeypatch.setenv("LAB_XLA", str(tmp_path / "none.so"))
+    with pytest.raises(ImportError, match=rf"no liblab_xla.so in {tmp_path}: cc -std=c99 .*_xla.c -o .*liblab_xla.so"):
+        lab._handler.__wrapped__()
+    monkeypatch.delenv("LAB_XLA")
+    monkeypatch.setattr(lab, "__file__", str(tmp_path / "jax.py"))
+    monkeypatch.setattr(lab._c, "path", lambda: tmp_path / "beside" / "liblab.so")
+    with pytest.raises(ImportError, match=rf"in {tmp_path}, {tmp_path}/beside: cc"):
+        lab._handler.__wrapped__()
 
 
 def test_the_numpy_like_call_takes_arrays_of_jax(lab):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
+import hashlib
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import reference
+from gemmgen.catalog.vendor import VENDORS
+from gemmgen.library import python
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +215,12 @@ def test_a_wheel_needs_nothing_else(lab, tmp_path, monkeypatch):
     assert wheel.read_bytes() == once
     with zipfile.ZipFile(wheel) as opened:
         assert {"lab/__init__.py", "lab/liblab.so", "lab/liblab_xla.so", "lab-0.1.0.dist-info/RECORD"} <= set(opened.namelist())
+        assert {(one.date_time, one.external_attr >> 16) for one in opened.infolist()} == {((1980, 1, 1, 0, 0, 0), 0o644)}, "the same bytes at any time"
+        for line in opened.read("lab-0.1.0.dist-info/RECORD").decode().split():
+            name, digest, size = line.split(",")
+            content = opened.read(name)
+            told = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            assert (digest, size) == (("", "") if name.endswith("RECORD") else (f"sha256={told}", str(len(content)))), name
         opened.extractall(tmp_path / "site")
     code = "import lab, numpy as np; x = np.eye(8, dtype=np.float32); assert (lab.matmul(x, x) == x).all(); print(lab._c.path())"
     environment = {key: value for key, value in os.environ.items() if key != "LAB_LIBRARY"} | {"PYTHONPATH": str(tmp_path / "site")}
@@ -336,7 +347,7 @@ def cupy(lab, monkeypatch):
     """A module of that name, whose arrays lie on the host."""
     import contextlib
     import sys
-    from types import ModuleType, SimpleNamespace
+    from types import ModuleType
 
     module, module.entered = ModuleType("cupy"), []
 
@@ -471,6 +482,17 @@ def test_what_is_asked_for_a_choice(lab, monkeypatch):
     _c._choices.clear()
 
 
+@pytest.mark.parametrize(("vendor", "told"), [("nvidia", (2, "cuda", "CUDA", "sm_")), ("amd", (10, "cuda", "ROCM", "gfx"))])
+def test_a_package_knows_its_vendors_devices_by_each_frameworks_name(vendor, told):
+    """DLPack's kDLCUDA and kDLROCM; torch calls both cuda."""
+    files = python.files(SimpleNamespace(name="lab", guard="LAB", shim=("torch", "jax"), maker=VENDORS[vendor]))
+    known: dict = {"__name__": "lab._c"}
+    exec(files["python/lab/_c.py"].decode(), known)  # noqa: S102
+    assert tuple(known[name] for name in ("DLPACK_TYPE", "TORCH_DEVICE", "XLA_PLATFORM", "ARCH_PREFIX")) == told
+    assert {path.rpartition("/")[2] for path in files} == {
+        "__init__.py", "_c.py", "_arrays.py", "torch.py", "jax.py", "_xla.c", "pyproject.toml", "build_wheel.py", "README.md"}
+
+
 def test_where_the_library_is_looked_for(lab, tmp_path, monkeypatch):
     """In the package, in the library's folder and where it may have been built; what the environment names comes first, and has to be a file."""
     import os
@@ -549,7 +571,7 @@ def test_where_matrices_lie(lab):
 def test_arrays_of_frameworks_go_to_their_own_modules(lab, monkeypatch):
     """Where neither `out`, a stream, scalars nor packed words are given; and where the library was asked for that framework."""
     import sys
-    from types import ModuleType, SimpleNamespace
+    from types import ModuleType
 
     from lab import _arrays
 

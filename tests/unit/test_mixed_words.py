@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import numpy as np
 import pytest
 
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.catalog.unit import UNITS
+from gemmgen.designs import design_called
 from gemmgen.emulate.core.product import product
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
@@ -35,6 +38,13 @@ def test_each_type_has_its_instruction_its_rows_and_its_place():
     assert plan.packed_stage_bytes(a) == 128 * 256
     text = render(plan).text
     assert "m64n128k16.f32.f16.f16" in text and "m64n128k32.s32.s8.s8" in text and "(float)acc_correction" in text
+
+
+def test_integers_stand_beside_words_of_16_bits_alone():
+    """A lane's registers hold two of these and four integers each; of TF32 they would hold one."""
+    row = (SCHEMES.folder / "f16_s8.toml").read_text()
+    mixed, wide = (Scheme.model_validate(tomllib.loads(row.replace('word = "f16"', f'word = "{word}"'))) for word in ("f16", "tf32"))
+    assert [design_called("specialised").mixes(scheme) for scheme in (mixed, wide, SCHEMES.get("ootomo"))] == [True, False, False]
 
 
 def test_the_model_weighs_each_product_by_its_rate():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import struct
 from dataclasses import replace
 from fractions import Fraction
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen import abi
+from gemmgen import abi, decisions
 from gemmgen.workshop.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
@@ -28,7 +29,7 @@ from gemmgen.cli.output import json_text, write_paths
 from gemmgen.emulate import LAZY_HIGHEST, NOT_MODELLED, Emulator
 from gemmgen.emulate.core import rounding, units
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.designs import design_called, portable
+from gemmgen.designs import Hints, design_called, portable
 from gemmgen.designs.portable.design import extents
 from gemmgen.designs.cuda_cores import equations as cuda_cores
 from gemmgen.designs.grouped import equations as grouped
@@ -41,6 +42,7 @@ from gemmgen.designs.strided import equations as strided
 from gemmgen.designs.tensor_memory import equations as tensor_memory
 from gemmgen.designs.thin import equations as thin
 from gemmgen.model import batch, error, registers, resources, time, traffic
+from gemmgen.render import render
 from gemmgen.run import Placement, check_apart, check_extents, check_sums, converted, gemm, launch_all, stored
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.run.sensors import Sample
@@ -320,6 +322,38 @@ def test_promotion_that_a_warpgroup_hides():
 
 def test_bits_that_do_not_lie_together_are_terms_of_their_own():
     assert linear(((0, 1), (0, 2), (1, 0), (0, 4)), 1, "lane") == "(lane & 3) + (lane >> 3) * 4"
+
+
+def test_decisions_in_words():
+    told = {"1 stage": ("STAGES", 1), "3 stages": ("STAGES", 3), "1 slice of k": ("SPLIT_K", 1), "2 slices of k": ("SPLIT_K", 2),
+            "block 128x64x32": ("BLOCK", (128, 64, 32)), "plain sums": ("SUMS", "plain"), "promote 0": ("PROMOTE", 0), "group 1": ("GROUP", 1)}
+    assert [getattr(decisions, name).told(value) for name, value in told.values()] == list(told)
+
+
+def test_what_decides_among_equals_is_told_by_its_equations():
+    assert design_called("portable").order_told == "the largest T3 wins, then the least T13, the largest P1, the least R3"
+    assert design_called("specialised").order_told == "the least W13 a FLOP wins, then the least W14 a FLOP, the least W21"
+    assert design_called("thin").order_told.endswith("then the least D17, which device memory hides, then the most bytes on their way (D18)")
+
+
+def test_the_sizes_that_a_design_is_weighed_at():
+    """A side of up to 16; or as few multiply-adds as take about a launch, 2^26. Kernels of one tile for batches wait to be asked for."""
+    def weighed(name, *sizes):
+        return [design_called(name).suits(Hints(*size)) for size in sizes]
+
+    assert weighed("thin", (16, 4096, 64), (4096, 16, 64), (17, 17, 16), (1, 1, 1)) == [True, True, False, True]
+    assert weighed("straight", (16, 65536, 4096), (65536, 16, 4096), (17, 65536, 4096), (512, 512, 256), (512, 512, 257)) == [True, True, False, True, False]
+    assert weighed("strided", (8, 8, 8)) == weighed("packed", (8192, 8192, 8192)) == [False] and weighed("portable", (8, 8, 8)) == [True]
+
+
+@pytest.mark.parametrize("scheme, promote, told", [
+    ("ootomo", 16, "every 16 k (ootomo's own)"), ("ootomo", 64, "every 64 k (ootomo's own: every 16 k)"), ("ootomo", 0, "never (ootomo's own: every 16 k)"),
+    ("bf16x3", 0, "never (bf16x3's own)"), ("bf16x3", 32, "every 32 k (bf16x3's own: never)"),
+])
+def test_what_headers_tell_of_promotion(scheme, promote, told):
+    """Beside what the scheme's authors do: Ootomo's kernels promote every instruction of 16 k, those of bfloat16 words none."""
+    plan = plan_of(scheme=scheme, promote=promote)
+    assert plan.promote_label == told and re.search(rf"^// promote +{re.escape(told)}$", render(plan).text, re.M)
 
 
 # ---- readers

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,8 @@ from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model.batch import divided
 from gemmgen.paths import SPECS
 from gemmgen.render import render
+from gemmgen.run import mixed
+from gemmgen.run.batch import BatchResult, Product
 from gemmgen.run.mixed import check_pair, division
 from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
@@ -99,6 +103,12 @@ def test_a_batch_beyond_32_bits_is_refused():
     plan = solve(asked())
     with pytest.raises(SpecError, match="more"):
         plan.design.listed(plan, np.full((9, 3), 2**31 - 5000))
+    bm, bn, _ = plan.block  # 2^24 turns each, of which 128 products have one more than 31 bits count
+    full = np.array([[bm * plan.cluster << 12, bn << 12, 0]] * 128)
+    assert plan.design.listed(plan, full[1:]).extents["turns"] == 127 << 24
+    with pytest.raises(SpecError, match="more turns than") as caught:
+        plan.design.listed(plan, full)
+    assert caught.value.got == 2**31
 
 
 def test_struct_and_text_agree():
@@ -127,6 +137,29 @@ def test_large_products_go_to_packed_words_and_small_ones_do_not():
     # rows of C that do not begin at 16 bytes make packed words dearer
     one, other = large.design.each_seconds(large, np.array([[512, 512, 256], [512, 513, 256]]))
     assert other - one > 0.5 * 512 * 513 * 1.26 / (132 * 1.74e9)
+
+
+@pytest.mark.parametrize(("seconds", "intact", "whole"), [
+    ((0.25, 0.5), (True, True), 0.75), ((0.25, None), (True, False), None), ((None, 0.5), (False, True), None),
+])
+def test_a_shared_batch_has_both_kernels_counters_times_and_faults(monkeypatch, seconds, intact, whole):
+    """And products in the order in which they were given."""
+    products = [Product(np.full((1, 1), at, np.float32), np.ones((1, 1), np.float32)) for at in range(5)]
+    second = np.array([False, True, True, False, True])
+    asked: list[str] = []
+
+    def batch(device, plan, source, mine):
+        asked.append(device)
+        which = len(asked) - 1
+        counts = ({"a_lossy": 1, "b_lossy": 20}, {"a_lossy": 300, "repaired": 4000})[which]
+        return BatchResult(tuple(one.a for one in mine), counts, seconds[which], intact[which])
+
+    monkeypatch.setattr(mixed, "check_pair", lambda *plans: None)
+    monkeypatch.setattr(mixed, "division", lambda *plans: second)
+    monkeypatch.setattr(mixed, "batch", batch)
+    found = mixed.mixed(("one", "other"), (SimpleNamespace(plan=None, source=None),) * 2, products)
+    assert [float(c[0, 0]) for c in found.products] == [0, 1, 2, 3, 4] and asked == ["one", "other"]
+    assert found.status == {"a_lossy": 301, "b_lossy": 20, "repaired": 4000} and (found.seconds, found.intact) == (whole, all(intact))
 
 
 @pytest.mark.parametrize("other", [{"problem": {"kind": "pointers"}}, {"problem": {"layout": "nt"}}, {"split": {"special": "fast"}}])

@@ -88,6 +88,9 @@ def test_egemm_chooses_what_eq_8_gives():
     assert (plan.block, plan.warp) == ((256, 128, 32), (64, 64, 8)) and e.tile.objective == pytest.approx(512 / 3)
     assert (plan.stages, plan.loads, plan.rows, plan.fragment_buffers) == (1, "spread", "padded", 1) and plan.shared_bytes == 55296
     assert e.ours is not None and e.ours.model["seconds"] < plan.model["seconds"]
+    # eq. 7 of any plan counts an instruction's k, 8 of a T4's, however deep a warp's part is
+    (bm, bn, bk), (wm, wn, wk), cycles = e.ours.block, e.ours.warp, e.request.model.given["T_LDS32"][0]
+    assert wk > 8 and valued(e.request.model, e.ours)["T_mem2"] == pytest.approx(bm * bn * bk / (wm * wn * 8) * (wm + wn) / 4 * cycles)
     assert e.tile.values["T_mem1"] + e.tile.values["T_mem2"] <= e.tile.values["T_comp"]
 
 
@@ -159,6 +162,9 @@ def test_both_choices_are_told_beside_each_other():
     told = "\n\n".join(beside(e))
     assert "LE-GEMM's eqs. 12 to 17 beside the predicted time" in told and "no kernel: the accumulators leave no room" in told
     assert "\n  legemm  mma     128x128x64" in told and "\n  ours    mma     128x128x32" in told
+    for name, plan in (("legemm", e.plan), ("ours", e.ours)):  # milliseconds stand last
+        line = next(line for line in told.splitlines() if line.startswith(f"  {name} "))
+        assert float(line.split()[-1]) == round(1e3 * float(plan.model["seconds"]), 3)
     assert valued(e.request.model, e.ours)["T_ratio"] == 96 and "tile by LE-GEMM's eqs. 12 to 17" in render(e.plan).text
 
 

@@ -37,6 +37,15 @@ def page_of(tmp_path: Path, *parts: str) -> Path:
     return page
 
 
+def test_only_a_records_own_block_is_written(tool, tmp_path):
+    """The same lines before it are text, and stay; of two records with the same old lines each gets its own new ones."""
+    pytest.importorskip("duckdb")
+    records = [f"<!-- record:\nselect '{word}' as text\n-->\nold\n" for word in ("one", "two")]
+    page = page_of(tmp_path, "old\n", *records)
+    assert tool.main(["write", str(page)]) == 0
+    assert page.read_text() == "# Title\n\nold\n\n" + "\n".join(r.replace("\nold", f"\n{w}") for r, w in zip(records, ("one", "two"))) + "\nThe end.\n"
+
+
 @pytest.mark.parametrize("block", [TABLE, TABLE.replace("30.0", "30.1")], ids=["as made", "out of date"])
 def test_a_querys_table_is_compared_and_written(tool, tmp_path, capsys, block):
     pytest.importorskip("duckdb")
@@ -94,8 +103,10 @@ def test_a_record_that_cannot_be_made_is_out_of_date_and_stays(tool, tmp_path, c
 
 def test_a_wrong_query_is_told(tool, tmp_path, capsys):
     pytest.importorskip("duckdb")
+    here = Path.cwd()
     assert tool.main(["check", str(page_of(tmp_path, "<!-- record:\nselect none_such\n-->\nx\n"))]) == 1
     assert "the query fails" in capsys.readouterr().out
+    assert Path.cwd() == here  # queries run in the folder of results, and leave it
 
 
 def test_records_of_committed_files_are_up_to_date(tool, capsys):

@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from gemmgen.errors import InfeasibleSpec
+from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
@@ -27,6 +27,7 @@ def thin(block, warp):
 
 
 LANE, PREPASS = {"where": "lane"}, {"where": "prepass"}
+TILED, RESIDUES = ({"scheme": scheme, "promote": 0} for scheme in ("mixpert1_tile", "residues6"))
 ASKED = {
     "a warp below a fragment": (asked([128, 128, 32], [8, 32, 32]), "warp m = 16"),
     "a warp below fragments that come in pairs": (asked([128, 128, 32], [32, 8, 32]), "warp n = 16"),
@@ -73,6 +74,20 @@ ASKED = {
     "tensor memory: one instruction": (
         asked([256, 128, 64], [128, 128, 64], gpu="b200", fragment={"policy": "tcgen05"}), "block = [128, 128, 64], warp m = 128",
     ),
+    "FP32 in rows of no whole lines": (asked([64, 48, 32], [32, 16, 32], split={"where": "register"}), "block n = 64, or another split"),
+    "a stage that no swizzle permutes": (asked([128, 128, 48], [64, 32, 48]), "block k = 32"),
+    "half a tile of k": (asked([64, 64, 16], [32, 32, 16], gpu="t4", split=TILED), "block k = 32, or a fragment with fewer k"),
+    "rows that no swizzle knows, wgmma": (wgmma([128, 128, 48], [64, 128, 48]), "block k = 64"),
+    "words of two types, wgmma": (wgmma([128, 72, 64], [64, 72, 64], split={"scheme": "f16_s8"}), "warp n = 64"),
+    "parts of a tile in turn": (
+        wgmma([128, 128, 64], [64, 128, 64], pipeline={"consumers": "pingpong"}), 'warp = [128, 128, 64], or consumers = "cooperative"',
+    ),
+    "residues of a narrow warp": (wgmma([64, 16, 64], [64, 16, 64], split=RESIDUES), "warp n = 32"),
+    "residues of a warp between two widths": (wgmma([64, 96, 64], [64, 48, 64], split=RESIDUES), "warp n = 32"),
+    "sums beyond tensor memory": (
+        asked([128, 256, 32], [128, 128, 32], gpu="b200", fragment={"policy": "tcgen05"}, split={"scheme": "f16x6"}), "block n <= 160",
+    ),
+    "lanes: stages": (asked([32, 32, 64], [32, 32, 32], split=LANE, pipeline={"stages": 9}), "stages = 8, or fewer"),
     "thin: lanes of a strided side": (thin([8, 64, 128], [8, 16, 128]), "32 there"),
     "thin: whole warps": (thin([8, 80, 128], [8, 32, 128]), "64 there"),
     "thin: steps on their way": (thin([8, 64, 128], [8, 32, 24]), "warp k = 32, block k = 128"),
@@ -125,3 +140,23 @@ def test_a_refusal_tells_the_numbers_that_are_wrong_and_needed(data, got, needs,
         solve(loads(data))
     told = caught.value
     assert (None if told.got is None else str(told.got), told.has) == (got, has) and needs in told.needs
+
+
+@pytest.mark.parametrize(("data", "where", "problem"), [
+    ({"target": {"gpu": "a100", "vendor": "amd"}}, "[target] vendor", "a100 is not amd's"),
+    ({"target": {"gpu": "a100"}, "split": {"scheme": "ootomo"}, "accuracy": {"scaled": 1e-5}}, "[accuracy] scaled", "stands beside [split] scheme"),
+    (asked(split={"scheme": "mixpert1", "promote": 64}), "[split] promote", "the sums of mixpert1 are integers"),
+    (asked(split={"scheme": "mixpert1", "sums": "compensated"}), "[split] sums", "the sums of mixpert1 are integers"),
+    (asked(split={"scheme": "fp32", "promote": 64}), "[split] promote", "the sums of fp32 are in FP32 registers already"),
+    (asked(split={"scheme": "fp32", "sums": "compensated"}), "[split] sums", "the sums of fp32 are in FP32 registers already"),
+    (asked(split={"scheme": "fp32"}, pipeline={"design": "thin", "loads": "async"}), "[pipeline] loads", "kernels of the thin design have no such pipeline"),
+    (asked(gpu="t4", split={"scheme": "fp32"}, pipeline={"design": "thin"}), "[target] gpu", "the thin design copies past the registers"),
+    (thin([24, 64, 128], [24, 32, 128]), "[tile] block", "no side of the tile is thin"),
+    (thin([4, 64, 128], [2, 32, 128]), "[tile] warp", "warps divide the thin side of the tile"),
+    (wgmma([256, 256, 64], [64, 64, 64]), "[tile]", "too many warpgroups in a block"),
+    (asked([256, 256, 32], [16, 32, 32]), "[tile]", "too many threads in a block"),
+])
+def test_what_cannot_be_is_refused_where_it_is_said(data, where, problem):
+    with pytest.raises(GemmgenError) as caught:
+        solve(loads(data))
+    assert caught.value.where == f"spec: {where}" and caught.value.problem.startswith(problem) and caught.value.needs and caught.value.remedy

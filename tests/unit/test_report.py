@@ -203,3 +203,13 @@ def test_without_plotly_it_is_said_how_to_get_it(monkeypatch):
     with pytest.raises(GemmgenError) as refusal:
         report([])
     assert refusal.value.remedy == "pip install 'gemmgen[explore]'"
+
+
+def test_how_much_a_reference_kernel_varies():
+    """From the 5th to the 95th percentile over the median of each size; seconds of another size are no spread, and impossible ones count nowhere."""
+    row = Row("s", "t", "kernel", "timed", "k", GPU, 64, 64, 64, "nn", uuid="GPU-1", driver="580.1")
+    rows = [replace(row, m=m, reference_seconds=scale * (1 + at / 100)) for m, scale in ((64, 1.0), (128, 7.0)) for at in range(101)]
+    told = reporting._gpu([*rows, replace(row, reference_seconds=float("nan")), replace(row, uuid="GPU-2")], GPU)
+    assert told["reference"] == "-30.0 to +30.0 % of its median at the size, in 90 % of 202 trials"
+    assert (told["cards"], told["driver"], told["trials"], told["timed"]) == (2, "580.1", 204, 204)
+    assert reporting._gpu([row], GPU)["reference"] == "–"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen.build import cuda, diagnostics, hip
 from gemmgen.build.cache import Cache
 from gemmgen.build.clang import Clang
 from gemmgen.build.cubin import CubinResources
@@ -116,6 +117,45 @@ def test_which_features_of_one_chip_and_of_a_family_a_version_knows():
     assert _arch_names([75, 89], (13, 0)) == ("sm_75", "sm_89")
     assert _arch_names([90, 100, 120], (12, 8)) == ("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120", "sm_120a")
     assert _arch_names([90, 100], (12, 9)) == ("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f")
+
+
+OF_FILES = {
+    "cuda": ["-I/x", "-I", "--include-path=/x", "-include=x.h", "--pre-include=x.h", "-pch", "--pch", "--use-pch=x"],
+    "hip": ["-I/x", "-include", "-iquote", "-isystem", "--include=x.h", "-F/x", "-B/x", "--sysroot=/x", "--config=x", "--rocm-path=/x", "--hip-path=/x",
+            "-fplugin=x.so", "-fprofile-use=x", "@x"],
+}
+OF_ARCHITECTURES = {
+    "cuda": ["-arch=sm_90", "--gpu-architecture=sm_90"],
+    "hip": ["--offload-arch=gfx942", "--offload=amdgcn", "--no-offload-arch=gfx90a", "--cuda-gpu-arch=gfx942", "-mcpu=gfx942", "-march=gfx942", "--target=x",
+            "-target"],
+}
+
+
+@pytest.mark.parametrize("kind", ["cuda", "hip"])
+def test_options_that_name_files_leave_the_cache_out_and_those_that_choose_an_architecture_are_refused(kind, monkeypatch):
+    """What a file holds is not in the key; others are."""
+    room = {"cuda": cuda, "hip": hip}[kind]
+    monkeypatch.setattr(room, "fulfil", lambda *given, cache, **more: cache)
+    monkeypatch.setattr(room, *{"cuda": ("find_compiler", lambda: None), "hip": ("find_clang", lambda asked: None)}[kind])
+    compiled = {"cuda": cuda.compile_cuda, "hip": hip.compile_hip}[kind]
+    for option in OF_FILES[kind]:
+        assert compiled("text", "x", options=["-DX=1", option], cache="the cache") is None, option
+    assert compiled('# include "/x.h"\n', "x", cache="the cache") is None
+    for options in ([], ["-DX=1"], ["-w"], ["-O1", "-G"]):
+        assert compiled('#include "x.h"\n', "x", options=options, cache="the cache") == "the cache", options
+    for option in OF_ARCHITECTURES[kind]:
+        with pytest.raises(BuildError, match="the architecture is an argument, not an option") as caught:
+            compiled("text", "x", options=["-DX=1", option])
+        assert caught.value.got == option
+
+
+@pytest.mark.parametrize(("assembly", "line", "found"), [
+    ("\t.loc 1 7 2\n mov\n\t.loc\t1 12 3\n bad\n\t.loc 1 13 1", 4, ("k.cu:12", "bad")),
+    ("\t.loc 1 7 2\n mov\n\t.loc 1 0 0\n bad", 4, ("k.cu:7", "bad")),  # what the compiler put in is of no line
+    ("\t.loc 0 20 5 ; k.cu\n bad", 2, ("k.cu:20", "bad")), (" bad", 1, ("k.cu", "bad")), (" bad", 2, ("k.cu", None)), ("\t.loc 1 7 2\n bad", 3, ("k.cu", None)),
+])
+def test_the_line_of_the_source_behind_one_of_the_assembly(assembly, line, found):
+    assert diagnostics._behind(assembly, line, "k.cu") == found
 
 
 def test_a_newer_clang_is_named_for_amds():

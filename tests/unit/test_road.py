@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,6 +77,62 @@ def test_what_cannot_be_is_refused_as_everywhere(call, error):
     with pytest.raises(error) as refused:
         call()
     assert refused.value.where and refused.value.problem
+
+
+def test_what_a_product_and_its_check_hold_in_memory(monkeypatch):
+    """Of A and B an FP32 and an FP64 element each, of C 28 bytes an element; the emulator does 2^36 multiply-adds at most."""
+    held = 12 * (30 * 7 + 7 * 20) + 28 * 30 * 20
+    for memory, refused in ((held, False), (held - 1, True)):
+        monkeypatch.setattr(road.os, "sysconf", lambda name, memory=memory: {"SC_PHYS_PAGES": memory, "SC_PAGE_SIZE": 1}[name])
+        with pytest.raises(SpecError, match="too large for this machine's memory") if refused else nullcontext():
+            road.check_affordable((30, 20, 7), "cuda")
+    monkeypatch.setattr(road.os, "sysconf", lambda name: 1 << 30)
+    road.check_affordable((1 << 12, 1 << 12, 1 << 12), "emulator")
+    with pytest.raises(SpecError, match="too large to be emulated"):
+        road.check_affordable((1 << 12, 1 << 12, (1 << 12) + 1), "emulator")
+    road.check_affordable((1 << 12, 1 << 12, (1 << 12) + 1), "cuda")
+
+
+def test_ones_own_matrices_must_be_affordable_and_what_was_opened_is_released(monkeypatch):
+    asked, released = [], []
+    device = SimpleNamespace(kind="emulator", release=lambda: released.append(True))
+
+    def refused(size, kind):
+        asked.append((size, kind))
+        raise SpecError("--m, --n, --k", "are too large")
+
+    monkeypatch.setattr(road, "build", lambda *of, **how: SimpleNamespace(plan=None, source=None, binary=None))
+    monkeypatch.setattr(road, "open_device", lambda *of, **how: device)
+    monkeypatch.setattr(road, "check_affordable", refused)
+    monkeypatch.setattr("gemmgen.verify.default_size", lambda plan, kind: (2, 3, 5))
+    a, b = np.zeros((7, 11), np.float32), np.zeros((11, 13), np.float32)
+    for given in ({"a": a, "b": b}, {"size": (None, 17, None)}):
+        with pytest.raises(SpecError, match="too large"):
+            road.verify(TINY, require="scheme", **given)
+    assert asked == [((7, 13, 11), "emulator"), ((2, 17, 5), "emulator")] and released == [True, True]
+
+
+@pytest.mark.parametrize(("beside", "fails"), [(None, False), ("second", False), ("second", True)])
+def test_every_device_of_a_batch_is_released(monkeypatch, beside, fails):
+    opened, released = [], []
+
+    def open_device(built, kind):
+        if fails and built.name == "second":
+            raise SpecError("--device", "is not there")
+        opened.append(built.name)
+        return SimpleNamespace(release=lambda: released.append(built.name))
+
+    plan = SimpleNamespace(of_products=True)
+    monkeypatch.setattr(road, "build", lambda name: SimpleNamespace(name=name, plan=plan, source=None))
+    monkeypatch.setattr(road, "open_device", open_device)
+    monkeypatch.setattr("gemmgen.run.batch.batch", lambda device, plan, source, products: ("alone", products))
+    monkeypatch.setattr("gemmgen.run.mixed.mixed", lambda devices, kernels, products: ([one.name for one in kernels], products))
+    if fails:
+        with pytest.raises(SpecError, match="not there"):
+            road.multiply_batch("first", [1], beside=beside)
+    else:
+        assert road.multiply_batch("first", [1], beside=beside) == (["first", "second"] if beside else "alone", [1])
+    assert released == opened == ["first", "second"][: 1 + (beside is not None and not fails)]
 
 
 def test_who_watches_is_told(tmp_path):

@@ -19,7 +19,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate.core.banks import extra_wavefronts
 from gemmgen.emulate.ptx.banks import BANKS
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.designs import specialised
+from gemmgen.designs import Hints, specialised
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.plan import Plan
 from gemmgen.render import render
@@ -526,6 +526,13 @@ def test_operands_that_l2_holds_are_read_twice_and_larger_ones_once():
     zeroed = [{buffer.name for buffer in abi.interface(plan).buffers if buffer.zeroed_again} for plan in (small, large)]
     assert zeroed == [{"a_absmax", "b_absmax"}, set()]
     assert large.model["split_bytes"] < small.model["split_bytes"] * 64
+    # of one product, and of words of four bytes an element at most, of which a thread keeps 64
+    once = [large.design.splits_whole(SCHEMES.get(name), large.gpu, Hints(8192, 8192, 8192, count)) for name, count in (
+        ("scaled", 1), ("scaled", 2), ("scaled_f16x6", 1), ("ootomo", 1))]
+    assert once == [True, False, False, False]
+    # from 2048 k on, and from a quarter of 50 MiB of elements on: 2048 k of 6400 rows and columns
+    sizes = {(3200, 3200, 2048): True, (3200, 3199, 2048): False, (9000, 9000, 2047): False}
+    assert {size: bool(large.design.large_enough(large.gpu, *size)) for size in sizes} == sizes
 
 
 @pytest.mark.parametrize("scheme, block", [("mixpert1", (64, 128, 64)), ("mixpert_triangle", (64, 128, 64)), ("mixpert4", (64, 96, 64))])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -19,7 +21,7 @@ pyarrow = pytest.importorskip("pyarrow")
 
 from gemmgen.errors import GemmgenError
 from gemmgen.workshop.explore.row import Row, schema
-from gemmgen.workshop.explore.store import Store, Writer, compact, places
+from gemmgen.workshop.explore.store import Store, Writer, compact, parquet, places
 from gemmgen.workshop.explore.store.listing import Lister
 from gemmgen.workshop.explore.store.parquet import content_of, table_of
 
@@ -184,6 +186,9 @@ def test_a_forked_process_is_another_writer(tmp_path):
     before, writer._pid = writer.id, -1  # what a fork would show it
     writer.add(row(1))
     assert writer.id != before and writer.waiting == 1
+    writer._pid = -1
+    writer.flush()  # what waits is the parent's, which writes it
+    assert not writer.waiting and not any(tmp_path.iterdir())
 
 
 WRITES = """
@@ -488,3 +493,24 @@ def test_a_missing_package_is_told_with_the_extra(tmp_path, monkeypatch, package
 def test_importing_the_store_loads_neither():
     program = "import sys, gemmgen.workshop.explore.store\nprint('loaded', *{'pyarrow', 'duckdb', 'numpy', 'fsspec'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == ["loaded"]
+
+
+@pytest.mark.parametrize("uri", ["nowhere://key:secret@bucket/x", "nowhere://key:sec/ret@bucket/x", "nowhere://key@bucket/x"])
+def test_keys_of_a_uri_are_told_in_no_message(uri):
+    """Neither as the store's name nor by the library that refuses the URI."""
+    with pytest.raises(GemmgenError, match="no place for a store") as refused:
+        places.place_of(uri + "/")
+    told = str(refused.value) + json.dumps(refused.value.as_dict())
+    assert refused.value.where == "nowhere://bucket/x" and not re.search("key|sec|ret", told)
+    assert places._without_keys("s3://bucket/a@b and s3://bucket/c") == "s3://bucket/a@b and s3://bucket/c"
+
+
+def test_the_smallest_parquet_file_is_whole():
+    magic, end = places.MAGIC, (20).to_bytes(4, "little") + places.MAGIC
+    assert [places._sound(magic, end, size) for size in (31, 32, 33)] == [False, True, True]  # 4 + 20 + 8 bytes
+    assert not places._sound(b"PARX", end, 32) and not places._sound(magic, end[:4] + b"PARX", 32)
+
+
+def test_versions_of_rows_have_up_to_nine_digits():
+    fits = [parquet.unfit(schema().with_metadata({parquet.VERSION_KEY: version})) == "" for version in (b"1", b"123456789", b"1234567890", b"x", b"")]
+    assert fits == [True, True, False, False, False]

@@ -74,6 +74,7 @@ def test_the_type_is_told_and_part_of_the_name():
     plan, other = planned(), planned("bf16", "bf16x2_bb16")
     assert plan.identity["b"] == "f16" and other.identity["b"] == "bf16" and "b" not in planned("f32", "ootomo").identity
     text = render(plan).text
+    assert "\n// words     2 and 1 x f16, " in text and "\n// words     2 and 1 x bf16, " in render(other).text
     assert "B given as FP16" in text and "const unsigned short* __restrict__ b" in text and "const float* __restrict__ a" in text
     [b] = {one.type for launch in abi.interface(plan).launches for one in launch.parameters if one.name == "b"}
     assert b == "const unsigned short*"

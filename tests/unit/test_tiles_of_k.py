@@ -93,6 +93,7 @@ def test_the_fallbacks_tiles_are_parts_of_the_main_kernels():
         gpu="h200", scheme="mixpert4", fallback="tf32x3", promote=0, fragment={"policy": "wgmma"}, tile={"block": [64, 96, 64], "warp": [64, 96, 64]})
     other = plan.fallback
     assert [plan.block[axis] % other.block[axis] for axis in (0, 1)] == [0, 0] and other.flagged == plan.block[:2]
+    assert plan.promote == 0 < other.promote  # integers have nothing to promote, and the fallback's words have, whatever the spec says of those
     assert [launch.role for launch in abi.interface(plan).launches] == ["absmax", "split", "flags", "gemm", "fallback"]
     assert not any(launch.overlaps for launch in abi.interface(plan).launches)  # multiplying warps read flags that no barrier of theirs waits for
     assert plan.hash != plan_of(

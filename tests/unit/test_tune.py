@@ -13,7 +13,7 @@ import pytest
 
 from gemmgen.workshop import tune
 from gemmgen.build import Built
-from gemmgen.errors import BuildError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.errors import BuildError, DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.solve import solve
 from gemmgen.timing import Contender
 from gemmgen.workshop.tune import cuda, operations
@@ -88,8 +88,8 @@ def test_a_predecessor_is_raised_where_that_pays():
 def test_one_that_is_no_predecessor_or_takes_longer_is_not_raised():
     seconds, alone = [[5, 6], [1, 5.5]], [[0.3, 0.1], [0.4, 0.1]]
     assert greedy(planted(seconds, alone, 0.45)[0]).choice == (0, 1)  # nothing feeds the second
-    longer = [[5.6, 6], [1, 5.5]]
-    assert greedy(planted(longer, alone, 0.45, fed_by=[(), (0,)])[0]).choice == (0, 1)
+    for first in (5.6, 5.5):  # longer than the second, and as long
+        assert greedy(planted([[first, 6], [1, 5.5]], alone, 0.45, fed_by=[(), (0,)])[0]).choice == (0, 1)
 
 
 def test_an_exchange_that_makes_the_program_slower_is_not_tried():
@@ -128,6 +128,10 @@ def test_what_is_run_lies_near_the_threshold_by_its_estimate(monkeypatch):
     ran = []
     never, _ = planted([[1, 2, 3, 4]] * 2, [[0.4, 0.3, 0.2, 0.1]] * 2, 0.45, error=lambda choice: ran.append(choice) or 1.0)
     assert refined(never, (3, 3)) == (3, 3) and len(ran) == 3
+    whole = frontier(planted([[1, 2, 3, 4, 5]], [[0.5, 0.4, 0.3, 0.2, 0.1]], 1)[0])
+    monkeypatch.setitem(refined.__globals__, "MOST_KEPT", 3)
+    assert whole == [(0,), (1,), (2,), (3,), (4,)]
+    assert frontier(planted([[1, 2, 3, 4, 5]], [[0.5, 0.4, 0.3, 0.2, 0.1]], 1)[0]) == whole[::2]  # evenly, from the fastest to the most accurate
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -381,6 +385,7 @@ def test_operations_are_what_they_say(monkeypatch):
     whole = OPERATIONS["lower_tiles"].compute(np, tiles, None, None)
     assert np.array_equal(np.tril(whole), np.tril(square)) and not whole[:2, 2:].any()
     assert OPERATIONS["lower_tiles"].shape([(2, 2)] * 6, None, None) == (6, 6) and OPERATIONS["lower_tiles"].shape([(2, 2)] * 5, None, None) is None
+    assert [OPERATIONS["lower_tiles"].shape(of, None, None) for of in ([(2, 2), (2, 2), (3, 3)], [(2, 3)] * 3)] == [None, None]
 
 
 # ---- products at levels
@@ -679,3 +684,19 @@ def test_every_shipped_program_is_whole():
     for path in paths:
         assert load_program(path).gemms == load_program(path.stem).gemms
         assert tomllib.loads(path.read_text())["title"]
+
+
+def test_which_gpu_is_here(monkeypatch):
+    """By its name among those whose code it runs; the first of them where its name tells none, and none where no row fits or no device answers."""
+    def here(name, fitting=("h100", "h200")):
+        def device_name():
+            if not name:
+                raise DeviceError("cuda", "no device")
+            return name
+
+        monkeypatch.setattr(cuda, "why_not", lambda row: None if row.name in fitting else "another")
+        monkeypatch.setattr(cuda.timing, "device_name", device_name)
+        return cuda.gpu_here()
+
+    assert [here(name) for name in ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA X", "")] == ["h200", "h100", "h100", None]
+    assert here("NVIDIA H200", fitting=()) is None and here("AMD Instinct MI300X", fitting=("mi300x",)) is None  # another vendor's is not timed

@@ -188,3 +188,29 @@ def test_an_export_goes_on_where_a_killed_one_stopped(tmp_path, monkeypatch):
     (target / "a.cu").write_bytes(NEW["a.cu"])
     folder.put(target, False, lambda: NEW)
     assert contents(target) == NEW and sorted(path.name for path in tmp_path.iterdir()) == ["out", "x"]
+
+
+def test_a_long_name_of_letters_of_two_bytes_can_be_written_and_its_leftovers_are_swept(tmp_path):
+    """File systems count bytes: a name of 250 leaves none for what an unfinished one adds."""
+    final = tmp_path / ("\u00e9" * 125)
+    child, beside = left_by(final)
+    killed(child)
+    with files.unfinished(final) as mine:
+        assert not beside.exists() and mine.exists() and len(os.fsencode(mine.name)) < 200
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_leftovers_of_a_name_with_a_line_end_are_swept(tmp_path):
+    child, beside = left_by(tmp_path / "two\nlines")
+    killed(child)
+    files.sweep(tmp_path)
+    assert not beside.exists()
+
+
+def test_what_is_no_regular_file_leaves_nothing_open(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    before = len(os.listdir("/proc/self/fd"))
+    for name, error in (("fifo", files.NotRegular), (".", IsADirectoryError), ("fifo", files.NotRegular)):
+        with pytest.raises(error):
+            files.read(tmp_path / name, 10)
+    assert len(os.listdir("/proc/self/fd")) == before

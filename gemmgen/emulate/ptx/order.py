@@ -154,6 +154,14 @@ class _Stores:
         arrays = (each[chosen] for each in (self.who, self.cta, self.thread))
         return _Stores(self.offsets[chosen], self.size, *arrays, self.time)
 
+    def words(self) -> np.ndarray:
+        """`[n, words]`, the offsets of the words that each store touches."""
+        return (self.offsets & ~3)[:, None] + 4 * np.arange(max(self.size, 4) // 4)
+
+    def by_thread(self) -> np.ndarray:
+        """`[n, words]`, a number for each word and the thread of the strip that stored it."""
+        return self.words() << 24 | (self.who & np.uint32(0xFFFFFF)).astype(np.int64)[:, None]
+
 
 class Order:
     """What the threads of a strip know of each other's and other CTAs' writes.
@@ -188,8 +196,12 @@ class Order:
         return self.names[cta] | thread.astype(np.uint32)
 
     # ---- accesses: `[n]` offsets of lanes, None for all of them
-    def read(self, warp, offsets: np.ndarray, size: int, lanes, ordering: Ordering | None = None) -> None:
-        """Fault where a read may find something older than what it finds here."""
+    def read(self, warp, offsets: np.ndarray, size: int, lanes, ordering: Ordering | None = None, atomic: bool = False) -> None:
+        """Fault where a read may find something older than what it finds here.
+
+        Args:
+            atomic: whether it is the read of an atomic operation: lanes that meet at one place see one another's.
+        """
         strong = ordering is not None and ordering.strong
         if self.before is not None:
             self._check_before(warp, offsets, size, lanes, "read", strong)
@@ -198,7 +210,7 @@ class Order:
         if strong:
             chosen = slice(None) if lanes is None else lanes
             written = self.writes.when.get(offsets, size).max(1)
-            if len(np.unique(offsets)) < len(offsets):  # lanes that meet here see one another's
+            if atomic and len(np.unique(offsets)) < len(offsets):
                 written = np.maximum(written, self.writes.clock[0])
             np.maximum.at(self.observed, (warp.cta[chosen], warp.number[chosen]), written)
             if ordering.acquires:
@@ -248,7 +260,7 @@ class Order:
     def atomic(self, warp, offsets: np.ndarray, size: int, lanes, number: int, ordering: Ordering) -> None:
         """An atomic operation that these lanes have just done."""
         if ordering.strong:
-            self.read(warp, offsets, size, lanes, ordering)
+            self.read(warp, offsets, size, lanes, ordering, atomic=True)
             return self.wrote(warp, offsets, size, lanes, number, ordering)
         problem, needs = "an atomic operation of the CTA's scope meets another CTA", "the GPU's scope, which atomicAdd has"
         try:
@@ -355,21 +367,34 @@ class Order:
         for warp, made in list(self.pending.items()):
             if until[warp.cta, warp.tid].max() <= made[0].time:
                 continue
-            left = []
+            shown, left = [], []
             for stores in made:
                 due = stores.time < until[stores.cta, stores.thread]
                 if due.any():
-                    self._show(stores if due.all() else stores.part(due), now)
+                    shown.append(stores if due.all() else stores.part(due))
                 if not due.all():
                     left.append(stores.part(~due))
+            later = np.concatenate([stores.by_thread().reshape(-1) for stores in left]) if shown and left else None
+            for stores in shown:
+                self._show(stores, now, later)
             del self.pending[warp]
             if left:
                 self.pending[warp] = left
 
-    def _show(self, stores: _Stores, now: np.uint32) -> None:
-        mine = (self.writes.who.get(stores.offsets, stores.size) == stores.who[:, None]).all(1)
-        if mine.any():  # and not what somebody has stored there since
-            self.writes.when.set(stores.offsets[mine], stores.size, now)
+    def _show(self, stores: _Stores, now: np.uint32, later: np.ndarray | None) -> None:
+        """Stores become visible, and nothing that has been stored there since.
+
+        Args:
+            later: `by_thread` of the stores of the same warp vector that stay pending, each later than all of its thread's that do not.
+        """
+        mine = self.writes.who.get(stores.offsets, stores.size) == stores.who[:, None]
+        mine &= self.writes.what.get(stores.offsets, stores.size) & _STRONG == 0  # strong stores are never pending
+        if later is not None:
+            mine &= ~np.isin(stores.by_thread(), later)
+        if mine.all():
+            self.writes.when.set(stores.offsets, stores.size, now)
+        elif mine.any():
+            self.writes.when.set(stores.words()[mine], 4, now)
 
     # ---- meetings
     def meet(self, free: np.ndarray) -> None:

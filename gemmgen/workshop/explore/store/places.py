@@ -82,6 +82,11 @@ def cannot_read(where: str, error: Exception) -> GemmgenError:
     return GemmgenError(where, "cannot be read", got=getattr(error, "strerror", None) or str(error), needs="a folder or a bucket that can be read")
 
 
+def _without_keys(text: str) -> str:
+    """A text as messages show it: a URI in it may hold keys, `s3://KEY:SECRET@bucket`, of which a secret may hold a slash."""
+    return re.sub(r"//[^/@\s]*(:[^@\s]*)?@", "//", text)
+
+
 def _sound(head: bytes, tail: bytes, size: int) -> bool:
     return head == MAGIC and tail[4:] == MAGIC and int.from_bytes(tail[:4], "little") + FOOTER + len(MAGIC) <= size
 
@@ -196,14 +201,14 @@ class Bucket:
 
     def __init__(self, uri: str):
         fs = library("pyarrow.fs")
-        self.where = re.sub("//[^/@]*@", "//", uri.rstrip("/"))  # keys may stand in a URI, and need not in a message
+        self.where = _without_keys(uri.rstrip("/"))
         try:
             self.files, path = fs.FileSystem.from_uri(uri)
         except (ValueError, NotImplementedError, OSError) as error:
             try:
                 other, path = importlib.import_module("fsspec.core").url_to_fs(uri)
             except (ImportError, ValueError, OSError) as also:
-                raise GemmgenError(self.where, "is no place for a store", got=f"{error}; {also}"[:500],
+                raise GemmgenError(self.where, "is no place for a store", got=_without_keys(f"{error}; {also}")[:500],
                                    needs="a folder, or a URI that pyarrow.fs or fsspec serves, such as s3://bucket/folder") from None
             self.files = fs.PyFileSystem(fs.FSSpecHandler(other))
         self.path = path.rstrip("/")
