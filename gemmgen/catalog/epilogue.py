@@ -336,6 +336,15 @@ def all_steps() -> dict[str, Step]:
     return {one.name: one for one in (*SHIPPED, *brought)}
 
 
+def require_none(epilogue: Epilogue, what: str) -> None:
+    """
+    Raises:
+        SpecError: C is ended otherwise than `what` knows.
+    """
+    if epilogue:
+        raise SpecError("[epilogue] do", f"{what} no epilogue", got=", ".join(epilogue.names), needs="C = alpha A B + beta C", remedy="leave it out")
+
+
 def epilogue_of(names: tuple[str, ...]) -> Epilogue:
     """The epilogue of these steps, by their names."""
     return Epilogue(tuple(all_steps()[name] for name in names))

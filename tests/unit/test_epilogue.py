@@ -18,6 +18,7 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify.ends import drawn, quiet, traced
+from gemmgen.workshop.apps.matmul import Copied
 
 SPEC = {"problem": {"m": 128, "n": 128, "k": 64}, "split": {"scheme": "ootomo", "where": "prepass"}, "fragment": {"policy": "mma"}, "tile": TINY,
         "pipeline": {"stages": 2}, "target": {"gpu": "a100"}}
@@ -79,6 +80,13 @@ def test_two_steps_of_one_name_are_refused(monkeypatch):
 def test_a_step_whose_functions_only_kernels_call_says_what_a_program_checks_it_by():
     with pytest.raises(ValueError, match="`host` is missing"):
         Step("mine", "mine", "mine({x})", np.sin, functions={"cuda": ("",)})
+
+
+def test_an_application_refuses_a_kernel_whose_c_is_no_product():
+    matmul = Copied("mine", loads(SPEC | {"epilogue": {"do": ["relu"]}}), "emulator")
+    with pytest.raises(SpecError, match="applications take kernels that have no epilogue") as error:
+        matmul(np.ones((8, 8), np.float32), np.ones((8, 8), np.float32))
+    assert "[epilogue] do" in str(error.value) and "leave it out" in str(error.value)
 
 
 # ---- what it is given
