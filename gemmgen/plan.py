@@ -14,6 +14,7 @@ from typing import Any
 from gemmgen.batch import Batch
 from gemmgen.catalog.element import F32 as ELEMENT
 from gemmgen.catalog.element import Element
+from gemmgen.catalog.epilogue import NONE, Epilogue
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.output import F32, Output
@@ -40,6 +41,7 @@ class _Facts:
     designed: str | None
     type: Element
     output: Output
+    epilogue: Epilogue
     kind: Kind
     batch: Batch | None
     predicted_registers: int | None
@@ -61,7 +63,7 @@ class _Facts:
             **self.decided,
             **({} if self.type.is_usual else {"type": self.type.name}),
             **({} if self.inputs.stored_b.is_usual else {"b": self.inputs.stored_b.name}),
-            **({} if self.output.is_usual else {"c": self.output.name}),
+            **({} if self.output.is_usual else {"c": self.output.name}), **({"epilogue": self.epilogue.names} if self.epilogue else {}),
             **({"passes": "whole"} if self.launches.splits_whole else {}),
             **({"batch": {"kind": self.kind.name, **self.batch.identity}} if self.batch else {}),
             **({"kind": self.kind.name} if not (self.batch or self.kind.plain) else {}),
@@ -216,6 +218,7 @@ def _fields() -> list[tuple[Any, ...]]:
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
         ("designed", str | None, field(default=None)), ("type", Element, field(default=ELEMENT)), ("output", Output, field(default=F32)),
+        ("epilogue", Epilogue, field(default=NONE)),
         ("kind", Kind, field(default=GEMM)), ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
         ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),
     ]
@@ -234,6 +237,7 @@ Attributes:
     designed: the design's name; None for the fragment's usual one.
     type: of the elements of A, B and C.
     output: how C is stored.
+    epilogue: what becomes of an element of C before it is stored.
     kind: of product.
     batch: of a kernel for many products, what it knows of them; None for one product.
     predicted_registers: per thread, or None where no model says.

@@ -6,6 +6,7 @@ become elements and back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,14 +67,20 @@ class Element:
         """A [M, K] B [K, N] in the type of the reference: products are exact, and each sum errs by its roundoff."""
         return self.widened(a) @ self.widened(b)
 
-    def exact_or_special(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A B [M, N] in the type of the reference, and [M, N], which of its elements are finite as elements of this type.
+    def exact_or_special(
+        self, a: np.ndarray, b: np.ndarray, as_stored: Callable[[np.ndarray], np.ndarray] = lambda x: x,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A B [M, N] in the type of the reference, and [M, N], which of its elements are finite; what is beyond the type's range is Inf.
 
         Inf and NaN in the operands spread as arithmetic of this type has them.
+
+        Args:
+            as_stored: elements to what C holds of them, whose range may be smaller.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             product = self.exact(a, b)
-            return product, np.isfinite(self.rounded(product))
+            held = as_stored(self.rounded(product))
+            return np.where(np.isfinite(held), product, held), np.isfinite(held)
 
     def same_special(self, c: np.ndarray, product: np.ndarray, finite: np.ndarray) -> bool:
         """Whether every element of C that cannot be finite is the Inf or NaN that this type has there, and no other is.

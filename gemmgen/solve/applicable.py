@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, shapes
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.input import F32
@@ -50,6 +51,11 @@ class Case:
     def b(self) -> str:
         """The type of B that the scheme takes."""
         return self.scheme.b or F32.name
+
+    @property
+    def lacking_step(self) -> str | None:
+        """A step of the epilogue that the GPU's platform has no functions for."""
+        return epilogue_of(self.spec.epilogue.do).lacks(self.gpu.maker.platform)
 
     @property
     def family(self) -> str:
@@ -167,6 +173,14 @@ OF_TARGET = (
         "[problem] c", lambda case: not all_outputs()[case.spec.problem.c].serves(case.gpu.maker.platform),
         "kernels for {gpu.name} have no C of this type", lambda case: case.spec.problem.c, "functions of the type for {gpu.maker.platform}",
         'c = "f32", or another gpu',
+    ),
+    Refusal(
+        "[epilogue] do", lambda case: case.lacking_step is not None, "kernels for {gpu.name} have no such step", lambda case: case.lacking_step,
+        "functions of the step for {gpu.maker.platform}", "leave it out, or another gpu",
+    ),
+    Refusal(
+        "[epilogue] do", lambda case: bool(case.spec.epilogue.do) and not case.kind.plain, "kind {case.kind} has no epilogue",
+        lambda case: ", ".join(case.spec.epilogue.do), "a product of a given A and a given B", 'leave it out, or kind = "gemm"',
     ),
     Refusal(
         "[problem] b", lambda case: case.spec.problem.b != F32.name and case.kind.batched, "batches have a B of FP32 alone",

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from gemmgen.batch import Batch
 from gemmgen.catalog.element import ELEMENTS
+from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.output import all_outputs
@@ -119,8 +120,8 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=None if design is designs_of(self.fragment, self.kind, self.scheme.family.sums)[0] else design.name,
-            type=ELEMENTS[spec.problem.type], output=all_outputs()[spec.problem.c], asked=self.asked, kind=self.kind, batch=self.batch, **known, **more,
+            designed=None if design is designs_of(self.fragment, self.kind, self.scheme.family.sums)[0] else design.name, type=ELEMENTS[spec.problem.type],
+            output=all_outputs()[spec.problem.c], epilogue=epilogue_of(spec.epilogue.do), asked=self.asked, kind=self.kind, batch=self.batch, **known, **more,
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gemmgen.abi import FALLBACK
 from gemmgen.build import Binary
+from gemmgen.catalog.output import F32, Output
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.errors import EmulationError
 from gemmgen.model.resources import Occupancy, occupancy
@@ -19,7 +20,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.split import Words, split
-from gemmgen.verify import batch, kinds, oracles, strided
+from gemmgen.verify import batch, ends, kinds, oracles, strided
 from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost, share_of_worst
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, relative_frobenius
@@ -182,12 +183,31 @@ class Judge:
     def __init__(self, plan: Plan, source: Source, binary: Binary, device: Device | None):
         self.plan, self.source, self.binary, self.device = plan, source, binary, device
 
-    def run(self, problem: oracles.Problem, **options: Any) -> Result:
+    def run(self, problem: oracles.Problem, quiet: bool = False, **options: Any) -> Result:
+        """What the kernel makes of a problem.
+
+        Args:
+            quiet: whether the epilogue's arguments are to let the smallest sums show.
+        """
         if self.plan.launches.of_products:
             return batch.among_others(self.device, self.plan, self.source, problem.a, problem.b, **options)
+        m, n = problem.a.shape[0], problem.b.shape[1]
         whole = self.plan.kind.embedded(problem.a, problem.b, options.pop("c", None))
-        result = gemm(self.device, self.plan, self.source, whole.a, whole.b, c=whole.c, **options)
-        return replace(result, c=self.plan.kind.part(result.c, problem.a.shape[0], problem.b.shape[1]))
+        result = gemm(self.device, self.plan, self.source, whole.a, whole.b, c=whole.c, ends=self._ends(m, n, quiet), **options)
+        return replace(result, c=self.plan.kind.part(result.c, m, n))
+
+
+    def _ends(self, m: int, n: int, quiet: bool) -> dict[str, Any]:
+        return (ends.quiet if quiet else ends.drawn)(self.plan, m, n)
+
+    @property
+    def _summed(self) -> Output:
+        """The type beyond whose range a sum is Inf: C's, where nothing stands between the two."""
+        return F32 if self.plan.epilogue else self.plan.output
+
+    def sums(self, c: np.ndarray, right: np.ndarray, quiet: bool = False) -> np.ndarray:
+        """What the kernel has summed, as far as C [M, N] tells, beside what is right (`ends.traced`)."""
+        return ends.traced(self.plan, c, right, self._ends(*c.shape, quiet))
 
     @property
     def of_batches(self) -> dict[str, Callable[[], Check]]:
@@ -227,9 +247,10 @@ class Judge:
         """
         result = self.run(problem)
         element = self.plan.type
-        product, finite = element.exact_or_special(problem.a, problem.b)
+        product, finite = element.exact_or_special(problem.a, problem.b, self._summed.rounded)
         # What is not finite is held to be of the same kind, and kept out of the figures.
-        c, reference = np.where(finite, result.c, 0), np.where(finite, product, 0.0)
+        whole, reference = self.sums(result.c, product), np.where(finite, product, 0.0)
+        c = np.where(finite, whole, 0)
         a, b = (element.finite(x) for x in (problem.a, problem.b))
         magnitude = np.where(finite, element.exact(np.abs(a), np.abs(b)), 0.0)
         found = errors(c, reference, magnitude)
@@ -239,12 +260,13 @@ class Judge:
             apart = replace(apart, relative_frobenius=min(apart.relative_frobenius, MARGIN * right.simulated + self.plan.output.roundoff))
         limit = apart.beside(flushed, reference, magnitude)
         allowed = allowance(self.plan, a, b, magnitude, repaired=result.status.get("repaired", 0) > 0)
-        alike = element.same_special(result.c, product, finite)
+        alike = element.same_special(whole, product, finite)
         fine = alike and result.intact
 
         for want in held_to(self.plan, a, b, reference):
-            within = bool((np.abs(c - want) <= allowed).all()) and fine  # an error that is NaN is not within anything
-            good = within and relative_frobenius(c, want) <= apart.relative_frobenius
+            summed = np.where(finite, self.sums(result.c, want), 0)
+            within = bool((np.abs(summed - want) <= allowed).all()) and fine  # an error that is NaN is not within anything
+            good = within and relative_frobenius(summed, want) <= apart.relative_frobenius
             if good or not random:  # a user's data is held to the product itself
                 break
         m, n, k = *reference.shape, problem.a.shape[1]
@@ -281,8 +303,8 @@ class Judge:
 
     def bits(self, name: str, problem: oracles.Problem) -> Check:
         """An oracle whose answer is known bit for bit."""
-        c = self.run(problem).c
         want = self.plan.output.rounded(problem.expected)
+        c = self.sums(self.run(problem, quiet=True).c, want, quiet=True)
         mask = np.ones(c.shape, bool) if problem.mask is None else problem.mask
         wrong = mask & ~(c == want)
         detail = f"{mask.sum()} elements, {problem.promise}"
@@ -322,19 +344,23 @@ class Judge:
             problem = oracles.uniform(self.plan, -1, 1, (m, n, k), 5)
             c = self.plan.type.rounded(rng.uniform(-1, 1, (m, n))) if beta else None
             result = self.run(problem, c=c, alpha=alpha, beta=beta, placement=placement)
-            share = share_of_worst(self.plan, problem.a, problem.b, c, result.c, alpha, beta)
+            share = share_of_worst(self.plan, problem.a, problem.b, c, result.c, alpha, beta, self._ends(m, n, quiet=False))
             worst = max(worst, share)
             if not share <= 1 or not result.intact:
                 failed.append(f"{m}x{n}x{k} alpha {alpha} beta {beta}: {share:.2g} of the worst case"
                               + ("" if result.intact else ", and memory beside C was overwritten"))
         return Check(name, not failed, "; ".join(failed) or f"{len(cases)} {what}, at most {worst:.2f} of the worst case")
 
+    def _near(self, c: np.ndarray, right: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """[M, N], whether what was summed is near what is right."""
+        return np.abs(self.sums(c, right).astype(np.float64) - right) <= allowed
+
     def outliers(self) -> Check:
         """A few elements that are far larger than the others of their rows and columns: which tiles fall back, and how the others err."""
         problem = oracles.outliers(self.plan)
         result, mask, element = self.run(problem), fallen(self.plan, problem.a, problem.b), self.plan.type
         want, magnitude = element.exact(problem.a, problem.b), element.exact(np.abs(problem.a), np.abs(problem.b))
-        error = np.abs(element.widened(result.c) - want)
+        error = np.abs(element.widened(self.sums(result.c, want)) - want)
         share = float((error / allowance(self.plan, problem.a, problem.b, magnitude, repaired=result.status.get("repaired", 0) > 0)).max())
         tiles = int(mask[:: self.plan.block[0], :: self.plan.block[1]].sum())
         norms = np.linalg.norm(element.widened(problem.a), axis=1)[:, None] * np.linalg.norm(element.widened(problem.b), axis=0)[None, :]
@@ -353,12 +379,12 @@ class Judge:
             drawn: as `oracles.all_ranges` takes it.
         """
         problem = oracles.all_ranges(self.plan, **drawn)
-        words, result, element = self.words(problem), self.run(problem), self.plan.type
+        words, result, element = self.words(problem), self.run(problem, quiet=True), self.plan.type
         with np.errstate(invalid="ignore", over="ignore"):
             want, magnitude = element.exact(problem.a, problem.b), element.exact(np.abs(problem.a), np.abs(problem.b))
             apart = want - lost(self.plan, problem.a, problem.b, want)
-            error = np.abs(element.widened(result.c) - apart)
-        promised = ~words[0].counted[:, None] & ~words[1].counted[None, :] & (magnitude < 2.0**127)
+            error = np.abs(element.widened(self.sums(result.c, apart, quiet=True)) - apart)
+        promised = ~words[0].counted[:, None] & ~words[1].counted[None, :] & (magnitude < self.plan.output.largest / 2)
         allowed = allowance(self.plan, problem.a, problem.b, magnitude, repaired=True)
         wrong = promised & ~(error <= allowed)
         uncounted = self.miscounted(problem, result.status)
@@ -373,16 +399,16 @@ class Judge:
         """Inf, NaN and overflow come out as FP32 arithmetic has them, everything else as usual."""
         problem = oracles.special_values(self.plan)
         result, element = self.run(problem), self.plan.type
-        want, finite = element.exact_or_special(problem.a, problem.b)
-        same_kind = element.same_special(result.c, want, finite)
+        want, finite = element.exact_or_special(problem.a, problem.b, self._summed.rounded)
+        same_kind = element.same_special(self.sums(result.c, want), want, finite)
         with np.errstate(invalid="ignore", over="ignore"):
             magnitude = element.exact(np.abs(problem.a), np.abs(problem.b))
             a, b = (element.finite(x) for x in (problem.a, problem.b))
-            allowed, c = allowance(self.plan, a, b, magnitude, repaired=True), element.widened(result.c)
+            allowed = allowance(self.plan, a, b, magnitude, repaired=True)
             # Beside elements beyond the words' range others are too small for words, and counted: C is that of the words or, repaired, of the elements.
-            close = np.abs(c - (want - lost(self.plan, problem.a, problem.b, want))) <= allowed
+            close = self._near(result.c, want - lost(self.plan, problem.a, problem.b, want), allowed)
             if not self.plan.scheme.family.by_row:
-                close |= np.abs(c - (want - lost(self.plan, problem.a, problem.b, want, lossy=True))) <= allowed
+                close |= self._near(result.c, want - lost(self.plan, problem.a, problem.b, want, lossy=True), allowed)
         uncounted = self.miscounted(problem, result.status)
         counted = {key: value for key, value in result.status.items() if key != "repaired"}
         told = f"counted {_nonzero(counted)}" if not uncounted else f"counted {uncounted}"

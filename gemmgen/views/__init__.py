@@ -238,12 +238,17 @@ class Launches(View):
 
 
 class Inputs(View):
-    """The elements of A and B as they are given."""
+    """What a call gives: the elements of A and B, and the vectors of an epilogue."""
 
     @property
     def stored_b(self) -> Input:
         """The type of B's elements: what the scheme takes."""
         return INPUTS[self.plan.scheme.b or "f32"]
+
+    @property
+    def vectors(self) -> list[str]:
+        """The vectors that the epilogue is given, by their names."""
+        return [one.name for one in self.plan.epilogue.arguments if one.is_vector]
 
     def elements_of(self, operand: str) -> str:
         """The C type of an element of operand `a` or `b` as it is given."""
