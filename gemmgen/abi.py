@@ -196,9 +196,9 @@ def _ends(plan: Plan) -> tuple[Line, ...]:
     """What the epilogue is given; of a strided batch's vectors, how far they lie apart."""
     found = []
     for one in plan.epilogue.arguments:
-        found.append(_given(one.name, one.element, one.meaning, **({"pointer": True, "const": True, "restrict": True} if one.is_vector else {})))
+        found.append(given(one.name, one.element, one.meaning, **({"pointer": True, "const": True, "restrict": True} if one.is_vector else {})))
         if one.is_vector and plan.launches.repeated:
-            found.append(_given(one.stride, "long long", f"elements from one product's {one.name} to the next one's; 0 where all share one"))
+            found.append(given(one.stride, "long long", f"elements from one product's {one.name} to the next one's; 0 where all share one"))
     return (Line(tuple(found), f"of the epilogue: {plan.epilogue.title}"),) if found else ()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
@@ -37,8 +36,3 @@ def test_a_view_is_of_its_plan():
             view.plan = other
     assert {type(getattr(plan, name)) for name in NAMES} == {*CLASSES}
     assert other.geometry.warps_m == 2 * plan.geometry.warps_m
-
-
-def test_a_plan_whose_views_were_asked_for_travels_and_is_the_same():
-    plan = plan_of()
-    assert [getattr(plan, name) for name in NAMES] and pickle.loads(pickle.dumps(plan)) == plan == plan_of()
