@@ -87,7 +87,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     m, n, k = prose.EXAMPLE_SIZE
     example = prose.coefficients(plan, k, archs)
     largest_grid, grid_limit = prose.largest_grid(plan, source)
-    overflows = not plan.scheme.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
+    overflows = not plan.scheme.precision.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
     return {
         **_of_batches(plan, source, archs, name),
         "name": name, "guard": name.upper(), "plan": plan, "version": numeric_version(), "arch": plan.arch, "archs": archs,
@@ -110,7 +110,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "promise_lines": textwrap.wrap(f"{prose.promise(plan)},", 84), "underflow": prose.underflow_text(plan, archs),
         "codes": _codes(plan, interface.batched), **_batch_text(interface.batched), **_ends_text(plan, interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
-        "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.largest_k or prose.LARGEST_EXTENT),
+        "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.family.largest_k or prose.LARGEST_EXTENT),
         "measure": prose.measure(plan), "largest_grid": largest_grid, "grid_limit": grid_limit,
         "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),

@@ -64,7 +64,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         },
         "limits": {
             "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid,
-            **({"largest_k": plan.scheme.largest_k} if plan.scheme.largest_k else {}),
+            **({"largest_k": plan.scheme.family.largest_k} if plan.scheme.family.largest_k else {}),
         },
         "alignment": {"operands": plan.stored_b.bytes, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},

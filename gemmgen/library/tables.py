@@ -223,7 +223,7 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"{{{_quoted(kernel.built.source.name)}, {_quoted(kernel.reason)},\n"
         f"     {label}_images, {label}_buffers, {label}_launches, {label}_bounds, {f'&{label}_estimate' if kernel.estimate else 'NULL'},\n"
         f"     {len(code)}, {len(interface.buffers)}, {len(interface.launches)}, {len(BOUND_K)}, {first[0]}, {first[1]},\n"
-        f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.largest_k or 0}, "
+        f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.family.largest_k or 0}, "
         f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
         f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "

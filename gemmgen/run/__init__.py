@@ -307,7 +307,7 @@ def check_sums(plan: Plan, k: int) -> None:
     Raises:
         SpecError: K is beyond what INT32 sums hold.
     """
-    most = plan.scheme.largest_k
+    most = plan.scheme.family.largest_k
     if most is not None and k > most:
         raise SpecError("a, b", f"have too large a K for sums of {plan.scheme.name}", got=k, needs=f"K of at most {most}, whose INT32 sums cannot overflow",
                         remedy="products of parts of K that add up, with beta = 1")

@@ -395,7 +395,7 @@ class Judge:
             allowed = allowance(self.plan, a, b, magnitude, repaired=True)
             # Beside elements beyond the words' range others are too small for words, and counted: C is that of the words or, repaired, of the elements.
             close = self._near(result.c, want - lost(self.plan, problem.a, problem.b, want), allowed)
-            if not self.plan.scheme.by_row:
+            if not self.plan.scheme.family.by_row:
                 close |= self._near(result.c, want - lost(self.plan, problem.a, problem.b, want, lossy=True), allowed)
         uncounted = self.miscounted(self.words(problem), result.status)
         counted = {key: value for key, value in result.status.items() if key != "repaired"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import runpy
@@ -10,13 +9,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.table import _files
 from gemmgen.paths import SPECS
+from gemmgen.workshop.explore.store import Store, Writer
 
 ROOT = SPECS.parent
 PAGES = {path.stem.removeprefix("add-").split("-", 1)[1]: path.read_text() for path in sorted((ROOT / "docs").glob("add-*.md"))}
@@ -122,13 +122,10 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
 
 
 def test_a_gpu_is_added_as_its_page_says(carry_out, tmp_path):
-    with (ROOT / "bench" / "times_h100.csv").open(newline="") as file:  # stands in for a table of the reader's own
-        reader = csv.DictReader(file)
-        rows = [row for row, _ in zip((row for row in reader if row["where"] == "prepass"), range(4))]
-    with (tmp_path / "my_times.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    writer = Writer(tmp_path / "my_store")  # the times of another GPU stand in for those of the reader's own
+    for row in Store(ROOT / "docs" / "results" / "times_h100").rows("m <= 1024 and policy = 'mma'")[::8][:40]:
+        writer.add(replace(row, gpu="my_gpu/my_gpu.toml", identity=""))
+    writer.close()
     done = carry_out(PAGES["gpu"])
     assert (done.files, done.commands, done.said) == (4, 8, 24)
     assert (tmp_path / "my_kernel.cu").is_file() and list((tmp_path / "my_build").glob("*.cubin"))

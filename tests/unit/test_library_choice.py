@@ -15,6 +15,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
 from gemmgen.library import choice, made
 from gemmgen.library.choice import Candidate, Pool
+from gemmgen.library.cover import UNSERVED
 from gemmgen.library.dispatch import Estimate, non_negative
 from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import choose, estimates
@@ -344,7 +345,7 @@ def test_words_that_do_not_span_fp32_behind_a_shim_are_told(gemmgen, tmp_path):
     ran = gemmgen("library", tmp_path / "lab.toml", "--dry-run")
     assert ran.code == 0 and "[[use]] 1: ootomo has f16 words" in ran.err and "above 6.55e+04" in ran.err and 'scheme = "scaled"' in ran.err
     assert not choose(solved(use=[FIXED])).notes, "no shim, no program that does not know what it calls"
-    narrow = {one.name for one in SCHEMES.rows() if not one.spans_fp32}
+    narrow = {one.name for one in SCHEMES.rows() if not one.precision.spans_fp32}
     assert {"ootomo", "half", "egemm"} <= narrow and not narrow & {"scaled", "bf16x3", "tf32x3", "fp32", "mixpert3", "e4m3x6", "residues8"}
 
 
@@ -387,12 +388,12 @@ def test_costs_are_logarithms_over_the_best_of_each_group_and_size(monkeypatch):
     logs, heavy = choice.costs(found, groups, sizes)
     ratios = np.exp(logs)
     assert ratios[:2, :2] == pytest.approx(np.array([[1, 4], [4, 1]])) and ratios[2, 1] == pytest.approx(2) and ratios[3, 2:] == pytest.approx([1, 1])
-    assert ratios[2, 0] == pytest.approx(choice.UNSERVED * 4) and ratios[3, 1] == pytest.approx(choice.UNSERVED * 4)
-    assert ratios[:3, 2:] == pytest.approx(np.full((3, 2), choice.UNSERVED))
+    assert ratios[2, 0] == pytest.approx(UNSERVED * 4) and ratios[3, 1] == pytest.approx(UNSERVED * 4)
+    assert ratios[:3, 2:] == pytest.approx(np.full((3, 2), UNSERVED))
     assert heavy == pytest.approx([0.25] * 4)
     # with words that were packed once, a single product counts once more, for those alone that read them
     logs, heavy = choice.costs(found[:3], groups[:1], sizes, packed=True)
-    assert np.exp(logs)[:, 2] == pytest.approx([choice.UNSERVED, 1, choice.UNSERVED]) and heavy == pytest.approx([1 / 3] * 3)
+    assert np.exp(logs)[:, 2] == pytest.approx([UNSERVED, 1, UNSERVED]) and heavy == pytest.approx([1 / 3] * 3)
 
 
 def test_of_each_n_and_k_of_a_tile_the_best_is_a_candidate_unless_it_is_slow():

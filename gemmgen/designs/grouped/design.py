@@ -13,7 +13,8 @@ from gemmgen.catalog.fragment import Fragment, FragmentMap
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import common
-from gemmgen.designs.design import FULL, Asked, Design, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
+from gemmgen.designs.asked import FULL
+from gemmgen.designs.design import Asked, Design, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
 from gemmgen.designs.feature import PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.grouped import equations, refusals
 from gemmgen.designs.parts import Equations, Text

@@ -411,7 +411,7 @@ def spec_of(by: str | Mapping[str, Any], gpu: str) -> LoadedSpec:
 
 def gpu_here() -> str | None:
     """The catalog's name of the CUDA GPU that is here; None where none is."""
-    from gemmgen.workshop.tune.cuda import gpu_here as found
+    from gemmgen.workshop.tune.on_gpu import gpu_here as found
 
     return found()
 

@@ -21,8 +21,8 @@ from gemmgen.timing import gemmul8
 from gemmgen.timing.batches import NAMES, SUITES, Cell, DeviceBatch, Multiplier, prepared, rivals, suited
 from gemmgen.timing.gemmul8 import Gemmul8
 from gemmgen.timing.racing import Stopwatch
+from gemmgen.workshop.bench.race_table import Table, by
 from gemmgen.workshop.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, BatchRow, Row, Size, Timed, derived, rows_at
-from gemmgen.workshop.bench.table import Table, by
 
 TRITON = {f"triton-{precision}": precision for precision in ("tf32x3", "bf16x6", "bf16x3", "ieee")}
 BASELINES = (*timing.CUBLAS, *DERIVED, *TRITON)
