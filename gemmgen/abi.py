@@ -431,6 +431,16 @@ def _b(plan: Plan) -> tuple[Parameter, ...]:
     return _given("b", plan.stored_b.element, "operand B", pointer=True, const=True, restrict=True), _given("ldb", "long long", "the same of B")
 
 
+def _ends(plan: Plan) -> tuple[Line, ...]:
+    """What the epilogue is given; of a strided batch's vectors, how far they lie apart."""
+    found = []
+    for one in plan.epilogue.arguments:
+        found.append(_given(one.name, one.element, one.meaning, **({"pointer": True, "const": True, "restrict": True} if one.is_vector else {})))
+        if one.is_vector and plan.strided:
+            found.append(_given(one.stride, "long long", f"elements from one product's {one.name} to the next one's; 0 where all share one"))
+    return (Line(tuple(found), f"of the epilogue: {plan.epilogue.title}"),) if found else ()
+
+
 def _c(plan: Plan) -> tuple[Parameter, ...]:
     return _given("c", plan.output.element, "result C", pointer=True, restrict=True), _given("ldc", "long long", "the same of C")
 
@@ -580,6 +590,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
     lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
+    lines.extend(_ends(plan))
     lines.extend(_strides(plan, "abc" if plan.takes_operands else "c", counted=plan.design.stays))  # else a block's number tells its product
     if inside:
         lines.append(Line(inside))

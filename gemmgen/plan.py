@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.batch import Batch, Tile
+from gemmgen.catalog.epilogue import NONE, Epilogue
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.input import INPUTS, Input
@@ -167,6 +168,7 @@ class _Facts:
     hints: Hints
     designed: str | None
     output: Output
+    epilogue: Epilogue
     batch: Batch | None
     predicted_registers: int | None
     fallback: _Facts | None
@@ -186,7 +188,7 @@ class _Facts:
             "special": self.special,
             **self.decided,
             **({} if self.stored_b.is_usual else {"b": self.stored_b.name}),
-            **({} if self.output.is_usual else {"c": self.output.name}),
+            **({} if self.output.is_usual else {"c": self.output.name}), **({"epilogue": self.epilogue.names} if self.epilogue else {}),
             **({"passes": "whole"} if self.splits_whole else {}),
             **({"batch": self.batch.identity} if self.batch else {}),
             **({"fallback": self.fallback.identity} if self.fallback else {}), **({"flagged": self.flagged} if self.flagged else {}),
@@ -244,6 +246,11 @@ class _Facts:
     def stored_b(self) -> Input:
         """The type of B's elements: what the scheme takes."""
         return INPUTS[self.scheme.b or "f32"]
+
+    @property
+    def vectors(self) -> list[str]:
+        """The vectors that the epilogue is given, by their names."""
+        return [one.name for one in self.epilogue.arguments if one.is_vector]
 
     def elements_of(self, operand: str) -> str:
         """The C type of an element of operand `a` or `b` as it is given."""
@@ -752,7 +759,7 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)),
+        ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)), ("epilogue", Epilogue, field(default=NONE)),
         ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
         ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),
     ]
@@ -770,6 +777,7 @@ Attributes:
     hints: sizes the plan was made for; not part of its identity.
     designed: the design's name; None for the fragment's usual one.
     output: the type of C.
+    epilogue: what becomes of an element of C before it is stored.
     batch: of a kernel for many products, what it knows of them; None for one product.
     predicted_registers: per thread, or None where no model says.
     asked: the spec's own objective and inequalities, in words; not part of its identity.

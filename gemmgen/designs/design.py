@@ -16,7 +16,7 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme, Sums
 from gemmgen.designs.asked import Asked, Choices, Hints, Way
-from gemmgen.designs.batched import Batched, refuse_batch, refuse_scales
+from gemmgen.designs.batched import Batched, refuse_arguments, refuse_batch, refuse_scales
 from gemmgen.designs.feature import PERSISTENT, Feature
 from gemmgen.designs.modelled import Decided
 from gemmgen.designs.parts import Checked, Text
@@ -24,7 +24,7 @@ from gemmgen.designs.searched import Searched
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Constraint
 
-__all__ = ["Asked", "Choices", "Decided", "Design", "Hints", "Way", "refuse_batch", "refuse_pipeline", "refuse_scales"]
+__all__ = ["Asked", "Choices", "Decided", "Design", "Hints", "Way", "refuse_arguments", "refuse_batch", "refuse_pipeline", "refuse_scales"]
 
 
 class Design(Searched, Batched):

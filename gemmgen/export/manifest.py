@@ -44,13 +44,13 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
         "name": name,
-        "computes": "C = alpha A B + beta C in FP32; with beta = 0 C is not read" + (
+        "computes": "C = alpha A B + beta C in FP32" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "") + "; with beta = 0 C is not read" + (
             "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.strided else ""),
         "kernel": source.name,
         "plan": {
             "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name, "special": plan.special,
             "design": plan.design.name, **decided(plan), **interface.constants, **({"asked": list(plan.asked)} if plan.asked else {}),
-            **({"kind": plan.kind} if plan.strided else {}),
+            **({"kind": plan.kind} if plan.strided else {}), **({"epilogue": plan.epilogue.names} if plan.epilogue else {}),
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,

@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 from gemmgen.abi import interface
+from gemmgen.catalog.epilogue import NONE
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.designs import designs_of
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library.cover import greedy, over_best, unserved
 from gemmgen.library.dispatch import Estimate, Table
+from gemmgen.library.ends import FUSED
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
@@ -176,6 +178,8 @@ class Pool:
 
     def refuse(self, plan: Plan, error: GemmgenError) -> None:
         """Not to be chosen again."""
+        if self.library.file.fused:  # candidates are known by their plans without an end
+            plan = replace(plan, epilogue=NONE)
         self.refused[plan.hash] = (plan, error)
 
     def choose(self) -> Choice:
@@ -206,7 +210,8 @@ class Pool:
         for mine in of.values():
             fastest = np.stack([left[at].judged for at in mine]).argmin(axis=0)
             served = [
-                Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number)), file.packed and bool(left[at].format))
+                Served(left[at], self._ended(left[at].plan), tuple(sizes[size] for size in np.flatnonzero(fastest == number)),
+                       file.packed and bool(left[at].format))
                 for number, at in enumerate(mine)
             ]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
@@ -214,6 +219,10 @@ class Pool:
             sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
             self.relaxed, narrow(kernels) if file.shim else (),
         )
+
+    def _ended(self, plan: Plan) -> Plan:
+        """The plan as the library has it."""
+        return replace(plan, epilogue=FUSED) if self.library.file.fused else plan
 
     def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:
         refused = [error for plan, error in self.refused.values() if (plan.gpu.name, plan.layout) == (gpu, layout)]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, shapes
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.input import F32
@@ -49,6 +50,11 @@ class Case:
     def b(self) -> str:
         """The type of B that the scheme takes."""
         return self.scheme.b or F32.name
+
+    @property
+    def lacking_step(self) -> str | None:
+        """A step of the epilogue that the GPU's platform has no functions for."""
+        return epilogue_of(self.spec.epilogue.do).lacks(self.gpu.maker.platform)
 
     @property
     def family(self) -> str:
@@ -166,6 +172,10 @@ OF_TARGET = (
         "[problem] c", lambda case: not all_outputs()[case.spec.problem.c].serves(case.gpu.maker.platform),
         "kernels for {gpu.name} have no C of this type", lambda case: case.spec.problem.c, "functions of the type for {gpu.maker.platform}",
         'c = "f32", or another gpu',
+    ),
+    Refusal(
+        "[epilogue] do", lambda case: case.lacking_step is not None, "kernels for {gpu.name} have no such step", lambda case: case.lacking_step,
+        "functions of the step for {gpu.maker.platform}", "leave it out, or another gpu",
     ),
     Refusal(
         "[problem] b", lambda case: case.spec.problem.b != F32.name and case.kind != "gemm", "batches have a B of FP32 alone",

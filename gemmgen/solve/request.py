@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from gemmgen.batch import Batch
+from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.output import all_outputs
@@ -113,7 +114,7 @@ class Request:
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
             designed=None if design is designs_of(self.fragment, spec.problem.kind, self.scheme.family.sums)[0] else design.name,
-            output=all_outputs()[spec.problem.c], asked=self.asked, batch=self.batch, **known, **more,
+            output=all_outputs()[spec.problem.c], epilogue=epilogue_of(spec.epilogue.do), asked=self.asked, batch=self.batch, **known, **more,
         )
 
 

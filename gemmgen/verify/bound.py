@@ -42,9 +42,11 @@ fall short of C*. Both bounds hold for the distance to C* - lost, which a droppe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf, log2, sqrt
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +58,7 @@ from gemmgen.model.error import LN2, U
 from gemmgen.plan import Plan
 from gemmgen.split import kept, row_exponents, split, stands_out
 from gemmgen.verify import fixed
+from gemmgen.verify.ends import traced
 from gemmgen.verify.metrics import exact
 
 TRUNCATED = 2.0**-23
@@ -358,6 +361,7 @@ def fallen(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def share_of_worst(
     plan: Plan, a: np.ndarray, b: np.ndarray, before: np.ndarray | None, c: np.ndarray, alpha: float = 1.0, beta: float = 0.0,
+    ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> float:
     """How much of the worst case the largest error of C = alpha A B + beta C is; more than 1, or NaN, is an error.
 
@@ -365,6 +369,7 @@ def share_of_worst(
         a, b: [M, K] and [K, N] FP32.
         before: [M, N], C before it; None where beta is 0, which does not look at it.
         c: [M, N], what came out.
+        ends: what the plan's epilogue was given.
     """
     product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
     old = np.zeros(c.shape) if before is None or beta == 0 else plan.output.rounded(before).astype(np.float64)
@@ -372,7 +377,8 @@ def share_of_worst(
     limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * U * (abs(alpha) * magnitude + np.abs(beta * old)) + TINIEST
     limit = limit + plan.output.roundoff * np.abs(beta * old) + plan.output.tiniest
     for want in held_to(plan, a, b, product):
-        share = float((np.abs(c - (alpha * want + beta * old)) / limit).max(initial=0.0))
+        right = alpha * want + beta * old
+        share = float((np.abs(traced(plan, c, right, ends) - right) / limit).max(initial=0.0))
         if share <= 1:
             break
     return share
