@@ -301,10 +301,10 @@ def interface(plan: Plan) -> Interface:
 
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:
-    of = "tile's" if plan.scheme.tiled else "row's or column's"
+    of = " or ".join(f"{one}'s" for one in plan.scheme.family.sharing.split(" or "))
     meanings = {
-        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.by_row
-        else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.bits}",
+        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.family.by_row
+        else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.precision.bits}",
         "overflow": "finite elements of {} that the leading word cannot hold",
         "nonfinite": "elements of {} that are Inf or NaN",
     }
@@ -343,8 +343,8 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     scales = 4 if plan.takes_maxima else 0
     tiles = [
         Buffer(f"{x}_scales", "float", 4, (f"{outer}_padded", "k_padded", *((BATCH,) if plan.strided else ())), False,
-               f"2^-e of each {plan.scheme.tile_k} k of {whose}", per=plan.scheme.tile_k)
-        for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.tiled
+               f"2^-e of each {plan.scheme.family.tile_k} k of {whose}", per=plan.scheme.family.tile_k)
+        for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.family.tile_k
     ]
     of_a, of_b = (sum(word.bytes for word in plan.words_of(operand)) for operand in "ab")
     before = [operand.name for operand in plan.split_before]
@@ -374,7 +374,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
             Buffer("b_flags", "unsigned int", 4, ("n_padded",), False, "the same of columns of tiles", per=plan.block[1]),
         ] if plan.fallback else []),
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
-        *(_buffers_of_residues(plan) if plan.scheme.residues else ()),
+        *(_buffers_of_residues(plan) if plan.scheme.family.residues else ()),
     )
 
 
@@ -431,6 +431,16 @@ def _b(plan: Plan) -> tuple[Parameter, ...]:
     return _given("b", plan.stored_b.element, "operand B", pointer=True, const=True, restrict=True), _given("ldb", "long long", "the same of B")
 
 
+def _ends(plan: Plan) -> tuple[Line, ...]:
+    """What the epilogue is given; of a strided batch's vectors, how far they lie apart."""
+    found = []
+    for one in plan.epilogue.arguments:
+        found.append(_given(one.name, one.element, one.meaning, **({"pointer": True, "const": True, "restrict": True} if one.is_vector else {})))
+        if one.is_vector and plan.strided:
+            found.append(_given(one.stride, "long long", f"elements from one product's {one.name} to the next one's; 0 where all share one"))
+    return (Line(tuple(found), f"of the epilogue: {plan.epilogue.title}"),) if found else ()
+
+
 def _c(plan: Plan) -> tuple[Parameter, ...]:
     return _given("c", plan.output.element, "result C", pointer=True, restrict=True), _given("ldc", "long long", "the same of C")
 
@@ -466,7 +476,7 @@ def _factors(const: bool) -> tuple[Parameter, ...]:
 
 def _row_scales(plan: Plan, found: bool = False) -> tuple[Line, ...]:
     """What a kernel reads of the scales of rows and columns, or finds itself; nothing where there are none, or tiles of k have them."""
-    if plan.scheme.residues:
+    if plan.scheme.family.residues:
         return (Line(_factors(const=True)),)
     return (Line(_absmax(const=not found)),) if plan.takes_maxima else ()
 
@@ -477,7 +487,7 @@ def _counted(counters: Counters) -> Parameter:
 
 
 def _packed_stages(plan: Plan, operand: Operand) -> str:
-    outer, words = operand.outer.upper(), "MODULI" if plan.scheme.residues else "WORDS"
+    outer, words = operand.outer.upper(), "MODULI" if plan.scheme.family.residues else "WORDS"
     return f"packed stages [{operand.outer} / BLOCK_{outer}][k / BLOCK_K][{words}][BLOCK_{outer}][BLOCK_K]"
 
 
@@ -507,7 +517,7 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     name = kernel_name(plan)
     counted = {one.name: _counted(one) for one in counters}
     launches: list[Launch] = []
-    if plan.scheme.residues:
+    if plan.scheme.family.residues:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the factor of each row of A and column of B, by its Euclidean norm",
             grid=_over(plan, plan.split_before, plan_module.NORMS_OUTER, plan_module.WHOLE_K), threads=plan_module.NORMS_THREADS, shared_bytes=0,
@@ -551,7 +561,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_A, *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
-            *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.tiled else []),
+            *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.family.tile_k else []),
             *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
@@ -565,11 +575,11 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
     lines = [Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in before]
     lines.extend(_row_scales(plan))
-    if plan.scheme.tiled:
-        lines.append(Line(_tile_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.tile_k}][BLOCK]"))
+    if plan.scheme.family.tile_k:
+        lines.append(Line(_tile_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.family.tile_k}][BLOCK]"))
     if plan.fallback:
         lines.append(Line(_flags(const=True), "tiles that another kernel computes"))
-    if plan.scheme.residues:
+    if plan.scheme.family.residues:
         if plan.design.stays:
             residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
             lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
@@ -580,6 +590,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
     lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
+    lines.extend(_ends(plan))
     lines.extend(_strides(plan, "abc" if plan.takes_operands else "c", counted=plan.design.stays))  # else a block's number tells its product
     if inside:
         lines.append(Line(inside))

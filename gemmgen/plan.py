@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.batch import Batch, Tile
+from gemmgen.catalog.epilogue import NONE, Epilogue
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.input import INPUTS, Input
@@ -167,6 +168,7 @@ class _Facts:
     hints: Hints
     designed: str | None
     output: Output
+    epilogue: Epilogue
     batch: Batch | None
     predicted_registers: int | None
     fallback: _Facts | None
@@ -186,7 +188,7 @@ class _Facts:
             "special": self.special,
             **self.decided,
             **({} if self.stored_b.is_usual else {"b": self.stored_b.name}),
-            **({} if self.output.is_usual else {"c": self.output.name}),
+            **({} if self.output.is_usual else {"c": self.output.name}), **({"epilogue": self.epilogue.names} if self.epilogue else {}),
             **({"passes": "whole"} if self.splits_whole else {}),
             **({"batch": self.batch.identity} if self.batch else {}),
             **({"fallback": self.fallback.identity} if self.fallback else {}), **({"flagged": self.flagged} if self.flagged else {}),
@@ -233,7 +235,7 @@ class _Facts:
 
     @cached_property
     def design(self) -> Design:
-        return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind, self.scheme.recombination.family)[0]
+        return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind, self.scheme.family.sums)[0]
 
     @property
     def kind(self) -> str:
@@ -244,6 +246,11 @@ class _Facts:
     def stored_b(self) -> Input:
         """The type of B's elements: what the scheme takes."""
         return INPUTS[self.scheme.b or "f32"]
+
+    @property
+    def vectors(self) -> list[str]:
+        """The vectors that the epilogue is given, by their names."""
+        return [one.name for one in self.epilogue.arguments if one.is_vector]
 
     def elements_of(self, operand: str) -> str:
         """The C type of an element of operand `a` or `b` as it is given."""
@@ -389,16 +396,21 @@ class _Facts:
         return self.tiles_m * self.tiles_n * self.fragment.c.register_count
 
     @property
+    def leaves_nan(self) -> bool:
+        """Whether elements of C stay NaN that rows with an Inf or a NaN take part in: no integer stands for these, and nothing computes C again."""
+        return self.scheme.family.exact and self.special != "exact"
+
+    @property
     def combines_sums(self) -> bool:
         """Whether the accumulators are added up before the output asks for them."""
-        return self.design.has(COMBINED_SUMS) or self.scheme.tiled
+        return self.design.has(COMBINED_SUMS) or self.tile_steps > 0
 
     @property
     def pairs_under_way(self) -> int:
         """Pairs of neighbours in C that a thread reads while it stores as many others: fewer where its sums take most registers, and
         1, none ahead, where they leave no register."""
         combined = self.split_k > 1 or self.combines_sums or self.compensates
-        held = self.elements * (1 if combined else len(self.scheme.recombination.steps))
+        held = self.elements * (1 if combined else len(self.scheme.family.recombination.steps))
         return 8 if held <= 64 else 4 if held <= 160 else 1
 
     @property
@@ -428,16 +440,16 @@ class _Facts:
     @property
     def stage_accumulators(self) -> tuple[Accumulator, ...]:
         """What the products of a stage are summed in: of residues those of one modulus after the other, in the same registers."""
-        return self.scheme.accumulators[:1] if self.scheme.residues else self.scheme.accumulators
+        return self.scheme.family.of_stage(self.scheme.accumulators)
 
     @property
     def stage_products(self) -> tuple[Product, ...]:
         """The products of the words of a stage."""
-        return self.scheme.products[:1] if self.scheme.residues else self.scheme.products
+        return self.scheme.family.of_stage(self.scheme.products)
 
     def stage_bytes(self, operand: Operand) -> int:
         """The words of an operand in a stage: all, but of residues one."""
-        return self.packed_tile_bytes(operand) if self.scheme.residues else self.packed_stage_bytes(operand)
+        return self.packed_tile_bytes(operand) if self.scheme.family.residues else self.packed_stage_bytes(operand)
 
     def promotes(self, accumulator: Accumulator) -> bool:
         return self.promote > 0 and accumulator.promoted
@@ -653,12 +665,12 @@ class _Facts:
     @property
     def flushes_words(self) -> bool:
         """Whether what multiplies takes subnormal words for zero."""
-        return self.fragment.on_matrix_unit and bool(self.gpu.unit.flushes_subnormals) and not self.scheme.fixed
+        return self.fragment.on_matrix_unit and bool(self.gpu.unit.flushes_subnormals) and not self.scheme.family.exact
 
     @property
     def flushing_archs(self) -> tuple[str, ...]:
         """The architectures that run this plan's matrix instruction and take subnormal words for zero, this plan's own among them."""
-        if not self.fragment.on_matrix_unit or self.scheme.fixed:
+        if not self.fragment.on_matrix_unit or self.scheme.family.exact:
             return ()
         archs = {gpu.arch for gpu in GPUS.rows() if gpu.arch in (self.fragment.archs or ()) and gpu.unit.flushes_subnormals}
         return tuple(sorted(archs | ({self.arch} if self.flushes_words else set())))
@@ -666,7 +678,7 @@ class _Facts:
     @property
     def takes_maxima(self) -> bool:
         """Whether rows and columns have powers of two by their largest elements."""
-        return self.scheme.takes_maxima
+        return self.scheme.family.takes_maxima
 
     @property
     def keeps_row_scales(self) -> bool:
@@ -705,7 +717,7 @@ class _Facts:
 
     def stage_scales(self, operand: Operand) -> int:
         """Scales of one operand's stage, one for each row and tile of k: [k / tile_k][outer] in FP32; 0 where no tile has its own."""
-        return operand.tile * self.block[2] // self.scheme.tile_k if self.scheme.tiled else 0
+        return self.scheme.family.scales(operand.tile, self.block[2])
 
     def scale_parts(self, operand: Operand) -> int:
         """Loads of 16 bytes that a thread makes of them, where tiles come through registers."""
@@ -714,7 +726,7 @@ class _Facts:
     @property
     def tile_steps(self) -> int:
         """Instructions along k whose sums share their scales; 0 where no tile has its own."""
-        return self.scheme.tile_k // self.fragment.shape[2] if self.scheme.tiled else 0
+        return self.scheme.family.tile_steps(self.fragment.shape[2])
 
     def words_of(self, operand: str) -> tuple[Word, ...]:
         """The words that operand `a` or `b` is packed into: all, or no more than products read."""
@@ -747,7 +759,7 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)),
+        ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)), ("epilogue", Epilogue, field(default=NONE)),
         ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
         ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),
     ]
@@ -765,6 +777,7 @@ Attributes:
     hints: sizes the plan was made for; not part of its identity.
     designed: the design's name; None for the fragment's usual one.
     output: the type of C.
+    epilogue: what becomes of an element of C before it is stored.
     batch: of a kernel for many products, what it knows of them; None for one product.
     predicted_registers: per thread, or None where no model says.
     asked: the spec's own objective and inequalities, in words; not part of its identity.

@@ -176,6 +176,7 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
         platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=plan.design.atom(plan.fragment),
         c_functions=(plan.output.functions or {}).get(plan.gpu.maker.platform, ""),
+        end_functions=plan.epilogue.functions(plan.gpu.maker.platform),
         design_file=plan.design.template,
         schedule_file=plan.design.text.schedule,
         header=_header(plan, name),
@@ -233,14 +234,15 @@ def _header(plan: Plan, name: str) -> str:
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
     given = "" if plan.stored_b.is_usual else f", B given as {plan.stored_b.title}"
     stored = "" if plan.output.is_usual else f", stored as {plan.output.title}"
-    dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
+    ended = f", and of that {plan.epilogue.title}" if plan.epilogue else ""
+    dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.precision.dropped) or "none"
     if scheme.moduli:
         products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
-        "computes": f"C = alpha A B + beta C in FP32{given}{stored}, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"C = alpha A B + beta C in FP32{given}{ended}{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
-        "words": f"{_words(plan)}, {scheme.bits} bits; products {products}; dropped {dropped}",
+        "words": f"{_words(plan)}, {scheme.precision.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,
         "special": plan.special,
         "fragment": ", ".join(rows.fragment.instruction for rows in plan.rows_of.values()),

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
 from gemmgen.batch import KINDS, TLPS, WALKS
+from gemmgen.catalog.epilogue import all_steps
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
@@ -197,6 +198,18 @@ class BatchChoice(Strict):
     )
 
 
+def _each_once(steps: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := {name for name in steps if steps.count(name) > 1}:
+        raise ValueError(f"each step once, not {' and '.join(sorted(twice))} twice")
+    return steps
+
+
+class EpilogueChoice(Strict):
+    do: Annotated[tuple[Literal[*all_steps()], ...], Field(strict=False), AfterValidator(_each_once)] = Field((), description=(
+        "what becomes of alpha A B + beta C before it is stored, in this order. " + "; ".join(f"{one.name}: {one.title}" for one in all_steps().values())
+    ))
+
+
 class Target(Strict):
     vendor: Literal["auto", *VENDORS] = Field("auto", description="whose GPU; the GPU's own row tells it, and must agree")
     gpu: Name | None = Field(None, description="a name under specs/gpus, or a .toml file; where a spec serves several, --gpu tells it")
@@ -283,6 +296,7 @@ class Spec(Strict):
     tile: Tile = Tile()
     pipeline: Pipeline = Pipeline()
     batch: BatchChoice = BatchChoice()
+    epilogue: EpilogueChoice = EpilogueChoice()
     target: Target = Target()
     solve: Solve = Solve()
     build: BuildChoice = BuildChoice()

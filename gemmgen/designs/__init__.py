@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
-from gemmgen.catalog.scheme import Family
+from gemmgen.catalog.scheme import Sums
 from gemmgen.decisions import SHARED, Decision
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
 from gemmgen.errors import GemmgenError
@@ -52,7 +52,7 @@ def all_decisions() -> tuple[Decision, ...]:
     return found
 
 
-def designs_of(fragment: Fragment, kind: str = "gemm", family: Family = "residual chain") -> tuple[Design, ...]:
+def designs_of(fragment: Fragment, kind: str = "gemm", family: Sums = "residual chain") -> tuple[Design, ...]:
     """The designs that kernels with this fragment may be of; the usual one first.
 
     Args:
@@ -83,7 +83,7 @@ def owner_of(decision: Decision, value: object) -> str:
     return next((row.policy for row in FRAGMENTS.rows() if designs and designs[0].serves(row)), "")
 
 
-def owners_of(kind: str, family: Family = "residual chain") -> tuple[str, ...]:
+def owners_of(kind: str, family: Sums = "residual chain") -> tuple[str, ...]:
     """The policies that have kernels for problems of a kind and schemes of a family."""
     serving = [one for one in all_designs() if kind in one.kinds and family == one.family]
     return tuple(dict.fromkeys(row.policy for row in FRAGMENTS.rows() if any(one.serves(row) for one in serving)))

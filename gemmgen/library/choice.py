@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 from gemmgen.abi import interface
+from gemmgen.catalog.epilogue import NONE
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.designs import designs_of
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library.cover import greedy, over_best, unserved
 from gemmgen.library.dispatch import Estimate, Table
+from gemmgen.library.ends import FUSED
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
@@ -176,6 +178,8 @@ class Pool:
 
     def refuse(self, plan: Plan, error: GemmgenError) -> None:
         """Not to be chosen again."""
+        if self.library.file.fused:  # candidates are known by their plans without an end
+            plan = replace(plan, epilogue=NONE)
         self.refused[plan.hash] = (plan, error)
 
     def choose(self) -> Choice:
@@ -206,7 +210,8 @@ class Pool:
         for mine in of.values():
             fastest = np.stack([left[at].judged for at in mine]).argmin(axis=0)
             served = [
-                Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number)), file.packed and bool(left[at].format))
+                Served(left[at], self._ended(left[at].plan), tuple(sizes[size] for size in np.flatnonzero(fastest == number)),
+                       file.packed and bool(left[at].format))
                 for number, at in enumerate(mine)
             ]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
@@ -214,6 +219,10 @@ class Pool:
             sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
             self.relaxed, narrow(kernels) if file.shim else (),
         )
+
+    def _ended(self, plan: Plan) -> Plan:
+        """The plan as the library has it."""
+        return replace(plan, epilogue=FUSED) if self.library.file.fused else plan
 
     def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:
         refused = [error for plan, error in self.refused.values() if (plan.gpu.name, plan.layout) == (gpu, layout)]
@@ -244,7 +253,7 @@ def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], si
 
 def narrow(kernels: Sequence[Served]) -> tuple[str, ...]:
     """Notes of schemes whose words do not span FP32's range, which the data of unmodified programs may need."""
-    found = {(one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels if not one.plan.scheme.spans_fp32}
+    found = {(one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels if not one.plan.scheme.precision.spans_fp32}
     return tuple(
         f"{place}: {name} has {scheme.leading} words, which hold no magnitude above {scheme.words_of('a')[0].largest:.4g} and lose what is small; "
         'programs that call through a shim may bring any of FP32\'s: scheme = "scaled", or [use.accuracy] as = "fp32"'
@@ -458,7 +467,7 @@ def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
         for kind in kinds:
             changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
             # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
-            designs = [] if kind == "gemm" else [design.name for design in designs_of(one.fragment, kind, one.scheme.recombination.family)]
+            designs = [] if kind == "gemm" else [design.name for design in designs_of(one.fragment, kind, one.scheme.family.sums)]
             for design in designs or [loaded.spec.pipeline.design]:
                 pipeline = loaded.spec.pipeline.model_copy(update={"design": design})
                 yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update={**changes, "pipeline": pipeline})})
@@ -493,7 +502,7 @@ def _reads_once(request: Request) -> bool:
 def _zeroing(request: Request, values: np.ndarray) -> np.ndarray:
     """[rows] seconds of the operation before the passes that sets maxima, and what slices of k count by, to zero; 0 of kernels with neither."""
     sliced = values[:, request.design.symbols.index("split_k")] > 1
-    raised = request.scheme.takes_maxima and not _reads_once(request)
+    raised = request.scheme.family.takes_maxima and not _reads_once(request)
     return np.where(sliced | raised, request.gpu.measured.launch_seconds.value, 0.0)
 
 

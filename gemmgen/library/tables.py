@@ -12,10 +12,12 @@ from typing import Any
 
 from gemmgen import abi
 from gemmgen.abi import Buffer, Grid, Interface, Launch, Parameter
+from gemmgen.catalog.epilogue import NONE
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
+from gemmgen.library.ends import FUSED
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import SAFETY
@@ -36,6 +38,7 @@ _EXTENTS = ("m", "n", "k", "m_padded", "n_padded", "k_padded", "m_clusters", "ba
 _ARGUMENTS = {
     **dict.fromkeys("abc", "pointer"), **dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), "long long"),
     **dict.fromkeys(("m", "n", "k", "batch"), "int"), **dict.fromkeys(("alpha", "beta"), "float"),
+    "bias": "pointer", "stride_bias": "long long", "activation": "int",
 }
 """What a call passes on, and the C type that the runtime has it in."""
 
@@ -60,7 +63,7 @@ def check(kernel: Kernel) -> None:
     """Whether the runtime can launch a kernel.
 
     Raises:
-        GemmgenError: it is for a batch of products that are each told by themselves, or its B or C is not FP32.
+        GemmgenError: it is for a batch of products that are each told by themselves, its B or C is not FP32, or it has an epilogue of its own.
     """
     plan = kernel.built.plan
     if plan.of_products:
@@ -69,6 +72,9 @@ def check(kernel: Kernel) -> None:
     if not plan.stored_b.is_usual or not plan.output.is_usual:
         raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.stored_b.name}, C {plan.output.name}",
                            needs="FP32 in and out", remedy="another spec, or gemmgen export for this one")
+    if plan.epilogue not in (NONE, FUSED):
+        raise GemmgenError(kernel.label, "has an epilogue of its own", got=plan.epilogue.names, needs="none: what a library does to C, each call says",
+                           remedy="a spec without [epilogue], or gemmgen export for this one")
     for launch in kernel.built.source.launches:
         for one in launch.parameters:
             if one.argument is not None and _ARGUMENTS.get(one.argument) != one.kind:
@@ -217,10 +223,11 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"{{{_quoted(kernel.built.source.name)}, {_quoted(kernel.reason)},\n"
         f"     {label}_images, {label}_buffers, {label}_launches, {label}_bounds, {f'&{label}_estimate' if kernel.estimate else 'NULL'},\n"
         f"     {len(code)}, {len(interface.buffers)}, {len(interface.launches)}, {len(BOUND_K)}, {first[0]}, {first[1]},\n"
-        f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.largest_k or 0}, "
+        f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.family.largest_k or 0}, "
         f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
-        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}}}"
+        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "
+        f"{int(plan.epilogue == FUSED)}}}"
     )
 
 

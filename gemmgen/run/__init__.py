@@ -11,11 +11,13 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
 from gemmgen.abi import STATUS, Interface, Launch
+from gemmgen.catalog.epilogue import Epilogue
 from gemmgen.catalog.input import Input
 from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.vendor import vendor_of
@@ -186,29 +188,31 @@ class Result:
 
 def gemm(
     device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None,
-    *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(),
+    *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(), ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
-    """alpha A B + beta C on `device`.
+    """alpha A B + beta C on `device`, and of that what the plan's epilogue makes.
 
     Args:
         a: [M, K] FP32, as the formula reads; it is stored as the plan's layout says.
         b: [K, N] FP32, stored as the plan's type of B, whose numbers they are.
         c: [M, N] FP32, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through.
+        ends: the epilogue's arguments by name, vectors [N] or [M] of FP32, and numbers.
 
     Raises:
-        SpecError: shapes or types do not fit, or the kernel's launch takes a whole batch.
+        SpecError: shapes or types do not fit, an argument of the epilogue is missing or unknown, or the kernel's launch takes a whole batch.
         EmulationError, DeviceError: from the driver.
     """
     check_extents(a, b, c)
     if plan.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
-    one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement)
+    one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement, ends=ends)
     return replace(one, c=one.c[0])
 
 
 def strided(
     device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None,
     *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(), strides: tuple[int | None, int | None] = (None, None),
+    ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
     """alpha A B + beta C of each product of a batch, in one launch of each kernel of a plan of kind `strided`.
 
@@ -218,6 +222,7 @@ def strided(
         c: [batch, M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
         placement: where the matrices lie; they follow one another.
         strides: 0 for an A or B of which all products take the first matrix.
+        ends: the epilogue's arguments by name: vectors [batch, N] or [batch, M] of FP32, or [N] or [M] for all products, and numbers.
 
     Raises:
         SpecError: shapes or types do not fit, matrices of C would overlap, or the plan is for one product.
@@ -226,7 +231,7 @@ def strided(
     if not plan.strided:
         raise SpecError("plan", "is not for strided batches", got=plan.kind, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
     check_extents(a, b, c, batched=True)
-    return _products(device, plan, source, a, b, c, alpha, beta, placement, strides)
+    return _products(device, plan, source, a, b, c, alpha, beta, placement, strides, ends)
 
 
 def check_apart(m: int, n: int, ldc: int, stride_c: int, batch: int) -> None:
@@ -246,10 +251,11 @@ def check_apart(m: int, n: int, ldc: int, stride_c: int, batch: int) -> None:
 
 def _products(
     device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None, alpha: float, beta: float, placement: Placement,
-    strides: tuple[int | None, int | None] = (None, None),
+    strides: tuple[int | None, int | None] = (None, None), ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
     """Every product of a batch: [batch, M, K], [batch, K, N] and [batch, M, N]."""
     (batch, m, k), n = a.shape, b.shape[2]
+    ends = plan.epilogue.checked(ends, m, n, batch if plan.strided else None)
     check_sums(plan, k)
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
     c = np.full((batch, m, n), POISON, np.float32) if c is None else c
@@ -267,6 +273,7 @@ def _products(
             "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda, "stride_a": stride_a,
             "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb, "stride_b": stride_b,
             "c": c_buffer, "ldc": ldc, "stride_c": stride_c, "m": m, "n": n, "k": k, "batch": batch, "alpha": alpha, "beta": beta,
+            **ended(device, plan.epilogue, ends),
         }
         launch_all(device, interface, extents, given, memory)
         out = device.download(c_buffer, plan.output.dtype, stored_c.size)
@@ -278,13 +285,29 @@ def _products(
     return Result(plan.output.values(inside), status, seconds, intact)
 
 
+def ended(device: Device, epilogue: Epilogue, ends: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a launch has of an epilogue's, vectors uploaded.
+
+    Args:
+        ends: as `Epilogue.checked` gave them.
+    """
+    found: dict[str, Any] = {}
+    for one in epilogue.arguments:
+        value = ends[one.name]
+        told = one.is_vector and value is not None
+        found[one.name] = device.upload(np.ascontiguousarray(value).ravel(), one.name) if told else value
+        if one.is_vector:
+            found[one.stride] = value.shape[-1] if told and value.ndim > 1 else 0
+    return found
+
+
 def check_sums(plan: Plan, k: int) -> None:
     """Whether no sum of a kernel can overflow.
 
     Raises:
         SpecError: K is beyond what INT32 sums hold.
     """
-    most = plan.scheme.largest_k
+    most = plan.scheme.family.largest_k
     if most is not None and k > most:
         raise SpecError("a, b", f"have too large a K for sums of {plan.scheme.name}", got=k, needs=f"K of at most {most}, whose INT32 sums cannot overflow",
                         remedy="products of parts of K that add up, with beta = 1")

@@ -15,7 +15,7 @@ from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.solve.contract import Contract, contract
-from gemmgen.solve.request import schemes_for
+from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import Accuracy, LoadedSpec
 
 

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from gemmgen.catalog.output import F32, Output
+
 
 @dataclass(frozen=True)
 class Errors:
@@ -36,14 +38,15 @@ def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a.astype(np.float64) @ b.astype(np.float64)
 
 
-def exact_or_special(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A B in FP64, and which of its elements are finite as FP32.
+def exact_or_special(a: np.ndarray, b: np.ndarray, output: Output = F32) -> tuple[np.ndarray, np.ndarray]:
+    """A B in FP64, and which of its elements are finite as FP32 and as the type of C; what is beyond that type's range is Inf.
 
     Inf and NaN in the operands spread as FP32 arithmetic has them.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         product = exact(a, b)
-        return product, np.isfinite(product.astype(np.float32))
+        held = output.rounded(product.astype(np.float32))
+        return np.where(np.isfinite(held), product, held), np.isfinite(held)
 
 
 def same_special(c: np.ndarray, product: np.ndarray, finite: np.ndarray) -> bool:

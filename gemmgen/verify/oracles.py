@@ -15,7 +15,7 @@ from gemmgen.catalog.scheme import Scheme
 from gemmgen.emulate.core.product import SPARE_BITS
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
-from gemmgen.split import as_multiplied, kept_products, split
+from gemmgen.split import kept, split
 from gemmgen.verify.bound import lost
 from gemmgen.verify.expected import computed, shares
 from gemmgen.verify.metrics import exact
@@ -88,14 +88,14 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     rows = np.arange(len(order))
     a = np.zeros((len(order), k), np.float32)
     a[rows, order] = scale = np.exp2(rows % 5 - 2).astype(np.float32)
-    bits = plan.stored_b.bits if plan.scheme.b else plan.scheme.bits_of(plan.scheme.rest("b"), "b")
+    bits = plan.stored_b.bits if plan.scheme.b else plan.scheme.precision.bits_of(plan.scheme.precision.rest("b"), "b")
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
     if plan.mean_cut:
         mantissa[:, ::2] &= -1 << max(0, bits - (24 - SPARE_BITS))
     sign = rng.choice([-1.0, 1.0], (k, n))
     b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
     # A word that saturates at half a last place of another leaves something, and factors that are no powers of two leave some of every element.
-    if not plan.scheme.chain or plan.scheme.residues:
+    if not plan.scheme.precision.chain or plan.scheme.family.residues:
         rows = _kept(plan, a, b).astype(np.float32)
     else:
         rows = (scale[:, None] * b[order] - lost(plan, a, b, exact(a, b))).astype(np.float32)
@@ -108,9 +108,7 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
 
 def _kept(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """What the scheme's products of the words that the unit multiplies sum up to, exactly: [M, N] of A [M, K] and B [K, N]."""
-    operands = (("a", a), ("b", np.ascontiguousarray(b.T)))
-    of_a, of_b = (as_multiplied(split(x, plan.scheme, operand=operand), plan.scheme, plan.unit) for operand, x in operands)
-    return kept_products(of_a, of_b, plan.scheme)
+    return kept(a, b, plan.scheme, plan.unit)
 
 
 def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45, 37)) -> Problem:
@@ -124,11 +122,11 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
     rng = np.random.default_rng(seed)
     # Integers have no exponent: their rows are of any magnitude of FP32's.
     first = plan.scheme.words_of("a")[0]
-    (m, n, k), most = shape, FORMATS["f32"].max_exponent if plan.scheme.by_row else first.format.max_exponent
+    (m, n, k), most = shape, FORMATS["f32"].max_exponent if plan.scheme.family.by_row else first.format.max_exponent
     fraction_bits = INTEGERS[first.type].bits - 2 if first.fixed else first.format.fraction_bits
     # Elements of the kinds below are less than 2^3 times their row's power of two.
-    top = 124 if plan.scheme.whole_range else min(124, most - 3)
-    exact_from = -126 if plan.scheme.by_row else plan.scheme.lowest(plan.flushes_words) or -126
+    top = 124 if plan.scheme.precision.whole_range else min(124, most - 3)
+    exact_from = -126 if plan.scheme.family.by_row else plan.scheme.precision.lowest(plan.flushes_words) or -126
 
     def lines(count: int) -> np.ndarray:
         powers = np.rint(np.linspace(-149, top, count)).astype(int)
@@ -138,7 +136,7 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
         for line, power in enumerate(rng.permutation(powers)):
             made[line] = np.ldexp(_KINDS[line % len(_KINDS)](rng, k, fraction_bits), power)
         largest = np.ldexp(rng.uniform(0.5, 1, k), most - 1)  # near half of the word's largest
-        made[rng.integers(count)] = largest if plan.scheme.whole_range or most < 100 else np.ldexp(largest, -60)
+        made[rng.integers(count)] = largest if plan.scheme.precision.whole_range or most < 100 else np.ldexp(largest, -60)
         return made.astype(np.float32)
 
     of_a, of_b = lines(m), np.ascontiguousarray(lines(n).T)
@@ -233,7 +231,7 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     largest (`beyond_the_sum`), nobody can see those in C. Then x and y end with
     the words of the one product that their pair isolates, and those are left out.
     """
-    if plan.scheme.by_row:
+    if plan.scheme.family.by_row:
         return _of_integers(plan, seed)
     rng = np.random.default_rng(seed)
     scheme = plan.scheme
@@ -281,7 +279,7 @@ def _of_integers(plan: Plan, seed: int) -> Problem:
     """
     rng = np.random.default_rng(seed)
     m, n, k = plan.block[0] + 5, plan.block[1] + 3, wrapping_k(plan) + 3
-    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) if plan.scheme.fixed else _of_two_digits(plan, rng, shape) for shape in ((m, k), (k, n)))
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) if plan.scheme.family.exact else _of_two_digits(plan, rng, shape) for shape in ((m, k), (k, n)))
     a[1], b[:, 2] = 0, 0
     # Slices of k are added before the scales are taken out, and not after, which in FP32's subnormal range are other bits.
     tiny = np.float32(2.0 ** (-126 if plan.split_k == 1 else -100))

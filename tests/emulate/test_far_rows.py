@@ -135,7 +135,7 @@ def wanted(plan, a, b, c, alpha, beta) -> np.ndarray:
     """C [M, N]: a sum of residues errs as the scheme does, all others are exact."""
     with np.errstate(invalid="ignore"):
         product = a @ b
-        if plan.scheme.residues:
+        if plan.scheme.family.residues:
             sums = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
             product = np.where(np.isfinite(product), sums, product)
         return alpha * product + (beta * c if beta else 0)

@@ -169,7 +169,7 @@ def test_what_is_counted_of_every_magnitude(name):
     """Of each operand lossy, overflowing and non-finite elements, as the reference split counts them: on both sides of every limit."""
     plan, source, binary = built(name, "COUNTED")
     form, rng = plan.scheme.format, np.random.default_rng(5)
-    limits = np.array([plan.scheme.lowest(plan.flushes_words), form.min_exponent, form.max_exponent + 1, form.min_exponent - form.fraction_bits])
+    limits = np.array([plan.scheme.precision.lowest(plan.flushes_words), form.min_exponent, form.max_exponent + 1, form.min_exponent - form.fraction_bits])
     a = np.ldexp(rng.uniform(1, 2, (40, 70)), np.clip(limits[rng.integers(0, 4, (40, 70))] + rng.integers(-3, 3, (40, 70)), -149, 127))
     b = np.ldexp(rng.integers(0, 64, (70, 30)) * 2.0**-6, rng.integers(-149, 127, (70, 30)))
     a[3], a[5, 2], a[6, 3], b[4, 5] = 0, np.inf, np.nan, -np.inf

@@ -67,7 +67,7 @@ def device_words(plan, a, b):
             for x, outer in (("a", "m"), ("b", "n"))
         }
         counters = {x: emulator.read(values[f"{x}_status"], np.uint64, (3,)) for x in "ab"}
-        if plan.scheme.tiled:
+        if plan.scheme.family.tile_k:
             for x, matrix, operand in (("a", a, plan.operands[0]), ("b", b.T, plan.operands[1])):
                 scales_are_the_references(plan, matrix, emulator.read(values[f"{x}_scales"], np.float32, (padded[operand.outer] * padded["k"] // 32,)), operand)
     return {x: unpacked(plan, operand, words[x], padded) for x, operand in zip("ab", plan.operands)}, counters
@@ -93,7 +93,7 @@ def unpacked(plan, operand, raw, padded):
     return straight.transpose(2, 0, 3, 1, 4, 5).reshape(count, outer, padded["k"])
 
 
-@pytest.mark.parametrize("scheme, layout", [(row.name, "nn") for row in SCHEMES.rows() if row.uniform and not (row.residues or row.b)] + [
+@pytest.mark.parametrize("scheme, layout", [(row.name, "nn") for row in SCHEMES.rows() if row.uniform and not (row.family.residues or row.b)] + [
     ("ootomo", "tt"), ("scaled", "tt"), ("tf32x3", "tt"), ("scaled", "tn"), ("bf16x6", "nt"),
 ])
 def test_every_word_is_the_references(scheme, layout):

@@ -265,7 +265,7 @@ class Known:
         self.batched = bool(plan.strided)
         self.takes_pointers = bool(plan.batch and plan.batch.pointers)
         self.made = {one.region for launch in source.launches if launch.role in PASSES for one in launch.parameters if one.region}
-        self.largest_k = plan.scheme.largest_k
+        self.largest_k = plan.scheme.family.largest_k
         self.largest_grid, _ = prose.largest_grid(plan, source)
         self.least = plan.design.whole_from(plan.gpu) if plan.splits_whole else (0, 0)
         main = {one.argument for launch in source.launches if launch.role not in PASSES for one in launch.parameters}

@@ -7,13 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen.catalog.epilogue import NONE
 from gemmgen.run import Placement, Result
 from gemmgen.run.batch import BatchResult, Product
 from gemmgen.verify import batch as of_batches
 from gemmgen.verify import strided as of_strided
 
 
-def share(plan, a, b, c, got, alpha=1.0, beta=0.0):
+def share(plan, a, b, c, got, alpha=1.0, beta=0.0, ends=None):
     """Of a worst case that is 1e-4 in each element."""
     want = alpha * (a.astype(np.float64) @ b)
     if beta:
@@ -37,7 +38,7 @@ class Device:
 
 def strided_like(fault):
     """A product of matrices of a batch, with one fault."""
-    def strided(device, plan, source, a, b, c=None, alpha=1.0, beta=0.0, placement=None, strides=None):
+    def strided(device, plan, source, a, b, c=None, alpha=1.0, beta=0.0, placement=None, strides=None, ends=None):
         b = np.broadcast_to(b[0], b.shape) if strides else b
         ragged = c is not None
         out = (alpha * (a @ b) + (beta * c if ragged else 0)).astype(np.float32) if len(a) else np.zeros((0, a.shape[1], b.shape[2]), np.float32)
@@ -72,7 +73,7 @@ def test_a_strided_batch_is_asked_everything(monkeypatch, fault, said):
     monkeypatch.setattr(of_strided, "strided", strided_like(fault))
     monkeypatch.setattr(of_strided, "share_of_worst", share)
     device = Device()
-    told, wrong = of_strided.questions(SimpleNamespace(block=(8, 6, 4)), None, device)
+    told, wrong = of_strided.questions(SimpleNamespace(block=(8, 6, 4), epilogue=NONE), None, device)
     assert all(any(word in one for one in wrong) for word in said) and bool(wrong) == bool(fault), wrong
     assert len(set(device.schedules)) == 3 and device.schedule == "usual" and "worst case" in told
 

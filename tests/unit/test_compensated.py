@@ -103,7 +103,7 @@ def test_sums_of_low_products_stay():
     for name in ("bf16x6_apart", "tf32x3_apart"):
         scheme = SCHEMES.get(name)
         assert [(acc.name, acc.scale, acc.promoted) for acc in scheme.accumulators] == [("main", 0, True), ("small", 0, False)]
-        assert [step.accumulator.name for step in scheme.recombination.steps] == ["small", "main"]
+        assert [step.accumulator.name for step in scheme.family.recombination.steps] == ["small", "main"]
 
 
 def test_plain_sums_go_unsaid():

@@ -172,7 +172,17 @@ def test_an_output_type_is_added_as_its_page_says(carry_out, tmp_path):
     done = carry_out(PAGES["output-type"])
     assert (done.files, done.commands, done.said) == (4, 4, 7)
     text = (tmp_path / "my_kernel.cu").read_text()
-    assert "unsigned short* __restrict__ c" in text and "stored as BF16" in text
+    assert "u32* __restrict__ c" in text and "stored as TF32" in text
+
+
+@pytest.mark.slow
+def test_an_epilogue_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["epilogue"])
+    assert (done.files, done.commands, done.said) == (4, 4, 8)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "x = silu(x);" in text and "const float* __restrict__ bias" in text
+    written = [tmp_path / "gemmgen_silu.py", tmp_path / "gemmgen_silu-1.0.dist-info" / "entry_points.txt"]
+    assert sum(len(file.read_text().splitlines()) for file in written) < 40
 
 
 @pytest.mark.parametrize(("text", "told"), [

@@ -189,3 +189,28 @@ def test_importing_the_package_is_cheap():
         "print('loaded', *{'numpy', 'sympy', 'pydantic', 'jinja2', 'typer'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == ["loaded"]
+
+
+MOST_LINES, MOST_MEMBERS = 600, 25
+READ_WHOLE = ("catalog", "designs", "model", "solve")
+"""Rooms whose files a reader can take in at once."""
+BUILT = PACKAGE / "model" / "built"
+"""What programs write and no person edits."""
+LARGE = {"Fragment", "Grouped", "Vendor"}
+"""Rows and a design that still have more members."""
+
+
+def members(node: ast.ClassDef) -> set[str]:
+    """The public names that a class's own body gives it."""
+    found = {one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    found |= {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
+    found |= {target.id for one in node.body if isinstance(one, ast.Assign) for target in one.targets if isinstance(target, ast.Name)}
+    return {name for name in found if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("room", READ_WHOLE)
+def test_files_and_classes_can_be_taken_in_at_once(room):
+    paths = [path for path in FILES if path.relative_to(PACKAGE).parts[0] == room and BUILT not in path.parents]
+    assert {path.name: count for path in paths if (count := len(path.read_text().splitlines())) > MOST_LINES} == {}
+    classes = [node for path in paths for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+    assert classes and {node.name for node in classes if len(members(node)) > MOST_MEMBERS} <= LARGE

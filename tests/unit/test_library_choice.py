@@ -345,7 +345,7 @@ def test_words_that_do_not_span_fp32_behind_a_shim_are_told(gemmgen, tmp_path):
     ran = gemmgen("library", tmp_path / "lab.toml", "--dry-run")
     assert ran.code == 0 and "[[use]] 1: ootomo has f16 words" in ran.err and "above 6.55e+04" in ran.err and 'scheme = "scaled"' in ran.err
     assert not choose(solved(use=[FIXED])).notes, "no shim, no program that does not know what it calls"
-    narrow = {one.name for one in SCHEMES.rows() if not one.spans_fp32}
+    narrow = {one.name for one in SCHEMES.rows() if not one.precision.spans_fp32}
     assert {"ootomo", "half", "egemm"} <= narrow and not narrow & {"scaled", "bf16x3", "tf32x3", "fp32", "mixpert3", "e4m3x6", "residues8"}
 
 

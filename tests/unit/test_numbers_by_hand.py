@@ -598,9 +598,9 @@ def test_the_largest_extents_and_sums():
             else:
                 check_extents(a, b, None)
     plan = plan_of(scheme="mixpert2", promote=0)
-    check_sums(plan, plan.scheme.largest_k)
+    check_sums(plan, plan.scheme.family.largest_k)
     with pytest.raises(SpecError, match="too large a K"):
-        check_sums(plan, plan.scheme.largest_k + 1)
+        check_sums(plan, plan.scheme.family.largest_k + 1)
     assert stored(np.zeros((1, 3, 0), np.float32), Placement(), 0)[1:] == (1, 3)
     check_apart(3, 5, 7, 19, 2)
     for stride in (18, -18):

@@ -15,7 +15,7 @@ from gemmgen.spec import loads
 from random_specs import bulk_specs, random_plans, specs, straight_specs, tensor_memory_specs, thin_specs
 from ways import AMD_WAYS, WAYS, plan_of
 
-RESIDUES = tuple(row.name for row in SCHEMES.rows() if row.residues)
+RESIDUES = tuple(row.name for row in SCHEMES.rows() if row.family.residues)
 
 
 def of_residues(strategy):
@@ -61,7 +61,7 @@ def constants(text: str) -> dict[str, int]:
 
 def counted_registers(plan) -> dict[str, int]:
     """Registers of a thread, counted from the fragment's maps and from who loads what."""
-    words, held = len(plan.stage_products) if plan.scheme.residues else len(plan.scheme.words), plan.fragment  # of a stage
+    words, held = len(plan.stage_products) if plan.scheme.family.residues else len(plan.scheme.words), plan.fragment  # of a stage
     counted = {"accumulator_registers": plan.accumulator_sets * plan.elements}
     if held.from_shared:
         return counted
@@ -108,8 +108,8 @@ def test_the_plan_the_model_and_the_text_agree(design):
             staged = known["STAGES"] * known.get("STAGE_BYTES", of_words)
             if plan.sums_in_shared:
                 staged += 4 * len(plan.scheme.accumulators) * plan.block[0] * plan.block[1]
-            if design.stays and plan.scheme.tiled:  # a factor for each row, column and tile of k beside the words
-                staged += 4 * plan.stages * sum(plan.block[:2]) * plan.block[2] // plan.scheme.tile_k
+            if design.stays and plan.scheme.family.tile_k:  # a factor for each row, column and tile of k beside the words
+                staged += 4 * plan.stages * sum(plan.block[:2]) * plan.block[2] // plan.scheme.family.tile_k
         barriers = numbers["shared_bytes"] - staged
         assert barriers == 0 if not design.stays else 16 * plan.stages <= barriers < 16 * plan.stages + 256
         assert gemm.shared_bytes == (0 if plan.static_shared else numbers["shared_bytes"])

@@ -192,7 +192,7 @@ def test_batches_of_many_sizes_have_no_scales_of_tiles(kind, design):
     with pytest.raises(InfeasibleSpec, match="scales tiles of k") as caught:
         solve(loads(asked))
     assert caught.value.needs and "strided" in caught.value.remedy and caught.value.got == "mixpert2_tile"
-    assert solve(loads({**asked, "problem": {"kind": "strided"}, "pipeline": {}})).scheme.tiled
+    assert solve(loads({**asked, "problem": {"kind": "strided"}, "pipeline": {}})).scheme.family.tile_k
 
 
 @pytest.mark.parametrize(("gpu", "kind", "accuracy", "sums"), covering(product(
@@ -318,7 +318,7 @@ def test_whom_the_design_that_is_asked_for_refuses_is_told_why(size, scheme, des
 
 
 def test_sums_of_integers_are_refused_from_where_they_could_overflow():
-    most = SCHEMES.get("mixpert4").largest_k
+    most = SCHEMES.get("mixpert4").family.largest_k
     assert ways("h200", problem={"k": most}, split={"scheme": "mixpert4"})
     with pytest.raises(InfeasibleSpec, match="could overflow") as caught:
         ways("h200", problem={"k": most + 1}, split={"scheme": "mixpert4"})

@@ -252,7 +252,7 @@ def test_tiny_and_prime_sizes_have_a_plan(size, policy):
 @pytest.mark.parametrize(("layout", "scheme"), covering(itertools.product(
     # Nine products of tiles of k take seven sets of registers, for which the narrowest tile is too wide.
     ["nn", "nt", "tn", "tt"],
-    [name for name in SPLITTING if SCHEMES.get(name).word in WORDS and not SCHEMES.get(name).residues and name != "mixpert_full_tile"],
+    [name for name in SPLITTING if SCHEMES.get(name).word in WORDS and not SCHEMES.get(name).family.residues and name != "mixpert_full_tile"],
 )))
 def test_every_scheme_and_layout_has_a_plan_within_every_constraint(scheme, layout):
     plan = solve(spec(scheme, layout=layout))

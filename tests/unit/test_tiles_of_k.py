@@ -38,11 +38,11 @@ def test_a_tiles_number_is_its_sums_whatever_they_are():
     sums = {acc.name: rng.integers(-(2**20), 2**20, 1000) for acc in LEVEL_4.accumulators}
     bits = {name: (own + OFFSET).astype(np.float32) for name, own in sums.items()}
     assert all(np.array_equal(bits[name].view(np.int32), own + np.float32(OFFSET).view(np.int32)) for name, own in sums.items())
-    number = LEVEL_4.moved.number(
+    number = LEVEL_4.family.moved.number(
         {name: own.astype(np.float64) for name, own in bits.items()}, lambda so_far, factor, own: so_far + factor * own, lambda own, offset: own - offset,
     )
     assert np.array_equal(number, sum(own * 2.0**-LEVEL_4.accumulator(name).scale for name, own in sums.items()))
-    assert np.float32(LEVEL_4.moved.least) == LEVEL_4.moved.least == int(LEVEL_4.moved.least)
+    assert np.float32(LEVEL_4.family.moved.least) == LEVEL_4.family.moved.least == int(LEVEL_4.family.moved.least)
 
 
 @pytest.mark.parametrize("name", ["mixpert1_tile", "mixpert4_tile", "mixpert_full_tile"])

@@ -23,7 +23,7 @@ RESOURCES = dict(
 )
 
 
-def product(device, plan, source, a, b, c=None, *, alpha=1.0, beta=0.0, placement=None) -> Result:
+def product(device, plan, source, a, b, c=None, *, alpha=1.0, beta=0.0, placement=None, ends=None) -> Result:
     """What a right kernel returns, its sums rounded once."""
     with np.errstate(invalid="ignore", over="ignore"):
         total = a.astype(np.float64) @ b.astype(np.float64)

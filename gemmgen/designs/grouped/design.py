@@ -13,7 +13,8 @@ from gemmgen.catalog.fragment import Fragment, FragmentMap
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import common
-from gemmgen.designs.design import FULL, Asked, Design, Hints, Way, refuse_pipeline, refuse_scales
+from gemmgen.designs.asked import FULL
+from gemmgen.designs.design import Asked, Design, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
 from gemmgen.designs.feature import PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.grouped import equations, refusals
 from gemmgen.designs.parts import Equations, Text
@@ -136,6 +137,7 @@ class Grouped(Design):
         refusals.refuse_tile(spec, place)
         refuse_scales(scheme, place, "a batch's kernel is one launch, which splits on the way")
         refusals.refuse_output(spec, place)
+        refuse_arguments(spec, place)
         walk = "persistent" if asked.walk == "auto" else asked.walk
         stays = walk == "persistent"
         usual = (EVEN_MATRIX_TILES if stays else MATRIX_TILES) if fragment.on_matrix_unit else EVEN_TILES if stays else BATCH_GEMM_TILES

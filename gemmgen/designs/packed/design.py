@@ -12,7 +12,8 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Word
-from gemmgen.designs.design import FULL, Asked, Hints, Way, refuse_pipeline, refuse_scales
+from gemmgen.designs.asked import FULL
+from gemmgen.designs.design import Asked, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
 from gemmgen.designs.packed import refusals
 from gemmgen.designs.specialised.design import Specialised
 from gemmgen.model.equation import solved
@@ -37,6 +38,7 @@ class Packed(Specialised):
 
     def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment, place: str) -> Batch:
         refusals.refuse_choices(spec, place)
+        refuse_arguments(spec, place)
         refuse_scales(scheme, place, "words of products of many sizes are packed without scales")
         return super().batch(spec, gpu, scheme, fragment, place)
 
