@@ -174,15 +174,16 @@ def _ends(plan: Plan, batched: bool) -> list[tuple[str, str]]:
 def _ends_text(plan: Plan, batched: bool) -> dict[str, Any]:
     """What the C text of a kernel with an epilogue has besides."""
     given, ended = _ends(plan, batched), plan.epilogue
-    slope, own = 1.0, 0.0
+    slope, own, unscaled = 1.0, 0.0, 1.0
     for step in ended.steps:
-        grows = float(step.slope(*[EXAMPLE_NUMBER] * len(step.arguments)))
-        slope, own = slope * grows, own * max(1.0, grows) + step.roundoff
+        grows, alone = (float(step.slope(*[number] * len(step.arguments))) for number in (EXAMPLE_NUMBER, 1.0))
+        slope, own, unscaled = slope * grows, own * max(1.0, grows) + step.roundoff, unscaled * alone
     return {
         "ends": ended, "ends_declared": "".join(f", {kind}{name}" for name, kind in given), "ends_passed": "".join(f", {name}" for name, _ in given),
         "ends_example": "".join(f", {'0' if kind == 'int64_t ' else f'device_{name}' if name in plan.inputs.vectors else name}" for name, kind in given),
         "ends_refused": "".join(", nullptr" if name in plan.inputs.vectors else ", 0" for name, _ in given),
         "ends_told": f", and of that {ended.title}" if ended else "", "example_number": EXAMPLE_NUMBER, "ends_slope": slope, "ends_own": own,
+        "ends_grows": unscaled,
     }
 
 
