@@ -10,12 +10,12 @@ import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import Constant
-from gemmgen.workshop.bringup import findings, fragments, from_row, gpu_row, launch_limits, rates, toml_values
+from gemmgen.workshop.bringup import calibrate, facts, findings, fragments, from_row, gpu_row, kernels, launch_limits, maps, probe, rates, toml_values
 from gemmgen.workshop.bringup.data_sheet import Known, Numbers, Relation
 from gemmgen.workshop.bringup.egemm import Profile
 from gemmgen.workshop.bringup.kernels import Kernel, spec_text, table
 from gemmgen.workshop.bringup.profiled import FLOAT, HALF, KINDS, TREE, Kind, Profiled, _drawn
-from gemmgen.workshop.bringup.rates import Measured
+from gemmgen.workshop.bringup.rates import Bench, Measured
 from gemmgen.workshop.bringup.sample import Proposed, Timed, _spread
 from gemmgen.workshop.bringup.session import Session, Value
 from gemmgen.workshop.bringup.unit_rules import Candidate
@@ -61,7 +61,9 @@ def test_a_chosen_kernels_spec_names_the_row_from_its_folder():
     assert spec_text({}, session, {"kernel": "k"}) == "# k: chosen by gemmgen bringup.\n"
 
 
-@pytest.mark.parametrize(("count", "most", "kept"), [(5, None, [0, 1, 2, 3, 4]), (5, 5, [0, 1, 2, 3, 4]), (5, 9, [0, 1, 2, 3, 4]), (5, 3, [0, 2, 4]), (10, 2, [0, 9])])
+@pytest.mark.parametrize(("count", "most", "kept"), [
+    (5, None, [0, 1, 2, 3, 4]), (5, 5, [0, 1, 2, 3, 4]), (5, 9, [0, 1, 2, 3, 4]), (5, 3, [0, 2, 4]), (10, 2, [0, 9]),
+])
 def test_at_most_so_many_are_taken_from_all_places(count, most, kept):
     assert _spread(list(range(count)), most) == kept
 
@@ -207,7 +209,8 @@ def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes):
 
 def test_a_profiles_lines_and_what_it_overlooks():
     assert PROFILE.lines == [
-        "10 draws of a1 b1 + a2 b2: 3 are d_HALF, 7 are d_FLOAT bit for bit, 10 are d_FLOAT up to 21 mantissa bits; the largest difference from d_FLOAT is 5 ulp.",
+        "10 draws of a1 b1 + a2 b2: 3 are d_HALF, 7 are d_FLOAT bit for bit, 10 are d_FLOAT up to 21 mantissa bits; "
+        "the largest difference from d_FLOAT is 5 ulp.",
         "", "```", "half_result:   926.00000000", "single_result: 934.40637207", "Matrix unit:   934.40631104", "```"]
     assert len(replace(PROFILE, example=None).lines) == 1
     assert PROFILE.overlooked[0].startswith("4 of the 20 rules") and PROFILE.overlooked[1].startswith("3 of the 10 sums are not d_FLOAT")
@@ -219,7 +222,8 @@ def test_a_profiles_lines_and_what_it_overlooks():
 def test_a_workflows_verdict_and_consequence():
     truncate, tree = Candidate("truncate", 8, fraction_bits=24), Candidate("tree", 4)
     names = list(KINDS)
-    kinds = (Kind(names[0], 10, {HALF: 3, FLOAT: 7, TREE: 1}), Kind(names[1], 20, {HALF: 0, FLOAT: 5, TREE: 2}), Kind(names[2], 30, {HALF: 0, FLOAT: 8, TREE: 3}))
+    agreeing = ((10, {HALF: 3, FLOAT: 7, TREE: 1}), (20, {HALF: 0, FLOAT: 5, TREE: 2}), (30, {HALF: 0, FLOAT: 8, TREE: 3}))
+    kinds = tuple(Kind(name, *one) for name, one in zip(names, agreeing))
     one = Profiled("A GPU", "cuda", "sm_80", MMA, 1, PROFILE, kinds, (truncate,), 40, None, 99)
     assert one.verdict == f"{truncate.text}, bit for bit on all 60 draws"
     assert one.consequence.startswith("22 of the 30 full sums are not d_FLOAT")
@@ -256,7 +260,9 @@ def test_values_differ_where_they_are_further_apart_than_their_tolerance():
 # ---------------------------------------------------------------- from a data sheet
 
 
-@pytest.mark.parametrize(("value", "text"), [(2.0, "2"), (2.5, "2.5"), (3, "3"), (1e15, "1000000000000000.0"), (1e14, "100000000000000"), (-1e15, "-1000000000000000.0")])
+@pytest.mark.parametrize(("value", "text"), [
+    (2.0, "2"), (2.5, "2.5"), (3, "3"), (1e15, "1000000000000000.0"), (1e14, "100000000000000"), (-1e15, "-1000000000000000.0"),
+])
 def test_numbers_of_a_row_are_whole_where_they_can_be(value, text):
     assert from_row._number(value) == text
 
@@ -286,3 +292,187 @@ def test_a_missing_number_is_asked_for_once_and_brings_what_follows():
     apart = replace(check, left=26.112)
     assert apart.share == pytest.approx(0.02) and apart.text.endswith("is 25.6: 2 % more") and replace(check, left=25.088).text.endswith("2 % less")
     assert replace(check, left=26.2).holds is (26.2 / 25.6 - 1 <= check.relation.tolerance) and not replace(check, left=30.0).holds
+
+
+# ---------------------------------------------------------------- the report
+
+
+def test_what_times_told_is_two_tables():
+    constant = SimpleNamespace(place=("wgmma", "x"), before=2.0, after=2.5, deviation=0.25)
+    learnt = SimpleNamespace(reason="", rows=40, errors={"fitted": SimpleNamespace(rows=38, before=0.5, after=0.0625)}, constants=[constant])
+    fit = calibrate.Fit(learnt, {"new kernels": (0.3, 0.1), "new sizes": (0.2, 0.05)}, {"new kernels": 8, "new sizes": 9})
+    lines = calibrate.told(Timed((), 20, ("spills", "wrong")), fit).splitlines()
+    assert lines[0].startswith("20 kernels of the reference schemes") and ": 40 times." in lines[0]
+    assert lines[5:8] == ["| of new kernels (8) | 30.0 % | 10.0 % |", "| of new sizes (9) | 20.0 % | 5.0 % |", "| all (38), fitted to them | 50.0 % | 6.2 % |"]
+    assert lines[-4:] == ["| wgmma.x | 2 | 2.5 | 0.25 |", "", "- not timed: spills", "- not timed: wrong"]
+    learnt.reason = "too few"
+    assert calibrate.told(Timed((), 0, ()), fit) == "Nothing was fitted: too few."
+
+
+def test_a_report_tells_what_contradicts_a_row_trait_by_trait():
+    trait = SimpleNamespace(name="terms", text="truncated at 24 bits", how="ladders")
+    against = [{"kind": "random", "a": ["3c00", "0001"], "b": ["4000", "0002"], "c": "00000000", "d": "40000000", "rule": "40000001"}]
+    found = SimpleNamespace(against=against, candidate=SimpleNamespace(text="the rule"))
+    ones = [SimpleNamespace(found=found, profile=PROFILE, fragment=SimpleNamespace(name="first"), traits=SimpleNamespace(found={"terms": trait})),
+            SimpleNamespace(found=None, profile=None, fragment=SimpleNamespace(name="second"), traits=SimpleNamespace(found={"terms": trait}))]
+    session = SimpleNamespace(instructions=ones)
+    assert findings._traits(session)[-1] == "| terms | truncated at 24 bits | first, second | ladders |" and len(findings._traits(session)) == 6
+    lines = findings._against(session)
+    assert lines[1] == "## Products of first that contradict the rule" and lines[-2] == (
+        "random\na 3c00 0001\nb 4000 0002\nc 00000000 d 40000000 row 40000001")
+    told = findings._egemm(session)
+    assert told[1] == "## EGEMM-TC's profiling, on first" and told[3] == PROFILE.lines[0] and f"Verdict: {PROFILE.verdict}." in told
+    assert told[-len(PROFILE.overlooked):] == [f"- {one}" for one in PROFILE.overlooked]
+    assert findings._against(SimpleNamespace(instructions=ones[1:])) == findings._egemm(SimpleNamespace(instructions=ones[1:])) == []
+    assert findings._shipped({"shipped": None}) == ["", "The catalog has no matrix unit for this arch to compare with."]
+    assert findings._shipped({"shipped": {"unit": "u", "differences": []}})[1:] == ["## Beside the catalog's row `u`", "", "No difference in what was probed."]
+    assert findings._shipped({"shipped": {"unit": "u", "differences": ["x", "y"]}})[3:] == ["- x", "- y"]
+
+
+def test_an_instruction_is_a_line_of_the_report():
+    fragment = SimpleNamespace(name="i", map_source="measured")
+    rule = SimpleNamespace(fits=True, candidate=SimpleNamespace(text="rule r"), same=(), described=None, turns=[9, 2], asked=70, of=40, agreeing=99, proof=100,
+                           kinds={findings.EXTREMES: (8, 7)})
+    shipped = SimpleNamespace(same_as=lambda one: True, fits=False)
+    one = SimpleNamespace(fragment=fragment, maps=shipped, found=rule, order=SimpleNamespace(text="at once"), whole=None)
+    assert findings._line(one) == (f"| `i` | as shipped | at once | rule r | 70 products in 2 turns, of 40 rules | 99 of 100; of {findings.EXTREMES} 7 of 8 |")
+    rule.fits, rule.same, rule.turns, rule.kinds = False, (1, 2), [9], {}
+    one.maps = SimpleNamespace(same_as=lambda one: False, fits=True)
+    rule.described = SimpleNamespace(text="as described", agreeing=5, proof=6)
+    assert findings._line(one) == ("| `i` | others | at once | none of the catalog's; nearest rule r; as described: 5 of 6 (or 2 that no product told from it)"
+                                   " | 70 products in 1 turn, of 40 rules | 99 of 100 |")
+    one.found, one.whole, one.traits = None, (10, 10), SimpleNamespace(found={"sums": SimpleNamespace(text="exact sums")})
+    one.maps, fragment.map_source = SimpleNamespace(same_as=lambda one: False, fits=True), "constructed"
+    assert findings._line(one) == "| `i` | new | exact sums | exact in INT32 |  | 10 of 10 |"
+    one.whole, one.maps = (10, 9), None
+    assert findings._line(one) == "| `i` | not found | exact sums | not exact |  | 9 of 10 |"
+    one.whole, one.maps = None, SimpleNamespace(same_as=lambda one: False, fits=False)
+    assert findings._line(one) == "| `i` | no bit rows |  |  |  |  |"
+
+
+def test_a_partial_row_has_what_is_known():
+    session = session_of()
+    text = facts._text(session, {"sms": Value("gpu sms", 100, ""), "boost_mhz": Value("gpu boost_mhz", 1410.5, "")}, "A title")
+    assert {'title = "A title"', 'vendor = "nvidia"', 'matrix_unit = "units/here.toml"', "sms = 100", "boost_mhz = 1410.5"} <= {*text.splitlines()}
+    missing = facts.missing({"sms": None})
+    assert "sms" not in missing and "boost_mhz" in missing and ", ".join(facts.missing({"sms": 1, "boost_mhz": 1})) + "." in text.splitlines()[0]
+
+
+# ---------------------------------------------------------------- places of words
+
+
+def test_registers_are_split_into_words_and_joined():
+    registers = np.array([[0x00020001, 0x00040003]], np.uint32)
+    words = probe.split_registers(FRAGMENTS.get(MMA), registers)
+    assert words.shape == (1, 2, 2) and words.tolist() == [[[1, 2], [3, 4]]] and (probe.joined_words(words) == registers).all()
+    assert probe.split_registers(FRAGMENTS.get("mma_m16n8k32_s8"), registers).tolist() == [[[1, 0, 2, 0], [3, 0, 4, 0]]]
+
+
+def test_only_words_of_a_byte_that_are_no_integers_vary():
+    fragment = SimpleNamespace(word_bytes=1, word="e4m3", from_shared=False)
+    assert probe.varies(fragment)
+    for other in ({"word_bytes": 2, "word": "f16"}, {"word": "s8"}, {"from_shared": True}):
+        assert not probe.varies(SimpleNamespace(**{**vars(fragment), **other}))
+    shared = SimpleNamespace(from_shared=True, threads=128)
+    assert probe.chain_forms(shared) == ((1, 128), (2, 256))
+    for registers, chains in ((4, 8), (16, 4), (64, 2), (8, 8)):
+        one = SimpleNamespace(from_shared=False, threads=32, c=SimpleNamespace(register_count=registers))
+        assert probe.chain_forms(one) == ((1, 32), (chains, 512))
+
+
+def test_a_numbering_is_another_up_to_its_names():
+    one = [np.array([0, 1, 1]), np.array([2])]
+    assert maps.equivalent(one, [np.array([5, 3, 3]), np.array([9])]) and not maps.equivalent(one, [np.array([5, 3, 5]), np.array([9])])
+    assert not maps.equivalent(one, [np.array([5, 3, 3]), np.array([3])])  # two parts of one name
+    renamed = maps._renamed(np.array([2, 0, maps.NOBODY]), np.array([0, 1, 2]), np.array([7, 8, 9]))
+    assert renamed.tolist() == [9, 7, maps.NOBODY]
+
+
+def test_parts_are_counted_in_bits_words_first():
+    parts = np.arange(8).reshape(2, 2, 2)  # [lane, register, word]
+    assert maps._counted(parts[::-1, :, ::-1].reshape(-1), (2, 2, 2), 8)[:8].tolist() == [5, 4, 7, 6, 1, 0, 3, 2]
+    same = np.array([0, 0, 1, 1, 2, 2, 3, 3])  # words of a register are of one part
+    assert maps._counted(same, (2, 2, 2), 4)[:4].tolist() == [0, 1, 2, 3]
+    odd = np.array([2, 0, 1])  # no bits: in turn
+    assert maps._counted(odd, (3, 1, 1), 3)[:3].tolist() == [1, 2, 0]
+    three = np.array([2, 0, 1, maps.NOBODY])
+    assert maps._counted(three, (4, 1, 1), 3)[:3].tolist() == [1, 2, 0]
+
+
+# ---------------------------------------------------------------- launches and races
+
+
+def test_a_launch_is_scaled_to_its_time():
+    bench, asked = Bench.__new__(Bench), []
+
+    def run(symbol, blocks, threads, steps, *rest):
+        asked.append(steps)
+        return SimpleNamespace(span=steps * 1e-6)
+
+    bench.run = run
+    assert bench.scaled("k", 1, 32, seconds=4e-4) == 400 and asked == [32, 128]
+    assert bench.scaled("k", 1, 32, 7, seconds=4e-4, first=101) == 400 and asked[2:] == [101]
+    bench.run = lambda *given: SimpleNamespace(span=1.0)
+    assert bench.scaled("k", 1, 32) == 1
+    bench.run = lambda *given: SimpleNamespace(span=0.0)
+    assert bench.scaled("k", 1, 32) == 32 * 4**10
+    bench.run = lambda symbol, blocks, threads, steps: SimpleNamespace(span=steps * 1e-15)
+    assert bench.scaled("k", 1, 32) == 1 << 30
+
+
+def test_the_best_repeats_are_the_largest_of_those_at_one_clock():
+    steady, more, throttled = Measured((5.0,), (1000.0,)), Measured((6.0,), (1000.0,)), Measured((9.0, 9.0), (1000.0, 2000.0))
+    assert max((steady, throttled, more), key=rates._best) is more and max((steady, throttled), key=rates._best) is steady
+
+
+def test_each_chosen_kernel_is_verified_once_where_it_can_be():
+    asked = []
+
+    def answer(where):
+        return lambda target, spec, device, seconds: asked.append((where, target, spec, device, seconds)) or (
+            ("value", (True, "fine")) if spec != "bad" else ("died", "SIGSEGV"))
+
+    pool = SimpleNamespace(begin=answer("beside"), on_gpu=answer("gpu"))
+
+    def kernel(spec, identity):
+        one = Kernel("half", (8, 8, 8))
+        one.tried = [(Proposed(spec, (8, 8, 8), 1e-5), {"verdict": "compiled", "identity": identity})] if identity else []
+        return one, []
+
+    for device, where in (("emulator", "beside"), ("cuda", "gpu")):
+        found = [kernel("a", "x"), kernel("b", "x"), kernel("bad", "y"), kernel("", "")]
+        asked.clear()
+        kernels.verify(found, pool, device, lambda text: None)
+        assert asked == [(where, "gemmgen.workshop.bringup.kernels:verified", spec, device, kernels.VERIFY_SECONDS) for spec in ("a", "bad")]
+        assert [one.verified for one, _ in found] == [(True, "fine"), (True, "fine"), (False, "died: SIGSEGV"), None]
+
+
+def test_candidates_are_timed_in_turn_and_a_rival_once_a_size():
+    asked = []
+
+    def on_gpu(target, task):
+        asked.append((task.rival, task.made, task.rounds))
+        if task.rival:
+            return ("value", {"seconds": 5e-6}) if task.size == (8, 8, 8) else ("hung", "no end")
+        return ("value", {"verdict": "timed", "seconds": 1e-6}) if task.made == b"good" else ("died", "SIGBUS")
+
+    def future(kind, value):
+        return SimpleNamespace(result=lambda: (kind, value))
+
+    def fields():
+        good, bad = Proposed({}, (8, 8, 8), 1.0), Proposed({}, (8, 8, 8), 2.0)
+        return [(Kernel("half", (8, 8, 8)), [(good, future("value", ({"verdict": "compiled", "kernel": "k"}, b"good"))), (bad, future("hung", "compiling"))]),
+                (Kernel("fp32", (8, 8, 8)), [(bad, future("value", ({"verdict": "compiled", "kernel": "l"}, b"bad")))]),
+                (Kernel("half", (9, 9, 9)), [(bad, future("value", ({"verdict": "refused", "reason": "spills"}, b"")))])]
+
+    found = fields()
+    kernels.race(found, SimpleNamespace(on_gpu=on_gpu), True, lambda text: None)
+    assert [(rival, made) for rival, made, _ in asked] == [("", b"good"), ("cublas-sgemm", b""), ("", b"bad"), ("cublas-sgemm", b"")]
+    assert [[columns for _, columns in one.tried] for one, _ in found] == [
+        [{"verdict": "timed", "kernel": "k", "seconds": 1e-6}, {"verdict": "failed", "reason": "compiling"}],
+        [{"verdict": "failed", "kernel": "l", "reason": "SIGBUS"}], [{"verdict": "refused", "reason": "spills"}]]
+    assert [one.rival for one, _ in found] == [5e-6, 5e-6, None]
+    asked.clear()
+    found = fields()
+    kernels.race(found, None, False, lambda text: None)
+    assert not asked and found[0][0].tried[0][1] == {"verdict": "compiled", "kernel": "k"} and found[0][0].rival is None

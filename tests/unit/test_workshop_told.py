@@ -14,10 +14,13 @@ from gemmgen.workshop.apps import problem as apps
 from gemmgen.workshop.apps.race import Outcome
 from gemmgen.workshop.apps.race import Row as AppRow
 from gemmgen.workshop.bench import SGEMM, BatchRow, Row, Table, measure, worst_cells
+from gemmgen.workshop.bench.measured_frontier import Verdict
+from gemmgen.workshop.bench.plots import _ratios
 from gemmgen.workshop.bench.statistics import best_rivals
 from gemmgen.workshop.bringup import kernels, processes
 from gemmgen.workshop.explore import report, running
 from gemmgen.workshop.explore.trial_row import Row as TrialRow
+from gemmgen.workshop.explore.trial_row import row_from
 from gemmgen.workshop.programs.program import Gemm
 from gemmgen.workshop.tune import engine, precisions, told
 from gemmgen.workshop.tune.walk import Found, Question, Walk
@@ -180,8 +183,8 @@ def transformed(choice, highest=(0, 0)):
     def seconds(one=None):
         return question.time(one if one is not None else (2, 2))
 
-    return SimpleNamespace(calls=calls, levels=levels, question=question, found=Found(choice, Walk(highest, choice)), text=choice and "text", error=1.5e-5, runs=9,
-                           seconds=seconds)
+    found = Found(choice, Walk(highest, choice))
+    return SimpleNamespace(calls=calls, levels=levels, question=question, found=found, text=choice and "text", error=1.5e-5, runs=9, seconds=seconds)
 
 
 def test_a_transformed_program_is_told():
@@ -237,6 +240,20 @@ def test_the_worst_cell_is_that_of_the_least_ratio_against_the_best_rival():
     assert products["rows"][0]["size"] == (1, 2, 3) and "worst" not in products
 
 
+def test_ratios_name_the_kernel_where_there_are_several():
+    ours, theirs, third = (batch_row(name, kind, (seconds,) * 3) for name, kind, seconds in (("a", "kernel", 2.0), ("b", "kernel", 1.0), ("r", "rival", 4.0)))
+    assert _ratios([ours, third]) == {"r": 2.0} and _ratios([ours, theirs, third]) == {"a / r": 2.0, "b / r": 4.0} and _ratios([third]) == {}
+
+
+def test_a_verdict_in_words():
+    one = Verdict("fp32", "mine", {"uniform": 0.5, "spread": 1.0}, ("fastest", "slowest"), (1.05, (1.0, 1.1)))
+    assert one.kept and one.text.startswith("contract fp32: picks mine: error over that allowed 0.50 on ") and "1.00 on " in one.text
+    assert one.text.endswith("; its time 1.050 (1.000-1.100) of that of fastest, the fastest that gives what is asked: kept")
+    assert replace(one, slower=(1.051, (1.0, 1.1))).text.endswith(": NOT KEPT") and not replace(one, excess={"uniform": 1.01}).kept
+    none = replace(one, meeting=(), slower=None)
+    assert not none.kept and none.text.endswith("; no scheme gives what is asked: NOT KEPT")
+
+
 @pytest.mark.parametrize("errors", [True, False])
 def test_errors_are_computed_where_they_are_asked_for(monkeypatch, errors):
     from contextlib import nullcontext
@@ -268,13 +285,31 @@ def test_a_gemms_shape_and_spec_have_its_sides_in_their_places():
     assert (problem.problem.m, problem.problem.n, problem.problem.k, problem.problem.layout, problem.split.scheme) == (48, 32, 16, "nt", "half")
 
 
-@pytest.mark.parametrize(("text", "found"), [("n=1234567890", {"n": 1234567890}), ("n=12345678901", None), ("n", None), ("n=", None), ("n=-1", None), ("n=٣", None)])
+@pytest.mark.parametrize(("text", "found"), [
+    ("n=1234567890", {"n": 1234567890}), ("n=12345678901", None), ("n", None), ("n=", None), ("n=-1", None), ("n=\u0663", None),
+])
 def test_sizes_have_ten_digits_at_most(text, found):
     if found is None:
         with pytest.raises(SpecError, match="is not a name and a number"):
             told.sizes(["m=5", text])
     else:
         assert told.sizes(["m=5", text]) == {"m": 5, **found}
+
+
+def test_a_races_choices_are_told_once_beside_sgemm():
+    def tuned(names, **together):
+        return SimpleNamespace(choices={name: (0,) for name in names}, levels_of=lambda choice: {"a": "half", "b": "fp32"}, together=together)
+
+    one = tuned(("chosen", "greedy"), **{"chosen": 2e-6, "greedy": 2e-6, "cublas-sgemm": 5e-6})
+    lines = words(told.race_text([one, one]))
+    assert lines[-2:] == ["half fp32 2 2.5", "cublas-sgemm 5 1"] and len([line for line in lines if line.startswith("half")]) == 1
+    assert told.race_text([tuned(("chosen",))]) == "" == told.race_text([tuned((), **{"cublas-sgemm": 5e-6})])
+    assert told.race_text([tuned(("chosen",), chosen=1e-6)]) == ""
+
+
+def test_a_stored_row_of_another_version_has_what_this_one_knows():
+    row = trial(1, 2.0, None)
+    assert row_from({**row.as_dict(), "another": 7}) == row
 
 
 def test_the_emulator_is_asked_for_products_of_a_size(monkeypatch):
@@ -294,7 +329,9 @@ def test_an_error_is_relative_to_what_is_exact():
     assert apps.relative(np.array([3.0, 0.0]), np.array([2.0, 0.0])) == 0.5 and apps.relative(np.array([2.0, 0.0]), np.array([4.0, 0.0])) == 0.5
 
 
-@pytest.mark.parametrize(("value", "text"), [(12345.678901234, "12345.6789"), (-10.0, "-10"), (9.87654, "9.877"), (0.01, "0.01"), (0.00999, "9.99e-03"), (7, "7"), ("-", "-")])
+@pytest.mark.parametrize(("value", "text"), [
+    (12345.678901234, "12345.6789"), (-10.0, "-10"), (9.87654, "9.877"), (0.01, "0.01"), (0.00999, "9.99e-03"), (7, "7"), ("-", "-"),
+])
 def test_a_figure_has_its_digits(value, text):
     assert app_verb.shown(value) == text
 
@@ -313,7 +350,8 @@ def test_an_applications_table_by_hand():
     assert {"vendor 4 3 1 1.00e-07", "ours 2 1.5 2 2.00e-06", "other - - - 3.00e-05"} <= {*lines} and text.endswith("\n\nerror: how far\na note")
     value = outcome.as_dict()
     assert value["products"][0] == {**Shape(8, 8, 8, "nn")._asdict(), "times": 1} and value["rows"][1]["seconds"] == 2e-3 and value["levels"] == {"one": "half"}
-    untimed = replace(outcome, rows=tuple(replace(row, seconds=None, products=None) for row in rows), levels=None, beside={}, calls=dict(list(calls.items())[:4]))
+    few = dict(list(calls.items())[:4])
+    untimed = replace(outcome, rows=tuple(replace(row, seconds=None, products=None) for row in rows), levels=None, beside={}, calls=few)
     lines = words(app_verb.text(untimed))
     assert "vendor 1.00e-07" in lines and not any("other sizes" in line for line in lines) and untimed.as_dict()["levels"] is None
 
