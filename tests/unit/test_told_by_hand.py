@@ -1,0 +1,619 @@
+"""What rooms tell and pass on, by hand: every branch of the functions between the command line and the kernels, with stand-ins for what takes time."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gemmgen.verify as judging
+from gemmgen import demo, errors, road, timing
+from gemmgen.catalog.fragment import find
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.cli import explain, output, show
+from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
+from gemmgen.errors import DeviceError, GemmgenError, NotEmulated, SpecError, UnknownName
+from gemmgen.library.dropped import Logged
+from gemmgen.timing import blas, environment, products, racing, reference
+from gemmgen.verbs.run import text as told_of_a_run
+from gemmgen.verify import oracles, unit_probe
+from gemmgen.verify.metrics import Errors
+from gemmgen.verify.record import file_name
+from ways import plan_of
+import numpy_cupy
+
+# ---- errors
+
+
+@pytest.mark.parametrize("error", [
+    GemmgenError("here", "is wrong", got=0, needs="a", has="b", remedy="c"), UnknownName("here", "scheme", "ootomi", ["egemm", "ootomo"]),
+    errors.ResourceError("k", "spills"), NotEmulated("--device", "is not there", has="nothing"),
+], ids=lambda error: type(error).__name__)
+def test_an_error_comes_back_whole_from_another_process(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and vars(again) == vars(error) and str(again) == str(error) and again.args == error.args
+    assert (errors.EXIT_OK, errors.EXIT_FAILED, errors.EXIT_USAGE) == (0, 1, 2)
+    assert again.exit_code == (1 if isinstance(error, errors.ResourceError) else 2)
+
+
+def test_an_errors_parts_are_lines_and_absent_ones_are_left_out():
+    error = SpecError("here", "is wrong", got=0, needs="a", has="b", remedy="c")
+    assert str(error) == "here: is wrong\n  got    0\n  needs  a\n  has    b\n  try    c"
+    assert error.as_dict() == {"error": "SpecError", "where": "here", "problem": "is wrong", "got": "0", "needs": "a", "has": "b", "try": "c"}
+    assert str(SpecError("here", "is wrong")) == "here: is wrong" and set(SpecError("here", "is wrong").as_dict()) == {"error", "where", "problem"}
+    named = UnknownName("here", "scheme", "ootomi", ["ootomo", "egemm"])
+    assert (named.problem, named.needs, named.remedy) == ("unknown scheme", "one of: egemm, ootomo", "did you mean 'ootomo'?")
+    assert UnknownName("here", "scheme", "zzz", ["egemm"]).remedy is None
+    assert "a value of type int that is too large to show" in str(SpecError("here", "is wrong", got=10**5000))
+    long = SpecError("x" * 4000, "y" * 4001, got="z" * 499).as_dict()
+    assert long["where"] == "x" * 4000 and long["problem"] == "y" * 4000 + "... (4001 characters)" and len(long["got"]) == 499
+    assert SpecError("x", "y", got="z" * 501).as_dict()["got"] == "z" * 500 + "... (501 characters)"
+
+
+# ---- the command line's output
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def __init__(self, is_one=True):
+        super().__init__()
+        self.is_one = is_one
+
+    def isatty(self):
+        return self.is_one
+
+
+@pytest.mark.parametrize(("terminal", "quiet", "written"), [
+    (True, False, "\r\x1b[Kx.toml: compiling\r\x1b[Kx.toml: compiling (3 of 8 blocks of split)\r\x1b[Kx.toml: compiling (8 of 8 blocks of gemm)\r\x1b[K"),
+    (True, True, ""), (False, False, "x.toml: compiling\n"), (False, True, ""),
+])
+def test_progress_is_one_line_on_a_terminal_and_a_line_a_step_elsewhere(monkeypatch, terminal, quiet, written):
+    monkeypatch.setattr(sys, "stderr", Terminal(terminal))
+    progress = output.Progress("x.toml", quiet)
+    progress.step("compiling")
+    progress.blocks("sgemm_0123abcd_split", 3, 8)
+    progress.blocks("sgemm_0123abcd", 8, 8)
+    progress.clear()
+    assert sys.stderr.getvalue() == written
+
+
+@pytest.mark.parametrize(("terminal", "settings", "coloured"), [
+    (True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False), (True, {"TERM": "dumb"}, False), (True, {"TERM": "xterm", "NO_COLOR": ""}, True),
+])
+def test_colours_are_for_terminals_that_want_them(monkeypatch, terminal, settings, coloured):
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    stream = Terminal(terminal)
+    assert output.shown(output.paint("right", output.GREEN, stream), stream) == ("\x1b[32mright\x1b[0m" if coloured else "right")
+
+
+def test_an_output_that_nobody_reads_or_no_disk_holds(monkeypatch):
+    class Closed(Terminal):
+        error: OSError = BrokenPipeError()
+
+        def write(self, text):
+            raise self.error
+
+        def fileno(self):
+            raise OSError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    with pytest.raises(output.ReaderGone):
+        output.emit("text")
+    monkeypatch.setattr(Closed, "error", OSError(28, "No space left on device"))
+    with pytest.raises(GemmgenError) as refused:
+        output.emit("text")
+    assert (refused.value.where, refused.value.got) == ("standard output", "No space left on device")
+
+
+def test_notes_and_errors_go_where_they_are_read(capsys):
+    output.note("a thing")
+    output.note("another", quiet=True)
+    output.emit_error(SpecError("here", "is wrong"), as_json=False)
+    assert capsys.readouterr() == ("", "note: a thing\nerror: here: is wrong\n")
+    output.emit_error(SpecError("here", "is wrong"), as_json=True)
+    ran = capsys.readouterr()
+    assert json.loads(ran.out)["where"] == "here" and ran.err == ""
+    import warnings
+
+    with output.warnings_as_notes():
+        warnings.warn("the cache is odd", errors.CacheWarning, stacklevel=1)
+    assert capsys.readouterr().err == "note: the cache is odd\n"
+
+
+def test_files_of_a_spec_are_written_only_where_rows_may_be(tmp_path):
+    with pytest.raises(GemmgenError, match="is named as a spec"):
+        output.write_files(tmp_path, {"a.txt": "1", "b.toml": "2"})
+    assert os.listdir(tmp_path) == []
+    assert output.write_files(tmp_path, {"b.toml": "2", "in/c.bin": b"3"}, rows=True) == {"b.toml": tmp_path / "b.toml", "in/c.bin": tmp_path / "in/c.bin"}
+    assert (tmp_path / "b.toml").read_text() == "2" and (tmp_path / "in/c.bin").read_bytes() == b"3"
+    with pytest.raises(GemmgenError, match="is not a regular file"):
+        output.write_paths({tmp_path / "in": "4"})
+    assert [output.is_folder(one) for one in (tmp_path, tmp_path / "b.toml", "a\0b", tmp_path / "none")] == [True, False, False, False]
+
+
+# ---- options
+
+
+def test_lists_of_numbers_at_their_bounds():
+    assert problem_sizes("1048575") == [(1048575,) * 3] and problem_sizes("1x2x3") == [(1, 2, 3)]
+    for wrong in ("1048576", "0", "1x2", "1x2x3x4", "", "1,,2", "-1", "1x0x3", "12345678"):
+        with pytest.raises(SpecError, match="is not a list of sizes"):
+            problem_sizes(wrong)
+    assert batch_sizes("8,256 1") == [8, 256, 1] and batch_sizes("") == [] and batch_sizes("9999999") == [9999999]
+    for wrong in ("0", "08", "10000000", "x"):
+        with pytest.raises(SpecError, match="is not a list of numbers of products"):
+            batch_sizes(wrong)
+    assert numbers_of("--n", "0,999999999") == [0, 999999999]
+    with pytest.raises(SpecError) as refused:
+        numbers_of("--n", "1,1000000000")
+    assert (refused.value.where, refused.value.got, refused.value.remedy) == ("--n", "1000000000", "--n 30000,45000")
+
+
+# ---- rows as text
+
+
+@pytest.mark.parametrize(("name", "range_", "words", "cost", "made"), [
+    ("fp32", "FP32's", "1 f32", "no unit", "A0B0"), ("half", "2^-14 to 2^16", "1 f16", "1", "A0B0"),
+    ("mixpert1_tile", "any tile of 32 k; in it from 2^-14 of its largest", "2 s8", "1 to 4", "A1B1 A1B0 A0B1 A0B0"),
+    ("residues6", "any row; in it from 2^-24 of its norm", "6 s8", "1.5 to 6", "A0B0 A1B1 A2B2 A3B3 A4B4 A5B5"),
+    ("e4m3x6", "any row; in it from 2^-5 of its largest", "3 e4m3", "3", "A2B0 A1B1 A0B2 A1B0 A0B1 A0B0"),
+    ("bf16x3_bb16", "2^-110 to 2^128", "3 bf16; B 1 bf16", "3 to 6", "A2B0 A1B0 A0B0"), ("f16_s8", None, "1 f16+2 s8", "2", "A2B1 A1B2 A0B0"),
+])
+def test_a_scheme_in_the_table_of_all(name, range_, words, cost, made):
+    scheme = SCHEMES.get(name)
+    assert (show.scheme_words(scheme), show.scheme_cost(scheme), show.products(scheme)) == (words, cost, made)
+    assert range_ is None or show.scheme_range(scheme) == range_
+
+
+def test_the_table_of_schemes_tells_who_has_them():
+    rows = {line.split()[0]: " ".join(line.split()) for line in show.schemes_text([SCHEMES.get(name) for name in ("ootomo", "f16_s8", "tf32x3")]).splitlines()
+            if line}
+    assert rows["ootomo"] == "ootomo 2 f16 22 3 2 7.2e-07 2^-14 to 2^16 3 all" and rows["f16_s8"].endswith(" 2 h100 h200")
+    assert rows["tf32x3"].endswith(" all but " + " ".join(sorted(gpu.name for gpu in GPUS.rows() if gpu not in show.scheme_gpus(SCHEMES.get("tf32x3")))))
+    costs = show.scheme_costs(SCHEMES.get("mixpert2"))
+    assert (costs["a100"], costs["rtx4090"], costs["mi210"]) == (3.0, 1.5, 6.0)  # six products, of 2, 4 and 1 times FP16's rate
+
+
+@pytest.mark.parametrize(("name", "lines"), [
+    ("ootomo", {"word 0": "f16, nearest_even", "word 1": "f16, nearest_even, holds 2^11 times the rest", "dropped": "A1B1",
+                "sum main": "unscaled, promoted to FP32 registers, of A0B0", "sum correction": "2^11 too large, of A1B0 A0B1",
+                "promotion": "the authors' own: fragment", "bits": "22"}),
+    ("ootomo_flushed", {"word 0": "f16, nearest_even, 0 where it would be subnormal", "word 1": "f16, nearest_even, holds 2^11 times the rest"}),
+    ("ootomo_b16", {"word 1 of A": "f16, nearest_even, holds 2^11 times the rest", "word 0 of B": "f16, as stored", "dropped": "none"}),
+    ("f16_s8", {"word 1": "s8, nearest_even, holds the element", "word 2": "s8, nearest_even, holds 2^12 times what word 0 leaves"}),
+    ("residues6", {"word 0": "s8, residue modulo 256 of the element as an integer", "sum of_253": "unscaled, of A2B2"}),
+])
+def test_everything_about_one_scheme(name, lines):
+    told = dict(line.split("  ", 1) for line in show.scheme_text(SCHEMES.get(name)).splitlines())
+    assert {key: told[key].strip() for key in lines} == lines
+
+
+def test_instructions_places_and_widths():
+    mfma, wgmma, mma = (find(name, "here") for name in ("mfma_m32n32k8_f16", "wgmma_m64n8k16_f16", "mma_m16n8k16_f16"))
+    assert [show.needs(one) for one in (mfma, wgmma, mma)] == ["gfx908 gfx90a gfx942 gfx950", "sm_90a alone", "sm_80"]
+    assert [show.widths(one) for one in (mfma, wgmma, mma)] == ["32", "8 to 256 in steps of 8", "8"]
+    assert show._depths(mfma) == "8, in kernels 16 by 2 instructions, of which a lane holds whole 16-byte chunks"
+    many = SimpleNamespace(archs=("a", "b", "c", "d", "e"))
+    assert show.needs(many) == "a to e" and show.needs(SimpleNamespace(archs=many.archs[:4])) == "a b c d"
+    assert show.widths(SimpleNamespace(shape=(64, 8, 32), widest=32, sparse_from=128)) == "8 to 256 in steps of 8, 16 above 128"
+    assert show.operand_places(SimpleNamespace(in_tensor_memory=True)) == "shared memory, C tensor memory"
+    assert show.facts({"a": 1, "longer": {"b": 2}}) == "a       1\n\nlonger\n  b  2" and show.facts({"a": 1}, width=3) == "a    1"
+    assert show._held_again(SimpleNamespace(copies=2)) == ", the first of 2 that hold it" and show._held_again(SimpleNamespace(copies=1)) == ""
+    refusal = SimpleNamespace(as_dict=lambda: {"x": 1}, __str__=None)
+    assert show.refused_facts([]) == {} and show.refused_facts([refusal]) == {"refused": [{"x": 1}]}
+    assert show.refused_lines(["one", "two"]) == ["refused    one", "           two"]
+
+
+def test_a_record_says_what_the_unit_returned_and_who_would_like_to_have_it():
+    def told(unit, kind):
+        return show.record({"matrix_unit": {"model": "cdna3", **unit}, "device": {"kind": kind}}, Path("x.json")).splitlines()
+
+    assert told({"summary": "8 of 8"}, "hip") == [
+        "unit       cdna3: 8 of 8", "record     x.json", "           please attach it to an issue of the project: it tells what no one there can measure"]
+    assert told({"error": {"where": "probe", "problem": "failed"}}, "emulator") == ["unit       cdna3: not probed: probe: failed", "record     x.json"]
+
+
+def test_a_report_tells_what_failed_was_counted_and_is_worse_than_fp32():
+    occupancy = SimpleNamespace(blocks=1, fraction=0.0625, limited_by="threads")
+    resources = SimpleNamespace(registers=99, shared_bytes=4096, spill_bytes=16, occupancy=occupancy)
+    checks = [SimpleNamespace(name="c", passed=False, detail="x\ny"), SimpleNamespace(name="longer", passed=True, detail="z")]
+    judged = SimpleNamespace(
+        kernel="k", device="d", resources=resources, checks=checks, standing="compiled", unverified="", errors=Errors(1e-7, 1e-6, 1e-7, 1e-8),
+        bound=SimpleNamespace(relative_frobenius=5e-7), of_fp32={"U": 1.5, "V": 20.4}, status={"a_lossy": 3, "b_lossy": 0}, seconds=None, size=(1, 2, 3),
+        passed=True, promises="half")
+    kernel = SimpleNamespace(plan=SimpleNamespace(summary="s", gpu=SimpleNamespace(limits=SimpleNamespace(registers_per_thread=255))), refused=["r1", "r2"])
+    lines = show.report(kernel, judged, 7.4).splitlines()
+    assert lines[1:5] == ["decided    s", "refused    r1", "           r2", "device     d"]
+    assert "16 B spilled, 1 block an SM (6.25 % occupancy, by threads)" in lines[5]
+    assert lines[6:9] == ["checks     FAILED c       x", " " * 26 + "y", "           ok     longer  z"]
+    assert lines[9] == "standing   compiled" and lines[11] == "accuracy   U as FP32 (1.50); V 20 times FP32's" and lines[12] == "counted    a_lossy 3"
+    assert lines[13:] == ["PASSED as what scheme half promises: V 20 times FP32's, in 7 s"]
+    judged.of_fp32, judged.status = {"U": 1.5}, {}
+    assert show.report(kernel, judged, 7.4).splitlines()[12:] == ["PASSED as FP32, in 7 s"]
+    judged.passed = False
+    assert show.report(kernel, judged, 7.6).splitlines()[12:] == ["FAILED, in 8 s"]
+    judged.unverified = "no model"
+    assert show.report(kernel, judged, 7.4).splitlines()[-1] == "NOT VERIFIED: no model, never run; resources were checked, numbers were not"
+
+
+# ---- explanations
+
+
+def test_an_equations_line():
+    one = SimpleNamespace(number="E1", symbol="x", unit="B", form="a + b", variables=("a", "b"), value=lambda known: known["a"] + known["b"],
+                          filled=lambda known: "1 + 2")
+    assert explain._line(one, {"a": 1, "b": 2}) == ("E1", "x = 3 B", "= a + b\n= 1 + 2")
+    assert explain._line(one, {"a": 1}) is None
+    one.unit = ""
+    assert explain._line(one, {"a": 1, "b": 2})[1] == "x = 3"
+    assert explain._equations("t", [("E1", "x = 3", "= a\n= 1"), ("E10", "y", "= b")]) == "t\n  E1   x = 3\n         = a\n         = 1\n  E10  y\n         = b"
+    searched = SimpleNamespace(candidates=1)
+    assert explain._searched(searched) == "nothing: the spec leaves nothing open"
+    searched.candidates, searched.feasible, searched.solve_seconds = 2, 1, 0.126
+    assert explain._searched(searched) == "2 candidates, 1 feasible, in 0.13 s"
+    assert (explain._error(1.25e-7), explain._error(float("inf")), explain._error(float("inf"), "of rows")) == ("1.2e-07", "out of range", "of rows")
+    point = SimpleNamespace(sums_in_unit=True, promote=64, sums="compensated")
+    assert explain._promotion(point) == "64 compensated" and explain._promotion(SimpleNamespace(sums_in_unit=False)) == ""
+    found = SimpleNamespace(gpu="g", size=(1, 2, 3), data="d", asked="", points=[SimpleNamespace(as_dict=lambda: {"p": 1})], refused=[("half", "why")])
+    assert explain.frontier_dict(found) == {
+        "gpu": "g", "size": [1, 2, 3], "data": "d", "asked": "", "points": [{"p": 1}], "refused": [{"scheme": "half", "problem": "why"}]}
+
+
+# ---- runs of programs
+
+
+def test_what_a_programs_run_took_and_passed_on():
+    taken = {"count": 3, "taken": True, "kernel": "sgemm", "reason": ""}
+    passed = {"count": 2, "taken": False, "kernel": "", "reason": "too small"}
+    assert told_of_a_run(Logged(())).startswith("taken      no call reached the preload library")
+    assert told_of_a_run(Logged((taken,))).splitlines() == ["taken    3 of 3 calls", "  sgemm  3"]
+    assert [line.split() for line in told_of_a_run(Logged((taken, passed))).splitlines()] == [
+        ["taken", "3", "of", "5", "calls"], ["sgemm", "3"], ["passed", "on", "2"], ["too", "small", "2"]]
+    from gemmgen.library.dropped import COUNTED
+
+    nothing = dict.fromkeys(COUNTED, 0)
+    assert told_of_a_run(Logged((taken | {"checked": 3} | nothing,))).splitlines()[-1].split(None, 1)[1] == "3, nothing counted"
+    some = nothing | {COUNTED[0]: 7}
+    assert told_of_a_run(Logged((taken | {"checked": 3} | some,))).splitlines()[-1].split(None, 1)[1] == f"3, {COUNTED[0]} 7"
+
+
+# ---- verify
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """`gemmgen verify` with a road that builds nothing; what it was asked is in `calls`."""
+    state = SimpleNamespace(calls=[], kind="emulator", recorded=True, passed=True, failed=False, unverified="")
+
+    def verify(kernel, **how):
+        how.pop("progress")
+        state.calls.append(how)
+        return SimpleNamespace(as_dict=lambda: {"passed": state.passed}, passed=state.passed, failed=state.failed, unverified=state.unverified,
+                               device_kind=state.kind)
+
+    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(name="mi300x", maker=SimpleNamespace(recorded=True)), hash="abcd")
+    loaded = SimpleNamespace(spec=SimpleNamespace(verify=SimpleNamespace(require="scheme")))
+    monkeypatch.setattr(road, "load", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or loaded)
+    monkeypatch.setattr(road, "build", lambda loaded, progress: SimpleNamespace(plan=plan, refused=[]))
+    monkeypatch.setattr(road, "verify", verify)
+    monkeypatch.setattr(road, "record", lambda kernel, report, progress: {"recorded": True})
+    monkeypatch.setattr(show, "report", lambda kernel, report, seconds: "the report")
+    monkeypatch.setattr(show, "record", lambda record, path: f"kept in {path}")
+    state.plan = plan
+    return state
+
+
+@pytest.mark.parametrize(("passed", "failed", "unverified", "code"), [
+    (True, False, "", 0), (False, True, "", 1), (False, False, "nothing here", 2), (False, True, "nothing here", 1),
+])
+def test_the_exit_code_of_a_verification(judged, gemmgen, passed, failed, unverified, code):
+    judged.passed, judged.failed, judged.unverified = passed, failed, unverified
+    assert gemmgen("verify", "x.toml").code == code
+
+
+def test_what_verify_asks_for(judged, gemmgen, tmp_path):
+    assert gemmgen("verify", "x.toml", "--m", 1, "--k", 2147483647 - 4096, "--device", "cuda", "--require", "fp32", "--gpu", "h100", "--layout", "tn").code in (0, 2)
+    gemmgen("verify", "x.toml", "--n", 5)
+    assert judged.calls[-2:] == [("x.toml", None, None), {"device": "auto", "size": (None, 5, None), "require": "scheme"}]
+    gemmgen("verify", "x.toml", "--m", 1, "--k", 7, "--device", "hip", "--require", "fp32", "--gpu", "h100", "--layout", "tn")
+    assert judged.calls[-2:] == [("x.toml", "h100", "tn"), {"device": "hip", "size": (1, None, 7), "require": "fp32"}]
+    a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    gemmgen("verify", "x.toml", "--a", tmp_path / "a.npy", "--b", tmp_path / "b.npy")
+    assert np.array_equal(judged.calls[-1]["a"], a) and np.array_equal(judged.calls[-1]["b"], b)
+    for wrong, where in ((["--m", 0], "--m"), (["--n", -1], "--n"), (["--k", 1 << 31], "--k"), (["--a", "a.npy"], "--a, --b"), (["--b", "a.npy"], "--a, --b"),
+                         (["--a", "a.npy", "--b", "b.npy", "--n", 1], "--m, --n, --k")):
+        ran = gemmgen("verify", "x.toml", *wrong)
+        assert ran.code == 2 and f"error: {where}: " in ran.err
+    assert "one file cannot take several records" in gemmgen("verify", "x.toml", "y.toml", "--save", "r.json").err
+
+
+@pytest.mark.parametrize(("kind", "save", "unverified", "kept"), [
+    ("hip", None, "", "gemmgen-hip-mi300x-abcd.json"), ("hip", "r.json", "", "r.json"), ("emulator", "r.json", "", "r.json"),
+    ("emulator", "r.json", "no model", None), ("emulator", None, "", None),
+])
+def test_a_record_is_kept_of_runs_on_amds_gpus_and_where_it_is_asked_for(judged, gemmgen, monkeypatch, tmp_path, kind, save, unverified, kept):
+    monkeypatch.chdir(tmp_path)
+    judged.kind, judged.unverified = kind, unverified
+    ran = gemmgen("verify", "x.toml", *(["--save", save] if save else []))
+    assert os.listdir(tmp_path) == ([kept] if kept else [])
+    assert ran.out == ("the report\n" + (f"kept in {kept}\n" if kept else "")) and (not kept or json.loads((tmp_path / kept).read_text()) == {"recorded": True})
+    judged.plan.gpu.maker.recorded = False
+    if save:
+        assert "is for the record of an AMD kernel's run" in gemmgen("verify", "x.toml", "--save", save).err
+
+
+# ---- the road
+
+
+def test_what_nothing_here_can_run_is_judged_by_its_resources(monkeypatch):
+    cleared = []
+
+    def absent(*of, **how):
+        raise NotEmulated("--device", "has no model")
+
+    watcher = SimpleNamespace(step=lambda text: None, clear=lambda: cleared.append(True))
+    monkeypatch.setattr(road, "build", lambda *of, **how: SimpleNamespace(plan=1, source=2, binary=3))
+    monkeypatch.setattr(road, "open_device", absent)
+    monkeypatch.setattr(judging, "resources_only", lambda *given: given)
+    assert road.verify("x", require="scheme", progress=watcher) == (1, 2, 3, "has no model") and cleared == [True]
+
+
+def test_a_record_is_of_the_device_that_the_report_is_of(monkeypatch):
+    opened, released = [], []
+    device = SimpleNamespace(facts=lambda: {"name": "d"}, release=lambda: released.append(True))
+    monkeypatch.setattr(road, "open_device", lambda kernel, kind, progress: opened.append((kernel.plan, kind)) or device)
+    monkeypatch.setattr("gemmgen.verify.record.record", lambda *given: given)
+    report, kernel = SimpleNamespace(device_kind="hip"), SimpleNamespace(plan=1, binary=2)
+    assert road.record(kernel, report) == (1, 2, report, {"name": "d"})
+    assert opened == [(1, "hip")] and released == [True]
+    assert file_name(SimpleNamespace(gpu=SimpleNamespace(name="mi210"), hash="12")) == "gemmgen-hip-mi210-12.json"
+
+
+def test_a_tables_rules_are_those_of_its_gpu_and_first_layout(monkeypatch):
+    from gemmgen.library import dispatch
+
+    asked = []
+    monkeypatch.setattr(dispatch, "select", lambda *given: asked.append(given[1:]) or SimpleNamespace(spec={"a": 1}))
+    monkeypatch.setattr(dispatch, "load_table", lambda path: tables[path.name])
+
+    def table(*parts):
+        made = object.__new__(dispatch.Table)
+        object.__setattr__(made, "parts", [SimpleNamespace(gpu=gpu, layout=layout) for gpu, layout in parts])
+        return made
+
+    tables = {"both": table(("h100", "tn"), ("h100", "nn"), ("a100", "tt")), "one": table(("h100", "tn"), ("h100", "tt"))}
+    assert road.chosen(tables["one"], 1, 2, 3) == {"a": 1} and asked[-1] == ("h100", "tn", 1, 2, 3)
+    road.chosen("one", 1, 2, 3, layout="tt")
+    assert asked[-1] == ("h100", "tt", 1, 2, 3)
+    for gpu, layout in (("h100", "nn"), ("a100", "tt")):
+        road.chosen(Path("both"), 4, 5, 6, gpu=gpu)
+        assert asked[-1] == (gpu, layout, 4, 5, 6)
+    with pytest.raises(SpecError) as refused:
+        road.chosen(tables["both"], 1, 2, 3)
+    assert refused.value.got == "a100, h100" and refused.value.remedy == "gpu='a100'"
+
+
+def test_a_product_by_a_tables_rule_and_its_device_is_released(monkeypatch):
+    from gemmgen.library import dispatch
+
+    released, built = [], []
+    monkeypatch.setattr(road, "chosen", lambda table, m, n, k: (m, n, k))
+    monkeypatch.setattr(road, "build", lambda kernel: built.append(kernel) or SimpleNamespace(plan=1, source=2))
+    monkeypatch.setattr(road, "open_device", lambda kernel, device: SimpleNamespace(name=device, release=lambda: released.append(device)))
+    monkeypatch.setattr("gemmgen.run.gemm", lambda device, *given, **how: (device.name, given[:2], given[4], how))
+    a, b = np.zeros((2, 3), np.float32), np.zeros((3, 5), np.float32)
+    assert road.multiply(object.__new__(dispatch.Table), a, b, alpha=2.0, device="hip") == ("hip", (1, 2), None, {"alpha": 2.0, "beta": 0.0})
+    assert built == [(2, 5, 3)] and released == ["hip"]
+
+
+def test_the_demonstration_verifies_what_it_built(monkeypatch, capsys):
+    kernel, report = SimpleNamespace(plan=1, source=2), SimpleNamespace(passed=False)
+    monkeypatch.setattr(demo, "_shipped", lambda name: name)
+    monkeypatch.setattr(road, "build", lambda spec, progress: kernel if spec in ("sgemm_a100", "digits_half") else None)
+    monkeypatch.setattr(road, "verify", lambda one, progress: report if one is kernel else None)
+    monkeypatch.setattr(show, "report", lambda one, found, seconds: f"report of {found.passed}")
+    assert demo._verification() is False and capsys.readouterr().out.endswith("report of False\n")
+    z = np.array([[1.0, 2.0], [3.0, -4.0], [0.5, 0.0]], np.float32)
+    monkeypatch.setattr(road, "open_device", lambda one, progress: SimpleNamespace(name="d"))
+    monkeypatch.setattr("gemmgen.run.gemm", lambda device, plan, source, a, b: SimpleNamespace(c=(a @ b + 1).astype(np.float32)))
+    name, gram, found = demo._gram("half", z)
+    assert name == "d" and np.array_equal(gram, z @ z.T + 1)
+    assert found.relative_frobenius == pytest.approx(3 / np.linalg.norm(z @ z.T)) and found.scaled == pytest.approx(1 / 0.25)
+
+
+# ---- judging
+
+
+def test_what_probe_and_report_say_without_a_device(monkeypatch):
+    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(maker=SimpleNamespace(recorded=True)), standing="never run")
+    monkeypatch.setattr(judging, "resources", lambda *of: SimpleNamespace())
+    monkeypatch.setattr(judging.Judge, "resources", lambda judge: judging.Check("resources", True, "few"))
+    report = judging.resources_only(plan, SimpleNamespace(name="k"), None, "no model")
+    assert (report.kernel, report.arch, report.device, report.device_kind, report.unverified, report.standing) == ("k", "gfx942", "none", "none", "no model", "never run")
+    assert not report.passed and not report.failed and not report.as_fp32 and report.errors is None and [one.name for one in report.checks] == ["resources"]
+    assert judging.standing(plan, SimpleNamespace(kind="hip", name="MI300X")).endswith("run on MI300X")
+    assert judging.standing(plan, SimpleNamespace(kind="emulator")) == "never run"
+    plan.gpu.maker.recorded = False
+    assert judging.standing(plan) == ""
+
+
+@pytest.mark.parametrize(("kind", "stays", "size"), [
+    ("emulator", False, (77, 57, 1029)), ("emulator", True, (141, 73, 293)), ("cuda", False, (1031, 1013, 4099)), ("hip", True, (2571, 1533, 4099)),
+])
+def test_the_size_of_the_headline_product(kind, stays, size):
+    """With three stages of 32 and no promotion 8 of them: 256; with promotion every 1024 2304."""
+    plan = SimpleNamespace(block=(64, 64, 32), design=SimpleNamespace(stays=stays), promote=0, stages=3)
+    assert oracles.wrapping_k(plan) == 256 or stays
+    assert judging.default_size(plan, kind) == (size if not (kind == "emulator" and stays) else (141, 73, 261))
+    plan.promote, plan.stages = 1024, 5
+    assert oracles.wrapping_k(plan) == 11 * 32 + 2048 and judging.default_size(plan, "emulator")[2] == 2405
+    plan.promote = 65536
+    assert oracles.wrapping_k(plan) == 11 * 32 + 131072
+    plan.promote = 65537
+    with pytest.raises(SpecError) as refused:
+        oracles.wrapping_k(plan)
+    assert refused.value.remedy == "promote = 65536, or 0, which is never"
+
+
+def test_outliers_lie_in_the_second_tile_each_way():
+    plan = plan_of()
+    bm, bn, bk = plan.block
+    problem = oracles.outliers(plan)
+    assert problem.a.shape == (bm + 5, 300) and problem.b.shape == (300, bn + 3) and 3 * bk + 7 < 300
+    assert [tuple(at)[0] for at in np.argwhere(np.abs(problem.a) > 1)] == [bm + 2] and [tuple(at)[1] for at in np.argwhere(np.abs(problem.b) > 1)] == [bn + 1]
+    assert problem.a.max() == 3e4 and problem.b.min() == -3e3
+
+
+def test_no_special_value_is_beyond_the_range_of_words_toward_zero():
+    problem = oracles.special_values(plan_of())
+    assert problem.a.shape == (19, plan_of().block[2] + 9) and problem.b.shape[1] == 23
+    assert (problem.a[2, 5], problem.a[3, 7], problem.b[9, 4], problem.b[5, 3]) == (np.inf, -np.inf, np.inf, 0)
+    assert np.isnan(problem.a[5, 1]) and np.isnan(problem.b[11, 6]) and np.isnan(problem.a).sum() == np.isnan(problem.b).sum() == 1
+    assert (problem.a[7, 0], problem.a[8, 3], problem.b[4, 9]) == (np.float32(1e6), np.float32(-3e38), np.float32(7e4))
+    zero = oracles.special_values(plan_of(scheme="legemm"))
+    if SCHEMES.get("legemm").words_of("a")[0].rounding != "nearest_even":
+        assert np.abs(zero.a[np.isfinite(zero.a)]).max() <= 1
+
+
+@pytest.mark.parametrize(("ratio", "words"), [
+    (0.5, "as FP32"), (2.0, "as FP32"), (2.01, "2.0 times FP32's"), (9.96, "10.0 times FP32's"), (10.4, "10 times FP32's"), (np.inf, "where FP32 is exact"),
+    (np.nan, "not comparable with FP32's"),
+])
+def test_an_error_over_fp32s(ratio, words):
+    assert judging.against_fp32(ratio) == words
+    required = judging._required({"U": ratio}, "U")
+    assert required.passed == (ratio <= 2) and required.detail == f"U {words} ({ratio:.2f}); at most 2 times its own error is required"
+    assert not judging._required({}, "U").passed and judging._required({}, "U").detail.startswith("nothing to compare") and not judging._required({"V": 1.0}, "U").passed
+
+
+# ---- the unit's probe
+
+
+def test_a_probe_launches_a_block_a_tile_and_asks_for_a_gpu_that_has_the_instruction(monkeypatch):
+    fragment = find("mma_m16n8k16_f16", "here")
+    names, a, b, c = unit_probe.tiles(fragment)
+    calls = []
+
+    class Device:
+        def upload(self, array, name):
+            calls.append((name, array.shape))
+            return name
+
+        def empty(self, nbytes, name):
+            calls.append((name, nbytes))
+            return name
+
+        def launch(self, *given):
+            calls.append(given)
+
+        def download(self, buffer, dtype, count):
+            assert (buffer, dtype, count) == ("d", c.dtype, c.size)
+            return np.arange(count, dtype=dtype)
+
+        def release(self):
+            calls.append("released")
+
+    monkeypatch.setattr(unit_probe, "why_not", lambda gpu: DeviceError("--device", "is absent") if gpu.name == "a100" else None)
+    monkeypatch.setattr(unit_probe, "open_on", lambda gpu, binary: Device())
+    monkeypatch.setattr(unit_probe, "build", lambda source: source)
+    found = unit_probe.probe_here(fragment, GPUS.get("h100"))
+    assert calls == [("a", a.shape), ("b", b.shape), ("c", c.shape), ("d", c.nbytes),
+                     ("unit_probe", len(names), 32, 0, [("pointer", name) for name in "abcd"]), "released"]
+    assert np.array_equal(found.d.ravel(), np.arange(c.size)) and found.modelled.shape == c.shape
+    with pytest.raises(DeviceError, match="is absent"):
+        unit_probe.probe_here(fragment, GPUS.get("a100"))
+    with pytest.raises(SpecError) as refused:
+        unit_probe.probe_here(fragment, GPUS.get("mi300x"))
+    assert refused.value.needs == "sm_80 or newer" and refused.value.got == "mma_m16n8k16_f16 on mi300x, gfx942"
+    told = found.as_dict()
+    assert told["shape"] == [16, 8, 16] and told["word"] == "f16" and len(told["tiles"]) == len(names)
+
+
+# ---- timing
+
+
+def test_cublas_is_the_newest_of_two_and_absent_otherwise(monkeypatch):
+    def having(*versions):
+        def load(name):
+            if name not in versions:
+                raise OSError(name)
+            return name
+
+        monkeypatch.setattr(blas.ctypes, "CDLL", load)
+
+    having("libcublas.so.12", "libcublas.so.13")
+    assert blas.load_library() == "libcublas.so.13"
+    having("libcublas.so.12")
+    assert blas.load_library() == "libcublas.so.12"
+    having()
+    with pytest.raises(DeviceError, match="cannot be found"):
+        blas.load_library()
+
+
+def test_what_times_were_taken_with(monkeypatch):
+    cupy = numpy_cupy.install(monkeypatch)
+    cupy.__version__, freed = "14.2.0", []
+
+    def version(handle, number):
+        number._obj.value = 130401
+        return 0
+
+    cupy.cuda.runtime.driverGetVersion, cupy.cuda.runtime.runtimeGetVersion = lambda: 13020, lambda: 13010
+    cupy.cuda.Device = lambda: SimpleNamespace(id=3, pci_bus_id="0000:1B:00.0")
+    cupy.cuda.runtime.getDeviceProperties = lambda at: {"name": f"GPU {at}".encode()}
+    cupy.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: freed.append(True))
+    monkeypatch.setattr(environment, "load_library", lambda: SimpleNamespace(cublasGetVersion_v2=version))
+    monkeypatch.setattr(environment, "conditions", lambda: {"driver_version": "580.1"})
+    monkeypatch.setattr(environment, "open_sensors", lambda bus: f"sensors of {bus}")
+    assert environment.versions() == {"driver": "580.1", "CUDA driver": "13020", "CUDA runtime": "13010", "cuBLAS": "130401", "cupy": "14.2.0"}
+    monkeypatch.setattr(environment, "conditions", dict)
+    assert environment.versions()["driver"] == "unknown"
+    assert environment.device_name() == "GPU 3" and environment.sensors_here() == "sensors of 0000:1B:00.0"
+    environment.release_memory()
+    assert freed == [True]
+
+
+def test_products_are_raced_anew_and_the_median_is_told(monkeypatch):
+    asked = []
+
+    def race(contenders, **how):
+        asked.append(how)
+        for at, one in enumerate(contenders):
+            one.seconds += [1.0 + at, 5.0 + at, 2.0 + at]
+
+    monkeypatch.setattr(products, "race", race)
+    one, other = (timing.Contender(name, lambda index: None, seconds=[9.0]) for name in "ab")
+    assert products.raced({"a": one, "b": other}, rounds=3, slice_ms=2.5, warm_up=0.5) == {"a": 2.0, "b": 3.0}
+    assert asked == [{"rounds": 3, "slice_ms": 2.5, "warm_up": 0.5}]
+    done = []
+    parts = [timing.Contender(name, lambda index, name=name: done.append((name, index))) for name in "ab"]
+    products.chain("both", parts).enqueue(4)
+    assert done == [("a", 4), ("b", 5)]
+
+
+def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
+    class Watch:
+        stream = open(os.devnull)
+
+        def one(self, enqueue):
+            return enqueue(0)
+
+    numpy_cupy.install(monkeypatch)
+    monkeypatch.setattr(racing, "Stopwatch", Watch)
+    assert racing.estimate(lambda index: 2.5 + index) == 2.5
+    monkeypatch.setattr(reference, "Reference", lambda inputs: SimpleNamespace(accuracy=lambda one: reference.Accuracy(1.0, 2.0, 3.0)))
+    assert reference.error_of(None, None) == 1.0
