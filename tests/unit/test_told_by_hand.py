@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
 import pickle
 import sys
+import warnings
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 import gemmgen.verify as judging
-from gemmgen import demo, errors, road, timing
+from gemmgen import demo, errors, export as exporter, road, timing
+from gemmgen.batch import PROBLEM
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
@@ -22,9 +26,13 @@ from gemmgen.cli import explain, output, show
 from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
 from gemmgen.errors import DeviceError, GemmgenError, NotEmulated, SpecError, UnknownName
 from gemmgen.library.dropped import Logged
-from gemmgen.timing import blas, environment, products, racing, reference
+from gemmgen.run import Placement, mixed
+from gemmgen.run.batch import BatchResult, one_size_arguments, refuse_overlap, sizes_of
+from gemmgen.timing import blas, environment, gemmul8, products, racing, reference
+from gemmgen.spec import MAX_EXTENT
 from gemmgen.verbs.run import text as told_of_a_run
-from gemmgen.verify import oracles, unit_probe
+from gemmgen.verbs.verify import verify as verify_verb
+from gemmgen.verify import batch as of_batches, oracles, unit_probe
 from gemmgen.verify.metrics import Errors
 from gemmgen.verify.record import file_name
 from ways import plan_of
@@ -125,10 +133,11 @@ def test_notes_and_errors_go_where_they_are_read(capsys):
     output.emit_error(SpecError("here", "is wrong"), as_json=True)
     ran = capsys.readouterr()
     assert json.loads(ran.out)["where"] == "here" and ran.err == ""
-    import warnings
-
-    with output.warnings_as_notes():
-        warnings.warn("the cache is odd", errors.CacheWarning, stacklevel=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with output.warnings_as_notes():
+            warnings.warn("the cache is odd", errors.CacheWarning, stacklevel=1)
+            warnings.warn("something else", UserWarning, stacklevel=1)
     assert capsys.readouterr().err == "note: the cache is odd\n"
 
 
@@ -294,7 +303,7 @@ def test_what_a_programs_run_took_and_passed_on():
 
 @pytest.fixture
 def judged(monkeypatch):
-    """`gemmgen verify` with a road that builds nothing; what it was asked is in `calls`."""
+    """The verb `verify` with a road that builds nothing; what it was asked is in `calls`."""
     state = SimpleNamespace(calls=[], kind="emulator", recorded=True, passed=True, failed=False, unverified="")
 
     def verify(kernel, **how):
@@ -318,42 +327,47 @@ def judged(monkeypatch):
 @pytest.mark.parametrize(("passed", "failed", "unverified", "code"), [
     (True, False, "", 0), (False, True, "", 1), (False, False, "nothing here", 2), (False, True, "nothing here", 1),
 ])
-def test_the_exit_code_of_a_verification(judged, gemmgen, passed, failed, unverified, code):
+def test_the_exit_code_of_a_verification(judged, passed, failed, unverified, code):
     judged.passed, judged.failed, judged.unverified = passed, failed, unverified
-    assert gemmgen("verify", "x.toml").code == code
+    assert verify_verb([Path("x.toml")]) == code
 
 
-def test_what_verify_asks_for(judged, gemmgen, tmp_path):
-    assert gemmgen("verify", "x.toml", "--m", 1, "--k", 2147483647 - 4096, "--device", "cuda", "--require", "fp32", "--gpu", "h100", "--layout", "tn").code in (0, 2)
-    gemmgen("verify", "x.toml", "--n", 5)
+def test_what_verify_asks_for(judged, tmp_path):
+    x = [Path("x.toml")]
+    verify_verb(x, n=5)
     assert judged.calls[-2:] == [("x.toml", None, None), {"device": "auto", "size": (None, 5, None), "require": "scheme"}]
-    gemmgen("verify", "x.toml", "--m", 1, "--k", 7, "--device", "hip", "--require", "fp32", "--gpu", "h100", "--layout", "tn")
-    assert judged.calls[-2:] == [("x.toml", "h100", "tn"), {"device": "hip", "size": (1, None, 7), "require": "fp32"}]
+    verify_verb(x, m=1, k=MAX_EXTENT, device="hip", require="fp32", gpu="h100", layout="tn")
+    assert judged.calls[-2:] == [("x.toml", "h100", "tn"), {"device": "hip", "size": (1, None, MAX_EXTENT), "require": "fp32"}]
     a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
-    gemmgen("verify", "x.toml", "--a", tmp_path / "a.npy", "--b", tmp_path / "b.npy")
-    assert np.array_equal(judged.calls[-1]["a"], a) and np.array_equal(judged.calls[-1]["b"], b)
-    for wrong, where in ((["--m", 0], "--m"), (["--n", -1], "--n"), (["--k", 1 << 31], "--k"), (["--a", "a.npy"], "--a, --b"), (["--b", "a.npy"], "--a, --b"),
-                         (["--a", "a.npy", "--b", "b.npy", "--n", 1], "--m, --n, --k")):
-        ran = gemmgen("verify", "x.toml", *wrong)
-        assert ran.code == 2 and f"error: {where}: " in ran.err
-    assert "one file cannot take several records" in gemmgen("verify", "x.toml", "y.toml", "--save", "r.json").err
+    own = {"a": tmp_path / "a.npy", "b": tmp_path / "b.npy"}
+    verify_verb(x, **own)
+    assert np.array_equal(judged.calls[-1]["a"], a) and np.array_equal(judged.calls[-1]["b"], b) and judged.calls[-1]["size"] == (None, None, None)
+    for wrong, where in (({"m": 0}, "--m"), ({"n": -1}, "--n"), ({"k": MAX_EXTENT + 1}, "--k"), ({"a": own["a"]}, "--a, --b"), ({"b": own["a"]}, "--a, --b"),
+                         *((own | {name: 1}, "--m, --n, --k") for name in "mnk")):
+        with pytest.raises(SpecError) as refused:
+            verify_verb(x, **wrong)
+        assert refused.value.where == where
+    with pytest.raises(SpecError, match="one file cannot take several records"):
+        verify_verb([*x, *x], save=Path("r.json"))
 
 
 @pytest.mark.parametrize(("kind", "save", "unverified", "kept"), [
     ("hip", None, "", "gemmgen-hip-mi300x-abcd.json"), ("hip", "r.json", "", "r.json"), ("emulator", "r.json", "", "r.json"),
     ("emulator", "r.json", "no model", None), ("emulator", None, "", None),
 ])
-def test_a_record_is_kept_of_runs_on_amds_gpus_and_where_it_is_asked_for(judged, gemmgen, monkeypatch, tmp_path, kind, save, unverified, kept):
+def test_a_record_is_kept_of_runs_on_amds_gpus_and_where_it_is_asked_for(judged, capsys, monkeypatch, tmp_path, kind, save, unverified, kept):
     monkeypatch.chdir(tmp_path)
     judged.kind, judged.unverified = kind, unverified
-    ran = gemmgen("verify", "x.toml", *(["--save", save] if save else []))
+    verify_verb([Path("x.toml")], save=save and Path(save))
     assert os.listdir(tmp_path) == ([kept] if kept else [])
-    assert ran.out == ("the report\n" + (f"kept in {kept}\n" if kept else "")) and (not kept or json.loads((tmp_path / kept).read_text()) == {"recorded": True})
+    assert capsys.readouterr().out == "the report\n" + (f"kept in {kept}\n" if kept else "")
+    assert not kept or json.loads((tmp_path / kept).read_text()) == {"recorded": True}
     judged.plan.gpu.maker.recorded = False
     if save:
-        assert "is for the record of an AMD kernel's run" in gemmgen("verify", "x.toml", "--save", save).err
+        with pytest.raises(SpecError, match="is for the record of an AMD kernel's run"):
+            verify_verb([Path("x.toml")], save=Path(save))
 
 
 # ---- the road
@@ -521,7 +535,7 @@ def test_a_probe_launches_a_block_a_tile_and_asks_for_a_gpu_that_has_the_instruc
             calls.append(given)
 
         def download(self, buffer, dtype, count):
-            assert (buffer, dtype, count) == ("d", c.dtype, c.size)
+            assert (buffer, 4 * count) == calls[3]
             return np.arange(count, dtype=dtype)
 
         def release(self):
@@ -529,8 +543,10 @@ def test_a_probe_launches_a_block_a_tile_and_asks_for_a_gpu_that_has_the_instruc
 
     monkeypatch.setattr(unit_probe, "why_not", lambda gpu: DeviceError("--device", "is absent") if gpu.name == "a100" else None)
     monkeypatch.setattr(unit_probe, "open_on", lambda gpu, binary: Device())
-    monkeypatch.setattr(unit_probe, "build", lambda source: source)
+    built = []
+    monkeypatch.setattr(unit_probe, "build", lambda source: built.append(source.arch) or source)
     found = unit_probe.probe_here(fragment, GPUS.get("h100"))
+    assert built == ["sm_90"]
     assert calls == [("a", a.shape), ("b", b.shape), ("c", c.shape), ("d", c.nbytes),
                      ("unit_probe", len(names), 32, 0, [("pointer", name) for name in "abcd"]), "released"]
     assert np.array_equal(found.d.ravel(), np.arange(c.size)) and found.modelled.shape == c.shape
@@ -541,6 +557,14 @@ def test_a_probe_launches_a_block_a_tile_and_asks_for_a_gpu_that_has_the_instruc
     assert refused.value.needs == "sm_80 or newer" and refused.value.got == "mma_m16n8k16_f16 on mi300x, gfx942"
     told = found.as_dict()
     assert told["shape"] == [16, 8, 16] and told["word"] == "f16" and len(told["tiles"]) == len(names)
+    opened = []
+    monkeypatch.setattr(unit_probe, "open_device", lambda kind, plan, source, binary: opened.append((kind, plan, source.arch)) or Device())
+    calls.clear()
+    mfma = find("mfma_m32n32k8_f16", "here")
+    plan = SimpleNamespace(fragment=mfma, arch="gfx942", gpu=GPUS.get("mi300x"))
+    assert unit_probe.probe_unit(plan, "emulator").fragment.builtin == mfma.builtin and opened == [("emulator", plan, "gfx942")] and calls[-1] == "released"
+    wrong = unit_probe.Tiles(fragment, ("all",), a[:1], b[:1], c[:1], np.ones((1, 1, 2), np.float32), np.zeros((1, 1, 2), np.float32))
+    assert wrong.summary == "0 of 2 dot products as modelled; others in: all"
 
 
 # ---- timing
@@ -617,3 +641,291 @@ def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
     assert racing.estimate(lambda index: 2.5 + index) == 2.5
     monkeypatch.setattr(reference, "Reference", lambda inputs: SimpleNamespace(accuracy=lambda one: reference.Accuracy(1.0, 2.0, 3.0)))
     assert reference.error_of(None, None) == 1.0
+
+
+# ---- batches
+
+
+def test_the_products_that_batches_are_asked_with():
+    tiles = (SimpleNamespace(m=8, n=6, k=4), SimpleNamespace(m=4, n=4, k=4))
+    asked = of_batches.ragged(SimpleNamespace(kind="grouped", batch_tiles=tiles))
+    assert [one.sizes for one in asked] == [
+        (11, 5, 13), (7, 3, 13), (8, 6, 4), (4, 4, 4), (9, 11, 12), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
+    factors = [(1.0, 0.0), (-1.5, 0.0), (0.75, 2.0)] * 4
+    factors[-2] = (0.0, 1.5)
+    assert [(one.alpha, one.beta) for one in asked] == factors and all((one.c is None) == (one.beta == 0) for one in asked)
+    assert [one.placement for one in asked[:4]] == [Placement(), Placement((1, 3, 1), (4, 8, 12)), Placement(), Placement((3, 3, 1), (12, 8, 12))]
+    alike = of_batches.ragged(SimpleNamespace(kind="pointers", batch_tiles=tiles))
+    assert {(one.sizes, one.alpha, one.beta, one.placement) for one in alike} == {((9, 13, 7), -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12)))} and len(alike) == 5
+    even = of_batches._even((30, 20, 40), 1)
+    assert even.sizes == (30, 20, 40) and {*np.unique(even.a * 16)} == {*np.unique(even.b * 16)} == {*range(8, 16)}
+
+
+@pytest.mark.parametrize(("kind", "sizes"), [("grouped", [(0, 5, 3), (4, 0, 2), (0, 0, 0)]), ("strided", [(0, 5, 3)] * 2)])
+def test_an_empty_batch_is_one_of_no_products_and_one_of_empty_ones(monkeypatch, kind, sizes):
+    asked = []
+
+    def batch(device, plan, source, products):
+        asked.append([one.sizes for one in products])
+        return BatchResult(tuple(np.zeros(one.sizes[:2]) for one in products), {}, None, True)
+
+    monkeypatch.setattr(of_batches, "batch", batch)
+    assert of_batches.nothing(None, SimpleNamespace(kind=kind), None)[0] and asked == [[], sizes]
+
+
+def test_products_that_overlap_are_named_as_they_were_given():
+    """C of [2, 3] with a leading dimension of 8 beside another in the same rows, and from an element of its own on."""
+    def problems(*of):
+        made = np.zeros(len(of), PROBLEM)
+        for at, (m, n, ldc, c) in enumerate(of):
+            made[at]["m"], made[at]["n"], made[at]["ldc"], made[at]["c"] = m, n, ldc, c
+        return made
+
+    for fine in (((2, 3, 8, 0), (2, 3, 8, 12)), ((2, 3, 8, 0), (2, 5, 8, 12)), ((2, 3, 8, 0), (2, 3, 3, 44)), ((0, 3, 8, 0), (2, 3, 8, 0)), ((2, 0, 0, 0), (2, 3, 8, 0)), ()):
+        refuse_overlap(problems(*fine))
+    for wrong, named in (
+        (((0, 5, 8, 0), (2, 3, 8, 0), (2, 6, 8, 12)), "products 1 and 2"), (((2, 3, 8, 0), (5, 0, 8, 0), (2, 3, 8, 8)), "products 0 and 2"),
+        (((2, 3, 3, 40), (2, 3, 8, 0)), "products 1 and 0"), (((2, 3, 8, 0), (2, 3, 9, 12)), "products 0 and 1"),
+    ):
+        with pytest.raises(SpecError) as refused:
+            refuse_overlap(problems(*wrong))
+        assert refused.value.got == named
+
+
+def test_what_kernels_for_products_of_one_size_are_told():
+    problems = np.zeros(3, PROBLEM)
+    for at in range(3):
+        for name, value in {"m": 3, "n": 5, "k": 7, "lda": 9, "ldb": 0, "ldc": 11, "alpha": 1.5, "beta": -2.0}.items():
+            problems[at][name] = value
+        problems[at]["a"], problems[at]["b"], problems[at]["c"] = 1000 + 400 * at, 5000 - 80 * at, 4 * at
+    one = {"m": 3, "n": 5, "k": 7, "alpha": 1.5, "beta": -2.0, "lda": 9, "ldb": 1, "ldc": 11}
+    assert one_size_arguments("pointers", problems) == one
+    assert one_size_arguments("strided", problems) == one | {"stride_a": 100, "stride_b": -20, "stride_c": 1}
+    assert one_size_arguments("strided", problems[:1]) == one | dict.fromkeys(("stride_a", "stride_b", "stride_c"), 0)
+    none = one_size_arguments("strided", problems[:0])
+    assert (none["m"], none["lda"], none["ldc"], none["alpha"], none["stride_b"]) == (0, 1, 1, 0.0, 0)
+    assert sizes_of([]).shape == (0, 3)
+
+
+def test_counters_of_two_kernels_are_added_up_and_only_pairs_share_a_batch():
+    assert mixed._summed([{"lossy": 1, "a": 2}, {"lossy": 3, "b": 4}]) == {"lossy": 4, "a": 2, "b": 4} and mixed._summed([]) == {}
+    plan = SimpleNamespace(of_products=True, kind="grouped", layout="nn", output=SimpleNamespace(title="FP32"), special="exact")
+    mixed.check_pair(plan, plan)
+    for change, told in (({"kind": "pointers"}, "one for problems of kind pointers"), ({"of_products": False}, "one for problems of kind grouped"),
+                         ({"layout": "tn"}, "layout nn and tn"), ({"output": SimpleNamespace(title="FP16")}, "output FP32 and FP16"), ({"special": "fast"}, "special exact and fast")):
+        with pytest.raises(SpecError) as refused:
+            mixed.check_pair(plan, SimpleNamespace(**{**vars(plan), **change}))
+        assert refused.value.got == told
+
+
+# ---- what bounds are of, exports, rivals
+
+
+def test_each_operand_is_split_as_its_own_words(monkeypatch):
+    plan, asked = plan_of(scheme="ootomo_b16"), []
+    bounds = sys.modules["gemmgen.verify.bound"]
+    monkeypatch.setattr(bounds, "split", lambda x, scheme, operand=None: asked.append((operand, x.shape)) or SimpleNamespace(lossy=0))
+    list(bounds.held_to(plan, np.ones((2, 3), np.float32), np.ones((3, 5), np.float32), np.zeros((2, 5))))
+    assert asked == [("a", (2, 3)), ("b", (5, 3))]
+
+
+def test_kernels_without_a_matrix_unit_run_on_what_has_another_unit():
+    archs = exporter.possible_archs(plan_of(scheme="fp32", promote=0))
+    assert archs[0] == "sm_80" and {"sm_86", "sm_89", "sm_90"} <= {*archs} and archs == sorted(archs, key=lambda arch: int(arch[3:].rstrip("a")))
+    assert "sm_75" not in archs and "gfx942" not in archs
+
+
+def test_an_export_gets_name_archs_and_refusals(monkeypatch):
+    one = SimpleNamespace(arch="sm_80")
+    built = SimpleNamespace(plan=1, source=2, binary=one, others=(SimpleNamespace(arch="sm_90"),), refused=[SimpleNamespace(as_dict=lambda: {"r": 1})])
+    monkeypatch.setattr(road, "build", lambda kernel, gpu, layout, archs: asked.append((kernel, gpu, layout, archs("plan"))) or built)
+    monkeypatch.setattr(road, "replace", lambda source, arch: f"source for {arch}")
+    monkeypatch.setattr("gemmgen.build.without_line_info", lambda source, binary: f"{source}, {binary.arch}")
+    monkeypatch.setattr(exporter, "target_archs", lambda plan, archs: (plan, *archs))
+    monkeypatch.setattr(exporter, "export", lambda *given, **how: (given, how))
+    asked = []
+    assert road.export("x.toml", "out", "h100", name="good", force=True, archs=["sm_90"], layout="tn") == (
+        (1, 2, "source for sm_80, sm_80", Path("out")), {"others": ["source for sm_90, sm_90"], "name": "good", "force": True, "refused": [{"r": 1}]})
+    assert asked == [("x.toml", "h100", "tn", ("plan", "sm_90"))]
+    assert road.export("x.toml", "out")[1] == {"others": ["source for sm_90, sm_90"], "name": None, "force": False, "refused": [{"r": 1}]}
+
+
+@pytest.mark.parametrize(("text", "moduli", "fast"), [
+    ("gemmul8=/x", 8, True), ("gemmul8=/x,moduli=2", 2, True), ("gemmul8=/x,moduli=20,accurate", 20, False), ("gemmul8=/x,accurate,fast", 8, True),
+])
+def test_a_rivals_moduli_and_mode(text, moduli, fast):
+    found = gemmul8.asked(text)
+    assert (found.path, found.moduli, found.fast) == (Path("/x"), moduli, fast)
+    assert found.name == f"gemmul8-{moduli}" + ("" if fast else "-accurate") and found.where == "--rival gemmul8=/x"
+
+
+@pytest.mark.parametrize("text", ["gemmul8", "gemmul8=", "other=/x", "gemmul8=/x,moduli=1", "gemmul8=/x,moduli=21", "gemmul8=/x,modulus=8", "gemmul8=/x,8",
+                                  "gemmul8=/x,moduli=0008", "gemmul8=/x,moduli=", "gemmul8=/x,moduli=²", "gemmul8=/x,"])
+def test_a_rival_that_cannot_be_read(text):
+    with pytest.raises(SpecError) as refused:
+        gemmul8.asked(text)
+    assert "moduli=N (2 to 20)" in refused.value.needs
+
+
+# ---- Triton, with NumPy in its place
+
+
+class Whole(np.ndarray):
+    """Numbers of a block, which are cast by `to`."""
+
+    def to(self, dtype):
+        return self.astype(dtype)
+
+
+class Pointer:
+    """A place in a flat array, or a block of places."""
+
+    def __init__(self, memory, at=0):
+        self.memory, self.at = memory, at
+
+    def __add__(self, offset):
+        return Pointer(self.memory, self.at + offset)
+
+
+@pytest.fixture
+def rivals(monkeypatch):
+    """`gemmgen.timing.rivals`, of modules that compute on the host."""
+    state = SimpleNamespace(tile=0, launches=[])
+
+    class Language:
+        int64, float32, constexpr = np.int64, np.float32, int
+        program_id = staticmethod(lambda axis: state.tile)
+        cdiv = staticmethod(lambda a, b: -(-a // b))
+        arange = staticmethod(lambda start, end: np.arange(start, end).view(Whole))
+        zeros = staticmethod(np.zeros)
+
+        @staticmethod
+        def load(pointer, mask=True, other=np.nan):
+            mask = np.broadcast_to(mask, pointer.at.shape)
+            assert mask.all() or other == 0.0
+            return np.where(mask, pointer.memory[np.where(mask, pointer.at, 0)], other)  # an IndexError out of bounds
+
+        @staticmethod
+        def store(pointer, values, mask=True):
+            mask = np.broadcast_to(mask, pointer.at.shape)
+            pointer.memory[pointer.at[mask]] = values[mask]
+
+        @staticmethod
+        def dot(a, b, total, input_precision):
+            return total + a @ b
+
+    class Jit:
+        def __init__(self, function):
+            self.function = function
+
+        def __getitem__(self, grid):
+            def launch(a, b, c, *sizes, num_warps, num_stages, **how):
+                state.launches.append((grid, num_warps, num_stages, how))
+                for state.tile in range(grid[0]):
+                    self.function(*(Pointer(np.asarray(x).reshape(-1)) for x in (a, b, c)), *sizes, **how)
+            return launch
+
+    language = ModuleType("triton.language")
+    vars(language).update({name: getattr(Language, name) for name in dir(Language) if not name.startswith("__")})
+    triton, torch = ModuleType("triton"), ModuleType("torch")
+    triton.jit, triton.cdiv, triton.language, triton.__version__ = Jit, Language.cdiv, language, "3.5"
+    torch.as_tensor, torch.zeros = lambda x, device: np.asarray(x), lambda shape, device: np.zeros(shape, np.float32)
+    torch.cuda = SimpleNamespace(
+        synchronize=lambda: None, stream=lambda here: nullcontext(), ExternalStream=lambda at: f"stream {at}", default_stream=lambda: "default")
+    for name, module in {"torch": torch, "triton": triton, "triton.language": language}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, "gemmgen.timing.rivals", raising=False)
+    numpy_cupy.install(monkeypatch)
+    yield SimpleNamespace(module=importlib.import_module("gemmgen.timing.rivals"), state=state, torch=torch)
+    sys.modules.pop("gemmgen.timing.rivals", None)
+
+
+@pytest.mark.parametrize(("size", "even"), [((8, 16, 8), True), ((45, 30, 21), False), ((48, 16, 24), True), ((40, 16, 12), False), ((8, 8, 8), False), ((36, 16, 8), True)])
+def test_tritons_kernel_multiplies_whole_blocks_and_ragged_ones(rivals, size, even):
+    m, n, k = size
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-3, 4, (m, k)).astype(np.float32), rng.integers(-3, 4, (k, n)).astype(np.float32)
+    c = np.full((m, n), np.nan, np.float32)
+    rivals.module._launch(a, b, c, size, "tf32x3", rivals.module.Config(4, 16, 8, 2, 3) if size != (8, 16, 8) else rivals.module.Config(8, 8, 4, 2, 3))
+    assert np.array_equal(c, a @ b)
+    [(grid, warps, stages, how)] = rivals.state.launches
+    assert (warps, stages, how["EVEN"], how["PRECISION"], how["GROUP_M"]) == (2, 3, even, "tf32x3", 8)
+    assert grid == ((2,) if size == (8, 16, 8) else (-(-m // 4) * -(-n // 16),))
+
+
+def test_every_variant_that_triton_compiles_has_one_small_product(rivals):
+    module = rivals.module
+    assert [module._stand_in(extent, 32) for extent in (64, 48, 33)] == [256, 272, 257]
+    assert module.Config(64, 128, 32, 4, 3).label == "64x128x32, 4 warps, 3 stages"
+    jobs = module.jobs_for(["ieee", "tf32x3"], [(4096,) * 3, (8192,) * 3, (4096, 4096, 4095)])
+    assert len(jobs) == len(set(jobs)) == 2 * 2 * len(module.CONFIGS)
+    assert {(job[0], job[2]) for job in jobs} == {(name, size) for name in ("ieee", "tf32x3") for size in ((256,) * 3, (256, 256, 257))}
+    job = ("ieee", module.Config(8, 16, 4, 1, 1), (8, 16, 4))
+    assert module._compiled(job) == "" and rivals.state.launches[0][0] == (1,)
+
+    def refuses(error):
+        def synchronize():
+            raise error
+        rivals.torch.cuda.synchronize = synchronize
+
+    refuses(ValueError("too much shared memory\nmore"))
+    assert module._compiled(job) == "ieee, 8x16x4, 1 warps, 1 stages: too much shared memory"
+    refuses(KeyError())
+    assert module._compiled(job) == "ieee, 8x16x4, 1 warps, 1 stages: KeyError"
+
+
+def test_what_does_not_compile_is_told(rivals, monkeypatch):
+    module, asked = rivals.module, []
+
+    class Pool:
+        def __init__(self, workers, mp_context):
+            asked.append((workers, mp_context.get_start_method()))
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *details):
+            return False
+
+        def map(self, function, jobs):
+            if len(asked) > 1:
+                raise module.BrokenProcessPool("died")
+            return ["", "this one", ""]
+
+    monkeypatch.setattr(module, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 3)
+    assert module.compile_all(["ieee"], [(64, 64, 64)]) == ["this one"] and asked == [(3, "spawn")]
+    assert module.compile_all(["ieee"], [(64, 64, 64)]) == ["compiling side by side failed, the tuner compiles instead: died"]
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 99)
+    module.compile_all(["ieee"], [(64, 64, 64)])
+    module.compile_all(["ieee", "tf32"], [(64, 64, 64)])
+    assert [workers for workers, _ in asked[2:]] == [len(module.CONFIGS), 12]
+
+
+def test_tritons_fastest_configuration_races(rivals, monkeypatch):
+    module = rivals.module
+    configs = (module.Config(4, 8, 4, 1, 1), module.Config(8, 8, 8, 2, 2), module.Config(8, 8, 4, 4, 4))
+    monkeypatch.setattr(module, "CONFIGS", configs)
+    monkeypatch.setattr(module, "TUNED_EXTENT", 8)
+    inputs = timing.Inputs((12, 8, 4))
+    asked = []
+
+    def estimate(enqueue):
+        asked.append(None)
+        if len(asked) == 1:
+            raise ValueError("no memory\nmore")
+        enqueue(0)
+        return {2: 3.0, 3: 2.0}[len(asked)]
+
+    monkeypatch.setattr(timing, "estimate", estimate)
+    one = module.triton_matmul("triton-ieee", "ieee", inputs)
+    assert one.name == "triton-ieee" and one.detail == "8x8x4, 4 warps, 4 stages, Triton 3.5" and [launch[0] for launch in rivals.state.launches] == [(1,), (1,)]
+    for at in range(inputs.sets + 1):
+        one.enqueue(at)
+        np.testing.assert_allclose(one.outputs[at % inputs.sets], np.asarray(inputs.a[at % inputs.sets]) @ np.asarray(inputs.b[at % inputs.sets]), rtol=1e-5)
+        one.outputs[at % inputs.sets][...] = np.nan
+    asked.clear()
+    monkeypatch.setattr(module, "CONFIGS", configs[:1])
+    with pytest.raises(DeviceError) as refused:
+        module.triton_matmul("triton-ieee", "ieee", inputs)
+    assert refused.value.got == "no memory" and refused.value.needs == "a Triton with ieee"
