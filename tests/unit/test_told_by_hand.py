@@ -28,8 +28,12 @@ from gemmgen.errors import DeviceError, GemmgenError, NotEmulated, SpecError, Un
 from gemmgen.library.dropped import Logged
 from gemmgen.run import Placement, mixed
 from gemmgen.run.batch import BatchResult, one_size_arguments, refuse_overlap, sizes_of
-from gemmgen.timing import blas, environment, gemmul8, products, racing, reference
+from gemmgen.timing import batch_contender, blas, environment, gemmul8, products, racing, reference
 from gemmgen.spec import MAX_EXTENT
+from gemmgen.verbs import build as build_verbs, rows
+from gemmgen.verbs.explain import explain as explain_verb
+from gemmgen.verbs.export import export as export_verb
+from gemmgen.verbs.library import library as library_verb
 from gemmgen.verbs.run import text as told_of_a_run
 from gemmgen.verbs.verify import verify as verify_verb
 from gemmgen.verify import batch as of_batches, oracles, unit_probe
@@ -929,3 +933,219 @@ def test_tritons_fastest_configuration_races(rivals, monkeypatch):
     with pytest.raises(DeviceError) as refused:
         module.triton_matmul("triton-ieee", "ieee", inputs)
     assert refused.value.got == "no memory" and refused.value.needs == "a Triton with ieee"
+
+
+# ---- the other verbs, on a road that does nothing
+
+
+def refused_with(call, *given, **options):
+    with pytest.raises(SpecError) as refused:
+        call(*given, **options)
+    return refused.value
+
+
+def test_what_fragments_is_asked_together(capsys, tmp_path, monkeypatch):
+    name = "mma_m16n8k16_f16"
+    for options, where, got in (
+        ({"header": True}, "--header", "no NAME"), ({"name": name, "header": True, "as_json": True}, "--header", "--json"), ({"use": "scan"}, "--use", "no NAME"),
+        ({"name": name, "use": "scan", "header": True}, "--use", "--header"), ({"name": name, "use": "scan", "as_json": True}, "--use", "--json"),
+        ({"name": name, "space": "wmma"}, "--space", "wmma"), ({"name": name, "output": Path("x")}, "--output", "x"), ({"probe": "h100"}, "--probe", "no NAME"),
+        ({"name": name, "probe": "h100", "header": True}, "--probe", "--header"),
+    ):
+        error = refused_with(rows.fragments, **options)
+        assert (error.where, error.got) == (where, got)
+    asked = []
+    monkeypatch.setattr("gemmgen.fragment_uses.use", lambda use, fragment, space: asked.append((use, fragment.name, space)) or f"// {use}\n")
+    for use, space, taken in (("scan", "", "wmma"), ("batched", "", "tcec"), ("scan", "tcec", "tcec")):
+        rows.fragments(name, use=use, space=space)
+        assert asked[-1] == (use, name, taken) and capsys.readouterr().out == f"// {use}\n"
+    rows.fragments(name, use="scan", output=tmp_path / "x.cu")
+    assert (tmp_path / "x.cu").read_text() == "// scan\n" and capsys.readouterr().out == f"wrote {tmp_path / 'x.cu'}\n"
+    monkeypatch.setattr(unit_probe, "probe_here", lambda fragment, gpu: SimpleNamespace(summary=f"{fragment.name} on {gpu.name}", as_dict=lambda: {"x": 1}))
+    rows.fragments(name, probe="h100")
+    assert capsys.readouterr().out == f"{name} on h100\n"
+    rows.fragments(name, probe="h100", as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"x": 1}
+
+
+def test_tables_and_their_json(capsys):
+    def printed(call, *given, **options):
+        call(*given, **options)
+        return capsys.readouterr().out
+
+    line = next(line for line in printed(rows.gpus).splitlines() if line.startswith("h100 ")).split()
+    gpu = GPUS.get("h100")
+    assert line[:2] == ["h100", "sm_90"] and {str(gpu.rates.sms), str(gpu.limits.shared_bytes_per_block), str(gpu.rates.f16_tflops)} <= {*line}
+    assert [one["name"] for one in json.loads(printed(rows.gpus, as_json=True))] == GPUS.names() and json.loads(printed(rows.gpus, "h100", True))["name"] == "h100"
+    assert [one["name"] for one in json.loads(printed(rows.schemes, as_json=True))] == SCHEMES.names() and printed(rows.schemes).startswith("name ")
+    facts = json.loads(printed(rows.schemes, "ootomo", True))
+    assert (facts["bits"], facts["dropped"], facts["range"], facts["costs"]["a100"]) == (22, [{"a": 1, "b": 1}], "2^-14 to 2^16", 3.0)
+    assert facts["accumulators"] == [{"name": "main", "scale": 0, "promoted": True}, {"name": "correction", "scale": 11, "promoted": False}]
+    assert printed(rows.schemes, "ootomo").startswith("name            ootomo\n") and "a100" in facts["gpus"] and facts["bound"] == pytest.approx(7.15e-7, rel=1e-3)
+    importlib.import_module("gemmgen.cli.app")  # a schema is registered by its verb
+    schemas = [json.loads(printed(rows.schema, **how)) for how in ({}, {"study": True}, {"library": True})]
+    assert len({json.dumps(one, sort_keys=True) for one in schemas}) == 3 and "target" in schemas[0]["properties"] and "target" not in schemas[2]["properties"]
+    assert refused_with(rows.schema, study=True, library=True).where == "--study, --library"
+
+
+def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
+    state = SimpleNamespace(asked=False, refused=["r"], calls=[])
+    loaded = SimpleNamespace(spec=SimpleNamespace(accuracy=state))
+    monkeypatch.setattr(road, "load", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or loaded)
+    monkeypatch.setattr(road, "frontier", lambda loaded: "front")
+    monkeypatch.setattr("gemmgen.build.choice.explained", lambda loaded: ("found", []))
+    monkeypatch.setattr("gemmgen.solve.judged", lambda loaded: f"judged {loaded}")
+    monkeypatch.setattr("gemmgen.solve.picture.frontier_image", lambda found, suffix: f"{found} as {suffix}".encode())
+    for name, told in {"text": lambda one: f"text of {one}", "latex": lambda one: f"latex of {one}", "as_dict": lambda one: {"of": one},
+                       "frontier_text": lambda found: f"frontier {found}", "frontier_dict": lambda found: {"front": found},
+                       "with_candidate": lambda loaded, candidate: f"with {candidate}"}.items():
+        monkeypatch.setattr(explain, name, told)
+
+    def printed(**options):
+        assert explain_verb([Path("x.toml")], **options) == 0
+        return capsys.readouterr().out.rstrip("\n")
+
+    assert printed() == "text of found" and printed(latex=True) == "latex of found" and state.calls == [("x.toml", None, None)] * 2
+    assert printed(candidate=["a=1"], gpu="h100", layout="tn") == "text of judged with ['a=1']" and state.calls[-1] == ("x.toml", "h100", "tn")
+    assert printed(frontier=True) == "text of found\n\nfrontier front" and printed(frontier=True, latex=True) == "latex of found"
+    picture = tmp_path / "x.svg"
+    assert printed(plot=picture) == f"text of found\n\nfrontier front\n\nwrote {picture}" and picture.read_text() == "front as .svg"
+    assert json.loads(printed(as_json=True)) == {"of": "found"} and json.loads(printed(as_json=True, latex=True)) == {"of": "found", "latex": "latex of found"}
+    assert json.loads(printed(as_json=True, frontier=True)) == {"of": "found", "frontier": {"front": "front"}}
+    state.asked = True
+    assert printed() == "text of found\n\nfrontier front"
+    assert refused_with(explain_verb, None).where == "gemmgen explain" and refused_with(explain_verb, [Path("x")], plot=Path("x.doc")).got == "x.doc"
+    assert refused_with(explain_verb, [Path("x")] * 2, plot=Path("x.svg")).problem == "one picture cannot show several frontiers"
+    monkeypatch.setattr(explain, "symbols", lambda: ["s"])
+    monkeypatch.setattr(explain, "symbols_text", lambda: "all symbols")
+    assert explain_verb(symbols=True) == 0 and capsys.readouterr().out == "all symbols\n"
+    assert explain_verb(symbols=True, as_json=True) == 0 and json.loads(capsys.readouterr().out) == ["s"]
+
+
+def test_what_library_is_asked(capsys, monkeypatch):
+    from gemmgen.cli import libraries
+    from gemmgen.library import made
+
+    found, calls = SimpleNamespace(choice=SimpleNamespace(notes=["n1"])), []
+    monkeypatch.setattr(road, "load_library", lambda source: SimpleNamespace(name="lab"))
+    monkeypatch.setattr(road, "library", lambda loaded, output, force, progress: calls.append((loaded.name, output, force)) or found)
+    monkeypatch.setattr(made, "choose", lambda loaded, step: found.choice)
+    monkeypatch.setattr(libraries, "choice_text", lambda loaded, choice: f"chosen for {loaded.name}")
+    monkeypatch.setattr(libraries, "choice_value", lambda choice: {"notes": choice.notes})
+    monkeypatch.setattr(libraries, "text", lambda found, output: f"wrote {output}")
+    monkeypatch.setattr(libraries, "value", lambda found, output: {"folder": str(output)})
+    for options, out, err in (
+        ({"dry_run": True}, "chosen for lab\n", "note: n1\n"), ({"output": Path("o"), "force": True}, "wrote o\n", "note: n1\n"),
+        ({"output": Path("o"), "quiet": True}, "wrote o\n", ""), ({"dry_run": True, "quiet": True}, "chosen for lab\n", ""),
+    ):
+        assert library_verb(Path("l.toml"), **options) == 0 and capsys.readouterr() == (out, err)
+    assert calls == [("lab", Path("o"), True), ("lab", Path("o"), False)]
+    for options, value in (({"dry_run": True}, {"name": "lab", "notes": ["n1"]}), ({"output": Path("o")}, {"folder": "o"})):
+        assert library_verb(Path("l.toml"), as_json=True, **options) == 0
+        ran = capsys.readouterr()
+        assert json.loads(ran.out) == value and ran.err == ""
+    assert refused_with(library_verb, Path("l.toml")).remedy == "-o lab"
+    assert refused_with(library_verb, Path("l.toml"), output=Path("o"), dry_run=True).problem.startswith("stands beside --dry-run")
+
+
+def test_a_library_is_made_and_written_where_it_is_asked_for(monkeypatch):
+    calls = []
+    monkeypatch.setattr(road, "load_library", lambda source: f"loaded {source}")
+    monkeypatch.setattr("gemmgen.library.made.made", lambda loaded, step: calls.append((loaded, step)) or "made")
+    monkeypatch.setattr("gemmgen.library.write", lambda found, folder, force: calls.append((found, folder, force)))
+    watcher = SimpleNamespace(step="the step")
+    assert road.library("l.toml", "out", force=True, progress=watcher) == "made"
+    assert calls == [("loaded l.toml", "the step"), ("made", Path("out"), True)]
+    road.library("l.toml", "out", progress=watcher)
+    assert calls[-1] == ("made", Path("out"), False)
+
+
+@pytest.fixture
+def made_kernel(monkeypatch):
+    """A kernel that `road.render` and `road.build` give whatever they are asked for; what they were is in `calls`."""
+    plan = SimpleNamespace(hash="abcd", as_dict=lambda: {"p": 1}, gpu=SimpleNamespace(maker=SimpleNamespace(code_suffixes=(".ptx", ".cubin"), recorded=False)))
+    launch = SimpleNamespace(symbol="k", grid=((("m", 64),),), threads=128, shared_bytes=7, params=("a", "b"))
+    source = SimpleNamespace(name="k", arch="sm_80", hash="ffff", text="code\n", suffix=".cu", launches=[launch])
+    binary = SimpleNamespace(arch="sm_80", compiler="c", from_cache=True, seconds=1.5, assembly="asm", code=b"bin")
+    state = SimpleNamespace(plan=plan, source=source, binary=binary, others=(), refused=[], calls=[])
+    monkeypatch.setattr(road, "render", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or state)
+    monkeypatch.setattr(road, "build", lambda path, gpu, layout, archs=None: state.calls.append((path.name, gpu, layout)) or state)
+    monkeypatch.setattr(show, "kernel_facts", lambda *of: [])
+    monkeypatch.setattr(show, "build_table", lambda kernel: "the table")
+    return state
+
+
+def test_what_render_prints_and_writes(made_kernel, capsys, tmp_path):
+    x = [Path("x.toml")]
+    assert build_verbs.render(x) == 0 and capsys.readouterr().out == "code\n"
+    build_verbs.render(x, gpu="h100", layout="tn", as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert made_kernel.calls[-1] == ("x.toml", "h100", "tn") and (told["text"], told["file"], told["sha256"], told["arch"]) == ("code\n", None, "ffff", "sm_80")
+    assert told["launches"] == [{"symbol": "k", "grid": [[["m", 64]]], "threads": 128, "shared_bytes": 7, "params": ["a", "b"]}]
+    build_verbs.render(x, output=str(tmp_path / "one.cu"))
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'one.cu'}\n" and (tmp_path / "one.cu").read_text() == "code\n"
+    build_verbs.render(x, output=str(tmp_path), as_json=True)
+    assert "text" not in json.loads(capsys.readouterr().out) and (tmp_path / "x.cu").is_file()
+    build_verbs.render([Path("x.toml"), Path("y.toml")], output=f"{tmp_path}/new/")
+    assert sorted(os.listdir(tmp_path / "new")) == ["x.cu", "y.cu"]
+    assert refused_with(build_verbs.render, x * 2, output="one.cu").remedy == "-o one.cu/"
+    capsys.readouterr()
+    refusals = [SimpleNamespace(plan=made_kernel.plan, as_dict=lambda: {"r": 1}), SimpleNamespace(plan=None, as_dict=lambda: {"r": 2})]
+    made_kernel.refused = refusals
+    build_verbs.render(x)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("note: x.toml: printed, though the compiler") and second.startswith("note: x.toml: passed over, since the compiler")
+    build_verbs.render(x, as_json=True)
+    ran = capsys.readouterr()
+    assert ran.err == "" and json.loads(ran.out)["refused"] == [{"r": 1}, {"r": 2}]
+
+
+def test_what_build_writes(made_kernel, capsys, tmp_path):
+    assert build_verbs.build([Path("x.toml")], tmp_path, "h100", "tn") == 0
+    files = [tmp_path / f"x_h100_tn{suffix}" for suffix in (".cu", ".ptx", ".cubin")]
+    assert capsys.readouterr().out == f"the table\nwrote      {files[0]}\n           {files[1]}\n           {files[2]}\n"
+    assert [file.read_bytes() for file in files] == [b"code\n", b"asm", b"bin"] and made_kernel.calls == [("x.toml", "h100", "tn")]
+    build_verbs.build([Path("x.toml")], tmp_path, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"kernel": "k", "arch": "sm_80", "compiler": "c", "from_cache": True, "seconds": 1.5, "kernels": [], "plan": {"p": 1},
+                    "files": [str(tmp_path / f"x{suffix}") for suffix in (".cu", ".ptx", ".cubin")]}
+
+
+def test_what_export_tells(made_kernel, capsys, monkeypatch):
+    calls = []
+    monkeypatch.setattr(road, "export", lambda kernel, output, name, force: calls.append((output, name, force)) or [Path("o/a.h"), Path("o/b")])
+    monkeypatch.setattr(exporter, "default_name", lambda plan: "its_own")
+    assert export_verb(Path("x.toml"), Path("o"), gpu="h100", layout="tn") == 0 and capsys.readouterr().out == "wrote      o/a.h\n           o/b\n"
+    assert export_verb(Path("x.toml"), Path("o"), name="good", force=True, as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert calls == [(Path("o"), None, False), (Path("o"), "good", True)] and made_kernel.calls == [("x.toml", "h100", "tn"), ("x.toml", None, None)]
+    assert told == {"name": "good", "kernel": "k", "arch": "sm_80", "compiler": "c", "files": ["o/a.h", "o/b"], "plan": {"p": 1}}
+    made_kernel.others = (SimpleNamespace(arch="sm_90"),)
+    export_verb(Path("x.toml"), Path("o"), as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["name"], told["archs"]) == ("its_own", ["sm_80", "sm_90"])
+    assert refused_with(export_verb, Path("x.toml"), Path("o"), name="no name")
+
+
+# ---- kernels of batches, timed
+
+
+@pytest.mark.parametrize(("given", "tiles", "taken"), [(None, (1,), 77), (5, (1,), 5), (0, (1,), 0), (None, (), None), (5, (), 5)])
+def test_the_threshold_of_a_batchs_kernel_is_the_plans_where_none_is_given(monkeypatch, given, tiles, taken):
+    monkeypatch.setattr("gemmgen.run.open_device", lambda *of: of)
+    plan = SimpleNamespace(own=SimpleNamespace(threshold=77), batch=SimpleNamespace(tiles=tiles))
+    for list_asked, upload in ((True, True), (True, False), (False, True)):
+        interface = SimpleNamespace(asks=lambda name: name == "list" and list_asked)
+        built = SimpleNamespace(plan=plan, source=SimpleNamespace(name="k", interface=interface), binary="code")
+        one = batch_contender.BatchKernel(built, given, upload)
+        assert one._threshold == taken and one._upload_list == (list_asked and upload) and one._device == ("cuda", plan, built.source, "code")
+
+
+def test_a_rival_has_eight_moduli_and_is_fast_unless_asked_otherwise():
+    assert gemmul8.Gemmul8(Path("/x")).name == "gemmul8-8"
+    done = []
+    batch_contender._together([lambda: done.append(1), lambda: done.append(2)])()
+    single = [lambda: done.append(3)]
+    assert done == [1, 2] and batch_contender._together(single) is single[0]
+    batch_contender._together([])()
+    assert done == [1, 2]
