@@ -25,7 +25,9 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import explain, output, show
 from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
 from gemmgen.errors import DeviceError, GemmgenError, NotEmulated, SpecError, UnknownName
+from gemmgen.export import batch as of_exports, contents, prose
 from gemmgen.library.dropped import Logged
+from gemmgen.render import render
 from gemmgen.run import Placement, mixed
 from gemmgen.run.batch import BatchResult, one_size_arguments, refuse_overlap, sizes_of
 from gemmgen.timing import batch_contender, blas, environment, gemmul8, products, racing, reference
@@ -1149,3 +1151,138 @@ def test_a_rival_has_eight_moduli_and_is_fast_unless_asked_otherwise():
     assert done == [1, 2] and batch_contender._together(single) is single[0]
     batch_contender._together([])()
     assert done == [1, 2]
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [
+    ("grouped", {"problems": "problems 1"}), ("pointers", {"a": "pa", "b": "pb", "c": "pc", "of_one": "hosts 1"}),
+    ("strided", {"a": "a 1", "b": "b 1", "c": "c 1", "of_one": "hosts 1"}),
+])
+def test_a_batchs_kernel_gets_the_set_that_it_is_prepared_for(monkeypatch, kind, wanted):
+    numpy_cupy.install(monkeypatch)
+    given = []
+    monkeypatch.setattr("gemmgen.run.open_device", lambda *of: SimpleNamespace(prepared=lambda *launch, direct: given.append((launch, direct)) or (lambda: None)))
+    monkeypatch.setattr("gemmgen.run.allocated", lambda device, interface, extents: extents)
+    monkeypatch.setattr("gemmgen.run.arguments", lambda launch, values, memory: (dict(values), memory))
+    monkeypatch.setattr("gemmgen.run.batch.one_size_arguments", lambda kind, problems: {"of_one": problems})
+    launch = SimpleNamespace(symbol="k", blocks=lambda extents: extents["turns"], threads=32, shared_bytes=7, overlaps=True)
+    interface = SimpleNamespace(asks=lambda what: False, constants={"chunk": 4}, launches=[launch])
+    listed = SimpleNamespace(rows=np.zeros(2, np.int32), extents={"turns": 5})
+    asked = []
+    plan = SimpleNamespace(own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), kind=kind, design=SimpleNamespace(
+        listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed))
+    kernel = batch_contender.BatchKernel(SimpleNamespace(plan=plan, source=SimpleNamespace(name="k", interface=interface), binary=None))
+    batch = SimpleNamespace(m=[3, 3], n=[5, 5], k=[7, 7], is_uniform=True, problems=["", "problems 1"], hosts=["", "hosts 1"], pointers=["", ("pa", "pb", "pc")],
+                            a=["", "a 1"], b=["", "b 1"], c=["", "c 1"])
+    kernel.prepare(batch, 1)
+    [((symbol, blocks, threads, shared, (values, memory), overlaps), direct)] = given
+    assert (symbol, blocks, threads, shared, overlaps, direct) == ("k", 5, 32, 7, False, True) and memory == {"turns": 5, "chunk": 4}
+    assert asked == [([[3, 5, 7]] * 2, 9)] and {name: values[name] for name in wanted} == wanted
+    assert (values["batch"], values["threshold"], values["listed"], values["turns"], values["blocks"]) == (2, 9, 2, 5, 5)
+    batch.is_uniform = False
+    if kind == "grouped":
+        kernel.prepare(batch, 1)
+    else:
+        with pytest.raises(DeviceError, match="has one size"):
+            kernel.prepare(batch, 1)
+
+
+def test_nvidia_smi_is_asked_for_its_words_and_not_for_ever(monkeypatch):
+    asked = []
+    monkeypatch.setattr(environment.subprocess, "run", lambda command, **how: asked.append((command, how)) or SimpleNamespace(stdout="a, b, c, d, e, f\n"))
+    assert len(environment.conditions()) == 6
+    [(command, how)] = asked
+    assert how == {"capture_output": True, "text": True, "timeout": 10, "check": True}
+    assert command == ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,power.draw,power.limit,temperature.gpu", "--format=csv,noheader"]
+
+
+def test_a_record_holds_plan_device_kernels_report_and_unit(monkeypatch):
+    from dataclasses import dataclass
+
+    @dataclass
+    class Used:
+        registers: int
+        arguments: tuple
+
+    record = sys.modules["gemmgen.verify.record"]
+    monkeypatch.setattr(record, "_matrix_unit", lambda plan, kind: (plan, kind))
+    plan = SimpleNamespace(as_dict=lambda: {"p": 1})
+    report = SimpleNamespace(device_kind="hip", as_dict=lambda: {"passed": True})
+    told = record.record(plan, SimpleNamespace(compiler="c", kernels={"k": Used(5, ("a",))}), report, {"name": "d"})
+    assert told.pop("generator").startswith("gemmgen ") and told.pop("schema_version") == record.SCHEMA_VERSION
+    assert told == {"plan": {"p": 1}, "device": {"kind": "hip", "name": "d"}, "compiler": "c", "kernels": {"k": {"registers": 5}}, "report": {"passed": True},
+                    "matrix_unit": (plan, "hip")}
+    tiles = SimpleNamespace(summary="2 of 2", as_dict=lambda: {"word": "f16"})
+    monkeypatch.undo()
+    monkeypatch.setattr(record, "probe_unit", lambda plan, kind: tiles)
+    scalar = SimpleNamespace(gpu=SimpleNamespace(unit=SimpleNamespace(name="cdna3")), fragment=SimpleNamespace(on_matrix_unit=False, instruction="v_fma"))
+    assert record._matrix_unit(scalar, "hip") == {"model": "v_fma", "summary": "2 of 2", "word": "f16"}
+
+
+# ---- exports
+
+
+def test_launches_and_memory_of_an_export_as_c():
+    """Three slices of k, one block a tile of 64 x 64; words of 2 bytes, two an element; parts of 4 bytes, three an element."""
+    plan = plan_of(split_k=3)
+    told = contents.template_values(plan, render(plan), ["sm_80", "sm_90"], "good")
+    split, gemm = told["launches"]
+    words = "gg_tiles(at->m_padded, 64) * gg_tiles(at->k_padded, 32)"
+    assert (split["blocks"], split["blocks_same_b"], gemm["blocks"]) == (f"{words} + {words.replace('m_', 'n_')}", words, "gg_tiles(m, 64) * gg_tiles(n, 64) * 3")
+    assert (split["threads"], gemm["threads"], gemm["blocks_same_b"], told["keeps_b"], told["overlapping"]) == (256, 128, None, True, False)
+    sizes = {one["name"]: one["size"] for one in told["regions"]}
+    assert sizes["status"] == "56" and sizes["a_words"] == "4 * (uint64_t)at->m_padded * (uint64_t)at->k_padded"
+    assert sizes["arrived"] == "4 * (uint64_t)at->m_padded * (uint64_t)at->n_padded / 4096" and sizes["parts"].startswith("12 * (uint64_t)at->m_padded")
+    assert [one["name"] for one in told["regions"] if one["last_zeroed"]] == ["arrived"]
+    assert told["status_bytes"] == 56 and told["padded"] == [("m_padded", "m", 64), ("n_padded", "n", 64), ("k_padded", "k", 32)]
+    assert told["target"]["nvcc_archs"] == "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90" and told["target"]["arch_numbers"] == "80 90"
+    assert told["target"]["wrong_arch"] == "defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800" and told["guard"] == "GOOD"
+    example = told["example"]
+    assert (example["m"], example["n"], example["k"], example["safety"], example["overflow"]) == (300, 200, 500, 2.0, 1)
+    assert example["overflow_text"].endswith("was counted") and told["pad"]("abc", 5) == "  " and told["pad"]("abcdef", 5) == " "
+    alone = contents.template_values(plan, render(plan), ["sm_80"], "good")["target"]
+    assert alone["nvcc_archs"] == "-arch=sm_80" and contents._wrong_arch(SimpleNamespace(arch="sm_90a", fragment=SimpleNamespace(arch="sm_90a")), "x") == {
+        "wrong_arch": "defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)",
+        "wrong_arch_told": "x is for sm_90a alone: nvcc -gencode arch=compute_90a,code=sm_90a"}
+
+
+def test_strides_and_types_of_an_exports_functions():
+    assert contents._batch_text(True)["stride_declared"]["b"] == ", int64_t stride_b" and contents._batch_text(True)["stride_passed"]["c"] == ", stride_c"
+    single = contents._batch_text(False)
+    assert single["stride_passed"] == dict.fromkeys("abc", "") and single["batch_declared"] == single["batch_passed"] == "" and not single["batched"]
+    usual, halves = (contents._of_stored_b(plan_of(**how)) for how in ({}, {"scheme": "ootomo_b16"}))
+    assert (usual["b_type"], usual["b_data"], halves["b_type"], halves["b_data"], halves["b_told"]) == ("float", "b", "uint16_t", "given_b", ", B given as FP16")
+    text = "gg_a GG_B before\n// kernels gg_a\nafter gg_a(GG_B) agg_a"
+    assert contents._called_apart(text, "// kernels gg_a", "good", "GOOD") == "gg_a GG_B before\n// kernels gg_a\nafter good_gg_a(GOOD_GG_B) agg_a"
+    assert contents._extent("m") == "m" and contents._extent("m_padded") == "at->m_padded"
+
+
+@pytest.mark.parametrize(("kind", "walk", "names", "refused"), [
+    ("grouped", "persistent", "problems batch workspace workspace_bytes stream", "problems batch workspace workspace_bytes"),
+    ("strided", "workgroups", "m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch list count workspace workspace_bytes stream",
+     "m n k a lda b ldb c ldc stride_c batch list count workspace workspace_bytes"),
+    ("pointers", "persistent", "m n k alpha a lda b ldb beta c ldc batch workspace workspace_bytes stream", "m n k a lda b ldb c ldc batch workspace workspace_bytes"),
+])
+def test_arguments_of_a_batchs_function_and_which_can_be_refused(kind, walk, names, refused):
+    plan = SimpleNamespace(batch=SimpleNamespace(kind=kind, walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
+    told = of_exports.arguments(plan, "good")
+    assert [one.name for one in told] == names.split() and [one.name for one in told if one.code] == refused.split()
+    assert all(one.code in (None, one.name.upper()) for one in told) and told[0].declared == ("const good_problem *problems" if kind == "grouped" else "int m")
+    values = {code: value for code, value, _ in of_exports.codes(plan, "good", "2^31 - 1", 77)}
+    assert all(values[f"BAD_{name.upper()}"] == -1 - names.split().index(name) for name in refused.split())
+    assert (values["TOO_LARGE"], values["LIST_TOO_SMALL"], values.get("OVERLAP"), values.get("BAD_COUNT") == -31) == (
+        -100, -101, None if kind == "strided" else -102, walk == "persistent")
+    assert of_exports.entry(plan, "good") == ("good" if walk == "persistent" else "good_listed") and of_exports.serves(plan)
+    assert of_exports.products_of_a_list(plan) == (64 if (kind, walk) == ("grouped", "persistent") else None)
+    assert ("leaves the queue zero" in of_exports.zero_rule(plan)) == (walk == "persistent")
+    assert any("the 77 that are needed" in meaning for *_, meaning in of_exports.codes(plan, "good", "x", 77))
+
+
+def test_parameters_fill_lines_up_to_their_width():
+    parts = ["x" * 40, "y" * (of_exports.WIDTH - 43), "z"]
+    assert of_exports._filled(parts, 4) == f"{parts[0]}, {parts[1]},\n    z"
+    assert of_exports._filled([parts[0], parts[1] + "y", "z"], 2) == f"{parts[0]},\n  {parts[1]}y, z" and of_exports._filled(["a"], 4) == "a"
+
+
+@pytest.mark.parametrize(("x", "told"), [(1.0, 1.0), (1.001, 1.01), (9.991, 10.0), (1.23e-7, 1.23e-7), (1.2301e-7, 1.24e-7), (999.0, 999.0), (999.1, 1000.0)])
+def test_figures_of_a_header_are_rounded_up(x, told):
+    assert prose.rounded_up(x) == pytest.approx(told, rel=1e-12)
