@@ -21,6 +21,7 @@ from gemmgen import demo, errors, export as exporter, road, timing
 from gemmgen.batch import PROBLEM
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.input import F32, INPUTS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import explain, output, show
 from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
@@ -112,7 +113,7 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch, terminal, setting
     assert output.shown(output.paint("right", output.GREEN, stream), stream) == ("\x1b[32mright\x1b[0m" if coloured else "right")
 
 
-def test_an_output_that_nobody_reads_or_no_disk_holds(monkeypatch):
+def test_an_output_that_nobody_reads_or_no_disk_holds(monkeypatch, tmp_path):
     class Closed(Terminal):
         error: OSError = BrokenPipeError()
 
@@ -129,6 +130,12 @@ def test_an_output_that_nobody_reads_or_no_disk_holds(monkeypatch):
     with pytest.raises(GemmgenError) as refused:
         output.emit("text")
     assert (refused.value.where, refused.value.got) == ("standard output", "No space left on device")
+    with open(tmp_path / "out", "w") as file:  # what Python writes on its way out goes nowhere
+        monkeypatch.setattr(Closed, "fileno", lambda closed: file.fileno())
+        with pytest.raises(GemmgenError):
+            output.emit("text")
+        file.write("more")
+    assert (tmp_path / "out").read_text() == ""
 
 
 def test_notes_and_errors_go_where_they_are_read(capsys):
@@ -463,7 +470,8 @@ def test_what_probe_and_report_say_without_a_device(monkeypatch):
     monkeypatch.setattr(judging, "resources", lambda *of: SimpleNamespace())
     monkeypatch.setattr(judging.Judge, "resources", lambda judge: judging.Check("resources", True, "few"))
     report = judging.resources_only(plan, SimpleNamespace(name="k"), None, "no model")
-    assert (report.kernel, report.arch, report.device, report.device_kind, report.unverified, report.standing) == ("k", "gfx942", "none", "none", "no model", "never run")
+    assert (report.kernel, report.arch, report.device, report.device_kind, report.unverified, report.standing) == (
+        "k", "gfx942", "none", "none", "no model", "never run")
     assert not report.passed and not report.failed and not report.as_fp32 and report.errors is None and [one.name for one in report.checks] == ["resources"]
     assert judging.standing(plan, SimpleNamespace(kind="hip", name="MI300X")).endswith("run on MI300X")
     assert judging.standing(plan, SimpleNamespace(kind="emulator")) == "never run"
@@ -517,7 +525,8 @@ def test_an_error_over_fp32s(ratio, words):
     assert judging.against_fp32(ratio) == words
     required = judging._required({"U": ratio}, "U")
     assert required.passed == (ratio <= 2) and required.detail == f"U {words} ({ratio:.2f}); at most 2 times its own error is required"
-    assert not judging._required({}, "U").passed and judging._required({}, "U").detail.startswith("nothing to compare") and not judging._required({"V": 1.0}, "U").passed
+    assert not judging._required({}, "U").passed and judging._required({}, "U").detail.startswith("nothing to compare")
+    assert not judging._required({"V": 1.0}, "U").passed
 
 
 # ---- the unit's probe
@@ -687,7 +696,8 @@ def test_products_that_overlap_are_named_as_they_were_given():
             made[at]["m"], made[at]["n"], made[at]["ldc"], made[at]["c"] = m, n, ldc, c
         return made
 
-    for fine in (((2, 3, 8, 0), (2, 3, 8, 12)), ((2, 3, 8, 0), (2, 5, 8, 12)), ((2, 3, 8, 0), (2, 3, 3, 44)), ((0, 3, 8, 0), (2, 3, 8, 0)), ((2, 0, 0, 0), (2, 3, 8, 0)), ()):
+    for fine in (((2, 3, 8, 0), (2, 3, 8, 12)), ((2, 3, 8, 0), (2, 5, 8, 12)), ((2, 3, 8, 0), (2, 3, 3, 44)),
+                 ((0, 3, 8, 0), (2, 3, 8, 0)), ((2, 0, 0, 0), (2, 3, 8, 0)), ()):
         refuse_overlap(problems(*fine))
     for wrong, named in (
         (((0, 5, 8, 0), (2, 3, 8, 0), (2, 6, 8, 12)), "products 1 and 2"), (((2, 3, 8, 0), (5, 0, 8, 0), (2, 3, 8, 8)), "products 0 and 2"),
@@ -718,7 +728,8 @@ def test_counters_of_two_kernels_are_added_up_and_only_pairs_share_a_batch():
     plan = SimpleNamespace(of_products=True, kind="grouped", layout="nn", output=SimpleNamespace(title="FP32"), special="exact")
     mixed.check_pair(plan, plan)
     for change, told in (({"kind": "pointers"}, "one for problems of kind pointers"), ({"of_products": False}, "one for problems of kind grouped"),
-                         ({"layout": "tn"}, "layout nn and tn"), ({"output": SimpleNamespace(title="FP16")}, "output FP32 and FP16"), ({"special": "fast"}, "special exact and fast")):
+                         ({"layout": "tn"}, "layout nn and tn"), ({"output": SimpleNamespace(title="FP16")}, "output FP32 and FP16"),
+                         ({"special": "fast"}, "special exact and fast")):
         with pytest.raises(SpecError) as refused:
             mixed.check_pair(plan, SimpleNamespace(**{**vars(plan), **change}))
         assert refused.value.got == told
@@ -846,7 +857,9 @@ def rivals(monkeypatch):
     sys.modules.pop("gemmgen.timing.rivals", None)
 
 
-@pytest.mark.parametrize(("size", "even"), [((8, 16, 8), True), ((45, 30, 21), False), ((48, 16, 24), True), ((40, 16, 12), False), ((8, 8, 8), False), ((36, 16, 8), True)])
+@pytest.mark.parametrize(("size", "even"), [
+    ((8, 16, 8), True), ((45, 30, 21), False), ((48, 16, 24), True), ((40, 16, 12), False), ((8, 8, 8), False), ((36, 16, 8), True),
+])
 def test_tritons_kernel_multiplies_whole_blocks_and_ragged_ones(rivals, size, even):
     m, n, k = size
     rng = np.random.default_rng(0)
@@ -925,7 +938,8 @@ def test_tritons_fastest_configuration_races(rivals, monkeypatch):
 
     monkeypatch.setattr(timing, "estimate", estimate)
     one = module.triton_matmul("triton-ieee", "ieee", inputs)
-    assert one.name == "triton-ieee" and one.detail == "8x8x4, 4 warps, 4 stages, Triton 3.5" and [launch[0] for launch in rivals.state.launches] == [(1,), (1,)]
+    assert one.name == "triton-ieee" and one.detail == "8x8x4, 4 warps, 4 stages, Triton 3.5"
+    assert [launch[0] for launch in rivals.state.launches] == [(1,), (1,)]
     for at in range(inputs.sets + 1):
         one.enqueue(at)
         np.testing.assert_allclose(one.outputs[at % inputs.sets], np.asarray(inputs.a[at % inputs.sets]) @ np.asarray(inputs.b[at % inputs.sets]), rtol=1e-5)
@@ -949,7 +963,8 @@ def refused_with(call, *given, **options):
 def test_what_fragments_is_asked_together(capsys, tmp_path, monkeypatch):
     name = "mma_m16n8k16_f16"
     for options, where, got in (
-        ({"header": True}, "--header", "no NAME"), ({"name": name, "header": True, "as_json": True}, "--header", "--json"), ({"use": "scan"}, "--use", "no NAME"),
+        ({"header": True}, "--header", "no NAME"), ({"name": name, "header": True, "as_json": True}, "--header", "--json"),
+        ({"use": "scan"}, "--use", "no NAME"),
         ({"name": name, "use": "scan", "header": True}, "--use", "--header"), ({"name": name, "use": "scan", "as_json": True}, "--use", "--json"),
         ({"name": name, "space": "wmma"}, "--space", "wmma"), ({"name": name, "output": Path("x")}, "--output", "x"), ({"probe": "h100"}, "--probe", "no NAME"),
         ({"name": name, "probe": "h100", "header": True}, "--probe", "--header"),
@@ -978,12 +993,14 @@ def test_tables_and_their_json(capsys):
     line = next(line for line in printed(rows.gpus).splitlines() if line.startswith("h100 ")).split()
     gpu = GPUS.get("h100")
     assert line[:2] == ["h100", "sm_90"] and {str(gpu.rates.sms), str(gpu.limits.shared_bytes_per_block), str(gpu.rates.f16_tflops)} <= {*line}
-    assert [one["name"] for one in json.loads(printed(rows.gpus, as_json=True))] == GPUS.names() and json.loads(printed(rows.gpus, "h100", True))["name"] == "h100"
+    assert [one["name"] for one in json.loads(printed(rows.gpus, as_json=True))] == GPUS.names()
+    assert json.loads(printed(rows.gpus, "h100", True))["name"] == "h100"
     assert [one["name"] for one in json.loads(printed(rows.schemes, as_json=True))] == SCHEMES.names() and printed(rows.schemes).startswith("name ")
     facts = json.loads(printed(rows.schemes, "ootomo", True))
     assert (facts["bits"], facts["dropped"], facts["range"], facts["costs"]["a100"]) == (22, [{"a": 1, "b": 1}], "2^-14 to 2^16", 3.0)
     assert facts["accumulators"] == [{"name": "main", "scale": 0, "promoted": True}, {"name": "correction", "scale": 11, "promoted": False}]
-    assert printed(rows.schemes, "ootomo").startswith("name            ootomo\n") and "a100" in facts["gpus"] and facts["bound"] == pytest.approx(7.15e-7, rel=1e-3)
+    assert printed(rows.schemes, "ootomo").startswith("name            ootomo\n") and "a100" in facts["gpus"]
+    assert facts["bound"] == pytest.approx(7.15e-7, rel=1e-3)
     importlib.import_module("gemmgen.cli.app")  # a schema is registered by its verb
     schemas = [json.loads(printed(rows.schema, **how)) for how in ({}, {"study": True}, {"library": True})]
     assert len({json.dumps(one, sort_keys=True) for one in schemas}) == 3 and "target" in schemas[0]["properties"] and "target" not in schemas[2]["properties"]
@@ -1160,7 +1177,8 @@ def test_a_rival_has_eight_moduli_and_is_fast_unless_asked_otherwise():
 def test_a_batchs_kernel_gets_the_set_that_it_is_prepared_for(monkeypatch, kind, wanted):
     numpy_cupy.install(monkeypatch)
     given = []
-    monkeypatch.setattr("gemmgen.run.open_device", lambda *of: SimpleNamespace(prepared=lambda *launch, direct: given.append((launch, direct)) or (lambda: None)))
+    device = SimpleNamespace(prepared=lambda *launch, direct: given.append((launch, direct)) or (lambda: None))
+    monkeypatch.setattr("gemmgen.run.open_device", lambda *of: device)
     monkeypatch.setattr("gemmgen.run.allocated", lambda device, interface, extents: extents)
     monkeypatch.setattr("gemmgen.run.arguments", lambda launch, values, memory: (dict(values), memory))
     monkeypatch.setattr("gemmgen.run.batch.one_size_arguments", lambda kind, problems: {"of_one": problems})
@@ -1171,8 +1189,8 @@ def test_a_batchs_kernel_gets_the_set_that_it_is_prepared_for(monkeypatch, kind,
     plan = SimpleNamespace(own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), kind=kind, design=SimpleNamespace(
         listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed))
     kernel = batch_contender.BatchKernel(SimpleNamespace(plan=plan, source=SimpleNamespace(name="k", interface=interface), binary=None))
-    batch = SimpleNamespace(m=[3, 3], n=[5, 5], k=[7, 7], is_uniform=True, problems=["", "problems 1"], hosts=["", "hosts 1"], pointers=["", ("pa", "pb", "pc")],
-                            a=["", "a 1"], b=["", "b 1"], c=["", "c 1"])
+    batch = SimpleNamespace(m=[3, 3], n=[5, 5], k=[7, 7], is_uniform=True, problems=["", "problems 1"], hosts=["", "hosts 1"],
+                            pointers=["", ("pa", "pb", "pc")], a=["", "a 1"], b=["", "b 1"], c=["", "c 1"])
     kernel.prepare(batch, 1)
     [((symbol, blocks, threads, shared, (values, memory), overlaps), direct)] = given
     assert (symbol, blocks, threads, shared, overlaps, direct) == ("k", 5, 32, 7, False, True) and memory == {"turns": 5, "chunk": 4}
@@ -1227,14 +1245,16 @@ def test_launches_and_memory_of_an_export_as_c():
     told = contents.template_values(plan, render(plan), ["sm_80", "sm_90"], "good")
     split, gemm = told["launches"]
     words = "gg_tiles(at->m_padded, 64) * gg_tiles(at->k_padded, 32)"
-    assert (split["blocks"], split["blocks_same_b"], gemm["blocks"]) == (f"{words} + {words.replace('m_', 'n_')}", words, "gg_tiles(m, 64) * gg_tiles(n, 64) * 3")
+    assert (split["blocks"], split["blocks_same_b"], gemm["blocks"]) == (
+        f"{words} + {words.replace('m_', 'n_')}", words, "gg_tiles(m, 64) * gg_tiles(n, 64) * 3")
     assert (split["threads"], gemm["threads"], gemm["blocks_same_b"], told["keeps_b"], told["overlapping"]) == (256, 128, None, True, False)
     sizes = {one["name"]: one["size"] for one in told["regions"]}
     assert sizes["status"] == "56" and sizes["a_words"] == "4 * (uint64_t)at->m_padded * (uint64_t)at->k_padded"
     assert sizes["arrived"] == "4 * (uint64_t)at->m_padded * (uint64_t)at->n_padded / 4096" and sizes["parts"].startswith("12 * (uint64_t)at->m_padded")
     assert [one["name"] for one in told["regions"] if one["last_zeroed"]] == ["arrived"]
     assert told["status_bytes"] == 56 and told["padded"] == [("m_padded", "m", 64), ("n_padded", "n", 64), ("k_padded", "k", 32)]
-    assert told["target"]["nvcc_archs"] == "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90" and told["target"]["arch_numbers"] == "80 90"
+    assert told["target"]["nvcc_archs"] == "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90"
+    assert told["target"]["arch_numbers"] == "80 90"
     assert told["target"]["wrong_arch"] == "defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800" and told["guard"] == "GOOD"
     example = told["example"]
     assert (example["m"], example["n"], example["k"], example["safety"], example["overflow"]) == (300, 200, 500, 2.0, 1)
@@ -1250,7 +1270,8 @@ def test_strides_and_types_of_an_exports_functions():
     single = contents._batch_text(False)
     assert single["stride_passed"] == dict.fromkeys("abc", "") and single["batch_declared"] == single["batch_passed"] == "" and not single["batched"]
     usual, halves = (contents._of_stored_b(plan_of(**how)) for how in ({}, {"scheme": "ootomo_b16"}))
-    assert (usual["b_type"], usual["b_data"], halves["b_type"], halves["b_data"], halves["b_told"]) == ("float", "b", "uint16_t", "given_b", ", B given as FP16")
+    assert (usual["b_type"], usual["b_data"], halves["b_type"], halves["b_data"], halves["b_told"]) == (
+        "float", "b", "uint16_t", "given_b", ", B given as FP16")
     text = "gg_a GG_B before\n// kernels gg_a\nafter gg_a(GG_B) agg_a"
     assert contents._called_apart(text, "// kernels gg_a", "good", "GOOD") == "gg_a GG_B before\n// kernels gg_a\nafter good_gg_a(GOOD_GG_B) agg_a"
     assert contents._extent("m") == "m" and contents._extent("m_padded") == "at->m_padded"
@@ -1260,7 +1281,8 @@ def test_strides_and_types_of_an_exports_functions():
     ("grouped", "persistent", "problems batch workspace workspace_bytes stream", "problems batch workspace workspace_bytes"),
     ("strided", "workgroups", "m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch list count workspace workspace_bytes stream",
      "m n k a lda b ldb c ldc stride_c batch list count workspace workspace_bytes"),
-    ("pointers", "persistent", "m n k alpha a lda b ldb beta c ldc batch workspace workspace_bytes stream", "m n k a lda b ldb c ldc batch workspace workspace_bytes"),
+    ("pointers", "persistent", "m n k alpha a lda b ldb beta c ldc batch workspace workspace_bytes stream",
+     "m n k a lda b ldb c ldc batch workspace workspace_bytes"),
 ])
 def test_arguments_of_a_batchs_function_and_which_can_be_refused(kind, walk, names, refused):
     plan = SimpleNamespace(batch=SimpleNamespace(kind=kind, walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
@@ -1286,3 +1308,37 @@ def test_parameters_fill_lines_up_to_their_width():
 @pytest.mark.parametrize(("x", "told"), [(1.0, 1.0), (1.001, 1.01), (9.991, 10.0), (1.23e-7, 1.23e-7), (1.2301e-7, 1.24e-7), (999.0, 999.0), (999.1, 1000.0)])
 def test_figures_of_a_header_are_rounded_up(x, told):
     assert prose.rounded_up(x) == pytest.approx(told, rel=1e-12)
+
+
+def test_operands_of_another_type_are_converted_once(monkeypatch):
+    numpy_cupy.install(monkeypatch)
+    inputs = timing.Inputs((4, 6, 2))
+    for convert in (lambda: inputs.operands("float64"), lambda: inputs.operands("float16"), inputs.bytes, lambda: inputs.bytes(False)):
+        assert convert() is convert()
+    assert inputs.operands("float32")[0][0] is inputs.a[0] and [x.dtype.name for x in inputs.operands("float16")[1]] == ["float16"] * 2
+    assert [x.shape for x in inputs.bytes()[0]] == [(4, 2), (6, 2)] and [x.shape for x in inputs.bytes(False)[0]] == [(4, 2), (2, 6)]
+    assert inputs.results("float32") is inputs.c and [(x.shape, x.dtype.name) for x in inputs.results("int32")] == [((4, 6), "int32")] * inputs.sets
+    assert inputs.b_for(F32) is inputs.b and refused_with(inputs.b_for, INPUTS.get("f16")).got == "f16"
+
+
+# ---- what words leave
+
+
+def test_what_words_of_small_elements_lose_is_told_where_it_is_asked_for():
+    """By hand: FP16 words of 2^-26 are 0, of a unit that flushes none all of it is lost; 1 is kept whole."""
+    plan = plan_of(scheme="markidis")
+    a, b = np.array([[2.0**-26], [1.0]], np.float32), np.array([[3.0]], np.float32)
+    lost = sys.modules["gemmgen.verify.bound"].lost
+    assert not plan.flushes_words and lost(plan, a, b, a.astype(float) @ b) == 0.0
+    assert lost(plan, a, b, a.astype(float) @ b, lossy=True).tolist() == [[3 * 2.0**-26], [0.0]]
+    beyond = np.array([[1e30], [1.0]], np.float32)
+    assert lost(plan_of(), beyond, b, beyond.astype(float) @ b, lossy=True).tolist() == [[0.0], [0.0]]  # a word of Inf: C is computed again
+
+
+def test_what_is_lost_widens_both_bounds():
+    made = judging.Bound(1.0, 2.0, 3.0, 4.0)
+    reference, magnitude = np.array([[3.0, 4.0]]), np.array([[10.0, 0.0]])
+    assert made.beside(0.0, reference, magnitude) is made and made.beside(np.zeros((1, 2)), reference, magnitude) is made
+    wider = made.beside(np.array([[-0.5, 0.0]]), reference, magnitude)
+    assert wider == judging.Bound(1.0 + 0.5 / 5, 2.0 + 0.05, 3.0, 4.0)
+    assert made.beside(np.array([[0.5, 0.0]]), np.zeros((1, 2)), magnitude).relative_frobenius == np.inf
