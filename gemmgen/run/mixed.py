@@ -30,7 +30,8 @@ def check_pair(first: Plan, second: Plan) -> None:
     for name in ("layout", "output", "special"):
         one, other = getattr(first, name), getattr(second, name)
         if one != other:
-            raise SpecError("kernels", "cannot share a batch", got=f"{name} {getattr(one, 'title', one)} and {getattr(other, 'title', other)}",
+            words = [value if isinstance(value, str) else value.title for value in (one, other)]
+            raise SpecError("kernels", "cannot share a batch", got=f"{name} {' and '.join(words)}",
                             needs=f"the same {name} of both", remedy="one more spec")
 
 
