@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 
 import numpy as np
 
+from gemmgen.catalog import element
 from gemmgen.errors import GemmgenError, SpecError
 
 ENTRY_POINTS = "gemmgen.outputs"
@@ -65,7 +66,7 @@ class Output:
 
 
 def _same(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x, np.float32)
+    return np.asarray(x, element.F32.dtype)
 
 
 def _to_f16(x: np.ndarray) -> np.ndarray:
@@ -106,7 +107,9 @@ GG_DEVICE unsigned short stored_bf16(float x) {
 }
 GG_DEVICE float loaded_bf16(unsigned short bits) { return __uint_as_float((u32)bits << 16); }
 """
-F32 = Output("f32", "FP32", "float", np.float32, "{x}", "{x}", _same, _same, roundoff=0.0, tiniest=0.0, vectors=True)
+F32 = Output(
+    element.F32.name, element.F32.title, element.F32.c_type, element.F32.dtype.type, "{x}", "{x}", _same, _same, roundoff=0.0, tiniest=0.0, vectors=True,
+)
 F16 = Output(
     "f16", "FP16", "unsigned short", np.float16, "stored_f16({x})", "loaded_f16({x})", _to_f16, lambda bits: bits.astype(np.float32),
     roundoff=2.0**-11, tiniest=2.0**-25, functions={"cuda": CUDA_F16, "hip": HIP_F16}, largest=65504.0,

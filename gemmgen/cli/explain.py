@@ -47,7 +47,7 @@ def _groups(explanation: Explanation, known: dict[str, Any]) -> list[tuple[str, 
     plan = explanation.plan
     ended = [("Epilogue", epilogue.EQUATIONS, epilogue.costs(plan.epilogue, known))] if plan.epilogue else []
     own = accuracy.predicted(
-        plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates,
+        plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.promotion.compensates,
     ).numbers
     return [
         *((title, equations, known) for title, equations in plan.design.equations.groups), *ended, ("Error", error.EQUATIONS, known),
@@ -91,7 +91,7 @@ def text(explanation: Explanation) -> str:
         "kernel": kernel_name(plan),
         "decided": plan.summary,
         **({"epilogue": _ended(plan, epilogue.costs(plan.epilogue, known))} if plan.epilogue else {}),
-        **({} if plan.stored_b.is_usual else {"operands": f"A of FP32, B of {plan.stored_b.title} as stored"}),
+        **({} if plan.inputs.stored_b.is_usual else {"operands": f"A of FP32, B of {plan.inputs.stored_b.title} as stored"}),
         **({"fallback": f"{plan.fallback.scheme.name} for tiles of C with outliers: {plan.fallback.summary}"} if plan.fallback else {}),
         "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
                      f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "

@@ -25,7 +25,7 @@ class Batched:
             InfeasibleSpec: what the spec says of it cannot be.
         """
         refuse_batch(spec, place)
-        return Batch(spec.problem.kind, matrices=spec.problem.matrices)
+        return Batch(matrices=spec.problem.matrices)
 
     def smaller(self, batch: Batch, fragment: Fragment, lanes: int) -> Iterator[Batch]:
         """The same batch with smaller tiles, the largest first, for a spec that leaves them open and whose kernel the compiler refuses."""

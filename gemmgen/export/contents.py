@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
-from gemmgen.abi import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
+from gemmgen.interface import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
 from gemmgen.errors import SpecError
 from gemmgen.export import batch, prose
 from gemmgen.export.manifest import MANIFEST, code_ending, manifest
@@ -157,7 +157,7 @@ def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
     known = _BATCHED if batched else _ARGUMENTS
     first = known["workspace"][0]
     given = [name for name, _ in _ends(plan, batched)]
-    vectors = [(name, first + at, "NULL, and C has elements") for at, name in enumerate(given) if name in plan.vectors]
+    vectors = [(name, first + at, "NULL, and C has elements") for at, name in enumerate(given) if name in plan.inputs.vectors]
     moved = [(argument, position + (len(given) if position >= first else 0), reason) for argument, (position, reason) in known.items()]
     return sorted(moved + vectors, key=lambda one: one[1])
 
@@ -174,15 +174,16 @@ def _ends(plan: Plan, batched: bool) -> list[tuple[str, str]]:
 def _ends_text(plan: Plan, batched: bool) -> dict[str, Any]:
     """What the C text of a kernel with an epilogue has besides."""
     given, ended = _ends(plan, batched), plan.epilogue
-    slope, own = 1.0, 0.0
+    slope, own, unscaled = 1.0, 0.0, 1.0
     for step in ended.steps:
-        grows = float(step.slope(*[EXAMPLE_NUMBER] * len(step.arguments)))
-        slope, own = slope * grows, own * max(1.0, grows) + step.roundoff
+        grows, alone = (float(step.slope(*[number] * len(step.arguments))) for number in (EXAMPLE_NUMBER, 1.0))
+        slope, own, unscaled = slope * grows, own * max(1.0, grows) + step.roundoff, unscaled * alone
     return {
         "ends": ended, "ends_declared": "".join(f", {kind}{name}" for name, kind in given), "ends_passed": "".join(f", {name}" for name, _ in given),
-        "ends_example": "".join(f", {'0' if kind == 'int64_t ' else f'device_{name}' if name in plan.vectors else name}" for name, kind in given),
-        "ends_refused": "".join(", nullptr" if name in plan.vectors else ", 0" for name, _ in given),
+        "ends_example": "".join(f", {'0' if kind == 'int64_t ' else f'device_{name}' if name in plan.inputs.vectors else name}" for name, kind in given),
+        "ends_refused": "".join(", nullptr" if name in plan.inputs.vectors else ", 0" for name, _ in given),
         "ends_told": f", and of that {ended.title}" if ended else "", "example_number": EXAMPLE_NUMBER, "ends_slope": slope, "ends_own": own,
+        "ends_grows": unscaled,
     }
 
 
@@ -199,9 +200,9 @@ def _batch_text(batched: bool) -> dict[str, Any]:
 
 def _of_stored_b(plan: Plan) -> dict[str, str]:
     """How the C text speaks of B's elements, and how the example draws one."""
-    if plan.stored_b.is_usual:
+    if plan.inputs.stored_b.is_usual:
         return {"b_type": "float", "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any", "b_aligned": "4 bytes"}
-    return {"b_type": "uint16_t", "b_told": f", B given as {plan.stored_b.title}", "b_bits": f", bits of {plan.stored_b.title} numbers",
+    return {"b_type": "uint16_t", "b_told": f", B given as {plan.inputs.stored_b.title}", "b_bits": f", bits of {plan.inputs.stored_b.title} numbers",
             "draw_b": "std::floor(128 * draw()) / 128", "b_data": "given_b", "any_b": "any_b", "b_aligned": "an element's own size"}
 
 
@@ -277,6 +278,6 @@ def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mappi
     called = re.compile(rf"\b{context['name']}\s*\(")
     name = context["name"]
     arguments = {one.name for one in batch.arguments(plan, name)} if batch.serves(plan) else set()
-    arguments |= {one for one, _ in _ends(plan, plan.strided)}
+    arguments |= {one for one, _ in _ends(plan, plan.launches.repeated)}
     if name in (*_BATCHED, "stride_a", "stride_b", "alpha", "beta", "stream", *arguments) or any(called.search(_COMMENT.sub("", text)) for text in texts):
         raise SpecError("--name", "is a name in the exported files already", got=name, needs="another name", remedy=f"--name my_{name}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from gemmgen.build import Binary
 from gemmgen.catalog.output import require_f32
+from gemmgen.kinds import require_plain
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import arguments, check_sums
@@ -60,7 +61,8 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
 
     only = "gemm" if main_only else only
     require_f32(plan.output, "races are between kernels that have")
-    of_b = inputs.b_for(plan.stored_b)
+    require_plain(plan.kind, "races are of")
+    of_b = inputs.b_for(plan.inputs.stored_b)
     m, n, k = inputs.size
     check_sums(plan, k)
     device = CudaDevice(binary)

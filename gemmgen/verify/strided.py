@@ -30,7 +30,7 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
     wrong: list[str] = []
 
     def drawn(*shape: int) -> np.ndarray:
-        return rng.uniform(-1, 1, shape).astype(np.float32)
+        return plan.type.rounded(rng.uniform(-1, 1, shape))
 
     def run(a: np.ndarray, b: np.ndarray, of: list[int] | None = None, **options: Any) -> Result:
         """The batch; its products' vectors are those of the products `of` another one."""

@@ -478,10 +478,10 @@ def test_the_example_hands_b_over_as_the_kernel_reads_it(case, tmp_path):
         f"#include <cmath>\n#include <cstdint>\n#include <cstdio>\n#include <cstring>\n{stored}\nint main() {{ for (int i = -128; i < 128; ++i) "
         'std::printf("%d\\n", stored(i / 128.0f)); std::printf("%d\\n", stored(NAN)); }\n')
     run(gxx, "stored.cpp", "-o", "stored", cwd=tmp_path)
-    given = np.array(run(tmp_path / "stored").split(), np.int64).astype(plan.stored_b.dtype)
-    assert np.array_equal(plan.stored_b.values(given), values, equal_nan=True)
+    given = np.array(run(tmp_path / "stored").split(), np.int64).astype(plan.inputs.stored_b.dtype)
+    assert np.array_equal(plan.inputs.stored_b.values(given), values, equal_nan=True)
     told = json.loads((folder / "manifest.json").read_text())
-    assert told["operands"]["b"]["type"] == "unsigned short" and told["operands"]["b"]["holds"] == plan.stored_b.name
+    assert told["operands"]["b"]["type"] == "unsigned short" and told["operands"]["b"]["holds"] == plan.inputs.stored_b.name
     alignments = [json.loads((one / "manifest.json").read_text())["alignment"] for one in (folder, exported(tmp_path / "usual"))]
     assert alignments == [{"operands": bytes_, "operands_fastest": 16, "workspace": 256} for bytes_ in (2, 4)]
     assert "const uint16_t *b" in (folder / "lab_gemm.h").read_text()

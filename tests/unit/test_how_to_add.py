@@ -185,6 +185,15 @@ def test_an_epilogue_is_added_as_its_page_says(carry_out, tmp_path):
     assert sum(len(file.read_text().splitlines()) for file in written) < 40
 
 
+@pytest.mark.slow
+def test_a_kind_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["kind"])
+    assert (done.files, done.commands, done.said) == (4, 5, 12)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "tile_row(place) * BLOCK_M" in text and "|| !(column <= row)" in text and "lower triangle of C = alpha A A^T" in text
+    assert len(PAGES["kind"].splitlines()) < 450
+
+
 @pytest.mark.parametrize(("text", "told"), [
     ("```\ngemmgen gpus nonesuch\n```\n", "nonesuch"), ("```\nrm -r specs\n```\n", "cannot run"), ("```toml\nname = 1\n```\n", "says no file"),
     ("```\ngemmgen gpus a100\n```\n\n```text\nNVIDIA H100\n```\n", "was not printed"),

@@ -35,7 +35,7 @@ INTEGER_SHARE = 22
 """2^-22 of OFFSET is still an integer."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a scheme keeps it: compared by its scheme, each would compare the other without end
 class Family:
     """Floating-point words, and integers beside them.
 

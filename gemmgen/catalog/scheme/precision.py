@@ -10,7 +10,7 @@ from gemmgen.catalog.number import FORMATS, ROUNDINGS
 from gemmgen.catalog.scheme.word import Row, Word
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a scheme keeps it: compared by its scheme, each would compare the other without end
 class Precision:
     """Bits, rests and ranges of a scheme's words."""
 
