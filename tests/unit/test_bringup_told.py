@@ -61,6 +61,28 @@ def test_a_chosen_kernels_spec_names_the_row_from_its_folder():
     assert spec_text({}, session, {"kernel": "k"}) == "# k: chosen by gemmgen bringup.\n"
 
 
+def test_a_fit_holds_out_what_it_is_told(monkeypatch):
+    asked = []
+    monkeypatch.setattr(calibrate, "learn", lambda rows, gpu, **how: asked.append((rows, gpu, how)))
+    calibrate.learnt(("row",), "here.toml", 3, 0.25)
+    assert asked == [(("row",), "here.toml", {"seed": 3, "held_out": 0.25})]
+
+    def learnt(**errors):
+        names = ("rows", "before", "after")
+        return SimpleNamespace(errors={name.replace("_", " "): SimpleNamespace(**dict(zip(names, figures))) for name, figures in errors.items()})
+
+    jobs = []
+    answers = [learnt(), learnt(new_kernels=(1, 0.4, 0.2), new_sizes=(2, 0.3, 0.1)), learnt(new_kernels=(3, 0.8, 0.4)), learnt()]
+    pool = SimpleNamespace(all=lambda target, each, seconds: jobs.extend(each) or [("value", one) for one in answers])
+    fit = calibrate.fitted(["row"], "here.toml", pool)
+    assert fit.learnt is answers[0] and fit.rows == {"new kernels": 4, "new sizes": 2}
+    assert fit.held["new kernels"] == pytest.approx((0.7, 0.35)) and fit.held["new sizes"] == pytest.approx((0.3, 0.1))
+    assert [job[2:] for job in jobs] == [(0, 0.0), *((seed, calibrate.HELD_OUT) for seed in calibrate.SEEDS)] and jobs[0][:2] == (("row",), "here.toml")
+    jobs.clear()
+    pool.all = lambda target, each, seconds: jobs.extend(each) or [("value", answers[0])]
+    assert calibrate.fitted([], "g", pool, held_out=False).held == {} and len(jobs) == 1
+
+
 @pytest.mark.parametrize(("count", "most", "kept"), [
     (5, None, [0, 1, 2, 3, 4]), (5, 5, [0, 1, 2, 3, 4]), (5, 9, [0, 1, 2, 3, 4]), (5, 3, [0, 2, 4]), (10, 2, [0, 9]),
 ])

@@ -367,6 +367,35 @@ def test_stored_decisions_are_numbers_and_words():
     assert pool.way.tolist() == [0, 0, 1] and len(pool) == 3
 
 
+@pytest.mark.parametrize(("text", "most", "shown"), [
+    ("plain", 5, "plain"), ("plain text", 5, "plain…"), ("a\tb", 9, "a b"), ("a\x1bb\n", 9, "a b "), ("ä", 9, "ä"), ("a\ud800", 9, "a "), (12.5, 9, "12.5"),
+])
+def test_a_page_shows_no_control_characters(text, most, shown):
+    assert report._clean(text, most) == shown
+
+
+def test_a_question_that_takes_too_much_tells_the_limit_in_mib():
+    from gemmgen.workshop.explore.store import Store
+
+    error = Store._too_much(SimpleNamespace(memory=3 << 20), "SELECT 1")
+    assert error.problem == "takes more than 3 MiB of memory" and error.got == "SELECT 1" and error.needs.endswith("fit into 3 MiB")
+
+
+def test_batches_and_products_have_plots_of_their_own(monkeypatch, tmp_path):
+    from gemmgen.workshop.bench import plots
+
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr(plots, "_draw_cells", lambda device, rows, of, title, path, **how: drawn.append((path.name, len(rows), how)) or path)
+    monkeypatch.setattr(plots, "_draw_speed", lambda device, rows, looks, path: path)
+    monkeypatch.setattr(plots, "_draw_errors", lambda device, rows, looks, path: path)
+    both = [batch_row("a", "kernel", (2.0,)), batch_row("r", "rival", (4.0,)), replace(batch_row("r", "rival", (4.0,)), suite="other")]
+    assert [path.name for path in plots._plot_batches("A GPU", both, tmp_path)] == [
+        "ratio-suite.png", "latency-suite.png", "gflops-suite.png", "latency-other.png", "gflops-other.png"]
+    assert drawn[0] == ("ratio-suite.png", 2, {"level": 1.0}) and drawn[3] == ("latency-other.png", 1, {})
+    assert plots._of(lambda row: row.seconds)(both[:2]) == {"a": 2.0, "r": 4.0}
+
+
 def test_a_process_that_has_ended_has_no_number():
     from gemmgen.workshop.explore.child import Child
 
@@ -376,6 +405,12 @@ def test_a_process_that_has_ended_has_no_number():
     assert child.pid == 7
     ended.append(0)
     assert child.pid is None
+    done = []
+    child._process = SimpleNamespace(kill=lambda: done.append("killed"), wait=lambda: done.append("waited"))
+    child._line = SimpleNamespace(close=lambda: done.append("closed"))
+    child.stop()
+    child.stop()
+    assert done == ["killed", "waited", "closed"] and child.pid is None
 
 
 def test_others_products_lie_at_the_cube_root_of_their_sides(monkeypatch, tmp_path):
