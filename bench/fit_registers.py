@@ -162,7 +162,7 @@ def is_tight(arch: str, row: dict[str, str]) -> bool:
     """Whether sums, fragments and the next tile leave little of the registers, and are not promoted at once."""
     plan = plan_of(arch, row)
     held = plan.numbers["accumulator_registers"] + plan.numbers["fragment_registers"] + plan.numbers["staged"]
-    return held > 0.8 * numbers_of({"arch": arch, **row})["register_budget"] and not plan.promotes_at_once
+    return held > 0.8 * numbers_of({"arch": arch, **row})["register_budget"] and not plan.promotion.promotes_at_once
 
 
 def measured(job: tuple[str, int]) -> dict[str, str]:

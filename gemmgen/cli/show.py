@@ -294,11 +294,15 @@ def scheme_text(scheme: Scheme) -> str:
             return f", holds {times}the rest" if times else ""
         return f", holds {times}{'the element' if word.source == 0 else f'what word {word.source - 1} leaves'}"
 
+    def told(word: Word, index: int, operand: str) -> str:
+        if scheme.stores(operand):
+            return f"{word.type}, as stored"
+        if scheme.moduli:
+            return f"{word.type}, residue modulo {scheme.moduli[index]} of the element as an integer"
+        return f"{word.type}, {word.rounding}" + held(word, index) + (", 0 where it would be subnormal" if word.flush else "")
+
     words = {
-        f"word {i}{'' if scheme.alike else ' of ' + operand.upper()}":
-        f"{word.type}, as stored" if scheme.stores(operand) else f"{word.type}, {word.rounding}" + held(word, i) if not scheme.moduli
-        else f"{word.type}, residue modulo {scheme.moduli[i]} of the element as an integer"
-        + (", 0 where it would be subnormal" if word.flush else "")
+        f"word {i}{'' if scheme.alike else ' of ' + operand.upper()}": told(word, i, operand)
         for operand in ("a", "b")[: 1 if scheme.alike else 2] for i, word in enumerate(scheme.words_of(operand, packed_alike=scheme.alike))
     }
     sums = {

@@ -9,6 +9,7 @@ from typing import Any
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import Decision
+from gemmgen.kinds import GEMM, Kind
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Asked:
     fragment: Fragment
     fixed: Mapping[str, Any]
     foreign: tuple[tuple[Decision, str], ...] = ()
-    kind: str = "gemm"
+    kind: Kind = GEMM
 
     def said(self, name: str) -> Any:
         """A decision as the spec says it."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.batch import Batch, Listed
+from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
@@ -24,7 +25,7 @@ class Batched:
             InfeasibleSpec: what the spec says of it cannot be.
         """
         refuse_batch(spec, place)
-        return Batch(spec.problem.kind, matrices=spec.problem.matrices)
+        return Batch(matrices=spec.problem.matrices)
 
     def smaller(self, batch: Batch, fragment: Fragment, lanes: int) -> Iterator[Batch]:
         """The same batch with smaller tiles, the largest first, for a spec that leaves them open and whose kernel the compiler refuses."""
@@ -72,6 +73,20 @@ def refuse_batch(spec: Any, place: str) -> None:
                 f"{place}: [batch] {name}", "is for kernels that have several tiles", got=value,
                 needs="a batch, [problem] kind = grouped, pointers or strided, and a design with tiles for it", remedy="leave it out",
             )
+
+
+def refuse_arguments(spec: Any, place: str) -> None:
+    """Where each product of a batch is told by itself, nothing tells what its epilogue is given.
+
+    Raises:
+        InfeasibleSpec: a step of the epilogue takes arguments.
+    """
+    given = [step.name for step in epilogue_of(spec.epilogue.do).steps if step.arguments]
+    if given:
+        raise InfeasibleSpec(
+            f"{place}: [epilogue] do", "takes arguments, which products of a batch that are told one by one do not have", got=", ".join(given),
+            needs="steps without arguments", remedy='leave it out, or kind = "strided" with design = "auto", whose products have one each, or one for all',
+        )
 
 
 def refuse_scales(scheme: Scheme, place: str, why: str) -> None:

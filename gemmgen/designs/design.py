@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme, Sums
 from gemmgen.designs.asked import Asked, Choices, Hints, Way
-from gemmgen.designs.batched import Batched, refuse_batch, refuse_scales
-from gemmgen.designs.feature import PERSISTENT, Feature
+from gemmgen.designs.batched import Batched, refuse_arguments, refuse_batch, refuse_scales
+from gemmgen.designs.feature import ANY_KIND, PERSISTENT, Feature
 from gemmgen.designs.modelled import Decided
 from gemmgen.designs.parts import Checked, Text
 from gemmgen.designs.searched import Searched
 from gemmgen.errors import InfeasibleSpec
-from gemmgen.model.equation import Constraint
+from gemmgen.kinds import GEMM, Kind
+from gemmgen.model.equation import Constraint, Equation
 
-__all__ = ["Asked", "Choices", "Decided", "Design", "Hints", "Way", "refuse_batch", "refuse_pipeline", "refuse_scales"]
+__all__ = ["Asked", "Choices", "Decided", "Design", "Hints", "Way", "refuse_arguments", "refuse_batch", "refuse_pipeline", "refuse_scales"]
 
 
 class Design(Searched, Batched):
@@ -33,7 +35,7 @@ class Design(Searched, Batched):
     Attributes:
         name: of its package.
         features: what its kernels have and do, in the order in which their decisions and constraints are told.
-        kinds: of problems, as `[problem] kind` says them, that its kernels solve.
+        kinds: names of the kinds of products that its kernels compute.
         family: of the schemes that its kernels compute, as their recombination says it.
         text: what the kernels' text rests on.
         checked: how far they have been checked.
@@ -41,7 +43,7 @@ class Design(Searched, Batched):
 
     name: str
     features: tuple[Feature, ...] = ()
-    kinds: tuple[str, ...] = ("gemm",)
+    kinds: tuple[str, ...] = (GEMM.name,)
     family: Sums = "residual chain"
     text: Text = Text()
     checked: Checked = Checked()
@@ -72,6 +74,14 @@ class Design(Searched, Batched):
     def serves(self, fragment: Fragment) -> bool:
         """Whether kernels with this fragment are of this design."""
         raise NotImplementedError
+
+    def computes(self, kind: Kind) -> bool:
+        """Whether it has kernels for products of this kind."""
+        return kind.name in self.kinds or self.has(ANY_KIND) and not kind.batched
+
+    def of(self, kind: Kind) -> Design:
+        """The design with the kind's equations of traffic and time in place of its own of the same symbols, and the kind's constraints besides its own."""
+        return _of_kind(self, kind)
 
     def mixes(self, scheme: Scheme) -> bool:
         """Whether it multiplies words of these several types, each by its own instruction."""
@@ -135,6 +145,28 @@ class Design(Searched, Batched):
         """
         doubtful = [feature for feature in self.features if feature.steers or allow_spills and feature.spills]
         return tuple(one for one in self.constraints if not any(one in feature.constraints for feature in doubtful))
+
+
+@cache
+def _of_kind(design: Design, kind: Kind) -> Design:
+    if not (kind.equations or kind.constraints):
+        return design
+    own: dict[str, tuple[Equation, ...]] = {}
+    before: tuple[Equation, ...] = ()  # equations of symbols that the design does not have, which the next one asks for
+    for one in kind.equations:
+        before += (one,)
+        if one.symbol in design.known_symbols:
+            own[one.symbol], before = before, ()
+
+    def replaced(equations: tuple[Equation, ...]) -> tuple[Equation, ...]:
+        return tuple(new for one in equations for new in own.get(one.symbol, (one,)))
+
+    made = type(design)()
+    made.features = (*design.features, Feature(f"products of kind {kind}", constraints=kind.constraints))
+    made.forms = replace(
+        design.forms, predictions=replaced(design.forms.predictions), groups=tuple((title, replaced(group)) for title, group in design.forms.groups),
+    )
+    return made
 
 
 def refuse_pipeline(asked: Asked, needs: str, *names: str) -> InfeasibleSpec:

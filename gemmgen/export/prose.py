@@ -114,7 +114,7 @@ def bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
 
 def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
     """The architectures whose matrix units take subnormal words for zero."""
-    return [one.arch for one in on(plan, archs) if one.flushes_words]
+    return [one.arch for one in on(plan, archs) if one.launches.flushes_words]
 
 
 def measure(plan: Plan) -> str:
@@ -268,4 +268,4 @@ def example_matrices(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
         state = (state * 1664525 + 1013904223) % 2**32
         drawn.flat[index] = (state >> 8) / 2**23 - 1
     a, b = np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:])
-    return a, b if plan.stored_b.is_usual else np.floor(128 * b) / 128
+    return a, b if plan.inputs.stored_b.is_usual else np.floor(128 * b) / 128

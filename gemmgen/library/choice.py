@@ -20,12 +20,15 @@ from typing import Any
 import numpy as np
 
 from gemmgen.abi import interface
+from gemmgen.catalog.epilogue import NONE
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.designs import designs_of
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.kinds import GEMM, kind_called
 from gemmgen.library.cover import greedy, over_best, unserved
 from gemmgen.library.dispatch import Estimate, Table
+from gemmgen.library.ends import FUSED
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
@@ -176,6 +179,8 @@ class Pool:
 
     def refuse(self, plan: Plan, error: GemmgenError) -> None:
         """Not to be chosen again."""
+        if self.library.file.fused:  # candidates are known by their plans without an end
+            plan = replace(plan, epilogue=NONE)
         self.refused[plan.hash] = (plan, error)
 
     def choose(self) -> Choice:
@@ -206,7 +211,8 @@ class Pool:
         for mine in of.values():
             fastest = np.stack([left[at].judged for at in mine]).argmin(axis=0)
             served = [
-                Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number)), file.packed and bool(left[at].format))
+                Served(left[at], self._ended(left[at].plan), tuple(sizes[size] for size in np.flatnonzero(fastest == number)),
+                       file.packed and bool(left[at].format))
                 for number, at in enumerate(mine)
             ]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
@@ -214,6 +220,10 @@ class Pool:
             sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
             self.relaxed, narrow(kernels) if file.shim else (),
         )
+
+    def _ended(self, plan: Plan) -> Plan:
+        """The plan as the library has it."""
+        return replace(plan, epilogue=FUSED) if self.library.file.fused else plan
 
     def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:
         refused = [error for plan, error in self.refused.values() if (plan.gpu.name, plan.layout) == (gpu, layout)]
@@ -371,7 +381,7 @@ def retargeted(spec: LoadedSpec, gpu: str, layout: str) -> list[tuple[str, Loade
 
 
 def candidates_of(
-    place: str, ways: Sequence[tuple[str, LoadedSpec]], gpu: Gpu, sizes: Sequence[Size], kinds: Sequence[str] = ("gemm",),
+    place: str, ways: Sequence[tuple[str, LoadedSpec]], gpu: Gpu, sizes: Sequence[Size], kinds: Sequence[str] = (GEMM.name,),
 ) -> tuple[str, list[Candidate]]:
     """(what was left open, the candidates of the first of `ways` that has some).
 
@@ -399,7 +409,7 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
     found: dict[Any, tuple[Request, dict[tuple[int, ...], tuple[set[int], set[int]]]]] = {}
     for variant in _variants(loaded, kinds):
         for at, (m, n, k, products) in enumerate(sizes):
-            if (products > 1) != (variant.spec.problem.kind != "gemm"):
+            if (products > 1) != kind_called(variant.spec.problem.kind).batched:
                 continue
             hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k, "matrices": products})
             for space in _spaces(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})})):
@@ -458,7 +468,8 @@ def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
         for kind in kinds:
             changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
             # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
-            designs = [] if kind == "gemm" else [design.name for design in designs_of(one.fragment, kind, one.scheme.family.sums)]
+            asked = kind_called(kind)
+            designs = [design.name for design in designs_of(one.fragment, asked, one.scheme.family.sums)] if asked.batched else []
             for design in designs or [loaded.spec.pipeline.design]:
                 pipeline = loaded.spec.pipeline.model_copy(update={"design": design})
                 yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update={**changes, "pipeline": pipeline})})

@@ -24,13 +24,14 @@ def check_pair(first: Plan, second: Plan) -> None:
         SpecError: one is not for products of any size, or they store matrices differently.
     """
     for plan in (first, second):
-        if not (plan.of_products and plan.kind == "grouped"):
+        if plan.kind.uniform:
             raise SpecError("kernels", "cannot share a batch", got=f"one for problems of kind {plan.kind}", needs='[problem] kind = "grouped" of both',
                             remedy="two specs of grouped batches")
     for name in ("layout", "output", "special"):
         one, other = getattr(first, name), getattr(second, name)
         if one != other:
-            raise SpecError("kernels", "cannot share a batch", got=f"{name} {getattr(one, 'title', one)} and {getattr(other, 'title', other)}",
+            words = [value if isinstance(value, str) else value.title for value in (one, other)]
+            raise SpecError("kernels", "cannot share a batch", got=f"{name} {' and '.join(words)}",
                             needs=f"the same {name} of both", remedy="one more spec")
 
 

@@ -240,7 +240,8 @@ class _Solution:
     def scheme_reason(self) -> str:
         if self.request.contract:
             asked = self.request.contract
-            return f"the fastest of those that give {asked.text}; {asked.told(self.plan.scheme, self.request.unit, self.plan.promote, self.plan.compensates)}"
+            figure = asked.told(self.plan.scheme, self.request.unit, self.plan.promote, self.plan.promotion.compensates)
+            return f"the fastest of those that give {asked.text}; {figure}"
         if self.request.loaded.spec.split.scheme != "auto":
             return ""
         preferred = preferred_scheme(self.plan.gpu.unit)

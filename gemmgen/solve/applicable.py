@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, shapes
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.input import F32
@@ -19,6 +20,7 @@ from gemmgen.decisions import SUMS
 from gemmgen.designs import Design, all_designs, designs_of, owners_of
 from gemmgen.designs.feature import SPLITS_APART, STORED_B
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.kinds import GEMM, Kind, kind_called
 from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import Spec
 
@@ -41,14 +43,19 @@ class Case:
     promote: int = 0
 
     @property
-    def kind(self) -> str:
-        """Of the problem."""
-        return self.spec.problem.kind
+    def kind(self) -> Kind:
+        """Of product."""
+        return kind_called(self.spec.problem.kind)
 
     @property
     def b(self) -> str:
         """The type of B that the scheme takes."""
         return self.scheme.b or F32.name
+
+    @property
+    def lacking_step(self) -> str | None:
+        """A step of the epilogue that the GPU's platform has no functions for."""
+        return epilogue_of(self.spec.epilogue.do).lacks(self.gpu.maker.platform)
 
     @property
     def family(self) -> str:
@@ -67,7 +74,7 @@ class Case:
 
     def designs(self, able: Callable[[Design], bool]) -> list[str]:
         """Names of the designs for such problems that are able to do something."""
-        return [one.name for one in all_designs() if able(one) and self.kind in one.kinds]
+        return [one.name for one in all_designs() if able(one) and one.computes(self.kind)]
 
 
 Told = str | Callable[[Case], str | None]
@@ -168,7 +175,15 @@ OF_TARGET = (
         'c = "f32", or another gpu',
     ),
     Refusal(
-        "[problem] b", lambda case: case.spec.problem.b != F32.name and case.kind != "gemm", "batches have a B of FP32 alone",
+        "[epilogue] do", lambda case: case.lacking_step is not None, "kernels for {gpu.name} have no such step", lambda case: case.lacking_step,
+        "functions of the step for {gpu.maker.platform}", "leave it out, or another gpu",
+    ),
+    Refusal(
+        "[epilogue] do", lambda case: bool(case.spec.epilogue.do) and not case.kind.plain, "kind {case.kind} has no epilogue",
+        lambda case: ", ".join(case.spec.epilogue.do), "a product of a given A and a given B", 'leave it out, or kind = "gemm"',
+    ),
+    Refusal(
+        "[problem] b", lambda case: case.spec.problem.b != F32.name and case.kind.batched, "batches have a B of FP32 alone",
         lambda case: f"{case.spec.problem.b}, kind = {case.kind}", F32.name, 'b = "f32", or kind = "gemm"',
     ),
 )
@@ -184,7 +199,7 @@ OF_SCHEME = (
 
 def _policies(case: Case) -> str:
     """Those with kernels for the scheme's family of sums and one product."""
-    serving = owners_of("gemm", case.family)
+    serving = owners_of(GEMM, case.family)
     return " or ".join([policy for policy in serving if shapes(case.fragment.vendor, case.scheme.word, policy)] or serving)
 
 
@@ -201,7 +216,7 @@ OF_KIND = (
     ),
     Refusal(
         "[problem] kind", lambda case: not designs_of(case.fragment, case.kind, case.family),
-        "there are no kernels for such problems on policy {fragment.policy}", lambda case: case.kind,
+        "there are no kernels for such problems on policy {fragment.policy}", lambda case: case.kind.name,
         lambda case: f"policy {' or '.join(_serving(case))}", 'policy = "auto", or kind = "gemm"',
     ),
 )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from gemmgen.batch import Batch
+from gemmgen.catalog.element import ELEMENTS
+from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.output import all_outputs
@@ -17,6 +19,7 @@ from gemmgen.designs import Asked, Choices, Design, Hints, all_designs, designs_
 from gemmgen.designs.design import refuse_batch
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.errors import InfeasibleSpec, UnknownName
+from gemmgen.kinds import Kind, kind_called
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
 from gemmgen.solve import papers
@@ -67,6 +70,11 @@ class Request:
         return self.choices[SUMS.name] == "compensated"
 
     @property
+    def kind(self) -> Kind:
+        """Of product."""
+        return kind_called(self.loaded.spec.problem.kind)
+
+    @property
     def settled(self) -> bool:
         """Whether nothing is left to choose."""
         return self.choices.settle(self.design.decisions)
@@ -112,16 +120,18 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=None if design is designs_of(self.fragment, spec.problem.kind, self.scheme.family.sums)[0] else design.name,
-            output=all_outputs()[spec.problem.c], asked=self.asked, batch=self.batch, **known, **more,
+            designed=None if design is designs_of(self.fragment, self.kind, self.scheme.family.sums)[0] else design.name, type=ELEMENTS[spec.problem.type],
+            output=all_outputs()[spec.problem.c], epilogue=epilogue_of(spec.epilogue.do), asked=self.asked, kind=self.kind, batch=self.batch, **known, **more,
         )
 
 
 def requests(loaded: LoadedSpec) -> list[Request]:
     """The spec with its names looked up, once for each policy and each design that it leaves open, and each scheme that gives the error it asks for."""
     spec, place, gpu = loaded.spec, loaded.place, gpu_of(loaded)
-    refuse(OF_TARGET, Case(place, spec, gpu))
-    if spec.problem.kind == "gemm":
+    case = Case(place, spec, gpu)
+    refuse(OF_TARGET, case)
+    case.kind.check(spec.problem, place)
+    if not case.kind.batched:
         refuse_batch(spec, place)
     asked = contract(loaded, all_outputs()[spec.problem.c].roundoff)
     if asked is None:
@@ -155,7 +165,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
     case = Case(place, spec, gpu, scheme)
     refuse(OF_SCHEME, case)
     requests, found, refused = [], [], []
-    usable = [(fragment, designs_of(fragment, spec.problem.kind, case.family)) for fragment in fragments(spec.fragment, scheme, gpu, place)]
+    usable = [(fragment, designs_of(fragment, case.kind, case.family)) for fragment in fragments(spec.fragment, scheme, gpu, place)]
     refused += [first(OF_KIND, replace(case, fragment=fragment)) for fragment, designs in usable if not designs]
     sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
     # Whom all designs refuse is told by the one that is asked for, or else by one that serves any sizes.
@@ -178,7 +188,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
 
 def _hints(loaded: LoadedSpec) -> Hints:
     problem = loaded.spec.problem
-    return Hints(problem.m, problem.n, problem.k, 1 if problem.kind == "gemm" else problem.matrices)
+    return Hints(problem.m, problem.n, problem.k, kind_called(problem.kind).products(problem))
 
 
 def _constants(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> dict[str, Any]:
@@ -196,15 +206,15 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     case = replace(case, fragment=fragment)
     promote, sums = promotion(case, asked)
     refuse(OF_PROMOTION, replace(case, promote=promote))
-    batch = None if spec.problem.kind == "gemm" else design.batch(spec, gpu, scheme, fragment, place)
+    batch = design.batch(spec, gpu, scheme, fragment, place) if case.kind.batched else None
     known = fixed(loaded) | (design.settled(batch) if batch else {})
-    ways = design.ways(Asked(place, gpu, fragment, known, tuple(foreign(known, design)), spec.problem.kind))
+    ways = design.ways(Asked(place, gpu, fragment, known, tuple(foreign(known, design)), case.kind))
     stages = design.stages(gpu)
     constants = _constants(loaded, scheme, gpu, fragment, design)
     request = Request(loaded, scheme, gpu, fragment, design, constants=constants, batch=batch, contract=asked, choices=Choices(
         fixed={one.name: one.usual for one in design.own if one.quiet} | ({"stages": stages} if stages else {}) | known
         | ({SUMS.name: sums} if SUMS in design.own else {}), promote=(promote,), ways=ways,
-        small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
+        small=spec.problem.m * spec.problem.n * case.kind.products(spec.problem) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
     return replace(request, required=tuple(_required(request)), objective=_objective(request), model=papers.model_of(request))
 

@@ -42,9 +42,11 @@ fall short of C*. Both bounds hold for the distance to C* - lost, which a droppe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf, log2, sqrt
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +58,7 @@ from gemmgen.model.error import LN2, U
 from gemmgen.plan import Plan
 from gemmgen.split import kept, row_exponents, split, stands_out
 from gemmgen.verify import fixed
-from gemmgen.verify.metrics import exact
+from gemmgen.verify.ends import traced
 
 TRUNCATED = 2.0**-23
 TO_NEAREST = U / sqrt(3)
@@ -115,7 +117,7 @@ def lost(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray, lossy:
 
     0 too for elements that no words can hold: the epilogue repairs those.
     """
-    if not plan.flushes_words and not lossy:
+    if not plan.launches.flushes_words and not lossy:
         return 0.0
     with np.errstate(invalid="ignore", over="ignore"):
         rest = reference - kept(a, b, plan.scheme, plan.unit)
@@ -246,7 +248,7 @@ def _count(scheme: Scheme, accumulator: Accumulator) -> int:
 def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, float]]:
     """For each accumulator: itself, the k it sums inside the unit, and its share: what its sum is multiplied by in the end."""
     return [
-        (acc, plan.promote if plan.promotes(acc) else max(k, 1), plan.scheme.family.recombination.share(acc))
+        (acc, plan.promote if plan.promotion.promotes(acc) else max(k, 1), plan.scheme.family.recombination.share(acc))
         for acc in plan.scheme.accumulators
     ]
 
@@ -267,8 +269,8 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         on_unit = plan.fragment.on_matrix_unit
         c, r = _accumulation(k, chunk, scheme, acc, plan.unit) if on_unit else _promotion(k * _count(scheme, acc), 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
-        if plan.promotes(acc):
-            c, r = (TO_NEAREST, TO_NEAREST) if plan.compensates else _promotion(k, chunk)
+        if plan.promotion.promotes(acc):
+            c, r = (TO_NEAREST, TO_NEAREST) if plan.promotion.compensates else _promotion(k, chunk)
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
     if scheme.family.by_row:
         # What words leave is relative to rows, and so is not told by two coefficients of the data; these are of evenly spread data.
@@ -291,9 +293,9 @@ def worst_case(plan: Plan, k: int) -> float:
     """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over `fixed.reach`."""
     unit = plan.unit if plan.fragment.on_matrix_unit else None
     if plan.scheme.family.by_row:
-        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote, plan.compensates)
+        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote, plan.promotion.compensates)
         return worst + plan.output.roundoff * (1 + worst)
-    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).worst
+    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.promotion.compensates).worst
 
 
 def underflow(plan: Plan, k: int) -> float:
@@ -337,7 +339,7 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     elif scheme.b:
         # A unit aligns the product of a subnormal word as if that were the smallest normal number, and cuts it there. Such an element of A is counted;
         # a stored B's is a number like others.
-        magnitude = exact(np.abs(a), np.where(b == 0, 0, np.maximum(np.abs(b), 2.0**scheme.format.min_exponent)).astype(np.float32))
+        magnitude = plan.type.exact(np.abs(a), plan.type.rounded(np.where(b == 0, 0, np.maximum(np.abs(b), 2.0**scheme.format.min_exponent))))
     if scheme.normalize == "row" and absolute:
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
         absolute = np.ldexp(absolute, -scales)
@@ -358,6 +360,7 @@ def fallen(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def share_of_worst(
     plan: Plan, a: np.ndarray, b: np.ndarray, before: np.ndarray | None, c: np.ndarray, alpha: float = 1.0, beta: float = 0.0,
+    ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> float:
     """How much of the worst case the largest error of C = alpha A B + beta C is; more than 1, or NaN, is an error.
 
@@ -365,14 +368,16 @@ def share_of_worst(
         a, b: [M, K] and [K, N] FP32.
         before: [M, N], C before it; None where beta is 0, which does not look at it.
         c: [M, N], what came out.
+        ends: what the plan's epilogue was given.
     """
-    product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
-    old = np.zeros(c.shape) if before is None or beta == 0 else plan.output.rounded(before).astype(np.float64)
+    product, magnitude = plan.type.exact(a, b), plan.type.exact(np.abs(a), np.abs(b))
+    old = np.zeros(c.shape) if before is None or beta == 0 else plan.type.widened(plan.output.rounded(before))
     # alpha, beta and their sum round once each.
     limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * U * (abs(alpha) * magnitude + np.abs(beta * old)) + TINIEST
     limit = limit + plan.output.roundoff * np.abs(beta * old) + plan.output.tiniest
     for want in held_to(plan, a, b, product):
-        share = float((np.abs(c - (alpha * want + beta * old)) / limit).max(initial=0.0))
+        right = alpha * want + beta * old
+        share = float((np.abs(traced(plan, c, right, ends) - right) / limit).max(initial=0.0))
         if share <= 1:
             break
     return share

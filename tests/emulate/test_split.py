@@ -89,7 +89,7 @@ def unpacked(plan, operand, raw, padded):
     tiles = raw.reshape(outer // operand.tile, padded["k"] // bk, count, operand.tile, bk // per_chunk, per_chunk)
     rows = np.arange(operand.tile)[:, None]
     chunks = np.arange(bk // per_chunk)[None, :]
-    straight = tiles[:, :, :, rows, chunks ^ (rows // plan.swizzle_rows & plan.swizzle_mask)]
+    straight = tiles[:, :, :, rows, chunks ^ (rows // plan.staging.swizzle_rows & plan.staging.swizzle_mask)]
     return straight.transpose(2, 0, 3, 1, 4, 5).reshape(count, outer, padded["k"])
 
 
@@ -114,7 +114,7 @@ def test_one_pass_over_whole_rows_gives_the_same(scheme, layout, size):
         "problem": {"layout": layout}, "split": {"scheme": scheme}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
         "tile": {"block": [64, 64, 64], "warp": [64, 64, 64]},
     }))
-    assert plan.splits_whole and [launch.role for launch in render(plan).launches] == ["split", "gemm"]
+    assert plan.launches.splits_whole and [launch.role for launch in render(plan).launches] == ["split", "gemm"]
     m, n, k = size
     a, b = awkward((m, k), 1), awkward((k, n), 2)
     a[1, 1] = b[1, 1] = np.float32(2 - 2.0**-23) * 2.0**40  # all words of which saturate, where they are integers

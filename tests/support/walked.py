@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import gemmgen
 
 PACKAGE = Path(gemmgen.__file__).parent
+LOADING = "<module>"
+"""The name of a module's own code."""
 
 
 class Place(NamedTuple):
@@ -38,7 +40,7 @@ class Place(NamedTuple):
 def calls_of(walk: Callable[[], object]) -> Counter[tuple[Place, Place]]:
     """How often each function of the package calls each other one in another file, while `walk` runs; a call by way of foreign code is its caller's.
 
-    A generator that goes on counts again, as a call does.
+    A generator that goes on counts again, as a call does; loading a module counts as none.
     """
     found: Counter[tuple[Place, Place]] = Counter()
     known: dict[str, str | None] = {}
@@ -56,7 +58,8 @@ def calls_of(walk: Callable[[], object]) -> Counter[tuple[Place, Place]]:
         caller = frame.f_back
         while caller is not None and file_of(caller) is None:
             caller = caller.f_back
-        if caller is not None and (other := file_of(caller)) != file:
+        loading = LOADING in (frame.f_code.co_name, caller.f_code.co_name if caller else None)
+        if caller is not None and not loading and (other := file_of(caller)) != file:
             found[Place(other, caller.f_code.co_qualname), Place(file, frame.f_code.co_qualname)] += 1
 
     before = sys.getprofile()

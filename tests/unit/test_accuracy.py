@@ -158,7 +158,7 @@ def test_what_is_chosen_gives_the_error_and_nothing_faster_does(gpu, asked):
     loaded = asking(gpu, **asked)
     plan, agreed = solve(loaded), contract(loaded)
     unit = plan.unit if plan.fragment.on_matrix_unit else None
-    assert agreed.times(plan.scheme, unit, plan.promote, plan.compensates) <= 1
+    assert agreed.times(plan.scheme, unit, plan.promote, plan.promotion.compensates) <= 1
     seconds = plan.model["seconds"]
     for scheme in SCHEMES.rows():
         for promote in (None, 0):

@@ -276,6 +276,14 @@ def test_the_reference_recombines_as_each_product_stands_for_itself(name):
     np.testing.assert_allclose(kept_products(a, b, scheme), expected, rtol=1e-14)
 
 
+def test_a_copy_with_other_products_has_a_family_and_a_precision_of_its_own():
+    row = SCHEMES.get("scaled")
+    before = row.precision.dropped, row.family.recombination, row.accumulators  # which the row remembers
+    copy = row.model_copy(update={"products": tuple(product for product in row.products if product.a == 0)})
+    assert copy.family.scheme is copy and copy.precision.scheme is copy and len(row.products) > len(copy.products)
+    assert set(copy.precision.dropped) > set(row.precision.dropped) and (row.precision.dropped, row.family.recombination, row.accumulators) == before
+
+
 def test_only_fp32_words_hold_everything():
     assert {row.name for row in SCHEMES.rows() if row.exact} == {"fp32"}
     by_row = {row.name for row in SCHEMES.rows() if row.family.by_row}

@@ -172,7 +172,26 @@ def test_an_output_type_is_added_as_its_page_says(carry_out, tmp_path):
     done = carry_out(PAGES["output-type"])
     assert (done.files, done.commands, done.said) == (4, 4, 7)
     text = (tmp_path / "my_kernel.cu").read_text()
-    assert "unsigned short* __restrict__ c" in text and "stored as BF16" in text
+    assert "u32* __restrict__ c" in text and "stored as TF32" in text
+
+
+@pytest.mark.slow
+def test_an_epilogue_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["epilogue"])
+    assert (done.files, done.commands, done.said) == (4, 4, 8)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "x = silu(x);" in text and "const float* __restrict__ bias" in text
+    written = [tmp_path / "gemmgen_silu.py", tmp_path / "gemmgen_silu-1.0.dist-info" / "entry_points.txt"]
+    assert sum(len(file.read_text().splitlines()) for file in written) < 40
+
+
+@pytest.mark.slow
+def test_a_kind_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["kind"])
+    assert (done.files, done.commands, done.said) == (4, 5, 12)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "tile_row(place) * BLOCK_M" in text and "|| !(column <= row)" in text and "lower triangle of C = alpha A A^T" in text
+    assert len(PAGES["kind"].splitlines()) < 450
 
 
 @pytest.mark.parametrize(("text", "told"), [

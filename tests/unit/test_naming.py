@@ -133,4 +133,4 @@ def test_what_of_a_gpu_shapes_a_kernel_is_in_its_name(name, change):
 def test_fewer_sms_are_another_kernel_where_blocks_stay():
     plan = solve(load(SPECS / "kernels" / "hopper.toml"))
     fewer = replace(plan, gpu=plan.gpu.model_copy(update=CHANGES["sms"](plan.gpu)))
-    assert plan.most_blocks == 2 * fewer.most_blocks and kernel_name(plan) != kernel_name(fewer)
+    assert plan.launches.most_blocks == 2 * fewer.launches.most_blocks and kernel_name(plan) != kernel_name(fewer)

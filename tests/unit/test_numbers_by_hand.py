@@ -353,7 +353,7 @@ def test_the_sizes_that_a_design_is_weighed_at():
 def test_what_headers_tell_of_promotion(scheme, promote, told):
     """Beside what the scheme's authors do: Ootomo's kernels promote every instruction of 16 k, those of bfloat16 words none."""
     plan = plan_of(scheme=scheme, promote=promote)
-    assert plan.promote_label == told and re.search(rf"^// promote +{re.escape(told)}$", render(plan).text, re.M)
+    assert plan.promotion.promote_label == told and re.search(rf"^// promote +{re.escape(told)}$", render(plan).text, re.M)
 
 
 # ---- readers

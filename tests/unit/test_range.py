@@ -58,7 +58,7 @@ def computed(plan: Plan, problem: oracles.Problem) -> np.ndarray:
 
 def silent_violations(plan: Plan, problem: oracles.Problem, counted=lambda words: words.counted) -> tuple[int, int]:
     """How many elements are promised something, and of how many the promise is broken."""
-    a, b = (split(x, plan.scheme, plan.flushes_words) for x in (problem.a, np.ascontiguousarray(problem.b.T)))
+    a, b = (split(x, plan.scheme, plan.launches.flushes_words) for x in (problem.a, np.ascontiguousarray(problem.b.T)))
     with np.errstate(all="ignore"):
         want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
         error = np.abs(computed(plan, problem).astype(np.float64) - want)
@@ -231,7 +231,7 @@ def hard(plan: Plan, k: int = 70) -> oracles.Problem:
         even * 7e4, np.concatenate([halves, -halves]), np.resize((1.0, -1 - 2.0**-23), k), outlier, infinite, none, np.full(k, -0.0), np.array(ends), even,
     ]
     a = np.array(lines).astype(np.float32)
-    return oracles.Problem(a, plan.stored_b.rounded(np.ascontiguousarray(a[rng.permutation(len(a))].T)))
+    return oracles.Problem(a, plan.inputs.stored_b.rounded(np.ascontiguousarray(a[rng.permutation(len(a))].T)))
 
 
 @pytest.mark.parametrize(("gpu", "scheme"), covering(
@@ -243,7 +243,7 @@ def test_hard_data_is_within_the_bound_or_counted_or_repaired(gpu, scheme):
         "problem": {"b": SCHEMES.get(scheme).b or "f32"}, "split": {"scheme": scheme}, "target": {"gpu": gpu}, "build": {"allow_spills": True},
     }))
     problem = hard(plan)
-    a, b = (split(x, plan.scheme, plan.flushes_words, operand=of) for of, x in (("a", problem.a), ("b", np.ascontiguousarray(problem.b.T))))
+    a, b = (split(x, plan.scheme, plan.launches.flushes_words, operand=of) for of, x in (("a", problem.a), ("b", np.ascontiguousarray(problem.b.T))))
     finite_a, finite_b = np.isfinite(problem.a).all(axis=1), np.isfinite(problem.b).all(axis=0)
     told = [~finite if plan.scheme.family.by_row or plan.scheme.exact else one.counted for one, finite in ((a, finite_a), (b, finite_b))]
     assert all((one.counted | finite)[at].all() for one, finite in ((a, finite_a), (b, finite_b)) for at in [~finite])

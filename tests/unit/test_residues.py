@@ -159,9 +159,9 @@ def test_matrix_instructions_of_both_vendors_have_kernels(gpu):
     fixed = {"tile": {"block": [64, 64, 64], "warp": [32, 32, 64]}}
     few, many = (solve(spec(split={"scheme": name}, target={"gpu": gpu}, **fixed)) for name in ("residues6", "residues9"))
     assert few.design.name == many.design.name == "residues_portable" and few.where == "prepass"
-    assert few.numbers["accumulator_registers"] + few.numbers["kept_registers"] == 3 * few.elements == 3 * 1024 / few.lanes
+    assert few.numbers["accumulator_registers"] + few.numbers["kept_registers"] == 3 * few.geometry.elements == 3 * 1024 / few.lanes
     assert few.numbers["demand"] == many.numbers["demand"] and 9 * few.model["stages_k"] == 6 * many.model["stages_k"]
-    assert few.stage_bytes(few.operands[0]) * 6 == few.packed_stage_bytes(few.operands[0])
+    assert few.packing.stage_bytes(few.operands[0]) * 6 == few.packing.packed_stage_bytes(few.operands[0])
 
 
 def test_sums_of_segments_have_a_place_only_where_there_are_several():

@@ -64,6 +64,13 @@ class Scheme(Row):
         """B's element itself."""
         return row | {"words_b": [STORED]} if isinstance(row, dict) and row.get("b") and "words_b" not in row else row
 
+    def __copy__(self) -> Scheme:
+        """A copy that remembers nothing of what followed from this row: `model_copy` changes fields of it."""
+        fresh = super().__copy__()
+        for name in set(fresh.__dict__) - set(type(self).model_fields):
+            del fresh.__dict__[name]
+        return fresh
+
     # ---- what could not be right
 
     @field_validator("words", "words_b")

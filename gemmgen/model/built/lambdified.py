@@ -1522,6 +1522,18 @@ CODE = {
         lambda safety, coherence, coherent, scattered, random, output_roundoff: safety * sqrt(coherence * coherent**2 + scattered * random**2) +
         output_roundoff
     ),
+    # Y1
+    "end_operations * batch * M * N / (f32_fma_per_clock * sms * clock_hz)": (
+        lambda end_operations, batch, M, N, f32_fma_per_clock, sms, clock_hz: end_operations * batch * M * N / (f32_fma_per_clock * sms * clock_hz)
+    ),
+    # Y2
+    "4 * batch * (end_over_n * N + end_over_m * M)": (
+        lambda batch, end_over_n, N, end_over_m, M: 4 * batch * (end_over_n * N + end_over_m * M)
+    ),
+    # Y3
+    "launch_seconds + (8 * batch * M * N + end_bytes) / dram_rate": (
+        lambda launch_seconds, batch, M, N, end_bytes, dram_rate: launch_seconds + (8 * batch * M * N + end_bytes) / dram_rate
+    ),
     # LE-GEMM eq. 12
     "M * N / (BM * BN) * (threads / warp_size) * T_threads": (
         lambda M, N, BM, BN, threads, warp_size, T_threads: M * N / (BM * BN) * (threads / warp_size) * T_threads

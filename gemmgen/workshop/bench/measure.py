@@ -246,7 +246,7 @@ def type_of_b(plans: Sequence[Plan]) -> Input:
     Raises:
         SpecError: they read two other types.
     """
-    found = {plan.stored_b.name: plan.stored_b for plan in plans if not plan.stored_b.is_usual}
+    found = {plan.inputs.stored_b.name: plan.inputs.stored_b for plan in plans if not plan.inputs.stored_b.is_usual}
     if len(found) > 1:
         raise SpecError("[problem] b", "is of different types in one race", got=", ".join(sorted(found)), needs="one type beside FP32",
                         remedy="a race for each")

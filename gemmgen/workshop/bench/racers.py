@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen import road
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.kinds import kind_called
 from gemmgen.solve import alternatives
 from gemmgen.spec import loads
 from gemmgen.workshop.explore.space import settled_spec
@@ -109,7 +110,7 @@ def racers(
         if isinstance(one, GemmgenError):
             errors.append(one)
             notes.append(f"{what}: not built: {one.where}: {one.problem}")
-        elif one.plan.of_products:
+        elif one.plan.launches.of_products:
             errors.append(InfeasibleSpec("bench", "times kernels of one product", got=f"{what}, of kind {one.plan.kind}", needs='[problem] kind = "gemm"',
                                          remedy="gemmgen bench with specs of batches alone"))
             notes.append(f"{what}: for batches: gemmgen bench times it without specs of one product")
@@ -179,7 +180,7 @@ def of_batches(specs: Sequence[Path], gpu: str | None = None) -> bool:
     def one(path: Path) -> bool:
         try:
             loaded = road.load(path, gpu)
-            return loaded.spec.problem.kind != "gemm" and road.plan(loaded).of_products
+            return kind_called(loaded.spec.problem.kind).batched and road.plan(loaded).launches.of_products
         except GemmgenError:
             return False
 

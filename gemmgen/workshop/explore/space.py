@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.epilogue import epilogue_of, require_none
 from gemmgen.catalog.output import all_outputs
 from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
@@ -180,6 +181,7 @@ def candidates(study: Study) -> Candidates:
     count = 0
     limit = study.file.accept.relative_frobenius
     for at, combination in enumerate(combinations):
+        require_none(epilogue_of(combination.loaded.spec.epilogue.do), "studies try kernels that have")
         try:
             found = requests(combination.loaded)
         except InfeasibleSpec as error:
