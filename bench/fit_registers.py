@@ -16,7 +16,7 @@ import argparse
 import csv
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import product
 from multiprocessing import Pool
@@ -28,19 +28,18 @@ from gemmgen.build import build
 from gemmgen.catalog.fragment import candidates
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS, Gpu, arch_number, generation
-from gemmgen.catalog.registers import Walk
+from gemmgen.catalog.registers import Registers, Walk
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError
 from gemmgen.model import registers
-from gemmgen.designs.portable.design import (
-    CHUNKS, COPIES, FRAGMENTS, PIECES, PIPELINE_EQUATIONS, SPLIT_ON_THE_WAY, TILE_EQUATIONS, TWO_BUFFERS,
-)
-from gemmgen.model.equation import solved
+from gemmgen.designs.portable.design import CHUNKS, COPIES, FRAGMENTS, PIECES, SPLIT_ON_THE_WAY, TWO_BUFFERS
 from gemmgen.paths import SPECS
 from gemmgen.plan import Hints, Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from gemmgen.workshop.fit.least import Unknown
+from gemmgen.workshop.fit.register_model import FREE, NOTICED, Compiled, asked, model_of, moved, rounded
 
 ARCHS = {
     "nvidia": ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"),
@@ -49,8 +48,8 @@ ARCHS = {
 MEASURED = {vendor: Path(__file__).with_name(name) for vendor, name in (("nvidia", "registers.csv"), ("amd", "registers_amd.csv"))}
 FAMILIES = (("rdna", 0x1100), ("cdna", 0x90A), ("cdna1", 0x908), ("nvidia", 0))
 """Targets that share slopes, from a number on."""
-HOLDERS = {"nvidia": "hopper", "cdna1": "cdna1", "cdna": "cdna2", "rdna": "rdna3"}
-"""The generation whose row has a family's slopes."""
+HOLDERS = ("hopper", "cdna1", "cdna2", "rdna3")
+"""The generations whose rows have a family's slopes."""
 DECISIONS = (
     "layout", "scheme", "where", "loads", "promote", "special", "block", "warp", "stages", "fragment_buffers", "group", "split_k",
 )
@@ -59,6 +58,7 @@ SPLITTING = 1000  # seeds from here on draw kernels that split themselves: rarer
 TIGHT = 2000  # from here on, of AMD, such as nearly fill the registers: where kernels spill
 SMALL = 3000  # and from here on, of AMD, of small warps, which the smallest products get
 RIDGE = 0.3
+WIDE = 100.0  # registers, of an offset that nothing holds
 EACH_A_REGISTER = ("per_sum", "per_staged")
 APART = ((0,), (1,), (2,), (3,), (4,))
 TIED = ((0, 1, 2), (3,), (4,))
@@ -162,7 +162,7 @@ def is_tight(arch: str, row: dict[str, str]) -> bool:
     """Whether sums, fragments and the next tile leave little of the registers, and are not promoted at once."""
     plan = plan_of(arch, row)
     held = plan.numbers["accumulator_registers"] + plan.numbers["fragment_registers"] + plan.numbers["staged"]
-    return held > 0.8 * numbers_of({"arch": arch, **row})["register_budget"] and not plan.promotes_at_once
+    return held > 0.8 * numbers_of({"arch": arch, **row})["register_budget"] and not plan.promotion.promotes_at_once
 
 
 def measured(job: tuple[str, int]) -> dict[str, str]:
@@ -191,16 +191,16 @@ def measure(vendor: str, each: int, jobs: int) -> None:
 # ---- the fit
 
 
-def numbers_of(row: dict[str, str]) -> dict[str, float]:
+def kernel_of(row: dict[str, str]) -> Compiled:
+    """A row of the table as the fitter takes it."""
     plan = plan_of(row["arch"], row)
-    known = plan.design.constants_of(plan) | plan.design.encoded(plan)
-    known = solved((*TILE_EQUATIONS, *PIPELINE_EQUATIONS, *registers.EQUATIONS, registers.BUDGET), known)
-    return known
+    return Compiled(row, plan.design.name, "", asked(plan), int(row["registers"]), int(row["spill_bytes"]), row["arch"])
 
 
-def terms(known: dict[str, float]) -> list[float]:
-    """What the slopes multiply, in their order."""
-    return [float(known[symbol]) for symbol in registers.SLOPE_OF.values()]
+def numbers_of(row: dict[str, str]) -> dict[str, float]:
+    """Every symbol of the register model."""
+    plan = plan_of(row["arch"], row)
+    return plan.design.budgets(plan.design.constants_of(plan) | plan.design.encoded(plan), plan.gpu.registers)
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -215,7 +215,7 @@ def is_held_out(row: dict[str, str]) -> bool:
 
 def is_free(row: dict[str, str]) -> bool:
     """Whether the compiler took what it wanted: no spill, and the launch bound is not what limits it."""
-    return int(row["spill_bytes"]) == 0 and int(row["registers"]) < numbers_of(row)["register_budget"] - 3
+    return int(row["spill_bytes"]) == 0 and int(row["registers"]) < numbers_of(row)["register_budget"] - FREE
 
 
 def is_proposed(row: dict[str, str]) -> bool:
@@ -225,71 +225,57 @@ def is_proposed(row: dict[str, str]) -> bool:
     return is_free(row) and int(row["promote"]) not in at_once and (len(scheme.words) > 1 or row["promote"] == "0")
 
 
+def family_of(number: int) -> str:
+    """The targets that share slopes with that of an `arch_number`."""
+    return next(family for family, first in FAMILIES if number >= first)
+
+
 def fit() -> None:
-    slopes, offsets, squeeze, count = {}, {}, {}, 0
+    tables: dict[str, Registers] = {}
+    count = 0
     families: dict[str, list[dict[str, str]]] = {}
     for path in MEASURED.values():
         for row in read(path):
             families.setdefault(family_of(arch_number(row["arch"])), []).append(row)
     for family, rows in families.items():
         print(f"-- {family}")
-        slopes[family], own, squeeze[family], trained = fitted(rows, TIED if rows[0]["arch"] in ARCHS["amd"] else APART)
-        offsets |= own
+        own, trained = fitted(rows, TIED if rows[0]["arch"] in ARCHS["amd"] else APART)
+        tables |= own
         count += trained
     for name in GENERATION_TABLE.names():
         path = SPECS / "generations" / f"{name}.toml"
-        path.write_text(written(path.read_text(), name, slopes, offsets, squeeze))
+        path.write_text(written(path.read_text(), name, tables))
     print(f"wrote the offsets, slopes and squeeze of specs/generations, fitted to {count} kernels")
 
 
-def family_of(number: int) -> str:
-    """The targets that share slopes with that of an `arch_number`."""
-    return next(family for family, first in FAMILIES if number >= first)
-
-
-def fitted(
-    rows: list[dict[str, str]], together: tuple[tuple[int, ...], ...],
-) -> tuple[dict[str, list[float]], dict[int, list[float]], list[float], int]:
-    """Slopes, offsets and squeeze of a family, and how many kernels they were fitted to; prints how they do.
+def fitted(rows: list[dict[str, str]], together: tuple[tuple[int, ...], ...]) -> tuple[dict[str, Registers], int]:
+    """The constants of each target of a family, whose slopes are one, and how many kernels they were fitted to; prints how they do.
 
     Args:
         together: the kinds of loop that share slopes and offsets.
     """
-    known = [numbers_of(row) for row in rows]
-    real = np.array([int(row["registers"]) for row in rows], float)
-    spilled = np.array([int(row["spill_bytes"]) > 0 for row in rows])
-    budget = np.array([k["register_budget"] for k in known], float)
-    loop = np.array([k["loop"] for k in known])
-    arch = np.array([row["arch"] for row in rows])
-    archs = sorted(set(arch), key=arch_number)
-    held_out = np.array([is_held_out(row) for row in rows])
-    free = np.array([is_free(row) for row in rows])
-    matrix = np.array([terms(k) for k in known])
-    slopes: dict[str, list[float]] = {}
-    offsets: dict[int, list[float]] = {arch_number(a): [0.0] * len(registers.LOOPS) for a in archs}
-    demand = np.zeros(len(rows))
-    count, names = matrix.shape[1], list(registers.SLOPE_OF)
-    prior = np.array([1.0 if name in EACH_A_REGISTER else 0.0 for name in names])
+    kernels = [kernel_of(row) for row in rows]
+    real, spilled = np.array([one.registers for one in kernels], float), np.array([one.spills > 0 for one in kernels])
+    loop, arch = np.array([one.loop for one in kernels]), np.array([one.target for one in kernels])
+    held_out, free = np.array([is_held_out(row) for row in rows]), np.array([is_free(row) for row in rows])
+    known = model_of(kernels)(gpu_of(kernels[0].target).registers)
+    tables = {target: gpu_of(target).registers for target in sorted(set(arch), key=arch_number)}
     for kinds in together:
-        mine = np.isin(loop, kinds)
-        design = np.hstack([matrix, np.array([[a == other for other in archs] for a in arch], float)])
-        train = mine & free & ~held_out
-        # Slopes that the data do not settle stay at their prior.
-        pull = np.hstack([np.diag(RIDGE * matrix[train].std(axis=0) / real[train].mean()), np.zeros((count, len(archs)))])
-        weights = 1 / real[train]
-        for _ in range(15):  # a few kernels differ in kind, so large errors count less
-            found, *_ = np.linalg.lstsq(
-                np.vstack([design[train] * weights[:, None], pull]),
-                np.concatenate([real[train] * weights, pull[:, :count] @ prior]),
-            )
-            error = np.abs(design[train] @ found / real[train] - 1)
-            weights = 1 / real[train] / np.maximum(1, error / 0.04)
-        for kind in kinds:
-            slopes[registers.LOOPS[kind]] = [round(float(x), 2) + 0.0 for x in found[:count]]
-            for position, other in enumerate(archs):
-                offsets[arch_number(other)][kind] = round(float(found[count + position]), 1)
-        demand[mine] = design[mine] @ found
-    excess = demand - budget + np.array([registers.UNEVEN.value(k) for k in known])
+        train = np.isin(loop, kinds) & free & ~held_out
+        unknowns = [Unknown(tuple(("offset", kind) for kind in kinds), 0.0, WIDE, rows=(target,)) for target in tables]
+        for name, symbol in registers.SLOPE_OF.items():
+            # Slopes that the data do not settle stay at their prior.
+            deviation = known[symbol][train].std()
+            spread = NOTICED * real[train].mean() / (RIDGE * deviation) if deviation else 1.0
+            unknowns.append(Unknown(tuple(("slopes", name, kind) for kind in kinds), float(name in EACH_A_REGISTER), spread))
+        found = moved([one for one, mine in zip(kernels, train) if mine], tables, unknowns)
+        tables = {target: rounded(table, unknowns) for target, table in found.items()}
+    demand, budget, uneven = (np.empty(len(rows)) for _ in range(3))
+    for target, table in tables.items():
+        mine = arch == target
+        told = model_of([one for one, own in zip(kernels, mine) if own])(table)
+        demand[mine], budget[mine], uneven[mine] = told["demand"], told["register_budget"], told["uneven"]
+    excess = demand - budget + uneven
     squeeze = [0.0] * len(registers.LOOPS)
     for kinds in together:
         for kind in kinds:
@@ -305,10 +291,7 @@ def fitted(
         refused = excess > limit
         print(f"spills, {label}: {(which & spilled & ~refused).sum()} of {(which & spilled).sum()} not foreseen, "
               f"{(which & ~spilled & refused).sum()} of {(which & ~spilled).sum()} refused though they fit")
-    worst = np.argsort(-np.where(held_out & free, np.abs(predicted / real - 1), 0))[:8]
-    for at in worst:
-        print("   ", int(predicted[at]), int(real[at]), {k: rows[at][k] for k in ("arch", "scheme", "where", "layout", "promote", "block", "warp", "fragment_buffers", "split_k")})
-    return slopes, offsets, squeeze, int(sum(free & ~held_out))
+    return {target: table.model_copy(update={"squeeze": tuple(squeeze)}) for target, table in tables.items()}, int(sum(free & ~held_out))
 
 
 WALKED = {"cdna1": ("mi100",), "cdna2": ("mi210", "mi300x", "mi355x"), "rdna3": ("rx7900xtx", "rx9070xt")}
@@ -365,31 +348,30 @@ def _threshold(excess: np.ndarray, spilled: np.ndarray, which: np.ndarray) -> fl
     return float(choices[int(np.argmin(costs))])
 
 
-def written(text: str, name: str, slopes: dict[str, dict[str, list[float]]], offsets: dict[int, list[float]], squeeze: dict[str, list[float]]) -> str:
+def written(text: str, name: str, tables: dict[str, Registers]) -> str:
     """A generation's row with what was fitted: its own offsets, and where the row has its family's slopes these and the squeeze."""
-    own = {number: values for number, values in offsets.items() if generation(number) == name}
+    own = sorted((target for target in tables if generation(arch_number(target)) == name), key=arch_number)
     if not own:
         return text
-    first = min(own)
-    lines, section = [], ""
+    first, lines, section = tables[own[0]], [], ""
+    holds = name in HOLDERS
     for line in text.splitlines():
         key = line.partition(" =")[0]
         if line.startswith("["):
             section = line.partition("]")[0][1:]
-        family = next((family for family, holder in HOLDERS.items() if holder == name), None)
         if section == "registers" and key == "offset":
-            line = f"offset = {_five(own[first])}"
-        elif section == "registers.since" and "=" in line and arch_number(key) in own:
-            line = f"{key} = {_five(own[arch_number(key)])}"
-        elif family and section == "registers" and key == "squeeze":
-            line = f"squeeze = {_five(squeeze[family])}"
-        elif family and section == "registers.slopes" and key in registers.SLOPE_OF:
-            line = f"{key} = {_five([slopes[family][loop][list(registers.SLOPE_OF).index(key)] for loop in registers.LOOPS])}"
+            line = f"offset = {_five(first.offset)}"
+        elif section == "registers.since" and "=" in line and key in own:
+            line = f"{key} = {_five(tables[key].offset)}"
+        elif holds and section == "registers" and key == "squeeze":
+            line = f"squeeze = {_five(first.squeeze)}"
+        elif holds and section == "registers.slopes" and key in registers.SLOPE_OF:
+            line = f"{key} = {_five(getattr(first.slopes, key))}"
         lines.append(line)
     return "\n".join(lines) + "\n"
 
 
-def _five(values: list[float]) -> str:
+def _five(values: Sequence[float]) -> str:
     return "[" + ", ".join(str(float(value) + 0.0) for value in values) + "]"
 
 

@@ -1,4 +1,4 @@
-"""Writes gemmgen/model/lambdified.py: the code that SymPy's lambdify makes of every form of the model.
+"""Writes gemmgen/model/built/lambdified.py: the code that SymPy's lambdify makes of every form of the model.
 
     python bench/lambdify.py
 
@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gemmgen.designs import all_designs, common
-from gemmgen.model import accuracy, bounds, error, lambdified, papers
+from gemmgen.model import accuracy, bounds, epilogue, error, papers
+from gemmgen.model.built import lambdified
 from gemmgen.model.equation import Constraint, Equation
 
 FILE = Path(lambdified.__file__)
 WIDTH = 150
-HEAD = '''"""The model's forms as SymPy's lambdify writes them, by form. Written by bench/lambdify.py; do not edit."""
+HEAD = '''"""Built by bench/lambdify.py, do not edit: the model's forms as SymPy's lambdify writes them, by form."""
 
 # ruff: noqa
 from gemmgen.model.notation import FUNCTIONS
@@ -40,7 +41,7 @@ def statements() -> list[Equation | Constraint]:
         *(group for _, group in design.equations.groups), design.equations.tiles, design.equations.pipeline, design.equations.launch,
         design.equations.predictions, design.constraints,
     ) for one in group]
-    return [*own, *error.EQUATIONS, *accuracy.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, *most_stages().values()]
+    return [*own, *error.EQUATIONS, *accuracy.EQUATIONS, *epilogue.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, *most_stages().values()]
 
 
 def most_stages() -> dict[str, Equation]:

@@ -2,7 +2,7 @@
 
     gemmgen library specs/libraries/lab.toml -o lab
     python bench/library.py overhead lab             # a call on the host, against its launches alone; a GPU and cupy
-    python bench/library.py overhead lab --stand-in  # what the library itself takes of that; no GPU
+    python bench/library.py overhead lab --stand-in tests/support/standin_driver.c  # what the library itself takes of that; no GPU
     python bench/library.py products lab             # times beside cuBLAS's SGEMM, and what other kernels of the library take
     python bench/library.py products lab --inside 16384 --sizes 15872x512x512,8192x8192x8192  # C -= A B of corners of one matrix by columns
     python bench/library.py packed lab               # (64 ... 4096) x 4096 x 4096 with B packed, beside SGEMM
@@ -23,8 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from gemmgen.library.structures import Choice, Packed, Problem, Target, sized
-
-ROOT = Path(__file__).parent.parent
 
 CALLS = 100  # fewer than a stream takes before the host has to wait
 ROUNDS = 41
@@ -101,11 +99,11 @@ class Calls:
 # ---- the host's time
 
 
-def overhead(folder: Path, stand_in: bool, out: Path) -> None:
+def overhead(folder: Path, stand_in: Path | None, out: Path) -> None:
     timer = helper(out)
     if stand_in:
         driver = out / "libdriver.so"
-        subprocess.run(["gcc", "-D_POSIX_C_SOURCE=200809L", "-O2", "-fPIC", "-shared", str(ROOT / "tests" / "support" / "standin_driver.c"), "-o", str(driver)], check=True)
+        subprocess.run(["gcc", "-D_POSIX_C_SOURCE=200809L", "-O2", "-fPIC", "-shared", str(stand_in), "-o", str(driver)], check=True)
         name = json.loads((folder / "manifest.json").read_text())["name"].upper()
         calls = Calls(folder, built(folder, out, f'-D{name}_DRIVER_FILES="{driver}"'))
         memory, synchronize, recorder = 1 << 20, lambda: None, None
@@ -401,7 +399,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("overhead", "products", "packed", "batches"))
     parser.add_argument("folder", type=Path, help="what gemmgen library wrote")
-    parser.add_argument("--stand-in", action="store_true", help="overhead: on a stand-in for the driver")
+    parser.add_argument("--stand-in", type=Path, metavar="FILE.c", help="overhead: on a stand-in for the driver, in C")
     parser.add_argument("--alone", action="store_true", help="products: without the library's other kernels")
     parser.add_argument("--sizes", type=lambda text: [tuple(map(int, one.split("x"))) for one in text.split(",")], default=SIZES, help="products: of MxNxK")
     parser.add_argument("--inside", type=int, default=0, metavar="COLUMNS", help="products: C -= A B of corners of a matrix of so many columns")

@@ -39,7 +39,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paper_figures import batches, curves, errors, roofline, sharing, tuner
+from paper_figures import batches, curves, errors, errors_drawn, roofline, sharing, tuner
 from paper_figures.common import load, progress, read
 
 from gemmgen.cli.inputs import problem_sizes
@@ -167,7 +167,7 @@ def _measure(options: argparse.Namespace) -> str:
 
 def _plot(options: argparse.Namespace) -> str:
     document = load(options.file, errors.FORMAT, "measure")
-    drawn = errors.plot(document, options.folder)
+    drawn = errors_drawn.plot(document, options.folder)
     progress("wrote " + (", ".join(map(str, drawn)) or "nothing: 1024, 4096 and 8192 were not measured"))
     return errors.as_text(document)
 

@@ -32,7 +32,7 @@ def pass_bytes(plan, role: str, m: int, n: int, k: int) -> int:
     """Bytes that a pass cannot avoid to read and write."""
     outer = {"a": m, "b": n}
     words = 0 if role == "absmax" else plan.scheme.word_bytes
-    return sum(outer[operand.name] * k * (4 + words * len(plan.words_of(operand.name))) for operand in plan.split_before)
+    return sum(outer[operand.name] * k * (4 + words * len(plan.words_of(operand.name))) for operand in plan.launches.split_before)
 
 
 def main() -> int:

@@ -1,9 +1,10 @@
-"""How long people wait before anything is computed: help, and the search of the space, as ratios to an empty Python.
+"""How long people wait before anything is computed: help, the search of the space, and the model's evaluation of candidates.
 
-    python bench/start.py [--rounds 5]
+    python bench/start.py [--rounds 5] [--rows 200000]
 
-Processor time of a process of its own, the least of some rounds, in units of an empty Python; the search, in the units of a
-product of two matrices of 1024 x 1024 on one core.
+Help is processor time of a process of its own in units of an empty Python; the search that of a product of two matrices of 1024 x 1024 on one core. The last
+table evaluates every constraint and every prediction of each design for so many candidates at once, which a search, whose constraints prune before it
+predicts, never does. All are the least of some rounds.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import numpy as np
 
 from gemmgen.cli.app import app
-from gemmgen.solve import explain
+from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
 
 VERBS = [command.name or command.callback.__name__ for command in app.registered_commands]
+DESIGNS = {"portable": {"target": {"gpu": "a100"}}, "warp-specialised": {"fragment": {"policy": "wgmma"}, "target": {"gpu": "h100"}},
+           "tensor memory": {"fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}}}
 SPEC = {"fragment": {"policy": "mma"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h100"}}
 
 
@@ -43,10 +46,27 @@ def here(function: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
+def evaluated(spec: dict, rows: int) -> float:
+    """Seconds for all that the model says of so many candidates near a solved one."""
+    plan = solve(loads(spec))
+    design, draw = plan.design, np.random.default_rng(1)
+    numbers = design.constants_of(plan) | {name: np.full(rows, value) for name, value in design.encoded(plan).items()}
+    numbers |= {"stages": draw.integers(2, 9, rows), "group": 2 ** draw.integers(0, 5, rows), "BM": plan.block[0] * draw.integers(1, 3, rows)}
+
+    def run() -> None:
+        known = design.predicted(design.budgets(numbers, plan.gpu.registers))
+        for constraint in design.constraints:
+            constraint.holds(known)
+
+    return here(run)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = range(parser.parse_args().rounds)
+    parser.add_argument("--rows", type=int, default=200_000)
+    options = parser.parse_args()
+    rounds = range(options.rounds)
 
     def least(measure: Callable[[], float]) -> float:
         return min(measure() for _ in rounds)
@@ -58,6 +78,9 @@ def main() -> None:
     product, loaded = least(lambda: here(lambda: a @ a)), loads(SPEC)
     found = explain(loaded)
     print(f"a search of {found.candidates:,} candidates: {least(lambda: here(lambda: explain(loaded))) / product:.1f} products of 1024 x 1024 x 1024")
+    for name, spec in DESIGNS.items():
+        seconds = least(lambda spec=spec: evaluated(spec, options.rows))
+        print(f"{name:<18}{options.rows} candidates in {seconds:.3f} s, {options.rows / seconds / 1e6:.2f} million a second")
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 
-from gemmgen.workshop.explore.row import schema
 from gemmgen.workshop.explore.store import Store, compact, questions
 from gemmgen.workshop.explore.store.parquet import content_of
 from gemmgen.workshop.explore.store.places import Folder
 from gemmgen.workshop.explore.store.writer import stamp, writer_id
+from gemmgen.workshop.explore.trial_row import schema
 
 GPUS = ["a100", "a800", "h100", "h200", "mi210", "mi300x", "b200", "rtx4090"]
 SCHEMES = ["half", "bf16x3", "bf16x6", "bf16x9", "ootomo", "scaled", "markidis", "fp8x4", "int8x6", "tf32x3", "fp32", "mixed"]

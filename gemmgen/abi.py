@@ -2,31 +2,26 @@
 
     interface = abi.interface(plan)
 
-Buffers of the workspace, counters, launches and their parameters are data here. The kernels' signatures, every runner, the
-exported C and the manifest read this table and nothing else, so that a parameter or a buffer is added in one place.
+Buffers of the workspace, counters, launches and their parameters are data (`gemmgen.interface`). The kernels' signatures, every runner,
+the exported C and the manifest read this table and nothing else, so that a parameter or a buffer is added in one place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from gemmgen import plan as plan_module
+from gemmgen import views
 from gemmgen.catalog.residues import SEGMENT_K
+from gemmgen.interface import BATCH, COUNTER_BYTES, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
 from gemmgen.naming import kernel_name
-from gemmgen.plan import Operand, Plan
+from gemmgen.plan import Plan
+from gemmgen.views.memory import Operand
 
-WORKSPACE_ALIGNMENT = 256
-"""Bytes: of the workspace and of every buffer in it."""
-STATUS = "status"
-"""The buffer of the counters."""
-BATCH = "batch"
-"""The argument and the extent that tell how many products a launch is for."""
 WHOLE_CLUSTER = "pass_cluster"
 """The constant that tells the blocks of a cluster in a pass over whole rows and columns."""
-COUNTER_BYTES = 8
 COUNTERS = {
     "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
     "b_status": ("b_lossy", "b_overflow", "b_nonfinite"),
@@ -43,268 +38,36 @@ repaired: elements of C computed again in FP32.
 FALLBACK, FALLEN = "fallback", "fallen"
 """What the counters of a fallback's words begin with, and the counter of tiles that it took."""
 
-Grid = tuple[tuple[tuple[str, int], ...], ...]
-
-
-def round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A part of the workspace. Buffers follow one another, each aligned.
-
-    Attributes:
-        element: the C type of what lies there.
-        factor, of, per: its bytes are the factor times these extents, divided by `per`.
-        above_k: it is there only where k is larger.
-        zeroed: whether it must be zero before the first kernel runs.
-        zeroed_again: whether it must be zero before each further product in the same workspace, too; where not,
-            the kernels leave it as the next product wants it, or count on.
-    """
-
-    name: str
-    element: str
-    factor: int
-    of: tuple[str, ...]
-    zeroed: bool
-    meaning: str
-    per: int = 1
-    zeroed_again: bool = False
-    above_k: int = 0
-
-    def bytes(self, extents: Mapping[str, int]) -> int:
-        if self.above_k and extents["k"] <= self.above_k:
-            return 0
-        return self.factor * prod(extents[extent] for extent in self.of) // self.per
-
-
-@dataclass(frozen=True)
-class Counter:
-    """A 64-bit integer among the counters."""
-
-    name: str
-    meaning: str
-
-
-@dataclass(frozen=True)
-class Counters:
-    """Counters that one kernel parameter points to, `offset` bytes from the start of theirs."""
-
-    name: str
-    offset: int
-    fields: tuple[Counter, ...]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of a kernel, and where its value comes from: the call, or the workspace.
-
-    Attributes:
-        element: the C type of the value, or of what a pointer points to.
-        argument: the argument of the call that is passed on; None where `region` is.
-        region, offset: the buffer of the workspace that it points to, and bytes from its start.
-    """
-
-    name: str
-    element: str
-    meaning: str
-    pointer: bool = False
-    const: bool = False
-    restrict: bool = False
-    argument: str | None = None
-    region: str | None = None
-    offset: int = 0
-
-    @property
-    def type(self) -> str:
-        """The C type."""
-        return f"{'const ' * self.const}{self.element}{'*' * self.pointer}"
-
-    @property
-    def kind(self) -> str:
-        """How it is passed: as a `pointer`, `int`, `long long` or `float`."""
-        return "pointer" if self.pointer else self.element
-
-    @property
-    def value(self) -> dict[str, Any]:
-        """Where the value comes from, as plain data."""
-        return {"argument": self.argument} if self.region is None else {"region": self.region, "offset": self.offset}
-
-
-@dataclass(frozen=True)
-class Line:
-    """Parameters that stand on one line of the kernel's signature, and the comment after them."""
-
-    parameters: tuple[Parameter, ...]
-    comment: str = ""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel launch, as data: what a runner or another project's host code does.
-
-    Attributes:
-        symbol: the kernel's name in the binary.
-        role: what it is for: `absmax`, `norms`, `split`, `flags`, `gemm` or `fallback`; `meaning` says it in words.
-        grid: the (one-dimensional) grid as a sum of products: each factor is a
-            (dimension, tile) that stands for ceil(extent / tile), where dimension
-            is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
-            stages cover, or split_k, the slices of k, or cluster, blocks of one,
-            or batch, the products of a batch.
-        threads: of a block.
-        shared_bytes: dynamic shared memory.
-        lines: the kernel's parameters in order, by lines of its signature.
-        most_blocks: where blocks work off one tile after another, as many as the GPU
-            holds at once; more do not help.
-        cluster: blocks of a cluster, which the kernel declares itself.
-        overlaps: whether it may start while the launch before it in this list still runs: it
-            waits for that one's results itself. Where that one is skipped, it may not.
-        same_b: of a split pass whose B may be that of the launch before: the part of its grid
-            that takes A; None elsewhere.
-    """
-
-    symbol: str
-    role: str
-    meaning: str
-    grid: Grid
-    threads: int
-    shared_bytes: int
-    lines: tuple[Line, ...]
-    most_blocks: int | None = None
-    cluster: int = 1
-    overlaps: bool = False
-    same_b: Grid | None = None
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        return tuple(parameter for line in self.lines for parameter in line.parameters)
-
-    @property
-    def params(self) -> tuple[str, ...]:
-        """The parameters' names."""
-        return tuple(parameter.name for parameter in self.parameters)
-
-    def blocks(self, extents: Mapping[str, int]) -> int:
-        """Blocks to launch; 0 means that there is nothing to do."""
-        return self._blocks(self.grid, extents)
-
-    def blocks_same_b(self, extents: Mapping[str, int]) -> int:
-        """The same where B's words are there from the launch before: a split pass's first blocks take A."""
-        return self._blocks(self.grid if self.same_b is None else self.same_b, extents)
-
-    def _blocks(self, grid: Grid, extents: Mapping[str, int]) -> int:
-        wanted = sum(prod(-(-extents[dimension] // tile) for dimension, tile in product) for product in grid)
-        return min(wanted, self.most_blocks or wanted)
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """Where everything lies for one problem size.
-
-    Attributes:
-        offsets, lengths: bytes, by buffer.
-        zeroed: bytes from the start that must be zero before the first kernel runs.
-        bytes: of the whole.
-    """
-
-    offsets: Mapping[str, int]
-    lengths: Mapping[str, int]
-    zeroed: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Interface:
-    """All of it, for one plan.
-
-    Attributes:
-        constants: what grids ask besides extents: `split_k`, the slices of k, and `cluster`, blocks of one.
-        padded: each extent that is rounded up: from what, and to a multiple of what.
-        buffers: of the workspace, those to be zeroed first.
-        launches: in order.
-    """
-
-    constants: Mapping[str, int]
-    padded: Mapping[str, tuple[str, int]]
-    buffers: tuple[Buffer, ...]
-    counters: tuple[Counters, ...]
-    launches: tuple[Launch, ...]
-
-    def __post_init__(self) -> None:
-        names = [buffer.name for buffer in self.buffers]
-        zeroed = [buffer.zeroed for buffer in self.buffers]
-        if names[0] != STATUS:
-            raise ValueError(f"the counters do not come first: {names}")
-        if sorted(zeroed, reverse=True) != zeroed:
-            raise ValueError(f"buffers that are zeroed do not come first: {names}")
-        for parameter in (parameter for launch in self.launches for parameter in launch.parameters):
-            if (parameter.argument is None) == (parameter.region is None):
-                raise ValueError(f"parameter {parameter.name} comes from one of the call and the workspace")
-            if parameter.region is not None and parameter.region not in names:
-                raise ValueError(f"parameter {parameter.name} points to {parameter.region}, which is not in the workspace")
-
-    @property
-    def batched(self) -> bool:
-        """Whether a launch is for a batch of products, which its extent `batch` tells."""
-        return self.asks(BATCH) or any(extent == BATCH for launch in self.launches for product in launch.grid for extent, _ in product)
-
-    def asks(self, argument: str) -> bool:
-        """Whether a launch passes on this argument of the call."""
-        return any(parameter.argument == argument for launch in self.launches for parameter in launch.parameters)
-
-    def extents(self, m: int, n: int, k: int, batch: int = 1) -> dict[str, int]:
-        """What grids and buffers call the sizes: m, n, k, the padded ones, the products of a batch and the constants.
-
-        Where C has no elements, all sizes count as 0.
-        """
-        if not (m and n and batch):
-            m = n = k = batch = 0
-        sizes = {"m": m, "n": n, "k": k} | ({BATCH: batch} if self.batched else {})
-        return sizes | {name: round_up(sizes[of], unit) for name, (of, unit) in self.padded.items()} | self.constants
-
-    def workspace(self, m: int, n: int, k: int, batch: int = 1) -> Workspace:
-        """Layout of the workspace for a problem [m, n, k], or for `batch` of them."""
-        return self.laid_out(self.extents(m, n, k, batch))
-
-    def laid_out(self, extents: Mapping[str, int]) -> Workspace:
-        """Layout of the workspace for these extents, as grids and buffers call them."""
-        offsets: dict[str, int] = {}
-        lengths = {buffer.name: buffer.bytes(extents) for buffer in self.buffers}
-        end = zeroed = 0
-        for buffer in self.buffers:
-            offsets[buffer.name] = end = round_up(end, WORKSPACE_ALIGNMENT)
-            end += lengths[buffer.name]
-            zeroed = end if buffer.zeroed else zeroed
-        return Workspace(offsets, lengths, zeroed, round_up(end, WORKSPACE_ALIGNMENT))
-
-    def places(self, buffer: Buffer) -> dict[int, str]:
-        """Offsets in a buffer at which something of its own begins, and its name: parameters point there."""
-        named = [(one.offset, one.name) for one in self.counters if buffer.name == STATUS]
-        pointing = [(one.offset, one.name) for launch in self.launches for one in launch.parameters if one.region == buffer.name]
-        return dict(sorted({0: buffer.name, **dict(pointing), **dict(named)}.items()))
-
 
 def interface(plan: Plan) -> Interface:
     """The table of a plan's kernels."""
-    if plan.of_products:
-        return _packed(plan) if plan.packs_products else _grouped(plan)
+    if plan.launches.of_products:
+        return _packed(plan) if plan.launches.packs_products else _grouped(plan)
     padded = {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.block)}
     if plan.cluster > 1 and plan.split_k > 1:  # the last cluster may reach below C, and its blocks leave their parts, too
         padded["m_clusters"] = ("m", plan.block[0] * plan.cluster)
     counters = _counters(plan)
     return Interface(
-        constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.whole_cluster} if plan.splits_whole else {}),
+        constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.launches.whole_cluster} if plan.launches.splits_whole else {}),
         padded=padded, buffers=_buffers(plan, padded, counters),
-        counters=counters, launches=_launches(plan, counters),
+        counters=counters, launches=tuple(_aliased(plan, launch) for launch in _launches(plan, counters)),
+        tiles=partial(plan.kind.tiles.number, block=plan.block) if plan.kind.tiles else None,
     )
 
 
+def _aliased(plan: Plan, launch: Launch) -> Launch:
+    """The launch with the arguments that the plan's kind passes on in place of a parameter's own."""
+    return replace(launch, lines=tuple(
+        replace(line, parameters=tuple(replace(one, argument=plan.kind.aliases.get(one.argument, one.argument)) for one in line.parameters))
+        for line in launch.lines
+    )) if plan.kind.aliases else launch
+
+
 def _counters(plan: Plan) -> tuple[Counters, ...]:
-    of = "tile's" if plan.scheme.tiled else "row's or column's"
+    of = " or ".join(f"{one}'s" for one in plan.scheme.family.sharing.split(" or "))
     meanings = {
-        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.by_row
-        else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.bits}",
+        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.family.by_row
+        else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.precision.bits}",
         "overflow": "finite elements of {} that the leading word cannot hold",
         "nonfinite": "elements of {} that are Inf or NaN",
     }
@@ -340,32 +103,32 @@ def _buffer_pair(
 
 
 def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
-    scales = 4 if plan.takes_maxima else 0
+    scales = 4 if plan.scales.takes_maxima else 0
     tiles = [
-        Buffer(f"{x}_scales", "float", 4, (f"{outer}_padded", "k_padded", *((BATCH,) if plan.strided else ())), False,
-               f"2^-e of each {plan.scheme.tile_k} k of {whose}", per=plan.scheme.tile_k)
-        for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.tiled
+        Buffer(f"{x}_scales", "float", 4, (f"{outer}_padded", "k_padded", *((BATCH,) if plan.launches.repeated else ())), False,
+               f"2^-e of each {plan.scheme.family.tile_k} k of {whose}", per=plan.scheme.family.tile_k)
+        for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.family.tile_k
     ]
     of_a, of_b = (sum(word.bytes for word in plan.words_of(operand)) for operand in "ab")
-    before = [operand.name for operand in plan.split_before]
+    before = [operand.name for operand in plan.launches.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
     rows = "m_clusters" if "m_clusters" in padded else "m_padded"
     none = "" if scales else "; none in this scheme"
     arrived = f"slices of k that have left their part, for each {plan.design.text.gatherer} of C"
-    each = (BATCH,) if plan.strided else ()
-    found_by_adding = not plan.splits_whole  # blocks raise what others found
+    each = (BATCH,) if plan.launches.repeated else ()
+    found_by_adding = not plan.launches.splits_whole  # blocks raise what others found
     lines = tuple(f"largest magnitudes of {whose}{none}" for whose in ("A's rows", "B's columns"))
     maxima = _buffer_pair("absmax", "unsigned int", scales, found_by_adding, lines, each, zeroed_again=found_by_adding)
     return (
         _status(counters),
-        *(() if plan.splits_whole else maxima),
+        *(() if plan.launches.splits_whole else maxima),
         *(_buffer_pair(
             "energy", "unsigned long long", 8, True, ("of A's rows: elements that are not 0, and their leading words' squares", "the same of B's columns"),
             zeroed_again=True,
         ) if plan.fallback else ()),
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
-        *(maxima if plan.splits_whole else ()),
+        *(maxima if plan.launches.splits_whole else ()),
         Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
         *tiles,
@@ -374,7 +137,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
             Buffer("b_flags", "unsigned int", 4, ("n_padded",), False, "the same of columns of tiles", per=plan.block[1]),
         ] if plan.fallback else []),
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
-        *(_buffers_of_residues(plan) if plan.scheme.residues else ()),
+        *(_buffers_of_residues(plan) if plan.scheme.family.residues else ()),
     )
 
 
@@ -399,40 +162,48 @@ def _status(counters: Sequence[Counters]) -> Buffer:
 # ---- parameters
 
 
-def _given(name: str, element: str, meaning: str, **pointer: bool) -> Parameter:
-    """A parameter that passes on the argument of its name."""
-    return Parameter(name, element, meaning, argument=name, **pointer)
-
-
 def _into(region: str, element: str, meaning: str, **qualifiers: bool) -> Parameter:
     """A pointer to the start of a buffer, by the buffer's name."""
     return Parameter(region, element, meaning, pointer=True, region=region, **qualifiers)
 
 
-_A = (
-    _given("a", "float", "operand A", pointer=True, const=True, restrict=True),
-    _given("lda", "long long", "elements from one stored row of A to the next"),
-)
-_SIZES = (_given("m", "int", "rows of C"), _given("n", "int", "columns of C"), _given("k", "int", "the summed dimension"))
-_FACTORS = (_given("alpha", "float", "factor of A B"), _given("beta", "float", "factor of what C held"))
+_SIZES = (given("m", "int", "rows of C"), given("n", "int", "columns of C"), given("k", "int", "the summed dimension"))
+_FACTORS = (given("alpha", "float", "factor of A B"), given("beta", "float", "factor of what C held"))
 
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
     """Of a batch: elements from one matrix to the next, and how many there are, unless the kernel need not know."""
-    if not plan.strided:
+    if not plan.launches.repeated:
         return ()
-    strides = [_given(f"stride_{x}", "long long", f"elements from one {x.upper()} to the next") for x in names]
+    strides = [given(f"stride_{x}", "long long", f"elements from one {x.upper()} to the next") for x in names]
     if not counted:
         return (Line(tuple(strides), "elements from matrix to matrix"),)
-    return (Line((*strides, _given(BATCH, "int", "products")), "elements from matrix to matrix, and how many products there are"),)
+    return (Line((*strides, given(BATCH, "int", "products")), "elements from matrix to matrix, and how many products there are"),)
+
+
+def _a(plan: Plan) -> tuple[Parameter, ...]:
+    return (
+        given("a", plan.inputs.elements_of("a"), "operand A", pointer=True, const=True, restrict=True),
+        given("lda", "long long", "elements from one stored row of A to the next"),
+    )
 
 
 def _b(plan: Plan) -> tuple[Parameter, ...]:
-    return _given("b", plan.stored_b.element, "operand B", pointer=True, const=True, restrict=True), _given("ldb", "long long", "the same of B")
+    return given("b", plan.inputs.elements_of("b"), "operand B", pointer=True, const=True, restrict=True), given("ldb", "long long", "the same of B")
+
+
+def _ends(plan: Plan) -> tuple[Line, ...]:
+    """What the epilogue is given; of a strided batch's vectors, how far they lie apart."""
+    found = []
+    for one in plan.epilogue.arguments:
+        found.append(given(one.name, one.element, one.meaning, **({"pointer": True, "const": True, "restrict": True} if one.is_vector else {})))
+        if one.is_vector and plan.launches.repeated:
+            found.append(given(one.stride, "long long", f"elements from one product's {one.name} to the next one's; 0 where all share one"))
+    return (Line(tuple(found), f"of the epilogue: {plan.epilogue.title}"),) if found else ()
 
 
 def _c(plan: Plan) -> tuple[Parameter, ...]:
-    return _given("c", plan.output.element, "result C", pointer=True, restrict=True), _given("ldc", "long long", "the same of C")
+    return given("c", plan.output.element, "result C", pointer=True, restrict=True), given("ldc", "long long", "the same of C")
 
 
 def _words(operand: Operand, const: bool) -> Parameter:
@@ -466,9 +237,9 @@ def _factors(const: bool) -> tuple[Parameter, ...]:
 
 def _row_scales(plan: Plan, found: bool = False) -> tuple[Line, ...]:
     """What a kernel reads of the scales of rows and columns, or finds itself; nothing where there are none, or tiles of k have them."""
-    if plan.scheme.residues:
+    if plan.scheme.family.residues:
         return (Line(_factors(const=True)),)
-    return (Line(_absmax(const=not found)),) if plan.takes_maxima else ()
+    return (Line(_absmax(const=not found)),) if plan.scales.takes_maxima else ()
 
 
 def _counted(counters: Counters) -> Parameter:
@@ -477,7 +248,7 @@ def _counted(counters: Counters) -> Parameter:
 
 
 def _packed_stages(plan: Plan, operand: Operand) -> str:
-    outer, words = operand.outer.upper(), "MODULI" if plan.scheme.residues else "WORDS"
+    outer, words = operand.outer.upper(), "MODULI" if plan.scheme.family.residues else "WORDS"
     return f"packed stages [{operand.outer} / BLOCK_{outer}][k / BLOCK_K][{words}][BLOCK_{outer}][BLOCK_K]"
 
 
@@ -493,33 +264,33 @@ def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int,
 def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
     """The same of a kernel whose blocks take whole rows or columns, all in whole clusters."""
     return tuple(
-        ((operand.outer + "_padded", plan_module.WHOLE_ROWS * plan.whole_cluster if operand.k_contiguous else plan_module.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1))
+        ((operand.outer + "_padded", views.WHOLE_ROWS * plan.launches.whole_cluster if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1))
         for operand in operands
     )
 
 
 def _each(plan: Plan) -> tuple[tuple[str, int], ...]:
     """The factor of a grid that has blocks for each product of a batch."""
-    return ((BATCH, 1),) if plan.strided else ()
+    return ((BATCH, 1),) if plan.launches.repeated else ()
 
 
 def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     name = kernel_name(plan)
     counted = {one.name: _counted(one) for one in counters}
     launches: list[Launch] = []
-    if plan.scheme.residues:
+    if plan.scheme.family.residues:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the factor of each row of A and column of B, by its Euclidean norm",
-            grid=_over(plan, plan.split_before, plan_module.NORMS_OUTER, plan_module.WHOLE_K), threads=plan_module.NORMS_THREADS, shared_bytes=0,
-            lines=(Line((*_A, *_b(plan))), Line((*_SIZES, *_factors(const=False)))),
+            grid=_over(plan, plan.launches.split_before, views.NORMS_OUTER, views.WHOLE_K), threads=views.NORMS_THREADS, shared_bytes=0,
+            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(const=False)))),
         ))
-    if plan.takes_maxima and not plan.splits_whole:
+    if plan.scales.takes_maxima and not plan.launches.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_absmax", role="absmax", meaning="the largest magnitude of each row of A and column of B",
-            grid=_over(plan, plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
-            lines=(Line((*_A, *_b(plan))), Line((*_SIZES, *_absmax(const=False))), *_strides(plan, "ab")),
+            grid=_over(plan, plan.launches.split_before, plan.launches.absmax_outer, views.ABSMAX_TILE_K), threads=views.SPLIT_THREADS, shared_bytes=0,
+            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_absmax(const=False))), *_strides(plan, "ab")),
         ))
-    if plan.split_before:
+    if plan.launches.split_before:
         launches.append(_split(plan, f"{name}_split", counted))
     if plan.fallback:
         launches.append(Launch(
@@ -544,43 +315,44 @@ def _fallback(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Laun
 
 
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
-    before, scaled = plan.split_before, plan.scheme.normalize == "row"
-    tiles, whole = plan.split_tile, plan.splits_whole
+    before, scaled = plan.launches.split_before, plan.scheme.normalize == "row"
+    tiles, whole = plan.launches.split_tile, plan.launches.splits_whole
     return Launch(
         symbol=symbol, role="split", meaning="the largest magnitudes of rows and columns, and operands into words" if whole else "operands into words",
-        grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+        grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=views.SPLIT_THREADS, shared_bytes=0,
         lines=(
-            Line((*_A, *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
-            *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.tiled else []),
+            Line((*_a(plan), *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
+            *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.family.tile_k else []),
             *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
         same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
-        cluster=plan.whole_cluster if whole else 1,
+        cluster=plan.launches.whole_cluster if whole else 1,
     )
 
 
 def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
-    before, sliced = plan.split_before, plan.split_k > 1
+    before, sliced = plan.launches.split_before, plan.split_k > 1
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
     lines = [Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in before]
     lines.extend(_row_scales(plan))
-    if plan.scheme.tiled:
-        lines.append(Line(_tile_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.tile_k}][BLOCK]"))
+    if plan.scheme.family.tile_k:
+        lines.append(Line(_tile_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.family.tile_k}][BLOCK]"))
     if plan.fallback:
         lines.append(Line(_flags(const=True), "tiles that another kernel computes"))
-    if plan.scheme.residues:
+    if plan.scheme.family.residues:
         if plan.design.stays:
             residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
             lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
         else:
             segments = _into("segments", "double", "sums of the segments of k before", restrict=True)
             lines.append(Line((segments,), "[blocks of C][elements of a thread][THREADS]"))
-    if plan.takes_operands:
-        lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
+    if plan.launches.takes_operands:
+        lines.append(Line(_a(plan), "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
     lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
-    lines.extend(_strides(plan, "abc" if plan.takes_operands else "c", counted=plan.design.stays))  # else a block's number tells its product
+    lines.extend(_ends(plan))
+    lines.extend(_strides(plan, "abc" if plan.launches.takes_operands else "c", counted=plan.design.stays))  # else a block's number tells its product
     if inside:
         lines.append(Line(inside))
     if sliced:
@@ -591,18 +363,15 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     return Launch(
         symbol=symbol, role="gemm", meaning="the product of the words, and C",
         grid=((
-            ("m", plan.block[0] * plan.cluster), ("n", plan.block[1]), *((("split_k", 1),) if sliced else ()),
+            *(((TILES, 1),) if plan.kind.tiles else (("m", plan.block[0] * plan.cluster), ("n", plan.block[1]))), *((("split_k", 1),) if sliced else ()),
             *((("cluster", 1),) if plan.cluster > 1 else ()), *_each(plan),
         ),),
-        threads=plan.threads, shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines),
-        most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays and not plan.fallback,
+        threads=plan.threads, shared_bytes=0 if plan.geometry.static_shared else plan.shared_bytes, lines=tuple(lines),
+        most_blocks=plan.launches.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays and not plan.fallback,
     )
 
 
 # ---- batches whose kernel has several tiles
-
-_STRIDES = tuple(_given(f"stride_{x}", "long long", f"elements from one product's {x.upper()} to the next one's") for x in "abc")
-
 
 def _grouped(plan: Plan) -> Interface:
     """One launch, which needs no workspace but for its counters."""
@@ -612,19 +381,19 @@ def _grouped(plan: Plan) -> Interface:
     stays = plan.batch.walk == "persistent"
     if stays:
         lines.append(Line((
-            _given("blocks", "int", "blocks of the launch"), _given("threshold", "int", "threads at work from which on a tiling is parallel enough"),
+            given("blocks", "int", "blocks of the launch"), given("threshold", "int", "threads at work from which on a tiling is parallel enough"),
         )))
         lines.append(Line((_into("queue", "unsigned int", "tiles that are taken, and blocks that have ended"),)))
     else:
         lines.append(Line((
-            _given("list", "Listed", "a tile for each block: product, first row and column, number of the tile", pointer=True, const=True, restrict=True),
+            given("list", "Listed", "a tile for each block: product, first row and column, number of the tile", pointer=True, const=True, restrict=True),
         )))
     lines.append(Line(tuple(counted[name] for name in COUNTERS if name != "repaired")))
     if plan.special == "exact":
         lines.append(Line((counted["repaired"],)))
     launch = Launch(
         symbol=kernel_name(plan), role="gemm", meaning="all products", grid=((("turns", 1),),), threads=plan.threads,
-        shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines), most_blocks=plan.numbers["blocks_at_once"] if stays else None,
+        shared_bytes=0 if plan.geometry.static_shared else plan.shared_bytes, lines=tuple(lines), most_blocks=plan.numbers["blocks_at_once"] if stays else None,
     )
     queue = Buffer(
         "queue", "unsigned int", 8, (), True, "tiles that blocks have taken, and blocks that have ended; the last one leaves zeros for the next launch",
@@ -635,13 +404,7 @@ def _grouped(plan: Plan) -> Interface:
 
 def _products(plan: Plan) -> list[Line]:
     """How a kernel is told of products, each with its own matrices, and how many there are."""
-    batch = _given("batch", "int", "products")
-    if plan.kind == "grouped":
-        return [Line((_given("problems", "Problem", "the products, 64 bytes each", pointer=True, const=True, restrict=True), batch))]
-    lines = [Line(_A), Line(_b(plan)), Line(_c(plan)), *([Line(_STRIDES)] if plan.kind == "strided" else []), Line((*_SIZES, *_FACTORS, batch))]
-    if plan.kind == "pointers":
-        lines[:3] = [Line((replace(one, element=f"{one.element}*", const=False, restrict=False), ld)) for one, ld in (_A, _b(plan), _c(plan))]
-    return lines
+    return plan.kind.lines((_a(plan), _b(plan), _c(plan)), (*_SIZES, *_FACTORS), given(BATCH, "int", "products"))
 
 
 # ---- batches whose words are packed first
@@ -654,15 +417,15 @@ def _packed(plan: Plan) -> Interface:
     """A pass that packs the words of all products and lists their tiles, and a launch that works off that list."""
     counters = _counters(plan)
     counted = {one.name: _counted(one) for one in counters}
-    name, a_b = kernel_name(plan), plan.split_before
+    name, a_b = kernel_name(plan), plan.launches.split_before
     works = _into("works", "Work", "the tiles of all products, a turn each")
     listed = (
-        _given("list", "Placed", "the products that have a C, the longest first", pointer=True, const=True, restrict=True),
-        _given("listed", "int", "how many those are"),
+        given("list", "Placed", "the products that have a C, the longest first", pointer=True, const=True, restrict=True),
+        given("listed", "int", "how many those are"),
     )
     split = Launch(
         symbol=f"{name}_split", role="split", meaning="operands of all products into words, and the list of tiles",
-        grid=((("split_blocks", 1),),), threads=plan_module.SPLIT_THREADS, shared_bytes=0, lines=(
+        grid=((("split_blocks", 1),),), threads=views.SPLIT_THREADS, shared_bytes=0, lines=(
             *_products(plan), Line(listed), Line((works,)), Line(tuple(_words(operand, const=False) for operand in a_b)),
             Line(tuple(counted[f"{operand.name}_status"] for operand in a_b)),
         ),
@@ -670,15 +433,15 @@ def _packed(plan: Plan) -> Interface:
     main = Launch(
         symbol=name, role="gemm", meaning="the products of the words, and every C",
         grid=((("turns", 1), *((("cluster", 1),) if plan.cluster > 1 else ())),), threads=plan.threads, shared_bytes=plan.shared_bytes, lines=(
-            *_products(plan), Line((works, _given("turns", "int", "turns")), "tiles of C, in clusters" if plan.cluster > 1 else "tiles of C"),
+            *_products(plan), Line((works, given("turns", "int", "turns")), "tiles of C, in clusters" if plan.cluster > 1 else "tiles of C"),
             *(Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in a_b),
             *([Line((counted["repaired"],))] if plan.special == "exact" else []),
         ),
-        most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
+        most_blocks=plan.launches.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
     )
     buffers = (
         _status(counters), Buffer("works", "Work", WORK_BYTES, ("turns",), False, "the tiles of all products"),
-        *(Buffer(f"{one.name}_words", "unsigned char", plan.packed_stage_bytes(one), (f"{one.name}_stages",), False, f"{one.name.upper()}'s words, packed")
-          for one in a_b),
+        *(Buffer(f"{one.name}_words", "unsigned char", plan.packing.packed_stage_bytes(one), (f"{one.name}_stages",), False,
+                 f"{one.name.upper()}'s words, packed") for one in a_b),
     )
     return Interface(constants={"cluster": plan.cluster}, padded={}, buffers=buffers, counters=counters, launches=(split, main))

@@ -1,6 +1,6 @@
-"""Batches: many products in one launch, of one size or of a size each.
+"""Batches: the struct by which a grouped kernel is told its products, the tiles that such a kernel has, and how it walks them.
 
-What a spec says under `[problem] kind`, the struct by which a grouped kernel is told its products, and the tiles that such a kernel has.
+Which kinds of batches there are: `gemmgen.kinds`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-
-KINDS = {
-    "gemm": "one matrix product",
-    "strided": "many of one size, whose matrices lie a stride apart",
-    "pointers": "many of one size, whose matrices an array of pointers tells",
-    "grouped": "many, each with a size, matrices, leading dimensions and factors of its own",
-}
 
 WALKS = {
     "persistent": "blocks stay and walk a list that they make themselves, the longest tiles first",
@@ -83,7 +76,6 @@ class Batch:
     """What a plan knows of the batch that its kernels are for.
 
     Attributes:
-        kind: a key of KINDS.
         tiles: of a grouped kernel, the smallest first; none of a kernel whose one tile the plan itself tells.
         walk: a key of WALKS; tlp: of TLPS.
         threshold: threads at work from which on a tiling is parallel enough (BatchGEMM, Algorithm 1).
@@ -91,7 +83,6 @@ class Batch:
         pointers: of a strided batch, whether the stride POINTERS tells of matrices that an array of pointers tells.
     """
 
-    kind: str
     tiles: tuple[Tile, ...] = ()
     walk: str = "persistent"
     tlp: str = "wavefront"
@@ -105,4 +96,4 @@ class Batch:
         known = asdict(self)
         del known["matrices"]
         pointers = {"pointers": True} if known.pop("pointers") else {}
-        return (known if self.tiles else {"kind": self.kind}) | pointers
+        return (known if self.tiles else {}) | pointers

@@ -111,7 +111,7 @@ def in_registers(word: str) -> list[Scheme]:
     """The schemes of a word type whose words a lane finds of an element alone: no scale of a row, no operand that is stored as words."""
     return [
         one for one in SCHEMES.rows()
-        if one.types == (word,) and one.normalize == "none" and not one.fixed and not one.b and one.alike
+        if one.types == (word,) and one.normalize == "none" and not one.family.exact and not one.b and one.alike
     ]
 
 
@@ -121,7 +121,7 @@ def corrected(fragment: Fragment) -> Scheme | None:
     Where a unit of its targets takes subnormal words for zero, one whose leading word is never subnormal.
     """
     flushes = any(gpu.unit.flushes_subnormals for gpu in GPUS.rows() if gpu.vendor == fragment.vendor and fragment.runs_on(gpu.arch))
-    able = [one for one in in_registers(fragment.word) if one.bits >= LEAST_BITS and fragment.on_matrix_unit]
+    able = [one for one in in_registers(fragment.word) if one.precision.bits >= LEAST_BITS and fragment.on_matrix_unit]
     return min(able, key=lambda one: (bool(one.words[0].flush) != (flushes and one.format.min_exponent > FORMATS["f32"].min_exponent), len(one.products)),
                default=None)
 
@@ -132,7 +132,7 @@ def _scheme_text(scheme: Scheme) -> SimpleNamespace:
     return SimpleNamespace(
         scheme=scheme,
         of_a=[one.a for one in scheme.products], of_b=[one.b for one in scheme.products], into=[names.index(one.into) for one in scheme.products],
-        combined=scheme.recombination.combine(
+        combined=scheme.family.recombination.combine(
             {name: f"sum[{i}]" for i, name in enumerate(names)},
             lambda so_far, factor, own: f"{so_far} + {own}" if factor == 1 else f"fmaf({so_far}, {c_power(factor)}, {own})",
         ),

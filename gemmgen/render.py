@@ -16,8 +16,7 @@ from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
-from gemmgen import __version__, abi
-from gemmgen import plan as plan_module
+from gemmgen import __version__, abi, views
 from gemmgen.batch import POINTERS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
@@ -176,25 +175,26 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
         platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=plan.design.atom(plan.fragment),
         c_functions=(plan.output.functions or {}).get(plan.gpu.maker.platform, ""),
+        end_functions=plan.epilogue.functions(plan.gpu.maker.platform),
         design_file=plan.design.template,
         schedule_file=plan.design.text.schedule,
         header=_header(plan, name),
         launches=launches,
         used_roundings=sorted({(word.rounding, word.type) for operand in "ab" for word in plan.words_of(operand) if not word.fixed}),
         constants=SimpleNamespace(
-            threads=plan_module.SPLIT_THREADS,
-            tile_outer=plan.split_tile[0],
-            tile_k=plan.split_tile[1],
-            elements=plan.split_elements,
-            runs=plan_module.SPLIT_RUNS,
-            absmax_outer=plan.absmax_outer,
-            absmax_k=plan_module.ABSMAX_TILE_K,
-            whole_floats=plan_module.WHOLE_FLOATS,
-            whole_rows=plan_module.WHOLE_ROWS,
-            whole_columns=plan_module.WHOLE_COLUMNS,
-            residue_blocks=plan_module.RESIDUE_BLOCKS,
-            norms_outer=plan_module.NORMS_OUTER,
-            norms_threads=plan_module.NORMS_THREADS,
+            threads=views.SPLIT_THREADS,
+            tile_outer=plan.launches.split_tile[0],
+            tile_k=plan.launches.split_tile[1],
+            elements=plan.launches.split_elements,
+            runs=views.SPLIT_RUNS,
+            absmax_outer=plan.launches.absmax_outer,
+            absmax_k=views.ABSMAX_TILE_K,
+            whole_floats=views.WHOLE_FLOATS,
+            whole_rows=views.WHOLE_ROWS,
+            whole_columns=views.WHOLE_COLUMNS,
+            residue_blocks=views.RESIDUE_BLOCKS,
+            norms_outer=views.NORMS_OUTER,
+            norms_threads=views.NORMS_THREADS,
         ),
     ))
 
@@ -231,21 +231,22 @@ def _words(plan: Plan) -> str:
 def _header(plan: Plan, name: str) -> str:
     scheme = plan.scheme
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
-    given = "" if plan.stored_b.is_usual else f", B given as {plan.stored_b.title}"
+    given = "" if plan.inputs.stored_b.is_usual else f", B given as {plan.inputs.stored_b.title}"
     stored = "" if plan.output.is_usual else f", stored as {plan.output.title}"
-    dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
+    ended = f", and of that {plan.epilogue.title}" if plan.epilogue else ""
+    dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.precision.dropped) or "none"
     if scheme.moduli:
         products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
-        "computes": f"C = alpha A B + beta C in FP32{given}{stored}, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"{plan.kind.formula} in FP32{given}{ended}{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
-        "words": f"{_words(plan)}, {scheme.bits} bits; products {products}; dropped {dropped}",
-        "promote": plan.promote_label,
+        "words": f"{_words(plan)}, {scheme.precision.bits} bits; products {products}; dropped {dropped}",
+        "promote": plan.promotion.promote_label,
         "special": plan.special,
-        "fragment": ", ".join(rows.fragment.instruction for rows in plan.rows_of.values()),
+        "fragment": ", ".join(rows.fragment.instruction for rows in plan.staging.rows_of.values()),
         "decided": plan.summary,
-        "block": f"{plan.threads} threads, {plan.shared_bytes} B of {'static' if plan.static_shared else 'dynamic'} shared memory",
+        "block": f"{plan.threads} threads, {plan.shared_bytes} B of {'static' if plan.geometry.static_shared else 'dynamic'} shared memory",
         **({"checked": plan.standing} if plan.standing else {}),
         **({"chosen": "; ".join(plan.asked)} if plan.asked else {}),
         "target": plan.arch,

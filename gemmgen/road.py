@@ -187,15 +187,20 @@ def chosen(table: Table | str | os.PathLike[str], m: int, n: int, k: int, *, gpu
 
 def multiply(
     kernel: Kernel | Table, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, *, alpha: float = 1.0, beta: float = 0.0, device: str = "auto",
+    **ends: np.ndarray | float,
 ) -> Result:
-    """alpha A B + beta C, with the kernels' counters: one product, for a look. Programs that multiply for a living embed an `export`.
+    """alpha A B + beta C, and of that what the kernel's epilogue makes, with the kernels' counters: one product, for a look.
+
+    Programs that multiply for a living embed an `export`.
 
     Args:
         kernel: or a dispatch table of one GPU, whose rules take one (`chosen`).
         a, b, c: [M, K], [K, N] and [M, N], FP32.
+        ends: the epilogue's arguments by name, such as `bias` [N], FP32.
 
     Raises:
-        SpecError: shapes or types do not fit; others as `build`, `chosen` and `open_device`.
+        SpecError: shapes or types do not fit, or an argument of the epilogue is missing or unknown.
+        Others as `build`, `chosen` and `open_device`.
     """
     from gemmgen.library.dispatch import Table
     from gemmgen.run import gemm
@@ -203,7 +208,7 @@ def multiply(
     built = build(chosen(kernel, a.shape[0], b.shape[1], a.shape[1]) if isinstance(kernel, Table) else kernel)
     opened = open_device(built, device)
     try:
-        return gemm(opened, built.plan, built.source, a, b, c, alpha=alpha, beta=beta)
+        return gemm(opened, built.plan, built.source, a, b, c, alpha=alpha, beta=beta, ends=ends)
     finally:
         opened.release()
 
@@ -221,7 +226,7 @@ def multiply_batch(kernel: Kernel, products: Sequence[Product], *, device: str =
     from gemmgen.run.mixed import mixed
 
     built = build(kernel)
-    if not built.plan.of_products:
+    if not built.plan.launches.of_products:
         raise SpecError("multiply_batch", "is given a kernel of another kind", got=f"kind {built.plan.kind}", needs='[problem] kind = "grouped" or "pointers"',
                         remedy="road.multiply for one product, gemmgen.run.strided for a strided batch")
     opened = [open_device(built, device)]

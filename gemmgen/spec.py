@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
-from gemmgen.batch import KINDS, TLPS, WALKS
+from gemmgen.batch import TLPS, WALKS
+from gemmgen.catalog.element import ELEMENTS, F32
+from gemmgen.catalog.epilogue import all_steps
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
@@ -20,6 +22,8 @@ from gemmgen.catalog.table import Strict, absolute, parse, read_toml, schema_of,
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import SpecError
+from gemmgen.kinds import GEMM, all_kinds
+from gemmgen.kinds.kind import LAYOUTS
 from gemmgen.model.expressions import MOST_CHARACTERS
 
 T = TypeVar("T")
@@ -87,15 +91,13 @@ def _decided(section: str) -> dict[str, Any]:
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_./-]+$")]
 
-LAYOUTS = ("nn", "nt", "tn", "tt")
-"""Of A and of B: row major as they are (n), or transposed (t)."""
-
 
 class Problem(Strict):
-    kind: Literal[*KINDS] = Field("gemm", description="; ".join(f"{name}: {meaning}" for name, meaning in KINDS.items()))
+    kind: Literal[*all_kinds()] = Field(GEMM.name, description="; ".join(f"{one.name}: {one.meaning}" for one in all_kinds().values()))
     layout: Literal[*LAYOUTS] = Field(
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )
+    type: Literal[*ELEMENTS] = Field(F32.name, description="type of the elements of A, B and C, and of sums as they are stored")
     b: Literal[*INPUTS] = Field(
         "f32", description="type of B's elements, beside an A of FP32; other than f32 only with a scheme that takes B as it is stored"
     )
@@ -197,6 +199,18 @@ class BatchChoice(Strict):
     )
 
 
+def _each_once(steps: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := {name for name in steps if steps.count(name) > 1}:
+        raise ValueError(f"each step once, not {' and '.join(sorted(twice))} twice")
+    return steps
+
+
+class EpilogueChoice(Strict):
+    do: Annotated[tuple[Literal[*all_steps()], ...], Field(strict=False), AfterValidator(_each_once)] = Field((), description=(
+        "what becomes of alpha A B + beta C before it is stored, in this order. " + "; ".join(f"{one.name}: {one.title}" for one in all_steps().values())
+    ))
+
+
 class Target(Strict):
     vendor: Literal["auto", *VENDORS] = Field("auto", description="whose GPU; the GPU's own row tells it, and must agree")
     gpu: Name | None = Field(None, description="a name under specs/gpus, or a .toml file; where a spec serves several, --gpu tells it")
@@ -283,6 +297,7 @@ class Spec(Strict):
     tile: Tile = Tile()
     pipeline: Pipeline = Pipeline()
     batch: BatchChoice = BatchChoice()
+    epilogue: EpilogueChoice = EpilogueChoice()
     target: Target = Target()
     solve: Solve = Solve()
     build: BuildChoice = BuildChoice()

@@ -7,13 +7,14 @@ that it is a specification and not a second implementation of the rounding.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import singledispatch
 
 import numpy as np
 
 from gemmgen.catalog.conversion import to_integer
 from gemmgen.catalog.number import INTEGERS, Format
 from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, SEGMENT_K, Residues
-from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Scheme, Word
+from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Family, ResidueWords, Scheme, Tiles, Word
 from gemmgen.catalog.unit import MatrixUnit
 
 
@@ -65,21 +66,29 @@ def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
 
 def in_tiles(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """`x` [rows, k] as [rows, tiles, tile_k], with zeros at the end."""
-    rows, k = x.shape
-    return np.pad(x, ((0, 0), (0, -k % scheme.tile_k))).reshape(rows, -(-k // scheme.tile_k), scheme.tile_k)
+    (rows, k), tile_k = x.shape, scheme.family.tile_k
+    return np.pad(x, ((0, 0), (0, -k % tile_k))).reshape(rows, -(-k // tile_k), tile_k)
 
 
 def exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """log2 of the powers of two that elements of `x` [rows, k] are multiplied by: [rows], or of tiles of k [rows, tiles]."""
-    if not scheme.tiled:
-        return row_exponents(x, scheme)
-    tiles = in_tiles(x, scheme)
-    return np.minimum(row_exponents(tiles.reshape(-1, scheme.tile_k), scheme), MOST_TILE_EXPONENT).reshape(tiles.shape[:2])
+    return _exponents(scheme.family, x)
+
+
+@singledispatch
+def _exponents(family: Family, x: np.ndarray) -> np.ndarray:
+    return row_exponents(x, family.scheme)
+
+
+@_exponents.register
+def _(family: Tiles, x: np.ndarray) -> np.ndarray:
+    tiles = in_tiles(x, family.scheme)
+    return np.minimum(row_exponents(tiles.reshape(-1, family.tile_k), family.scheme), MOST_TILE_EXPONENT).reshape(tiles.shape[:2])
 
 
 def of_elements(of_rows: np.ndarray, scheme: Scheme, k: int) -> np.ndarray:
     """What belongs to rows [rows], or to tiles of k [rows, tiles], as what each element has of it: [rows, 1] or [rows, k]."""
-    return np.repeat(of_rows, scheme.tile_k, axis=1)[:, :k] if scheme.tiled else of_rows[:, None]
+    return np.repeat(of_rows, scheme.family.tile_k, axis=1)[:, :k] if of_rows.ndim == 2 else of_rows[:, None]
 
 
 def row_factors(x: np.ndarray, residues: Residues) -> np.ndarray:
@@ -103,7 +112,18 @@ def row_steps(x: np.ndarray, residues: Residues) -> np.ndarray:
 def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """Rows of `x` [rows, k], or their tiles, that words cannot stand for, [rows] or [rows, tiles]: integers have no Inf and no NaN, so what such
     a row takes part in is computed from the operands themselves, or is NaN."""
-    return ~np.isfinite(in_tiles(x, scheme) if scheme.tiled else x).all(axis=-1) & scheme.fixed
+    return ~np.isfinite(_sharing(scheme.family, x)).all(axis=-1) & scheme.family.exact
+
+
+@singledispatch
+def _sharing(family: Family, x: np.ndarray) -> np.ndarray:
+    """`x` [rows, k] with elements that share an exponent along the last axis."""
+    return x
+
+
+@_sharing.register
+def _(family: Tiles, x: np.ndarray) -> np.ndarray:
+    return in_tiles(x, family.scheme)
 
 
 def stands_out(words: Words, x: np.ndarray) -> np.ndarray:
@@ -173,14 +193,19 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | N
     if operand is None and not scheme.alike:
         raise ValueError(f"the words of A and B of {scheme.name} differ: whose are asked for?")
     words = scheme.words_of(operand or "a", packed_alike=operand is None)
-    if scheme.residues:
-        return _split_residues(x, scheme, words)
+    return _split(scheme.family, x, words, flushes, operand or "a")
+
+
+@singledispatch
+def _split(family: Family, x: np.ndarray, words: tuple[Word, ...], flushes: bool, operand: str) -> Words:
+    """Into floating-point words or digits, of elements that are scaled by their exponents."""
+    scheme = family.scheme
     scales = exponents(x, scheme)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         # The device scales in FP32, where what falls below its range is rounded, but never to zero: it is to be counted.
         element = np.ldexp(x.astype(np.float64), of_elements(scales, scheme, x.shape[1])).astype(np.float32).astype(np.float64)
         element = np.where((element == 0) & (x != 0), 2.0**-149, element)
-        return (_split_by_row if scheme.by_row else _split_floating)(x, element, scales, scheme, words, flushes, operand or "a")
+        return (_split_by_row if family.by_row else _split_floating)(x, element, scales, scheme, words, flushes, operand)
 
 
 def _split_floating(
@@ -199,8 +224,8 @@ def _split_floating(
         left.append((rest, multiplied))
         if overflow is None:
             overflow = ~(np.abs(rest) <= 2.0 ** (word.format.max_exponent - word.format.fraction_bits))
-        if count in scheme.checkpoints_of(operand):
-            lossy |= ~(np.abs(multiplied) <= np.abs(element) * 2.0 ** -scheme.bits_of(count, operand))
+        if count in scheme.precision.checkpoints_of(operand):
+            lossy |= ~(np.abs(multiplied) <= np.abs(element) * 2.0 ** -scheme.precision.bits_of(count, operand))
     finite = np.isfinite(x)
     return Words(
         words=words, planes=np.stack(planes), exponents=scales, is_lossy=finite & ~overflow & lossy, overflows=finite & overflow,
@@ -239,13 +264,14 @@ def _split_by_row(
     )
 
 
-def _split_residues(x: np.ndarray, scheme: Scheme, words: tuple[Word, ...]) -> Words:
+@_split.register
+def _(family: ResidueWords, x: np.ndarray, words: tuple[Word, ...], flushes: bool, operand: str) -> Words:
     """Into residues of integers. Lossy are elements that are not 0 and whose integer is; of rows set aside none is, and nobody uses their words."""
-    factors, finite, kept = row_factors(x, scheme.residues), np.isfinite(x), ~set_aside(x, scheme)[:, None]
+    factors, finite, kept = row_factors(x, family.residues), np.isfinite(x), ~set_aside(x, family.scheme)[:, None]
     with np.errstate(invalid="ignore"):
         integers = np.where(kept, np.rint(np.where(kept, x.astype(np.float64) * factors[:, None], 0.0)), 0.0).astype(np.int64)
     return Words(
-        words=words, planes=scheme.residues.of(integers).astype(np.float64), exponents=np.zeros(x.shape[0], np.int64),
+        words=words, planes=family.residues.of(integers).astype(np.float64), exponents=np.zeros(x.shape[0], np.int64),
         is_lossy=kept & (x != 0) & (integers == 0),
         overflows=np.zeros(x.shape, bool), is_nonfinite=~finite, steps=1.0 / factors,
     )
@@ -253,7 +279,7 @@ def _split_residues(x: np.ndarray, scheme: Scheme, words: tuple[Word, ...]) -> W
 
 def joined(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
     """What a scheme of residues computes of A [M, K] and B^T [N, K], bit for bit: [M, N] FP32. Sums of products are exact in FP64."""
-    residues, total = scheme.residues, np.zeros((a.planes.shape[1], b.planes.shape[1]))
+    residues, total = scheme.family.residues, np.zeros((a.planes.shape[1], b.planes.shape[1]))
     for at in range(0, a.planes.shape[2], SEGMENT_K):
         left, right = a.planes[:, :, at : at + SEGMENT_K], b.planes[:, :, at : at + SEGMENT_K]
         total += residues.joined(np.stack([(left[i] @ right[i].T).astype(np.int64) % m for i, m in enumerate(residues.moduli)]))
@@ -272,22 +298,43 @@ def _fp32(x: np.ndarray) -> np.ndarray:
 
 def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
     """The words that the matrix unit multiplies: where it flushes, subnormal ones are zero."""
-    if not unit.flushes_subnormals or scheme.fixed:
+    if not unit.flushes_subnormals or scheme.family.exact:
         return words
     return replace(words, planes=np.stack([plane if word.fixed else _flushed(plane, word) for plane, word in zip(words.planes, words.words)]))
 
 
+def kept(a: np.ndarray, b: np.ndarray, scheme: Scheme, unit: MatrixUnit) -> np.ndarray:
+    """What the scheme's products of the words that the unit multiplies sum up to in FP64: [M, N] of A [M, K] and B [K, N], FP32."""
+    of_a, of_b = (as_multiplied(split(x, scheme, operand=operand), scheme, unit) for operand, x in (("a", a), ("b", np.ascontiguousarray(b.T))))
+    return kept_products(of_a, of_b, scheme)
+
+
 def kept_products(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
     """What the scheme computes, summed in FP64: [M, N] for A [M, K] and B^T [N, K]."""
-    if scheme.residues:
-        return joined(a, b, scheme).astype(np.float64)
-    if scheme.tiled:
-        a, b = (_scaled_back(one, scheme) for one in (a, b))
+    return _kept_products(scheme.family, a, b)
+
+
+@singledispatch
+def _kept_products(family: Family, a: Words, b: Words) -> np.ndarray:
+    return np.ldexp(_recombined(family.scheme, a, b), -(a.exponents[:, None] + b.exponents[None, :]))
+
+
+@_kept_products.register
+def _(family: Tiles, a: Words, b: Words) -> np.ndarray:
+    return _recombined(family.scheme, *(_scaled_back(one, family.scheme) for one in (a, b)))
+
+
+@_kept_products.register
+def _(family: ResidueWords, a: Words, b: Words) -> np.ndarray:
+    return joined(a, b, family.scheme).astype(np.float64)
+
+
+def _recombined(scheme: Scheme, a: Words, b: Words) -> np.ndarray:
+    """The sums of words' products [M, N], as the scheme puts them together."""
     sums = {acc.name: np.zeros((a.planes.shape[1], b.planes.shape[1])) for acc in scheme.accumulators}
     for product in scheme.products:
         sums[product.into] += a.planes[product.a] @ b.planes[product.b].T
-    total = scheme.recombination.combine(sums, lambda so_far, factor, own: so_far * factor + own)
-    return total if scheme.tiled else np.ldexp(total, -(a.exponents[:, None] + b.exponents[None, :]))
+    return scheme.family.recombination.combine(sums, lambda so_far, factor, own: so_far * factor + own)
 
 
 def _scaled_back(words: Words, scheme: Scheme) -> Words:

@@ -1,7 +1,7 @@
 """Types of B's elements: FP32, and the 16-bit types of words, which a scheme that says so (`Scheme.b`) takes as they are stored.
 
-A is FP32 always. Programs give B as FP32 values; what a kernel reads is `stored`. What turns an element into FP32 in a kernel is what does
-so for words of that type.
+A has the plan's own type of elements (`gemmgen.catalog.element`). Programs give B as FP32 values; what a kernel reads is `stored`. What turns
+an element into FP32 in a kernel is what does so for words of that type.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gemmgen.catalog import element
 from gemmgen.catalog.conversion import RAW, decode
 from gemmgen.catalog.number import FORMATS
 from gemmgen.errors import SpecError
@@ -83,7 +84,7 @@ class Input:
         return FORMATS[self.name].fraction_bits + 1
 
 
-F32 = Input("f32", "FP32", "float", np.dtype(np.float32), "{x}")
+F32 = Input(element.F32.name, element.F32.title, element.F32.c_type, element.F32.dtype, "{x}")
 INPUTS = {one.name: one for one in (
     F32, Input("f16", "FP16", "unsigned short", RAW["f16"], "widen_low({x})"), Input("bf16", "BF16", "unsigned short", RAW["bf16"], "widen_low({x})"),
 )}

@@ -1,4 +1,4 @@
-"""Types of C, a row each: what ships is FP32, and other packages bring more by entry points of the group `gemmgen.outputs`.
+"""Types of C, a row each: FP32, FP16 and BF16 ship, and other packages bring more by entry points of the group `gemmgen.outputs`.
 
 Kernels sum, scale and add in FP32 whatever C's type is; an element is converted when it is stored, and where beta is not 0 when it is read.
 docs/add-an-output-type.md shows one being added.
@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 
 import numpy as np
 
+from gemmgen.catalog import element
 from gemmgen.errors import GemmgenError, SpecError
 
 ENTRY_POINTS = "gemmgen.outputs"
@@ -32,6 +33,7 @@ class Output:
         roundoff: unit roundoff of the conversion from FP32.
         tiniest: absolute; what it may change besides where it leaves the type's normal range.
         functions: C that `narrow` and `widen` call, by the platform (`Vendor.platform`) whose kernels can; None where they call nothing.
+        largest: its largest finite value; what rounds to more is Inf.
         vectors: whether neighbours may be stored together as `float2` and `float4`.
     """
 
@@ -46,6 +48,7 @@ class Output:
     roundoff: float
     tiniest: float
     functions: Mapping[str, str] | None = field(default=None, hash=False)
+    largest: float = float(np.finfo(np.float32).max)
     vectors: bool = False
 
     def rounded(self, x: np.ndarray) -> np.ndarray:
@@ -63,20 +66,68 @@ class Output:
 
 
 def _same(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x, np.float32)
+    return np.asarray(x, element.F32.dtype)
 
 
-F32 = Output("f32", "FP32", "float", np.float32, "{x}", "{x}", _same, _same, roundoff=0.0, tiniest=0.0, vectors=True)
+def _to_f16(x: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.asarray(x, np.float32).astype(np.float16)
+
+
+def _to_bf16(x: np.ndarray) -> np.ndarray:
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(x), 0x7FFF, rounded).astype(np.uint16)
+
+
+def _from_bf16(bits: np.ndarray) -> np.ndarray:
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+CUDA_F16 = """// C's elements: FP16 bits, rounded to nearest.
+GG_DEVICE unsigned short stored_f16(float x) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+GG_DEVICE float loaded_f16(unsigned short bits) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+"""
+HIP_F16 = """// C's elements: FP16 bits, rounded to nearest.
+GG_DEVICE unsigned short stored_f16(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }
+GG_DEVICE float loaded_f16(unsigned short bits) { return (float)__builtin_bit_cast(_Float16, bits); }
+"""
+ANY_BF16 = """// C's elements: BF16 bits, rounded to nearest, ties to even; older GPUs have no instruction for it.
+GG_DEVICE unsigned short stored_bf16(float x) {
+    const u32 bits = __float_as_uint(x);
+    return x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+GG_DEVICE float loaded_bf16(unsigned short bits) { return __uint_as_float((u32)bits << 16); }
+"""
+F32 = Output(
+    element.F32.name, element.F32.title, element.F32.c_type, element.F32.dtype.type, "{x}", "{x}", _same, _same, roundoff=0.0, tiniest=0.0, vectors=True,
+)
+F16 = Output(
+    "f16", "FP16", "unsigned short", np.float16, "stored_f16({x})", "loaded_f16({x})", _to_f16, lambda bits: bits.astype(np.float32),
+    roundoff=2.0**-11, tiniest=2.0**-25, functions={"cuda": CUDA_F16, "hip": HIP_F16}, largest=65504.0,
+)
+BF16 = Output(
+    "bf16", "BF16", "unsigned short", np.uint16, "stored_bf16({x})", "loaded_bf16({x})", _to_bf16, _from_bf16,
+    roundoff=2.0**-8, tiniest=2.0**-134, functions={"cuda": ANY_BF16, "hip": ANY_BF16}, largest=2.0**128 - 2.0**120,
+)
 
 
 @cache
 def all_outputs() -> dict[str, Output]:
-    """The rows by name: FP32, then those that other packages bring.
+    """The rows by name: those that ship, then those that other packages bring.
 
     Raises:
         GemmgenError: two have one name.
     """
-    found = [F32, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name))]
+    found = [F32, F16, BF16, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name))]
     names = [one.name for one in found]
     if twice := {name for name in names if names.count(name) > 1}:
         raise GemmgenError("types of C", "two have one name", got=", ".join(sorted(twice)), needs="a name for each", remedy="another `name` in your row")

@@ -42,14 +42,15 @@ def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
 
 def _groups(explanation: Explanation, known: dict[str, Any]) -> list[tuple[str, tuple[Equation, ...], dict[str, Any]]]:
     """Title, equations and the values of their symbols: `known`, and of the accuracy its own."""
-    from gemmgen.model import accuracy, error
+    from gemmgen.model import accuracy, epilogue, error
 
     plan = explanation.plan
+    ended = [("Epilogue", epilogue.EQUATIONS, epilogue.costs(plan.epilogue, known))] if plan.epilogue else []
     own = accuracy.predicted(
-        plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates,
+        plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.promotion.compensates,
     ).numbers
     return [
-        *((title, equations, known) for title, equations in plan.design.equations.groups), ("Error", error.EQUATIONS, known),
+        *((title, equations, known) for title, equations in plan.design.equations.groups), *ended, ("Error", error.EQUATIONS, known),
         ("Accuracy, uniform data of both signs", accuracy.PREDICTED, own),
     ]
 
@@ -79,7 +80,7 @@ def _line(equation: Equation, known: dict[str, Any]) -> tuple[str, str, str] | N
 
 def text(explanation: Explanation) -> str:
     """The explanation as a person reads it."""
-    from gemmgen.model import papers, time
+    from gemmgen.model import epilogue, papers, time
     from gemmgen.model.equation import figure
     from gemmgen.naming import kernel_name
     from gemmgen.solve.search import TIE
@@ -89,7 +90,8 @@ def text(explanation: Explanation) -> str:
     parts = [facts({
         "kernel": kernel_name(plan),
         "decided": plan.summary,
-        **({} if plan.stored_b.is_usual else {"operands": f"A of FP32, B of {plan.stored_b.title} as stored"}),
+        **({"epilogue": _ended(plan, epilogue.costs(plan.epilogue, known))} if plan.epilogue else {}),
+        **({} if plan.inputs.stored_b.is_usual else {"operands": f"A of FP32, B of {plan.inputs.stored_b.title} as stored"}),
         **({"fallback": f"{plan.fallback.scheme.name} for tiles of C with outliers: {plan.fallback.summary}"} if plan.fallback else {}),
         "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
                      f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "
@@ -129,6 +131,11 @@ def text(explanation: Explanation) -> str:
             else f"{figure(e.tied)} candidates lie within {100 * TIE:g} % of the fastest and count as equal: {plan.design.order_told}"
         )
     return "\n\n".join(parts)
+
+
+def _ended(plan: Plan, known: dict[str, Any]) -> str:
+    """The epilogue in words, and what it takes."""
+    return f"{plan.epilogue.title}: {known['end_seconds'] * 1e6:.3g} us in this kernel, {known['apart_seconds'] * 1e6:.3g} us as a kernel behind it"
 
 
 def _equations(title: str, lines: Sequence[tuple[str, str, str]]) -> str:

@@ -189,14 +189,14 @@ def products(scheme: Scheme) -> str:
 
 def scheme_range(scheme: Scheme) -> str:
     """The magnitudes that the words hold in full."""
-    lowest = scheme.lowest()
+    lowest = scheme.precision.lowest()
     first = scheme.words_of("a")[0]
     if lowest is None or not first.fixed and lowest <= -126 and first.format.max_exponent == 127:
         return "FP32's"
-    if scheme.tiled:
-        return f"any tile of {scheme.tile_k} k; in it from 2^{lowest - scheme.target_exponent} of its largest"
-    if scheme.residues:
-        return f"any row; in it from 2^-{scheme.bits} of its norm"
+    if tile_k := scheme.family.tile_k:
+        return f"any tile of {tile_k} k; in it from 2^{lowest - scheme.target_exponent} of its largest"
+    if scheme.family.residues:
+        return f"any row; in it from 2^-{scheme.precision.bits} of its norm"
     if scheme.normalize == "row":
         return f"any row; in it from 2^{lowest - scheme.target_exponent} of its largest"
     return f"2^{lowest} to 2^{first.format.max_exponent + 1}"
@@ -217,7 +217,7 @@ def scheme_gpus(scheme: Scheme) -> list[Gpu]:
     from gemmgen.catalog.gpu import GPUS
     from gemmgen.designs import all_designs
 
-    designs = [one for one in all_designs() if one.family == scheme.recombination.family and (scheme.uniform or one.mixes(scheme))]
+    designs = [one for one in all_designs() if one.family == scheme.family.recombination.family and (scheme.uniform or one.mixes(scheme))]
 
     def has(gpu: Gpu, word: str) -> bool:
         rows = [
@@ -261,7 +261,7 @@ def schemes_text(schemes: Sequence[Scheme]) -> str:
 
     return table(
         ("name", "words", "bits", "products", "sums", "bound", "range", "cost", "GPUs"),
-        [(one.name, scheme_words(one), one.bits, len(one.products), len(one.accumulators), f"{split_worst(one):.1e}", scheme_range(one),
+        [(one.name, scheme_words(one), one.precision.bits, len(one.products), len(one.accumulators), f"{split_worst(one):.1e}", scheme_range(one),
           scheme_cost(one), having(one)) for one in schemes],
     ) + (
         "\n\nbound: what words and dropped products leave out of a product a b, at worst, over |a b| (E20); sums come on top: gemmgen explain --frontier\n"
@@ -275,8 +275,8 @@ def scheme_facts(scheme: Scheme) -> dict[str, Any]:
 
     return {
         **scheme.model_dump(mode="json"),
-        "bits": scheme.bits,
-        "dropped": [{"a": i, "b": j} for i, j in scheme.dropped],
+        "bits": scheme.precision.bits,
+        "dropped": [{"a": i, "b": j} for i, j in scheme.precision.dropped],
         "bound": split_worst(scheme), "range": scheme_range(scheme), "costs": scheme_costs(scheme), "gpus": [gpu.name for gpu in scheme_gpus(scheme)],
         "accumulators": [
             {"name": acc.name, "scale": acc.scale, "promoted": acc.promoted} for acc in scheme.accumulators
@@ -312,9 +312,9 @@ def scheme_text(scheme: Scheme) -> str:
         for acc in scheme.accumulators
     }
     return facts({
-        "name": scheme.name, "title": scheme.title, "source": scheme.source, "bits": scheme.bits,
+        "name": scheme.name, "title": scheme.title, "source": scheme.source, "bits": scheme.precision.bits,
         "normalize": scheme.normalize, **words, "products": products(scheme),
-        "dropped": " ".join(f"A{i}B{j}" for i, j in scheme.dropped) or "none", **sums,
+        "dropped": " ".join(f"A{i}B{j}" for i, j in scheme.precision.dropped) or "none", **sums,
         "promotion": f"the authors' own: {scheme.own_promote}",
         "bound": f"{split_worst(scheme):.3g} |a b|, of words and dropped products (E20)", "range": scheme_range(scheme),
         "cost": ", ".join(f"{gpu} {cost:g}" for gpu, cost in scheme_costs(scheme).items()) or "no matrix unit",

@@ -11,10 +11,11 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
-from gemmgen.catalog.scheme import Family
+from gemmgen.catalog.scheme import Sums
 from gemmgen.decisions import SHARED, Decision
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
 from gemmgen.errors import GemmgenError
+from gemmgen.kinds import GEMM, Kind
 
 __all__ = ["Asked", "Choices", "Design", "Hints", "Way", "all_decisions", "all_designs", "design_called", "designs_of", "owner_of", "owners_of"]
 
@@ -52,11 +53,10 @@ def all_decisions() -> tuple[Decision, ...]:
     return found
 
 
-def designs_of(fragment: Fragment, kind: str = "gemm", family: Family = "residual chain") -> tuple[Design, ...]:
+def designs_of(fragment: Fragment, kind: Kind = GEMM, family: Sums = "residual chain") -> tuple[Design, ...]:
     """The designs that kernels with this fragment may be of; the usual one first.
 
     Args:
-        kind: of the problem, as `[problem] kind` says it.
         family: of the scheme, as its recombination says it.
 
     Returns:
@@ -66,15 +66,15 @@ def designs_of(fragment: Fragment, kind: str = "gemm", family: Family = "residua
         GemmgenError: none serves it.
     """
     served = tuple(one for one in all_designs() if one.serves(fragment))
-    found = tuple(one for one in served if kind in one.kinds and family == one.family)
+    found = tuple(one.of(kind) for one in served if one.computes(kind) and family == one.family)
     if not served:
         raise GemmgenError(f"fragment {fragment.name}", "has no design", needs="a design that serves it", remedy="`serves` of your design")
     return found
 
 
-def design_called(name: str) -> Design:
-    """The design of that name, which there is."""
-    return next(one for one in all_designs() if one.name == name)
+def design_called(name: str, kind: Kind = GEMM) -> Design:
+    """The design of that name, which there is, for products of a kind."""
+    return next(one for one in all_designs() if one.name == name).of(kind)
 
 
 def owner_of(decision: Decision, value: object) -> str:
@@ -83,7 +83,7 @@ def owner_of(decision: Decision, value: object) -> str:
     return next((row.policy for row in FRAGMENTS.rows() if designs and designs[0].serves(row)), "")
 
 
-def owners_of(kind: str, family: Family = "residual chain") -> tuple[str, ...]:
-    """The policies that have kernels for problems of a kind and schemes of a family."""
-    serving = [one for one in all_designs() if kind in one.kinds and family == one.family]
+def owners_of(kind: Kind, family: Sums = "residual chain") -> tuple[str, ...]:
+    """The policies that have kernels for products of a kind and schemes of a family."""
+    serving = [one for one in all_designs() if one.computes(kind) and family == one.family]
     return tuple(dict.fromkeys(row.policy for row in FRAGMENTS.rows() if any(one.serves(row) for one in serving)))

@@ -140,10 +140,11 @@ def _many_tiles(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 
 def _tile_of_k(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    tile_k, block_k = numbers["tile_k"], plan.block[2]
     return InfeasibleSpec(
-        f"{place}: [tile] block", f"{plan.scheme.name} has scales for every {plan.scheme.tile_k} k", got=f"instructions of {plan.fragment.shape[2]} k",
-        needs=f"whole instructions in {plan.scheme.tile_k} k, and whole tiles of them in block k = {plan.block[2]}",
-        remedy=f"block k = {max(plan.scheme.tile_k, plan.block[2] // plan.scheme.tile_k * plan.scheme.tile_k)}, or a fragment with fewer k",
+        f"{place}: [tile] block", f"{plan.scheme.name} has scales for every {tile_k} k", got=f"instructions of {plan.fragment.shape[2]} k",
+        needs=f"whole instructions in {tile_k} k, and whole tiles of them in block k = {block_k}",
+        remedy=f"block k = {max(tile_k, block_k // tile_k * tile_k)}, or a fragment with fewer k",
     )
 
 

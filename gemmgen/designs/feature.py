@@ -45,4 +45,5 @@ SPLITS_APART = Feature("A and B are split into different words, and not only int
 STORED_B = Feature("B may be words as it is stored (`Scheme.b`)")
 PROMOTES_AT_ONCE = Feature("a sum that is promoted after every instruction needs no array of its own")
 COMBINED_SUMS = Feature("the accumulators are added up before the output asks for them")
+ANY_KIND = Feature("products of any kind: the schedule is asked for a tile and its k, and the output for the elements that are stored")
 PERSISTENT = Feature("blocks stay and work off one tile after another, and each launch overlaps the launch before it")

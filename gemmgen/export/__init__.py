@@ -24,6 +24,7 @@ from gemmgen.catalog.output import require_f32
 from gemmgen.catalog.reserved import reserved
 from gemmgen.errors import SpecError
 from gemmgen.export import contents, folder
+from gemmgen.kinds import require_plain
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 
@@ -57,7 +58,7 @@ def possible_archs(plan: Plan) -> list[str]:
     They have the plan's matrix instructions and as much shared memory as its kernels ask for. Where fragments tell the first
     architecture that has them, kernels are written for the plan's own and later ones.
     """
-    instructions = {rows.fragment.name: rows.fragment for rows in plan.rows_of.values()}.values()
+    instructions = {rows.fragment.name: rows.fragment for rows in plan.staging.rows_of.values()}.values()
     found = {
         gpu.arch: gpu.arch_number for gpu in GPUS.rows()
         if gpu.vendor == plan.gpu.vendor and all(one.runs_on(gpu.arch) and not one.arch for one in instructions)
@@ -88,10 +89,19 @@ def target_archs(plan: Plan, asked: Iterable[str]) -> list[str]:
 
 def _refuse_packed(plan: Plan) -> None:
     """Kernels of such batches need a workspace and a list of products that exported C does not make yet."""
-    if plan.packs_products:
+    if plan.launches.packs_products:
         raise SpecError(
             "export", "writes no kernels for batches whose words are packed first", got=f"kind {plan.kind} on policy {plan.fragment.policy}",
             needs="a kernel that splits on the way, or a strided batch", remedy=f'[fragment] policy = "{plan.gpu.portable_policy}", or kind = "strided"',
+        )
+
+
+def _refuse_ended_batches(plan: Plan) -> None:
+    """The exported C of products that are told one by one says and checks C = alpha A B + beta C alone."""
+    if plan.launches.of_products and plan.epilogue:
+        raise SpecError(
+            "export", "writes no kernels with an epilogue for products that are told one by one", got=f"[epilogue] do = {plan.epilogue.names}",
+            needs="one product, or a strided batch", remedy='leave [epilogue] out, or kind = "strided" with design = "auto"',
         )
 
 
@@ -114,11 +124,14 @@ def export(
         The files, sorted.
 
     Raises:
-        SpecError: the name will not do, C is not of FP32, or the kernels are for a batch whose words are packed first.
+        SpecError: the name will not do, C is not of FP32, or the kernels are for a batch whose words are packed first, or that has an epilogue and
+            products that are told one by one.
         GemmgenError: the folder holds something else, or cannot be written.
     """
     name = default_name(plan) if name is None else name
     check_name(name)
     require_f32(plan.output, "exported C has")
+    require_plain(plan.kind, "exported C computes")
     _refuse_packed(plan)
+    _refuse_ended_batches(plan)
     return folder.put(directory, force, lambda: contents.all_files(plan, source, [binary, *others], name, refused))

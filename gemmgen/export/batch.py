@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gemmgen.abi import STATUS
+from gemmgen.interface import STATUS
 from gemmgen.batch import PROBLEM
 from gemmgen.export import prose
 from gemmgen.plan import Plan
@@ -72,16 +72,17 @@ def entry(plan: Plan, name: str) -> str:
 
 def arguments(plan: Plan, name: str) -> tuple[Argument, ...]:
     """Of the function that launches, in order."""
-    kind = plan.batch.kind
+    kind = plan.kind
     of = Argument.of
-    if kind == "grouped":
+    if not kind.uniform:
         told = [of(f"const {name}_problem *problems"), of("int batch")]
     else:
-        pointer = {"a": "const float *const *a", "b": "const float *const *b", "c": "float *const *c"} if kind == "pointers" else {
-            "a": "const float *a", "b": "const float *b", "c": "float *c"}
+        element = plan.type.c_type
+        pointer = {"a": f"const {element} *const *a", "b": f"const {element} *const *b", "c": f"{element} *const *c"} if kind.indirect else {
+            "a": f"const {element} *a", "b": f"const {element} *b", "c": f"{element} *c"}
 
         def matrix(x: str) -> list[Argument]:
-            stride = [of(f"int64_t stride_{x}", x == "c")] if kind == "strided" else []
+            stride = [of(f"int64_t stride_{x}", x == "c")] if kind.strides else []
             return [of(pointer[x]), of(f"int64_t ld{x}"), *stride]
 
         told = [of("int m"), of("int n"), of("int k"), of("float alpha", False), *matrix("a"), *matrix("b"), of("float beta", False), *matrix("c"),
@@ -93,23 +94,21 @@ def arguments(plan: Plan, name: str) -> tuple[Argument, ...]:
 
 def codes(plan: Plan, name: str, grid_limit: str, nbytes: int) -> list[tuple[str, int, str]]:
     """(name, value, meaning) of what is refused: -i is argument i of the function that launches; further ones are of the host's functions."""
-    batch = plan.batch
-    array = "pointers" if batch.kind == "pointers" else ""
     own = {
         "A": "NULL, and A is to be read, or not aligned", "B": "NULL, and B is to be read, or not aligned", "C": "NULL, and C has elements, or not aligned",
     }
-    if array:
-        own = {x: f"NULL, and C has elements, or an array of {array} that is not aligned to 8 bytes" for x in "AB"} | {
-            "C": f"NULL, and C has elements, or an array of {array} that is not aligned to 8 bytes, or one of them is not to 4"}
+    if plan.kind.indirect:
+        own = dict.fromkeys("AB", "NULL, and C has elements, or an array of pointers that is not aligned to 8 bytes") | {
+            "C": "NULL, and C has elements, or an array of pointers that is not aligned to 8 bytes, or one of them is not to 4"}
     reasons = {code: reason.format(name=name, bytes=f"the {nbytes} that are needed") for code, reason in (_REASONS | own).items()}
     told = [(f"BAD_{one.code}", -at, reasons[one.code]) for at, one in enumerate(arguments(plan, name), 1) if one.code]
-    if batch.kind == "grouped":
+    if not plan.kind.uniform:
         told += [(f"BAD_{code}", value, f"of a product: {_PITCH if code.startswith('LD') else reasons[code]}") for code, value in _OF_PRODUCTS]
-    if batch.walk == "persistent":
+    if plan.batch.walk == "persistent":
         told.append(("BAD_COUNT", -31, "NULL, or a capacity below 0"))
     told.append(("TOO_LARGE", -100, f"more tiles than a launch may have ({grid_limit})"))
     told.append(("LIST_TOO_SMALL", -101, "the batch has more tiles than the list has room for"))
-    if batch.kind != "strided":
+    if not plan.kind.strides:
         told.append(("OVERLAP", -102, "two products write the same place of C"))
     return told
 
@@ -132,7 +131,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     [launch] = source.launches
     workspace = interface.workspace(0, 0, 0)
     told = arguments(plan, name)
-    unread = {"stream", "beta", "stride_a", "stride_b"} | ({"alpha"} if batch.kind != "strided" else set())
+    unread = {"stream", "beta", "stride_a", "stride_b"} | (set() if plan.kind.strides else {"alpha"})
     checked = [one for one in told if one.name not in unread]
     limit, grid_limit = prose.largest_grid(plan, source)
     stays = batch.walk == "persistent"
@@ -149,23 +148,23 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
 
     listed = codes(plan, name, grid_limit, workspace.bytes)
     powers = all(not x & (x - 1) for tile in batch.tiles for x in (tile.m, tile.n))
-    sizes = EXAMPLE_SIZES if batch.kind == "grouped" else (EXAMPLE_SIZE,) * EXAMPLE_PRODUCTS
+    sizes = (EXAMPLE_SIZE,) * EXAMPLE_PRODUCTS if plan.kind.uniform else EXAMPLE_SIZES
     return {
-        "kind": batch.kind, "walk": batch.walk, "lanes": plan.lanes, "tlp": batch.tlp, "tiles": batch.tiles, "threshold": own.threshold,
+        "kind": plan.kind, "walk": batch.walk, "lanes": plan.lanes, "tlp": batch.tlp, "tiles": batch.tiles, "threshold": own.threshold,
         "most_counted": own.most_counted,
         "enough": -(-own.threshold // plan.lanes), "wavefronts": list(own.tile_wavefronts),
         "shifts": [[getattr(tile, x).bit_length() - 1 for tile in batch.tiles] for x in "mn"] if powers else None,
         # A turn's number and those of blocks that look for one beyond the last are 32-bit integers.
         "most_tiles": min(limit, 2**31 - 1 - (2 * launch.most_blocks if stays else 0)),
-        "per_list": products_of_a_list(plan), "checks": batch.kind != "strided", "entry": entry(plan, name), "arguments": told,
+        "per_list": products_of_a_list(plan), "checks": not plan.kind.strides, "entry": entry(plan, name), "arguments": told,
         "parameters": _filled([one.declared for one in told], 4), "checked": _filled([_const(one) for one in checked], 4),
         "passed": ", ".join(one.name for one in checked), "called": _filled([_SPOKEN.get(one.name, one.name) for one in told], 8),
         "given": [expression(one) for one in launch.parameters],
         "codes": listed,
         "spoken": {code: code.removeprefix("BAD_").lower() if code.startswith("BAD_") else code.lower().replace("_", " ") for code, *_ in listed},
         "workspace_bytes": workspace.bytes, "zeroed": workspace.zeroed, "largest": LARGEST_BATCH,
-        "pointer_alignment": 8 if batch.kind == "pointers" else 4,
-        "operands_needed": "written" if batch.kind == "pointers" else "read",
+        "pointer_alignment": 8 if plan.kind.indirect else 4,
+        "operands_needed": "written" if plan.kind.indirect else "read",
         "example": {"sizes": sizes, "bounds": [prose.rounded_up(prose.coefficients(plan, k, archs).scaled) if k else 0.0 for _, _, k in sizes]},
     }
 
@@ -178,7 +177,7 @@ def _const(argument: Argument) -> str:
 
 def products_of_a_list(plan: Plan) -> int | None:
     """Products whose tiles are chosen together where blocks make the list themselves; None: all."""
-    return plan.own.listed if plan.batch.walk == "persistent" and plan.batch.kind == "grouped" else None
+    return plan.own.listed if plan.batch.walk == "persistent" and not plan.kind.uniform else None
 
 
 def manifest_values(plan: Plan) -> Mapping[str, Any]:
@@ -191,7 +190,7 @@ def manifest_values(plan: Plan) -> Mapping[str, Any]:
         "computes": "for each product of a batch: C = alpha A B + beta C in FP32; with beta = 0 C is not read",
         "launch_rule": blocks,
         "batch": {
-            "kind": batch.kind, "walk": batch.walk, "tlp": batch.tlp, "threshold": plan.own.threshold, "lanes": plan.lanes,
+            "kind": plan.kind.name, "walk": batch.walk, "tlp": batch.tlp, "threshold": plan.own.threshold, "lanes": plan.lanes,
             "most_counted": plan.own.most_counted,
             "products_of_a_list": products_of_a_list(plan), "largest_batch": LARGEST_BATCH,
             "tiles": [{"m": tile.m, "n": tile.n, "k": tile.k, "threads": tile.threads, "wavefronts": count}
@@ -199,7 +198,7 @@ def manifest_values(plan: Plan) -> Mapping[str, Any]:
             "problem": {"bytes": PROBLEM.itemsize, "alignment": 16, "fields": [
                 {"name": field, "offset": PROBLEM.fields[field][1],
                  "type": "reserved" if field == "reserved" else c_types[PROBLEM.fields[field][0].str[1:]]} for field in PROBLEM.names
-            ]} if batch.kind == "grouped" else None,
+            ]} if not plan.kind.uniform else None,
             "entry": None if stays else {"bytes": 16, "alignment": 16, "fields": [
                 {"name": field, "offset": 4 * at, "type": "int"} for at, field in enumerate(_LIST_FIELDS)]},
         },

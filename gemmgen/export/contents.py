@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
-from gemmgen.abi import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
+from gemmgen.interface import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
 from gemmgen.errors import SpecError
 from gemmgen.export import batch, prose
 from gemmgen.export.manifest import MANIFEST, code_ending, manifest
@@ -49,6 +49,8 @@ _BATCHED = _ARGUMENTS | {  # the same of a strided batch, whose strides follow t
     "workspace_bytes": (17, _ARGUMENTS["workspace_bytes"][1]),
 }
 EXAMPLE_BATCH = 3
+EXAMPLE_NUMBER = 0.5
+"""What the example gives an epilogue for each number."""
 
 
 def _passed(parameter: Parameter) -> str:
@@ -85,7 +87,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     m, n, k = prose.EXAMPLE_SIZE
     example = prose.coefficients(plan, k, archs)
     largest_grid, grid_limit = prose.largest_grid(plan, source)
-    overflows = not plan.scheme.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
+    overflows = not plan.scheme.precision.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
     return {
         **_of_batches(plan, source, archs, name),
         "name": name, "guard": name.upper(), "plan": plan, "version": numeric_version(), "arch": plan.arch, "archs": archs,
@@ -106,10 +108,9 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "words": prose.words(plan), "largest": f"{plan.scheme.words_of('a')[0].largest:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
         "promise_lines": textwrap.wrap(f"{prose.promise(plan)},", 84), "underflow": prose.underflow_text(plan, archs),
-        "codes": [(argument, position, reason) for argument, (position, reason) in (_BATCHED if interface.batched else _ARGUMENTS).items()],
-        **_batch_text(interface.batched),
+        "codes": _codes(plan, interface.batched), **_batch_text(interface.batched), **_ends_text(plan, interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
-        "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.largest_k or prose.LARGEST_EXTENT),
+        "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.family.largest_k or prose.LARGEST_EXTENT),
         "measure": prose.measure(plan), "largest_grid": largest_grid, "grid_limit": grid_limit,
         "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),
@@ -151,6 +152,41 @@ def _wrong_arch(plan: Plan, name: str) -> dict[str, str]:
             "wrong_arch_told": f"{name} is for {plan.arch} and later: nvcc -arch={plan.arch}"}
 
 
+def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
+    """The arguments of the C function that can be refused, each with its position from 1 and why: those of the epilogue stand before the workspace."""
+    known = _BATCHED if batched else _ARGUMENTS
+    first = known["workspace"][0]
+    given = [name for name, _ in _ends(plan, batched)]
+    vectors = [(name, first + at, "NULL, and C has elements") for at, name in enumerate(given) if name in plan.inputs.vectors]
+    moved = [(argument, position + (len(given) if position >= first else 0), reason) for argument, (position, reason) in known.items()]
+    return sorted(moved + vectors, key=lambda one: one[1])
+
+
+def _ends(plan: Plan, batched: bool) -> list[tuple[str, str]]:
+    """What the C function is given for the epilogue: names and C types."""
+    found = []
+    for one in plan.epilogue.arguments:
+        found.append((one.name, "const float *" if one.is_vector else "float "))
+        found += [(one.stride, "int64_t ")] if one.is_vector and batched else []
+    return found
+
+
+def _ends_text(plan: Plan, batched: bool) -> dict[str, Any]:
+    """What the C text of a kernel with an epilogue has besides."""
+    given, ended = _ends(plan, batched), plan.epilogue
+    slope, own, unscaled = 1.0, 0.0, 1.0
+    for step in ended.steps:
+        grows, alone = (float(step.slope(*[number] * len(step.arguments))) for number in (EXAMPLE_NUMBER, 1.0))
+        slope, own, unscaled = slope * grows, own * max(1.0, grows) + step.roundoff, unscaled * alone
+    return {
+        "ends": ended, "ends_declared": "".join(f", {kind}{name}" for name, kind in given), "ends_passed": "".join(f", {name}" for name, _ in given),
+        "ends_example": "".join(f", {'0' if kind == 'int64_t ' else f'device_{name}' if name in plan.inputs.vectors else name}" for name, kind in given),
+        "ends_refused": "".join(", nullptr" if name in plan.inputs.vectors else ", 0" for name, _ in given),
+        "ends_told": f", and of that {ended.title}" if ended else "", "example_number": EXAMPLE_NUMBER, "ends_slope": slope, "ends_own": own,
+        "ends_grows": unscaled,
+    }
+
+
 def _batch_text(batched: bool) -> dict[str, Any]:
     """What the C function of a strided batch has besides: declared, and passed on."""
     def strides(text: str) -> dict[str, str]:
@@ -164,9 +200,9 @@ def _batch_text(batched: bool) -> dict[str, Any]:
 
 def _of_stored_b(plan: Plan) -> dict[str, str]:
     """How the C text speaks of B's elements, and how the example draws one."""
-    if plan.stored_b.is_usual:
+    if plan.inputs.stored_b.is_usual:
         return {"b_type": "float", "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any", "b_aligned": "4 bytes"}
-    return {"b_type": "uint16_t", "b_told": f", B given as {plan.stored_b.title}", "b_bits": f", bits of {plan.stored_b.title} numbers",
+    return {"b_type": "uint16_t", "b_told": f", B given as {plan.inputs.stored_b.title}", "b_bits": f", bits of {plan.inputs.stored_b.title} numbers",
             "draw_b": "std::floor(128 * draw()) / 128", "b_data": "given_b", "any_b": "any_b", "b_aligned": "an element's own size"}
 
 
@@ -242,5 +278,6 @@ def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mappi
     called = re.compile(rf"\b{context['name']}\s*\(")
     name = context["name"]
     arguments = {one.name for one in batch.arguments(plan, name)} if batch.serves(plan) else set()
+    arguments |= {one for one, _ in _ends(plan, plan.launches.repeated)}
     if name in (*_BATCHED, "stride_a", "stride_b", "alpha", "beta", "stream", *arguments) or any(called.search(_COMMENT.sub("", text)) for text in texts):
         raise SpecError("--name", "is a name in the exported files already", got=name, needs="another name", remedy=f"--name my_{name}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
-from gemmgen.abi import COUNTER_BYTES, WORKSPACE_ALIGNMENT
+from gemmgen.interface import COUNTER_BYTES, WORKSPACE_ALIGNMENT
 from gemmgen.designs import all_decisions
 from gemmgen.export import batch, prose
 from gemmgen.plan import Plan
@@ -44,29 +44,29 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
         "name": name,
-        "computes": "C = alpha A B + beta C in FP32; with beta = 0 C is not read" + (
-            "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.strided else ""),
+        "computes": "C = alpha A B + beta C in FP32" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "") + "; with beta = 0 C is not read" + (
+            "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.launches.repeated else ""),
         "kernel": source.name,
         "plan": {
             "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name, "special": plan.special,
             "design": plan.design.name, **decided(plan), **interface.constants, **({"asked": list(plan.asked)} if plan.asked else {}),
-            **({"kind": plan.kind} if plan.strided else {}),
+            **({"kind": plan.kind.name} if plan.launches.repeated else {}), **({"epilogue": plan.epilogue.names} if plan.epilogue else {}),
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
         **({"standing": standing(plan)} if plan.gpu.maker.recorded else {}),
         **_code_objects(plan, source, binaries, name),
         "operands": {
-            x: {"type": "float" if x != "b" else plan.stored_b.element, "order": "row major", "rows": at["rows"], "columns": at["columns"],
-                **({"holds": plan.stored_b.name} if x == "b" and not plan.stored_b.is_usual else {}),
-                "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.strided else {})}
+            x: {"type": plan.inputs.elements_of(x), "order": "row major", "rows": at["rows"], "columns": at["columns"],
+                **({"holds": plan.inputs.stored_b.name} if x == "b" and not plan.inputs.stored_b.is_usual else {}),
+                "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.launches.repeated else {})}
             for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
         },
         "limits": {
             "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid,
-            **({"largest_k": plan.scheme.largest_k} if plan.scheme.largest_k else {}),
+            **({"largest_k": plan.scheme.family.largest_k} if plan.scheme.family.largest_k else {}),
         },
-        "alignment": {"operands": plan.stored_b.bytes, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
+        "alignment": {"operands": plan.inputs.stored_b.bytes, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import singledispatch
 
 import numpy as np
 
 from gemmgen.abi import FALLBACK
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import Family, ResidueWords, Tiles
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.spec import MAX_EXTENT
@@ -78,7 +80,7 @@ def voiding(plan: Plan) -> list[str]:
     """
     return [
         f"{prefix}{x}_{kind}" for prefix, one in zip(("", f"{FALLBACK}_"), _computing(plan)) for x in "ab"
-        for kind in (("nonfinite",) if one.scheme.exact or one.scheme.by_row else ("lossy", "overflow", "nonfinite"))
+        for kind in (("nonfinite",) if one.scheme.exact or one.scheme.family.by_row else ("lossy", "overflow", "nonfinite"))
     ]
 
 
@@ -112,16 +114,63 @@ def bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
 
 def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
     """The architectures whose matrix units take subnormal words for zero."""
-    return [one.arch for one in on(plan, archs) if one.flushes_words]
+    return [one.arch for one in on(plan, archs) if one.launches.flushes_words]
 
 
 def measure(plan: Plan) -> str:
     """What the deterministic bound is relative to; of integers, whose last place a row shares, to the largest elements or the norms."""
-    if plan.scheme.tiled:
-        return f"(the sum over tiles of {plan.scheme.tile_k} k of {plan.scheme.tile_k} max|row of A| max|column of B|)"
-    if plan.scheme.residues:
-        return "(norm of the row of A * norm of the column of B)"
-    return "(k max|row of A| max|column of B|)" if plan.scheme.by_row else "(|A||B|)"
+    return _measure(plan.scheme.family)
+
+
+@singledispatch
+def _measure(family: Family) -> str:
+    return "(k max|row of A| max|column of B|)" if family.by_row else "(|A||B|)"
+
+
+@_measure.register
+def _(family: Tiles) -> str:
+    return f"(the sum over tiles of {family.tile_k} k of {family.tile_k} max|row of A| max|column of B|)"
+
+
+@_measure.register
+def _(family: ResidueWords) -> str:
+    return "(norm of the row of A * norm of the column of B)"
+
+
+@singledispatch
+def _scaled(family: Family) -> list[str]:
+    """How rows are scaled, as lines; none where they are not."""
+    if family.scheme.normalize == "none":
+        return []
+    return ["Each row of A and column of B is scaled by the power of two that brings its largest",
+            "element near that, so nothing overflows."]
+
+
+@_scaled.register
+def _(family: Tiles) -> list[str]:
+    return [f"Each {family.tile_k} k of a row of A and column of B are scaled by the power of two that brings the largest",
+            "element near that, so nothing overflows."]
+
+
+@_scaled.register
+def _(family: ResidueWords) -> list[str]:
+    return ["Each row of A and column of B is scaled by a factor that makes the Euclidean norm of its",
+            f"integers about {family.residues.target:.3g}, so nothing overflows."]
+
+
+@singledispatch
+def _too_small(family: Family) -> list[str]:
+    """Which elements integer words hold no part of, as lines; none where no word is an integer."""
+    if not family.by_row:
+        return []
+    return ["Elements that are not 0 and at most 2^%d of the largest one's power of two count as lossy: no word holds a"
+            % (family.scheme.precision.lowest() - family.scheme.target_exponent), "part of them. The bounds hold with them as well."]
+
+
+@_too_small.register
+def _(family: ResidueWords) -> list[str]:
+    return ["Elements that are not 0 and less than about 2^-%d of that norm count as lossy: their integer is 0. The bounds" % family.scheme.precision.bits,
+            "hold with them as well."]
 
 
 def words(plan: Plan) -> str:
@@ -142,15 +191,8 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
     lines = []
     if plan.scheme.exact:
         lines += ["That is every FP32 number, subnormal ones too: none is rounded, lossy and overflow stay 0."]
-    elif plan.scheme.tiled:
-        lines += [f"Each {plan.scheme.tile_k} k of a row of A and column of B are scaled by the power of two that brings the largest",
-                  "element near that, so nothing overflows."]
-    elif plan.scheme.residues:
-        lines += ["Each row of A and column of B is scaled by a factor that makes the Euclidean norm of its",
-                  f"integers about {plan.scheme.residues.target:.3g}, so nothing overflows."]
-    elif plan.scheme.normalize == "row":
-        lines += ["Each row of A and column of B is scaled by the power of two that brings its largest",
-                  "element near that, so nothing overflows."]
+    elif scaled := _scaled(plan.scheme.family):
+        lines += scaled
     elif saturates:
         lines += ["A larger one counts as overflow. Its word saturates, so the elements of C that it",
                   "touches may be FINITE AND WRONG."]
@@ -161,25 +203,20 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
                   "and count as repaired; many of them take their time."]
     elif not plan.scheme.exact:
         lines += ["Elements of A B that come out as Inf or NaN stay so, also where FP32 had a number."]
-    if plan.scheme.fixed:
+    if plan.scheme.family.exact:
         lines += ["A row or column that holds an Inf or a NaN is set aside: what it takes part in is computed so, too." if plan.special == "exact"
                   else "What a row or column that holds an Inf or a NaN takes part in is NaN."]
-    if plan.scheme.residues:
-        lines += ["Elements that are not 0 and less than about 2^-%d of that norm count as lossy: their integer is 0. The bounds" % plan.scheme.bits,
-                  "hold with them as well."]
-    elif plan.scheme.by_row:
-        lines += ["Elements that are not 0 and at most 2^%d of the largest one's power of two count as lossy: no word holds a"
-                  % (plan.scheme.lowest() - plan.scheme.target_exponent), "part of them. The bounds hold with them as well."]
+    lines += _too_small(plan.scheme.family)
     if plan.fallback:
         m, n, _ = plan.block
         lines += [f"Tiles of C of {m} x {n} in whose rows of A or columns of B a few elements stand out are computed by",
                   f"{plan.fallback.scheme.name} instead, within the larger of both bounds. They count as fallen, and what its words cannot hold",
                   "as fallback_a_lossy and the like, once for each of its tiles."]
-    if plan.scheme.exact or plan.scheme.by_row:
+    if plan.scheme.exact or plan.scheme.family.by_row:
         return "\n".join(f" * {line}" for line in lines)
     scheme, form = plan.scheme, first.format
     losing, scaled = flushing(plan, archs), scheme.normalize == "row"
-    lowest, words = scheme.lowest(bool(losing)), "the words"
+    lowest, words = scheme.precision.lowest(bool(losing)), "the words"
     if losing:
         lines += [f"The matrix units of {' and '.join(losing)} take subnormal words for zero. What an element loses by that is counted",
                   "with the rest."]
@@ -188,9 +225,9 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
         lines += [f"The first bound holds where each element is 0 or at least 2^{lowest - scheme.target_exponent} of the largest of its row of A or",
                   "column of B. Smaller ones count as lossy: all below"
                   f" 2^{form.min_exponent - scheme.target_exponent - 1} of that largest one, and those of",
-                  f"which {words} leave more than 2^-{scheme.bits}."]
+                  f"which {words} leave more than 2^-{scheme.precision.bits}."]
     else:
-        others = "" if lowest == form.min_exponent else f", and those of which {words} leave more than 2^-{scheme.bits}"
+        others = "" if lowest == form.min_exponent else f", and those of which {words} leave more than 2^-{scheme.precision.bits}"
         lines += [f"The first bound holds where each element is 0 or at least 2^{lowest} in magnitude. Smaller ones count",
                   f"as lossy: all below 2^{form.min_exponent}{others}."]
     return "\n".join(f" * {line}" for line in lines)
@@ -231,4 +268,4 @@ def example_matrices(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
         state = (state * 1664525 + 1013904223) % 2**32
         drawn.flat[index] = (state >> 8) / 2**23 - 1
     a, b = np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:])
-    return a, b if plan.stored_b.is_usual else np.floor(128 * b) / 128
+    return a, b if plan.inputs.stored_b.is_usual else np.floor(128 * b) / 128

@@ -4,7 +4,7 @@ For each GPU and layout the solver's plans at every size are candidates, the bes
 sizes. Each GPU and layout first gets the kernel that is best where a size weighs as much as there is to compute: large products must not suffer from
 small ones. Kernels that take a strided batch in one launch are for batches alone, and each GPU and layout gets one of these next, where there is room.
 Then what is made small is the geometric mean of times over the best known, every GPU and layout counting as much and a size by the square root
-of its mean extent: the kernel that gains most is taken, again and again (`gemmgen.library.dispatch.gaining`).
+of its mean extent: the kernel that gains most is taken, again and again (`gemmgen.library.cover`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from typing import Any
 import numpy as np
 
 from gemmgen.abi import interface
+from gemmgen.catalog.epilogue import NONE
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.designs import designs_of
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
-from gemmgen.library.dispatch import UNSERVED, Estimate, Table, gaining
+from gemmgen.kinds import GEMM, kind_called
+from gemmgen.library.cover import greedy, over_best, unserved
+from gemmgen.library.dispatch import Estimate, Table
+from gemmgen.library.ends import FUSED
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
@@ -175,6 +179,8 @@ class Pool:
 
     def refuse(self, plan: Plan, error: GemmgenError) -> None:
         """Not to be chosen again."""
+        if self.library.file.fused:  # candidates are known by their plans without an end
+            plan = replace(plan, epilogue=NONE)
         self.refused[plan.hash] = (plan, error)
 
     def choose(self) -> Choice:
@@ -199,20 +205,25 @@ class Pool:
         logs, heavy = costs(left, groups, sizes, file.packed)
         large = [_best_of_large(left, logs, group, groups, sizes, strided) for strided in (False, True) for group in groups]
         first = [at for at in large if at is not None][: file.kernels_at_most]
-        taken, cost, least = gaining(logs, heavy, file.kernels_at_most, first)
-        of = {group: [at for at in taken if (left[at].gpu.name, left[at].layout) == group] for group in groups}
+        taken = greedy(logs, heavy, file.kernels_at_most, first)
+        of = {group: [at for at in taken.kernels if (left[at].gpu.name, left[at].layout) == group] for group in groups}
         kernels = []
         for mine in of.values():
             fastest = np.stack([left[at].judged for at in mine]).argmin(axis=0)
             served = [
-                Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number)), file.packed and bool(left[at].format))
+                Served(left[at], self._ended(left[at].plan), tuple(sizes[size] for size in np.flatnonzero(fastest == number)),
+                       file.packed and bool(left[at].format))
                 for number, at in enumerate(mine)
             ]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
         return Choice(
-            sizes, tuple(kernels), len(self.candidates), float(np.exp(cost)), float(np.exp(least)), tuple(self.refused.values()), self.left_out, self.relaxed,
-            narrow(kernels) if file.shim else (),
+            sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
+            self.relaxed, narrow(kernels) if file.shim else (),
         )
+
+    def _ended(self, plan: Plan) -> Plan:
+        """The plan as the library has it."""
+        return replace(plan, epilogue=FUSED) if self.library.file.fused else plan
 
     def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:
         refused = [error for plan, error in self.refused.values() if (plan.gpu.name, plan.layout) == (gpu, layout)]
@@ -226,7 +237,7 @@ class Pool:
 def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], packed: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """([candidates, groups x columns] logarithms of seconds over the best, [groups x columns] weights).
 
-    A column is a size, and with `packed` also each single product once more, whose B is packed. What a candidate is not for costs UNSERVED times
+    A column is a size, and with `packed` also each single product once more, whose B is packed. What a candidate is not for costs `cover.UNSERVED` times
     the slowest, so that each group gets a kernel first.
     """
     single = np.array([size[3] == 1 for size in sizes])
@@ -235,9 +246,7 @@ def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], si
     for at, one in enumerate(candidates):
         words = np.where(bool(one.format), one.judged[again], np.inf) if again.any() else ()
         found[at, groups.index((one.gpu.name, one.layout))] = np.concatenate([one.judged, words])
-    logs = np.log(found / found.min(axis=0))
-    served = np.isfinite(logs)
-    logs = np.where(served, logs, np.where(served, logs, -np.inf).max(axis=0) + np.log(UNSERVED))
+    logs = over_best(found)
     column = weights(sizes)
     heavy = np.tile(np.concatenate([column, column[again]]), len(groups))
     return logs.reshape(len(candidates), len(heavy)), heavy / heavy.sum()
@@ -245,7 +254,7 @@ def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], si
 
 def narrow(kernels: Sequence[Served]) -> tuple[str, ...]:
     """Notes of schemes whose words do not span FP32's range, which the data of unmodified programs may need."""
-    found = {(one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels if not one.plan.scheme.spans_fp32}
+    found = {(one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels if not one.plan.scheme.precision.spans_fp32}
     return tuple(
         f"{place}: {name} has {scheme.leading} words, which hold no magnitude above {scheme.words_of('a')[0].largest:.4g} and lose what is small; "
         'programs that call through a shim may bring any of FP32\'s: scheme = "scaled", or [use.accuracy] as = "fp32"'
@@ -283,14 +292,14 @@ def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]
             if not one.strided and one.format:
                 formats.setdefault(one.format, []).append(at)
         logs, heavy = costs(mine, [group], sizes, packed=True)
-        unserved = logs[:, len(sizes) :].max(axis=0, initial=0) + np.log(UNSERVED)
+        not_packed = unserved(logs[:, len(sizes) :])
 
         def cost(places: Sequence[int]) -> float:
             others = np.ones(len(mine), bool)
             others[places] = False
             seen = logs.copy()
-            seen[others, len(sizes) :] = unserved
-            return gaining(seen, heavy, each)[1]
+            seen[others, len(sizes) :] = not_packed
+            return greedy(seen, heavy, each).cost
 
         best = set(min(formats.values(), key=cost) if formats else ())
         found += [
@@ -372,7 +381,7 @@ def retargeted(spec: LoadedSpec, gpu: str, layout: str) -> list[tuple[str, Loade
 
 
 def candidates_of(
-    place: str, ways: Sequence[tuple[str, LoadedSpec]], gpu: Gpu, sizes: Sequence[Size], kinds: Sequence[str] = ("gemm",),
+    place: str, ways: Sequence[tuple[str, LoadedSpec]], gpu: Gpu, sizes: Sequence[Size], kinds: Sequence[str] = (GEMM.name,),
 ) -> tuple[str, list[Candidate]]:
     """(what was left open, the candidates of the first of `ways` that has some).
 
@@ -400,7 +409,7 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
     found: dict[Any, tuple[Request, dict[tuple[int, ...], tuple[set[int], set[int]]]]] = {}
     for variant in _variants(loaded, kinds):
         for at, (m, n, k, products) in enumerate(sizes):
-            if (products > 1) != (variant.spec.problem.kind != "gemm"):
+            if (products > 1) != kind_called(variant.spec.problem.kind).batched:
                 continue
             hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k, "matrices": products})
             for space in _spaces(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})})):
@@ -459,7 +468,8 @@ def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
         for kind in kinds:
             changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
             # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
-            designs = [] if kind == "gemm" else [design.name for design in designs_of(one.fragment, kind, one.scheme.recombination.family)]
+            asked = kind_called(kind)
+            designs = [design.name for design in designs_of(one.fragment, asked, one.scheme.family.sums)] if asked.batched else []
             for design in designs or [loaded.spec.pipeline.design]:
                 pipeline = loaded.spec.pipeline.model_copy(update={"design": design})
                 yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update={**changes, "pipeline": pipeline})})
@@ -494,7 +504,7 @@ def _reads_once(request: Request) -> bool:
 def _zeroing(request: Request, values: np.ndarray) -> np.ndarray:
     """[rows] seconds of the operation before the passes that sets maxima, and what slices of k count by, to zero; 0 of kernels with neither."""
     sliced = values[:, request.design.symbols.index("split_k")] > 1
-    raised = request.scheme.takes_maxima and not _reads_once(request)
+    raised = request.scheme.family.takes_maxima and not _reads_once(request)
     return np.where(sliced | raised, request.gpu.measured.launch_seconds.value, 0.0)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gemmgen import __version__
-from gemmgen.abi import WORKSPACE_ALIGNMENT
+from gemmgen.interface import WORKSPACE_ALIGNMENT
 from gemmgen.errors import SpecError
 from gemmgen.export import prose
 from gemmgen.export.contents import numeric_version

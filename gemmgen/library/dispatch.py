@@ -30,8 +30,6 @@ MEASURES = ("m", "n", "k", "mn")
 Bound = Annotated[int, Field(ge=0, le=1 << 62)]
 Label = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")]
 Ratio = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-UNSERVED = 10.0
-"""What a shape takes that no chosen kernel has the layout of, in times of the slowest kernel: so each layout gets a kernel first."""
 
 
 class Rule(Strict):
@@ -257,27 +255,6 @@ def measures_of(sizes: np.ndarray) -> dict[str, np.ndarray]:
     """
     m, n, k = sizes.astype(np.int64).T
     return {"m": m, "n": n, "k": k, "mn": m * n}
-
-
-def gaining(logs: np.ndarray, weights: np.ndarray, most: int, first: Sequence[int] = ()) -> tuple[tuple[int, ...], float, float]:
-    """(kernels in the order in which they are taken, what they cost, what any set of so many costs at least).
-
-    Args:
-        logs: [kernels, shapes], costs of which each shape gets the least of the taken kernels'.
-        weights: [shapes].
-        first: kernels that are taken in any case.
-    """
-    now, taken, least = logs[list(first)].min(axis=0, initial=np.inf), list(first), 0.0
-    now = np.minimum(now, logs.max(axis=0))
-    while True:
-        gains = np.maximum(0.0, now - logs) @ weights
-        # Gains only shrink as a set grows, so the best set gains no more over this one than the largest gains together.
-        least = max(least, float(now @ weights - np.sort(gains)[-most:].sum()))
-        if len(taken) == most or gains.max() <= 1e-12:
-            break
-        taken.append(int(gains.argmax()))
-        now = np.minimum(now, logs[taken[-1]])
-    return tuple(taken), float(now @ weights), min(least, float(now @ weights))
 
 
 def learnt(costs: np.ndarray, sizes: np.ndarray, weights: np.ndarray, most: int, least: float = 5e-4, few: int = 1) -> list[tuple[dict[str, int], int]]:

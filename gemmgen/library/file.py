@@ -15,6 +15,7 @@ from gemmgen.catalog.reserved import reserved
 from gemmgen.catalog.table import Strict, Title, absolute, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import SpecError
+from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.library.dispatch import Table, load_table
 from gemmgen.spec import MAX_EXTENT, Accuracy, BuildChoice, FragmentChoice, LoadedSpec, Name, Pipeline, Solve, Split, Tile, load, loads
 
@@ -99,6 +100,8 @@ class LibraryFile(Strict):
         "Left out: where there is a shim, as programs bring batches"
     )
     packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
+    fused: bool = Field(False, description="whether kernels add a call's bias and apply its activation themselves; else a further kernel reads C and writes it "
+                        "again. Their code is up to four times as long")
     fallback: bool = Field(True, description="whether what no kernel serves is computed by portable ones in FP32, which the library then holds, too")
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
         (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
@@ -170,7 +173,7 @@ class LoadedLibrary:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Of the problems that kernels are chosen from, as a spec says it."""
-        return ("gemm", "strided") if self.batched else ("gemm",)
+        return (GEMM.name, STRIDED.name) if self.batched else (GEMM.name,)
 
 
 def load_library(path: str | Path) -> LoadedLibrary:
@@ -240,8 +243,11 @@ def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
         loaded = loads(sections, where)
     loaded = loaded if loaded.folder else loaded.model_copy(update={"folder": folder})
     problem = loaded.spec.problem
-    for key, needs in (("kind", "gemm"), ("b", "f32"), ("c", "f32")):
+    for key, needs in (("kind", GEMM.name), ("b", "f32"), ("c", "f32")):
         if getattr(problem, key) != needs:
             raise SpecError(f"{where}: [problem] {key}", "is not what a library's functions compute", got=getattr(problem, key), needs=needs,
                             remedy="leave it out, or gemmgen export for a kernel of its own; for strided batches, batched = true")
+    if loaded.spec.epilogue.do:
+        raise SpecError(f"{where}: [epilogue] do", "is not what a library's functions compute", got=", ".join(loaded.spec.epilogue.do),
+                        needs="none: each call says what becomes of C", remedy="leave it out, and fused = true for kernels that do it themselves")
     return loaded

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from gemmgen.library.tables import Rules
 from gemmgen.plan import Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
-from gemmgen.solve.request import PLAIN, PLAIN_POLICY
+from gemmgen.solve.lookup import PLAIN, PLAIN_POLICY
 from gemmgen.spec import loads
 
 OLDEST = 75

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gemmgen import __version__
-from gemmgen.abi import WORKSPACE_ALIGNMENT
+from gemmgen.interface import WORKSPACE_ALIGNMENT
 from gemmgen.export import prose
 from gemmgen.library.interface import ABI
 from gemmgen.render import render_text

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gemmgen import abi
-from gemmgen.abi import Buffer, Grid, Interface, Launch, Parameter
+from gemmgen.catalog.epilogue import NONE
+from gemmgen.interface import Buffer, Grid, Interface, Launch, Parameter
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
+from gemmgen.library.ends import FUSED
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import SAFETY
@@ -36,6 +38,7 @@ _EXTENTS = ("m", "n", "k", "m_padded", "n_padded", "k_padded", "m_clusters", "ba
 _ARGUMENTS = {
     **dict.fromkeys("abc", "pointer"), **dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), "long long"),
     **dict.fromkeys(("m", "n", "k", "batch"), "int"), **dict.fromkeys(("alpha", "beta"), "float"),
+    "bias": "pointer", "stride_bias": "long long", "activation": "int",
 }
 """What a call passes on, and the C type that the runtime has it in."""
 
@@ -60,15 +63,18 @@ def check(kernel: Kernel) -> None:
     """Whether the runtime can launch a kernel.
 
     Raises:
-        GemmgenError: it is for a batch of products that are each told by themselves, or its B or C is not FP32.
+        GemmgenError: it is for a batch of products that are each told by themselves, its B or C is not FP32, or it has an epilogue of its own.
     """
     plan = kernel.built.plan
-    if plan.of_products:
-        raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind, needs='[problem] kind = "gemm" or "strided"',
+    if plan.launches.of_products:
+        raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
-    if not plan.stored_b.is_usual or not plan.output.is_usual:
-        raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.stored_b.name}, C {plan.output.name}",
+    if not plan.inputs.stored_b.is_usual or not plan.output.is_usual:
+        raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.inputs.stored_b.name}, C {plan.output.name}",
                            needs="FP32 in and out", remedy="another spec, or gemmgen export for this one")
+    if plan.epilogue not in (NONE, FUSED):
+        raise GemmgenError(kernel.label, "has an epilogue of its own", got=plan.epilogue.names, needs="none: what a library does to C, each call says",
+                           remedy="a spec without [epilogue], or gemmgen export for this one")
     for launch in kernel.built.source.launches:
         for one in launch.parameters:
             if one.argument is not None and _ARGUMENTS.get(one.argument) != one.kind:
@@ -96,7 +102,7 @@ def packs(plan: Plan, interface: Interface, operand: str) -> bool:
         return {dimension[0] for dimension, _ in product if dimension[0] in "mn"}
 
     return (
-        operand in [one.name for one in plan.split_before] and not interface.batched
+        operand in [one.name for one in plan.launches.split_before] and not interface.batched
         and all(len(takes(product)) == 1 for launch in _passes(interface) for product in launch.grid)
         and all(any(takes(product) == {outer} for product in launch.grid) for launch in _passes(interface))
     )
@@ -113,7 +119,8 @@ def pack_key(plan: Plan, interface: Interface, operand: str) -> str | None:
     return json.dumps({
         "operand": operand, "tile": [own.tile, plan.block[2]],
         "scheme": plan.scheme.model_dump(mode="json", exclude={"name", "title", "source"}, exclude_none=True),
-        "rows": [[one.type, one.bytes, one.swizzle_rows, one.swizzle_mask] for one in plan.rows_of.values()], "padding": [plan.padding, plan.padded],
+        "rows": [[one.type, one.bytes, one.swizzle_rows, one.swizzle_mask] for one in plan.staging.rows_of.values()],
+        "padding": [plan.staging.padding, plan.staging.padded],
         "own": [plan.design.name, plan.fragment.name] if plan.design.text.places_itself else None,
         "buffers": [[one.name, one.element, one.factor, one.of, one.per, one.above_k] for one in packed_buffers(interface, operand)],
     }, sort_keys=True)
@@ -212,15 +219,16 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
     units = {extent: unit for extent, (_, unit) in interface.padded.items()}
     read = {one.argument for launch in interface.launches if launch.role not in PASSES for one in launch.parameters}
     grid, _ = prose.largest_grid(plan, kernel.built.source)
-    least_k, least_elements = plan.design.whole_from(plan.gpu) if plan.splits_whole else (0, 0)
+    least_k, least_elements = plan.design.whole_from(plan.gpu) if plan.launches.splits_whole else (0, 0)
     return (
         f"{{{_quoted(kernel.built.source.name)}, {_quoted(kernel.reason)},\n"
         f"     {label}_images, {label}_buffers, {label}_launches, {label}_bounds, {f'&{label}_estimate' if kernel.estimate else 'NULL'},\n"
         f"     {len(code)}, {len(interface.buffers)}, {len(interface.launches)}, {len(BOUND_K)}, {first[0]}, {first[1]},\n"
-        f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.largest_k or 0}, "
+        f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.family.largest_k or 0}, "
         f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
-        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}}}"
+        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "
+        f"{int(plan.epilogue == FUSED)}}}"
     )
 
 

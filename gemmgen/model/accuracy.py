@@ -205,12 +205,12 @@ def _tops(scheme: Scheme, data: Distribution) -> Iterator[tuple[int, int, float]
     Of rows that is taken as the data's own. A tile's is what the largest of so many drawn is: with F the share of elements below 2^(top+1), that of
     the n - 1 others is F(top)^(n-1) - F(top - 1)^(n-1), and F(top)^(n-1) beside an element of that binade itself.
     """
-    if not scheme.tiled:
+    if not scheme.family.tile_k:
         yield from ((e, data.top, share) for e, share in data.binades)
         return
     binades = sorted(data.binades)
     below = dict(zip((e for e, _ in binades), np.cumsum([share for _, share in binades])))
-    others = scheme.tile_k - 1
+    others = scheme.family.tile_k - 1
     for e, share in data.binades:
         yield e, e, share * below[e] ** others
         for top, of_top in binades:
@@ -239,7 +239,7 @@ def _word_sizes(scheme: Scheme, flushes: bool, data: Distribution, operand: str)
     lost = lost_mean = 0.0
     for e, top, share in _tops(scheme, data):
         exponent = e + (scheme.target_exponent - top if scheme.normalize != "none" else 0)
-        back = 2.0 ** (top - data.top) if scheme.tiled else 1.0  # sizes are told as the largest of all is scaled
+        back = 2.0 ** (top - data.top) if scheme.family.tile_k else 1.0  # sizes are told as the largest of all is scaled
         left = [(1.5 * 2.0**exponent, sqrt(7 / 3) * 2.0**exponent, 2.0 ** (exponent + 1))]  # (mean, rms, worst) of D
         for word in words:
             mean, rms, worst = left[word.source]
@@ -322,8 +322,9 @@ def _sum_numbers(
     """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
     own = [product for product in scheme.products if product.into == accumulator.name]
     # The numbers of tiles are added up as plain promoted sums are.
-    promote, compensated = (scheme.tile_k, False) if scheme.tiled else (promote, compensated)
-    promoted = scheme.tiled or bool(promote) and accumulator.promoted and unit is not None
+    tile_k = scheme.family.tile_k
+    promote, compensated = (tile_k, False) if tile_k else (promote, compensated)
+    promoted = tile_k or bool(promote) and accumulator.promoted and unit is not None
     chunk = min(promote, k) if promoted else k
     block = unit.block[accumulator.word] if unit else 1
     cuts, floors = bool(unit) and unit.rule == "truncate", bool(unit) and unit.rule == "floor"
@@ -364,7 +365,7 @@ def full_sums(scheme: Scheme, accumulator: Accumulator, unit: MatrixUnit | None,
     if unit is None or not unit.sum_bits or chunk > unit.block[accumulator.word]:
         return float(len(own))
     of_a, of_b = (scheme.words_of(operand) for operand in "ab")
-    sizes = np.maximum.accumulate([scheme.remainder(of_a[p.a].source, "a") * scheme.remainder(of_b[p.b].source, "b") for p in own])
+    sizes = np.maximum.accumulate([scheme.precision.remainder(of_a[p.a].source, "a") * scheme.precision.remainder(of_b[p.b].source, "b") for p in own])
     return float((sizes / sizes[-1]).sum())
 
 
@@ -380,7 +381,7 @@ def float_sums_worst(scheme: Scheme, unit: MatrixUnit | None, k: int, promote: i
     """Largest error of the sums that are not integers, relative to |A||B|: E21, each times its share of C."""
     sizes = product_sizes(scheme, unit, DISTRIBUTIONS["uniform"])  # of signs alone, which the worst case does not ask for
     return sum((
-        scheme.recombination.share(acc)
+        scheme.family.recombination.share(acc)
         * float(solved((*SUMS, SUM_WORST), _sum_numbers(scheme, unit, acc, promote, max(k, 1), sizes, compensated))["sum_worst"])
         for acc in scheme.accumulators if acc.type == "f32"
     ), 0.0)
@@ -389,7 +390,7 @@ def float_sums_worst(scheme: Scheme, unit: MatrixUnit | None, k: int, promote: i
 def _worst_numbers(scheme: Scheme) -> dict[str, float]:
     """The symbols of E20: terms of a rest with an element, and of two rests."""
     def worst(among: Callable[[int, int], bool]) -> float:
-        return sum((scheme.remainder(p, "a") * scheme.remainder(q, "b") for p, q in scheme.missing if among(p, q)), 0.0)
+        return sum((scheme.precision.remainder(p, "a") * scheme.precision.remainder(q, "b") for p, q in scheme.precision.missing if among(p, q)), 0.0)
 
     return {
         "remainder_a": worst(lambda p, q: q == 0), "remainder_b": worst(lambda p, q: p == 0), "dropped_worst": worst(lambda p, q: p > 0 and q > 0),
@@ -424,17 +425,17 @@ def predicted(
         compensated: whether sums leave the unit by their leading bits, so that additions do not round, and the rest stays in it.
     """
     k = max(k, 1)
-    if scheme.residues:
+    if scheme.family.residues:
         return _of_residues(scheme, k, data, output_roundoff)
     sizes = product_sizes(scheme, unit, data)
     of_a, of_b = sizes.sides
-    bias = sum(side.lost_mean for side in sizes.sides) + sum(of_a.mean[p] * of_b.mean[q] for p, q in scheme.missing)
-    scatter = sum(side.lost**2 for side in sizes.sides) + sum((of_a.rms[p] * of_b.rms[q]) ** 2 for p, q in scheme.missing)
+    bias = sum(side.lost_mean for side in sizes.sides) + sum(of_a.mean[p] * of_b.mean[q] for p, q in scheme.precision.missing)
+    scatter = sum(side.lost**2 for side in sizes.sides) + sum((of_a.rms[p] * of_b.rms[q]) ** 2 for p, q in scheme.precision.missing)
     coherent = low = worst = 0.0
     random: list[float] = []
     leading: dict[str, Any] = {}
     for accumulator in scheme.accumulators:
-        share, own = scheme.recombination.share(accumulator), [p for p in scheme.products if p.into == accumulator.name]
+        share, own = scheme.family.recombination.share(accumulator), [p for p in scheme.products if p.into == accumulator.name]
         exact = accumulator.type != "f32"  # integers: what is left is the conversion's rounding, and of tiles of k that of adding them up
         known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, None if exact else unit, accumulator, promote, k, sizes, compensated))
         inside = (known["sum_coherent"], known["sum_random"], known["sum_worst"]) if not exact else (0.0, U, U)
@@ -451,17 +452,17 @@ def predicted(
     numbers = leading | {
         "sign_share": data.sign_share, "words_bias": bias, "words_scatter": sqrt(scatter),
         "sums_coherent": coherent, "sums_random": sqrt(sum(each**2 for each in random)), "low_sums": sqrt(low),
-        "roundings": scheme.recombination.roundings, "last_roundings": min(scheme.recombination.roundings, 1), "output_roundoff": output_roundoff,
+        "roundings": scheme.family.recombination.roundings, "last_roundings": min(scheme.family.recombination.roundings, 1), "output_roundoff": output_roundoff,
         "sums_worst": worst, **_worst_numbers(scheme),
     }
     numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)
     # Behind integer words no element's error is relative to |A||B|: `verify/fixed.py` has their worst case.
     in_range = all(side.in_range for side in sizes.sides)
-    return Prediction(float(numbers["estimate"]) if in_range else inf, inf if scheme.by_row else float(numbers["worst"]), numbers)
+    return Prediction(float(numbers["estimate"]) if in_range else inf, inf if scheme.family.by_row else float(numbers["worst"]), numbers)
 
 def _of_residues(scheme: Scheme, k: int, data: Distribution, output_roundoff: float) -> Prediction:
     """Of integers whose last place is relative to a row's norm: on any distribution the same. Their sums are exact, and C is rounded once, to FP32."""
-    numbers = {"K": k, "segment_k": SEGMENT_K, "residue_target": float(scheme.residues.target)}
+    numbers = {"K": k, "segment_k": SEGMENT_K, "residue_target": float(scheme.family.residues.target)}
     numbers |= solved((RESIDUES_LEFT,), numbers) | {
         "u": U, "ln2": LN2, "sign_share": data.sign_share, "words_bias": 0.0, "sums_coherent": 0.0, "sums_random": 0.0, "low_sums": 0.0, "roundings": 0,
         "last_roundings": 1, "output_roundoff": output_roundoff, "sums_worst": 0.0, **_worst_numbers(scheme),

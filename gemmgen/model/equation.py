@@ -3,7 +3,7 @@
 The statement is `form`, an expression in the notation of `model/notation.py`, which SymPy reads: for typesetting and solving in its own order, and as
 written for the code that SymPy's `lambdify` makes of it. The same code takes numbers and whole columns of numbers.
 
-Importing SymPy takes longer than solving a spec, so the code of the model's own forms is a file, `model/lambdified.py`, committed as the generated
+Importing SymPy takes longer than solving a spec, so the code of the model's own forms is a file, `model/built/lambdified.py`, committed as the generated
 kernels are. A cache in the user's folder would cost everyone's first run, and would be code that is executed because somebody wrote it there; a file is
 read in reviews, is the same everywhere, and a test holds it to the forms. A form that is not in the file, as a user's own, is lambdified when
 it is first asked.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gemmgen.model.lambdified import CODE
+from gemmgen.model.built.lambdified import CODE
 from gemmgen.model.notation import FUNCTIONS, code, read
 
 if TYPE_CHECKING:

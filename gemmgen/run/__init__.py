@@ -11,21 +11,21 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.abi import STATUS, Interface, Launch
+from gemmgen.interface import STATUS, Interface, Launch
+from gemmgen.catalog.element import F32, Element
+from gemmgen.catalog.epilogue import Epilogue
 from gemmgen.catalog.input import Input
-from gemmgen.catalog.output import F32, Output
+from gemmgen.catalog.output import Output
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.spec import MAX_EXTENT
-
-POISON = np.float32(np.nan)
-"""What lies where no kernel may read or write."""
 
 
 class Target(Protocol):
@@ -185,30 +185,33 @@ class Result:
 
 
 def gemm(
-    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None,
-    *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(),
+    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray | None, c: np.ndarray | None = None,
+    *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(), ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
-    """alpha A B + beta C on `device`.
+    """alpha A B + beta C on `device`, and of that what the plan's epilogue makes.
 
     Args:
         a: [M, K] FP32, as the formula reads; it is stored as the plan's layout says.
-        b: [K, N] FP32, stored as the plan's type of B, whose numbers they are.
+        b: [K, N] FP32, stored as the plan's type of B, whose numbers they are; None where the plan's kind of product has no B.
         c: [M, N] FP32, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through.
+        ends: the epilogue's arguments by name, vectors [N] or [M] of FP32, and numbers.
 
     Raises:
-        SpecError: shapes or types do not fit, or the kernel's launch takes a whole batch.
+        SpecError: shapes or types do not fit, an argument of the epilogue is missing or unknown, or the kernel's launch takes a whole batch.
         EmulationError, DeviceError: from the driver.
     """
-    check_extents(a, b, c)
-    if plan.of_products:
+    a, b = plan.kind.completed(a, b)
+    check_extents(a, b, c, element=plan.type)
+    if plan.launches.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
-    one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement)
+    one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement, ends=ends)
     return replace(one, c=one.c[0])
 
 
 def strided(
     device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None,
     *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(), strides: tuple[int | None, int | None] = (None, None),
+    ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
     """alpha A B + beta C of each product of a batch, in one launch of each kernel of a plan of kind `strided`.
 
@@ -218,15 +221,16 @@ def strided(
         c: [batch, M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
         placement: where the matrices lie; they follow one another.
         strides: 0 for an A or B of which all products take the first matrix.
+        ends: the epilogue's arguments by name: vectors [batch, N] or [batch, M] of FP32, or [N] or [M] for all products, and numbers.
 
     Raises:
         SpecError: shapes or types do not fit, matrices of C would overlap, or the plan is for one product.
         EmulationError, DeviceError: from the driver.
     """
-    if not plan.strided:
-        raise SpecError("plan", "is not for strided batches", got=plan.kind, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
-    check_extents(a, b, c, batched=True)
-    return _products(device, plan, source, a, b, c, alpha, beta, placement, strides)
+    if not plan.launches.repeated:
+        raise SpecError("plan", "is not for strided batches", got=plan.kind.name, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
+    check_extents(a, b, c, batched=True, element=plan.type)
+    return _products(device, plan, source, a, b, c, alpha, beta, placement, strides, ends)
 
 
 def check_apart(m: int, n: int, ldc: int, stride_c: int, batch: int) -> None:
@@ -246,16 +250,17 @@ def check_apart(m: int, n: int, ldc: int, stride_c: int, batch: int) -> None:
 
 def _products(
     device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None, alpha: float, beta: float, placement: Placement,
-    strides: tuple[int | None, int | None] = (None, None),
+    strides: tuple[int | None, int | None] = (None, None), ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
     """Every product of a batch: [batch, M, K], [batch, K, N] and [batch, M, N]."""
     (batch, m, k), n = a.shape, b.shape[2]
+    ends = plan.epilogue.checked(ends, m, n, batch if plan.launches.repeated else None)
     check_sums(plan, k)
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
-    c = np.full((batch, m, n), POISON, np.float32) if c is None else c
-    stored_a, lda, stride_a = stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0)
-    plan.stored_b.require(b)
-    stored_b, ldb, stride_b = stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1, plan.stored_b)
+    c = np.full((batch, m, n), plan.type.poison) if c is None else c
+    stored_a, lda, stride_a = stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0, plan.type)
+    plan.inputs.stored_b.require(b)
+    stored_b, ldb, stride_b = stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1, plan.inputs.stored_b)
     stored_c, ldc, stride_c = stored(c, placement, 2, plan.output)
     stride_a, stride_b = (own if asked is None else asked for own, asked in zip((stride_a, stride_b), strides))
     interface = source.interface
@@ -265,8 +270,9 @@ def _products(
         c_buffer = device.upload(stored_c, "c", placement.misalign[2])
         given: dict[str, Any] = {
             "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda, "stride_a": stride_a,
-            "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb, "stride_b": stride_b,
+            "b": None if "b" in plan.kind.aliases else device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb, "stride_b": stride_b,
             "c": c_buffer, "ldc": ldc, "stride_c": stride_c, "m": m, "n": n, "k": k, "batch": batch, "alpha": alpha, "beta": beta,
+            **ended(device, plan.epilogue, ends),
         }
         launch_all(device, interface, extents, given, memory)
         out = device.download(c_buffer, plan.output.dtype, stored_c.size)
@@ -278,23 +284,39 @@ def _products(
     return Result(plan.output.values(inside), status, seconds, intact)
 
 
+def ended(device: Device, epilogue: Epilogue, ends: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a launch has of an epilogue's, vectors uploaded.
+
+    Args:
+        ends: as `Epilogue.checked` gave them.
+    """
+    found: dict[str, Any] = {}
+    for one in epilogue.arguments:
+        value = ends[one.name]
+        told = one.is_vector and value is not None
+        found[one.name] = device.upload(np.ascontiguousarray(value).ravel(), one.name) if told else value
+        if one.is_vector:
+            found[one.stride] = value.shape[-1] if told and value.ndim > 1 else 0
+    return found
+
+
 def check_sums(plan: Plan, k: int) -> None:
     """Whether no sum of a kernel can overflow.
 
     Raises:
         SpecError: K is beyond what INT32 sums hold.
     """
-    most = plan.scheme.largest_k
+    most = plan.scheme.family.largest_k
     if most is not None and k > most:
         raise SpecError("a, b", f"have too large a K for sums of {plan.scheme.name}", got=k, needs=f"K of at most {most}, whose INT32 sums cannot overflow",
                         remedy="products of parts of K that add up, with beta = 1")
 
 
-def check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: bool = False) -> None:
+def check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: bool = False, element: Element = F32) -> None:
     what, lead = ("a batch of matrices", "batch, ") if batched else ("a matrix", "")
     for name, x in (("a", a), ("b", b)) + ((("c", c),) if c is not None else ()):
-        if x.ndim != 2 + batched or x.dtype != np.float32:
-            raise SpecError(name, f"is not {what} of float32", got=f"{x.dtype} of shape {x.shape}")
+        if x.ndim != 2 + batched or x.dtype != element.dtype:
+            raise SpecError(name, f"is not {what} of {element.dtype}", got=f"{x.dtype} of shape {x.shape}")
     (*batch, m, k), n = a.shape, b.shape[-1]
     if b.shape != (*batch, k, n) or (c is not None and c.shape != (*batch, m, n)):
         raise SpecError("a, b, c", "shapes do not fit", got=f"{a.shape}, {b.shape}, {None if c is None else c.shape}",
@@ -309,12 +331,17 @@ def _steps(rows: int, columns: int, placement: Placement, which: int) -> tuple[i
     return ld, rows * ld + placement.apart[which]
 
 
-def stored(x: np.ndarray, placement: Placement, which: int, kind: Output | Input = F32) -> tuple[np.ndarray, int, int]:
-    """Row major with a leading dimension and a stride, poisoned between rows and matrices, ending with the last element."""
+def stored(x: np.ndarray, placement: Placement, which: int, kind: Output | Input | Element = F32) -> tuple[np.ndarray, int, int]:
+    """Row major with a leading dimension and a stride, poisoned between rows and matrices, ending with the last element.
+
+    Args:
+        kind: what the elements are stored as.
+    """
+    as_stored = kind.rounded if isinstance(kind, Element) else kind.stored
     batch, rows, columns = x.shape
     ld, stride = _steps(rows, columns, placement, which)
-    flat = np.full(batch * stride, kind.stored(np.full(1, POISON))[0])
-    _matrices(flat, (batch, rows, columns), ld, stride)[...] = kind.stored(x)
+    flat = np.full(batch * stride, as_stored(np.full(1, np.nan, x.dtype))[0])
+    _matrices(flat, (batch, rows, columns), ld, stride)[...] = as_stored(x)
     return flat[: (batch - 1) * stride + (rows - 1) * ld + columns] if x.size else flat[:0], ld, stride
 
 

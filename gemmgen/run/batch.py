@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from gemmgen.batch import PROBLEM, Listed
+from gemmgen.catalog.element import F32, Element
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import POISON, Device, Placement, allocated, check_extents, counted, launch_all, stored, unstored
+from gemmgen.run import Device, Placement, allocated, check_extents, counted, launch_all, stored, unstored
 
 APART = 8
 """Poisoned elements between one matrix of a strided batch and the next."""
@@ -64,7 +65,7 @@ def sizes_of(products: Sequence[Product]) -> np.ndarray:
     return np.array([one.sizes for one in products], np.int64).reshape(-1, 3)
 
 
-def refuse_overlap(problems: np.ndarray) -> None:
+def refuse_overlap(problems: np.ndarray, element: Element = F32) -> None:
     """Where the host can see the products, no two of them may write one place.
 
     Args:
@@ -75,12 +76,12 @@ def refuse_overlap(problems: np.ndarray) -> None:
     """
     full = problems[(problems["m"] > 0) & (problems["n"] > 0)]
     begin = full["c"].astype(np.int64)
-    end = begin + 4 * ((full["m"].astype(np.int64) - 1) * full["ldc"] + full["n"])
+    end = begin + element.bytes * ((full["m"].astype(np.int64) - 1) * full["ldc"] + full["n"])
     order = np.argsort(begin, kind="stable")
     reaching: list[int] = []  # those before that end behind where this one begins
     for second in order:
         reaching = [first for first in reaching if end[first] > begin[second]]
-        first = next((one for one in reaching if not _interleaved(full[one], full[second])), None)
+        first = next((one for one in reaching if not _interleaved(full[one], full[second], element)), None)
         reaching.append(second)
         if first is None:
             continue
@@ -91,11 +92,11 @@ def refuse_overlap(problems: np.ndarray) -> None:
         )
 
 
-def _interleaved(one: np.void, other: np.void) -> bool:
+def _interleaved(one: np.void, other: np.void, element: Element) -> bool:
     """Whether two matrices with one leading dimension lie side by side in the same rows."""
     if one["ldc"] != other["ldc"] or not one["ldc"]:
         return False
-    offset = (int(other["c"]) - int(one["c"])) // 4 % int(one["ldc"])
+    offset = (int(other["c"]) - int(one["c"])) // element.bytes % int(one["ldc"])
     return offset >= one["n"] and offset + other["n"] <= one["ldc"]
 
 
@@ -110,9 +111,9 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
         EmulationError, DeviceError: from the driver.
     """
     for one in products:
-        check_extents(one.a, one.b, one.c)
+        check_extents(one.a, one.b, one.c, element=plan.type)
     sizes = sizes_of(products)
-    if plan.kind != "grouped" and len(set(map(tuple, sizes))) > 1:
+    if plan.kind.uniform and len(set(map(tuple, sizes))) > 1:
         raise SpecError("products", f"a kernel for problems of kind {plan.kind} has one size", got=f"{len(set(map(tuple, sizes)))} sizes",
                         needs="products of one size", remedy='[problem] kind = "grouped"')
     interface = source.interface
@@ -121,7 +122,7 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
     extents = listed.extents | interface.constants
     try:
         memory = allocated(device, interface, extents)
-        held = _held(device, plan, products, APART) if plan.kind == "strided" else [x for one in products for x in _held(device, plan, [one])]
+        held = _held(device, plan, products, APART) if plan.kind.strides else [x for one in products for x in _held(device, plan, [one])]
         given = _given(device, plan, products, held, listed) | {"threshold": threshold}
         launch_all(device, interface, extents, given, memory)
         status = counted(device, interface, memory)
@@ -159,7 +160,7 @@ class _Held:
 def _matrices(plan: Plan, products: Sequence[Product]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B and C of products of one size as their rows lie in memory: [products, rows, columns] each, C poisoned where there is none."""
     a, b = (np.stack([getattr(one, name) for one in products]) for name in "ab")
-    c = np.stack([np.full((one.sizes[0], one.sizes[1]), POISON, np.float32) if one.c is None else one.c for one in products])
+    c = np.stack([np.full((one.sizes[0], one.sizes[1]), plan.type.poison) if one.c is None else one.c for one in products])
     return tuple(x if layout == "n" else x.transpose(0, 2, 1) for x, layout in zip((a, b, c), (*plan.layout, "n")))  # type: ignore[return-value]
 
 
@@ -172,12 +173,12 @@ def _held(device: Device, plan: Plan, products: Sequence[Product], apart: int = 
     if not products:
         return []
     placement = replace(products[0].placement, apart=tuple(own + apart for own in products[0].placement.apart))
-    kept = [stored(x, placement, which) for which, x in enumerate(_matrices(plan, products))]
+    kept = [stored(x, placement, which, plan.type) for which, x in enumerate(_matrices(plan, products))]
     buffers = tuple(device.upload(x, name, misalign) for (x, _, _), name, misalign in zip(kept, "abc", placement.misalign))
     (_, lda, _), (_, ldb, _), (before, ldc, stride) = kept
     addresses = [(device.address(buffer), step) for buffer, (_, _, step) in zip(buffers, kept)]
     return [
-        _Held(*(address + 4 * at * step for address, step in addresses), lda, ldb, ldc, buffers, before[at * stride:][:stride],
+        _Held(*(address + plan.type.bytes * at * step for address, step in addresses), lda, ldb, ldc, buffers, before[at * stride:][:stride],
               products[0].sizes[:2], stride, at * stride)
         for at in range(len(products))
     ]
@@ -188,32 +189,26 @@ def _given(device: Device, plan: Plan, products: Sequence[Product], held: Sequen
     problems = np.zeros(len(products), PROBLEM)
     for at, (one, place) in enumerate(zip(products, held)):
         problems[at] = (place.a, place.b, place.c, place.lda, place.ldb, place.ldc, *one.sizes, one.alpha, one.beta, (0, 0))
-    refuse_overlap(problems)
+    refuse_overlap(problems, plan.type)
     given: dict[str, Any] = {
         "batch": len(products), "list": device.upload(listed.rows, "list"), "listed": len(listed.rows), "turns": listed.extents["turns"],
     }
-    if plan.kind == "grouped":
-        return given | {"problems": device.upload(problems, "problems")}
-    return given | _one_size(device, plan, problems, held)
+    return given | plan.kind.arguments(problems, _Uploads(device, problems, held))
 
 
-def one_size_arguments(kind: str, problems: np.ndarray) -> dict[str, Any]:
-    """What kernels for products of one size are told besides the matrices, by name.
+@dataclass
+class _Uploads:
+    """A batch on the device, as `gemmgen.kinds.kind.Held` asks for it."""
 
-    Args:
-        kind: `strided` or `pointers`.
-        problems: [products] of PROBLEM, all of one size and one placement.
-    """
-    first = problems[0] if len(problems) else np.zeros((), PROBLEM)
-    given: dict[str, Any] = {name: int(first[name]) for name in ("m", "n", "k")} | {name: float(first[name]) for name in ("alpha", "beta")}
-    given |= {name: max(int(first[name]), 1) for name in ("lda", "ldb", "ldc")}
-    if kind == "strided":
-        given |= {f"stride_{name}": (int(problems[name][1]) - int(problems[name][0])) // 4 if len(problems) > 1 else 0 for name in "abc"}
-    return given
+    device: Device
+    problems: np.ndarray
+    held: Sequence[_Held]
 
+    def records(self) -> Any:
+        return self.device.upload(self.problems, "problems")
 
-def _one_size(device: Device, plan: Plan, problems: np.ndarray, held: Sequence[_Held]) -> dict[str, Any]:
-    given = one_size_arguments(plan.kind, problems)
-    if plan.kind == "pointers":
-        return given | {name: device.upload(problems[name].copy(), f"{name}_list") for name in "abc"}
-    return given | {name: held[0].buffers[at] if held else device.empty(1, name) for at, name in enumerate("abc")}
+    def pointers(self, operand: str) -> Any:
+        return self.device.upload(self.problems[operand].copy(), f"{operand}_list")
+
+    def first(self, operand: str) -> Any:
+        return self.held[0].buffers["abc".index(operand)] if self.held else self.device.empty(1, operand)

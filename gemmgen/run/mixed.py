@@ -24,7 +24,7 @@ def check_pair(first: Plan, second: Plan) -> None:
         SpecError: one is not for products of any size, or they store matrices differently.
     """
     for plan in (first, second):
-        if not (plan.of_products and plan.kind == "grouped"):
+        if plan.kind.uniform:
             raise SpecError("kernels", "cannot share a batch", got=f"one for problems of kind {plan.kind}", needs='[problem] kind = "grouped" of both',
                             remedy="two specs of grouped batches")
     for name in ("layout", "output", "special"):

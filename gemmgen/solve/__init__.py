@@ -240,7 +240,8 @@ class _Solution:
     def scheme_reason(self) -> str:
         if self.request.contract:
             asked = self.request.contract
-            return f"the fastest of those that give {asked.text}; {asked.told(self.plan.scheme, self.request.unit, self.plan.promote, self.plan.compensates)}"
+            figure = asked.told(self.plan.scheme, self.request.unit, self.plan.promote, self.plan.promotion.compensates)
+            return f"the fastest of those that give {asked.text}; {figure}"
         if self.request.loaded.spec.split.scheme != "auto":
             return ""
         preferred = preferred_scheme(self.plan.gpu.unit)
@@ -307,7 +308,7 @@ def _solutions(request: Request) -> Iterator[_Solution]:
         InfeasibleSpec: there is none.
     """
     if request.model is None:
-        yield from _checked(request) if request.settled else _chosen(request)
+        yield from _checked(request) if request.choices.settle(request.design.decisions) else _chosen(request)
         for smaller in request.with_smaller_tiles():
             with suppress(InfeasibleSpec):
                 yield from _checked(smaller)
@@ -317,7 +318,7 @@ def _solutions(request: Request) -> Iterator[_Solution]:
     for tile in request.model.tiles:
         narrowed = request.with_tile(tile)
         try:
-            for solution in _checked(narrowed) if narrowed.settled else _chosen(narrowed):
+            for solution in _checked(narrowed) if narrowed.choices.settle(narrowed.design.decisions) else _chosen(narrowed):
                 yield replace(solution, tile=tile, passed=tuple(passed))
                 first = first or InfeasibleSpec(request.loaded.place, "there is no more")
         except InfeasibleSpec as error:
@@ -443,7 +444,7 @@ def ranked(request: Request) -> Ranked:
             f"{request.loaded.place}: [solve] model", "a study tries all tiles, and no model chooses among them", got=request.model.name,
             needs="time", remedy="leave [solve] model out, or fix [tile] block and warp",
         )
-    if request.settled:
+    if request.choices.settle(request.design.decisions):
         plan = next(_checked(request)).plan
         numbers = plan.model
         columns = {name: np.array([numbers[name]]) for name in (*design.symbols, "registers", "seconds")}

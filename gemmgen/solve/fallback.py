@@ -35,7 +35,7 @@ def with_fallback(loaded: LoadedSpec, plan: Plan, solve: Callable[[LoadedSpec], 
     if asked == NONE:
         return plan
     scheme = SCHEMES.get(asked, where=place, relative_to=loaded.folder)
-    if not (plan.scheme.fixed and plan.takes_maxima) or plan.batch or plan.where != "prepass":
+    if not (plan.scheme.family.exact and plan.scales.takes_maxima) or plan.batch or not plan.kind.plain or plan.where != "prepass":
         raise InfeasibleSpec(
             place, f"nothing of {plan.scheme.name} falls back", got=asked, needs="integer words with one exponent a row, of one product",
             remedy='fallback = "none", or scheme = "mixpert4"',

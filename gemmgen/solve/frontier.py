@@ -15,7 +15,7 @@ from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.solve.contract import Contract, contract
-from gemmgen.solve.request import schemes_for
+from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import Accuracy, LoadedSpec
 
 
@@ -159,17 +159,19 @@ def _others(asked: Contract | None, plan: Plan, sums: str) -> Iterator[tuple[int
     if not plan.fragment.on_matrix_unit:
         return
     intervals = asked.intervals(plan.fragment.shape[2]) if asked else ()
-    meeting = (promote for promote in intervals if asked and asked.times(plan.scheme, plan.unit, promote, plan.compensates) <= 1)
+    meeting = (promote for promote in intervals if asked and asked.times(plan.scheme, plan.unit, promote, plan.promotion.compensates) <= 1)
     for promote in (0, *islice(meeting, 1)) if sums != "compensated" else ():
         yield promote, sums
-    if sums == "auto" and any(map(plan.promotes, plan.scheme.accumulators)) and SUMS in plan.design.own:
+    if sums == "auto" and any(map(plan.promotion.promotes, plan.scheme.accumulators)) and SUMS in plan.design.own:
         yield None, "compensated"
 
 
 def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
     unit, k = plan.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
-    found = {name: predicted(plan.scheme, unit, k, plan.promote, each, plan.output.roundoff, plan.compensates) for name, each in DISTRIBUTIONS.items()}
-    figure = asked.times(plan.scheme, unit, plan.promote, plan.compensates) if asked else found[data].estimate
+    found = {
+        name: predicted(plan.scheme, unit, k, plan.promote, each, plan.output.roundoff, plan.promotion.compensates) for name, each in DISTRIBUTIONS.items()
+    }
+    figure = asked.times(plan.scheme, unit, plan.promote, plan.promotion.compensates) if asked else found[data].estimate
     return Point(
         plan.scheme.name, plan.promote, plan.fragment.policy, {name: one.estimate for name, one in found.items()}, figure, found[data].worst,
         float(plan.model["seconds"]), float(plan.model["tflops"]), meets=figure <= 1 if asked else None,

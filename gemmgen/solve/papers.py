@@ -17,6 +17,7 @@ from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import Choices, Design, Hints
 from gemmgen.designs.portable.design import CACHED_FRAGMENTS
 from gemmgen.errors import InfeasibleSpec
+from gemmgen.kinds import GEMM
 from gemmgen.model import papers
 from gemmgen.model.equation import solved
 from gemmgen.plan import Plan
@@ -119,7 +120,7 @@ WORDS = {"egemm": (2, 4, 1), "legemm": (2, 3, 2)}
 
 def _refuse(request: Asking, asked: str) -> None:
     place, scheme = request.loaded.place, request.scheme
-    if not (request.design.has(CACHED_FRAGMENTS) and "gemm" in request.design.kinds):
+    if not (request.design.has(CACHED_FRAGMENTS) and request.design.computes(GEMM)):
         raise InfeasibleSpec(
             f"{place}: [solve] model", f"the model is not about kernels of policy {request.fragment.policy} and design {request.design.name}", got=asked,
             needs="kernels whose warps take fragments from shared memory into registers: design portable, of a matrix unit",

@@ -20,7 +20,7 @@ from gemmgen.catalog.registers import Registers
 from gemmgen.designs import Choices, Design, common
 from gemmgen.model.equation import Constraint, Equation, Numbers, solved
 from gemmgen.model.expressions import Objective
-from gemmgen.model.lambdified import MOST_STAGES
+from gemmgen.model.built.lambdified import MOST_STAGES
 
 TIE = 0.02
 """Predicted times this close count as equal: the model cannot tell them apart."""

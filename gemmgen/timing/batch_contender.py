@@ -38,10 +38,9 @@ class BatchKernel:
         import cupy
 
         from gemmgen.run import allocated, arguments
-        from gemmgen.run.batch import one_size_arguments
 
         plan = self._plan
-        if plan.kind != "grouped" and not batch.is_uniform:
+        if plan.kind.uniform and not batch.is_uniform:
             raise DeviceError(
                 "bench", f"a kernel for problems of kind {plan.kind} has one size", got="a batch of several sizes", needs="kind = grouped",
             )
@@ -54,11 +53,7 @@ class BatchKernel:
             "batch": len(sizes), "threshold": self._threshold, "listed": len(listed.rows), "turns": extents["turns"],
             "list": cupy.asarray(np.ascontiguousarray(listed.rows).view(np.uint8)),
         }
-        if plan.kind == "grouped":
-            given["problems"] = batch.problems[set_index] if entries is None else cupy.asarray(batch.hosts[set_index][entries].view(np.uint8))
-        else:
-            given |= one_size_arguments(plan.kind, batch.hosts[set_index])
-            given |= dict(zip("abc", batch.pointers[set_index] if plan.kind == "pointers" else (x[set_index] for x in (batch.a, batch.b, batch.c))))
+        given |= plan.kind.arguments(batch.hosts[set_index], batch.held(set_index, entries))
         memory = allocated(self._device, self._interface, extents)
         calls = [_upload(listed.rows, given["list"])] if self._upload_list and len(listed.rows) else []
         follows = False  # one of these launches
@@ -129,7 +124,7 @@ def contender(built: Built, threshold: int | None = None, upload_list: bool = Fa
     Raises:
         InfeasibleSpec: it multiplies one pair of matrices a launch.
     """
-    if not built.plan.of_products:
+    if not built.plan.launches.of_products:
         raise InfeasibleSpec("bench", "is given a kernel of one product", got=built.source.name, needs="one whose launch takes many",
                              remedy="gemmgen bench SPEC, without --suite and --batches")
     return BatchKernel(built, threshold, upload_list)

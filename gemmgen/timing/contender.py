@@ -8,6 +8,7 @@ from typing import Any
 
 from gemmgen.build import Binary
 from gemmgen.catalog.output import require_f32
+from gemmgen.kinds import require_plain
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import arguments, check_sums
@@ -60,7 +61,8 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
 
     only = "gemm" if main_only else only
     require_f32(plan.output, "races are between kernels that have")
-    of_b = inputs.b_for(plan.stored_b)
+    require_plain(plan.kind, "races are of")
+    of_b = inputs.b_for(plan.inputs.stored_b)
     m, n, k = inputs.size
     check_sums(plan, k)
     device = CudaDevice(binary)
@@ -80,6 +82,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
             "a": inputs.a[index], "b": of_b[index], "c": inputs.c[index], "m": m, "n": n, "k": k,
             "lda": k if plan.layout[0] == "n" else m, "ldb": n if plan.layout[1] == "n" else k, "ldc": n, "alpha": 1.0, "beta": 0.0,
             "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, "batch": 1,  # of a strided kernel one product
+            **_ends(plan, m, n),
         }
         launches.append([
             device.prepared(
@@ -101,4 +104,15 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
             enqueue(index)
         at = [launch.role for launch in interface.launches if launch.blocks(extents)].index(only)
         zeroed_again, launches = False, [[steps[at]] for steps in launches]
-    return Contender(name, enqueue, plan.layout, inputs.c, detail=source.name)
+    return Contender(name, enqueue, plan.layout, inputs.c, judged=not plan.epilogue, detail=source.name)
+
+
+def _ends(plan: Plan, m: int, n: int) -> dict[str, Any]:
+    """What an epilogue is given: vectors of 0, and numbers of 1. C is no product then, whatever they are."""
+    import cupy
+
+    found: dict[str, Any] = {}
+    for one in plan.epilogue.arguments:
+        found[one.name] = cupy.zeros({"n": n, "m": m}[one.over], cupy.float32) if one.is_vector else 1
+        found |= {one.stride: 0} if one.is_vector else {}
+    return found

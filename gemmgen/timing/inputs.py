@@ -41,7 +41,7 @@ class Inputs:
         if l2_bytes is None:
             l2_bytes = int(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["l2CacheSize"])
         free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
-        self.sets = set_count(4 * (m * k + k * n + m * n), l2_bytes, free)
+        self.sets = set_count(F32.bytes * (m * k + k * n + m * n), l2_bytes, free)
         draw = cupy.random.default_rng(0)
         self.a = [self._drawn(draw, (m, k), low, high, octaves) for _ in range(self.sets)]
         self.type_of_b = b

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.build import Built
+from gemmgen.catalog.epilogue import require_none
 from gemmgen.run import arguments, check_sums
 from gemmgen.run.cuda import CudaDevice
 from gemmgen.timing.blas import cublas
@@ -30,9 +31,14 @@ PREPARED = 256
 
 
 class Multiplier:
-    """A built kernel, with its split pass, for matrices on the GPU. Launches go to cupy's current stream, the same one for all calls."""
+    """A built kernel, with its split pass, for matrices on the GPU. Launches go to cupy's current stream, the same one for all calls.
+
+    Raises:
+        SpecError: the kernel has an epilogue.
+    """
 
     def __init__(self, built: Built):
+        require_none(built.plan.epilogue, "matrices are multiplied by kernels that have")
         self._plan, self._interface = built.plan, built.source.interface
         self._device = CudaDevice(built.binary)
         self._space: Any = None

@@ -12,6 +12,7 @@ import numpy as np
 
 from gemmgen.abi import FALLBACK
 from gemmgen.build import Binary
+from gemmgen.catalog.output import F32, Output
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.errors import EmulationError
 from gemmgen.model.resources import Occupancy, occupancy
@@ -19,10 +20,10 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.split import Words, split
-from gemmgen.verify import batch, oracles, strided
+from gemmgen.verify import batch, ends, kinds, oracles, strided
 from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost, share_of_worst
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
-from gemmgen.verify.metrics import Errors, errors, exact, exact_or_special, relative_frobenius, same_special
+from gemmgen.verify.metrics import Errors, errors, relative_frobenius
 
 Progress = Callable[[str], None]
 Require = Literal["scheme", "fp32"]
@@ -162,7 +163,7 @@ def resources(plan: Plan, source: Source, binary: Binary, role: str = "gemm") ->
     """What the main kernel takes from its SM; or that of another role (`gemmgen.abi.Launch.role`), by its own plan."""
     [symbol] = {launch.symbol for launch in source.launches if launch.role == role}
     used = binary.kernels[symbol]
-    shared = used.static_shared_bytes + (0 if plan.static_shared else plan.shared_bytes)
+    shared = used.static_shared_bytes + (0 if plan.geometry.static_shared else plan.shared_bytes)
     return Resources(
         registers=used.registers, predicted_registers=plan.predicted_registers,
         spill_bytes=max(kernel.spill_bytes for kernel in binary.kernels.values()),
@@ -182,10 +183,31 @@ class Judge:
     def __init__(self, plan: Plan, source: Source, binary: Binary, device: Device | None):
         self.plan, self.source, self.binary, self.device = plan, source, binary, device
 
-    def run(self, problem: oracles.Problem, **options: Any) -> Result:
-        if self.plan.of_products:
+    def run(self, problem: oracles.Problem, quiet: bool = False, **options: Any) -> Result:
+        """What the kernel makes of a problem.
+
+        Args:
+            quiet: whether the epilogue's arguments are to let the smallest sums show.
+        """
+        if self.plan.launches.of_products:
             return batch.among_others(self.device, self.plan, self.source, problem.a, problem.b, **options)
-        return gemm(self.device, self.plan, self.source, problem.a, problem.b, **options)
+        m, n = problem.a.shape[0], problem.b.shape[1]
+        whole = self.plan.kind.embedded(problem.a, problem.b, options.pop("c", None))
+        result = gemm(self.device, self.plan, self.source, whole.a, whole.b, c=whole.c, ends=self._ends(m, n, quiet), **options)
+        return replace(result, c=self.plan.kind.part(result.c, m, n))
+
+
+    def _ends(self, m: int, n: int, quiet: bool) -> dict[str, Any]:
+        return (ends.quiet if quiet else ends.drawn)(self.plan, m, n)
+
+    @property
+    def _summed(self) -> Output:
+        """The type beyond whose range a sum is Inf: C's, where nothing stands between the two."""
+        return F32 if self.plan.epilogue else self.plan.output
+
+    def sums(self, c: np.ndarray, right: np.ndarray, quiet: bool = False) -> np.ndarray:
+        """What the kernel has summed, as far as C [M, N] tells, beside what is right (`ends.traced`)."""
+        return ends.traced(self.plan, c, right, self._ends(*c.shape, quiet))
 
     @property
     def of_batches(self) -> dict[str, Callable[[], Check]]:
@@ -193,7 +215,7 @@ class Judge:
         def asked(name: str) -> Check:
             return Check(name, *batch.QUESTIONS[name](self.device, self.plan, self.source))
 
-        return {name: partial(asked, name) for name in batch.QUESTIONS} if self.plan.of_products else {}
+        return {name: partial(asked, name) for name in batch.QUESTIONS} if self.plan.launches.of_products else {}
 
     def resources(self) -> Check:
         used = resources(self.plan, self.source, self.binary)
@@ -224,11 +246,13 @@ class Judge:
             random: whether the data is drawn evenly, as statistical bounds suppose.
         """
         result = self.run(problem)
-        product, finite = exact_or_special(problem.a, problem.b)
+        element = self.plan.type
+        product, finite = element.exact_or_special(problem.a, problem.b, self._summed.rounded)
         # What is not finite is held to be of the same kind, and kept out of the figures.
-        c, reference = np.where(finite, result.c, 0), np.where(finite, product, 0.0)
-        a, b = (np.where(np.isfinite(x), x, np.float32(0)) for x in (problem.a, problem.b))
-        magnitude = np.where(finite, exact(np.abs(a), np.abs(b)), 0.0)
+        whole, reference = self.sums(result.c, product), np.where(finite, product, 0.0)
+        c = np.where(finite, whole, 0)
+        a, b = (element.finite(x) for x in (problem.a, problem.b))
+        magnitude = np.where(finite, element.exact(np.abs(a), np.abs(b)), 0.0)
         found = errors(c, reference, magnitude)
         flushed, apart = lost(self.plan, a, b, reference), bound(self.plan, a, b, reference)
         right = expected(self.plan, a, b)
@@ -236,16 +260,18 @@ class Judge:
             apart = replace(apart, relative_frobenius=min(apart.relative_frobenius, MARGIN * right.simulated + self.plan.output.roundoff))
         limit = apart.beside(flushed, reference, magnitude)
         allowed = allowance(self.plan, a, b, magnitude, repaired=result.status.get("repaired", 0) > 0)
-        fine = same_special(result.c, product, finite) and result.intact
+        alike = element.same_special(whole, product, finite)
+        fine = alike and result.intact
 
         for want in held_to(self.plan, a, b, reference):
-            within = bool((np.abs(c - want) <= allowed).all()) and fine  # an error that is NaN is not within anything
-            good = within and relative_frobenius(c, want) <= apart.relative_frobenius
+            summed = np.where(finite, self.sums(result.c, want), 0)
+            within = bool((np.abs(summed - want) <= allowed).all()) and fine  # an error that is NaN is not within anything
+            good = within and relative_frobenius(summed, want) <= apart.relative_frobenius
             if good or not random:  # a user's data is held to the product itself
                 break
         m, n, k = *reference.shape, problem.a.shape[1]
         of_fp32 = right.against_fp32(c, reference)
-        special = "" if finite.all() else f", {(~finite).sum()} elements not finite" + ("" if same_special(result.c, product, finite) else ", not as in FP32")
+        special = "" if finite.all() else f", {(~finite).sum()} elements not finite{'' if alike else ', not as in FP32'}"
         if np.any(flushed):
             share = np.linalg.norm(flushed) / max(np.linalg.norm(reference), np.finfo(float).tiny)
             special += f"; {share:.1e} of it is not in the words that the unit multiplies, which takes subnormal ones for zero"
@@ -265,18 +291,20 @@ class Judge:
         """The words of A and of B as the kernels count them."""
         operands = zip("ab", (problem.a, np.ascontiguousarray(problem.b.T)))
         apart = self.plan.design.has(PACKS_APART) or not self.plan.scheme.alike
-        return tuple(split(x, self.plan.scheme, self.plan.flushes_words, operand if apart else None) for operand, x in operands)
+        return tuple(split(x, self.plan.scheme, self.plan.launches.flushes_words, operand if apart else None) for operand, x in operands)
 
-    def miscounted(self, words: tuple[Words, Words], status: dict[str, int]) -> str:
+    def miscounted(self, problem: oracles.Problem, status: dict[str, int]) -> str:
         """What the kernels should have counted and have not; empty where all is right."""
+        whole = self.plan.kind.embedded(problem.a, problem.b, None)
+        words = self.words(oracles.Problem(*self.plan.kind.completed(whole.a, whole.b)))
         counts = {f"{x}_{kind}": getattr(one, kind) for x, one in zip("ab", words) for kind in ("lossy", "overflow", "nonfinite")}
         wrong = {key: value for key, value in counts.items() if status.get(key) != value}
         return ", ".join(f"{key} {status.get(key)}, not {value}" for key, value in wrong.items())
 
     def bits(self, name: str, problem: oracles.Problem) -> Check:
         """An oracle whose answer is known bit for bit."""
-        c = self.run(problem).c
         want = self.plan.output.rounded(problem.expected)
+        c = self.sums(self.run(problem, quiet=True).c, want, quiet=True)
         mask = np.ones(c.shape, bool) if problem.mask is None else problem.mask
         wrong = mask & ~(c == want)
         detail = f"{mask.sum()} elements, {problem.promise}"
@@ -298,6 +326,10 @@ class Judge:
         rows = (self.plan.group * self.plan.cluster + 1) * bm
         return self._shapes("groups", "shape of two groups of blocks", (((max(1, rows - 3), bn + 5, 5), 1.0, 0.0),), placed=False)
 
+    def whole(self) -> Check:
+        """A product of a kind whose C is not all A B: each element that it computes is within the worst case, and the others are as they were."""
+        return Check("kind", *kinds.question(self.plan, self.source, self.device))
+
     def batch(self) -> Check:
         """A strided batch: each product within the worst case whatever its place, and memory between the matrices of C left alone."""
         told, wrong = strided.questions(self.plan, self.source, self.device)
@@ -310,24 +342,28 @@ class Judge:
         placement = Placement((3, 5, 1), (4, 8, 12)) if placed else Placement()
         for (m, n, k), alpha, beta in cases:
             problem = oracles.uniform(self.plan, -1, 1, (m, n, k), 5)
-            c = rng.uniform(-1, 1, (m, n)).astype(np.float32) if beta else None
+            c = self.plan.type.rounded(rng.uniform(-1, 1, (m, n))) if beta else None
             result = self.run(problem, c=c, alpha=alpha, beta=beta, placement=placement)
-            share = share_of_worst(self.plan, problem.a, problem.b, c, result.c, alpha, beta)
+            share = share_of_worst(self.plan, problem.a, problem.b, c, result.c, alpha, beta, self._ends(m, n, quiet=False))
             worst = max(worst, share)
             if not share <= 1 or not result.intact:
                 failed.append(f"{m}x{n}x{k} alpha {alpha} beta {beta}: {share:.2g} of the worst case"
                               + ("" if result.intact else ", and memory beside C was overwritten"))
         return Check(name, not failed, "; ".join(failed) or f"{len(cases)} {what}, at most {worst:.2f} of the worst case")
 
+    def _near(self, c: np.ndarray, right: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """[M, N], whether what was summed is near what is right."""
+        return np.abs(self.sums(c, right).astype(np.float64) - right) <= allowed
+
     def outliers(self) -> Check:
         """A few elements that are far larger than the others of their rows and columns: which tiles fall back, and how the others err."""
         problem = oracles.outliers(self.plan)
-        result, mask = self.run(problem), fallen(self.plan, problem.a, problem.b)
-        want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
-        error = np.abs(result.c.astype(np.float64) - want)
+        result, mask, element = self.run(problem), fallen(self.plan, problem.a, problem.b), self.plan.type
+        want, magnitude = element.exact(problem.a, problem.b), element.exact(np.abs(problem.a), np.abs(problem.b))
+        error = np.abs(element.widened(self.sums(result.c, want)) - want)
         share = float((error / allowance(self.plan, problem.a, problem.b, magnitude, repaired=result.status.get("repaired", 0) > 0)).max())
         tiles = int(mask[:: self.plan.block[0], :: self.plan.block[1]].sum())
-        norms = np.linalg.norm(problem.a.astype(np.float64), axis=1)[:, None] * np.linalg.norm(problem.b.astype(np.float64), axis=0)[None, :]
+        norms = np.linalg.norm(element.widened(problem.a), axis=1)[:, None] * np.linalg.norm(element.widened(problem.b), axis=0)[None, :]
         worst = float((error / norms).max())
         counted, scheme = result.status.get("fallen"), self.plan.fallback.scheme.name
         return Check(
@@ -343,15 +379,15 @@ class Judge:
             drawn: as `oracles.all_ranges` takes it.
         """
         problem = oracles.all_ranges(self.plan, **drawn)
-        words, result = self.words(problem), self.run(problem)
+        words, result, element = self.words(problem), self.run(problem, quiet=True), self.plan.type
         with np.errstate(invalid="ignore", over="ignore"):
-            want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
+            want, magnitude = element.exact(problem.a, problem.b), element.exact(np.abs(problem.a), np.abs(problem.b))
             apart = want - lost(self.plan, problem.a, problem.b, want)
-            error = np.abs(result.c.astype(np.float64) - apart)
-        promised = ~words[0].counted[:, None] & ~words[1].counted[None, :] & (magnitude < 2.0**127)
+            error = np.abs(element.widened(self.sums(result.c, apart, quiet=True)) - apart)
+        promised = ~words[0].counted[:, None] & ~words[1].counted[None, :] & (magnitude < self.plan.output.largest / 2)
         allowed = allowance(self.plan, problem.a, problem.b, magnitude, repaired=True)
         wrong = promised & ~(error <= allowed)
-        uncounted = self.miscounted(words, result.status)
+        uncounted = self.miscounted(problem, result.status)
         detail = f"{promised.sum()} of {promised.size} elements promised, of rows and columns from 2^-149 on: {wrong.sum()} beyond the worst case"
         if wrong.any():
             i, j = np.argwhere(wrong)[0]
@@ -362,18 +398,18 @@ class Judge:
     def special(self) -> Check:
         """Inf, NaN and overflow come out as FP32 arithmetic has them, everything else as usual."""
         problem = oracles.special_values(self.plan)
-        result = self.run(problem)
-        want, finite = exact_or_special(problem.a, problem.b)
-        same_kind = same_special(result.c, want, finite)
+        result, element = self.run(problem), self.plan.type
+        want, finite = element.exact_or_special(problem.a, problem.b, self._summed.rounded)
+        same_kind = element.same_special(self.sums(result.c, want), want, finite)
         with np.errstate(invalid="ignore", over="ignore"):
-            magnitude = exact(np.abs(problem.a), np.abs(problem.b))
-            a, b = (np.where(np.isfinite(x), x, np.float32(0)) for x in (problem.a, problem.b))
-            allowed, c = allowance(self.plan, a, b, magnitude, repaired=True), result.c.astype(np.float64)
+            magnitude = element.exact(np.abs(problem.a), np.abs(problem.b))
+            a, b = (element.finite(x) for x in (problem.a, problem.b))
+            allowed = allowance(self.plan, a, b, magnitude, repaired=True)
             # Beside elements beyond the words' range others are too small for words, and counted: C is that of the words or, repaired, of the elements.
-            close = np.abs(c - (want - lost(self.plan, problem.a, problem.b, want))) <= allowed
-            if not self.plan.scheme.by_row:
-                close |= np.abs(c - (want - lost(self.plan, problem.a, problem.b, want, lossy=True))) <= allowed
-        uncounted = self.miscounted(self.words(problem), result.status)
+            close = self._near(result.c, want - lost(self.plan, problem.a, problem.b, want), allowed)
+            if not self.plan.scheme.family.by_row:
+                close |= self._near(result.c, want - lost(self.plan, problem.a, problem.b, want, lossy=True), allowed)
+        uncounted = self.miscounted(problem, result.status)
         counted = {key: value for key, value in result.status.items() if key != "repaired"}
         told = f"counted {_nonzero(counted)}" if not uncounted else f"counted {uncounted}"
         if self.plan.special == "fast":
@@ -458,8 +494,10 @@ def verify(
     ask("permutation", lambda: judge.bits("permutation", oracles.permutation(plan)))
     ask("edges", judge.edges)
     ask("groups", judge.groups)
-    if plan.strided:
+    if plan.launches.repeated:
         ask("batch", judge.batch)
+    if not plan.kind.plain:
+        ask("kind", judge.whole)
     ask("special", judge.special)
     if plan.fallback:
         ask("outliers", judge.outliers)

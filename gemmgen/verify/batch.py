@@ -27,7 +27,7 @@ def among_others(device: Device, plan: Plan, source: Source, a: np.ndarray, b: n
         options: as `run.gemm` takes them.
     """
     asked = Product(a, b, options.get("c"), options.get("alpha", 1.0), options.get("beta", 0.0), options.get("placement", Placement()))
-    if plan.kind == "grouped":
+    if not plan.kind.uniform:
         others = [_even(size, seed) for seed, size in enumerate(BESIDE)]
     else:  # all of one size, and with the same factors and places
         like = _even(asked.sizes, 0)
@@ -50,7 +50,7 @@ def every_tile(device: Device, plan: Plan, source: Source) -> Answer:
         if not found.intact:
             failed.append("memory beside a C was overwritten")
         used |= set(plan.design.tiling(plan, np.array([one.sizes for one in products]), threshold).tile if plan.batch.tiles else (0,))
-    tiles = ", ".join(plan.batch_tiles[tile].name for tile in sorted(used) if tile >= 0)
+    tiles = ", ".join(plan.launches.batch_tiles[tile].name for tile in sorted(used) if tile >= 0)
     return not failed, "; ".join(failed) or f"{len(products)} products on tiles {tiles}, at most {worst:.2f} of the worst case"
 
 
@@ -71,7 +71,7 @@ def any_order(device: Device, plan: Plan, source: Source) -> Answer:
 def nothing(device: Device, plan: Plan, source: Source) -> Answer:
     """A batch without products, and one of empty ones."""
     none: BatchResult = batch(device, plan, source, [])
-    sizes = [(0, 5, 3), (0, 5, 3)] if plan.kind != "grouped" else [(0, 5, 3), (4, 0, 2), (0, 0, 0)]
+    sizes = [(0, 5, 3), (0, 5, 3)] if plan.kind.uniform else [(0, 5, 3), (4, 0, 2), (0, 0, 0)]
     empty = batch(device, plan, source, [_even(size, 0) for size in sizes])
     fine = not none.products and all(c.size == 0 for c in empty.products) and empty.intact
     return fine, "a batch of no products and one of empty ones do nothing" if fine else "an empty batch wrote something"
@@ -84,20 +84,20 @@ QUESTIONS = {"batch": every_tile, "order": any_order, "empty": nothing}
 def ragged(plan: Any, seed: int = 8) -> list[Product]:
     """Products that use every tile of a plan, its edges, k of no stage, one and several, and the corners of BLAS; of one size where the kernel has one."""
     rng = np.random.default_rng(seed)
-    tiles = plan.batch_tiles
+    tiles = plan.launches.batch_tiles
     sizes = [(tile.m + 3, tile.n - 1, 2 * tile.k + 5) for tile in tiles] + [(tile.m, tile.n, tile.k) for tile in tiles]
     sizes += [(2 * tiles[-1].m + 1, tiles[-1].n + 7, 3 * tiles[-1].k), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
-    if plan.kind != "grouped":
+    if plan.kind.uniform:
         sizes = [(tiles[-1].m + 5, tiles[-1].n + 9, tiles[-1].k + 3)] * 5
     found = []
     for at, (m, n, k) in enumerate(sizes):
         alpha, beta = (1.0, 0.0) if at % 3 == 0 else (-1.5, 0.0) if at % 3 == 1 else (0.75, 2.0)
-        if at == len(sizes) - 2 and plan.kind == "grouped":
+        if at == len(sizes) - 2 and not plan.kind.uniform:
             alpha, beta = 0.0, 1.5
         placement = Placement() if at % 2 == 0 else Placement((at % 4, 3, 1), (4 * (at % 4), 8, 12))
-        if plan.kind != "grouped":
+        if plan.kind.uniform:
             alpha, beta, placement = -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12))
-        a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+        a, b, c = (plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, k), (k, n), (m, n)))
         found.append(Product(a, b, c if beta else None, alpha, beta, placement))
     return found
 

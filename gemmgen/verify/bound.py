@@ -42,9 +42,11 @@ fall short of C*. Both bounds hold for the distance to C* - lost, which a droppe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf, log2, sqrt
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -54,9 +56,9 @@ from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import DOWNWARDS, GATE, full_sums, predicted
 from gemmgen.model.error import LN2, U
 from gemmgen.plan import Plan
-from gemmgen.split import as_multiplied, kept_products, row_exponents, split, stands_out
+from gemmgen.split import kept, row_exponents, split, stands_out
 from gemmgen.verify import fixed
-from gemmgen.verify.metrics import exact
+from gemmgen.verify.ends import traced
 
 TRUNCATED = 2.0**-23
 TO_NEAREST = U / sqrt(3)
@@ -115,12 +117,10 @@ def lost(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray, lossy:
 
     0 too for elements that no words can hold: the epilogue repairs those.
     """
-    scheme, unit = plan.scheme, plan.unit
-    if not plan.flushes_words and not lossy:
+    if not plan.launches.flushes_words and not lossy:
         return 0.0
-    of_a, of_b = (as_multiplied(split(x, scheme, operand=which), scheme, unit) for which, x in (("a", a), ("b", np.ascontiguousarray(b.T))))
     with np.errstate(invalid="ignore", over="ignore"):
-        rest = reference - kept_products(of_a, of_b, scheme)
+        rest = reference - kept(a, b, plan.scheme, plan.unit)
     return np.where(np.isfinite(rest), rest, 0.0)
 
 
@@ -134,7 +134,7 @@ def held_to(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> 
         reference: [M, N], A B in FP64.
     """
     yield reference - lost(plan, a, b, reference)
-    if not plan.scheme.by_row and any(split(x, plan.scheme, operand=which).lossy for which, x in (("a", a), ("b", np.ascontiguousarray(b.T)))):
+    if not plan.scheme.family.by_row and any(split(x, plan.scheme, operand=which).lossy for which, x in (("a", a), ("b", np.ascontiguousarray(b.T)))):
         yield reference - lost(plan, a, b, reference, lossy=True)
 
 
@@ -149,11 +149,11 @@ def _left(scheme: Scheme, index: int, operand: str) -> tuple[float, float]:
     if word.exact or scheme.stores(operand):
         return 0.0, 0.0
     if word.fixed:
-        return 0.0, scheme.remainder(index, operand) / sqrt(3)
+        return 0.0, scheme.precision.remainder(index, operand) / sqrt(3)
     # A remainder of the first word is up to one ulp of x; a later one's is as
     # much smaller again. Its size varies with where x lies in its binade: by
     # 1 at the bottom, which is the safe side.
-    worst = scheme.remainder(word.source, operand)
+    worst = scheme.precision.remainder(word.source, operand)
     return word.left.mean * worst, word.left.rms * worst
 
 
@@ -163,7 +163,7 @@ def _split_terms(scheme: Scheme) -> tuple[float, float]:
     Both operands' remainders count once each, and each dropped product.
     """
     coherent = square = 0.0
-    for p, q in scheme.missing:
+    for p, q in scheme.precision.missing:
         (mean_p, rms_p), (mean_q, rms_q) = _left(scheme, p, "a"), _left(scheme, q, "b")
         coherent += mean_p * mean_q
         square += (rms_p * rms_q) ** 2
@@ -248,20 +248,20 @@ def _count(scheme: Scheme, accumulator: Accumulator) -> int:
 def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, float]]:
     """For each accumulator: itself, the k it sums inside the unit, and its share: what its sum is multiplied by in the end."""
     return [
-        (acc, plan.promote if plan.promotes(acc) else max(k, 1), plan.scheme.recombination.share(acc))
+        (acc, plan.promote if plan.promotion.promotes(acc) else max(k, 1), plan.scheme.family.recombination.share(acc))
         for acc in plan.scheme.accumulators
     ]
 
 
 def _epilogue(scheme: Scheme) -> float:
     """Error of recombination and of alpha, a rounding each."""
-    return (scheme.recombination.roundings + 1) * U
+    return (scheme.family.recombination.roundings + 1) * U
 
 
 def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bound:
     """The bound for A [M, K] B [K, N] = `reference` [M, N] (FP64)."""
     scheme, k = plan.scheme, a.shape[1]
-    coherent, random = (0.0, 0.0) if scheme.by_row else _split_terms(scheme)
+    coherent, random = (0.0, 0.0) if scheme.family.by_row else _split_terms(scheme)
     square = random**2
     for acc, chunk, share in _chunks(plan, k):
         if acc.type != "f32":  # integers: exact
@@ -269,14 +269,14 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         on_unit = plan.fragment.on_matrix_unit
         c, r = _accumulation(k, chunk, scheme, acc, plan.unit) if on_unit else _promotion(k * _count(scheme, acc), 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
-        if plan.promotes(acc):
-            c, r = (TO_NEAREST, TO_NEAREST) if plan.compensates else _promotion(k, chunk)
+        if plan.promotion.promotes(acc):
+            c, r = (TO_NEAREST, TO_NEAREST) if plan.promotion.compensates else _promotion(k, chunk)
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
-    if scheme.by_row:
+    if scheme.family.by_row:
         # What words leave is relative to rows, and so is not told by two coefficients of the data; these are of evenly spread data.
         norm, each = float(np.linalg.norm(reference)), fixed.relative(scheme, k)
         found = safety(*reference.shape) * fixed.error_norm(scheme, a, b, reference)
-        sums = _gate(coherent, sqrt(square), 0.0, a, b, reference) if not scheme.fixed else 0.0
+        sums = _gate(coherent, sqrt(square), 0.0, a, b, reference) if not scheme.family.exact else 0.0
         return Bound(
             relative_frobenius=(found / norm if norm else inf if found else 0.0) + sums + plan.output.roundoff, scaled=worst_case(plan, k),
             coherent=sqrt(coherent**2 + fixed.rounding(scheme) ** 2 + fixed.added(fixed.tiles(scheme, k))[0] ** 2), random=sqrt(square + each**2),
@@ -292,10 +292,10 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
 def worst_case(plan: Plan, k: int) -> float:
     """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over `fixed.reach`."""
     unit = plan.unit if plan.fragment.on_matrix_unit else None
-    if plan.scheme.by_row:
-        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote, plan.compensates)
+    if plan.scheme.family.by_row:
+        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote, plan.promotion.compensates)
         return worst + plan.output.roundoff * (1 + worst)
-    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).worst
+    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.promotion.compensates).worst
 
 
 def underflow(plan: Plan, k: int) -> float:
@@ -306,7 +306,7 @@ def underflow(plan: Plan, k: int) -> float:
     """
     scheme, unit = plan.scheme, plan.unit
     if not plan.fragment.on_matrix_unit:
-        return max(k, 1) * TINIEST / 2 * sum(_count(scheme, acc) * scheme.recombination.share(acc) for acc in scheme.accumulators)
+        return max(k, 1) * TINIEST / 2 * sum(_count(scheme, acc) * scheme.family.recombination.share(acc) for acc in scheme.accumulators)
     total = fixed.underflow(scheme, k)
     for acc, chunk, share in _chunks(plan, k):
         if acc.type != "f32" or 2 * (FORMATS[acc.word].min_exponent - FORMATS[acc.word].fraction_bits) >= -126:
@@ -334,12 +334,12 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
         return np.where(fallen(plan, a, b), allowance(plan.fallback, a, b, magnitude, repaired), others)
     k, scheme = a.shape[1], plan.scheme
     relative, absolute = worst_case(plan, k), underflow(plan, k)
-    if scheme.by_row:
+    if scheme.family.by_row:
         magnitude = fixed.reach(scheme, a, b)
     elif scheme.b:
         # A unit aligns the product of a subnormal word as if that were the smallest normal number, and cuts it there. Such an element of A is counted;
         # a stored B's is a number like others.
-        magnitude = exact(np.abs(a), np.where(b == 0, 0, np.maximum(np.abs(b), 2.0**scheme.format.min_exponent)).astype(np.float32))
+        magnitude = plan.type.exact(np.abs(a), plan.type.rounded(np.where(b == 0, 0, np.maximum(np.abs(b), 2.0**scheme.format.min_exponent))))
     if scheme.normalize == "row" and absolute:
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
         absolute = np.ldexp(absolute, -scales)
@@ -360,6 +360,7 @@ def fallen(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def share_of_worst(
     plan: Plan, a: np.ndarray, b: np.ndarray, before: np.ndarray | None, c: np.ndarray, alpha: float = 1.0, beta: float = 0.0,
+    ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> float:
     """How much of the worst case the largest error of C = alpha A B + beta C is; more than 1, or NaN, is an error.
 
@@ -367,14 +368,16 @@ def share_of_worst(
         a, b: [M, K] and [K, N] FP32.
         before: [M, N], C before it; None where beta is 0, which does not look at it.
         c: [M, N], what came out.
+        ends: what the plan's epilogue was given.
     """
-    product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
-    old = np.zeros(c.shape) if before is None or beta == 0 else plan.output.rounded(before).astype(np.float64)
+    product, magnitude = plan.type.exact(a, b), plan.type.exact(np.abs(a), np.abs(b))
+    old = np.zeros(c.shape) if before is None or beta == 0 else plan.type.widened(plan.output.rounded(before))
     # alpha, beta and their sum round once each.
     limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * U * (abs(alpha) * magnitude + np.abs(beta * old)) + TINIEST
     limit = limit + plan.output.roundoff * np.abs(beta * old) + plan.output.tiniest
     for want in held_to(plan, a, b, product):
-        share = float((np.abs(c - (alpha * want + beta * old)) / limit).max(initial=0.0))
+        right = alpha * want + beta * old
+        share = float((np.abs(traced(plan, c, right, ends) - right) / limit).max(initial=0.0))
         if share <= 1:
             break
     return share

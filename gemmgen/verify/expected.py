@@ -114,9 +114,9 @@ def sequential(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def shares(plan: Plan, k: int) -> list[list[np.ndarray]]:
     """Which of k elements are summed together: for each slice of k, for each warp that shares it, their indices."""
     depth = max(1, -(-ceil(k / plan.block[2]) // plan.split_k)) * plan.block[2]  # k of a slice
-    sharer = np.arange(k) // plan.warp[2] % plan.warps_k
+    sharer = np.arange(k) // plan.warp[2] % plan.geometry.warps_k
     return [
-        [start + np.flatnonzero(sharer[start : start + depth] == warp) for warp in range(plan.warps_k)] for start in range(0, k, depth)
+        [start + np.flatnonzero(sharer[start : start + depth] == warp) for warp in range(plan.geometry.warps_k)] for start in range(0, k, depth)
     ]
 
 
@@ -133,7 +133,7 @@ def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         for mine in of_warps:
             part += product(
                 plan.scheme, plan.unit if plan.fragment.on_matrix_unit else None, a[:, mine], b[mine], promote=plan.promote,
-                fragment_k=plan.fragment.shape[2], compensated=plan.compensates,
+                fragment_k=plan.fragment.shape[2], compensated=plan.promotion.compensates,
             )
         c = c + part
     return c

@@ -2,11 +2,11 @@
 
 Such words keep an element to a last place that its whole row of A or column of B shares, so all that they leave out is told relative to the
 largest elements. With p_i and q_j the largest magnitudes of row i and column j, and R_l what is left of one at most over it behind word l
-(`Scheme.remainder`; R_0 = 1), an element of C misses no more than
+(`Precision.remainder`; R_0 = 1), an element of C misses no more than
 
     K p_i q_j ( sum over missing terms (l, m) of R_l R_m + R_A R_B of both rests + roundings )
 
-(`Scheme.missing`). Products of integers are exact and so are their INT32 sums, as long as they do not overflow (`Scheme.largest_k`). Each sum is
+(`Precision.missing`). Products of integers are exact and so are their INT32 sums, as long as they do not overflow (`Family.largest_k`). Each sum is
 rounded to FP32 once, where it is converted, and once more where it is recombined. Of schemes that have floating-point words as well, the
 sums of those err as others' do, relative to |A||B|, which is no more than K p_i q_j.
 
@@ -34,12 +34,13 @@ rounded to FP32 once. The statistical gate is the one above, of which the places
 
 from __future__ import annotations
 
+from functools import singledispatch
 from math import ceil, sqrt
 
 import numpy as np
 
 from gemmgen.catalog.residues import FACTOR_BITS, FRACTION_BITS, LARGEST, SEGMENT_K
-from gemmgen.catalog.scheme import Scheme, Word
+from gemmgen.catalog.scheme import Family, ResidueWords, Scheme, Tiles, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import float_sums_worst, split_worst
 from gemmgen.model.error import U
@@ -58,7 +59,7 @@ SMALLEST_SCALE = 2.0**-150
 
 def tiles(scheme: Scheme, k: int) -> int:
     """Of k with an exponent of their own; 0 where rows have one."""
-    return ceil(max(k, 1) / scheme.tile_k) if scheme.tiled else 0
+    return scheme.family.tiles(k)
 
 
 def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: int = 0, compensated: bool = False) -> float:
@@ -69,47 +70,79 @@ def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: i
         unit, promote, compensated: what sums floating-point words, how often it is moved on, and how; of no matter where all words are integers.
         k: K.
     """
-    if scheme.tiled:
-        return split_worst(scheme) + (scheme.moved.roundings * (1 + OFFSETS_LEFT) + tiles(scheme, k) + 1) * (1 + 2.0**-5) * U
-    if scheme.residues:
-        step = (1 + 2.0 ** (1 - FACTOR_BITS)) / scheme.residues.target  # over the norm
-        joining = ceil(k / SEGMENT_K) * len(scheme.words) * LARGEST * 2.0 ** -(FRACTION_BITS + 1) * 2 * (1 + 2.0**-10)
-        lost = sqrt(k) * step + k * step**2 / 4 + joining
-        return lost + U * (1 + lost)
+    return _worst(scheme.family, unit, k, promote, compensated)
+
+
+@singledispatch
+def _worst(family: Family, unit: MatrixUnit | None, k: int, promote: int, compensated: bool) -> float:
+    scheme = family.scheme
     of_a, of_b = (scheme.words_of(operand) for operand in "ab")
     # Every product of words, as the sums take them in, is no larger than what the words before them leave.
     converted = sum(
-        scheme.remainder(of_a[p.a].source, "a") * scheme.remainder(of_b[p.b].source, "b") for p in scheme.products if of_a[p.a].fixed
+        scheme.precision.remainder(of_a[p.a].source, "a") * scheme.precision.remainder(of_b[p.b].source, "b") for p in scheme.products if of_a[p.a].fixed
     )
-    summed = 0.0 if scheme.fixed else float_sums_worst(scheme, unit, k, promote, compensated)
-    return split_worst(scheme) + (converted + (scheme.recombination.roundings + 1) * (1 + 2.0**-5)) * U + summed
+    summed = 0.0 if family.exact else float_sums_worst(scheme, unit, k, promote, compensated)
+    return split_worst(scheme) + (converted + (scheme.family.recombination.roundings + 1) * (1 + 2.0**-5)) * U + summed
+
+
+@_worst.register
+def _(family: Tiles, unit: MatrixUnit | None, k: int, promote: int, compensated: bool) -> float:
+    return split_worst(family.scheme) + (family.moved.roundings * (1 + OFFSETS_LEFT) + family.tiles(k) + 1) * (1 + 2.0**-5) * U
+
+
+@_worst.register
+def _(family: ResidueWords, unit: MatrixUnit | None, k: int, promote: int, compensated: bool) -> float:
+    step = (1 + 2.0 ** (1 - FACTOR_BITS)) / family.residues.target  # over the norm
+    joining = ceil(k / SEGMENT_K) * len(family.scheme.words) * LARGEST * 2.0 ** -(FRACTION_BITS + 1) * 2 * (1 + 2.0**-10)
+    lost = sqrt(k) * step + k * step**2 / 4 + joining
+    return lost + U * (1 + lost)
 
 
 def underflow(scheme: Scheme, k: int) -> float:
     """What an element of C may miss because the scales of tiles multiply to less than FP32 has, or their sums are subnormal."""
-    largest = scheme.tile_k * 2.0 ** (2 * (scheme.target_exponent + 1)) if scheme.tiled else 0.0
-    return tiles(scheme, k) * (SMALLEST_SCALE * largest + 2.0**-149)
+    count = tiles(scheme, k)
+    largest = scheme.family.tile_k * 2.0 ** (2 * (scheme.target_exponent + 1)) if count else 0.0
+    return count * (SMALLEST_SCALE * largest + 2.0**-149)
 
 
 def reach(scheme: Scheme, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """K times the largest magnitudes of each row of A [M, K] and column of B [K, N], [M, N]; of tiles of k the sum of such figures, of residues the
     product of their norms."""
-    if scheme.residues:
-        norms = [np.sqrt((x.astype(np.float64) ** 2).sum(axis=axis)) for x, axis in ((a, 1), (b, 0))]
-        return norms[0][:, None] * norms[1][None, :]
-    if scheme.tiled:
-        of_a, of_b = (np.abs(in_tiles(x, scheme)).max(axis=2, initial=0.0).astype(np.float64) for x in (a, np.ascontiguousarray(b.T)))
-        return scheme.tile_k * of_a @ of_b.T
+    return _reach(scheme.family, a, b)
+
+
+@singledispatch
+def _reach(family: Family, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     rows, columns = (np.abs(x).max(axis=axis, initial=0.0).astype(np.float64) for x, axis in ((a, 1), (b, 0)))
     return a.shape[1] * rows[:, None] * columns[None, :]
+
+
+@_reach.register
+def _(family: Tiles, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    of_a, of_b = (np.abs(in_tiles(x, family.scheme)).max(axis=2, initial=0.0).astype(np.float64) for x in (a, np.ascontiguousarray(b.T)))
+    return family.tile_k * of_a @ of_b.T
+
+
+@_reach.register
+def _(family: ResidueWords, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    norms = [np.sqrt((x.astype(np.float64) ** 2).sum(axis=axis)) for x, axis in ((a, 1), (b, 0))]
+    return norms[0][:, None] * norms[1][None, :]
 
 
 def places(x: np.ndarray, scheme: Scheme, word: Word) -> np.ndarray:
     """The last place of an integer word of each row of `x` [rows, k], [rows, 1], or of each element as its tile has it, [rows, k]; of residues what one
     of the integers stands for."""
-    if scheme.residues:
-        return row_steps(x, scheme.residues)[:, None]
-    return np.ldexp(1.0, -word.scale - of_elements(exponents(x, scheme), scheme, x.shape[1]))
+    return _places(scheme.family, x, word)
+
+
+@singledispatch
+def _places(family: Family, x: np.ndarray, word: Word) -> np.ndarray:
+    return np.ldexp(1.0, -word.scale - of_elements(exponents(x, family.scheme), family.scheme, x.shape[1]))
+
+
+@_places.register
+def _(family: ResidueWords, x: np.ndarray, word: Word) -> np.ndarray:
+    return row_steps(x, family.residues)[:, None]
 
 
 def error_norm(scheme: Scheme, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:
@@ -126,7 +159,7 @@ def error_norm(scheme: Scheme, a: np.ndarray, b: np.ndarray, reference: np.ndarr
             return np.broadcast_to(((EVEN * places(x, scheme, word)) ** 2).sum(axis=0), x.shape[1])
         return left(operand, word.source) * word.left.rms**2
 
-    square = sum(float(left("a", p) @ left("b", q)) for p, q in scheme.missing)
+    square = sum(float(left("a", p) @ left("b", q)) for p, q in scheme.precision.missing)
     return sqrt(square + (rounding(scheme) * float(np.linalg.norm(reference))) ** 2 + _added(scheme, operands["a"], operands["b"], reference) ** 2)
 
 
@@ -137,7 +170,7 @@ def _added(scheme: Scheme, a: np.ndarray, b: np.ndarray, reference: np.ndarray) 
         return 0.0
     squares = float((a.astype(np.float64) ** 2).sum(axis=0) @ (b.astype(np.float64) ** 2).sum(axis=0))
     coherent, random = added(count)
-    return sqrt(coherent**2 * max(0.0, norm - squares) + (random**2 + (scheme.moved.roundings * U) ** 2) * squares)
+    return sqrt(coherent**2 * max(0.0, norm - squares) + (random**2 + (scheme.family.moved.roundings * U) ** 2) * squares)
 
 
 def added(count: int) -> tuple[float, float]:
@@ -147,14 +180,19 @@ def added(count: int) -> tuple[float, float]:
 
 def rounding(scheme: Scheme) -> float:
     """Of conversions, recombination and alpha, relative to C. All but the first sum's are of what is smaller."""
-    return (scheme.recombination.roundings + 2) * U
+    return (scheme.family.recombination.roundings + 2) * U
 
 
 def relative(scheme: Scheme, k: int = 1) -> float:
     """Expected relative error of data spread evenly in [-1, 1], whose largest elements are at the bottom of their binade: no row has worse places.
     That of floating-point sums is not in it. Of residues it depends on K."""
-    if scheme.residues:
-        return sqrt(2 * (EVEN * sqrt(min(k, SEGMENT_K)) / scheme.residues.target) ** 2 + rounding(scheme) ** 2)
+    return _relative(scheme.family, k)
+
+
+@singledispatch
+def _relative(family: Family, k: int) -> float:
+    scheme = family.scheme
+
     def left(operand: str, index: int) -> float:
         """Root mean square over that of the elements, 3^-1/2 of the largest."""
         if index == 0:
@@ -164,5 +202,11 @@ def relative(scheme: Scheme, k: int = 1) -> float:
             return sqrt(3) * EVEN * 2.0 ** -(word.scale + scheme.target_exponent)
         return left(operand, word.source) * word.left.rms
 
-    square = sum((left("a", p) * left("b", q)) ** 2 for p, q in scheme.missing) + rounding(scheme) ** 2
-    return sqrt(square + (added(tiles(scheme, k))[1] ** 2 if scheme.tiled else 0.0))
+    square = sum((left("a", p) * left("b", q)) ** 2 for p, q in scheme.precision.missing) + rounding(scheme) ** 2
+    count = family.tiles(k)
+    return sqrt(square + (added(count)[1] ** 2 if count else 0.0))
+
+
+@_relative.register
+def _(family: ResidueWords, k: int) -> float:
+    return sqrt(2 * (EVEN * sqrt(min(k, SEGMENT_K)) / family.residues.target) ** 2 + rounding(family.scheme) ** 2)

@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from gemmgen.catalog import element
+from gemmgen.catalog.output import F32, Output
+
 
 @dataclass(frozen=True)
 class Errors:
@@ -31,27 +34,13 @@ class Errors:
         return asdict(self)
 
 
-def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A [M, K] B [K, N] in FP64: products of FP32 values are exact, sums err by 2^-53 each."""
-    return a.astype(np.float64) @ b.astype(np.float64)
+exact, same_special = element.F32.exact, element.F32.same_special
+"""Of FP32, for whom no plan tells the type of elements."""
 
 
-def exact_or_special(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A B in FP64, and which of its elements are finite as FP32.
-
-    Inf and NaN in the operands spread as FP32 arithmetic has them.
-    """
-    with np.errstate(invalid="ignore", over="ignore"):
-        product = exact(a, b)
-        return product, np.isfinite(product.astype(np.float32))
-
-
-def same_special(c: np.ndarray, product: np.ndarray, finite: np.ndarray) -> bool:
-    """Whether every element that cannot be finite is the Inf or NaN that FP32 has there, and no other is."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        want = product.astype(np.float32)[~finite]
-    got = c[~finite]
-    return bool(np.isfinite(c[finite]).all() and np.array_equal(got, want, equal_nan=True))
+def exact_or_special(a: np.ndarray, b: np.ndarray, output: Output = F32) -> tuple[np.ndarray, np.ndarray]:
+    """A B [M, N] in FP64, and which of its elements are finite as FP32 and as the type of C (`Element.exact_or_special`)."""
+    return element.F32.exact_or_special(a, b, output.rounded)
 
 
 def relative_frobenius(c: np.ndarray, reference: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from gemmgen.catalog.scheme import Scheme
 from gemmgen.emulate.core.product import SPARE_BITS
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
-from gemmgen.split import as_multiplied, kept_products, split
+from gemmgen.split import kept, split
 from gemmgen.verify.bound import lost
 from gemmgen.verify.expected import computed, shares
 from gemmgen.verify.metrics import exact
@@ -65,7 +65,7 @@ def uniform(plan: Plan, low: float, high: float, shape: tuple[int, int, int], se
     rng = np.random.default_rng(seed)
     m, n, k = shape
     return Problem(
-        rng.uniform(low, high, (m, k)).astype(np.float32), plan.stored_b.rounded(rng.uniform(low, high, (k, n)).astype(np.float32))
+        plan.type.rounded(rng.uniform(low, high, (m, k))), plan.inputs.stored_b.rounded(rng.uniform(low, high, (k, n)).astype(np.float32))
     )
 
 
@@ -79,38 +79,37 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
 
     A compensated sum is given back what truncation takes on average, also one that has lost nothing, unless it has `SPARE_BITS`
     (`emulate.core.product.given_back`). So there every second column of B has that many bits fewer, and comes out bit for bit. Elements of the
-    others differ from B's by `plan.mean_cut` of them and a rounding at most; what they are bit for bit, the arithmetic of the sums says. One
+    others differ from B's by `plan.promotion.mean_cut` of them and a rounding at most; what they are bit for bit, the arithmetic of the sums says. One
     element of A a row is not 0, so no order of k changes that.
     """
     rng = np.random.default_rng(seed)
     k, n = wrapping_k(plan) + 3, max(1, plan.block[1] - 3)
     order = rng.permutation(k)[: plan.block[0] + 7]
     rows = np.arange(len(order))
-    a = np.zeros((len(order), k), np.float32)
-    a[rows, order] = scale = np.exp2(rows % 5 - 2).astype(np.float32)
-    bits = plan.stored_b.bits if plan.scheme.b else plan.scheme.bits_of(plan.scheme.rest("b"), "b")
+    a = np.zeros((len(order), k), plan.type.dtype)
+    a[rows, order] = scale = plan.type.rounded(np.exp2(rows % 5 - 2))
+    bits = plan.inputs.stored_b.bits if plan.scheme.b else plan.scheme.precision.bits_of(plan.scheme.precision.rest("b"), "b")
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
-    if plan.mean_cut:
+    if plan.promotion.mean_cut:
         mantissa[:, ::2] &= -1 << max(0, bits - (24 - SPARE_BITS))
     sign = rng.choice([-1.0, 1.0], (k, n))
-    b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
+    b = plan.type.rounded(sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1))
     # A word that saturates at half a last place of another leaves something, and factors that are no powers of two leave some of every element.
-    if not plan.scheme.chain or plan.scheme.residues:
-        rows = _kept(plan, a, b).astype(np.float32)
+    if not plan.scheme.precision.chain or plan.scheme.family.residues:
+        rows = plan.type.rounded(_kept(plan, a, b))
     else:
-        rows = (scale[:, None] * b[order] - lost(plan, a, b, exact(a, b))).astype(np.float32)
-    if not plan.mean_cut:
+        rows = plan.type.rounded(scale[:, None] * b[order] - lost(plan, a, b, plan.type.exact(a, b)))
+    if not plan.promotion.mean_cut:
         return Problem(a, b, rows)
     given = computed(plan, a, b)
     rows[:, 1::2] = given[:, 1::2]
-    return Problem(a, b, rows, promise=f"rows of B of up to {24 - SPARE_BITS} bits exact, others but for {plan.mean_cut:.1e} of them that is given back")
+    given_back = f"{plan.promotion.mean_cut:.1e} of them that is given back"
+    return Problem(a, b, rows, promise=f"rows of B of up to {24 - SPARE_BITS} bits exact, others but for {given_back}")
 
 
 def _kept(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """What the scheme's products of the words that the unit multiplies sum up to, exactly: [M, N] of A [M, K] and B [K, N]."""
-    operands = (("a", a), ("b", np.ascontiguousarray(b.T)))
-    of_a, of_b = (as_multiplied(split(x, plan.scheme, operand=operand), plan.scheme, plan.unit) for operand, x in operands)
-    return kept_products(of_a, of_b, plan.scheme)
+    return kept(a, b, plan.scheme, plan.unit)
 
 
 def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45, 37)) -> Problem:
@@ -124,11 +123,11 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
     rng = np.random.default_rng(seed)
     # Integers have no exponent: their rows are of any magnitude of FP32's.
     first = plan.scheme.words_of("a")[0]
-    (m, n, k), most = shape, FORMATS["f32"].max_exponent if plan.scheme.by_row else first.format.max_exponent
+    (m, n, k), most = shape, FORMATS["f32"].max_exponent if plan.scheme.family.by_row else first.format.max_exponent
     fraction_bits = INTEGERS[first.type].bits - 2 if first.fixed else first.format.fraction_bits
     # Elements of the kinds below are less than 2^3 times their row's power of two.
-    top = 124 if plan.scheme.whole_range else min(124, most - 3)
-    exact_from = -126 if plan.scheme.by_row else plan.scheme.lowest(plan.flushes_words) or -126
+    top = 124 if plan.scheme.precision.whole_range else min(124, most - 3)
+    exact_from = -126 if plan.scheme.family.by_row else plan.scheme.precision.lowest(plan.launches.flushes_words) or -126
 
     def lines(count: int) -> np.ndarray:
         powers = np.rint(np.linspace(-149, top, count)).astype(int)
@@ -138,11 +137,11 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
         for line, power in enumerate(rng.permutation(powers)):
             made[line] = np.ldexp(_KINDS[line % len(_KINDS)](rng, k, fraction_bits), power)
         largest = np.ldexp(rng.uniform(0.5, 1, k), most - 1)  # near half of the word's largest
-        made[rng.integers(count)] = largest if plan.scheme.whole_range or most < 100 else np.ldexp(largest, -60)
-        return made.astype(np.float32)
+        made[rng.integers(count)] = largest if plan.scheme.precision.whole_range or most < 100 else np.ldexp(largest, -60)
+        return plan.type.rounded(made)
 
     of_a, of_b = lines(m), np.ascontiguousarray(lines(n).T)
-    return Problem(of_a, plan.stored_b.rounded(of_b))
+    return Problem(of_a, plan.inputs.stored_b.rounded(of_b))
 
 
 def _even(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
@@ -211,7 +210,7 @@ def _summed_together(plan: Plan, k: int, rng: np.random.Generator) -> np.ndarray
     stays of a compensated sum is added last, as large as what moved of it.
     """
     groups = [mine for of_warps in shares(plan, k) for mine in of_warps]
-    if plan.compensates:
+    if plan.promotion.compensates:
         groups = [mine[at : at + plan.promote] for mine in groups for at in range(0, len(mine), plan.promote)]
     return rng.permutation(np.concatenate([rng.permutation(mine)[: len(mine) // 4 * 4].reshape(-1, 4) for mine in groups]))
 
@@ -233,7 +232,7 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     largest (`beyond_the_sum`), nobody can see those in C. Then x and y end with
     the words of the one product that their pair isolates, and those are left out.
     """
-    if plan.scheme.by_row:
+    if plan.scheme.family.by_row:
         return _of_integers(plan, seed)
     rng = np.random.default_rng(seed)
     scheme = plan.scheme
@@ -270,8 +269,8 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
         p, q = p_x[i][row], p_y[j][row]
         a[row, positions[row * sets // m]] = (x[row], x[row], p, p)
         b[positions, row] = (y[row], -q, -y[row], q)
-    a, b = a.astype(np.float32), b.astype(np.float32)
-    return Problem(a, b, _kept(plan, a, b).astype(np.float32), kind_of[:, None] == kind_of[None, :])
+    a, b = plan.type.rounded(a), plan.type.rounded(b)
+    return Problem(a, b, plan.type.rounded(_kept(plan, a, b)), kind_of[:, None] == kind_of[None, :])
 
 
 def _of_integers(plan: Plan, seed: int) -> Problem:
@@ -281,7 +280,7 @@ def _of_integers(plan: Plan, seed: int) -> Problem:
     """
     rng = np.random.default_rng(seed)
     m, n, k = plan.block[0] + 5, plan.block[1] + 3, wrapping_k(plan) + 3
-    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) if plan.scheme.fixed else _of_two_digits(plan, rng, shape) for shape in ((m, k), (k, n)))
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) if plan.scheme.family.exact else _of_two_digits(plan, rng, shape) for shape in ((m, k), (k, n)))
     a[1], b[:, 2] = 0, 0
     # Slices of k are added before the scales are taken out, and not after, which in FP32's subnormal range are other bits.
     tiny = np.float32(2.0 ** (-126 if plan.split_k == 1 else -100))
@@ -321,9 +320,9 @@ def special_values(plan: Plan, seed: int = 3) -> Problem:
     """
     rng = np.random.default_rng(seed)
     m, n, k = 19, 23, plan.block[2] + 9
-    a, b = rng.uniform(-1, 1, (m, k)).astype(np.float32), rng.uniform(-1, 1, (k, n)).astype(np.float32)
+    a, b = (plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, k), (k, n)))
     a[2, 5], a[3, 7], a[5, 1] = np.inf, -np.inf, np.nan
     b[5, 3], b[9, 4], b[11, 6] = 0.0, np.inf, np.nan
     if plan.scheme.words_of("a")[0].rounding == "nearest_even":
         a[7, 0], a[8, 3], b[4, 9] = 1e6, -3e38, 7e4
-    return Problem(a, plan.stored_b.rounded(b))
+    return Problem(a, plan.inputs.stored_b.rounded(b))

@@ -11,6 +11,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, strided
 from gemmgen.verify.bound import share_of_worst
+from gemmgen.verify.ends import drawn as drawn_ends
 
 ORDER = (2, 0, 3, 1)
 """Of the products of the batch that is permuted."""
@@ -29,16 +30,26 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
     wrong: list[str] = []
 
     def drawn(*shape: int) -> np.ndarray:
-        return rng.uniform(-1, 1, shape).astype(np.float32)
+        return plan.type.rounded(rng.uniform(-1, 1, shape))
 
-    def run(a: np.ndarray, b: np.ndarray, **options: Any) -> Result:
-        return strided(device, plan, source, a, b, **options)
+    def run(a: np.ndarray, b: np.ndarray, of: list[int] | None = None, **options: Any) -> Result:
+        """The batch; its products' vectors are those of the products `of` another one."""
+        ends = drawn_ends(plan, a.shape[1], b.shape[2], len(a) if of is None else max(of, default=0) + 1)
+        return strided(device, plan, source, a, b, ends=ends if of is None else taken(ends, of), **options)
+
+    def taken(ends: dict[str, Any], of: list[int]) -> dict[str, Any]:
+        return {name: value[of] if isinstance(value, np.ndarray) else value for name, value in ends.items()}
+
+    def share(at: int, batch: int, *one: Any) -> float:
+        """Of the worst case, what an element of product `at` takes at most."""
+        ends = drawn_ends(plan, one[0].shape[0], one[1].shape[1], batch)
+        return share_of_worst(plan, *one, ends={name: value[at] if isinstance(value, np.ndarray) else value for name, value in ends.items()})
 
     a, b, c = drawn(3, bm + 3, 2 * bk + 5), drawn(3, 2 * bk + 5, bn + 5), drawn(3, bm + 3, bn + 5)
     placed, alpha, beta = Placement((3, 5, 1), (4, 8, 12), (7, 9, 11)), -1.5, 0.5
     ragged = [run(a, b, c=c, alpha=alpha, beta=beta, placement=placed) for _ in _orders(device)]
     # NumPy's maximum is NaN where any share is; Python's is not.
-    worst = float(np.max([share_of_worst(plan, *one, alpha, beta) for one in zip(a, b, c, ragged[0].c)]))
+    worst = float(np.max([share(at, len(a), *one, alpha, beta) for at, one in enumerate(zip(a, b, c, ragged[0].c))]))
     if not worst <= 1:
         wrong.append(f"{worst:.2g} of the worst case")
     if not all(one.intact for one in ragged):
@@ -48,17 +59,17 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
 
     a, b = drawn(len(ORDER), bm + 4, bk + 4), drawn(len(ORDER), bk + 4, bn + 4)
     whole, order = run(a, b), list(ORDER)
-    worst = float(np.max([worst, *(share_of_worst(plan, *one) for one in zip(a, b, np.zeros_like(whole.c), whole.c))]))
+    worst = float(np.max([worst, *(share(at, len(a), *one) for at, one in enumerate(zip(a, b, np.zeros_like(whole.c), whole.c)))]))
     if not worst <= 1:
         wrong.append(f"{worst:.2g} of the worst case where tiles are whole")
-    if run(a[order], b[order]).c.tobytes() != whole.c[order].tobytes():
+    if run(a[order], b[order], of=order).c.tobytes() != whole.c[order].tobytes():
         wrong.append("the permuted batch has other bits")
-    if run(a[3:], b[3:]).c.tobytes() != whole.c[3:].tobytes():
+    if run(a[3:], b[3:], of=[3]).c.tobytes() != whole.c[3:].tobytes():
         wrong.append("a product alone has other bits")
     shared = run(a, b, strides=(None, 0)), run(a, np.broadcast_to(b[0], b.shape))
     if shared[0].c.tobytes() != shared[1].c.tobytes():
         wrong.append("a B that all share gives other bits")
-    if run(a[:0], b[:0]).c.size:
+    if run(a[:0], b[:0], of=[]).c.size:
         wrong.append("an empty batch has elements")
     return f"7 of up to {len(ORDER)} products, at most {worst:.2f} of the worst case; permuted, alone and with one B for all the same bits", wrong
 

@@ -73,11 +73,11 @@ def test_a_batch_is_one_launch_of_what_the_plan_says(case, tmp_path):
     assert library.lab_gemm_prepare(place(WORKSPACE), size(nbytes), place(STREAM)) == 0 and told == [(WORKSPACE, 0, work.zeroed, STREAM)]
     told.clear()
 
-    stays, single, kind = plan.batch.walk == "persistent", ctypes.c_float, plan.batch.kind
+    stays, single, kind = plan.batch.walk == "persistent", ctypes.c_float, plan.kind
     values = {"problems": PROBLEMS, "batch": 9, "list": LIST, "m": 70, "n": 60, "k": 50, "alpha": -0.5, "beta": 2.0, "a": 1 << 20, "b": 1 << 21, "c": 1 << 22,
               "lda": 1000, "ldb": 1001, "ldc": 1002, "stride_a": 100_000, "stride_b": 0, "stride_c": 100_002}
     rows = ctypes.c_int64(COUNT)
-    if kind != "grouped":
+    if kind.uniform:
         assert library.lab_gemm_tiles(70, 60, 9, None, wide(0), ctypes.byref(rows)) == 0 and rows.value >= 9
     kinds = dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), wide) | dict.fromkeys(("m", "n", "k", "batch"), ctypes.c_int) | {
         "alpha": single, "beta": single}

@@ -147,6 +147,6 @@ def test_a_plan_and_the_model_agree():
             "tile": {"block": [warp[0] * 2, warp[1] * 2, block_k], "warp": [*warp, block_k]}, "pipeline": {"stages": 2, "fragment_buffers": buffers},
         }))
         known = plan.model
-        assert (known["unrolled"] == 1 or buffers == 2) == plan.unrolls_steps, plan
+        assert (known["unrolled"] == 1 or buffers == 2) == plan.geometry.unrolls_steps, plan
         assert known["staged"] == plan.numbers["staged"] and known["accumulator_registers"] == plan.numbers["accumulator_registers"]
         assert known["fragment_registers"] == plan.numbers["fragment_registers"]

@@ -37,10 +37,10 @@ def assert_as_predicted(plan, source, binary):
     assert check.passed and f"{plan.own.allocated} columns" in check.detail
     assert plan.shared_bytes == plan.model["shared_bytes"] <= plan.gpu.limits.shared_bytes_per_block
     # Every product of a stage is one instruction, and every commit tells a barrier that somebody waits for.
-    products = len(plan.scheme.products) * plan.k_steps
+    products = len(plan.scheme.products) * plan.geometry.k_steps
     text = binary.assembly.partition(f".entry {source.name}(")[2]
     assert len(re.findall(r"tcgen05\.mma\.", text)) == products
-    assert len(re.findall(r"tcgen05\.commit\.", text)) == 1 + plan.promote_chunks * bool(plan.own.moving) + bool(plan.own.staying)
+    assert len(re.findall(r"tcgen05\.commit\.", text)) == 1 + plan.promotion.promote_chunks * bool(plan.own.moving) + bool(plan.own.staying)
     assert len(re.findall(r"tcgen05\.(?:alloc|dealloc|relinquish_alloc_permit)\.", text)) == 3
     loads_of_sums = len(re.findall(r"tcgen05\.ld\.", text))
     assert loads_of_sums == len(plan.scheme.accumulators) * plan.warp[1] // plan.own.unloaded == len(re.findall(r"tcgen05\.wait::ld\.", text))

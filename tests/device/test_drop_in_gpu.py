@@ -23,7 +23,7 @@ def built(tmp_path_factory) -> shim.Built:
     if given := os.environ.get("GEMMGEN_LIBRARY"):
         return shim.build(Path(given))
     from gemmgen import road
-    from gemmgen.workshop.tune.cuda import gpu_here
+    from gemmgen.workshop.tune.on_gpu import gpu_here
 
     place = tmp_path_factory.mktemp("library")
     (place / "lab.toml").write_text(

@@ -10,8 +10,8 @@ import pytest
 
 from gemmgen.workshop import explore
 from gemmgen.workshop.explore.gpus import gpus_here
-from gemmgen.workshop.explore.row import row_from
-from gemmgen.workshop.explore.run import Running
+from gemmgen.workshop.explore.running import Running
+from gemmgen.workshop.explore.trial_row import row_from
 from gemmgen.workshop.explore.workers import Cluster, OneProcess
 
 for package in ("distributed", "duckdb", "pyarrow"):

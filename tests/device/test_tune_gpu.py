@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gemmgen.workshop import tune
-from gemmgen.workshop.tune.cuda import gpu_here
+from gemmgen.workshop.tune.on_gpu import gpu_here
 
 pytestmark = pytest.mark.device
 

@@ -23,7 +23,7 @@ from gemmgen.verify import oracles
 
 
 CONFLICTING = "mfma, one narrow instruction of bf16"
-"""Of whose lanes 64 banks serve two k together: Plan.swizzle_rows."""
+"""Of whose lanes 64 banks serve two k together: Rows.swizzle_rows."""
 
 
 @pytest.mark.parametrize(("name", "question"), in_turn(AMD_WAYS, IN_TURN, LIKE_OTHER_WAYS))

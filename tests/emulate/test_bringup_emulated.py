@@ -11,10 +11,10 @@ from fake_hip import MI210, FakeHip, emulating, install
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.workshop import bringup
-from gemmgen.workshop.bringup import limits, rates
-from gemmgen.workshop.bringup.candidates import Candidate
+from gemmgen.workshop.bringup import launch_limits, rates
 from gemmgen.workshop.bringup.instruction import probe_instruction
 from gemmgen.workshop.bringup.probe import EmulatedMachine
+from gemmgen.workshop.bringup.unit_rules import Candidate
 
 CASES = [("a100", "mma_m16n8k8_f16"), ("mi210", "mfma_m16n16k16_f16"), ("h200", "wgmma_m64n8k8_tf32"), ("h200", "wmma_m16n16k16_f16"),
          ("mi300x", "mfma_m16n16k32_e4m3fnuz"), ("rx7900xtx", "rdna3_m16n16k16_f16"), ("rx9070xt", "rdna4_m16n16k16_bf16")]  # fmt: skip
@@ -101,7 +101,7 @@ def test_a_folder_with_other_things_is_left_alone(gemmgen, tmp_path):
 @pytest.mark.long
 def test_the_command_goes_through_amds_driver(gemmgen, tmp_path, monkeypatch):
     """On a stand-in for HIP that emulates launches: the target is what the driver says. It has no clock, and refuses nothing."""
-    monkeypatch.setattr(bringup, "PARTS", tuple(part for part in bringup.PARTS if part not in (limits.measure, rates.measure)))
+    monkeypatch.setattr(bringup, "PARTS", tuple(part for part in bringup.PARTS if part not in (launch_limits.measure, rates.measure)))
     fake = install(monkeypatch, FakeHip(gpus=(MI210,), execute=emulating(GPUS.get("mi210").unit)))
     ran = gemmgen("bringup", "--device", "hip", "--only", "mfma_m16n16k16_f16", "--products", 500, "-o", tmp_path / "here", "--json", "--quiet")
     assert ran.code == 0, ran.err

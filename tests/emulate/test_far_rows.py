@@ -23,7 +23,7 @@ from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TINY, WAYS, pla
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.emulate.core import strips
-from gemmgen.plan import ABSMAX_TILE_K
+from gemmgen.views import ABSMAX_TILE_K
 from gemmgen.render import render
 from gemmgen.run import allocated, arguments, counted, launch_all
 from gemmgen.run.batch import Product, _given, sizes_of
@@ -95,7 +95,7 @@ def integers(plan, m: int, n: int, k: int, seed: int) -> tuple[np.ndarray, np.nd
 
 def odd_columns(plan, n: int) -> list[int]:
     """Columns that hold what words cannot: at each place of four neighbours, in the second tile along n, but not among the last."""
-    first = plan.batch_tiles[-1].n if plan.kind != "gemm" and plan.batch and plan.batch.tiles else plan.block[1]
+    first = plan.launches.batch_tiles[-1].n if plan.kind.batched and plan.batch and plan.batch.tiles else plan.block[1]
     return [column for column in (first, first + 5, first + 10, first + 15) if column < n - 4] or [0]
 
 
@@ -111,7 +111,7 @@ class Placed:
     def __init__(self, plan, device, a, b, c, more=(0, 0, 0), misalign=(0, 0, 0), uneven=4, limit=FAR):
         self.plan, self.device = plan, device
         stored = a if plan.layout[0] == "n" else a.transpose(0, 2, 1), b if plan.layout[1] == "n" else b.transpose(0, 2, 1), c
-        kinds = None, plan.stored_b, plan.output
+        kinds = None, plan.inputs.stored_b, plan.output
         self.given = {"batch": len(a), "m": a.shape[1], "n": b.shape[2], "k": a.shape[2]}
         for name, x, kind, extra, off in zip("abc", stored, kinds, more, misalign):
             ld = apart(x.shape[1], extra, limit)
@@ -135,7 +135,7 @@ def wanted(plan, a, b, c, alpha, beta) -> np.ndarray:
     """C [M, N]: a sum of residues errs as the scheme does, all others are exact."""
     with np.errstate(invalid="ignore"):
         product = a @ b
-        if plan.scheme.residues:
+        if plan.scheme.family.residues:
             sums = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
             product = np.where(np.isfinite(product), sums, product)
         return alpha * product + (beta * c if beta else 0)
@@ -146,7 +146,7 @@ def told(plan, operands) -> dict[str, int]:
     found: dict[str, int] = {}
     for a, b in operands:
         for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
-            words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.has(PACKS_APART) or not plan.scheme.alike else None)
+            words = split(operand, plan.scheme, plan.launches.flushes_words, x if plan.design.has(PACKS_APART) or not plan.scheme.alike else None)
             for kind in ("lossy", "overflow", "nonfinite"):
                 found[f"{x}_{kind}"] = found.get(f"{x}_{kind}", 0) + getattr(words, kind)
         if plan.special == "exact":
@@ -205,7 +205,7 @@ def test_columns_that_a_vector_would_pass():
 def test_the_largest_of_rows_that_are_longer_than_a_block_reads():
     """Rows and columns of which the first part is read by vectors; the largest of each is anywhere, the last element of all among them."""
     plan, source, device = made("row scales")
-    m, n, k = 2 * plan.absmax_outer - 1, 37, ABSMAX_TILE_K + 15
+    m, n, k = 2 * plan.launches.absmax_outer - 1, 37, ABSMAX_TILE_K + 15
     rng = np.random.default_rng(4)
     a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))
     a[np.arange(m), rng.integers(0, k, m)] *= np.arange(2, m + 2)
@@ -262,9 +262,9 @@ def whole(plan):
 def test_products_of_a_batch_whose_rows_are_far_apart(name):
     plan, source, binary = OF_PRODUCTS[name]()
     device = EmulatorDevice(plan, source, binary, schedule=TOGETHER, processes=1)
-    tile = plan.batch_tiles[-1]
+    tile = plan.launches.batch_tiles[-1]
     sizes = [(5, tile.n + 6, tile.k + 13)] * 3  # one row of tiles and several columns
-    if plan.kind == "grouped":  # the last but one of alpha 0, the last without k
+    if not plan.kind.uniform:  # the last but one of alpha 0, the last without k
         sizes = [(tile.m + 3, tile.n + 6, tile.k + 13), (tile.m + 1, 5, 2 * tile.k + 9), (7, tile.n + 2, 9), (9, 5, 11), (5, 9, 0)]
     try:
         data = [integers(plan, *size, seed) for seed, size in enumerate(sizes)]
@@ -273,11 +273,11 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
             if not alpha:
                 a[:], b[:] = np.nan, np.nan
         products = [Product(*one, alpha, 2.0) for one, alpha in zip(data, alphas)]
-        if plan.kind == "strided":
+        if plan.kind.strides:
             one = Placed(plan, device, *(np.stack(each) for each in zip(*data)), limit=INT)
             placed, entries = [one] * 3, [0, 1, 2]
         else:
-            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at % 3 if plan.kind == "grouped" else 0], limit=INT) for at, one in enumerate(data)]
+            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at % 3 if not plan.kind.uniform else 0], limit=INT) for at, one in enumerate(data)]
             entries = [0] * len(data)
         held = [SimpleNamespace(
             **{x: device.address(one.given[x]) + 4 * at * one.given[f"stride_{x}"] for x in "abc"}, **{f"ld{x}": one.given[f"ld{x}"] for x in "abc"},
@@ -400,7 +400,7 @@ def test_the_last_product_of_a_list_whose_packed_words_pass_32_bits(monkeypatch)
     """The first product, with alpha 0, has a k so long that the words of the second lie past 2^31 bytes."""
     plan, source, binary = whole(packed())
     device = OfTheEnd(plan, source, binary, schedule=TOGETHER, processes=1)
-    (bm, bn, bk), least = plan.block, min(plan.packed_stage_bytes(operand) for operand in plan.operands)
+    (bm, bn, bk), least = plan.block, min(plan.packing.packed_stage_bytes(operand) for operand in plan.operands)
     long = bk * ((1 << 31) // least + 5)
     a, b, c = integers(plan, bm - 3, bn + 5, bk + 9, 0)
     empty = np.zeros((), np.float32)

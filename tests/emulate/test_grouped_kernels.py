@@ -59,7 +59,7 @@ def few(plan):
     """Products on the smallest and the largest tile, ragged, and one without elements."""
     rng = np.random.default_rng(2)
     tile = plan.batch.tiles[-1]
-    sizes = [(5, 7, 9), (tile.m + 1, tile.n, 5), (0, 3, 2)] if plan.kind == "grouped" else [(21, 19, 9)] * 3
+    sizes = [(5, 7, 9), (tile.m + 1, tile.n, 5), (0, 3, 2)] if not plan.kind.uniform else [(21, 19, 9)] * 3
     return [Product(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))) for m, n, k in sizes]
 
 
@@ -127,7 +127,7 @@ def test_a_block_that_works_off_all_tiles_counts_each_element_once(name):
     device.clusters_at_once = 1
     tile, rng = plan.batch.tiles[0], np.random.default_rng(3)
     products = []
-    for m, n, k in [(4 * tile.m, 9, tile.k + 3), (7, 4 * tile.n, tile.k + 3)][: 2 if plan.kind == "grouped" else 1]:
+    for m, n, k in [(4 * tile.m, 9, tile.k + 3), (7, 4 * tile.n, tile.k + 3)][: 2 if not plan.kind.uniform else 1]:
         a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))
         for x in (a, b):
             x[rng.random(x.shape) < 0.5] = 1e-9
@@ -146,7 +146,7 @@ def test_blocks_choose_the_tiling_that_the_model_does(name):
     assert text != source.text
     source = replace(source, text=text)
     device = opened(plan, source, assembled(source))
-    sizes = [(64, 70, 3)] * 3 if plan.kind == "strided" else [(64, 64, 3), (0, 64, 3), (70, 33, 1), (64, 65, 2)]
+    sizes = [(64, 70, 3)] * 3 if plan.kind.strides else [(64, 64, 3), (0, 64, 3), (70, 33, 1), (64, 65, 2)]
     products = [Product(np.ones((m, k), np.float32), np.ones((k, n), np.float32)) for m, n, k in sizes]
     parallel = plan.design.tiling(plan, np.array(sizes), 0).tlp_of
     turns = []

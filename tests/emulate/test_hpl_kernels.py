@@ -1,4 +1,4 @@
-"""The LU of `bench/hpl.py`: its kernels as compiled, its schedule and its addresses, with the emulator in a GPU's place and NumPy in cuBLAS's."""
+"""The LU of `bench/programs/hpl.py`: its kernels as compiled, its schedule and its addresses, with the emulator in a GPU's place and NumPy in cuBLAS's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import assembled
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER, Emulator
 
-PATH = Path(__file__).resolve().parents[2] / "bench" / "hpl.py"
+PATH = Path(__file__).resolve().parents[2] / "bench" / "programs" / "hpl.py"
 
 
 def _program():

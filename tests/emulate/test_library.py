@@ -15,6 +15,7 @@ from standin import GCC, Library
 
 from gemmgen.build import Built
 from gemmgen.library.dispatch import Estimate
+from gemmgen.library.ends import FUSED
 from gemmgen.library.kernel import Kernel
 from gemmgen.library.structures import Choice, Packed, Problem, Status, sized
 from gemmgen.plan import Plan
@@ -34,13 +35,14 @@ IDENTITY, RELU, GELU_ERF, GELU_TANH = range(4)
 
 
 @cache
-def kernel(label: str, gpu="a100", scheme="ootomo", layout="nn", tile=None, kind="gemm", special="exact", fallback=False, seconds=1.0, **split) -> Kernel:
+def kernel(label: str, gpu="a100", scheme="ootomo", layout="nn", tile=None, kind="gemm", special="exact", fallback=False, seconds=1.0, fused=False,
+           **split) -> Kernel:
     """A small kernel; estimates are so many times the usual one."""
     plan = solve(loads({
         "problem": {"layout": layout, "kind": kind}, "split": {"scheme": scheme, "special": special, **split}, "target": {"gpu": gpu},
         "tile": dict(tile or TILE), "build": {"allow_spills": True},
     }))
-    return of_plan(label, plan, fallback, seconds)
+    return of_plan(label, replace(plan, epilogue=FUSED) if fused else plan, fallback, seconds)
 
 
 def of_plan(label: str, plan: Plan, fallback: bool = False, seconds: float = 1.0) -> Kernel:
@@ -66,6 +68,15 @@ def made(tmp_path_factory) -> Library:
         kernel("nn"), kernel("tn", layout="tn"), kernel("scaled_nt", scheme="scaled", layout="nt", special="fast"),
         kernel("tt", layout="tt", where="shared"),
         kernel("any_nn", gpu="t4", scheme="fp32", tile=Frozen(block=[32, 64, 16], warp=[16, 32, 16]), special="fast", fallback=True),
+    ], archs=["sm_80"], arch="sm_80")
+
+
+@pytest.fixture(scope="module")
+def fused(tmp_path_factory) -> Library:
+    """Kernels that add a bias and apply an activation themselves: of one product, and of a batch; and a fallback that does not."""
+    return Library(tmp_path_factory.mktemp("fused"), [
+        kernel("nn", fused=True), kernel("batched_tn", kind="strided", layout="tn", tile=Frozen(TILE | {"split_k": 1}), fused=True),
+        kernel("any_nt", gpu="t4", scheme="fp32", layout="nt", tile=Frozen(block=[32, 64, 16], warp=[16, 32, 16]), special="fast", fallback=True),
     ], archs=["sm_80"], arch="sm_80")
 
 
@@ -161,6 +172,20 @@ def test_epilogues_and_scalars_of_the_device(made, order, epilogue, bias, on_dev
         call.stored[2][...] = np.nan
     call.run()
     call.check()
+
+
+@pytest.mark.parametrize(("name", "order", "transpose", "epilogue", "bias", "more", "finishes"), [
+    ("nn", ROW, (0, 0), RELU, True, {}, 0), ("nn", COLUMN, (0, 0), GELU_ERF, True, {"beta": 2.0}, 0), ("nn", ROW, (0, 0), GELU_TANH, False, {}, 0),
+    ("nn", ROW, (0, 0), IDENTITY, True, {}, 0), ("nn", ROW, (0, 0), IDENTITY, False, {}, 0), ("nn", ROW, (0, 0), RELU, True, {"on_device": True}, 1),
+    ("batched_tn", ROW, (1, 0), GELU_TANH, True, {"batch": 3}, 0), ("any_nt", ROW, (0, 1), RELU, True, {}, 1),
+], ids=["relu", "of columns, gelu, with C", "gelu_tanh alone", "bias alone", "nothing", "scalars of the device", "a batch", "the fallback"])
+def test_kernels_that_end_c_themselves_need_no_launch_for_it(fused, name, order, transpose, epilogue, bias, more, finishes):
+    call = Call(fused, 70, 45, 50, order=order, transpose=transpose, alpha=0.5, epilogue=epilogue, bias=bias, **more)
+    assert call.choice.name.decode() == next(one for one in fused.kernels if one.label == name).built.source.name
+    before = len(fused.launched)
+    call.run()
+    call.check()
+    assert [symbol for symbol, _ in fused.launched[before:]].count("finish") == finishes
 
 
 @pytest.mark.parametrize("on_device", [False, True], ids=["scalars of the host", "of the device"])

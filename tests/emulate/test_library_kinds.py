@@ -52,7 +52,7 @@ def test_every_kind_of_kernel_is_launched_as_it_wants_and_packed_words_give_the_
     follows = [one for one in source.launches[1:] if one.overlaps]
     assert library["overlapped"] == (len(follows) if plan.gpu.vendor == "nvidia" else 0)
     counted, wanted = status_of(library, memory), call.c.copy()
-    packable = [one.name for one in plan.split_before] if plan.split_before else []
+    packable = [one.name for one in plan.launches.split_before] if plan.launches.split_before else []
     for operand in packable:
         again = Call(library, *size, transpose=transpose, alpha=0.5, beta=2.0)
         packed = packed_by(again, operand)
@@ -143,7 +143,7 @@ def groups() -> dict[str, list[tuple[str, str]]]:
     for name, way in WAYS.items():
         plan = plan_of(**way)
         for operand in "ab":
-            if plan.stored_b.is_usual and (key := tables.pack_key(plan, abi.interface(plan), operand)):
+            if plan.inputs.stored_b.is_usual and (key := tables.pack_key(plan, abi.interface(plan), operand)):
                 found.setdefault(key, []).append((name, operand))
     return {f"{one[0][0]}: {one[0][1]}": one for one in found.values() if len(one) > 1}
 
@@ -160,7 +160,7 @@ def test_kernels_that_agree_in_the_key_of_their_packed_words_pack_the_same_bytes
             plan = library.kernels[0].built.plan
             transpose = tuple(int(one == "t") for one in plan.layout)
             memory = packed_by(Call(library, 70, 45, 100, transpose=transpose), operand).held[256:].copy()  # behind the counters
-            if plan.takes_maxima:  # they come first; behind the last row is no element that could be the largest
+            if plan.scales.takes_maxima:  # they come first; behind the last row is no element that could be the largest
                 rows, tile = {"a": (70, plan.block[0]), "b": (45, plan.block[1])}[operand]
                 memory[4 * rows : 4 * tile * -(-rows // tile)] = 0
             packed.append(memory.tobytes())

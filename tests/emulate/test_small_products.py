@@ -146,7 +146,7 @@ RUNS = {
 def test_what_c_held_is_added_once(run, extra, misalign):
     """Whole tiles and edges, more pairs than a run has, wherever C lies; elements that are computed again find C as it was."""
     plan, source, binary = compiled(run)
-    assert plan.pairs_under_way == run and ("prefetch.L2" in source.text)
+    assert plan.geometry.pairs_under_way == run and ("prefetch.L2" in source.text)
     n = 2 * plan.block[1] + 1
     a, b, c = integers(129, n, 20)
     a[3, 7] = np.inf
@@ -216,7 +216,7 @@ def test_sums_move_over_exactly_as_often_as_the_plan_says(name):
     no unit keeps it; what is added to an emptied sum is kept. So C tells how many k went into the sum that the 2^24 begins,
     be it the first or the second."""
     device, plan, source = made(name, "PROMOTED")
-    term, k = (3 / 32 if plan.promotes_at_once else 1 / 16), 4 * plan.promote + 5
+    term, k = (3 / 32 if plan.promotion.promotes_at_once else 1 / 16), 4 * plan.promote + 5
     for begins in (0, plan.promote):
         a, b = np.full((3, k), term, np.float32), np.ones((k, 5), np.float32)
         a[:, begins] = b[begins, :] = 4096.0
@@ -267,5 +267,5 @@ def test_a_sum_that_moves_over_at_once_has_fragments_of_its_own_products(scheme)
     """Where each product fetches its own, the sum that is promoted at once comes first: by itself, or of all products."""
     plan = plan_of(scheme=scheme, fragment_caching="sums", promote=16, tile=TINY, stages=2, fragment_buffers=1)
     source = render(plan)
-    assert plan.promotes_at_once and plan.fetches_each
+    assert plan.promotion.promotes_at_once and plan.geometry.fetches_each
     assert_bits(Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)))

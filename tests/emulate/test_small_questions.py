@@ -169,14 +169,14 @@ def test_what_is_counted_of_every_magnitude(name):
     """Of each operand lossy, overflowing and non-finite elements, as the reference split counts them: on both sides of every limit."""
     plan, source, binary = built(name, "COUNTED")
     form, rng = plan.scheme.format, np.random.default_rng(5)
-    limits = np.array([plan.scheme.lowest(plan.flushes_words), form.min_exponent, form.max_exponent + 1, form.min_exponent - form.fraction_bits])
+    limits = np.array([plan.scheme.precision.lowest(plan.launches.flushes_words), form.min_exponent, form.max_exponent + 1, form.min_exponent - form.fraction_bits])
     a = np.ldexp(rng.uniform(1, 2, (40, 70)), np.clip(limits[rng.integers(0, 4, (40, 70))] + rng.integers(-3, 3, (40, 70)), -149, 127))
     b = np.ldexp(rng.integers(0, 64, (70, 30)) * 2.0**-6, rng.integers(-149, 127, (70, 30)))
     a[3], a[5, 2], a[6, 3], b[4, 5] = 0, np.inf, np.nan, -np.inf
     a[7, 0], b[0, 6] = 3e38, 1e38  # far above the rest of their row and column
     a, b = (np.where(np.isfinite(x), np.clip(x, -3.4e38, 3.4e38), x).astype(np.float32) for x in (a, b))
     status = gemm(device_of(name, "COUNTED"), plan, source, a, b).status
-    words = {"a": split(a, plan.scheme, plan.flushes_words), "b": split(np.ascontiguousarray(b.T), plan.scheme, plan.flushes_words)}
+    words = {"a": split(a, plan.scheme, plan.launches.flushes_words), "b": split(np.ascontiguousarray(b.T), plan.scheme, plan.launches.flushes_words)}
     want = {f"{x}_{kind}": getattr(words[x], kind) for x in "ab" for kind in ("lossy", "overflow", "nonfinite")}
     assert {key: status[key] for key in want} == want
     assert want["a_lossy"] > 100 and want["b_lossy"] > 100 and want["a_nonfinite"] == 2 and want["b_nonfinite"] == 1

@@ -67,7 +67,7 @@ def device_words(plan, a, b):
             for x, outer in (("a", "m"), ("b", "n"))
         }
         counters = {x: emulator.read(values[f"{x}_status"], np.uint64, (3,)) for x in "ab"}
-        if plan.scheme.tiled:
+        if plan.scheme.family.tile_k:
             for x, matrix, operand in (("a", a, plan.operands[0]), ("b", b.T, plan.operands[1])):
                 scales_are_the_references(plan, matrix, emulator.read(values[f"{x}_scales"], np.float32, (padded[operand.outer] * padded["k"] // 32,)), operand)
     return {x: unpacked(plan, operand, words[x], padded) for x, operand in zip("ab", plan.operands)}, counters
@@ -89,11 +89,11 @@ def unpacked(plan, operand, raw, padded):
     tiles = raw.reshape(outer // operand.tile, padded["k"] // bk, count, operand.tile, bk // per_chunk, per_chunk)
     rows = np.arange(operand.tile)[:, None]
     chunks = np.arange(bk // per_chunk)[None, :]
-    straight = tiles[:, :, :, rows, chunks ^ (rows // plan.swizzle_rows & plan.swizzle_mask)]
+    straight = tiles[:, :, :, rows, chunks ^ (rows // plan.staging.swizzle_rows & plan.staging.swizzle_mask)]
     return straight.transpose(2, 0, 3, 1, 4, 5).reshape(count, outer, padded["k"])
 
 
-@pytest.mark.parametrize("scheme, layout", [(row.name, "nn") for row in SCHEMES.rows() if row.uniform and not (row.residues or row.b)] + [
+@pytest.mark.parametrize("scheme, layout", [(row.name, "nn") for row in SCHEMES.rows() if row.uniform and not (row.family.residues or row.b)] + [
     ("ootomo", "tt"), ("scaled", "tt"), ("tf32x3", "tt"), ("scaled", "tn"), ("bf16x6", "nt"),
 ])
 def test_every_word_is_the_references(scheme, layout):
@@ -114,7 +114,7 @@ def test_one_pass_over_whole_rows_gives_the_same(scheme, layout, size):
         "problem": {"layout": layout}, "split": {"scheme": scheme}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
         "tile": {"block": [64, 64, 64], "warp": [64, 64, 64]},
     }))
-    assert plan.splits_whole and [launch.role for launch in render(plan).launches] == ["split", "gemm"]
+    assert plan.launches.splits_whole and [launch.role for launch in render(plan).launches] == ["split", "gemm"]
     m, n, k = size
     a, b = awkward((m, k), 1), awkward((k, n), 2)
     a[1, 1] = b[1, 1] = np.float32(2 - 2.0**-23) * 2.0**40  # all words of which saturate, where they are integers

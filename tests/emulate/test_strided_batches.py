@@ -78,7 +78,7 @@ def test_a_batch_is_right_in_every_way(way):
 @pytest.mark.parametrize("way", tailed(PORTABLE, set(PORTABLE) - {"slices with row scales", "shared, grouped, slices"}))
 def test_a_batch_is_right_in_every_way_of_the_portable_design(way):
     plan = portable(way)
-    assert plan.design.name == "strided" and plan.strided
+    assert plan.design.name == "strided" and plan.launches.repeated
     source = render(plan)
     binary = assembled(source)
     device = EmulatorDevice(plan, source, binary)

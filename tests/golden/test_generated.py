@@ -92,7 +92,7 @@ def test_nothing_else_is_there(update_golden):
 def test_every_scheme_is_shown_on_the_a100_and_ootomo_on_every_kind_of_gpu():
     specs = [loaded.spec for loaded in SHIPPED.values()]
     shown = {(spec.split.scheme, spec.target.gpu) for spec in specs if spec.problem.layout == "nn"}
-    levels = {row.name for row in SCHEMES.rows() if row.fixed} - {"mixpert4"}  # of which one is as good as another
+    levels = {row.name for row in SCHEMES.rows() if row.family.exact} - {"mixpert4"}  # of which one is as good as another
     warpgroups = {  # have instructions for words of several types and for FP8
         row.name for row in SCHEMES.rows() if not row.uniform or any(word not in (*GPUS.get("a100").unit.words, "f32") for word in row.types)
     }

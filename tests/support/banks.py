@@ -8,11 +8,11 @@ from gemmgen.plan import Plan
 def bank_ways(plan: Plan, swizzled: bool = True) -> int:
     """How many accesses one phase of ldmatrix takes, counted: eight neighbouring rows, one chunk of each; sixteen with 64 banks."""
     worst = 1
-    for chunk in range(plan.row_chunks):
+    for chunk in range(plan.staging.row_chunks):
         places = [
-            row * plan.row_chunks + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask) if swizzled else chunk)
-            for row in range(plan.line_chunks)
+            row * plan.staging.row_chunks + (chunk ^ (row // plan.staging.swizzle_rows & plan.staging.swizzle_mask) if swizzled else chunk)
+            for row in range(plan.staging.line_chunks)
         ]
-        lines = [place % plan.line_chunks for place in places]
+        lines = [place % plan.staging.line_chunks for place in places]
         worst = max(worst, *(lines.count(line) for line in lines))
     return worst

@@ -16,7 +16,7 @@ from gemmgen.errors import GemmgenError
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import LoadedSpec, loads
-from gemmgen.workshop.explore.candidates import settled_spec
+from gemmgen.workshop.explore.space import settled_spec
 
 OPEN = {
     "f16x6, mixed": {"split": {"scheme": "f16x6", "where": "mixed"}, "target": {"gpu": "h200"}},

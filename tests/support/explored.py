@@ -13,7 +13,7 @@ from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.workshop.explore.rebuilt import Predictions
-from gemmgen.workshop.explore.row import Row, told
+from gemmgen.workshop.explore.trial_row import Row, told
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 GPU = "h200"

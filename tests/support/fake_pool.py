@@ -13,8 +13,8 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.workshop.bringup import registers
 from gemmgen.workshop.explore.trial import Task, facts
+from gemmgen.workshop.fit import register_model
 
 
 class FakePool:
@@ -61,13 +61,13 @@ class FakePool:
         found = facts(plan, render(plan))
         return {**found, "verdict": "compiled", "reason": "", "registers": plan.predicted_registers}, pickle.dumps(dict(task.spec))
 
-    def _registers_compiled(self, spec: Any) -> Any:
+    def _register_model_compiled(self, spec: Any) -> Any:
         """As a compiler with the hidden GPU's constants would have it."""
         plan = solve(loads(dict(spec)))
-        numbers = registers.asked(plan)
+        numbers = register_model.asked(plan)
         known = plan.design.registers({name: value for name, value in numbers.items() if name != "loop"}, self.hidden.registers)
         used = round(float(known["registers"]) * float(np.exp(self.draw.normal(0, self.noise))))
-        return registers.Compiled(spec, plan.design.name, plan.design.register_section, numbers, used, 0), "a made-up compiler"
+        return register_model.Compiled(spec, plan.design.name, plan.design.register_section, numbers, used, 0), "a made-up compiler"
 
     def _trial_timed(self, task: Task) -> Any:
         if task.rival:

@@ -262,12 +262,12 @@ class Known:
         self.archs = [arch.replace("sm_", "compute_") if kernel.is_fallback else arch for arch in built]
         self.codes = {arch: kernel.label + (f"_{arch}" if len(self.archs) > 1 else "") for arch in self.archs}
         self.static = STATIC.get(kernel.label, 0)
-        self.batched = bool(plan.strided)
+        self.batched = bool(plan.launches.repeated)
         self.takes_pointers = bool(plan.batch and plan.batch.pointers)
         self.made = {one.region for launch in source.launches if launch.role in PASSES for one in launch.parameters if one.region}
-        self.largest_k = plan.scheme.largest_k
+        self.largest_k = plan.scheme.family.largest_k
         self.largest_grid, _ = prose.largest_grid(plan, source)
-        self.least = plan.design.whole_from(plan.gpu) if plan.splits_whole else (0, 0)
+        self.least = plan.design.whole_from(plan.gpu) if plan.launches.splits_whole else (0, 0)
         main = {one.argument for launch in source.launches if launch.role not in PASSES for one in launch.parameters}
         self.reads = {x: x in main for x in "ab"}
         self.bounds = [(k, *bound(plan, k, built)) for k in BOUND_K]

@@ -9,8 +9,9 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gemmgen.batch import KINDS, TLPS, WALKS
+from gemmgen.batch import TLPS, WALKS
 from gemmgen.build import first_that_builds
+from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import INPUTS
@@ -19,6 +20,7 @@ from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError, UnknownName
+from gemmgen.kinds import all_kinds
 from gemmgen.render import render
 from gemmgen.run import emulated
 from gemmgen.solve import solve
@@ -251,7 +253,7 @@ def verified_or_refused(data, device_of) -> str:
         return "compiled"
     for check in (
         judge.bits("permutation", permutation), judge.accuracy("U[-1, 1]", uniform).check,
-        *([judge.batch()] if plan.strided else []), *([judge.outliers()] if plan.fallback else []),
+        *([judge.batch()] if plan.launches.repeated else []), *([judge.outliers()] if plan.fallback else []),
     ):
         assert check.passed, f"{check.name}: {check.detail}"
     return "verified"
@@ -313,7 +315,8 @@ def _cycles(rng):
 
 
 DRAWN = {
-    "problem.kind": (0.5, _any_of(*KINDS)), "problem.layout": (0.7, _any_of("nn", "nt", "tn", "tt")), "problem.b": (0.1, _any_of(*INPUTS)),
+    "problem.kind": (0.5, _any_of(*all_kinds())), "problem.layout": (0.7, _any_of("nn", "nt", "tn", "tt")), "problem.b": (0.1, _any_of(*INPUTS)),
+    "problem.type": (0.1, _any_of(*ELEMENTS)),
     "problem.c": (0.1, _any_of(*all_outputs())), **{f"problem.{x}": (0.8, _any_of(*_SIZES)) for x in "mnk"},
     "problem.matrices": (0.2, _any_of(0, 1, 2, 64, 4096, (1 << 31) - 1)),
     "split.scheme": (0.8, _any_of("auto", *_SCHEMES)), "split.where": (0.2, lambda rng: rng.choice(_words("split", "where"))),

@@ -96,9 +96,9 @@ def _sums(offsets: list[int]) -> np.ndarray:
 def by_lanes(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A B [M, N] of the thin design for a slice of k: each lane's own k in order, lanes two by two, warps one after another."""
     lanes, k = plan.own.lanes_k, np.arange(a.shape[1])
-    lane, warp = k // 4 % lanes, k // (4 * lanes) % plan.warps_k
+    lane, warp = k // 4 % lanes, k // (4 * lanes) % plan.geometry.warps_k
     of_warps = []
-    for one in range(plan.warps_k):
+    for one in range(plan.geometry.warps_k):
         sums = [sequential(a[:, mine], b[mine]) for mine in ((lane == at) & (warp == one) for at in range(lanes))]
         while len(sums) > 1:
             sums = [left + right for left, right in zip(sums[::2], sums[1::2])]
@@ -118,13 +118,13 @@ def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         part_a, part_b = whole_a[:, first : first + depth], whole_b[first : first + depth]
         if not plan.scheme.exact:
             # Warps may share the k of a stage.
-            sharer = np.arange(part_a.shape[1]) // plan.warp[2] % plan.warps_k
+            sharer = np.arange(part_a.shape[1]) // plan.warp[2] % plan.geometry.warps_k
             sums = [
                 product(
                     plan.scheme, plan.gpu.unit if plan.fragment.on_matrix_unit else None, part_a[:, sharer == one], part_b[sharer == one],
-                    promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.compensates,
+                    promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.promotion.compensates,
                 )
-                for one in range(plan.warps_k)
+                for one in range(plan.geometry.warps_k)
             ]
             part = sum(sums[1:], sums[0])
         else:
@@ -146,11 +146,11 @@ def assert_bits(judge: Judge, m: int = 67, n: int = 9, k: int = 133) -> None:
     a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-22, 4, shape)) for shape in ((m, k), (k, n)))
     if plan.scheme.normalize == "row":  # no two rows or columns beside each other have one scale
         a, b = a * np.exp2(rng.integers(-90, 50, (m, 1))), b * np.exp2(rng.permutation(np.arange(n) - n // 2))
-    a, b = a.astype(np.float32), plan.stored_b.rounded(b.astype(np.float32))
+    a, b = a.astype(np.float32), plan.inputs.stored_b.rounded(b.astype(np.float32))
     result = judge.run(oracles.Problem(a, b))
     assert np.array_equal(result.c.view(np.uint32), expected_bits(plan, a, b).view(np.uint32))
     for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
-        words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.has(PACKS_APART) or not plan.scheme.alike else None)
+        words = split(operand, plan.scheme, plan.launches.flushes_words, x if plan.design.has(PACKS_APART) or not plan.scheme.alike else None)
         assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {
             kind: getattr(words, kind) for kind in ("lossy", "overflow", "nonfinite")}
 

@@ -49,7 +49,7 @@ def simulated(scheme, unit, data: str, k: int, promote: int):
         gpu=SimpleNamespace(unit=unit), output=all_outputs()["f32"], flushes_words=on_unit and bool(unit.flushes_subnormals),
     )
     c = product(scheme, unit, a, b, promote=promote) if on_unit else sequential(a, b)
-    reference, magnitude = exact(a, b), reach(scheme, a, b) if scheme.by_row else exact(np.abs(a), np.abs(b))
+    reference, magnitude = exact(a, b), reach(scheme, a, b) if scheme.family.by_row else exact(np.abs(a), np.abs(b))
     missing = lost(plan, a, b, reference)
     gate = bound(plan, a, b, reference).beside(missing, reference, magnitude)
     return errors(c, reference, magnitude), gate, predicted(scheme, unit if on_unit else None, k, promote, DISTRIBUTIONS[data])
@@ -74,7 +74,7 @@ def test_the_simulated_error_is_within_the_bounds_and_near_the_estimate(scheme, 
         assert prediction.estimate == inf
         return
     assert found.relative_frobenius <= gate.relative_frobenius
-    if scheme.whole_range or data != "spread":  # elements below the words' range are counted, and no bound speaks of them
+    if scheme.precision.whole_range or data != "spread":  # elements below the words' range are counted, and no bound speaks of them
         assert found.scaled <= gate.scaled
     if data in ("uniform", "positive"):
         assert found.relative_frobenius <= FACTOR * prediction.estimate
@@ -83,7 +83,7 @@ def test_the_simulated_error_is_within_the_bounds_and_near_the_estimate(scheme, 
 
 
 @pytest.mark.parametrize("data", ["uniform", "positive", "normal"])
-@pytest.mark.parametrize("scheme", [row.name for row in SCHEMES.rows() if not (row.exact or row.residues or row.b)])
+@pytest.mark.parametrize("scheme", [row.name for row in SCHEMES.rows() if not (row.exact or row.family.residues or row.b)])
 def test_words_are_as_large_as_the_split_makes_them(scheme, data):
     """Of the reference split: what the words leave, and each of them, in the root mean square."""
     row = SCHEMES.get(scheme)
@@ -92,10 +92,10 @@ def test_words_are_as_large_as_the_split_makes_them(scheme, data):
     # Tiles of k have scales of their own, of which what words leave is scaled back to be told beside the elements.
     scales = of_elements(words.exponents, row, x.shape[1])
     rest = np.ldexp(x.astype(np.float64), scales)
-    back = -scales if row.tiled else 0
+    back = -scales if row.family.tile_k else 0
     size, sizes = np.sqrt((np.ldexp(rest, back) ** 2).mean()), word_sizes(row, None, DISTRIBUTIONS[data])
     # Of normal data a row's largest lies in either of two binades, and with it the last place of all its integers.
-    near = 0.6 if row.by_row and data == "normal" else 0.35
+    near = 0.6 if row.family.by_row and data == "normal" else 0.35
     rests = [rest]
     for word, plane in zip(words.words, words.planes):
         rests.append(rests[word.source] - plane * 2.0**-word.scale)
@@ -158,7 +158,7 @@ def test_what_is_chosen_gives_the_error_and_nothing_faster_does(gpu, asked):
     loaded = asking(gpu, **asked)
     plan, agreed = solve(loaded), contract(loaded)
     unit = plan.unit if plan.fragment.on_matrix_unit else None
-    assert agreed.times(plan.scheme, unit, plan.promote, plan.compensates) <= 1
+    assert agreed.times(plan.scheme, unit, plan.promote, plan.promotion.compensates) <= 1
     seconds = plan.model["seconds"]
     for scheme in SCHEMES.rows():
         for promote in (None, 0):
@@ -182,7 +182,7 @@ def test_looser_errors_are_no_slower():
 def test_as_fp32_holds_whole_rows_of_fp32(k):
     """No scheme whose words overflow on the spread; its own error and not more on each of the three."""
     plan = solve(asking("a100", k=k, **{"as": "fp32"}))
-    assert plan.scheme.whole_range or plan.scheme.format.max_exponent == 127
+    assert plan.scheme.precision.whole_range or plan.scheme.format.max_exponent == 127
     for data in ("uniform", "positive", "spread"):
         unit = plan.unit if plan.fragment.on_matrix_unit else None
         assert predicted(plan.scheme, unit, k, plan.promote, DISTRIBUTIONS[data]).estimate <= fp32_estimate(k, DISTRIBUTIONS[data])

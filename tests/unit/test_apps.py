@@ -12,7 +12,7 @@ from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
 from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, mlp, race
 from gemmgen.workshop.apps import matmul as who
-from gemmgen.workshop.verbs.app import text
+from gemmgen.workshop.verbs.apps import text
 
 DRAW = np.random.default_rng(7)
 SMALL = {
@@ -423,10 +423,10 @@ def test_a_librarys_package_multiplies(monkeypatch, tmp_path):
 def test_a_tuner_sees_the_products_of_the_shipped_program():
     """Three tiles are specs/programs/cholesky.toml: the same four products, the last fed by the three before."""
     from gemmgen.workshop import tune
-    from gemmgen.workshop.apps import cholesky, levels
+    from gemmgen.workshop.apps import cholesky
 
     problem = cholesky.make({"n": 12, "tiles": 3}, "drawn", 0)
-    recorded = tune.recorded(levels.function_of(problem), problem.inputs)
+    recorded = problem.program("cholesky", "three tiles")
     shipped = tune.load_program("cholesky", sizes={"n": 12})
     told = [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in recorded.gemms]
     assert told == [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in shipped.gemms]

@@ -7,13 +7,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen.catalog.element import F32
+from gemmgen.catalog.epilogue import NONE
+from gemmgen.kinds import GROUPED, STRIDED
 from gemmgen.run import Placement, Result
 from gemmgen.run.batch import BatchResult, Product
 from gemmgen.verify import batch as of_batches
 from gemmgen.verify import strided as of_strided
 
 
-def share(plan, a, b, c, got, alpha=1.0, beta=0.0):
+def share(plan, a, b, c, got, alpha=1.0, beta=0.0, ends=None):
     """Of a worst case that is 1e-4 in each element."""
     want = alpha * (a.astype(np.float64) @ b)
     if beta:
@@ -37,7 +40,7 @@ class Device:
 
 def strided_like(fault):
     """A product of matrices of a batch, with one fault."""
-    def strided(device, plan, source, a, b, c=None, alpha=1.0, beta=0.0, placement=None, strides=None):
+    def strided(device, plan, source, a, b, c=None, alpha=1.0, beta=0.0, placement=None, strides=None, ends=None):
         b = np.broadcast_to(b[0], b.shape) if strides else b
         ragged = c is not None
         out = (alpha * (a @ b) + (beta * c if ragged else 0)).astype(np.float32) if len(a) else np.zeros((0, a.shape[1], b.shape[2]), np.float32)
@@ -72,7 +75,7 @@ def test_a_strided_batch_is_asked_everything(monkeypatch, fault, said):
     monkeypatch.setattr(of_strided, "strided", strided_like(fault))
     monkeypatch.setattr(of_strided, "share_of_worst", share)
     device = Device()
-    told, wrong = of_strided.questions(SimpleNamespace(block=(8, 6, 4)), None, device)
+    told, wrong = of_strided.questions(SimpleNamespace(block=(8, 6, 4), epilogue=NONE, type=F32), None, device)
     assert all(any(word in one for one in wrong) for word in said) and bool(wrong) == bool(fault), wrong
     assert len(set(device.schedules)) == 3 and device.schedule == "usual" and "worst case" in told
 
@@ -98,9 +101,9 @@ def batch_like(fault):
 
 
 class Tiled:
-    kind = "grouped"
-    batch_tiles = (SimpleNamespace(m=8, n=6, k=4, name="8x6x4"), SimpleNamespace(m=4, n=4, k=4, name="4x4x4"))
-    batch = SimpleNamespace(tiles=batch_tiles)
+    kind, type = GROUPED, F32
+    launches = SimpleNamespace(batch_tiles=(SimpleNamespace(m=8, n=6, k=4, name="8x6x4"), SimpleNamespace(m=4, n=4, k=4, name="4x4x4")))
+    batch = SimpleNamespace(tiles=launches.batch_tiles)
     design = SimpleNamespace(tiling=lambda plan, sizes, threshold: SimpleNamespace(tile=np.zeros(len(sizes), int) if threshold == 0 else np.arange(len(sizes)) % 2))
 
 
@@ -122,7 +125,7 @@ def test_a_batch_of_products_is_asked_everything(monkeypatch, question, fault, s
     assert not fine and said in told
 
 
-@pytest.mark.parametrize("kind", ["grouped", "strided"])
+@pytest.mark.parametrize("kind", [GROUPED, STRIDED], ids=str)
 def test_one_product_stands_among_others(monkeypatch, kind):
     """The answer is that product's; the others share its factors where all have the same."""
     given = []
@@ -133,5 +136,5 @@ def test_one_product_stands_among_others(monkeypatch, kind):
     assert found.c[0, 0] == 1 and found.status == {"lossy": 1} and found.seconds == 2.0 and found.intact
     assert isinstance(given[1], Product) and given[1].a is a and given[1].sizes == (3, 5, 4) and (given[1].alpha, given[1].beta) == (2.0, 3.0)
     sizes = [one.sizes for one in given]
-    assert sizes == ([of_batches.BESIDE[0], (3, 5, 4), of_batches.BESIDE[1]] if kind == "grouped" else [(3, 5, 4)] * 2)
-    assert kind == "grouped" or (given[0].alpha, given[0].beta, given[0].placement) == (2.0, 3.0, given[1].placement)
+    assert sizes == ([of_batches.BESIDE[0], (3, 5, 4), of_batches.BESIDE[1]] if kind is GROUPED else [(3, 5, 4)] * 2)
+    assert kind is GROUPED or (given[0].alpha, given[0].beta, given[0].placement) == (2.0, 3.0, given[1].placement)

@@ -678,6 +678,31 @@ def test_a_spec_is_solved_for_each_size_where_that_is_asked(write_spec, monkeypa
     assert once.size is None and once.source.name == kernels[1].source.name
 
 
+def test_a_spec_is_varied_in_every_combination_and_raced_beside_the_models_other_choices(write_spec, monkeypatch):
+    monkeypatch.setattr("gemmgen.build.choice.build", lambda source, **options: source)
+    progress = Progress("bench", quiet=True)
+    kernels, _ = racers([write_spec()], [], False, progress, vary=["split.where=prepass,register", "tile.block=64x64x32", "split.promote=128"])
+    assert [one.name for one in kernels] == [f"spec where={where} block=64x64x32 promote=128" for where in ("prepass", "register")]
+    assert [(one.plan.where, one.plan.block, one.plan.promote) for one in kernels] == [(where, (64, 64, 32), 128) for where in ("prepass", "register")]
+    kernels, _ = racers([write_spec()], [], False, progress, others=(2, 1))
+    assert [one.name for one in kernels] == ["spec", "spec choice 2", "spec choice 3", "spec drawn 1"]
+    assert len({one.plan.hash for one in kernels}) == 4
+    seconds = [one.plan.model["seconds"] for one in kernels]
+    assert seconds == sorted(seconds)
+    for setting in ("where=prepass", "split.where", "split=prepass"):
+        with pytest.raises(SpecError, match="no setting of a spec"):
+            racers([write_spec()], [], False, progress, vary=[setting])
+    with pytest.raises(SpecError, match="spec.toml with split.where"):
+        racers([write_spec()], [], False, progress, vary=["split.where=nowhere"])
+
+
+@pytest.mark.parametrize("asked", [["--others", "30"], ["--others", "30,x"], ["--others", "30,1000"], ["--frontier", "--vary", "split.promote=0"]])
+def test_what_is_raced_beside_a_spec_is_refused_where_it_makes_no_sense(gemmgen, write_spec, monkeypatch, asked):
+    monkeypatch.setattr("gemmgen.workshop.bench.measure.require_timed", lambda *arguments: None)
+    refused = gemmgen("bench", write_spec(), *asked)
+    assert refused.code == 2 and (asked[0] in refused.err)
+
+
 def test_specs_of_one_name_keep_their_folders(write_spec, monkeypatch, tmp_path):
     monkeypatch.setattr("gemmgen.build.choice.build", lambda source, **options: None)
     (tmp_path / "other").mkdir()

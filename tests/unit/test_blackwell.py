@@ -98,10 +98,10 @@ def test_the_packed_words_lie_as_the_unit_reads_them():
     """The swizzle that the split kernels write is the descriptor's, for each length of row."""
     for block_k, row_bytes in ((16, 32), (32, 64), (64, 128)):
         plan = solve(asked(tile={"block": [128, 128, block_k], "warp": [128, 128, block_k]}, split={"promote": block_k}))
-        assert plan.row_bytes == row_bytes
+        assert plan.staging.row_bytes == row_bytes
         for row in range(16):
-            for chunk in range(plan.row_chunks):
-                ours = row * row_bytes + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask)) * 16
+            for chunk in range(plan.staging.row_chunks):
+                ours = row * row_bytes + (chunk ^ (row // plan.staging.swizzle_rows & plan.staging.swizzle_mask)) * 16
                 assert ours == plan.fragment.descriptor.place(row, chunk, row_bytes)
 
 
@@ -110,8 +110,8 @@ def test_tiles_start_where_the_swizzle_does():
     for n, k in ((16, 16), (48, 32), (256, 64)):
         plan = solve(asked(tile={"block": [128, n, k], "warp": [128, n if n <= 128 else n // 2, k]}, split={"promote": k}, pipeline={"stages": 2}))
         a, b = plan.operands
-        for size in (plan.packed_tile_bytes(a), plan.packed_tile_bytes(b), plan.packed_stage_bytes(a) + plan.packed_stage_bytes(b)):
-            assert size % (8 * plan.row_bytes) == 0
+        for size in (plan.packing.packed_tile_bytes(a), plan.packing.packed_tile_bytes(b), plan.packing.packed_stage_bytes(a) + plan.packing.packed_stage_bytes(b)):
+            assert size % (8 * plan.staging.row_bytes) == 0
 
 
 # ---- tensor memory
@@ -164,7 +164,7 @@ def test_auto_elsewhere_is_not_touched(gpu):
 def test_an_instruction_is_as_wide_as_the_tile():
     plan = solve(load(SPECS / "kernels" / "blackwell_b200.toml"))
     assert plan.fragment.shape[:2] == plan.block[:2]
-    assert plan.own.of_group.fragment.shape[1] == plan.own.of_group.elements == plan.warp[1]
+    assert plan.own.of_group.fragment.shape[1] == plan.own.of_group.geometry.elements == plan.warp[1]
     parts = parse_name(kernel_name(plan))
     assert (parts["policy"], parts["block"], plan.arch) == ("tcgen05", plan.block, "sm_100a")
 

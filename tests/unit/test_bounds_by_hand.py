@@ -200,7 +200,7 @@ def test_what_an_accumulator_swallows_and_who_sums_which_k():
         assert _swallowed(scheme, scheme.accumulators[at], 1 << 20) == pytest.approx(few)
         assert _swallowed(scheme, scheme.accumulators[at], 1 << 40) == (0.25 if few else 0)
     assert fixed.added(3) == pytest.approx((U / np.sqrt(3), U * np.sqrt(2 / 3)))
-    two = SimpleNamespace(block=(64, 64, 32), warp=(32, 32, 16), split_k=2, warps_k=2)  # four stages of 100 k, two a slice
+    two = SimpleNamespace(block=(64, 64, 32), warp=(32, 32, 16), split_k=2, geometry=SimpleNamespace(warps_k=2))  # four stages of 100 k, two a slice
     k = np.arange(100)
     want = [[k[(k // 64 == part) & (k // 16 % 2 == warp)].tolist() for warp in range(2)] for part in range(2)]
     assert [[mine.tolist() for mine in of_warps] for of_warps in shares(two, 100)] == want

@@ -20,20 +20,20 @@ from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.errors import SpecError
 from gemmgen.workshop.bringup import bring_up
 from gemmgen.workshop.bringup import rates as measured_rates
-from gemmgen.workshop.bringup.candidates import AGAIN, EXTREMES, KINDS, Candidate, Found, every, predicted, prove, random_tiles
 from gemmgen.workshop.bringup.described import Described, described
 from gemmgen.workshop.bringup.dots import Dots
 from gemmgen.workshop.bringup.egemm import profile, suited
+from gemmgen.workshop.bringup.findings import changes
 from gemmgen.workshop.bringup.fragments import row_text
 from gemmgen.workshop.bringup.instruction import Instruction, probe_instruction
 from gemmgen.workshop.bringup.maps import Maps, exact_words, find_maps
 from gemmgen.workshop.bringup.named import instruction
 from gemmgen.workshop.bringup.probe import Raw
 from gemmgen.workshop.bringup.profiled import HYPOTHESES, profile_device
-from gemmgen.workshop.bringup.report import changes
 from gemmgen.workshop.bringup.rules import Traits, find_traits
 from gemmgen.workshop.bringup.sums import Order, find_order
-from gemmgen.workshop.bringup.unit import differences, text_of, unit_row
+from gemmgen.workshop.bringup.unit_row import differences, text_of, unit_row
+from gemmgen.workshop.bringup.unit_rules import AGAIN, EXTREMES, KINDS, Candidate, Found, every, predicted, prove, random_tiles
 
 PROOF = 2000
 F16, BF16, TF32 = "mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_tf32"

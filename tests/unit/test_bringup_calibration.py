@@ -20,12 +20,14 @@ from gemmgen.errors import GemmgenError, UnknownName
 from gemmgen.model.registers import SLOPE_OF
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
-from gemmgen.workshop.bringup import calibrate, facts, kernels, registers, row, times
-from gemmgen.workshop.bringup.registers import asked as numbers_asked
+from gemmgen.workshop.bringup import calibrate, facts, kernels, gpu_row, sample
+from gemmgen.workshop.bringup.calibrate import Fit
+from gemmgen.workshop.bringup.sample import Timed
 from gemmgen.workshop.bringup.session import Session, Value
-from gemmgen.workshop.bringup.times import Fit, Timed
-from gemmgen.workshop.explore.learn import Errors, Learnt, _changed
-from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.trial_row import Row
+from gemmgen.workshop.fit import register_model as registers
+from gemmgen.workshop.fit.register_model import asked as numbers_asked
+from gemmgen.workshop.fit.time_model import Errors, Learnt, with_constants
 
 HIDDEN = {("", "mma_efficiency"): 0.55, ("", "launch_seconds"): 5e-6, ("", "memory_cycles"): 1500.0, ("", "tile_cycles_per_element"): 1.1}
 """Constants of the made-up GPU, none of which is near the prior."""
@@ -58,7 +60,7 @@ def session_of(kernels=0, told=None):
 
 def hidden_gpu(session, values=HIDDEN):
     """Its row, with the constants that a calibration is to find."""
-    return _changed(GPUS.get(str(session.place())), values)
+    return with_constants(GPUS.get(str(session.place())), values)
 
 
 # ---------------------------------------------------------------- the row
@@ -67,7 +69,7 @@ def hidden_gpu(session, values=HIDDEN):
 def test_the_row_is_whole_and_every_value_has_its_standing():
     session = session_of()
     session.put(Value("gpu tensor_fma_per_clock", {"f16": 1001.2, "tf32": 500.4}, "chains of independent products", "measured", "5 repeats"))
-    row.measure(session)
+    gpu_row.measure(session)
     gpu = GPUS.get(str(session.place()))
     assert "gpu.partial.toml" not in session.rows and gpu.name == "made_up" and gpu.generation == "generations/made_up.toml"
     assert (gpu.rates.sms, gpu.rates.tensor_fma_per_clock, gpu.rates.dram_gib) == (100, {"f16": 1001, "tf32": 500}, 32)
@@ -85,7 +87,7 @@ def test_what_was_measured_last_goes_before_what_the_driver_says():
     session = session_of()
     session.values.append(Value("gpu boost_mhz", 1410, "a chain of FMA", "measured"))
     session.values.append(Value("gpu sms", None, "tried", "not found"))
-    row.measure(session)
+    gpu_row.measure(session)
     assert GPUS.get(str(session.place())).rates.boost_mhz == 1410 and "sms = 100  # told" in session.rows["made_up.toml"]
     session.clear()
 
@@ -98,7 +100,7 @@ def test_constants_that_were_measured_are_in_the_generations_row():
         session.put(Value(f"rate {name} fma_per_clock", reached, "chains"))
     session.put(Value("rate launch gap_us", 3.1, "empty kernels in a graph"))
     session.put(Value("rate dram copy_gb_per_s", None, "the clock changed", "not found"))
-    row.measure(session)
+    gpu_row.measure(session)
     found = GPUS.get(str(session.place())).measured
     assert found.launch_seconds.value == 3.1e-6 and found.launch_seconds.source.startswith("measured: ")
     assert found.mma_efficiency.value == 0.64 and found.dram_efficiency.assumed
@@ -109,7 +111,7 @@ def test_constants_that_were_measured_are_in_the_generations_row():
 def test_without_rates_the_row_stays_partial_and_says_what_is_missing(monkeypatch):
     monkeypatch.setenv("GEMMGEN_HIDE", "gpus/a100,gpus/a100_80gb,gpus/a800")
     session = session_of()
-    row.measure(session)
+    gpu_row.measure(session)
     assert "made_up.toml" not in session.rows and "gpu.partial.toml" in session.rows
     [value] = [value for value in session.values if value.standing == "not found"]
     assert value.name == "gpu row" and "tensor_fma_per_clock" in value.how and "registers_per_thread" in value.how and "sms" not in value.how
@@ -117,7 +119,7 @@ def test_without_rates_the_row_stays_partial_and_says_what_is_missing(monkeypatc
 
 def test_a_row_that_contradicts_itself_is_not_written():
     session = session_of(told={"shared_bytes_per_block": 200_000})
-    row.measure(session)
+    gpu_row.measure(session)
     assert "made_up.toml" not in session.rows and "gpu.partial.toml" in session.rows
     assert any("shared_bytes_per_block of at most" in value.how for value in session.values if value.name == "gpu row")
 
@@ -145,13 +147,13 @@ def shifted(table):
 def compiled():
     """A session whose register model was calibrated to a made-up compiler; what its row said before; the compiler's constants."""
     session = session_of(kernels=36)
-    row.measure(session)
+    gpu_row.measure(session)
     before = GPUS.get(str(session.place()))
     hidden = before.model_copy(update={"registers": shifted(before.registers)})
     with pytest.MonkeyPatch.context() as patch:
-        few = [one for one in registers.CELLS if one[1]["scheme"] in ("ootomo", "bf16x6") and "fragment_buffers" not in one[1]]
-        patch.setattr(registers, "CELLS", few)
-        patch.setattr(times, "CELLS", ())
+        few = [one for one in sample.COMPILED if one[1]["scheme"] in ("ootomo", "bf16x6") and "fragment_buffers" not in one[1]]
+        patch.setattr(sample, "COMPILED", few)
+        patch.setattr(sample, "TIMED", ())
         calibrate.fit_registers(session, FakePool(hidden, noise=0.01))
     yield session, before, hidden.registers
     session.clear()
@@ -185,13 +187,13 @@ def test_a_kernel_is_told_by_a_fit_that_has_not_seen_it(monkeypatch):
     rows = [registers.Compiled({"number": at}, "portable", "", numbers, 100 + at, 0) for at in range(16)]
     seen = []
     monkeypatch.setattr(registers, "fitted", lambda rows, table: seen.append({row.registers for row in rows}) or table)
-    registers.fit(rows, 0, gpu, "none")
+    registers.fit(rows, gpu.registers)
     assert [len(one) for one in seen] == [12, 12, 12, 12, 16] and set.intersection(*seen[:4]) == set()
     seen.clear()
-    registers.fit([*rows[:8], replace(rows[0], spills=8)], 3, gpu, "none")  # as few as can be; one that spills tells nothing
+    registers.fit([*rows[:8], replace(rows[0], spills=8)], gpu.registers)  # as few as can be; one that spills tells nothing
     assert [len(one) for one in seen] == [6, 6, 6, 6, 8]
     with pytest.raises(GemmgenError, match="too few kernels"):
-        registers.fit([*rows[:7], replace(rows[0], spills=8)], 3, gpu, "none")
+        registers.fit([*rows[:7], replace(rows[0], spills=8)], gpu.registers)
 
 
 def test_what_a_fit_of_registers_says_of_itself(monkeypatch):
@@ -200,13 +202,13 @@ def test_what_a_fit_of_registers_says_of_itself(monkeypatch):
     rows = [registers.Compiled({}, "portable", "", {"loop": 0}, 100, 0) for _ in range(16)]
     monkeypatch.setattr(registers, "fitted", lambda rows, table: fitted_table)
     monkeypatch.setattr(registers, "predicting", lambda rows: lambda table: np.full(len(rows), 75.0 if table is fitted_table else 200.0))
-    monkeypatch.setattr(registers, "_budget", lambda row, gpu: next(budgets))
-    monkeypatch.setattr(registers, "text", lambda found, gpu: "")
+    monkeypatch.setattr(registers, "budget", lambda row, table: next(budgets))
     budgets = iter([100, 102, 103, *[104] * 13])
-    found = registers.fit([*rows, replace(rows[0], spills=8)], 2, gpu, "none")
-    assert (found.kernels, found.refused, found.before, found.after, found.free) == (17, 3, 1.0, 0.25, (13, 1.0, 0.25))
+    found = registers.fit([*rows, replace(rows[0], spills=8)], gpu.registers)
+    assert (found.kernels, found.spilled, found.before, found.after, found.free) == (17, 1, 1.0, 0.25, (13, 1.0, 0.25))
     monkeypatch.undo()
-    assert "17 kernels" in (told := registers.text(replace(found, table=gpu.registers), gpu)) and "mean error 25.0 % of kernels" in told
+    told = calibrate.registers_section(replace(found, table=gpu.registers), gpu, "none")
+    assert "17 kernels" in told and "mean error 25.0 % of kernels" in told
     assert "25.0 % of the 13 that the launch bound" in told
 
 
@@ -214,26 +216,28 @@ def test_kernels_to_time_are_the_first_choice_and_others_up_to_its_worth(monkeyp
     def plan(at, seconds):
         return SimpleNamespace(block=at, warp=0, where="", model={"seconds": seconds}, told=at)
 
-    monkeypatch.setattr(times, "loads", dict)
-    monkeypatch.setattr(times, "alternatives", lambda *given: ([plan("first", 1.0)], [plan("worth", 1.5), plan("just", 1.8), plan("not", 1.9)]))
-    monkeypatch.setattr(times, "settled_spec", lambda loaded, plan: plan.told)
-    assert [(one.spec, one.seconds) for one in times.proposed({}, (1, 2, 3), 3, 0)] == [("first", 1.0), ("worth", 1.5), ("just", 1.8)]
-    whole, firsts = (list(times.cells("h200", "nvidia", one)) for one in (False, True))
+    monkeypatch.setattr(sample, "loads", dict)
+    monkeypatch.setattr(sample, "alternatives", lambda *given: ([plan("first", 1.0)], [plan("worth", 1.5), plan("just", 1.8), plan("not", 1.9)]))
+    monkeypatch.setattr(sample, "settled_spec", lambda loaded, plan: plan.told)
+    assert [(one.spec, one.seconds) for one in sample.proposed({}, (1, 2, 3), 3, 0)] == [("first", 1.0), ("worth", 1.5), ("just", 1.8)]
+    whole, firsts = (list(sample.timed_cells("h200", "nvidia", one)) for one in (False, True))
+    plain = {(spec["split"]["scheme"], spec["fragment"]["policy"]) for spec, *_ in whole}
+    assert ("fp32", "fma") in plain and {scheme for scheme, policy in plain if policy == "fma"} == {"fp32"} and ("ootomo", "wgmma") in plain
     assert {count for *_, count in firsts} == {1} and 1 not in {count for *_, count in whole} and {size for _, size, _ in firsts} > {size for _, size, _ in whole}
 
 
 def test_a_kernel_is_timed_at_two_sizes_and_predicted_at_its_own(monkeypatch):
     """One that is known there is passed over, and counts as none."""
-    size, beside = (512, 512, 512), times.BESIDE[512, 512, 512]
-    wanted = [times.Proposed({}, size, 1e-3), times.Proposed({}, (1, 2, 3), 2e-3)]
-    monkeypatch.setattr(times, "candidates", lambda *given, **more: wanted)
+    size, beside = (512, 512, 512), sample.BESIDE[512, 512, 512]
+    wanted = [sample.Proposed({}, size, 1e-3), sample.Proposed({}, (1, 2, 3), 2e-3)]
+    monkeypatch.setattr(sample, "candidates", lambda *given, **more: wanted)
     pool = SimpleNamespace(
         begin=lambda target, task: SimpleNamespace(result=lambda: ("value", ({"verdict": "compiled", "identity": str(task.size)}, b"made"))),
         on_gpu=lambda target, task: ("value", {"verdict": "timed", "seconds": 4.0}),
     )
-    found = times.timed("gpu", "nvidia", pool)
+    found = sample.timed("gpu", "nvidia", pool)
     assert [((row.m, row.n, row.k), row.predicted_seconds) for row in found.rows] == [(size, 1e-3), (beside, None), ((1, 2, 3), 2e-3)] and found.kernels == 2
-    again = times.timed("gpu", "nvidia", pool, firsts=True, done={(str((1, 2, 3)), (1, 2, 3))})
+    again = sample.timed("gpu", "nvidia", pool, firsts=True, done={(str((1, 2, 3)), (1, 2, 3))})
     assert [(row.m, row.n, row.k) for row in again.rows] == [size] and again.kernels == 1
 
 
@@ -245,9 +249,9 @@ def test_draws_count_by_what_they_hold_out():
         errors = [Errors(rows, before, after, 0, 0) for rows, before, after in ((0, 9.0, 9.0), (1, 0.4, 0.1), (3, 0.8, 0.5), (1, 0.4, 0.1))]
         return [("value", SimpleNamespace(errors={"new sizes": one})) for one in errors[:len(what)]]
 
-    fit = times.fitted([], "gpu", SimpleNamespace(all=every))
+    fit = calibrate.fitted([], "gpu", SimpleNamespace(all=every))
     assert fit.held == {"new sizes": (pytest.approx(0.64), pytest.approx(0.34))} and fit.rows == {"new sizes": 5}
-    assert times.fitted([], "gpu", SimpleNamespace(all=every), held_out=False).held == {} and asked == [4, 1]
+    assert calibrate.fitted([], "gpu", SimpleNamespace(all=every), held_out=False).held == {} and asked == [4, 1]
 
 
 def test_a_group_keeps_the_prior_where_a_fit_tells_held_out_kernels_no_better(monkeypatch):
@@ -281,14 +285,14 @@ def test_a_row_that_was_not_fitted_has_its_neighbours_registers():
 def calibrated():
     """A calibration to the times of a made-up GPU."""
     session = session_of(kernels=60)
-    row.measure(session)
+    gpu_row.measure(session)
     pool = FakePool(hidden_gpu(session))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(times, "CELLS", CELLS)
-        patch.setattr(times, "BESIDE", BESIDE)
-        patch.setattr(times, "BEST", 4)
-        patch.setattr(times, "DRAWN", 10)
-        patch.setattr(times, "SEEDS", (1,))
+        patch.setattr(sample, "TIMED", CELLS)
+        patch.setattr(sample, "BESIDE", BESIDE)
+        patch.setattr(sample, "BEST", 4)
+        patch.setattr(sample, "DRAWN", 10)
+        patch.setattr(calibrate, "SEEDS", (1,))
         patch.setattr(calibrate, "ROUNDS_OF_CHOICE", 0)
         calibrate.fit_times(session, pool)
     yield session, pool
@@ -313,7 +317,7 @@ def test_hidden_constants_are_found(calibrated):
 
 def test_what_a_fitted_model_would_choose_is_timed_until_it_is_known(monkeypatch):
     session = session_of(kernels=60)
-    row.measure(session)
+    gpu_row.measure(session)
     chosen = iter(("a", "b", "c", "c"))
     asked, fits = [], []
 
@@ -327,8 +331,8 @@ def test_what_a_fitted_model_would_choose_is_timed_until_it_is_known(monkeypatch
         fits.append((sorted(one.kernel for one in rows), {one.gpu for one in rows} == {gpu}, held_out))
         return Fit(Learnt(GPUS.get(gpu), "one", len(rows), len(rows), 1, (), {"fitted": Errors(1, 0.1, 0.1, 0.0, 0.0)}), {}, {})
 
-    monkeypatch.setattr(times, "timed", timed)
-    monkeypatch.setattr(times, "fitted", fitted)
+    monkeypatch.setattr(sample, "timed", timed)
+    monkeypatch.setattr(calibrate, "fitted", fitted)
     next(chosen)
     calibrate.fit_times(session, None)
     assert [firsts for firsts, _ in asked] == [False, True, True, True] and asked[-1][1] == {(name, (64, 64, 64)) for name in "abc"}
@@ -348,9 +352,9 @@ def test_the_error_on_what_was_held_out_is_told(calibrated):
 
 def test_what_is_wrong_is_told_and_no_constant_rests_on_it(monkeypatch):
     session = session_of(kernels=60)
-    row.measure(session)
+    gpu_row.measure(session)
     pool = FakePool(hidden_gpu(session), wrong="ootomo")
-    monkeypatch.setattr(times, "CELLS", (("ootomo", 2, ((1024, 1024, 1024),)),))
+    monkeypatch.setattr(sample, "TIMED", (("ootomo", 2, ((1024, 1024, 1024),)),))
     calibrate.fit_times(session, pool)
     [value] = [value for value in session.values if value.name == "model of time"]
     assert value.standing == "not found" and "0 timed rows" in value.how and "[measured]\n" in session.rows["generations/made_up.toml"]
@@ -360,7 +364,7 @@ def test_what_is_wrong_is_told_and_no_constant_rests_on_it(monkeypatch):
 def test_an_emulator_tells_no_times():
     session = session_of(kernels=60)
     session.machine.kind = "emulator"
-    row.measure(session)
+    gpu_row.measure(session)
     calibrate.fit_times(session, None)
     assert any("Not timed" in text for _, text in session.sections)
     session.clear()
@@ -371,13 +375,13 @@ def test_an_emulator_tells_no_times():
 
 def test_the_reference_set_is_ranked_and_its_specs_name_the_row(monkeypatch, tmp_path):
     session = session_of(kernels=60)
-    row.measure(session)
+    gpu_row.measure(session)
     pool = FakePool(hidden_gpu(session), wrong="bf16")
     monkeypatch.setattr(kernels, "Processes", lambda: pool)
     monkeypatch.setattr(kernels, "REFERENCE", (("ootomo", ((1024, 1024, 1024),)), ("half", ((1024, 1024, 1024),)), ("bf16x3", ((1024, 1024, 1024),)),
                                                ("e4m3x6", ((1024, 1024, 1024),))))
-    monkeypatch.setattr(times, "BEST", 8)
-    monkeypatch.setattr(times, "DRAWN", 8)
+    monkeypatch.setattr(sample, "BEST", 8)
+    monkeypatch.setattr(sample, "DRAWN", 8)
     kernels.measure(session)
     [text] = [text for title, text in session.sections if title == "The reference set"]
     lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| 1024x")]

@@ -13,12 +13,13 @@ from fake_gpu import FakeGpu, FakeLimits, FakeRates, by_row
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS, Limits, Rates
 from gemmgen.errors import BuildError
-from gemmgen.workshop.bringup import facts, limits, rates, row
-from gemmgen.workshop.bringup.limits import _last, register_files, shared_files
+from gemmgen.workshop.bringup import facts, gpu_row, launch_limits, rates
+from gemmgen.workshop.bringup.findings import changes
+from gemmgen.workshop.bringup.launch_limits import _last, register_files, shared_files
 from gemmgen.workshop.bringup.probe import EmulatedMachine
-from gemmgen.workshop.bringup.rates import NO_CLOCK, find_banks, find_capacities, power_of_two
-from gemmgen.workshop.bringup.report import changes
+from gemmgen.workshop.bringup.rates import NO_CLOCK
 from gemmgen.workshop.bringup.session import Session
+from gemmgen.workshop.bringup.stepped import find_banks, find_capacities, power_of_two
 
 F16, WGMMA = "mma_m16n8k16_f16", "wgmma_m64n8k16_f16"
 
@@ -59,7 +60,7 @@ def test_what_follows_of_a_row_by_hand():
         session = Session(SimpleNamespace(kind="cuda", arch=arch, name="x"), None, "x", [], 1)
         for name, value in values.items():
             session.put(rates.Value(f"gpu {name}", value, "so"))
-        return {name: (one.value, one.standing) for name, one in row.known(session).items()}
+        return {name: (one.value, one.standing) for name, one in gpu_row.known(session).items()}
 
     found = known(device_memory_bytes=85_100_000_000, sms=100, boost_mhz=2000, tensor_boost_mhz=1500, f32_fma_per_clock=128, tensor_fma_per_clock={"f16": 1024})
     assert found["dram_gib"] == (79.3, "measured")
@@ -125,7 +126,7 @@ HOLDS = {
 def test_planted_limits_are_found(name):
     held = FakeLimits(**HOLDS[name])
     few = {"shared_bytes_per_sm": held.shared_bytes_per_sm, "shared_bytes_reserved_per_block": held.shared_bytes_reserved_per_block}
-    session = found(FakeGpu(by_row("exact", 16), limits=held, told=few if held.blocks_per_sm < 12 else {}), limits.measure)
+    session = found(FakeGpu(by_row("exact", 16), limits=held, told=few if held.blocks_per_sm < 12 else {}), launch_limits.measure)
     planted = {key: value for key, value in asdict(held).items() if key in Limits.model_fields and key != "warp_size"}
     assert values(session, Limits) == planted
     assert session.value("gpu cluster_blocks").value == held.cluster
@@ -137,11 +138,11 @@ def test_planted_limits_are_found(name):
 def test_what_a_driver_tells_is_held_against_what_was_tried():
     """It decides between sizes that explain the same; it does not stand against what was found."""
     told = {"registers_per_sm": 66000, "shared_bytes_per_sm": 233500, "threads_per_block": 512}
-    session = found(FakeGpu(by_row("exact", 16), told=told), limits.measure)
+    session = found(FakeGpu(by_row("exact", 16), told=told), launch_limits.measure)
     assert session.value("gpu registers_per_sm").value == 66000 and session.value("gpu shared_bytes_per_sm").value == 233500
     block = session.value("gpu threads_per_block")
     assert block.value == 1024 and "the driver tells 512" in block.how
-    wrong = found(FakeGpu(by_row("exact", 16), told={"registers_per_sm": 99999, "shared_bytes_per_sm": 99999}), limits.measure)
+    wrong = found(FakeGpu(by_row("exact", 16), told={"registers_per_sm": 99999, "shared_bytes_per_sm": 99999}), launch_limits.measure)
     assert wrong.value("gpu registers_per_sm").value == 65536 and wrong.value("gpu shared_bytes_per_sm").value == 233472
     assert "the driver tells 99999" in wrong.value("gpu registers_per_sm").how
 
@@ -149,7 +150,7 @@ def test_what_a_driver_tells_is_held_against_what_was_tried():
 @pytest.mark.parametrize("name", ["registers_per_sm", "shared_bytes_per_sm"])
 def test_the_last_size_that_explains_the_answers_is_believed_and_the_next_is_not(name):
     def tell(size):
-        return found(FakeGpu(by_row("exact", 16), told={name: size} if size else {}), limits.measure).value(f"gpu {name}")
+        return found(FakeGpu(by_row("exact", 16), told={name: size} if size else {}), launch_limits.measure).value(f"gpu {name}")
 
     low, last = map(int, re.search(r"which (\d+) to (\d+) explain", tell(None).how).groups())
     assert [tell(size).value for size in (low, last, last + 1)] == [low, last, low]
@@ -164,7 +165,7 @@ def test_a_limit_is_the_last_number_that_holds():
 
         return _last(holds, first, end)
 
-    assert list(limits.Tried(FakeGpu(by_row("exact", 16))).residents(96)) == [32, 64, 96]
+    assert list(launch_limits.Tried(FakeGpu(by_row("exact", 16))).residents(96)) == [32, 64, 96]
     assert all(last(most, 1, end) == min(most, end - 1) for end in (2, 3, 16, 17, 40) for most in range(1, 45))
 
 
@@ -200,7 +201,7 @@ def test_an_emulated_row_that_was_changed_is_found():
     """By kernels of the compiler: what it gives a thread is tried against the row."""
     gpu = GPUS.get("a100")
     hidden = gpu.limits.model_copy(update={"registers_per_thread": 72, "register_allocation_unit": 512, "blocks_per_sm": 20, "shared_allocation_unit": 256})
-    session = found(EmulatedMachine(gpu.model_copy(update={"limits": hidden})), limits.measure, rates.measure)
+    session = found(EmulatedMachine(gpu.model_copy(update={"limits": hidden})), launch_limits.measure, rates.measure)
     assert values(session, Limits) == hidden.model_dump()
     unknown = [one for one in session.values if one.standing == "not found"]
     assert unknown and all(one.how == NO_CLOCK and one.value is None for one in unknown) and session.value("gpu boost_mhz").standing == "told"
@@ -216,7 +217,7 @@ def whole():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rates, "WARMTH", 0.0)
         patch.setattr(rates, "SUSTAINED", 0.0)
-        return fast, found(FakeGpu(by_row("exact", 16), rates=fast), limits.measure, rates.measure, fragments=(F16, WGMMA))
+        return fast, found(FakeGpu(by_row("exact", 16), rates=fast), launch_limits.measure, rates.measure, fragments=(F16, WGMMA))
 
 
 def test_planted_rates_are_found(whole):
@@ -260,7 +261,7 @@ def test_a_rate_is_refused_where_the_clock_changed():
         return 1500.0 if symbol == "shared_read" and before % 3 == 0 or symbol == "read_memory" and 5 < before < 9 else 1700.0
 
     told = {"boost_mhz": 1710.0, "dram_gb_per_s": 2000.0, "l2_mib": 30.0, "device_memory_bytes": 85 * 10**9}
-    session = found(FakeGpu(by_row("exact", 16), rates=FakeRates(mhz=clock), told=told), limits.measure, rates.measure, fragments=(F16,))
+    session = found(FakeGpu(by_row("exact", 16), rates=FakeRates(mhz=clock), told=told), launch_limits.measure, rates.measure, fragments=(F16,))
     refused = session.value("rate shared bytes_per_clock")
     assert refused.standing == "not found" and refused.value is None
     assert refused.how == "the clock changed between repeats, 1500 to 1700 MHz, 3 times over: the chip throttled"
@@ -281,7 +282,7 @@ def test_another_vendors_gpu_is_measured_alike(arch):
     held = CDNA if arch == "gfx90a" else FakeLimits(32, registers_per_sm=196608, registers_per_thread=256, register_allocation_unit=768, compiler=256, cluster=1)
     name = {"gfx90a": "mfma_m16n16k16_f16", "gfx1100": "rdna3_m16n16k16_f16"}[arch]
     gpu = FakeGpu(by_row("exact", 16), limits=held, rates=FakeRates(banks=32), told={"sms": 77}, arch=arch, kind="hip")
-    session = found(gpu, limits.measure, rates.measure, fragments=(name,))
+    session = found(gpu, launch_limits.measure, rates.measure, fragments=(name,))
     planted = {key: value for key, value in asdict(held).items() if key in Limits.model_fields and key != "warp_size"}
     assert values(session, Limits) == {**planted, "shared_banks": 32}
     expected = {"sms": 77, "boost_mhz": 1700, "f32_fma_per_clock": 128, "tensor_fma_per_clock": {"f16": 1024}}
@@ -291,7 +292,7 @@ def test_another_vendors_gpu_is_measured_alike(arch):
 
 
 def test_words_that_nobody_asked_for_are_not_missed():
-    session = found(FakeGpu(by_row("exact", 16)), limits.measure, rates.measure, fragments=("mma_m8n8k16_s8",))
+    session = found(FakeGpu(by_row("exact", 16)), launch_limits.measure, rates.measure, fragments=("mma_m8n8k16_s8",))
     assert session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}
     assert not [one.name for one in session.values if one.standing == "not found" and one.name != "gpu dram_gib"]
 
@@ -303,7 +304,7 @@ def test_an_instruction_that_the_compiler_refuses_is_told(monkeypatch):
                 raise BuildError(source.name, "is refused")
             return super().kernels(source)
 
-    session = found(Refusing(by_row("exact", 16)), limits.measure, rates.measure, fragments=(F16, "mma_m8n8k16_s8"))
+    session = found(Refusing(by_row("exact", 16)), launch_limits.measure, rates.measure, fragments=(F16, "mma_m8n8k16_s8"))
     refused = session.value(f"rate {F16} fma_per_clock")
     assert refused.standing == "not found" and "is refused" in refused.how
     assert session.value("gpu f16_tflops").standing == "not found" and session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}

@@ -225,8 +225,8 @@ CHAINED = [name for name in SCHEMES.names() if name not in RESIDUES]
 def test_what_follows_from_a_scheme(name):
     scheme = SCHEMES.get(name)
     bits, dropped, accumulators = DERIVED[name]
-    assert scheme.bits == bits
-    assert scheme.dropped == dropped
+    assert scheme.precision.bits == bits
+    assert scheme.precision.dropped == dropped
     assert tuple((acc.name, acc.scale, acc.promoted) for acc in scheme.accumulators) == accumulators
 
 
@@ -240,7 +240,7 @@ CHAINS = {  # accumulator and exponent, from the smallest contribution to the la
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_sums_are_recombined_from_the_smallest_to_the_largest(name):
-    recombination = SCHEMES.get(name).recombination
+    recombination = SCHEMES.get(name).family.recombination
     assert recombination.family == "residual chain"
     assert tuple((step.accumulator.name, step.exponent) for step in recombination.steps) == CHAINS[name]
     assert recombination.roundings == len(CHAINS[name]) - 1
@@ -249,7 +249,7 @@ def test_sums_are_recombined_from_the_smallest_to_the_largest(name):
 @pytest.mark.parametrize("name", CHAINED)
 def test_recombination_gives_every_accumulator_its_share(name):
     scheme = SCHEMES.get(name)
-    recombination, accumulators = scheme.recombination, scheme.accumulators
+    recombination, accumulators = scheme.family.recombination, scheme.accumulators
     assert [recombination.share(acc) for acc in accumulators] == [2.0**-acc.scale for acc in accumulators]
     assert {acc.type for acc in accumulators} == ({"f32", "s32"} if name == "f16_s8" else {"s32" if name in INTEGERS else "f32"})
     sums = {acc.name: 3.0 * 5**i for i, acc in enumerate(accumulators)}
@@ -276,14 +276,22 @@ def test_the_reference_recombines_as_each_product_stands_for_itself(name):
     np.testing.assert_allclose(kept_products(a, b, scheme), expected, rtol=1e-14)
 
 
+def test_a_copy_with_other_products_has_a_family_and_a_precision_of_its_own():
+    row = SCHEMES.get("scaled")
+    before = row.precision.dropped, row.family.recombination, row.accumulators  # which the row remembers
+    copy = row.model_copy(update={"products": tuple(product for product in row.products if product.a == 0)})
+    assert copy.family.scheme is copy and copy.precision.scheme is copy and len(row.products) > len(copy.products)
+    assert set(copy.precision.dropped) > set(row.precision.dropped) and (row.precision.dropped, row.family.recombination, row.accumulators) == before
+
+
 def test_only_fp32_words_hold_everything():
     assert {row.name for row in SCHEMES.rows() if row.exact} == {"fp32"}
-    by_row = {row.name for row in SCHEMES.rows() if row.by_row}
-    assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled", "scaled_f16x6", "e4m3x6"} | by_row
-    assert {row.name for row in SCHEMES.rows() if row.fixed} == INTEGERS | RESIDUES
+    by_row = {row.name for row in SCHEMES.rows() if row.family.by_row}
+    assert {row.name for row in SCHEMES.rows() if row.precision.whole_range} == {"fp32", "scaled", "scaled_f16x6", "e4m3x6"} | by_row
+    assert {row.name for row in SCHEMES.rows() if row.family.exact} == INTEGERS | RESIDUES
     assert by_row == INTEGERS | RESIDUES | {"f16_s8"}
     fp32 = SCHEMES.get("fp32")
-    assert (fp32.remainder(0), fp32.remainder(1)) == (1.0, 0.0)
+    assert (fp32.precision.remainder(0), fp32.precision.remainder(1)) == (1.0, 0.0)
 
 
 GOOD_SCHEME = """\
@@ -385,15 +393,15 @@ products = [
 def test_words_have_a_type_each_and_are_taken_from_what_they_name():
     scheme = Scheme.model_validate(tomllib.loads(MIXED_SCHEME))
     assert [(word.type, word.source) for word in scheme.words_of("b")] == [("f16", 0), ("s8", 0), ("s8", 1)]
-    assert (scheme.types, scheme.uniform, scheme.fixed, scheme.by_row, scheme.chain) == (("f16", "s8"), False, False, True, False)
+    assert (scheme.types, scheme.uniform, scheme.family.exact, scheme.family.by_row, scheme.precision.chain) == (("f16", "s8"), False, False, True, False)
     assert [(acc.name, acc.word, acc.type, acc.scale) for acc in scheme.accumulators] == [("main", "f16", "f32", 0), ("correction", "s8", "s32", 12)]
-    assert scheme.dropped == ((2, 2),)
+    assert scheme.precision.dropped == ((2, 2),)
     # x y less the three products, multiplied out, with d0, d1, d2 what the words of A leave, and e0, e1, e2 of B:
     # -d0 e0 + d0 e1 + d2 y - d2 e1 + x e2 + d1 e0 - d1 e2
-    assert scheme.missing == ((0, 3), (1, 1), (1, 2), (2, 1), (2, 3), (3, 0), (3, 2))
-    assert scheme.largest_k == (2**31 - 1) // (2 * 127**2)
-    assert scheme.remainder(1) == 2.0**-11 and scheme.remainder(2) == 1 / 127.5  # half an ulp; what 127 leaves of 128
-    assert scheme.remainder(3) == 2.0**-18  # what saturates at half an ulp of FP16, 2^-5, leaves 2^-12 of 2^6
+    assert scheme.precision.missing == ((0, 3), (1, 1), (1, 2), (2, 1), (2, 3), (3, 0), (3, 2))
+    assert scheme.family.largest_k == (2**31 - 1) // (2 * 127**2)
+    assert scheme.precision.remainder(1) == 2.0**-11 and scheme.precision.remainder(2) == 1 / 127.5  # half an ulp; what 127 leaves of 128
+    assert scheme.precision.remainder(3) == 2.0**-18  # what saturates at half an ulp of FP16, 2^-5, leaves 2^-12 of 2^6
     for ask in ("format", "word_bytes"):  # nobody may take the leading word's for all
         with pytest.raises(ValueError, match="in common"):
             getattr(scheme, ask)
@@ -413,7 +421,7 @@ def test_words_leave_what_the_scheme_says():
     (a, left_a), (b, left_b) = sides
     short = np.ldexp(left_a[0] @ left_b[0].T, -(a.exponents[:, None] + b.exponents)) - kept_products(a, b, scheme)
     signs = {(1, 1): -1, (1, 2): 1, (2, 1): 1, (3, 0): 1, (0, 3): 1, (3, 2): -1, (2, 3): -1}
-    terms = sum(signs[p, q] * left_a[p] @ left_b[q].T for p, q in scheme.missing)
+    terms = sum(signs[p, q] * left_a[p] @ left_b[q].T for p, q in scheme.precision.missing)
     np.testing.assert_allclose(short, np.ldexp(terms, -(a.exponents[:, None] + b.exponents)), rtol=1e-6, atol=1e-13)
     assert np.abs(left_a[3]).max() <= 2.0**-13 and np.abs(left_a[2]).max() <= 1
 
@@ -423,7 +431,7 @@ def test_b_may_have_words_of_its_own(tmp_path):
     text = GOOD_SCHEME.replace('products = [\n', 'words_b = [{ rounding = "nearest_even" }]\nproducts = [\n').replace('    { a = 0, b = 1, into = "correction" },\n', "")
     scheme = Scheme.model_validate(tomllib.loads(text))
     assert (len(scheme.words_of("a")), len(scheme.words_of("b")), scheme.alike, scheme.uniform) == (2, 1, False, True)
-    assert scheme.missing == ((2, 0), (0, 1)) and scheme.dropped == () and scheme.bits == 11
+    assert scheme.precision.missing == ((2, 0), (0, 1)) and scheme.precision.dropped == () and scheme.precision.bits == 11
     x = np.random.default_rng(1).uniform(-1, 1, (3, 4)).astype(np.float32)
     assert split(x, scheme, operand="b").planes.shape == (1, 3, 4)
     with pytest.raises(ValueError, match="whose are asked for"):

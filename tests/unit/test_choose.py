@@ -18,15 +18,17 @@ from explored import GPU, plans, row_of, sizes, timed
 from gemmgen import road
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
-from gemmgen.errors import SpecError, UnknownName
+from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library import dispatch
+from gemmgen.library.cover import cost_of
 from gemmgen.paths import SPECS
-from gemmgen.workshop.explore.choose import Costs, best_set, choose, cost_of, costs, exact, greedy
-from gemmgen.workshop.explore.learn import _changed
+from gemmgen.workshop.choose import timed as choosing_timed
+from gemmgen.workshop.choose.few import Costs, best_set, choose, costs, exact, greedy
+from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted
 from gemmgen.workshop.explore.rebuilt import plan_of
-from gemmgen.workshop.explore.row import Row
-from gemmgen.workshop.explore.shapes import SHAPES, Shape, load_shapes, merged, parted
-from gemmgen.workshop.explore.store import Writer
+from gemmgen.workshop.explore.store import Store, Writer
+from gemmgen.workshop.explore.trial_row import Row
+from gemmgen.workshop.fit.time_model import with_constants
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +48,8 @@ def made(seconds, weights=None, layouts=None) -> Costs:
 
 def test_the_regret_is_a_weighted_geometric_mean_by_hand():
     """One kernel is the best at the first shape and takes twice the time at the second, whose weight is 3 of 4: 2^(3/4)."""
-    assert cost_of(made([[1, 2], [9, 1]], [1, 3]), [0]) == pytest.approx(0.75 * np.log(2))
+    known = made([[1, 2], [9, 1]], [1, 3])
+    assert cost_of(known.logs, known.weights, [0]) == pytest.approx(0.75 * np.log(2))
 
 
 def test_greedy_takes_what_gains_most_and_the_programme_finds_better():
@@ -64,7 +67,7 @@ def test_the_programme_finds_the_best_of_all_sets_and_greedys_bounds_hold(seed):
     draw = np.random.default_rng(seed)
     known = made(np.exp(draw.normal(0, 1, (9, 12))), list(draw.uniform(0.1, 3, 12)))
     for most in (1, 2, 3):
-        least = min(cost_of(known, which) for which in combinations(range(9), most))
+        least = min(cost_of(known.logs, known.weights, which) for which in combinations(range(9), most))
         found, first = exact(known, most), greedy(known, most)
         assert found.cost == pytest.approx(least, abs=1e-9) and len(found.kernels) <= most
         assert first.least <= least + 1e-9 and least <= first.cost + 1e-9
@@ -242,7 +245,7 @@ def test_coefficients_are_found_again_and_are_not_negative():
 @pytest.fixture(scope="module")
 def choice():
     fast = GPUS.get(GPU)
-    slow = _changed(fast, {("wgmma", "turn_cycles"): 900.0, ("", "launch_seconds"): 4e-6})
+    slow = with_constants(fast, {("wgmma", "turn_cycles"): 900.0, ("", "launch_seconds"): 4e-6})
     return choose(timed(plans(), sizes(40), gpu=slow), 4, held_out=[Shape(*one) for one in sizes(30, seed=7)], decide="rules", learn=False)
 
 
@@ -416,6 +419,48 @@ def test_the_command_tells_regrets_and_rules(store, tmp_path, capsys):
     assert main(["choose", store, "--kernels", "2", "--held-out", "0", "--shapes", "hpl", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["sets"][GPU]["shapes"] == 93 and "held_out" not in value["table"]["parts"][0] and "nothing was timed at these shapes" in value["notes"][0]
+
+
+def test_chosen_kernels_are_timed_at_every_shape_and_kept_as_rows(store, tmp_path, monkeypatch, capsys):
+    """One kernel is not built, one shape is refused, and after a second there is no time left: the others' times are the next choice's."""
+    monkeypatch.setattr("gemmgen.workshop.bench.measure.require_timed", lambda *arguments: None)
+    monkeypatch.setattr("gemmgen.timing.environment.device_name", lambda: "a GPU")
+    monkeypatch.setattr("gemmgen.timing.environment.release_memory", lambda: None)
+    names = [plan.hash for plan in plans(few=3)]
+
+    def build(row):
+        return InfeasibleSpec("spec", "spills") if row.identity == names[2] else SimpleNamespace(plan=plan_of(row))
+
+    def raced(built, size, rounds, slice_ms):
+        if size[0] == 300:
+            raise DeviceError("GPU", "out of memory")
+        return {name: size[0] * 1e-6 + names.index(name) for name in built}
+
+    monkeypatch.setattr(choosing_timed, "_built", build)
+    monkeypatch.setattr(choosing_timed, "_raced", raced)
+    chosen = SimpleNamespace(sets={GPU: SimpleNamespace(kernels=(2, 0, 1))}, costs={GPU: SimpleNamespace(rows=[row_of(plan, (1, 1, 1)) for plan in plans(few=3)])})
+    shapes, found = [Shape(size, 64, 64) for size in (100, 300, 200)], []
+    notes = choosing_timed.timed(chosen, GPU, shapes, found.append)
+    assert [note.partition(": ")[2] for note in notes] == ["not built: spills", "out of memory: None"]
+    assert {(row.identity, row.m, row.seconds, row.device, row.verdict) for row in found} == {
+        (name, m, m * 1e-6 + at, "a GPU", "timed") for at, name in enumerate(names[:2]) for m in (100, 200)}
+    assert len({row.predicted_seconds for row in found}) == 4
+    clock = iter((0.0, 1.0, 2.0))
+    monkeypatch.setattr(choosing_timed, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    found.clear()
+    assert choosing_timed.timed(chosen, GPU, shapes, found.append, seconds=1.5)[-1] == "no time was left for 2 of 3 shapes" and {row.m for row in found} == {100}
+    monkeypatch.undo()
+    monkeypatch.setattr(choosing_timed, "timed", lambda choice, gpu, shapes, keep, **more: keep(replace(choice.costs[gpu].rows[0], m=len(shapes))) or ["a note"])
+    assert main(["choose", store, "--kernels", "1", "--method", "greedy", "--held-out", "0", "--time", str(tmp_path / "times")]) == 0
+    assert "a note" in capsys.readouterr().err and [row.m for row in Store(tmp_path / "times").rows()] == [20]
+
+
+def test_drawn_shapes_are_spread_by_their_logarithms_and_half_of_them_are_multiples():
+    shapes = load_shapes("drawn:200")
+    assert len({one.size for one in shapes}) == 200 and shapes == drawn(200)
+    assert all(64 <= side <= 8192 for one in shapes for side in one.size) and all(np.prod([float(side) for side in one.size]) <= 1 << 36 for one in shapes)
+    assert all(side % 64 == 0 for one in shapes[1::2] for side in one.size) and not all(side % 64 == 0 for one in shapes[::2] for side in one.size)
+    assert 500 < np.median([one.m for one in shapes]) < 1000  # of the logarithms the middle is 724
 
 
 @pytest.mark.parametrize("more, problem", [

@@ -82,13 +82,13 @@ def test_what_the_unit_cuts_on_average_is_given_back():
     for data, share in (("uniform", 0.75), ("positive", 0.6)):  # of one sign, cuts of terms add up, too, and are not given back
         a, b = (DISTRIBUTIONS[data].draw(rng, shape).astype(np.float32) for shape in ((24, 1024), (1024, 24)))
         own, want = product(SCHEMES.get("ootomo"), HOPPER, a, b, promote=64, compensated=True), exact(a, b)
-        less = own.astype(np.float64) / (1 + COMPENSATED.mean_cut * 5 / 3)  # every 64 k in place of 32
+        less = own.astype(np.float64) / (1 + COMPENSATED.promotion.mean_cut * 5 / 3)  # every 64 k in place of 32
         assert relative_frobenius(own, want) < share * relative_frobenius(less, want)
 
 
 def test_nothing_is_given_back_where_nothing_is_cut():
     promoted = SCHEMES.get("ootomo").accumulators[0]
-    assert mean_cut(SCHEMES.get("ootomo"), UNITS.get("cdna3"), promoted, 64) == 0 == settled().mean_cut < COMPENSATED.mean_cut
+    assert mean_cut(SCHEMES.get("ootomo"), UNITS.get("cdna3"), promoted, 64) == 0 == settled().promotion.mean_cut < COMPENSATED.promotion.mean_cut
     rest, total = np.float32([0, 3, 2.0**-24]), np.float32([1000, 1.5, 1])
     assert np.array_equal(given_back(rest, total, 1e-7) == rest, [True, True, False])
 
@@ -103,7 +103,7 @@ def test_sums_of_low_products_stay():
     for name in ("bf16x6_apart", "tf32x3_apart"):
         scheme = SCHEMES.get(name)
         assert [(acc.name, acc.scale, acc.promoted) for acc in scheme.accumulators] == [("main", 0, True), ("small", 0, False)]
-        assert [step.accumulator.name for step in scheme.recombination.steps] == ["small", "main"]
+        assert [step.accumulator.name for step in scheme.family.recombination.steps] == ["small", "main"]
 
 
 def test_plain_sums_go_unsaid():

@@ -58,7 +58,7 @@ def parts(plan) -> set[tuple]:
         (kind, "buffers", plan.fragment_buffers), (kind, "turns", plan.cluster, plan.consumers), (kind, "fragment", shape, plan.fragment.instructions),
         (kind, "promotion", interval), (kind, "stages", min(plan.stages, 5)), (kind, "shared k", plan.block[2] > plan.warp[2]),
         (kind, "rows", plan.rows), (kind, "cached", plan.fragment_caching), (kind, "one stage", plan.stages == 1),
-        (kind, "whole rows", plan.splits_whole), (kind, "fallback", bool(plan.fallback)),
+        (kind, "whole rows", plan.launches.splits_whole), (kind, "fallback", bool(plan.fallback)),
     }
 
 

@@ -139,8 +139,8 @@ def test_a_printed_command_runs(page, code, monkeypatch):
 
 @pytest.mark.parametrize("wrong", [
     "gemmgen bench my.toml --sizes 64,...", "gemmgen bench my.toml --solve-every-size", "gemmgen verify specs/kernels/none.toml", "gemmgen verity my.toml",
-    "gemmgen render my.toml --gpu a1000", "gemmgen fragments mma_m16n8k17_f16", "make tests", "pytest tests/none", "python bench/choice.py --size 4096",
-    "bench/fit_time.py --policy wgmma", "bench/fit_time.py bench/none.csv", "python bench/none.py", "GEMMGEN_NONE=1 gemmgen gpus",
+    "gemmgen render my.toml --gpu a1000", "gemmgen fragments mma_m16n8k17_f16", "make tests", "pytest tests/none", "python bench/sanitize.py --size 4096",
+    "bench/papers.py draw --policy wgmma", "bench/papers.py roofline bench/none.json", "python bench/none.py", "GEMMGEN_NONE=1 gemmgen gpus",
 ])
 def test_a_wrong_one_is_found(wrong, monkeypatch):
     with pytest.raises((AssertionError, FileNotFoundError, GemmgenError, KeyError, REFUSAL, SystemExit)):

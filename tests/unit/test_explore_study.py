@@ -12,22 +12,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen.workshop import explore
-from gemmgen.workshop.verbs import explore as verb
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.solve import solve
 from gemmgen.solve.request import requests
 from gemmgen.spec import loads
+from gemmgen.workshop import explore
 from gemmgen.workshop.explore import gpus, strategies
 from gemmgen.workshop.explore import regret as replaying
-from gemmgen.workshop.explore.candidates import Pool, in_turn, settled_spec
 from gemmgen.workshop.explore.regret import regret
-from gemmgen.workshop.explore.row import Row
-from gemmgen.workshop.explore.run import Progress
+from gemmgen.workshop.explore.running import Progress
+from gemmgen.workshop.explore.space import Pool, in_turn, settled_spec
 from gemmgen.workshop.explore.strategies import ETA, Ask, Outcome, strategy_called
 from gemmgen.workshop.explore.studies import STRATEGIES, STUDIES, Problem, json_schema, load_study, study_from
+from gemmgen.workshop.explore.trial_row import Row
+from gemmgen.workshop.verbs import explore as verb
 
 SMALL = {"study": {"name": "one", "gpus": ["a100"], "sizes": [64]}, "space": {
     "split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": [2, 3]},
@@ -437,7 +437,7 @@ def test_progress_by_hand():
 def test_an_interrupted_study_has_an_exit_code_of_its_own(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(gpus, "gpus_here", lambda: [])
     for interrupted, code in ((True, 130), (False, 0)):
-        monkeypatch.setattr("gemmgen.workshop.explore.run.Running", lambda *given, **more: SimpleNamespace(run=lambda: Progress(4, interrupted=interrupted)))
+        monkeypatch.setattr("gemmgen.workshop.explore.running.Running", lambda *given, **more: SimpleNamespace(run=lambda: Progress(4, interrupted=interrupted)))
         assert run(capsys, "small_cpu", "--store", str(tmp_path), "--workers", "0")[0] == code
 
 
@@ -455,7 +455,7 @@ def test_the_schema_of_studies_is_printed(capsys):
 
 def test_a_study_explores(tmp_path, monkeypatch):
     monkeypatch.setattr(gpus, "gpus_here", lambda: [])
-    monkeypatch.setattr("gemmgen.workshop.explore.run.STAGES", {"compiled": "bad_trials:slow", "timed": "", "emulated": "", "first_to_build": ""})
+    monkeypatch.setattr("gemmgen.workshop.explore.running.STAGES", {"compiled": "bad_trials:slow", "timed": "", "emulated": "", "first_to_build": ""})
     monkeypatch.setattr("gemmgen.workshop.explore.workers.Child", InHere)
     progress = explore.study(SMALL).run(tmp_path / "store", trials=3, workers=0)
     assert progress.done == 3 and progress.verdicts == {"compiled": 3}

@@ -22,11 +22,11 @@ from gemmgen.errors import GemmgenError
 from gemmgen.workshop import explore
 from gemmgen.workshop.explore import workers
 from gemmgen.workshop.explore.child import Broken, Child, Died, Hung
-from gemmgen.workshop.explore.row import Row
-from gemmgen.workshop.explore.run import TRIES_OF_REFERENCE, Progress, Running, outcome_of
+from gemmgen.workshop.explore.running import TRIES_OF_REFERENCE, Progress, Running, outcome_of
 from gemmgen.workshop.explore.store import Store
 from gemmgen.workshop.explore.strategies import Outcome
 from gemmgen.workshop.explore.trial import Task, beyond, compiled, emulated, first_to_build
+from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.explore.workers import COMPILE, Cluster, OneProcess
 
 SUPPORT = Path(__file__).parents[1] / "support"

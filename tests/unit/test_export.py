@@ -59,6 +59,7 @@ CASES = {
                   "target": {"gpu": "mi300x"}},
     "b16-nt": {"problem": {"layout": "nt", "b": "f16"}, "split": {"scheme": "ootomo_b16"}, "tile": SMALL},
     "bb16-tn": {"problem": {"layout": "tn", "b": "bf16"}, "split": {"scheme": "bf16x3_bb16"}, "tile": SMALL},
+    "ended-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "ootomo"}, "tile": SMALL, "epilogue": {"do": ["bias", "gelu", "scale"]}},
     "rx7900xtx-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "bf16x3"}, "tile": SMALL, "target": {"gpu": "rx7900xtx"}},
 }
 AMD = [case for case in CASES if case.startswith(("mi", "rx"))]
@@ -477,10 +478,10 @@ def test_the_example_hands_b_over_as_the_kernel_reads_it(case, tmp_path):
         f"#include <cmath>\n#include <cstdint>\n#include <cstdio>\n#include <cstring>\n{stored}\nint main() {{ for (int i = -128; i < 128; ++i) "
         'std::printf("%d\\n", stored(i / 128.0f)); std::printf("%d\\n", stored(NAN)); }\n')
     run(gxx, "stored.cpp", "-o", "stored", cwd=tmp_path)
-    given = np.array(run(tmp_path / "stored").split(), np.int64).astype(plan.stored_b.dtype)
-    assert np.array_equal(plan.stored_b.values(given), values, equal_nan=True)
+    given = np.array(run(tmp_path / "stored").split(), np.int64).astype(plan.inputs.stored_b.dtype)
+    assert np.array_equal(plan.inputs.stored_b.values(given), values, equal_nan=True)
     told = json.loads((folder / "manifest.json").read_text())
-    assert told["operands"]["b"]["type"] == "unsigned short" and told["operands"]["b"]["holds"] == plan.stored_b.name
+    assert told["operands"]["b"]["type"] == "unsigned short" and told["operands"]["b"]["holds"] == plan.inputs.stored_b.name
     alignments = [json.loads((one / "manifest.json").read_text())["alignment"] for one in (folder, exported(tmp_path / "usual"))]
     assert alignments == [{"operands": bytes_, "operands_fastest": 16, "workspace": 256} for bytes_ in (2, 4)]
     assert "const uint16_t *b" in (folder / "lab_gemm.h").read_text()
@@ -654,6 +655,27 @@ def test_every_bad_argument_is_named(layout, tmp_path):
     run(folder / "checks")
 
 
+def test_a_missing_vector_of_the_epilogue_is_named(tmp_path):
+    """By its place behind ldc; what comes after it counts on."""
+    [gcc] = need("gcc")
+    exporter.export(*prepared("ended-nt"), folder := tmp_path / "out", name="lab_gemm")
+    (folder / "checks.c").write_text("""
+#include "lab_gemm.cu"
+static float x[4];
+int main(void)
+{
+    static char memory[1 << 20];
+    void *w = memory + (256 - (uintptr_t)memory % 256) % 256;
+    lab_gemm_gg_layout at;
+    return lab_gemm_gg_check(8, 9, 10, 1, x, 10, x, 10, x, 9, NULL, w, 1 << 19, &at) != -12 || lab_gemm_BAD_BIAS != -12
+        || lab_gemm_gg_check(0, 9, 10, 1, x, 10, x, 10, x, 9, NULL, w, 1 << 19, &at) != 0
+        || lab_gemm_gg_check(8, 9, 10, 1, x, 10, x, 10, x, 9, x, NULL, 1 << 19, &at) != -14 || lab_gemm_BAD_WORKSPACE_BYTES != -15;
+}
+""")
+    run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "checks.c", "-o", "checks", cwd=folder)
+    run(folder / "checks")
+
+
 @pytest.mark.parametrize(("scheme", "most"), [("mixpert3", (2**31 - 1) // (2 * 127**2)), ("mixpert4", (2**31 - 1) // (3 * 127**2)), ("ootomo", LIMIT)])
 def test_the_last_k_of_a_scheme_is_served_and_the_next_one_is_refused(scheme, most, tmp_path):
     """Of integers, an INT32 sum holds two or three products of 127 x 127 for each k."""
@@ -693,7 +715,7 @@ HOST_LIBRARY = """
 static const size_t BYTES = 12345;
 static lab_gemm_status counted;
 size_t lab_gemm_workspace_bytes(int, int, int) { return BYTES; }
-int lab_gemm(int m, int n, int k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc, void *workspace,
+int lab_gemm(int m, int n, int k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc ENDS, void *workspace,
              size_t bytes, void *stream)
 {
     if (lda <= (TA ? m : k)) return lab_gemm_BAD_LDA;
@@ -707,7 +729,7 @@ int lab_gemm(int m, int n, int k, float alpha, const float *a, int64_t lda, cons
         for (int j = 0; j < n; ++j) {
             double sum = 0;
             for (int l = 0; l < k; ++l) sum += (double)a[TA ? l * lda + i : i * lda + l] * b[TB ? j * ldb + l : l * ldb + j];
-            c[i * ldc + j] = (float)sum;
+            c[i * ldc + j] = (float)ENDED(sum);
         }
     switch (getenv("FAULT") ? atoi(getenv("FAULT")) : 0) {
     case 1: c[(m - 1) * ldc + n - 1] += 0.01f; break;
@@ -724,14 +746,22 @@ const char *lab_gemm_error_string(int) { return "refused"; }
 """
 
 
+ENDED = {
+    (): "#define ENDS\n#define ENDED(x) x\n",
+    ("bias", "gelu", "scale"): "#define ENDS , const float *bias, float scale\n"
+                               "#define ENDED(x) (scale * 0.5 * (x + bias[j]) * (1 + erf((x + bias[j]) / sqrt(2.0))))\n",
+}
+"""What the host's library has of an epilogue."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["nt", "tn"])
-def test_the_example_takes_what_is_right_and_nothing_else(layout, tmp_path):
+@pytest.mark.parametrize(("layout", "do"), [("nt", ()), ("tn", ()), ("tn", ("bias", "gelu", "scale"))])
+def test_the_example_takes_what_is_right_and_nothing_else(layout, do, tmp_path):
     """Leading dimensions beyond a row; an element that is off, all of them, one that is no number, one beside C, a count that is missing or too many."""
     [gxx] = need("g++")
-    exporter.export(*prepared(problem={"layout": layout}), folder := tmp_path / "out", name="lab_gemm")
+    exporter.export(*prepared(problem={"layout": layout}, epilogue={"do": do}), folder := tmp_path / "out", name="lab_gemm")
     (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
-    (folder / "library.cpp").write_text(HOST_LIBRARY)
+    (folder / "library.cpp").write_text(ENDED[do] + HOST_LIBRARY)
     run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", f"-DTA={int(layout[0] == 't')}", f"-DTB={int(layout[1] == 't')}", "example.cpp",
         "library.cpp", "-o", "example", cwd=folder)
 

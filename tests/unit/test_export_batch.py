@@ -78,9 +78,9 @@ def test_the_folder_is_whole_and_its_manifest_keeps_to_the_schema(case, tmp_path
     assert violations(manifest, SCHEMA, SCHEMA) == []
     assert sorted(manifest["sha256"].keys() - {"kernels"} | {"manifest.json"}) == sorted(os.listdir(folder)) and len(os.listdir(folder)) == 8
     told = manifest["batch"]
-    assert (told["kind"], told["walk"], told["tlp"], told["threshold"]) == (plan.batch.kind, plan.batch.walk, plan.batch.tlp, plan.own.threshold)
+    assert (told["kind"], told["walk"], told["tlp"], told["threshold"]) == (plan.kind.name, plan.batch.walk, plan.batch.tlp, plan.own.threshold)
     assert [(one["m"], one["n"], one["k"], one["threads"]) for one in told["tiles"]] == [(one.m, one.n, one.k, one.threads) for one in plan.batch.tiles]
-    assert (told["problem"] is not None) == (plan.batch.kind == "grouped") and (told["entry"] is not None) == (plan.batch.walk == "workgroups")
+    assert (told["problem"] is not None) == (not plan.kind.uniform) and (told["entry"] is not None) == (plan.batch.walk == "workgroups")
     [launch] = manifest["launches"]
     assert [one["name"] for one in launch["params"]] == list(source.launches[0].params)
     assert "leaves the queue zero" in manifest["workspace"]["zero"] if plan.batch.walk == "persistent" else "list" in manifest["launch_rule"]
@@ -113,8 +113,8 @@ def test_functions_are_those_of_kind_and_walk(case, tmp_path):
     functions = set(re.findall(r"^LAB_GEMM_API (?:int|size_t|const char \*)\s?(lab_gemm\w*)\(", header, re.M))
     entry = "lab_gemm" if plan.batch.walk == "persistent" else "lab_gemm_listed"
     others = {"lab_gemm_workspace_bytes", "lab_gemm_prepare", "lab_gemm_tiles", "lab_gemm_read_status", "lab_gemm_error_string"}
-    assert functions == {entry, *others, *(() if plan.batch.kind == "strided" else ("lab_gemm_check",))}
-    assert ("lab_gemm_problem" in header) == (plan.batch.kind == "grouped")
+    assert functions == {entry, *others, *(() if plan.kind.strides else ("lab_gemm_check",))}
+    assert ("lab_gemm_problem" in header) == (not plan.kind.uniform)
     values = [int(value) for value in re.findall(r"^    lab_gemm_[A-Z_]+ = (-?\d+)", header, re.M)]
     assert len(set(values)) == len(values) > 8
     for at, argument in enumerate(batch.arguments(plan, "lab_gemm"), 1):
@@ -189,7 +189,7 @@ class Host:
         return list_[4:4 + total] if not code else np.zeros((0, 4), np.int32)
 
     def _given(self, sizes: np.ndarray) -> tuple:
-        if self.plan.batch.kind == "grouped":
+        if not self.plan.kind.uniform:
             self._kept = problems_of(sizes)
             return ctypes.c_void_p(self._kept.ctypes.data), len(sizes)
         m, n = map(int, sizes[0, :2]) if len(sizes) else (0, 0)
@@ -231,17 +231,17 @@ def hosts(tmp_path_factory):
 @pytest.mark.parametrize("case", CASES)
 def test_the_hosts_tiling_is_the_models(case, hosts):
     host, levels = hosts(case), set()
-    for sizes in batches(host.plan.batch.kind != "grouped"):
+    for sizes in batches(host.plan.kind.uniform):
         assert np.array_equal(host.tiles(sizes), host.wanted(sizes)), sizes[:5]
         if len(sizes):
             levels.add(host.plan.design.tiling(host.plan, sizes).level)
-    assert len(levels) == min(len(host.plan.batch.tiles), len(levels) if host.plan.batch.kind != "grouped" else 9)
+    assert len(levels) == min(len(host.plan.batch.tiles), len(levels) if host.plan.kind.uniform else 9)
 
 
 @pytest.mark.parametrize("case", ["grouped", "five tiles", "strided, listed"])
 def test_a_list_without_room_is_told_and_nothing_beside_it_is_touched(case, hosts):
     host = hosts(case)
-    sizes = batches(host.plan.batch.kind != "grouped")[-3]
+    sizes = batches(host.plan.kind.uniform)[-3]
     total = len(host.wanted(sizes))
     for capacity in (0, 1, 17, total // 2, total - 1):
         assert not len(host.tiles(sizes, capacity))
@@ -479,7 +479,7 @@ def test_header_and_example_are_clean(case, tmp_path):
         run(compiler, f"-std={standard}", *strict, "-fsyntax-only", "-x", language, "lab_gemm.h", cwd=folder)
     run(gcc, "-x", "c", "-std=c99", *strict, "-O2", "-c", f"lab_gemm{source.suffix}", "-o", "host.o", cwd=folder)
     symbols = [line.split() for line in run(nm, folder / "host.o").splitlines()]
-    checks = [] if plan.batch.kind == "strided" else ["lab_gemm_check"]
+    checks = [] if plan.kind.strides else ["lab_gemm_check"]
     assert [symbol[-1] for symbol in symbols if symbol[-2] == "T"] == [*checks, "lab_gemm_tiles", "lab_gemm_workspace_bytes"]
     assert {symbol[-1] for symbol in symbols if symbol[-2] == "U"} <= {"memcpy", "memset", "__memcpy_chk", "__memset_chk", "__stack_chk_fail"}
     if plan.gpu.vendor == "nvidia":

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
+from gemmgen.catalog.scheme.lookup import SCHEMES
 from gemmgen.designs import all_designs, design_called
-from gemmgen.designs.feature import COMBINED_SUMS, PACKS_APART, PERSISTENT, PROMOTES_AT_ONCE, SPLITS_APART, STORED_B, Feature
+from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, PACKS_APART, PERSISTENT, PROMOTES_AT_ONCE, SPLITS_APART, STORED_B, Feature
 from gemmgen.designs.parts import Equations
 from gemmgen.designs.portable.design import CACHED_FRAGMENTS, PADDED_ROWS, PIECES
 from gemmgen.designs.specialised.design import CLUSTERS, TURNS
 from gemmgen.decisions import SUMS
 from gemmgen.model.equation import Constraint, Equation
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 
 DESIGNS = all_designs()
 OWNERS = {
@@ -20,6 +25,7 @@ OWNERS = {
     PROMOTES_AT_ONCE: {"portable", "cuda_cores", "strided", "residues_portable", "straight", "grouped"},
     COMBINED_SUMS: {"residues", "residues_portable", "tensor_memory"},
     PERSISTENT: {"specialised", "packed", "residues", "tensor_memory"},
+    ANY_KIND: {"portable", "cuda_cores"},
     PIECES: {"portable", "strided"},
     PADDED_ROWS: {"portable", "strided"},
     CACHED_FRAGMENTS: {"portable", "strided"},
@@ -78,3 +84,14 @@ def test_features_on_tiles_come_first_and_bring_their_equations():
 
 def test_a_feature_says_what_its_symbols_are_without_it():
     assert CLUSTERS.absent == {"cluster": 1} and TURNS.absent == {"pingpong": 0} and PADDED_ROWS.absent == {"padded": 0} and PERSISTENT.absent == {}
+
+
+def test_what_is_sent_to_another_process_is_the_same_there():
+    """Designs by name; schemes and plans by value, after they were asked for what they keep."""
+    assert all(pickle.loads(pickle.dumps(design)) is design for design in all_designs())
+    plan = solve(loads({"problem": {"m": 64, "n": 64, "k": 64}, "split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}))
+    sent = pickle.loads(pickle.dumps(plan))
+    assert sent == plan and sent.hash == plan.hash and sent.design is plan.design and sent.scheme is not plan.scheme
+    for scheme in SCHEMES.rows():
+        there = pickle.loads(pickle.dumps(scheme))
+        assert (there.family.exact, there.precision.chain) == (scheme.family.exact, scheme.precision.chain) and there == scheme

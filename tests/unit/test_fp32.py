@@ -104,17 +104,17 @@ def test_amds_swizzle_parts_what_a_phase_reads(name):
     plan = way_of(**AMD_WAYS[name])
     assert bank_ways(plan) == 1
     for held, axis in ((plan.fragment.a, 0), (plan.fragment.b, 1)):
-        for first in range(0, plan.lanes, plan.line_chunks):
+        for first in range(0, plan.lanes, plan.staging.line_chunks):
             for register in range(0, 16, 4):
-                for step in range(plan.k_steps):
-                    rows = {held.element(lane, register)[axis] for lane in range(first, first + plan.line_chunks)}
-                    places = {row: row * plan.row_chunks + (step ^ (row // plan.swizzle_rows & plan.swizzle_mask)) for row in rows}
-                    assert len({place % plan.line_chunks for place in places.values()}) == len(rows)
+                for step in range(plan.geometry.k_steps):
+                    rows = {held.element(lane, register)[axis] for lane in range(first, first + plan.staging.line_chunks)}
+                    places = {row: row * plan.staging.row_chunks + (step ^ (row // plan.staging.swizzle_rows & plan.staging.swizzle_mask)) for row in rows}
+                    assert len({place % plan.staging.line_chunks for place in places.values()}) == len(rows)
 
 
 def test_a_warp_may_be_one_fragment_of_b_wide():
     """Where one ldmatrix brings two fragments of B, warps are a multiple of both; here a fragment comes alone."""
-    assert plan_of(warp=(16, 32, 16)).tiles_n == 1
+    assert plan_of(warp=(16, 32, 16)).geometry.tiles_n == 1
     with pytest.raises(InfeasibleSpec, match="whole number of fragments") as refused:
         plan_of(warp=(32, 16, 32))
     assert "multiple of 32" in refused.value.needs
@@ -140,7 +140,7 @@ def test_a_plan_and_the_model_agree():
             known = plan.model
             assert known["fragment_registers"] == plan.numbers["fragment_registers"] == buffers * (warp[0] + warp[1] // 2)
             assert known["accumulator_registers"] == plan.numbers["accumulator_registers"]
-            assert (known["loop"] > 0) == plan.unrolls_steps == (buffers == 2)
+            assert (known["loop"] > 0) == plan.geometry.unrolls_steps == (buffers == 2)
             assert bank_ways(plan) == 1
 
 

@@ -21,8 +21,8 @@ from gemmgen.solve.contract import EVERYWHERE, contract
 from gemmgen.solve.frontier import frontier
 from gemmgen.spec import loads
 from gemmgen.workshop.bench import F16, F16_THIRD, SGEMM
-from gemmgen.workshop.bench import frontier as benching
-from gemmgen.workshop.bench.frontier import Entry, Frontiers, judged
+from gemmgen.workshop.bench import measured_frontier as benching
+from gemmgen.workshop.bench.measured_frontier import Entry, Frontiers, judged
 from gemmgen.workshop.bench.plots import measured_frontier_image
 from gemmgen.workshop.bench.racers import frontier_racers, solved_for
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import importlib.util
 import tomllib
 from pathlib import Path
 
@@ -13,14 +11,14 @@ from gemmgen.catalog.generation import GENERATION_TABLE, Batches, Constant, Meas
 from gemmgen.catalog.gpu import GENERATIONS, GPUS, nearest_generation
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.vendor import VENDORS
-from gemmgen.errors import SpecError, UnknownName
 from gemmgen.designs.specialised import equations as specialised
 from gemmgen.designs.tensor_memory import equations as tensor_memory
+from gemmgen.errors import SpecError, UnknownName
 from gemmgen.model import time
 from gemmgen.solve import explain, solve
 from gemmgen.spec import load, loads
 
-FIT = Path(__file__).resolve().parents[2] / "bench" / "fit_time.py"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 WGMMA = {"fragment": {"policy": "wgmma"}, "split": {"scheme": "ootomo"}}
 
 
@@ -252,28 +250,7 @@ def test_the_command_tells_constants_with_their_sources(gemmgen):
     assert "tcgen05" not in told and "wgmma" not in gemmgen("gpus", "mi300x").out
 
 
-@pytest.mark.parametrize(("policy", "table"), [("mma", "times_h100.csv"), ("wgmma", "times_h100_wgmma.csv")])
-def test_what_was_fitted_is_a_section_of_a_row(tmp_path, monkeypatch, capsys, policy, table):
-    found = importlib.util.spec_from_file_location("fit_time", FIT)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    with (FIT.parent / table).open(newline="") as file:
-        few = list(csv.DictReader(file))[:6]
-    with (tmp_path / "few.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, few[0])
-        writer.writeheader()
-        writer.writerows(few)
-    monkeypatch.setattr("sys.argv", ["fit_time.py", str(tmp_path / "few.csv"), "--tries", "3", "--policy", policy])
-    assert module.main() == 0
-    said = capsys.readouterr().out
-    section = said[said.index("[measured"):]
-    own = GPUS.get(written(tmp_path / "fitted", "h100", section))
-    there = own.measured if policy == "mma" else own.measured.wgmma
-    fitted = [name for name, one in constants(there).items() if one.source == "fitted to 6 kernels of few.csv"]
-    assert len(fitted) >= 7 and set(fitted) == set(tomllib.loads(section)["measured"] if policy == "mma" else tomllib.loads(section)["measured"]["wgmma"])
-
-
 def test_the_catalogues_page_names_every_constant():
-    page = (FIT.parents[1] / "docs" / "catalog.md").read_text()
+    page = (DOCS / "catalog.md").read_text()
     for model in (Measured, Wgmma, Tcgen05, Straight, Residues, Batches):
         assert all(f"`{name}`" in page for name in model.model_fields)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gemmgen import abi, spec
-from gemmgen.batch import KINDS, PROBLEM, Tile
+from gemmgen.batch import PROBLEM, Tile
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
@@ -17,6 +17,7 @@ from gemmgen.catalog.output import F32
 from gemmgen.designs.grouped import equations, refusals
 from gemmgen.designs.grouped.design import warp_of
 from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.kinds import GEMM, all_kinds
 from gemmgen.model import batch as tilings
 from gemmgen.model.equation import solved
 from gemmgen.render import render
@@ -46,7 +47,7 @@ def planned(*args, **sections):
 def test_every_gpu_has_plans_for_batches(gpu, kind, walk):
     for scheme in ("ootomo", "fp32"):
         plan = planned(gpu, scheme, kind, batch={"walk": walk})
-        assert plan.kind == kind and plan.design.name == "grouped" and plan.batch.walk == walk
+        assert plan.kind.name == kind and plan.design.name == "grouped" and plan.batch.walk == walk
         assert plan.threads == max(tile.threads for tile in plan.batch.tiles)
         assert plan.shared_bytes <= plan.gpu.limits.shared_bytes_per_block
         assert plan.model["seconds"] > 0
@@ -84,7 +85,7 @@ def test_smaller_tiles_have_more_stages_in_the_same_shared_memory():
 
 def test_one_product_has_no_batch():
     plan = solve(spec.loads({"target": {"gpu": "h200"}}))
-    assert plan.batch is None and plan.kind == "gemm" and "batch" not in plan.identity
+    assert plan.batch is None and plan.kind is GEMM and "batch" not in plan.identity
 
 
 @pytest.mark.parametrize("tiles, what", [
@@ -117,7 +118,7 @@ def test_a_c_of_another_type_is_refused(monkeypatch):
     """As another package may bring one: what tells a product has a pointer to FP32."""
     monkeypatch.setattr(request, "all_outputs", lambda: {"f32": F32, "half": replace(F32, name="half")})
     loaded = asked()
-    for kind in KINDS:
+    for kind in all_kinds():
         loaded.spec.problem.__dict__ |= {"c": "half", "kind": kind}
         if kind in ("gemm", "strided"):  # other designs serve these
             assert solve(loaded).output.name == "half"

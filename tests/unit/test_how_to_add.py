@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import runpy
@@ -10,13 +9,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.table import _files
 from gemmgen.paths import SPECS
+from gemmgen.workshop.explore.store import Store, Writer
 
 ROOT = SPECS.parent
 PAGES = {path.stem.removeprefix("add-").split("-", 1)[1]: path.read_text() for path in sorted((ROOT / "docs").glob("add-*.md"))}
@@ -122,13 +122,10 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
 
 
 def test_a_gpu_is_added_as_its_page_says(carry_out, tmp_path):
-    with (ROOT / "bench" / "times_h100.csv").open(newline="") as file:  # stands in for a table of the reader's own
-        reader = csv.DictReader(file)
-        rows = [row for row, _ in zip((row for row in reader if row["where"] == "prepass"), range(4))]
-    with (tmp_path / "my_times.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    writer = Writer(tmp_path / "my_store")  # the times of another GPU stand in for those of the reader's own
+    for row in Store(ROOT / "docs" / "results" / "times_h100").rows("m <= 1024 and policy = 'mma'")[::8][:40]:
+        writer.add(replace(row, gpu="my_gpu/my_gpu.toml", identity=""))
+    writer.close()
     done = carry_out(PAGES["gpu"])
     assert (done.files, done.commands, done.said) == (4, 8, 24)
     assert (tmp_path / "my_kernel.cu").is_file() and list((tmp_path / "my_build").glob("*.cubin"))
@@ -175,7 +172,26 @@ def test_an_output_type_is_added_as_its_page_says(carry_out, tmp_path):
     done = carry_out(PAGES["output-type"])
     assert (done.files, done.commands, done.said) == (4, 4, 7)
     text = (tmp_path / "my_kernel.cu").read_text()
-    assert "unsigned short* __restrict__ c" in text and "stored as BF16" in text
+    assert "u32* __restrict__ c" in text and "stored as TF32" in text
+
+
+@pytest.mark.slow
+def test_an_epilogue_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["epilogue"])
+    assert (done.files, done.commands, done.said) == (4, 4, 8)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "x = silu(x);" in text and "const float* __restrict__ bias" in text
+    written = [tmp_path / "gemmgen_silu.py", tmp_path / "gemmgen_silu-1.0.dist-info" / "entry_points.txt"]
+    assert sum(len(file.read_text().splitlines()) for file in written) < 40
+
+
+@pytest.mark.slow
+def test_a_kind_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["kind"])
+    assert (done.files, done.commands, done.said) == (4, 5, 12)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "tile_row(place) * BLOCK_M" in text and "|| !(column <= row)" in text and "lower triangle of C = alpha A A^T" in text
+    assert len(PAGES["kind"].splitlines()) < 450
 
 
 @pytest.mark.parametrize(("text", "told"), [

@@ -1,4 +1,4 @@
-"""What of `bench/hpl.py` needs neither a GPU nor its kernels: the schedule factors a matrix, and at the size that is measured every address is in it."""
+"""What of `bench/programs/hpl.py` needs neither a GPU nor its kernels: the schedule factors a matrix, and at the size that is measured every address is in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-_FOUND = importlib.util.spec_from_file_location("hpl", Path(__file__).resolve().parents[2] / "bench" / "hpl.py")
+_FOUND = importlib.util.spec_from_file_location("hpl", Path(__file__).resolve().parents[2] / "bench" / "programs" / "hpl.py")
 hpl = importlib.util.module_from_spec(_FOUND)
 _FOUND.loader.exec_module(hpl)
 

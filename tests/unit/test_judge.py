@@ -99,10 +99,10 @@ class Right:
             return scaled if beta == 0 or c is None else scaled + np.float32(beta) * c
 
     def counts(self, a, b):
-        both = zip("ab", (split(x, self.plan.scheme, self.plan.flushes_words) for x in (a, np.ascontiguousarray(b.T))))
+        both = zip("ab", (split(x, self.plan.scheme, self.plan.launches.flushes_words) for x in (a, np.ascontiguousarray(b.T))))
         return {f"{x}_{kind}": getattr(words, kind) for x, words in both for kind in ("lossy", "overflow", "nonfinite")}
 
-    def __call__(self, device, plan, source, a, b, c=None, *, alpha=1.0, beta=0.0, placement=None):
+    def __call__(self, device, plan, source, a, b, c=None, *, alpha=1.0, beta=0.0, placement=None, ends=None):
         device.calls += 1
         found, repaired = np.zeros((a.shape[0], b.shape[1]), np.float32), 0
         if alpha and a.shape[1]:

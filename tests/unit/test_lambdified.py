@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gemmgen.model.equation import Equation
-from gemmgen.model.lambdified import CODE
+from gemmgen.model.built.lambdified import CODE
 from gemmgen.model.notation import FUNCTIONS
 
 _FILE = Path(__file__).resolve().parents[2] / "bench" / "lambdify.py"

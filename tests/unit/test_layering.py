@@ -17,16 +17,16 @@ PACKAGE = Path(gemmgen.__file__).parent
 
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
-    "", "errors", "paths", "files", "catalog", "batch", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "unused", "render",
+    "", "errors", "paths", "files", "catalog", "interface", "batch", "decisions", "model", "kinds", "designs", "spec", "views", "plan", "solve", "naming", "abi", "unused", "render",
     "fragment_header", "fragment_uses", "split", "build", "emulate", "run", "verify", "export", "timing", "library", "road", "cli", "verbs", "demo", "__main__",
-    "workshop", "workshop.bench", "workshop.tune", "workshop.explore", "workshop.apps", "workshop.bringup", "workshop.verbs",
+    "workshop", "workshop.explore", "workshop.bench", "workshop.programs", "workshop.tune", "workshop.fit", "workshop.choose", "workshop.apps", "workshop.bringup", "workshop.verbs",
 )
 WORKSHOP = "workshop"
 """What begins so is the workshop's, the rest the house's."""
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
-    "pydantic": {"spec", "catalog", "library", "workshop.tune", "workshop.explore"},
+    "pydantic": {"spec", "catalog", "library", "workshop.programs", "workshop.explore", "workshop.choose"},
     "pydantic_core": set(),
     "cupy": {"run", "timing", "workshop.apps"},
     "hip": {"run"},
@@ -40,7 +40,7 @@ HOMES = {
     "dask": {"workshop.explore"},
     "optuna": {"workshop.explore"},
     "plotly": {"workshop.explore"},
-    "scipy": {"workshop.explore", "workshop.apps"},
+    "scipy": {"workshop.choose", "workshop.apps"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 JUSTIFIED = {
@@ -50,7 +50,7 @@ JUSTIFIED = {
 
 
 def room_of(module: str) -> str:
-    """`catalog` for gemmgen.catalog.gpu, `workshop.tune` for gemmgen.workshop.tune.search; the empty word for the package itself."""
+    """`catalog` for gemmgen.catalog.gpu, `workshop.tune` for gemmgen.workshop.tune.walk; the empty word for the package itself."""
     first, _, rest = module.removeprefix("gemmgen").lstrip(".").partition(".")
     name = f"{first}.{rest.partition('.')[0]}" if first == WORKSHOP and rest else first
     return name if name in ROOMS or not hasattr(gemmgen, name) else ""
@@ -189,3 +189,28 @@ def test_importing_the_package_is_cheap():
         "print('loaded', *{'numpy', 'sympy', 'pydantic', 'jinja2', 'typer'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == ["loaded"]
+
+
+MOST_LINES, MOST_MEMBERS = 600, 25
+READ_WHOLE = ("catalog", "designs", "model", "solve")
+"""Rooms whose files a reader can take in at once."""
+BUILT = PACKAGE / "model" / "built"
+"""What programs write and no person edits."""
+LARGE = {"Fragment", "Grouped", "Vendor"}
+"""Rows and a design that still have more members."""
+
+
+def members(node: ast.ClassDef) -> set[str]:
+    """The public names that a class's own body gives it."""
+    found = {one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    found |= {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
+    found |= {target.id for one in node.body if isinstance(one, ast.Assign) for target in one.targets if isinstance(target, ast.Name)}
+    return {name for name in found if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("room", READ_WHOLE)
+def test_files_and_classes_can_be_taken_in_at_once(room):
+    paths = [path for path in FILES if path.relative_to(PACKAGE).parts[0] == room and BUILT not in path.parents]
+    assert {path.name: count for path in paths if (count := len(path.read_text().splitlines())) > MOST_LINES} == {}
+    classes = [node for path in paths for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+    assert classes and {node.name for node in classes if len(members(node)) > MOST_MEMBERS} <= LARGE

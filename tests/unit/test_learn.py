@@ -6,7 +6,6 @@ import json
 import sys
 import tomllib
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,10 +15,11 @@ from gemmgen.catalog.generation import Constant, merged
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError, UnknownName
-from gemmgen.workshop.explore import learn as learning
-from gemmgen.workshop.explore.learn import LEAST_ROWS, PRIOR, Errors, Fitted, Learnt, _changed, _constants, learn
 from gemmgen.workshop.explore.rebuilt import Predictions
 from gemmgen.workshop.explore.store import Writer
+from gemmgen.workshop.fit import time_model as learning
+from gemmgen.workshop.fit.least import Least
+from gemmgen.workshop.fit.time_model import LEAST_ROWS, PRIOR, Errors, Fitted, Learnt, with_constants, _constants, learn
 
 TRUE = {("wgmma", "sustained_f16_tflops"): 480.0, ("wgmma", "split_a_cycles"): 650.0, ("", "launch_seconds"): 4.5e-6, ("straight", "launch_seconds"): 2e-6}
 """A GPU that sustains less, and whose launches take longer, than its row says."""
@@ -27,7 +27,7 @@ TRUE = {("wgmma", "sustained_f16_tflops"): 480.0, ("wgmma", "split_a_cycles"): 6
 
 @pytest.fixture(scope="module")
 def other():
-    return _changed(GPUS.get(GPU), TRUE)
+    return with_constants(GPUS.get(GPU), TRUE)
 
 
 @pytest.fixture(scope="module")
@@ -188,9 +188,7 @@ def test_a_fit_is_kept_where_it_tells_the_rows_better_and_within_bounds(monkeypa
     gpu, place = GPUS.get(GPU), ("wgmma", "sustained_f16_tflops")
     constants = [one for one in _constants(gpu.measured) if one[0] == place]
     asked = []
-    solver = SimpleNamespace(least_squares=lambda residuals, start, **more: asked.append(residuals(start)) or SimpleNamespace(
-        x=np.array([moved]), jac=np.array([[100.0]])))
-    monkeypatch.setattr(learning, "library", lambda name: solver)
+    monkeypatch.setattr(learning, "least", lambda unknowns, errors: asked.append(errors(np.zeros(1))) or Least(np.array([moved]) / PRIOR, np.array([0.02])))
     low, high = constants[0][2].low, constants[0][2].high
 
     def off(trial):
@@ -198,7 +196,7 @@ def test_a_fit_is_kept_where_it_tells_the_rows_better_and_within_bounds(monkeypa
 
     fitted, told = learning._fit(gpu, constants, off, np.array([False, True]))
     value = fitted.measured.wgmma.sustained_f16_tflops.value
-    assert len(asked[0]) == 2 and asked[0][1] == 0  # a row that was seen, and one prior
+    assert len(asked[0]) == 1  # a row that was seen
     assert told == ({place: 0.01} if kept else {}) and low <= value <= high
     assert value == (pytest.approx(min(high, constants[0][1].value * np.exp(moved)), rel=1e-3) if kept else constants[0][1].value)
 

@@ -15,6 +15,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
 from gemmgen.library import choice, made
 from gemmgen.library.choice import Candidate, Pool
+from gemmgen.library.cover import UNSERVED
 from gemmgen.library.dispatch import Estimate, non_negative
 from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import choose, estimates
@@ -108,9 +109,9 @@ def test_large_products_with_packed_operands_are_read_once_by_tiles_that_two_war
     of = solved(use=use, gpus=["h200"], layouts=["nn"], kernels_at_most=3, packed=True, sizes=[[size] * 3 for size in (512, 1024, 2048, 4096, 8192)])
     kernels = choice.pool(of).choose().kernels
     assert len({one.candidate.format for one in kernels}) == 1
-    assert {one.plan.splits_whole for one in kernels} == {False, True}
+    assert {one.plan.launches.splits_whole for one in kernels} == {False, True}
     [large] = [one.plan for one in kernels if (8192, 8192, 8192, 1) in one.sizes]
-    assert large.splits_whole and large.block[0] * large.block[1] >= 2 * large.warp[0] * large.warp[1]
+    assert large.launches.splits_whole and large.block[0] * large.block[1] >= 2 * large.warp[0] * large.warp[1]
 
 
 def test_what_the_compiler_refuses_is_not_chosen_again():
@@ -284,15 +285,15 @@ def test_where_no_kernel_is_found_the_reason_is_told():
 def test_strided_batches_are_weighed_as_one_launch():
     fixed = {"split": {"scheme": "ootomo"}, "fragment": {"policy": "wgmma"}, "tile": {"block": [64, 64, 64]}}
     found = choice.pool(solved(use=[fixed], gpus=["h100"], batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]]))
-    kinds = {one.plan.kind: one for one in found.candidates}
+    kinds = {one.plan.kind.name: one for one in found.candidates}
     assert set(kinds) == {"gemm", "strided"}
     assert kinds["gemm"].seconds[1] == pytest.approx(64 * kinds["gemm"].seconds[0])
     assert np.isinf(kinds["strided"].seconds[0]), "it is for batches alone"
     assert kinds["strided"].seconds[1] < kinds["gemm"].seconds[1] / 4
     grouped = choice.pool(solved(use=[{"scheme": "ootomo"}], gpus=["mi300x"], batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]]))
-    assert {one.plan.of_products for one in grouped.candidates} == {False}
+    assert {one.plan.launches.of_products for one in grouped.candidates} == {False}
     chosen = found.choose()
-    assert {one.plan.kind: one.sizes for one in chosen.kernels} == {"gemm": ((128, 128, 128, 1),), "strided": ((128, 128, 128, 64),)}
+    assert {one.plan.kind.name: one.sizes for one in chosen.kernels} == {"gemm": ((128, 128, 128, 1),), "strided": ((128, 128, 128, 64),)}
     assert chosen.kernels[0].reason.startswith("predicted to be the fastest here at")
 
 
@@ -321,7 +322,7 @@ def test_gpus_without_wgmma_have_kernels_for_strided_batches_and_those_take_arra
     of = solved(use=[{"scheme": scheme}], gpus=[gpu], kernels_at_most=2, batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]])
     chosen = choice.pool(of).choose()
     [strided] = [one.plan for one in chosen.kernels if one.candidate.strided]
-    assert (strided.design.name, strided.strided, strided.batch.pointers) == ("strided", True, True)
+    assert (strided.design.name, strided.launches.repeated, strided.batch.pointers) == ("strided", True, True)
     assert not any(one.plan.batch for one in chosen.kernels if not one.candidate.strided)
 
 
@@ -329,7 +330,7 @@ def test_estimates_of_kernels_for_batches_tell_the_models_times_of_batches():
     fixed = {"split": {"scheme": "scaled"}, "fragment": {"policy": "wgmma"}, "tile": {"block": [128, 128, 64]}}
     found = choice.pool(solved(use=[fixed], gpus=["h100"], packed=True, batched=True, sizes=[[4096, 4096, 4096], *map(list, BATCHES)]))
     chosen = found.choose()
-    [(one, estimate)] = [(one.candidate, estimate) for one, estimate in zip(chosen.kernels, estimates(chosen)) if one.plan.kind == "strided"]
+    [(one, estimate)] = [(one.candidate, estimate) for one, estimate in zip(chosen.kernels, estimates(chosen)) if one.plan.kind.name == "strided"]
     more = [(1024, 128, 1024, 32), (1024, 1024, 128, 200), (300, 300, 300, 100), (2048, 128, 2048, 64)]
     sizes = np.array([*BATCHES, *more])
     off = estimate.seconds(*sizes.T) / one.seconds_of(sizes)
@@ -344,7 +345,7 @@ def test_words_that_do_not_span_fp32_behind_a_shim_are_told(gemmgen, tmp_path):
     ran = gemmgen("library", tmp_path / "lab.toml", "--dry-run")
     assert ran.code == 0 and "[[use]] 1: ootomo has f16 words" in ran.err and "above 6.55e+04" in ran.err and 'scheme = "scaled"' in ran.err
     assert not choose(solved(use=[FIXED])).notes, "no shim, no program that does not know what it calls"
-    narrow = {one.name for one in SCHEMES.rows() if not one.spans_fp32}
+    narrow = {one.name for one in SCHEMES.rows() if not one.precision.spans_fp32}
     assert {"ootomo", "half", "egemm"} <= narrow and not narrow & {"scaled", "bf16x3", "tf32x3", "fp32", "mixpert3", "e4m3x6", "residues8"}
 
 
@@ -387,12 +388,12 @@ def test_costs_are_logarithms_over_the_best_of_each_group_and_size(monkeypatch):
     logs, heavy = choice.costs(found, groups, sizes)
     ratios = np.exp(logs)
     assert ratios[:2, :2] == pytest.approx(np.array([[1, 4], [4, 1]])) and ratios[2, 1] == pytest.approx(2) and ratios[3, 2:] == pytest.approx([1, 1])
-    assert ratios[2, 0] == pytest.approx(choice.UNSERVED * 4) and ratios[3, 1] == pytest.approx(choice.UNSERVED * 4)
-    assert ratios[:3, 2:] == pytest.approx(np.full((3, 2), choice.UNSERVED))
+    assert ratios[2, 0] == pytest.approx(UNSERVED * 4) and ratios[3, 1] == pytest.approx(UNSERVED * 4)
+    assert ratios[:3, 2:] == pytest.approx(np.full((3, 2), UNSERVED))
     assert heavy == pytest.approx([0.25] * 4)
     # with words that were packed once, a single product counts once more, for those alone that read them
     logs, heavy = choice.costs(found[:3], groups[:1], sizes, packed=True)
-    assert np.exp(logs)[:, 2] == pytest.approx([choice.UNSERVED, 1, choice.UNSERVED]) and heavy == pytest.approx([1 / 3] * 3)
+    assert np.exp(logs)[:, 2] == pytest.approx([UNSERVED, 1, UNSERVED]) and heavy == pytest.approx([1 / 3] * 3)
 
 
 def test_of_each_n_and_k_of_a_tile_the_best_is_a_candidate_unless_it_is_slow():

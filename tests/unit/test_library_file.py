@@ -26,7 +26,7 @@ def test_shipped_libraries_load():
         assert loaded.name == path.stem
         assert loaded.place == f"specs/libraries/{path.name}"
         for _, spec, _ in loaded.specs if loaded.file.shim else ():
-            assert SCHEMES.get(spec.spec.split.scheme).spans_fp32, "unmodified programs bring any of FP32's magnitudes"
+            assert SCHEMES.get(spec.spec.split.scheme).precision.spans_fp32, "unmodified programs bring any of FP32's magnitudes"
 
 
 def test_the_schema_is_the_models(request):

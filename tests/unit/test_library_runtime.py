@@ -285,7 +285,7 @@ def test_an_estimate_of_large_products_tells_nothing_of_small_ones(tmp_path):
         "problem": dict.fromkeys("mnk", size), "split": {"scheme": "scaled", "promote": 64}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
         "tile": {"block": [128, 128, 64], "warp": [64, 128, 64]},
     })) for size in (8192, 1024))
-    assert once.splits_whole and not twice.splits_whole
+    assert once.launches.splits_whole and not twice.launches.splits_whole
     made = Library(tmp_path, [of_plan("once", once, estimate(once, launch=0.0)), of_plan("twice", twice, estimate(twice))], archs=["sm_90"], emulates=False,
                    arch="sm_90", optimised="-O0")
     least_k, least = once.design.whole_from(once.gpu)
@@ -363,8 +363,8 @@ def test_blocks_that_stay_are_as_many_as_the_device_holds_and_buffers_have_room_
         library.current("sm_90", units, device)
         of = problem(20000, 20000, 64, transpose_a=int(plan.layout[0] == "t"), transpose_b=int(plan.layout[1] == "t"), lda=20000)
         assert library("gemm", ctypes.byref(of), ctypes.c_void_p(256), ctypes.c_size_t(1 << 50), None) == OK
-        held = max(1, plan.most_blocks * units // plan.gpu.rates.sms // plan.cluster) * plan.cluster
-        assert library["last_blocks"] == (min(held, plan.most_blocks) if room else held)
+        held = max(1, plan.launches.most_blocks * units // plan.gpu.rates.sms // plan.cluster) * plan.cluster
+        assert library["last_blocks"] == (min(held, plan.launches.most_blocks) if room else held)
     assert library["overlapped"] == (0 if room else 4)
 
 

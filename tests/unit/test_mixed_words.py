@@ -30,12 +30,12 @@ def planned(scheme="f16_s8", gpu="h200", policy="wgmma", block=(128, 128, 64), w
 
 def test_each_type_has_its_instruction_its_rows_and_its_place():
     plan = planned()
-    assert [(rows.type, rows.fragment.shape, rows.bytes, rows.step_chunks, rows.suffix) for rows in plan.rows_of.values()] == [
+    assert [(rows.type, rows.fragment.shape, rows.bytes, rows.step_chunks, rows.suffix) for rows in plan.staging.rows_of.values()] == [
         ("f16", (64, 128, 16), 128, 2, ""), ("s8", (64, 128, 32), 64, 2, "_s8"),
     ]
     a, _ = plan.operands
-    assert [plan.word_place(a, i) for i in range(4)] == [0, 128 * 128, 128 * (128 + 64), 128 * 256]
-    assert plan.packed_stage_bytes(a) == 128 * 256
+    assert [plan.packing.word_place(a, i) for i in range(4)] == [0, 128 * 128, 128 * (128 + 64), 128 * 256]
+    assert plan.packing.packed_stage_bytes(a) == 128 * 256
     text = render(plan).text
     assert "m64n128k16.f32.f16.f16" in text and "m64n128k32.s32.s8.s8" in text and "(float)acc_correction" in text
 

@@ -28,7 +28,7 @@ def every_plan():
     """A few thousand plans, each of which differs from many others in one decision only."""
     base = plan_for()
     one_of_each_arch = {gpu.arch: gpu for gpu in GPUS.rows()}.values()
-    for scheme, gpu in itertools.product((row for row in SCHEMES.rows() if row.uniform and not row.residues), one_of_each_arch):
+    for scheme, gpu in itertools.product((row for row in SCHEMES.rows() if row.uniform and not row.family.residues), one_of_each_arch):
         for layout, special, promote, stages, buffers, group in itertools.product(
             ("nn", "nt", "tn", "tt"), ("exact", "fast"), (0, 16, 128), (2, 3), (1, 2), (1, 8)
         ):
@@ -133,4 +133,4 @@ def test_what_of_a_gpu_shapes_a_kernel_is_in_its_name(name, change):
 def test_fewer_sms_are_another_kernel_where_blocks_stay():
     plan = solve(load(SPECS / "kernels" / "hopper.toml"))
     fewer = replace(plan, gpu=plan.gpu.model_copy(update=CHANGES["sms"](plan.gpu)))
-    assert plan.most_blocks == 2 * fewer.most_blocks and kernel_name(plan) != kernel_name(fewer)
+    assert plan.launches.most_blocks == 2 * fewer.launches.most_blocks and kernel_name(plan) != kernel_name(fewer)

@@ -353,7 +353,7 @@ def test_the_sizes_that_a_design_is_weighed_at():
 def test_what_headers_tell_of_promotion(scheme, promote, told):
     """Beside what the scheme's authors do: Ootomo's kernels promote every instruction of 16 k, those of bfloat16 words none."""
     plan = plan_of(scheme=scheme, promote=promote)
-    assert plan.promote_label == told and re.search(rf"^// promote +{re.escape(told)}$", render(plan).text, re.M)
+    assert plan.promotion.promote_label == told and re.search(rf"^// promote +{re.escape(told)}$", render(plan).text, re.M)
 
 
 # ---- readers
@@ -598,9 +598,9 @@ def test_the_largest_extents_and_sums():
             else:
                 check_extents(a, b, None)
     plan = plan_of(scheme="mixpert2", promote=0)
-    check_sums(plan, plan.scheme.largest_k)
+    check_sums(plan, plan.scheme.family.largest_k)
     with pytest.raises(SpecError, match="too large a K"):
-        check_sums(plan, plan.scheme.largest_k + 1)
+        check_sums(plan, plan.scheme.family.largest_k + 1)
     assert stored(np.zeros((1, 3, 0), np.float32), Placement(), 0)[1:] == (1, 3)
     check_apart(3, 5, 7, 19, 2)
     for stride in (18, -18):

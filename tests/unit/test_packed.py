@@ -10,6 +10,7 @@ import pytest
 from gemmgen import abi, road
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.interface import WORKSPACE_ALIGNMENT
 from gemmgen.model.batch import divided
 from gemmgen.paths import SPECS
 from gemmgen.render import render
@@ -30,7 +31,7 @@ def asked(**sections):
 
 def test_who_asks_for_warpgroups_gets_packed_words_and_who_leaves_it_open_does_not():
     assert solve(asked()).design.name == "packed"
-    assert solve(asked(problem={"kind": "pointers"})).packs_products
+    assert solve(asked(problem={"kind": "pointers"})).launches.packs_products
     assert solve(asked(fragment={"policy": "auto"})).design.name == "grouped"
     assert solve(asked(fragment={"policy": "auto"}, pipeline={"design": "packed"})).design.name == "packed"
     assert solve(asked(problem={"kind": "strided"})).design.name == "specialised"
@@ -96,7 +97,7 @@ def test_an_empty_batch_needs_no_launch():
     table = abi.interface(plan)
     for sizes in (np.zeros((0, 3), np.int64), np.array([[0, 5, 5], [5, 0, 5]])):
         extents = plan.design.listed(plan, sizes).extents | table.constants
-        assert [one.blocks(extents) for one in table.launches] == [0, 0] and table.laid_out(extents).bytes == abi.WORKSPACE_ALIGNMENT
+        assert [one.blocks(extents) for one in table.launches] == [0, 0] and table.laid_out(extents).bytes == WORKSPACE_ALIGNMENT
 
 
 def test_a_batch_beyond_32_bits_is_refused():

@@ -22,7 +22,7 @@ if not BENCH.exists():
     pytest.skip("no bench/ in this distribution", allow_module_level=True)
 sys.path.insert(0, str(BENCH))
 import papers as script  # noqa: E402
-from paper_figures import batches, common, counted, curves, roofline, sharing, tuner  # noqa: E402
+from paper_figures import batches, common, counted, curves, errors_drawn, roofline, sharing, tuner  # noqa: E402
 from paper_figures import errors as papers  # noqa: E402
 
 sys.path.remove(str(BENCH))
@@ -305,7 +305,8 @@ def measured(monkeypatch, tmp_path):
     monkeypatch.setattr(papers.timing, "race", _race)
     monkeypatch.setattr(papers.timing, "device_name", lambda: "A GPU")
     monkeypatch.setattr(papers.timing, "conditions", lambda: {"clocks.sm": "1000 MHz"})
-    monkeypatch.setattr(papers, "HISTOGRAM_SIZE", 32)
+    for module in (papers, errors_drawn):
+        monkeypatch.setattr(module, "HISTOGRAM_SIZE", 32)
     monkeypatch.setattr(papers, "PLANE_SIZES", (48, 64))
     path = tmp_path / "papers.json"
     return papers.measure(path, [32, 48, 64], "h100", rounds=7), path
@@ -353,7 +354,7 @@ def test_plot_names_a_contestant_that_is_missing(measured, tmp_path, capsys):
 def test_labels_do_not_cover_each_other():
     taken = [(-3.0, -3.0, 3.0, 3.0)] * 12
     for _ in range(12):
-        taken.append(papers._free(0.0, 0.0, 40.0, 8.0, taken, 90.0)[2])
+        taken.append(errors_drawn._free(0.0, 0.0, 40.0, 8.0, taken, 90.0)[2])
     for i, one in enumerate(taken[12:]):
         assert 0 <= one[0] and one[2] <= 90
         for other in taken[12 + i + 1 :]:

@@ -198,7 +198,7 @@ def plan_spec():
 def test_table_4_is_a_spec():
     plan = solve(load(ROOT / "specs" / "kernels" / "egemm_table4_t4.toml"))
     assert (plan.block, plan.warp, plan.shared_bytes, plan.threads) == ((128, 128, 32), (64, 32, 8), 36 * 1024, 256)
-    assert plan.k_steps == 4 and plan.piece_steps == 1
+    assert plan.geometry.k_steps == 4 and plan.geometry.piece_steps == 1
 
 
 @pytest.mark.parametrize("block_k", [16, 32, 64, 128])

@@ -15,7 +15,7 @@ from gemmgen.spec import loads
 from random_specs import bulk_specs, random_plans, specs, straight_specs, tensor_memory_specs, thin_specs
 from ways import AMD_WAYS, WAYS, plan_of
 
-RESIDUES = tuple(row.name for row in SCHEMES.rows() if row.residues)
+RESIDUES = tuple(row.name for row in SCHEMES.rows() if row.family.residues)
 
 
 def of_residues(strategy):
@@ -61,8 +61,8 @@ def constants(text: str) -> dict[str, int]:
 
 def counted_registers(plan) -> dict[str, int]:
     """Registers of a thread, counted from the fragment's maps and from who loads what."""
-    words, held = len(plan.stage_products) if plan.scheme.residues else len(plan.scheme.words), plan.fragment  # of a stage
-    counted = {"accumulator_registers": plan.accumulator_sets * plan.elements}
+    words, held = len(plan.promotion.stage_products) if plan.scheme.family.residues else len(plan.scheme.words), plan.fragment  # of a stage
+    counted = {"accumulator_registers": plan.geometry.accumulator_sets * plan.geometry.elements}
     if held.from_shared:
         return counted
     if plan.design is thin.DESIGN:  # sums of each row that a lane has, by each of the thin operand; four elements of each row
@@ -70,20 +70,20 @@ def counted_registers(plan) -> dict[str, int]:
         return {"accumulator_registers": rows * min(plan.warp[:2]), "raw_registers": 4 * rows}
     if plan.design is straight.DESIGN:  # of one step; and all elements of a warp's stages
         raw = plan.stages * (plan.warp[0] + plan.warp[1]) * plan.warp[2] // plan.lanes
-        one_word = plan.tiles_m * held.a.register_count + plan.tiles_n * held.b.register_count
+        one_word = plan.geometry.tiles_m * held.a.register_count + plan.geometry.tiles_n * held.b.register_count
         return counted | {"fragment_registers": words * one_word, "raw_registers": raw}
     of_a, of_b = (len(plan.words_of(operand)) if not plan.scheme.alike else words for operand in "ab")
-    counted["fragment_registers"] = (of_a * plan.tiles_m * held.a.register_count + of_b * plan.tiles_n * held.b.register_count) * plan.fragment_buffers
+    counted["fragment_registers"] = (of_a * plan.geometry.tiles_m * held.a.register_count + of_b * plan.geometry.tiles_n * held.b.register_count) * plan.fragment_buffers
     counted["staged"] = 0
     if plan.loads != "async":
         for operand in plan.operands:
             if plan.where == "register":
-                copying = plan.copying(operand)
+                copying = plan.staging.copying(operand)
                 loads_of_a_thread, registers = copying.down_steps * copying.across_steps, 4
             else:
-                chunks = operand.tile * plan.row_chunks * (words if plan.where == "prepass" else 1)
-                loads_of_a_thread, registers = -(-chunks // plan.threads), plan.chunk_elements if plan.where == "shared" else 4
-            assert plan.parts(operand) == loads_of_a_thread
+                chunks = operand.tile * plan.staging.row_chunks * (words if plan.where == "prepass" else 1)
+                loads_of_a_thread, registers = -(-chunks // plan.threads), plan.staging.chunk_elements if plan.where == "shared" else 4
+            assert plan.staging.parts(operand) == loads_of_a_thread
             counted["staged"] += loads_of_a_thread * registers
     return counted
 
@@ -104,26 +104,26 @@ def test_the_plan_the_model_and_the_text_agree(design):
             staged = max(2 * known["HELD_BYTES"] + plan.threads // plan.lanes * plan.stages * known["SLOT_BYTES"], 4 * known["WARPS_K"] * plan.block[0] * known["ROW_FLOATS"])
         else:
             # The text of one stage needs no name for its bytes.
-            of_words = sum(len(plan.words_of(one.name)) * one.tile * plan.row_pitch for one in plan.operands) if plan.stages == 1 else 0
+            of_words = sum(len(plan.words_of(one.name)) * one.tile * plan.staging.row_pitch for one in plan.operands) if plan.stages == 1 else 0
             staged = known["STAGES"] * known.get("STAGE_BYTES", of_words)
-            if plan.sums_in_shared:
+            if plan.geometry.sums_in_shared:
                 staged += 4 * len(plan.scheme.accumulators) * plan.block[0] * plan.block[1]
-            if design.stays and plan.scheme.tiled:  # a factor for each row, column and tile of k beside the words
-                staged += 4 * plan.stages * sum(plan.block[:2]) * plan.block[2] // plan.scheme.tile_k
+            if design.stays and plan.scheme.family.tile_k:  # a factor for each row, column and tile of k beside the words
+                staged += 4 * plan.stages * sum(plan.block[:2]) * plan.block[2] // plan.scheme.family.tile_k
         barriers = numbers["shared_bytes"] - staged
         assert barriers == 0 if not design.stays else 16 * plan.stages <= barriers < 16 * plan.stages + 256
-        assert gemm.shared_bytes == (0 if plan.static_shared else numbers["shared_bytes"])
-        assert gemm.most_blocks == plan.most_blocks and (plan.most_blocks is None) != design.stays
+        assert gemm.shared_bytes == (0 if plan.geometry.static_shared else numbers["shared_bytes"])
+        assert gemm.most_blocks == plan.launches.most_blocks and (plan.launches.most_blocks is None) != design.stays
         if design.stays:
             limits, each = plan.gpu.limits, numbers["shared_bytes"] + plan.gpu.limits.shared_bytes_reserved_per_block
             fits = min(limits.shared_bytes_per_sm // each, limits.registers_per_sm // (numbers["registers"] * plan.threads))
-            assert plan.most_blocks <= fits * plan.gpu.rates.sms and plan.most_blocks % plan.cluster == 0 < plan.most_blocks
+            assert plan.launches.most_blocks <= fits * plan.gpu.rates.sms and plan.launches.most_blocks % plan.cluster == 0 < plan.launches.most_blocks
         if design is not tensor_memory.DESIGN:
             for symbol, count in counted_registers(plan).items():
                 assert numbers[symbol] == count, (symbol, plan)
         if not design.stays and design not in (straight.DESIGN, thin.DESIGN):
             rolled = any(f"#pragma unroll 1  // {why}" in source.text for why in ("unrolled", "no further ahead"))
-            assert rolled != plan.unrolls_steps
+            assert rolled != plan.geometry.unrolls_steps
 
 
 @pytest.mark.parametrize(("spec", "symbol", "value"), [

@@ -43,7 +43,7 @@ def of_warpgroups(scheme: str) -> bool:
 def pairs() -> list[tuple[str, str]]:
     words = {"t4": {"f16", "s8"}, "mi210": {"f16", "bf16"}, "rx7900xtx": {"f16", "bf16"}}
     # Residues lose nothing of an element but by its row; tests/unit/test_residues.py has their ranges.
-    return [(gpu, name) for gpu in GPUS for name in SPLITTING if not SCHEMES.get(name).residues
+    return [(gpu, name) for gpu in GPUS for name in SPLITTING if not SCHEMES.get(name).family.residues
             if (gpu == "h100" if of_warpgroups(name) else SCHEMES.get(name).leading in words.get(gpu, {"f16", "bf16", "tf32", "s8"}))
             or (SCHEMES.get(name).exact and gpu == "a100")]
 
@@ -58,7 +58,7 @@ def computed(plan: Plan, problem: oracles.Problem) -> np.ndarray:
 
 def silent_violations(plan: Plan, problem: oracles.Problem, counted=lambda words: words.counted) -> tuple[int, int]:
     """How many elements are promised something, and of how many the promise is broken."""
-    a, b = (split(x, plan.scheme, plan.flushes_words) for x in (problem.a, np.ascontiguousarray(problem.b.T)))
+    a, b = (split(x, plan.scheme, plan.launches.flushes_words) for x in (problem.a, np.ascontiguousarray(problem.b.T)))
     with np.errstate(all="ignore"):
         want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
         error = np.abs(computed(plan, problem).astype(np.float64) - want)
@@ -169,8 +169,8 @@ def test_words_of_fp16_lose_nothing_below_fp32s_range():
 def test_where_elements_begin_to_count(scheme, kept, flushed):
     """By hand: what the last word's smallest step leaves, as a share of the element."""
     row = SCHEMES.get(scheme)
-    assert row.lowest() == kept
-    assert row.lowest(flushes=True) == flushed
+    assert row.precision.lowest() == kept
+    assert row.precision.lowest(flushes=True) == flushed
 
 
 @pytest.mark.parametrize("flushes", [False, True])
@@ -178,7 +178,7 @@ def test_where_elements_begin_to_count(scheme, kept, flushed):
 def test_nothing_in_range_counts_and_everything_far_below_does(scheme, flushes):
     row = SCHEMES.get(scheme)
     rng = np.random.default_rng(2)
-    low, high = row.lowest(flushes), row.format.max_exponent - 1
+    low, high = row.precision.lowest(flushes), row.format.max_exponent - 1
     inside = np.ldexp(rng.uniform(1, 2, 20000), rng.integers(low, high, 20000)).astype(np.float32)
     assert split(inside[None], row, flushes).lossy == 0
     below = np.ldexp(rng.uniform(1, 1.99, 2000), rng.integers(max(low - 40, -149), row.format.min_exponent, 2000)).astype(np.float32)
@@ -191,10 +191,10 @@ def test_nothing_in_range_counts_and_everything_far_below_does(scheme, flushes):
 def test_a_third_word_of_a_larger_scale_is_not_hidden_behind():
     """A dropped product that supposes the second word's remainder small is counted by that remainder."""
     row = SCHEMES.get("bf16x6")
-    assert row.checkpoints == (3,)
+    assert row.precision.checkpoints_of("a") == (3,)
     words = [word.model_copy(update={"scale": scale}) for word, scale in zip(row.words, (0, 0, 40))]
     odd = Scheme.model_construct(**dict(row) | {"words": tuple(words)})  # a copy would have what is remembered of the row
-    assert odd.checkpoints == (2, 3)
+    assert odd.precision.checkpoints_of("a") == (2, 3)
     x = np.float32(2.0**-120 + 2.0**-136 + 2.0**-140)
     assert split(np.array([[x]], np.float32), odd).lossy == 1
 
@@ -231,11 +231,11 @@ def hard(plan: Plan, k: int = 70) -> oracles.Problem:
         even * 7e4, np.concatenate([halves, -halves]), np.resize((1.0, -1 - 2.0**-23), k), outlier, infinite, none, np.full(k, -0.0), np.array(ends), even,
     ]
     a = np.array(lines).astype(np.float32)
-    return oracles.Problem(a, plan.stored_b.rounded(np.ascontiguousarray(a[rng.permutation(len(a))].T)))
+    return oracles.Problem(a, plan.inputs.stored_b.rounded(np.ascontiguousarray(a[rng.permutation(len(a))].T)))
 
 
 @pytest.mark.parametrize(("gpu", "scheme"), covering(
-    (gpu, row.name) for gpu in UNITS for row in SCHEMES.rows() if not row.residues and can_multiply(gpu, row.name)
+    (gpu, row.name) for gpu in UNITS for row in SCHEMES.rows() if not row.family.residues and can_multiply(gpu, row.name)
 ))
 def test_hard_data_is_within_the_bound_or_counted_or_repaired(gpu, scheme):
     """None silent: nothing that a counter of the promise tells, and no sum that overflowed, which kernels compute again."""
@@ -243,9 +243,9 @@ def test_hard_data_is_within_the_bound_or_counted_or_repaired(gpu, scheme):
         "problem": {"b": SCHEMES.get(scheme).b or "f32"}, "split": {"scheme": scheme}, "target": {"gpu": gpu}, "build": {"allow_spills": True},
     }))
     problem = hard(plan)
-    a, b = (split(x, plan.scheme, plan.flushes_words, operand=of) for of, x in (("a", problem.a), ("b", np.ascontiguousarray(problem.b.T))))
+    a, b = (split(x, plan.scheme, plan.launches.flushes_words, operand=of) for of, x in (("a", problem.a), ("b", np.ascontiguousarray(problem.b.T))))
     finite_a, finite_b = np.isfinite(problem.a).all(axis=1), np.isfinite(problem.b).all(axis=0)
-    told = [~finite if plan.scheme.by_row or plan.scheme.exact else one.counted for one, finite in ((a, finite_a), (b, finite_b))]
+    told = [~finite if plan.scheme.family.by_row or plan.scheme.exact else one.counted for one, finite in ((a, finite_a), (b, finite_b))]
     assert all((one.counted | finite)[at].all() for one, finite in ((a, finite_a), (b, finite_b)) for at in [~finite])
     clean = oracles.Problem(np.where(finite_a[:, None], problem.a, np.float32(0)), np.where(finite_b, problem.b, np.float32(0)))
     with np.errstate(all="ignore"):

@@ -15,11 +15,11 @@ from explored import AT, GPU, plans, row_of, sizes, timed
 
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError
+from gemmgen.workshop.choose.few import choose
 from gemmgen.workshop.explore import report as reporting
-from gemmgen.workshop.explore.choose import choose
 from gemmgen.workshop.explore.report import MOST_POINTS, facts, rejected, report
-from gemmgen.workshop.explore.row import Row
 from gemmgen.workshop.explore.store import Writer
+from gemmgen.workshop.explore.trial_row import Row
 
 HOSTILE = (
     "</script><script>document.title='owned'</script>", "<img src=x onerror=\"document.title='owned'\">", "<!--<script>", "' onclick='x", "@PLOTLY@ @DATA@",

@@ -49,13 +49,13 @@ def test_words_and_products_follow_from_the_moduli(name):
     count = len(scheme.moduli)
     assert [(p.a, p.b) for p in scheme.products] == [(i, i) for i in range(count)]
     assert len(scheme.words_of("a")) == len(scheme.words_of("b")) == len(scheme.accumulators) == count
-    assert scheme.recombination.family == "residues" and scheme.fixed and scheme.largest_k is None
-    assert scheme.bits == {6: 24, 7: 28, 8: 32, 9: 36}[count]  # as the table of GEMMul8 has them
+    assert scheme.family.recombination.family == "residues" and scheme.family.exact and scheme.family.largest_k is None
+    assert scheme.precision.bits == {6: 24, 7: 28, 8: 32, 9: 36}[count]  # as the table of GEMMul8 has them
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_constants_are_those_of_exact_arithmetic(name):
-    system = SCHEMES.get(name).residues
+    system = SCHEMES.get(name).family.residues
     m = prod(system.moduli)
     # Rounded rows of the target's norm keep every sum over a segment below half of M.
     assert 2 * (Fraction(system.target) + Fraction(np.ceil(np.sqrt(SEGMENT_K) / 2))) ** 2 < m
@@ -72,7 +72,7 @@ def test_the_constants_are_those_of_exact_arithmetic(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_quotient_of_any_sum_is_exact(name):
     """At the ends of every interval, where rounding down could go wrong first."""
-    for one in SCHEMES.get(name).residues.each:
+    for one in SCHEMES.get(name).family.residues.each:
         most = (one.offset + 2**30) // one.m
         quotients = np.unique(np.r_[np.arange(0, most, 99991), most - 1, most])
         for ends in (quotients * one.m, quotients * one.m + one.m - 1):
@@ -82,7 +82,7 @@ def test_the_quotient_of_any_sum_is_exact(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_integers_come_back_from_their_residues(name):
     """To half a residue's unit of the fraction, and 0 as 0."""
-    system, rng = SCHEMES.get(name).residues, np.random.default_rng(1)
+    system, rng = SCHEMES.get(name).family.residues, np.random.default_rng(1)
     m = prod(system.moduli)
     most = (system.target + 46) ** 2
     chosen = [0, 1, -1, most, -most, *(int(x * m) // 2 for x in rng.uniform(-0.99, 0.99, 40))]
@@ -94,12 +94,12 @@ def test_integers_come_back_from_their_residues(name):
 
 def test_residues_are_of_least_magnitude_and_fit_int8():
     integers = np.random.default_rng(2).integers(-(2**35), 2**35, 1000)
-    for m, plane in zip(SCHEMES.get("residues9").moduli, SCHEMES.get("residues9").residues.of(integers)):
+    for m, plane in zip(SCHEMES.get("residues9").moduli, SCHEMES.get("residues9").family.residues.of(integers)):
         assert ((plane - integers) % m == 0).all() and plane.min() >= -128 and plane.max() <= 127 and (np.abs(plane) * 2 <= m).all()
 
 
 def test_a_rows_factor_is_by_the_norm_of_its_largest_segment():
-    system, rng = SCHEMES.get("residues8").residues, np.random.default_rng(3)
+    system, rng = SCHEMES.get("residues8").family.residues, np.random.default_rng(3)
     x = rng.standard_normal((6, 2 * SEGMENT_K + 5)).astype(np.float32)
     x[1] = 0
     x[2, 7] = np.inf
@@ -159,9 +159,9 @@ def test_matrix_instructions_of_both_vendors_have_kernels(gpu):
     fixed = {"tile": {"block": [64, 64, 64], "warp": [32, 32, 64]}}
     few, many = (solve(spec(split={"scheme": name}, target={"gpu": gpu}, **fixed)) for name in ("residues6", "residues9"))
     assert few.design.name == many.design.name == "residues_portable" and few.where == "prepass"
-    assert few.numbers["accumulator_registers"] + few.numbers["kept_registers"] == 3 * few.elements == 3 * 1024 / few.lanes
+    assert few.numbers["accumulator_registers"] + few.numbers["kept_registers"] == 3 * few.geometry.elements == 3 * 1024 / few.lanes
     assert few.numbers["demand"] == many.numbers["demand"] and 9 * few.model["stages_k"] == 6 * many.model["stages_k"]
-    assert few.stage_bytes(few.operands[0]) * 6 == few.packed_stage_bytes(few.operands[0])
+    assert few.packing.stage_bytes(few.operands[0]) * 6 == few.packing.packed_stage_bytes(few.operands[0])
 
 
 def test_sums_of_segments_have_a_place_only_where_there_are_several():

@@ -11,12 +11,12 @@ import pytest
 from random_specs import assert_typed
 from ways import can_multiply, covering
 
-from gemmgen.batch import KINDS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.designs import Choices, portable
 from gemmgen.designs.portable.design import BUFFERED, LEAST_WARP, PREDICTED
+from gemmgen.kinds import all_kinds
 from gemmgen.render import render
 from gemmgen.solve import search
 from gemmgen.cli.explain import text
@@ -175,7 +175,7 @@ def rendered_or_refused(loaded) -> bool:
 @pytest.mark.parametrize("first", [0, *(pytest.param(at, marks=pytest.mark.long) for at in range(1, len(ONE_EACH)))])
 def test_every_kind_of_every_scheme_ends_in_a_kernel_or_a_typed_refusal(first):
     """On the GPUs in turn, from another one on in each test."""
-    turns = list(zip(((scheme, kind) for kind in KINDS for scheme in SCHEMES.rows() if kind != "gemm"), cycle([*ONE_EACH[first:], *ONE_EACH[:first]])))
+    turns = list(zip(((scheme, kind) for kind in all_kinds() for scheme in SCHEMES.rows() if kind != "gemm"), cycle([*ONE_EACH[first:], *ONE_EACH[:first]])))
     found = [
         rendered_or_refused(loads({"problem": {"kind": kind, "b": scheme.b or "f32"}, "split": {"scheme": scheme.name}, "target": {"gpu": gpu}}))
         for (scheme, kind), gpu in turns
@@ -192,11 +192,11 @@ def test_batches_of_many_sizes_have_no_scales_of_tiles(kind, design):
     with pytest.raises(InfeasibleSpec, match="scales tiles of k") as caught:
         solve(loads(asked))
     assert caught.value.needs and "strided" in caught.value.remedy and caught.value.got == "mixpert2_tile"
-    assert solve(loads({**asked, "problem": {"kind": "strided"}, "pipeline": {}})).scheme.tiled
+    assert solve(loads({**asked, "problem": {"kind": "strided"}, "pipeline": {}})).scheme.family.tile_k
 
 
 @pytest.mark.parametrize(("gpu", "kind", "accuracy", "sums"), covering(product(
-    ONE_EACH, KINDS, ("relative_frobenius", "scaled", "as"), ("compensated", "plain"),
+    ONE_EACH, tuple(all_kinds()), ("relative_frobenius", "scaled", "as"), ("compensated", "plain"),
 )))
 def test_a_contract_beside_sums_ends_in_requests_or_a_typed_refusal(gpu, kind, accuracy, sums):
     """What is asked is within reach of most schemes."""
@@ -318,7 +318,7 @@ def test_whom_the_design_that_is_asked_for_refuses_is_told_why(size, scheme, des
 
 
 def test_sums_of_integers_are_refused_from_where_they_could_overflow():
-    most = SCHEMES.get("mixpert4").largest_k
+    most = SCHEMES.get("mixpert4").family.largest_k
     assert ways("h200", problem={"k": most}, split={"scheme": "mixpert4"})
     with pytest.raises(InfeasibleSpec, match="could overflow") as caught:
         ways("h200", problem={"k": most + 1}, split={"scheme": "mixpert4"})

@@ -123,11 +123,11 @@ def test_words_lie_where_the_unit_looks(scheme, block_k):
         return
     plan = settled((64, 64, block_k), (64, 64, block_k), scheme=scheme, promote=0)
     text = render(plan).text
-    assert f"return chunk ^ (row / {plan.swizzle_rows} & {plan.swizzle_mask});".replace("(row / 1 &", "(row &") in text
+    assert f"return chunk ^ (row / {plan.staging.swizzle_rows} & {plan.staging.swizzle_mask});".replace("(row / 1 &", "(row &") in text
     for row in range(64):
-        for chunk in range(plan.row_chunks):
-            ours = row * plan.row_bytes + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask)) * 16
-            assert ours == Descriptor.place(row, chunk, plan.row_bytes)
+        for chunk in range(plan.staging.row_chunks):
+            ours = row * plan.staging.row_bytes + (chunk ^ (row // plan.staging.swizzle_rows & plan.staging.swizzle_mask)) * 16
+            assert ours == Descriptor.place(row, chunk, plan.staging.row_bytes)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -236,8 +236,8 @@ def test_a_cluster_divides_any_stage_of_b(cluster):
 def test_a_wide_tile_takes_as_few_instructions_as_can_be():
     for wn, width in ((8, 8), (136, 136), (256, 256), (264, 88), (272, 136)):
         plan = settled((64, wn, 16), (64, wn, 16), promote=0, scheme="half")
-        assert plan.fragment.shape == (64, width, 16) and plan.tiles_n == wn // width
-    assert solve(spec(fragment={"policy": "wgmma", "shape": "m64n64k16"}, tile={"warp": [64, 128, 64]})).tiles_n == 2
+        assert plan.fragment.shape == (64, width, 16) and plan.geometry.tiles_n == wn // width
+    assert solve(spec(fragment={"policy": "wgmma", "shape": "m64n64k16"}, tile={"warp": [64, 128, 64]})).geometry.tiles_n == 2
 
 
 @pytest.mark.slow
@@ -252,7 +252,7 @@ def test_tiny_and_prime_sizes_have_a_plan(size, policy):
 @pytest.mark.parametrize(("layout", "scheme"), covering(itertools.product(
     # Nine products of tiles of k take seven sets of registers, for which the narrowest tile is too wide.
     ["nn", "nt", "tn", "tt"],
-    [name for name in SPLITTING if SCHEMES.get(name).word in WORDS and not SCHEMES.get(name).residues and name != "mixpert_full_tile"],
+    [name for name in SPLITTING if SCHEMES.get(name).word in WORDS and not SCHEMES.get(name).family.residues and name != "mixpert_full_tile"],
 )))
 def test_every_scheme_and_layout_has_a_plan_within_every_constraint(scheme, layout):
     plan = solve(spec(scheme, layout=layout))
@@ -317,9 +317,9 @@ def test_a_plan_and_the_model_agree():
         assert known["stage_bytes"] == plan.numbers["stage_bytes"]
         assert (known["registers"], known["register_budget"]) == (plan.numbers["registers"], plan.numbers["register_budget"])
         assert known["producer_registers"] == plan.numbers["producer_registers"]
-        assert known["accumulators"] == plan.accumulator_sets
+        assert known["accumulators"] == plan.geometry.accumulator_sets
         assert known["accumulator_registers"] == plan.numbers["accumulator_registers"]
-        assert (known["split_bytes"] > 0) and known["resident_blocks"] * plan.gpu.rates.sms // plan.cluster * plan.cluster == plan.most_blocks
+        assert (known["split_bytes"] > 0) and known["resident_blocks"] * plan.gpu.rates.sms // plan.cluster * plan.cluster == plan.launches.most_blocks
 
 
 # ---- launches and workspace
@@ -328,13 +328,13 @@ def test_a_plan_and_the_model_agree():
 def test_a_launch_is_whole_clusters_and_no_more_than_the_gpu_holds():
     for plan in PLANS:
         gemm = render(plan).launches[-1]
-        assert (gemm.most_blocks, gemm.cluster, gemm.overlaps) == (plan.most_blocks, plan.cluster, True)
-        assert plan.most_blocks % plan.cluster == 0 < plan.most_blocks
+        assert (gemm.most_blocks, gemm.cluster, gemm.overlaps) == (plan.launches.most_blocks, plan.cluster, True)
+        assert plan.launches.most_blocks % plan.cluster == 0 < plan.launches.most_blocks
         for m, n in ((1, 1), (129, 7), (5000, 5000), (100_000, 3)):
             blocks = gemm.blocks(abi.interface(plan).extents(m, n, 64))
             assert blocks % plan.cluster == 0
             tiles = -(-m // (plan.block[0] * plan.cluster)) * plan.cluster * -(-n // plan.block[1])
-            assert blocks == min(plan.most_blocks, tiles * plan.split_k)
+            assert blocks == min(plan.launches.most_blocks, tiles * plan.split_k)
         assert [gemm.blocks(abi.interface(plan).extents(m, n, 64)) for m, n in ((0, 5), (5, 0))] == [0, 0]
         assert not any(launch.overlaps or launch.most_blocks for launch in render(plan).launches[:-1])
     for launch in render(solve(spec(policy="mma"))).launches:
@@ -520,7 +520,7 @@ def test_operands_that_l2_holds_are_read_twice_and_larger_ones_once():
         "problem": dict.fromkeys("mnk", size), "split": {"scheme": "mixpert1"}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
         "tile": {"block": [64, 128, 64], "warp": [64, 128, 64], "group": 8}, "pipeline": {"consumers": "pingpong"},
     })) for size in (1024, 8192))
-    assert (small.splits_whole, large.splits_whole) == (False, True) and small.hash != large.hash
+    assert (small.launches.splits_whole, large.launches.splits_whole) == (False, True) and small.hash != large.hash
     roles = [[launch.role for launch in abi.interface(plan).launches] for plan in (small, large)]
     assert roles == [["absmax", "split", "gemm"], ["split", "gemm"]]
     zeroed = [{buffer.name for buffer in abi.interface(plan).buffers if buffer.zeroed_again} for plan in (small, large)]
@@ -546,7 +546,7 @@ def test_integer_words_get_the_tiles_that_were_measured_fastest(scheme, block):
 def test_fp8_words_take_two_passes():
     """To count what they leave, they go by way of FP16: with what one pass keeps, more registers than there are."""
     plan = solve(loads({"split": {"scheme": "e4m3x6"}, "target": {"gpu": "h200"}}))
-    assert not plan.splits_whole and plan.scheme.bytes_of("a") < 4
+    assert not plan.launches.splits_whole and plan.scheme.bytes_of("a") < 4
 
 
 def test_every_lane_that_reads_scales_lets_its_stage_go():

@@ -20,10 +20,10 @@ pytest.importorskip("duckdb")
 pyarrow = pytest.importorskip("pyarrow")
 
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.row import Row, schema
 from gemmgen.workshop.explore.store import Store, Writer, compact, parquet, places
 from gemmgen.workshop.explore.store.listing import Lister
 from gemmgen.workshop.explore.store.parquet import content_of, table_of
+from gemmgen.workshop.explore.trial_row import Row, schema
 
 
 def row(number: int = 0, **more) -> Row:

@@ -19,11 +19,11 @@ from explored import plans, row_of, sizes, timed
 from test_store import fill, parquet_files
 
 from gemmgen.errors import GemmgenError
+from gemmgen.workshop.choose.shapes import shapes_of
 from gemmgen.workshop.explore import report as reporting
-from gemmgen.workshop.explore.row import LIMITS, Row, possible
-from gemmgen.workshop.explore.shapes import shapes_of
 from gemmgen.workshop.explore.store import Store, Writer, compact, questions
 from gemmgen.workshop.explore.store.parquet import content_of, table_of
+from gemmgen.workshop.explore.trial_row import LIMITS, Row, possible
 
 ENDLESS = "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM a) SELECT count(*) FROM a"
 

@@ -19,8 +19,8 @@ pytest.importorskip("pyarrow")
 from test_store import parquet_files
 
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.row import Row
 from gemmgen.workshop.explore.store import Store, Writer, compact, questions
+from gemmgen.workshop.explore.trial_row import Row
 
 
 def stored(folder, *rows: dict) -> Store:

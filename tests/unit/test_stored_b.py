@@ -14,7 +14,7 @@ from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.render import render
 from gemmgen.solve import solve
-from gemmgen.solve.request import schemes_for
+from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import loads
 from gemmgen.split import split
 from gemmgen.timing import Inputs
@@ -49,7 +49,7 @@ def test_elements_round_to_the_nearest_and_come_back(b):
 def test_the_words_of_a_stored_b_leave_nothing(name):
     scheme = SCHEMES.get(name)
     kind = INPUTS[scheme.b]
-    assert scheme.remainder(1, "b") == 0 and scheme.bits == scheme.bits_of(len(scheme.words)) and not scheme.dropped
+    assert scheme.precision.remainder(1, "b") == 0 and scheme.precision.bits == scheme.precision.bits_of(len(scheme.words)) and not scheme.precision.dropped
     every = kind.values(np.arange(1 << 16, dtype=np.uint16))[None, :]
     words = split(every, scheme, operand="b")
     finite = np.isfinite(every)

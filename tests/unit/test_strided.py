@@ -52,7 +52,7 @@ def test_grids_and_buffers_by_hand():
 def test_one_product_has_nothing_of_it():
     table = abi.interface(plan_of("gemm"))
     assert not table.batched and "batch" not in table.extents(1, 1, 1) and table.launches[0].params[-1] == "b_status"
-    assert plan_of("gemm").hash != plan_of().hash and not plan_of("gemm").strided
+    assert plan_of("gemm").hash != plan_of().hash and not plan_of("gemm").launches.repeated
 
 
 def test_slices_and_scales_grow_with_the_batch():
@@ -127,7 +127,7 @@ def test_where_copies_are_the_threads_own_batches_have_a_design_beside_the_group
     assert solve(loaded(target={"gpu": "a100"})).design.name == "grouped"
     asked, scaled = solve(loaded(target={"gpu": "a100"}, pipeline={"design": "strided"})), solve(loaded(target={"gpu": "a100"}, split={"scheme": "scaled"}))
     for plan in (asked, scaled):
-        assert plan.design.name == "strided" and plan.strided and plan.model["tiles"] == 256 * -(-1024 // plan.block[0]) * -(-1024 // plan.block[1])
+        assert plan.design.name == "strided" and plan.launches.repeated and plan.model["tiles"] == 256 * -(-1024 // plan.block[0]) * -(-1024 // plan.block[1])
     table = abi.interface(scaled)
     assert [launch.role for launch in table.launches] == ["absmax", "split", "gemm"] and table.batched
     one, many = (table.launches[-1].blocks(table.extents(1000, 500, 64, batch)) for batch in (1, 7))

@@ -16,9 +16,9 @@ from test_store import numbers, row
 
 from gemmgen import __version__
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.row import VERDICTS
 from gemmgen.workshop.explore.store import Store, Writer
 from gemmgen.workshop.explore.store.t4 import INVALIDITY, export_file, import_file, t4_rows
+from gemmgen.workshop.explore.trial_row import VERDICTS
 
 DATA = Path(__file__).parents[1] / "data" / "t4"
 SCHEMA = json.loads((DATA / "results-schema.json").read_text())

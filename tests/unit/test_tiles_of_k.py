@@ -38,11 +38,11 @@ def test_a_tiles_number_is_its_sums_whatever_they_are():
     sums = {acc.name: rng.integers(-(2**20), 2**20, 1000) for acc in LEVEL_4.accumulators}
     bits = {name: (own + OFFSET).astype(np.float32) for name, own in sums.items()}
     assert all(np.array_equal(bits[name].view(np.int32), own + np.float32(OFFSET).view(np.int32)) for name, own in sums.items())
-    number = LEVEL_4.moved.number(
+    number = LEVEL_4.family.moved.number(
         {name: own.astype(np.float64) for name, own in bits.items()}, lambda so_far, factor, own: so_far + factor * own, lambda own, offset: own - offset,
     )
     assert np.array_equal(number, sum(own * 2.0**-LEVEL_4.accumulator(name).scale for name, own in sums.items()))
-    assert np.float32(LEVEL_4.moved.least) == LEVEL_4.moved.least == int(LEVEL_4.moved.least)
+    assert np.float32(LEVEL_4.family.moved.least) == LEVEL_4.family.moved.least == int(LEVEL_4.family.moved.least)
 
 
 @pytest.mark.parametrize("name", ["mixpert1_tile", "mixpert4_tile", "mixpert_full_tile"])
@@ -105,10 +105,10 @@ def test_a_fallback_reads_its_operands_twice_and_is_checked_as_a_kernel_of_its_o
     tile = {"block": [64, 96, 64], "warp": [64, 96, 64]}
     plan = plan_of(gpu="h200", scheme="mixpert4", fallback="tf32x3", promote=0, fragment={"policy": "wgmma"}, tile=tile)
     alone = plan_of(gpu="h200", scheme="mixpert4", promote=0, fragment={"policy": "wgmma"}, tile=tile)
-    assert alone.splits_whole and alone.model["split_passes"] == 1 and plan.model["split_passes"] == 2
+    assert alone.launches.splits_whole and alone.model["split_passes"] == 1 and plan.model["split_passes"] == 2
     source = render(plan)
     used = {launch.symbol: SimpleNamespace(registers=64, static_shared_bytes=0, spill_bytes=0) for launch in source.launches}
-    used[source.launches[-1].symbol].static_shared_bytes = plan.fallback.shared_bytes if plan.fallback.static_shared else 0
+    used[source.launches[-1].symbol].static_shared_bytes = plan.fallback.shared_bytes if plan.fallback.geometry.static_shared else 0
     judge = Judge(plan, source, SimpleNamespace(kernels=used, assembly=""), None)
     assert judge.resources().passed and f"fallback: 64 registers (predicted {plan.fallback.predicted_registers})" in judge.resources().detail
     used[source.launches[-1].symbol].static_shared_bytes += 16
@@ -128,4 +128,4 @@ def test_a_fallback_that_cannot_be(asked):
 ])
 def test_what_a_thread_holds(asked, sets):
     """Of tiles of k one sum in FP32, where an instruction's k is the tile's; else the integers of two instructions beside it."""
-    assert plan_of(tile={"block": [64, 64, 32], "warp": [32, 32, 32]}, **asked).accumulator_sets == sets
+    assert plan_of(tile={"block": [64, 64, 32], "warp": [32, 32, 32]}, **asked).geometry.accumulator_sets == sets

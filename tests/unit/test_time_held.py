@@ -2,49 +2,50 @@
 
 from __future__ import annotations
 
-import csv
-import importlib.util
+import json
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gemmgen.designs import portable
 from gemmgen.model import papers
 from gemmgen.render import render
+from gemmgen.workshop.explore.rebuilt import Predictions
+from gemmgen.workshop.explore.store import Store
 from ways import AMD_WAYS, plan_of
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
+TIMED = Path(__file__).resolve().parents[2] / "docs" / "results" / "times_h100"
 
 
 @cache
-def fit_time():
-    found = importlib.util.spec_from_file_location("fit_time", BENCH / "fit_time.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+def rows():
+    return [row for row in Store(TIMED).rows() if row.policy == "mma"]
 
 
 @cache
-def errors(kept, every: int) -> tuple[list[dict[str, str]], np.ndarray]:
-    """Every so many-th row of the H100's table that `kept` keeps, and log(measured / predicted) of each."""
-    with (BENCH / "times_h100.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if kept(row)][::every]
-    seconds = np.array([float(row["microseconds"]) for row in rows]) * 1e-6
-    return rows, fit_time().errors(fit_time().columns(rows, "h100", "mma"), seconds, {}, portable.DESIGN)
+def errors(kept, every: int) -> tuple[list, np.ndarray]:
+    """(plans, log(measured / predicted) of each) of every so many-th row of the H100's times that `kept` keeps."""
+    chosen = [row for row in rows() if kept(row)][::every]
+    predictions = Predictions()
+    predicted = [float(predictions.seconds(row, np.array([(row.m, row.n, row.k)]))[0]) for row in chosen]
+    return [predictions.plan(row) for row in chosen], np.log([row.seconds / seconds for row, seconds in zip(chosen, predicted)])
+
+
+def where(row) -> str:
+    return json.loads(row.decided)["where"]
 
 
 def large(row) -> bool:
     """Where a stage decides, not a launch."""
-    return row["where"] == "prepass" and int(row["size"]) >= 2048
+    return where(row) == "prepass" and row.m >= 2048
 
 
 def test_a_fetch_with_one_buffer_is_as_exposed_as_an_h100_shows():
     """Kernels with one fragment buffer and with two are told equally well: 5 % between their means. Were the exposed fetch left
     out, it would be 13 %; were it twice as long, the errors would spread over more than the 11 % that docs/model.md says."""
-    rows, error = errors(large, 3)
-    one = np.array([row["fragment_buffers"] == "1" for row in rows])
+    plans, error = errors(large, 3)
+    one = np.array([plan.fragment_buffers == 1 for plan in plans])
     assert one.sum() > 60 and (~one).sum() > 40
     assert abs(error[one].mean() - error[~one].mean()) < 0.07
     assert error.std() < 0.11 and abs(error.mean()) < 0.05
@@ -52,8 +53,8 @@ def test_a_fetch_with_one_buffer_is_as_exposed_as_an_h100_shows():
 
 def test_small_products_take_their_launches():
     """At n = 256 and less the two launches are most of the time."""
-    rows, error = errors(lambda row: row["where"] == "prepass" and int(row["size"]) <= 256, 4)
-    assert len(rows) >= 10 and abs(error.mean()) < 0.15
+    plans, error = errors(lambda row: where(row) == "prepass" and row.m <= 256, 4)
+    assert len(plans) >= 10 and abs(error.mean()) < 0.15
 
 
 LAUNCHED = {

@@ -11,20 +11,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen.workshop import tune
 from gemmgen.build import Built
 from gemmgen.errors import BuildError, DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.solve import solve
 from gemmgen.timing import Contender
-from gemmgen.workshop.tune import cuda, operations
-from gemmgen.workshop.tune import levels as levels_module
-from gemmgen.workshop.tune import program as program_module
+from gemmgen.workshop import tune
+from gemmgen.workshop.programs import listed as program_module
+from gemmgen.workshop.programs import operations
+from gemmgen.workshop.programs.listed import PROGRAMS, Input, drawn, load_program
+from gemmgen.workshop.programs.operations import OPERATIONS
+from gemmgen.workshop.programs.program import Gemm, behind
+from gemmgen.workshop.tune import on_gpu
+from gemmgen.workshop.tune import precisions as levels_module
 from gemmgen.workshop.tune.engine import emulated, simulated
-from gemmgen.workshop.tune.levels import levels_for
-from gemmgen.workshop.tune.operations import OPERATIONS
-from gemmgen.workshop.tune.program import PROGRAMS, Gemm, Input, behind, drawn, load_program
-from gemmgen.workshop.tune.run import EXACT, Memory, Runs
-from gemmgen.workshop.tune.search import Question, Step, exhaustive, frontier, greedy, refined, search
+from gemmgen.workshop.tune.precisions import levels_for
+from gemmgen.workshop.tune.runs import EXACT, Memory, Runs
+from gemmgen.workshop.tune.walk import Question, Step, exhaustive, frontier, greedy, refined, search
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,7 +41,7 @@ def _each_kernel_decided_once():
         return kept[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gemmgen.workshop.tune.levels.solve", once)
+        patch.setattr("gemmgen.workshop.tune.precisions.solve", once)
         yield
 
 
@@ -514,25 +516,25 @@ def fake_gpu(monkeypatch):
         races.append(list(timed))
         return {name: 1e-3 * (1 + at) for at, name in enumerate(timed)}
 
-    monkeypatch.setattr(cuda, "why_not", lambda plan: None)
+    monkeypatch.setattr(on_gpu, "why_not", lambda plan: None)
     monkeypatch.setattr("gemmgen.run.why_not", lambda plan: None)
-    monkeypatch.setattr(cuda.timing, "device_name", lambda: "NVIDIA H100 of paper")
-    monkeypatch.setattr(cuda, "first_that_builds", lambda spec: Built(levels_module.solve(spec), None, None))
-    monkeypatch.setattr(cuda.products, "arrays", lambda: np)
-    monkeypatch.setattr(cuda.products, "Multiplier", OnFakeGpu)
-    monkeypatch.setattr(cuda.products, "contenders", lambda size, kernels: {name: Contender(name, None) for name in (*kernels, "cublas-sgemm")})
-    monkeypatch.setattr(cuda.products, "raced", raced)
-    monkeypatch.setattr(cuda.Gpu, "host", lambda self, x: x)
+    monkeypatch.setattr(on_gpu.timing, "device_name", lambda: "NVIDIA H100 of paper")
+    monkeypatch.setattr(on_gpu, "first_that_builds", lambda spec: Built(levels_module.solve(spec), None, None))
+    monkeypatch.setattr(on_gpu.products, "arrays", lambda: np)
+    monkeypatch.setattr(on_gpu.products, "Multiplier", OnFakeGpu)
+    monkeypatch.setattr(on_gpu.products, "contenders", lambda size, kernels: {name: Contender(name, None) for name in (*kernels, "cublas-sgemm")})
+    monkeypatch.setattr(on_gpu.products, "raced", raced)
+    monkeypatch.setattr(on_gpu.Gpu, "host", lambda self, x: x)
     return races
 
 
 def test_each_gemm_of_a_chain_of_choices_has_its_own_level(monkeypatch):
-    gpu = object.__new__(cuda.Gpu)
+    device = object.__new__(on_gpu.Gpu)
     gemms, names, chains = [Gemm("first", 2, 3, 4), Gemm("second", 5, 6, 7)], ["a", "b"], {}
-    gpu._progress, gpu._contenders = lambda text: None, {gemm.shape: {name: f"{gemm.name} at {name}" for name in (*names, "cublas-sgemm")} for gemm in gemms}
-    monkeypatch.setattr(cuda.products, "chain", lambda name, parts: chains.setdefault(name, parts))
-    monkeypatch.setattr(cuda.products, "raced", lambda timed, **how: {name: float(at) for at, name in enumerate(timed)})
-    found = gpu.together(gemms, [SimpleNamespace(name=name) for name in names], [(0, 1)])
+    device._progress, device._contenders = lambda text: None, {gemm.shape: {name: f"{gemm.name} at {name}" for name in (*names, "cublas-sgemm")} for gemm in gemms}
+    monkeypatch.setattr(on_gpu.products, "chain", lambda name, parts: chains.setdefault(name, parts))
+    monkeypatch.setattr(on_gpu.products, "raced", lambda timed, **how: {name: float(at) for at, name in enumerate(timed)})
+    found = device.together(gemms, [SimpleNamespace(name=name) for name in names], [(0, 1)])
     assert found == {(0, 1): 0.0, None: 1.0}
     assert chains == {"a b": ["first at a", "second at b"], "cublas-sgemm": ["first at cublas-sgemm", "second at cublas-sgemm"]}
 
@@ -543,12 +545,12 @@ def test_kernels_that_the_compiler_refuses_are_left_out_unless_all_are(monkeypat
             raise BuildError("NVRTC", "refuses")
         return Built(spec, None, None)
 
-    monkeypatch.setattr(cuda, "first_that_builds", builds)
+    monkeypatch.setattr(on_gpu, "first_that_builds", builds)
     level = SimpleNamespace(name="half", specs={1: "good", 2: "bad", 3: "none"}, plans={1: 0, 2: 0})
-    built, left_out = cuda._built([level], lambda text: None)
+    built, left_out = on_gpu._built([level], lambda text: None)
     assert list(built) == [("half", 1)] and left_out == ("half: refuses",)
     with pytest.raises(BuildError, match="refuses"):
-        cuda._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
+        on_gpu._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
 
 
 def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, gemmgen, tmp_path):
@@ -560,7 +562,7 @@ def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, g
     loose, tight = json.loads(out.read_text())
     assert loose["together"] == {"chosen": 0.001, "greedy": 0.001, "highest": 0.002, "exhaustive": 0.001, "cublas-sgemm": 0.004}
     assert tight["together"]["chosen"] == 0.003 and loose["sgemm_seconds"] == pytest.approx(0.012)
-    assert cuda.gpu_here() == "h100"
+    assert on_gpu.gpu_here() == "h100"
 
 
 def test_what_the_host_does_is_computed_in_fp64_and_a_zero_output_is_refused():
@@ -686,6 +688,14 @@ def test_every_shipped_program_is_whole():
         assert tomllib.loads(path.read_text())["title"]
 
 
+def test_the_command_tunes_an_application_by_the_products_of_its_run(gemmgen):
+    told = json.loads(gemmgen("tune", "bert", "--threshold", "1e-3", "--gpu", "h100", "--device", "model", "--levels", "half,ootomo", "--size", "tokens=16", "--json").out)
+    assert [(one["m"], one["n"], one["k"], one["op"]) for one in told["gemms"]] == [(16, 128, 32, "nt"), (16, 32, 128, "nt")]
+    assert told["gemms"][1]["fed_by"] == [told["gemms"][0]["name"]] and told["meets"]
+    refused = gemmgen("tune", "kmeans", "--threshold", "1e-3", "--gpu", "h100")
+    assert refused.code == 2 and "result is one matrix" in refused.err
+
+
 def test_which_gpu_is_here(monkeypatch):
     """By its name among those whose code it runs; the first of them where its name tells none, and none where no row fits or no device answers."""
     def here(name, fitting=("h100", "h200")):
@@ -694,9 +704,9 @@ def test_which_gpu_is_here(monkeypatch):
                 raise DeviceError("cuda", "no device")
             return name
 
-        monkeypatch.setattr(cuda, "why_not", lambda row: None if row.name in fitting else "another")
-        monkeypatch.setattr(cuda.timing, "device_name", device_name)
-        return cuda.gpu_here()
+        monkeypatch.setattr(on_gpu, "why_not", lambda row: None if row.name in fitting else "another")
+        monkeypatch.setattr(on_gpu.timing, "device_name", device_name)
+        return on_gpu.gpu_here()
 
     assert [here(name) for name in ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA X", "")] == ["h200", "h100", "h100", None]
     assert here("NVIDIA H200", fitting=()) is None and here("AMD Instinct MI300X", fitting=("mi300x",)) is None  # another vendor's is not timed

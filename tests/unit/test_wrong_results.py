@@ -11,10 +11,11 @@ import pytest
 
 from gemmgen import verify as judging
 from gemmgen.build import CubinResources
+from gemmgen.kinds import Kind
 from gemmgen.render import render
 from gemmgen.run import Result
 from gemmgen.split import split
-from gemmgen.verify import Bound, Check, Errors, Judge, oracles
+from gemmgen.verify import Bound, Check, Errors, Judge, kinds, oracles
 from ways import plan_of
 
 RESOURCES = dict(
@@ -23,7 +24,7 @@ RESOURCES = dict(
 )
 
 
-def product(device, plan, source, a, b, c=None, *, alpha=1.0, beta=0.0, placement=None) -> Result:
+def product(device, plan, source, a, b, c=None, *, alpha=1.0, beta=0.0, placement=None, ends=None) -> Result:
     """What a right kernel returns, its sums rounded once."""
     with np.errstate(invalid="ignore", over="ignore"):
         total = a.astype(np.float64) @ b.astype(np.float64)
@@ -175,3 +176,31 @@ def test_a_users_matrices_are_held_to_the_worst_case():
     assert not judging._judge_users(replace(fine, within=False)).passed
     lossy = judging._judge_users(replace(fine, result=replace(fine.result, status={"a_lossy": 3})))
     assert "3 elements outside the scheme's range" in lossy.detail
+
+
+class Triangle(Kind):
+    """A B, of which the lower triangle is computed."""
+
+    name = "triangle"
+    stored = "column <= row"
+
+    def computed(self, m, n):
+        return np.tri(m, n, dtype=bool)
+
+
+@pytest.mark.parametrize("all_of_c", [False, True])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_kind_that_writes_all_of_c_fails(monkeypatch, all_of_c, wrong):
+    plan = replace(plan_of(), kind=Triangle())
+
+    def gemm(device, plan, source, a, b, before, **asked):
+        result = product(device, plan, source, a, b, before, **asked)
+        old = np.full_like(result.c, np.nan) if before is None else before
+        c = result.c if all_of_c else np.where(plan.kind.computed(*result.c.shape), result.c, old)
+        c[-1, 0] *= 1 + wrong
+        return replace(result, c=c)
+
+    monkeypatch.setattr(kinds, "gemm", gemm)
+    right, told = kinds.question(plan, None, None)
+    assert right == (not all_of_c and not wrong), told
+    assert ("not computed were written" in told) == all_of_c and (" of the worst case" in told) == (wrong or right)

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.batch import KINDS, TLPS, WALKS, Batch, Listed, Tile
+from gemmgen.batch import TLPS, WALKS, Batch, Listed, Tile
 from gemmgen.catalog.fragment import Fragment, FragmentMap
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import common
-from gemmgen.designs.design import FULL, Asked, Design, Hints, Way, refuse_pipeline, refuse_scales
+from gemmgen.designs.asked import FULL
+from gemmgen.designs.design import Asked, Design, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
 from gemmgen.designs.feature import PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.grouped import equations, refusals
 from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.portable.refusals import held_stages
+from gemmgen.kinds import GEMM, GROUPED, POINTERS, STRIDED
 from gemmgen.model import batch as tilings
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers, figure, solved
@@ -84,7 +86,7 @@ class Grouped(Design):
     """Its tiles are a batch's own, so that nothing is left to a search."""
 
     name = "grouped"
-    kinds = ("grouped", "pointers", "strided")
+    kinds = (GROUPED.name, POINTERS.name, STRIDED.name)
     all_ways = (Way("shared", "async"), Way("shared", "grouped"), Way("register", "async"), Way("register", "grouped"))
     features = (TILES, common.RING, STAGES, common.PROMOTION, common.STAGES_IN_SHARED, PROMOTES_AT_ONCE)
     forms = Equations(
@@ -136,6 +138,7 @@ class Grouped(Design):
         refusals.refuse_tile(spec, place)
         refuse_scales(scheme, place, "a batch's kernel is one launch, which splits on the way")
         refusals.refuse_output(spec, place)
+        refuse_arguments(spec, place)
         walk = "persistent" if asked.walk == "auto" else asked.walk
         stays = walk == "persistent"
         usual = (EVEN_MATRIX_TILES if stays else MATRIX_TILES) if fragment.on_matrix_unit else EVEN_TILES if stays else BATCH_GEMM_TILES
@@ -144,7 +147,7 @@ class Grouped(Design):
         tiles = tuple(_tile(row, fragment, lanes, at, place) for at, row in enumerate(rows, 1))
         refusals.check_tiles(tiles, walk, place)
         threshold = gpu.batch_threshold if asked.threshold is None else asked.threshold
-        return Batch(spec.problem.kind, tiles, walk, asked.tlp, threshold, spec.problem.matrices)
+        return Batch(tiles, walk, asked.tlp, threshold, spec.problem.matrices)
 
     def smaller(self, batch: Batch, fragment: Fragment, lanes: int) -> Iterator[Batch]:
         even = EVEN_TILES if batch.walk == "persistent" else BATCH_GEMM_TILES
@@ -172,7 +175,7 @@ class Grouped(Design):
         name = "portable" if plan.fragment.on_matrix_unit else "cuda_cores"
         made = tuple(
             replace(
-                plan, block=(one.m, one.n, one.k), warp=(*one.warp, one.k), batch=None, designed=name, predicted_registers=None,
+                plan, block=(one.m, one.n, one.k), warp=(*one.warp, one.k), kind=GEMM, batch=None, designed=name, predicted_registers=None,
                 fragment=self.instruction(plan.fragment, (), (*one.warp, one.k)),
             ) for one in plan.batch.tiles
         )
@@ -192,15 +195,15 @@ class Grouped(Design):
         tiles = [one.numbers for one in plans]
         known |= {
             "launch_threads": max(one.threads for one in plan.batch.tiles), "stage_bytes": max(map(stage_bytes, plans)),
-            "line_bytes": max(4 * one.line_rows * one.line_pitch * (one.threads // plan.lanes) for one in plans),
-            "list_bytes": list_bytes(plan.batch), "matrices": max(1, plan.batch.matrices),
+            "line_bytes": max(4 * one.geometry.line_rows * one.geometry.line_pitch * (one.threads // plan.lanes) for one in plans),
+            "list_bytes": list_bytes(plan), "matrices": max(1, plan.batch.matrices),
             "accumulators": tiles[-1]["accumulators"], "accumulator_registers": tiles[-1]["accumulator_registers"],
             "unrolled": tiles[-1]["unrolled"], "a_parts": tiles[-1]["a_parts"], "b_parts": tiles[-1]["b_parts"], "padding": 0,
         }
         walking = plan.gpu.registers.walking
         known |= (walking.matrix if plan.fragment.on_matrix_unit else walking.plain).model_dump() | {
             "tile_registers": max(one["registers"] for one in tiles), "staying": int(plan.batch.walk == "persistent"),
-            "of_list": int(plan.batch.kind != "strided"), "further_tiles": len(tiles) - 1,
+            "of_list": int(not plan.kind.strides), "further_tiles": len(tiles) - 1,
         }
         known |= {"W_num": known["launch_threads"], "T_workgroup": known["launch_threads"]}
         return solved(self.equations.launch, resources.resident(solved(self.equations.tiles, known)))
@@ -224,7 +227,7 @@ class Grouped(Design):
         steps = "the largest that C allows" if found.level == 0 else f"{found.level} size{'s' * (found.level > 1)} below the largest that C allows"
         levels = ", ".join(f"{figure(tlp)}" for tlp in found.tlp_of[:found.level + 1])
         return {
-            "batch": f"{batch.kind}: {KINDS[batch.kind]}",
+            "batch": f"{plan.kind}: {plan.kind.meaning}",
             "walk": f"{batch.walk}: {WALKS[batch.walk]}",
             "tlp": f"{batch.tlp}: {TLPS[batch.tlp]}; enough are {self.threshold(plan)} of {numbers['most_wavefronts'] * plan.lanes} threads that can be at"
                    " work",
@@ -297,11 +300,12 @@ def stage_bytes(tile: Any) -> int:
     return words + (raw_bytes(tile) * tile.stages if tile.loads == "async" or not words else 0)
 
 
-def list_bytes(batch: Batch) -> int:
+def list_bytes(plan: Any) -> int:
     """Shared memory of what a block looks up: its next tiles, and the list of products where each has a size of its own."""
+    batch = plan.batch
     if batch.walk != "persistent":
         return 0
-    if batch.kind != "grouped":
+    if plan.kind.uniform:
         return RING * WORK_BYTES
     return RING * WORK_BYTES + -(-(15 * LISTED + 4 * (len(batch.tiles) + batch.tiles[0].threads // 32 + 3)) // 16) * 16
 

@@ -7,20 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.batch import KINDS, PLACED, Batch, Listed
+from gemmgen.batch import PLACED, Batch, Listed
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Word
-from gemmgen.designs.design import FULL, Asked, Hints, Way, refuse_pipeline, refuse_scales
+from gemmgen.designs.asked import FULL
+from gemmgen.designs.design import Asked, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
 from gemmgen.designs.packed import refusals
 from gemmgen.designs.specialised.design import Specialised
+from gemmgen.kinds import GROUPED, POINTERS
 from gemmgen.model.equation import solved
 
 
 class Packed(Specialised):
     name = "packed"
-    kinds = ("grouped", "pointers")
+    kinds = (GROUPED.name, POINTERS.name)
     words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
     all_ways = (Way("prepass", "bulk"),)
     text = replace(Specialised.text, template="designs/specialised/kernel.j2", schedule="lib/products.j2")
@@ -37,6 +39,7 @@ class Packed(Specialised):
 
     def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment, place: str) -> Batch:
         refusals.refuse_choices(spec, place)
+        refuse_arguments(spec, place)
         refuse_scales(scheme, place, "words of products of many sizes are packed without scales")
         return super().batch(spec, gpu, scheme, fragment, place)
 
@@ -50,7 +53,7 @@ class Packed(Specialised):
             SpecError: there are more blocks, turns or stages than 32 bits count.
         """
         bm, bn, bk = plan.block
-        outer, along = plan.split_tile
+        outer, along = plan.launches.split_tile
         m, n, k = (np.maximum(sizes[:, at], 0).astype(np.int64) for at in range(3))
         order = np.lexsort((np.arange(len(sizes)), -(-(-k // bk))))
         order = order[(m[order] > 0) & (n[order] > 0)]
@@ -79,7 +82,7 @@ class Packed(Specialised):
     def told_of(self, plan: Any) -> dict[str, str]:
         bm, bn, _ = plan.block
         return {
-            "batch": f"{plan.kind}: {KINDS[plan.kind]}",
+            "batch": f"{plan.kind}: {plan.kind.meaning}",
             "walk": "a pass packs the words of all products and lists their tiles; blocks stay and take every so many turns of that list, the longest k first",
             "tiles": f"{bm}x{bn} for all products; the edges of C are cut, those of A and B are zeros",
         }

@@ -146,7 +146,7 @@ def register_held(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 def scaled_in_kernel(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [split] where", f"{plan.scheme.name} scales {'tiles of k' if plan.scheme.tiled else 'rows'}, so a pass over the operands comes first",
+        f"{place}: [split] where", f"{plan.scheme.name} scales {plan.scheme.family.shared_by}, so a pass over the operands comes first",
         got=plan.where,
         needs=f"prepass, where the scheme's normalize = {plan.scheme.normalize}", remedy='where = "prepass"',
     )
@@ -154,7 +154,7 @@ def scaled_in_kernel(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 def stored_in_kernel(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [split] where", "kernels that split in the main kernel read FP32", got=f"{plan.where}, [problem] b = {plan.stored_b.name}",
+        f"{place}: [split] where", "kernels that split in the main kernel read FP32", got=f"{plan.where}, [problem] b = {plan.inputs.stored_b.name}",
         needs="prepass, whose pass over B packs it as it is", remedy='where = "prepass"',
     )
 

@@ -15,6 +15,7 @@ from gemmgen.designs.parts import Equations
 from gemmgen.designs.residues import equations, refusals
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.specialised.equations import LEAST_OTHERS
+from gemmgen.kinds import GEMM
 from gemmgen.model.equation import Constraint, Numbers
 
 GROUP_N = (64, 128, 192, 256)
@@ -38,7 +39,7 @@ ACCUMULATORS = Feature("sums in registers", constraints=(
 
 class ResidueKernels(specialised.Specialised):
     name = "residues"
-    kinds = ("gemm",)
+    kinds = (GEMM.name,)
     family = "residues"
     features = (
         specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, specialised.FEW_WARPGROUPS, RESIDUES, common.STAGES_IN_SHARED, ACCUMULATORS,

@@ -17,6 +17,7 @@ from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pi
 from gemmgen.designs.feature import PACKS_APART, PERSISTENT, STORED_B, Feature
 from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.specialised import equations, refusals
+from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers
 
@@ -83,7 +84,7 @@ CLUSTERS = Feature("clusters that share stages of B", (CLUSTER,))
 
 class Specialised(Design):
     name = "specialised"
-    kinds = ("gemm", "strided")
+    kinds = (GEMM.name, STRIDED.name)
     labels = {"warp": "warpgroup {}"}
     features = (
         SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.COMPENSATION, A_IN_REGISTERS,
@@ -119,7 +120,7 @@ class Specialised(Design):
             )
         # A batch has tiles enough for every SM to be busy with them, and what splits A again for each tile is never faster then (measured).
         packed = tuple(way for way in ways if way.where == "prepass")
-        return packed if packed and asked.kind != "gemm" else ways
+        return packed if packed and asked.kind.batched else ways
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return min(best, hidden_promote(scheme, block, k))

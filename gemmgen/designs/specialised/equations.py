@@ -14,7 +14,7 @@ from __future__ import annotations
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.designs.design import sizes
+from gemmgen.designs.modelled import sizes
 from gemmgen.model import resources, time, traffic
 from gemmgen.model.equation import Equation, Numbers
 
@@ -210,10 +210,10 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     """The symbols that no candidate changes, beside those that every design has."""
     measured = gpu.measured.of("wgmma", gpu.name)
     f16 = measured.sustained_f16_tflops.value * 1e12
-    power = measured.integer_power_share.value if scheme.fixed and not scheme.residues else 1.0
+    power = measured.integer_power_share.value if scheme.family.converts else 1.0
     return {
         "products_moving": sum(scheme.accumulator(product.into).promoted for product in scheme.products),
-        "beside": measured.integers_beside_share.value if scheme.fixed else 0.0,
+        "beside": measured.integers_beside_share.value if scheme.family.exact else 0.0,
         "unit_rate": f16 / power * mean_rate(scheme, gpu) / gpu.rates.tensor_fma_per_clock["f16"],
         **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()},
     }

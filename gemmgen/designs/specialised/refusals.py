@@ -20,7 +20,7 @@ def row_bytes(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     size, least = numbers["word_bytes"], numbers["least_bytes"]
     depths = [row // size for row in (32, 64, 128) if row // size * least >= 32]
     return InfeasibleSpec(
-        f"{place}: [tile] block", "the matrix unit has no swizzle for rows of this length", got=f"{plan.row_bytes} B: block k = {plan.block[2]}",
+        f"{place}: [tile] block", "the matrix unit has no swizzle for rows of this length", got=f"{plan.staging.row_bytes} B: block k = {plan.block[2]}",
         needs=f"32, 64 or 128 B: block k = {', '.join(map(str, depths[:-1]))} or {depths[-1]}", remedy=f"block k = {128 // size}",
     )
 

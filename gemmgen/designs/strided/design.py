@@ -12,12 +12,13 @@ from gemmgen.designs.portable.design import (
     WITHIN_THE_FIT, Portable,
 )
 from gemmgen.designs.strided import equations
+from gemmgen.kinds import STRIDED
 from gemmgen.model import time, traffic
 
 
 class Strided(Portable):
     name = "strided"
-    kinds = ("strided",)
+    kinds = (STRIDED.name,)
     features = (
         CHUNKS, PIECES, FRAGMENTS, COPIES, SPLIT_ON_THE_WAY, TWO_BUFFERS, PIECES_HELD, COMPENSATION, PADDED_ROWS, CACHED_FRAGMENTS, PROMOTION,
         TILES_OF_K, STAGES_IN_SHARED, ACCUMULATORS, PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, PROMOTES_AT_ONCE,

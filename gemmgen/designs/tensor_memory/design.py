@@ -128,12 +128,12 @@ class Columns:
     @property
     def staying(self) -> tuple[Accumulator, ...]:
         """Accumulators that stay in the unit for the whole of a tile."""
-        return tuple(acc for acc in self._plan.scheme.accumulators if not self._plan.promotes(acc))
+        return tuple(acc for acc in self._plan.scheme.accumulators if not self._plan.promotion.promotes(acc))
 
     @property
     def moving(self) -> tuple[Accumulator, ...]:
         """Accumulators that promotion empties."""
-        return tuple(acc for acc in self._plan.scheme.accumulators if self._plan.promotes(acc))
+        return tuple(acc for acc in self._plan.scheme.accumulators if self._plan.promotion.promotes(acc))
 
     def column_of(self, accumulator: Accumulator) -> int:
         """The first column of an accumulator's sum, of one that moves in its first buffer."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 import numpy as np
 
 from gemmgen.catalog.conversion import RAW, to_float8
 from gemmgen.catalog.number import INTEGERS, word_bytes
-from gemmgen.catalog.scheme import OFFSET, Scheme
+from gemmgen.catalog.scheme import OFFSET, Family, ResidueWords, Scheme, Tiles
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.rounding import fma
@@ -33,10 +35,14 @@ def product(
         EmulationError: the unit has no such words.
     """
     of_a, of_b = split(a, scheme, operand="a"), split(np.ascontiguousarray(b.T), scheme, operand="b")
-    if scheme.tiled:
-        return _of_tiles(scheme, unit, a, np.ascontiguousarray(b.T), of_a, of_b, fragment_k)
-    if scheme.residues:  # sums of integers, which no order changes
-        return joined(of_a, of_b, scheme)
+    return _product(scheme.family, unit, a, b, of_a, of_b, promote, fragment_k, compensated)
+
+
+@singledispatch
+def _product(
+    family: Family, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, of_a: Words, of_b: Words, promote: int, fragment_k: int, compensated: bool,
+) -> np.ndarray:
+    scheme = family.scheme
     left, right = _raw(of_a, fragment_k), _raw(of_b, fragment_k)
     inside = {acc.name: np.zeros((a.shape[0], b.shape[1], 1), np.int32 if acc.type == "s32" else np.float32) for acc in scheme.accumulators}
     outside = {acc.name: inside[acc.name] for acc in scheme.accumulators if promote and acc.promoted}
@@ -57,7 +63,7 @@ def product(
         inside |= {name: total + inside[name] for name, total in outside.items()}
     else:
         inside |= {name: given_back(inside[name], total, mean_cut(scheme, unit, scheme.accumulator(name), promote)) for name, total in outside.items()}
-    result = scheme.recombination.combine(
+    result = scheme.family.recombination.combine(
         {name: total.astype(np.float32).astype(np.float64) for name, total in inside.items()},  # which rounds INT32
         lambda so_far, factor, own: (so_far * factor + own).astype(np.float32).astype(np.float64),
     )
@@ -75,25 +81,34 @@ def _by_lanes(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return total[:, :, None]
 
 
-def _of_tiles(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, of_a: Words, of_b: Words, fragment_k: int) -> np.ndarray:
-    """The same where each tile of k has scales of its own: its INT32 sums become one number, which is scaled and added up in FP32.
+@_product.register
+def _(
+    family: ResidueWords, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, of_a: Words, of_b: Words, promote: int, fragment_k: int, compensated: bool,
+) -> np.ndarray:
+    """Sums of integers, which no order changes."""
+    return joined(of_a, of_b, family.scheme)
 
-    Args:
-        a, b: [M, K] and [N, K].
-    """
+
+@_product.register
+def _(
+    family: Tiles, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, of_a: Words, of_b: Words, promote: int, fragment_k: int, compensated: bool,
+) -> np.ndarray:
+    """The same where each tile of k has scales of its own: its INT32 sums become one number, which is scaled and added up in FP32."""
+    scheme, tile_k, b = family.scheme, family.tile_k, np.ascontiguousarray(b.T)
+
     def scales(x: np.ndarray, words: Words) -> np.ndarray:
         return np.where(set_aside(x, scheme), np.nan, np.ldexp(1.0, -words.exponents)).astype(np.float32)
 
-    left, right = _raw(of_a, scheme.tile_k), _raw(of_b, scheme.tile_k)
+    left, right = _raw(of_a, tile_k), _raw(of_b, tile_k)
     of_rows, of_columns = scales(a, of_a), scales(b, of_b)
     c = np.zeros((a.shape[0], b.shape[0]), np.float32)
     for tile in range(of_rows.shape[1]):
         sums = {accumulator.name: np.zeros((*c.shape, 1), np.int32) for accumulator in scheme.accumulators}
-        for k in range(tile * scheme.tile_k, (tile + 1) * scheme.tile_k, fragment_k):
+        for k in range(tile * tile_k, (tile + 1) * tile_k, fragment_k):
             step = slice(k, k + fragment_k)
             for each in scheme.products:
                 sums[each.into] = units.mma_columns(unit, scheme.leading, left[each.a][step], right[each.b][step], sums[each.into])
-        number = scheme.moved.number(
+        number = family.moved.number(
             {name: (total[:, :, 0] + OFFSET).astype(np.float32) for name, total in sums.items()},
             lambda so_far, factor, own: fma(own, np.float32(factor), so_far), lambda own, offset: own - np.float32(offset),
         )

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gemmgen.catalog.element import F32
+
 
 class Product(NamedTuple):
     """C [M, N] = A [M, K] B [K, N]. An extent may be 0."""
@@ -47,7 +49,7 @@ class Cell:
     @property
     def moved_bytes(self) -> int:
         """Of A, B and C once each, FP32."""
-        return sum(4 * (m * k + k * n + m * n) for m, n, k in self.products)
+        return sum(F32.bytes * (m * k + k * n + m * n) for m, n, k in self.products)
 
     @property
     def name(self) -> str:

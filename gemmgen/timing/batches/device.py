@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gemmgen.errors import DeviceError
 from gemmgen.batch import PROBLEM
+from gemmgen.catalog.element import F32
+from gemmgen.errors import DeviceError
 from gemmgen.timing.batches.cells import Product
 from gemmgen.timing.inputs import SLAB_BYTES, set_count
 
@@ -60,12 +62,12 @@ class DeviceBatch:
         if sets is None:
             if l2_bytes is None:
                 l2_bytes = int(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["l2CacheSize"])
-            sets = set_count(4 * (length_a + length_b + length_c), l2_bytes, self.free_bytes())
+            sets = set_count(F32.bytes * (length_a + length_b + length_c), l2_bytes, self.free_bytes())
         self.sets = sets
         draw = cupy.random.default_rng(0)
         self.a = [self._uniform(draw, length_a, low, high) for _ in range(sets)]
         self.b = [self._uniform(draw, length_b, low, high) for _ in range(sets)]
-        self.c = [cupy.empty(length_c, np.float32) for _ in range(sets)]
+        self.c = [cupy.empty(length_c, F32.dtype) for _ in range(sets)]
         self.hosts = [self._problems(at) for at in range(sets)]
         self.problems = [cupy.asarray(host.view(np.uint8)) for host in self.hosts]
         self.pointers = [tuple(cupy.asarray(np.ascontiguousarray(host[name])) for name in "abc") for host in self.hosts]
@@ -82,7 +84,7 @@ class DeviceBatch:
         """Drawn in FP64 and rounded: FP32 generators leave a 2^-23 grid that flatters a split."""
         import cupy
 
-        out = cupy.empty(length, np.float32)
+        out = cupy.empty(length, F32.dtype)
         for at in range(0, length, SLAB_BYTES // 8):
             part = out[at : at + SLAB_BYTES // 8]
             part[...] = low + (high - low) * draw.random(part.shape)
@@ -91,11 +93,19 @@ class DeviceBatch:
     def _problems(self, at: int) -> np.ndarray:
         out = np.zeros(len(self.products), PROBLEM)
         for name, array, starts in (("a", self.a[at], self.places_a), ("b", self.b[at], self.places_b), ("c", self.c[at], self.places_c)):
-            out[name] = np.uint64(array.data.ptr) + np.uint64(4) * starts.astype(np.uint64)
+            out[name] = np.uint64(array.data.ptr) + np.uint64(F32.bytes) * starts.astype(np.uint64)
         out["m"], out["n"], out["k"] = self.m, self.n, self.k
         out["lda"], out["ldb"], out["ldc"] = self.k, self.n, self.n
         out["alpha"], out["beta"] = 1.0, 0.0
         return out
+
+    def held(self, at: int, entries: np.ndarray | None = None) -> HeldSet:
+        """Set `at` as kernels are told of it.
+
+        Args:
+            entries: numbers of the products that a kernel multiplies; None for all.
+        """
+        return HeldSet(self, at, entries)
 
     @property
     def is_uniform(self) -> bool:
@@ -137,19 +147,39 @@ class Padded:
 
         m, n, k = self.extents = padded_extents(batch.products)
         count = len(batch.products)
-        needed = 4 * batch.sets * count * (m * k + k * n + m * n)
+        needed = F32.bytes * batch.sets * count * (m * k + k * n + m * n)
         if needed > batch.free_bytes() // 2:
             raise DeviceError("bench", "the batch padded to its largest product is too large", got=f"{needed} bytes",
                               needs=f"at most half of the {batch.free_bytes()} that are free")
-        self.a = [cupy.zeros((count, m, k), np.float32) for _ in range(batch.sets)]
-        self.b = [cupy.zeros((count, k, n), np.float32) for _ in range(batch.sets)]
-        self.c = [cupy.zeros((count, m, n), np.float32) for _ in range(batch.sets)]
+        self.a = [cupy.zeros((count, m, k), F32.dtype) for _ in range(batch.sets)]
+        self.b = [cupy.zeros((count, k, n), F32.dtype) for _ in range(batch.sets)]
+        self.c = [cupy.zeros((count, m, n), F32.dtype) for _ in range(batch.sets)]
         for at in range(batch.sets):
             for number, (rows, columns, depth) in enumerate(batch.products):
                 a, b, _ = batch.matrices(at, number)
                 self.a[at][number, :rows, :depth] = a
                 self.b[at][number, :depth, :columns] = b
         self.pointers = [
-            tuple(cupy.asarray(x.data.ptr + 4 * np.arange(count, dtype=np.uint64) * (x.size // max(count, 1))) for x in arrays)
+            tuple(cupy.asarray(x.data.ptr + F32.bytes * np.arange(count, dtype=np.uint64) * (x.size // max(count, 1))) for x in arrays)
             for arrays in zip(self.a, self.b, self.c)
         ]
+
+
+@dataclass(frozen=True)
+class HeldSet:
+    """One set of a batch's matrices, as `gemmgen.kinds.kind.Held` asks for it."""
+
+    batch: DeviceBatch
+    at: int
+    entries: np.ndarray | None = None
+
+    def records(self) -> Any:
+        import cupy
+
+        return self.batch.problems[self.at] if self.entries is None else cupy.asarray(self.batch.hosts[self.at][self.entries].view(np.uint8))
+
+    def pointers(self, operand: str) -> Any:
+        return self.batch.pointers[self.at]["abc".index(operand)]
+
+    def first(self, operand: str) -> Any:
+        return getattr(self.batch, operand)[self.at]

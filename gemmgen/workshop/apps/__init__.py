@@ -8,8 +8,8 @@
     outcome = apps.run("kmeans", by=["ootomo"], sizes={"points": 4096})
     matmul = apps.multiplier("ootomo")          # for a program of your own: matmul(a, b, op="nt", out=c)
 
-An application is a module here with an `APP` (`gemmgen.workshop.apps.app.App`): its sizes, what it computes with a matmul, and what a user of it looks at. On a
-GPU it is timed against the vendor's FP32 in turns; on the emulator a small one is run, and nothing is timed.
+An application is a module here with an `APP` (`gemmgen.workshop.apps.problem.App`): its sizes, what it computes with a matmul, and what a user of it looks at.
+On a GPU it is timed against the vendor's FP32 in turns; on the emulator a small one is run, and nothing is timed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gemmgen.workshop.apps.app import App
     from gemmgen.workshop.apps.matmul import Matmul
+    from gemmgen.workshop.apps.problem import App
     from gemmgen.workshop.apps.race import Outcome
 
 NAMES = ("kmeans", "knn", "mlp", "lu", "cholesky", "bert", "llm", "inception")

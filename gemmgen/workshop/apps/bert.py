@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.workshop.apps.app import App, Arrays, Figures, Problem, relative
 from gemmgen.workshop.apps.dense import special
 from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem, relative
 
 EPSILON = 1e-12
 """Of BERT's norms."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from gemmgen.errors import SpecError
 from gemmgen.workshop.apps import dense
-from gemmgen.workshop.apps.app import App, Arrays, Figures, Problem, relative
 from gemmgen.workshop.apps.matmul import Matmul
-from gemmgen.workshop.tune.program import Input, drawn
+from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem, relative
+from gemmgen.workshop.programs.listed import Input, drawn
 
 SHOWN = 512
 """Rows of the factor whose error is told: the last, which depend on all products."""

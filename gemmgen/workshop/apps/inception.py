@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from gemmgen.timing.batches.cells import INCEPTION
-from gemmgen.workshop.apps.app import App, Arrays, Figures, Problem, differing, relative
 from gemmgen.workshop.apps.bert import without_torch
 from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem, differing, relative
 
 
 def module(matmul: Matmul, pixels: Any, weights: list[Any]) -> Any:

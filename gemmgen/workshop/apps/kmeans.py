@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.workshop.apps.app import App, Arrays, Figures, Problem, differing
 from gemmgen.workshop.apps.data import blobs, digits, sklearn
 from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem, differing
 
 
 def nearest(matmul: Matmul, points: Any, centres: Any) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.workshop.apps.app import App, Arrays, Figures, Problem, relative
 from gemmgen.workshop.apps.bert import without_torch
 from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem, relative
 
 LOW, HIGH = 0.5, 2.5
 """The range of a layer's inputs that LE-GEMM names."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.workshop.apps.app import App, Arrays, Figures, Problem
 from gemmgen.workshop.apps.dense import scipy_linalg, triangular_solved, unpivoted_lu
 from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem
 
 MOST_ITERATIONS = 50
 CYCLE = 1e-5

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gemmgen import road
+from gemmgen.catalog.epilogue import require_none
 from gemmgen.catalog.output import require_f32
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.run import gemm, why_not
@@ -212,10 +213,11 @@ class Kernels(Matmul):
     def _made(self, spec: LoadedSpec) -> Built:
         """
         Raises:
-            SpecError: its C is not of FP32; others as `road.build`.
+            SpecError: its C is not of FP32, or has an epilogue; others as `road.build`.
         """
         built = road.build(spec)
         require_f32(built.plan.output, "applications take kernels that have")
+        require_none(built.plan.epilogue, "applications take kernels that have")
         self._built.append(built)
         return built
 
@@ -281,6 +283,7 @@ class Copied(Matmul):
         if kind not in self._opened:
             built = road.build(sized(self._spec, *sizes, kind=kind, **problem))
             require_f32(built.plan.output, "applications take kernels that have")
+            require_none(built.plan.epilogue, "applications take kernels that have")
             self._opened[kind] = built, road.open_device(built, self._kind)
             self.device_name = self._opened[kind][1].name
         built, device = self._opened[kind]
@@ -408,7 +411,7 @@ def spec_of(by: str | Mapping[str, Any], gpu: str) -> LoadedSpec:
 
 def gpu_here() -> str | None:
     """The catalog's name of the CUDA GPU that is here; None where none is."""
-    from gemmgen.workshop.tune.cuda import gpu_here as found
+    from gemmgen.workshop.tune.on_gpu import gpu_here as found
 
     return found()
 

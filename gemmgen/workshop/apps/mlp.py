@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.workshop.apps.app import App, Arrays, Figures, Problem, relative
 from gemmgen.workshop.apps.data import blobs, digits, sklearn
 from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem, relative
 
 LAYERS, CLASSES = 3, 10
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gemmgen.errors import SpecError
-from gemmgen.workshop.apps.app import App, Figures, Problem
 from gemmgen.workshop.apps.matmul import ByCall, InNumpy, Matmul, Shape, gpu_here, multiplier
+from gemmgen.workshop.apps.problem import App, Figures, Problem
 
 ROUNDS, WARM_UPS = 7, 2
 
@@ -94,7 +94,7 @@ def run(
     who = [multiplier(one, device=device, gpu=gpu) for one in by]
     levels = None
     if threshold is not None:
-        from gemmgen.workshop.apps.levels import chosen_levels
+        from gemmgen.workshop.apps.tuned import chosen_levels
 
         levels = chosen_levels(app, problem, threshold, gpu=gpu or gpu_here(), on_gpu=on_gpu, progress=progress)
         made = {level: multiplier(level, device=device, gpu=gpu) for level in dict.fromkeys(levels.values())}

@@ -13,7 +13,7 @@ from gemmgen.workshop.bench.plots import plot
 from gemmgen.workshop.bench.statistics import (
     DERIVED, F16, F16_THIRD, SGEMM, BatchRow, Interval, Row, Size, Timed, derived, geometric_means, median_interval, paired, rows_at, worst_cells,
 )
-from gemmgen.workshop.bench.table import Table, as_csv, as_text, by, from_csv
+from gemmgen.workshop.bench.race_table import Table, as_csv, as_text, by, from_csv
 
 __all__ = [
     "BASELINES", "DATA", "DERIVED", "F16", "F16_THIRD", "SGEMM", "TRITON", "USUAL", "BatchRow", "Interval", "Kernel", "Row", "Size", "Table", "Timed",

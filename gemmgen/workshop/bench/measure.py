@@ -21,8 +21,8 @@ from gemmgen.timing import gemmul8
 from gemmgen.timing.batches import NAMES, SUITES, Cell, DeviceBatch, Multiplier, prepared, rivals, suited
 from gemmgen.timing.gemmul8 import Gemmul8
 from gemmgen.timing.racing import Stopwatch
+from gemmgen.workshop.bench.race_table import Table, by
 from gemmgen.workshop.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, BatchRow, Row, Size, Timed, derived, rows_at
-from gemmgen.workshop.bench.table import Table, by
 
 TRITON = {f"triton-{precision}": precision for precision in ("tf32x3", "bf16x6", "bf16x3", "ieee")}
 BASELINES = (*timing.CUBLAS, *DERIVED, *TRITON)
@@ -246,7 +246,7 @@ def type_of_b(plans: Sequence[Plan]) -> Input:
     Raises:
         SpecError: they read two other types.
     """
-    found = {plan.stored_b.name: plan.stored_b for plan in plans if not plan.stored_b.is_usual}
+    found = {plan.inputs.stored_b.name: plan.inputs.stored_b for plan in plans if not plan.inputs.stored_b.is_usual}
     if len(found) > 1:
         raise SpecError("[problem] b", "is of different types in one race", got=", ".join(sorted(found)), needs="one type beside FP32",
                         remedy="a race for each")

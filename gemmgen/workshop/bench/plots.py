@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from gemmgen.model.accuracy import TOLD
 from gemmgen.solve.contract import EVERYWHERE
 from gemmgen.solve.picture import content, drawing
+from gemmgen.workshop.bench.race_table import by
 from gemmgen.workshop.bench.statistics import SGEMM, BatchRow, Row, by_cell, ratio
-from gemmgen.workshop.bench.table import by
 
 if TYPE_CHECKING:
-    from gemmgen.workshop.bench.frontier import Frontiers
+    from gemmgen.workshop.bench.measured_frontier import Frontiers
 
 SPEED_NAME, ERROR_NAME = "speed.png", "error.png"
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gemmgen import road
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.kinds import kind_called
+from gemmgen.solve import alternatives
+from gemmgen.spec import loads
+from gemmgen.workshop.explore.space import settled_spec
 
 if TYPE_CHECKING:
     from gemmgen.build import Built
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
     from gemmgen.spec import LoadedSpec
     from gemmgen.timing.batches import Multiplier
     from gemmgen.workshop.bench import Kernel
-    from gemmgen.workshop.bench.frontier import Candidate
+    from gemmgen.workshop.bench.measured_frontier import Candidate
 
 
 def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
@@ -26,24 +32,76 @@ def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
     return loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"problem": problem})})
 
 
+def varied(loaded: LoadedSpec, settings: Sequence[str]) -> Iterator[tuple[str, LoadedSpec]]:
+    """(what differs, such as `where=prepass stages=3`, spec) of every combination of values.
+
+    Args:
+        settings: `section.key=value,value`; a value is a word, a number, or `128x64x32`.
+
+    Raises:
+        SpecError: a setting is none, or its value is not acceptable.
+    """
+    axes = []
+    for setting in settings:
+        path, _, values = setting.partition("=")
+        section, _, key = path.partition(".")
+        if not (section and key and values):
+            raise SpecError("--vary", "is no setting of a spec", got=setting, needs="SECTION.KEY=VALUE,VALUE", remedy="--vary split.where=prepass,register")
+        axes.append([(section, key, value) for value in values.split(",")])
+    for chosen in product(*axes):
+        data = loaded.spec.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+        for section, key, value in chosen:
+            data.setdefault(section, {})[key] = _value(value)
+        one = loads(data, f"{loaded.place} with {', '.join('.'.join(parts[:2]) for parts in chosen)}" if chosen else loaded.place)
+        yield " ".join(f"{key}={value}" for _, key, value in chosen), one.model_copy(update={"folder": loaded.folder})
+
+
+def _value(text: str) -> Any:
+    """As a spec has it."""
+    if text in ("true", "false"):
+        return text == "true"
+    parts = text.split("x")
+    if not all(part.isdigit() for part in parts):
+        return float(text) if re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", text) else text
+    return int(text) if len(parts) == 1 else [int(part) for part in parts]
+
+
+def beside(loaded: LoadedSpec, ranked: int, drawn: int) -> Iterator[tuple[str, LoadedSpec]]:
+    """(`choice 2`, spec) of so many of the model's next choices, and of so many drawn from all others.
+
+    Raises:
+        GemmgenError: the spec has no plan.
+    """
+    best, others = alternatives(loaded, 1 + ranked, drawn)
+    for kind, first, plans in (("choice", 2, best[1:]), ("drawn", 1, others)):
+        for number, plan in enumerate(plans, first):
+            yield f"{kind} {number}", loads(settled_spec(loaded, plan), f"{loaded.place}, {kind} {number}")
+
+
 def racers(
     specs: Sequence[Path], sizes: Sequence[tuple[int, int, int]], each_size: bool, progress: road.Watcher, gpu: str | None = None,
+    vary: Sequence[str] = (), others: tuple[int, int] = (0, 0),
 ) -> tuple[list[Kernel], list[str]]:
     """(what specs give to time, what the compiler refused and why), compiled side by side.
 
     Args:
         gpu: for all of them, instead of their own.
         each_size: solve each spec once more for every size, for a kernel that runs only there.
+        vary: of each spec every combination of these settings, as `varied` takes them.
+        others: also so many of the model's next choices for each, and so many drawn from all.
 
     Raises:
         GemmgenError: a spec cannot be read, or none of the kernels can be built.
     """
     from gemmgen.workshop.bench import Kernel, by
 
-    jobs = [
-        (name, solved_for(loaded, size) if size else loaded, size)
-        for name, loaded in zip(_names(specs), (road.load(path, gpu) for path in specs)) for size in (sizes if each_size else (None,))
-    ]
+    jobs = []
+    for name, loaded in zip(_names(specs), (road.load(path, gpu) for path in specs)):
+        for label, one in varied(loaded, vary):
+            for size in sizes if each_size else (None,):
+                first, called = solved_for(one, size) if size else one, " ".join(filter(None, (name, label)))
+                jobs.append((called, first, size))
+                jobs += [(f"{called} {which}", other, size) for which, other in (beside(first, *others) if any(others) else ())]
 
     made = _built([loaded for _, loaded, _ in jobs], progress)
     kernels, notes, errors = [], [], []
@@ -52,7 +110,7 @@ def racers(
         if isinstance(one, GemmgenError):
             errors.append(one)
             notes.append(f"{what}: not built: {one.where}: {one.problem}")
-        elif one.plan.of_products:
+        elif one.plan.launches.of_products:
             errors.append(InfeasibleSpec("bench", "times kernels of one product", got=f"{what}, of kind {one.plan.kind}", needs='[problem] kind = "gemm"',
                                          remedy="gemmgen bench with specs of batches alone"))
             notes.append(f"{what}: for batches: gemmgen bench times it without specs of one product")
@@ -78,7 +136,7 @@ def frontier_racers(
     from gemmgen.solve.frontier import frontier, spec_of
     from gemmgen.spec import Accuracy
     from gemmgen.workshop.bench import by
-    from gemmgen.workshop.bench.frontier import Candidate
+    from gemmgen.workshop.bench.measured_frontier import Candidate
 
     loaded = road.load(spec, gpu)
     if not loaded.spec.accuracy.asked:
@@ -122,7 +180,7 @@ def of_batches(specs: Sequence[Path], gpu: str | None = None) -> bool:
     def one(path: Path) -> bool:
         try:
             loaded = road.load(path, gpu)
-            return loaded.spec.problem.kind != "gemm" and road.plan(loaded).of_products
+            return kind_called(loaded.spec.problem.kind).batched and road.plan(loaded).launches.of_products
         except GemmgenError:
             return False
 

@@ -7,19 +7,20 @@
 | `dots` | dot products, through the maps found |
 | `sums` | in which steps products are summed |
 | `rules` | how a unit rounds, trait by trait, without a model |
-| `candidates` | which row of specs/units it is: rules told apart, and proven |
+| `unit_rules` | which row of specs/units it is: rules told apart, and proven |
 | `egemm`, `profiled` | EGEMM-TC's profiling, and what it overlooks; the same as a workflow that asks on |
 | `named` | instructions without a row, by their mnemonics |
 | `instruction` | all of that of one instruction |
 | `session` | what a bring-up knows and finds |
-| `facts`, `limits`, `rates`, `fragments`, `unit` | its parts, each a file with a function `measure(session)`: the driver's facts, limits by trying, rates by
-  microbenchmarks, instructions and their maps, the unit's row |
-| `row`, `calibrate`, `kernels` | parts that come last: the GPU's row, constants of the models, the reference set on all of these |
-| `times`, `registers` | kernels timed and compiled, and constants fitted to them |
+| `facts`, `launch_limits`, `rates`, `fragments`, `unit_row` | its parts, each a file with a function `measure(session)`: the driver's facts, limits by
+  trying, rates by microbenchmarks, instructions and their maps, the unit's row |
+| `timed_launches`, `stepped` | launches that tell their own time; what steps in costs tell of banks and caches |
+| `gpu_row`, `calibrate`, `kernels` | parts that come last: the GPU's row, constants of the models, the reference set on all of these |
+| `sample` | the kernels that calibrate the models, compiled and timed |
 | `toml_values` | a value as TOML |
 | `processes` | who solves, compiles and times |
 | `data_sheet`, `from_row` | without a device: sums of a data sheet's numbers, and a row of them |
-| `report` | Markdown and JSON, and what changed since the last time |
+| `findings` | Markdown and JSON, and what changed since the last time |
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ from typing import Any
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.gpu import arch_number, generation
 from gemmgen.catalog.unit import UNITS
-from gemmgen.workshop.bringup import calibrate, facts, fragments, kernels, limits, rates, report, row, unit
+from gemmgen.workshop.bringup import calibrate, facts, findings, fragments, gpu_row, kernels, launch_limits, rates, unit_row
 from gemmgen.workshop.bringup.probe import Machine
 from gemmgen.workshop.bringup.session import Session
 
 PARTS: tuple[Callable[[Session], None], ...] = (
-    facts.measure, limits.measure, rates.measure, fragments.measure, unit.measure, facts.write_row, row.measure, calibrate.measure, kernels.measure,
+    facts.measure, launch_limits.measure, rates.measure, fragments.measure, unit_row.measure, facts.write_row, gpu_row.measure, calibrate.measure,
+    kernels.measure,
 )
 """In order; a part may read what those before it found."""
 REPORT = "report.json"
@@ -78,5 +80,5 @@ def bring_up(
             session.seconds[part.__module__.rpartition(".")[2]] = round(time.perf_counter() - begun, 1)
     finally:
         session.clear()
-    told = report.as_dict(session, time.perf_counter() - start, json.loads(before) if before else None)
-    return session, told, {**session.rows, "report.md": report.markdown(told, session), REPORT: json.dumps(told, indent=1, default=str) + "\n"}
+    told = findings.as_dict(session, time.perf_counter() - start, json.loads(before) if before else None)
+    return session, told, {**session.rows, "report.md": findings.markdown(told, session), REPORT: json.dumps(told, indent=1, default=str) + "\n"}

@@ -94,7 +94,7 @@ class Check:
     @property
     def text(self) -> str:
         one = self.relation
-        how = "as much" if self.share == 0 else f"{abs(100 * self.share):.3g} % {'more' if self.share > 0 else 'less'}"
+        how = "as much" if abs(self.share) < 1e-9 else f"{abs(100 * self.share):.3g} % {'more' if self.share > 0 else 'less'}"
         return f"{one.left} is {self.left:g}, and {one.product} is {self.right:.5g}: {how}"
 
 

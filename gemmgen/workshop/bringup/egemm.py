@@ -16,9 +16,9 @@ import numpy as np
 from gemmgen.catalog.conversion import decode
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.emulate.core import units
-from gemmgen.workshop.bringup.candidates import every
 from gemmgen.workshop.bringup.dots import Dots
 from gemmgen.workshop.bringup.sums import Order
+from gemmgen.workshop.bringup.unit_rules import every
 
 DRAWS = 10_000
 """The paper's."""

@@ -25,7 +25,7 @@ from gemmgen.catalog.vendor import Vendor, vendor_of
 from gemmgen.errors import SpecError
 from gemmgen.workshop.bringup import toml_values
 from gemmgen.workshop.bringup.data_sheet import WORD_RATE, Check, Known, Numbers, relations_of
-from gemmgen.workshop.bringup.report import SCHEMA_VERSION, changes
+from gemmgen.workshop.bringup.findings import SCHEMA_VERSION, changes
 
 KIND = "data sheet"
 """Of its report, beside the kinds of devices."""

@@ -11,13 +11,13 @@ from gemmgen.catalog.conversion import RAW
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.number import INTEGERS
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.bringup.candidates import Candidate, Found, prove, tell_apart
 from gemmgen.workshop.bringup.dots import Dots
 from gemmgen.workshop.bringup.egemm import Profile, profile
 from gemmgen.workshop.bringup.maps import Maps, find_maps
 from gemmgen.workshop.bringup.probe import Machine, Raw
 from gemmgen.workshop.bringup.rules import Traits, find_traits
 from gemmgen.workshop.bringup.sums import Order, find_order
+from gemmgen.workshop.bringup.unit_rules import Candidate, Found, prove, tell_apart
 
 
 @dataclass

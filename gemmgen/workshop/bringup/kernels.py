@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.vendor import vendor_of
-from gemmgen.workshop.bringup import times, toml_values
+from gemmgen.workshop.bringup import sample, toml_values
 from gemmgen.workshop.bringup.processes import Processes
 from gemmgen.workshop.bringup.session import Session, Value
-from gemmgen.workshop.bringup.times import Proposed, Size
+from gemmgen.workshop.bringup.sample import Proposed, Size
 from gemmgen.workshop.explore.trial import Columns, Task
 
 REFERENCE: tuple[tuple[str, tuple[Size, ...]], ...] = (
@@ -96,7 +96,7 @@ def solved(gpu: str, reference: Sequence[tuple[str, Sequence[Size]]], choices: i
         for one in wanted
     ]
     found = []
-    for kernel, (kind, answer) in zip(wanted, pool.all("gemmgen.workshop.bringup.times:proposed", asked)):
+    for kernel, (kind, answer) in zip(wanted, pool.all("gemmgen.workshop.bringup.sample:proposed", asked)):
         if kind != "value":
             kernel.reason = str(answer)
         begun = [(one, pool.begin("gemmgen.workshop.explore.trial:compiled", Task(one.spec, one.size))) for one in (answer if kind == "value" else [])]
@@ -113,13 +113,13 @@ def race(found: Sequence[Begun], pool: Processes, timing: bool, progress: Any) -
             kind, answer = future.result()
             columns, made = answer if kind == "value" else ({"verdict": "failed", "reason": str(answer)}, b"")
             if made and timing:
-                task = Task(one.spec, one.size, made=made, rounds=times.ROUNDS, slice_ms=times.SLICE_MS)
+                task = Task(one.spec, one.size, made=made, rounds=sample.ROUNDS, slice_ms=sample.SLICE_MS)
                 kind, answer = pool.on_gpu("gemmgen.workshop.explore.trial:timed", task)
                 columns = {**columns, **(answer if kind == "value" else {"verdict": "failed", "reason": str(answer)})}
             kernel.tried.append((one, columns))
         if timing:
             if kernel.size not in rivals:
-                task = Task({}, kernel.size, rival=RIVAL, rounds=times.ROUNDS, slice_ms=times.SLICE_MS)
+                task = Task({}, kernel.size, rival=RIVAL, rounds=sample.ROUNDS, slice_ms=sample.SLICE_MS)
                 kind, answer = pool.on_gpu("gemmgen.workshop.explore.trial:timed", task)
                 rivals[kernel.size] = answer.get("seconds") if kind == "value" else None
             kernel.rival = rivals[kernel.size]

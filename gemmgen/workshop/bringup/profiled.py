@@ -18,12 +18,12 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import GPUS, arch_number, generation
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.errors import SpecError
-from gemmgen.workshop.bringup.candidates import Candidate, every, predicted
 from gemmgen.workshop.bringup.dots import Dots
 from gemmgen.workshop.bringup.egemm import LARGEST, Profile, apart, drawn, profile
 from gemmgen.workshop.bringup.maps import find_maps
 from gemmgen.workshop.bringup.probe import EmulatedMachine, GpuMachine, Machine, Raw
 from gemmgen.workshop.bringup.sums import Order, find_order
+from gemmgen.workshop.bringup.unit_rules import Candidate, every, predicted
 
 WORD = "f16"
 HALF, FLOAT, TREE, EXACT, ROW = "d_HALF", "d_FLOAT", "d_TREE", "d_EXACT", "d_ROW"

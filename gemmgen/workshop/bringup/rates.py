@@ -35,7 +35,6 @@ import functools
 import math
 import operator
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
@@ -50,141 +49,24 @@ from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
 from gemmgen.run.sensors import throttle_names
-from gemmgen.workshop.bringup.probe import Kernels, Machine, chain_forms, multiply_source, plain_source, varies
+from gemmgen.workshop.bringup.probe import Kernels, chain_forms, multiply_source, plain_source, varies
 from gemmgen.workshop.bringup.session import Session, Value
+from gemmgen.workshop.bringup.stepped import find_banks, find_capacities, power_of_two
+from gemmgen.workshop.bringup.timed_launches import CLOCK_CHANGE, REPEATS, TICKS, TRIES, Bench, Measured
 
 NO_CLOCK = "an emulator has no clock"
-REPEATS, TRIES = 7, 3
-CLOCK_CHANGE = 0.02
-"""Between the slowest and the fastest clock of one value's repeats: beyond it the value is refused."""
-SECONDS = 4e-4
-"""That a measured launch is made to take: a hundred times what the coarsest timer resolves."""
 WARMTH, SUSTAINED = 0.2, 0.6
 """Seconds of work before the first measurement, and of the load under which clock and power are looked at."""
-TICKS = {"cuda": 1e9, "hip": 1e8}
-"""A second's, of the timer that all processors share: ns by PTX, 100 MHz of AMD's constant clock."""
 COPY_ENGINE = 90
 """The `arch_number` from which on those that copy past the registers also have a copy engine, and launches that start before the one before has ended."""
 COUNTS_20_BITS = "gfx11"
 """Targets whose counter of cycles wraps around within a millisecond: cycles are the timer's there, at the clock of a short launch."""
-STEP, MOST_L2_MIB = 1.08, 384
-"""How much longer a read takes, from one working set to one a fifth larger, where a cache ends; the largest, beyond which caches of addresses end, too."""
+MOST_L2_MIB = 384
+"""The largest working set that is tried, beyond which caches of addresses end, too."""
 LINE = 128
 """Bytes of a line of the caches, and between two reads that follow one another."""
 _MOST_MEMORY = 1 << 31
 MIB = 2**20
-
-
-@dataclass(frozen=True)
-class Run:
-    """A launch that told its time.
-
-    Attributes:
-        cycles: of each block.
-        span: seconds from the first block's start to the last one's end.
-        mhz: the clock, of the longest block.
-        processors: that blocks ran on.
-    """
-
-    cycles: np.ndarray
-    span: float
-    mhz: float
-    processors: int
-
-    @property
-    def typical(self) -> float:
-        """Cycles of a block."""
-        return float(np.median(self.cycles))
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Repeats of one value.
-
-    Attributes:
-        values: of each.
-        mhz: the clock of each.
-    """
-
-    values: tuple[float, ...]
-    mhz: tuple[float, ...]
-
-    @property
-    def value(self) -> float:
-        return median(self.values)
-
-    @property
-    def spread(self) -> float:
-        """From the least to the largest, relative to the median."""
-        return (max(self.values) - min(self.values)) / self.value if self.value else 0.0
-
-    @property
-    def throttled(self) -> bool:
-        """Whether the clock changed."""
-        return max(self.mhz) > (1 + CLOCK_CHANGE) * min(self.mhz)
-
-    @property
-    def clock(self) -> float:
-        return median(self.mhz)
-
-    @property
-    def proof(self) -> str:
-        return f"{len(self.values)} repeats, spread {100 * self.spread:.2g} %, at {self.clock:.0f} MHz"
-
-
-class Bench:
-    """Kernels of one source, and launches of them that tell their time.
-
-    Args:
-        memory: what they read and write.
-        mhz: the clock of a short launch, where cycles are counted in too few bits for a long one.
-    """
-
-    def __init__(self, machine: Machine, kernels: Kernels, memory: Any, mhz: float | None = None):
-        self.kernels, self._memory, self._mhz = kernels, memory, mhz
-        self._ticks = TICKS[vendor_of(machine.arch).platform]
-
-    def launch(self, symbol: str, blocks: int, threads: int, steps: int, x: int = 0, y: int = 0, keep: int = 0) -> Any:
-        """Start a launch; the buffer that it tells its time in."""
-        out = self.kernels.zeros(32 * blocks, "out")
-        self.kernels.launch(symbol, blocks, threads, 0, [
-            ("pointer", out), ("pointer", self._memory), *(("int", one) for one in (steps, x, y, keep))])
-        return out
-
-    def told(self, out: Any, blocks: int) -> Run:
-        """What a launch told."""
-        cycles, first, last, processors = self.kernels.download(out, np.uint64, 4 * blocks).reshape(blocks, 4).T
-        if self._mhz:
-            cycles = (last - first) * (self._mhz * 1e6 / self._ticks)
-        longest = int(np.argmax(last - first))
-        seconds = float(last[longest] - first[longest]) / self._ticks
-        return Run(cycles.astype(float), float(last.max() - first.min()) / self._ticks, float(cycles[longest]) / seconds / 1e6 if seconds else 0.0,
-                   len(np.unique(processors)))
-
-    def run(self, symbol: str, blocks: int, threads: int, steps: int, *rest: int) -> Run:
-        return self.told(self.launch(symbol, blocks, threads, steps, *rest), blocks)
-
-    def scaled(self, symbol: str, blocks: int, threads: int, *rest: int, seconds: float = SECONDS, first: int = 32) -> int:
-        """Steps with which a launch takes so long."""
-        steps = first
-        while (taken := self.run(symbol, blocks, threads, steps, *rest).span) < seconds / 4 and steps < 1 << 24:
-            steps *= 4
-        return max(1, min(round(steps * seconds / taken), 1 << 30)) if taken else steps
-
-    def repeated(
-        self, value: Callable[[Run], float], symbol: str, blocks: int, threads: int, steps: int, *rest: int, ahead: bool = False,
-    ) -> Measured:
-        """Of launches after one for warmth; as often again where the clock changed between them.
-
-        Args:
-            ahead: `keep` counts launches, so that none reads what one before it did.
-        """
-        for turn in range(TRIES):
-            runs = [self.run(symbol, blocks, threads, steps, *rest, *((turn * (REPEATS + 1) + at,) if ahead else ())) for at in range(REPEATS + 1)][1:]
-            found = Measured(tuple(value(one) for one in runs), tuple(one.mhz for one in runs))
-            if not found.throttled:
-                break
-        return found
 
 
 def measure(session: Session) -> None:
@@ -677,67 +559,3 @@ def _words(fragment: Fragment) -> np.ndarray:
 def _best(found: Measured) -> tuple[bool, float]:
     """How good one of several measurements of a rate is: one at an even clock before all others."""
     return not found.throttled, found.value
-
-
-def power_of_two(raw: float) -> int:
-    """The least that is not below, but for what clocks cannot tell."""
-    return 1 << max(0, math.ceil(math.log2(raw / 1.02)))
-
-
-@dataclass(frozen=True)
-class Banks:
-    """Shared memory's.
-
-    Attributes:
-        count: how many.
-        width: bytes of one.
-        costs: cycles of a warp's read, by words between its lanes.
-    """
-
-    count: int
-    width: int
-    costs: dict[int, float]
-
-
-def find_banks(cost: Callable[[int, int], float], most: int = 128) -> Banks | None:
-    """Banks of shared memory, from what reads cost whose lanes are so many words apart; None where the cost still grows at the end, or never.
-
-    Lanes all of one bank wait for one another, so that the cost no longer grows: so many words are a round of all banks. Moved apart by some words in every
-    other lane they are in two banks, once those words leave a bank's width.
-
-    Args:
-        cost: of (words from lane to lane, words more in odd lanes), cycles.
-        most: of the strides tried, a power of two.
-    """
-    strides = [1 << bit for bit in range(most.bit_length())]
-    costs = {stride: cost(stride, 0) for stride in strides}
-    worst = costs[most]
-    if costs[most // 2] < 0.75 * worst or costs[1] > 0.75 * worst:
-        return None
-    around = next(stride for stride in strides if costs[stride] > 0.75 * worst)
-    width = next((words for words in strides if words < around and cost(around, words) < 0.75 * worst), around)
-    return Banks(around // width, 4 * width, costs)
-
-
-def find_capacities(latency: Callable[[float], float], most: float, first: float = 1.0) -> list[float]:
-    """MiB of the working sets from which on reads that follow one another take longer: the last is the cache's size, those before are of its nearer parts.
-
-    Args:
-        latency: of a working set of so many MiB.
-        most: MiB of the largest working set.
-    """
-    sizes = [first * 2 ** (at / 4) for at in range(int(4 * math.log2(most / first)) + 1)]
-    costs = [latency(size) for size in sizes]
-    found, at = [], 0
-    while at + 1 < len(sizes):
-        end = at
-        while end + 1 < len(sizes) and costs[end + 1] > STEP * costs[end]:
-            end += 1
-        if end > at:
-            level, low, high = (costs[at] * costs[end]) ** 0.5, sizes[at], sizes[end]
-            while high / low > 1.02:
-                between = (low * high) ** 0.5
-                low, high = (between, high) if latency(between) < level else (low, between)
-            found.append((low * high) ** 0.5)
-        at = max(end, at + 1)
-    return found

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gemmgen.workshop.explore.candidates import Candidates
-    from gemmgen.workshop.explore.run import Progress
+    from gemmgen.workshop.explore.running import Progress
+    from gemmgen.workshop.explore.space import Candidates
     from gemmgen.workshop.explore.studies import Study
     from gemmgen.workshop.explore.workers import Pool
 
@@ -37,7 +37,7 @@ class Explored:
 
     @cached_property
     def _candidates(self) -> Candidates:
-        from gemmgen.workshop.explore.candidates import candidates
+        from gemmgen.workshop.explore.space import candidates
 
         return candidates(self.study)
 
@@ -45,7 +45,7 @@ class Explored:
         """All of them, ranked by the model; nothing is compiled.
 
         Raises:
-            SpecError, UnknownName, InfeasibleSpec: as `gemmgen.workshop.explore.candidates.candidates`.
+            SpecError, UnknownName, InfeasibleSpec: as `gemmgen.workshop.explore.space.candidates`.
         """
         return self._candidates
 
@@ -66,7 +66,7 @@ class Explored:
         Raises:
             SpecError, UnknownName, InfeasibleSpec, GemmgenError: the study, the store or the cluster will not do.
         """
-        from gemmgen.workshop.explore.run import Running
+        from gemmgen.workshop.explore.running import Running
 
         pool = pool_of(scheduler, workers)
         try:

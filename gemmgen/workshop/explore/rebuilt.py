@@ -15,7 +15,7 @@ from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.trial_row import Row
 
 LEFT_OUT = ("solve", "accuracy", "verify")
 """Sections of a spec that ask for a choice or a check: where everything is decided they decide nothing."""

@@ -11,11 +11,11 @@ from math import exp, inf, log
 import numpy as np
 
 from gemmgen.errors import SpecError
-from gemmgen.workshop.explore.candidates import Pool
-from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.space import Pool
 from gemmgen.workshop.explore.strategies import Outcome, strategy_called
 from gemmgen.workshop.explore.studies import STRATEGIES
 from gemmgen.workshop.explore.trial import ROUNDS
+from gemmgen.workshop.explore.trial_row import Row
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 SEEDS = 5

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemmgen.errors import UnknownName
-from gemmgen.workshop.explore.candidates import Pool
-from gemmgen.workshop.explore.libraries import library
+from gemmgen.workshop.explore.extras import library
+from gemmgen.workshop.explore.space import Pool
 from gemmgen.workshop.explore.studies import STRATEGIES
 
 ETA = 3
@@ -83,7 +83,7 @@ class Random(InOrder):
     """Drawn without putting back, each stratum in turn."""
 
     def __init__(self, pool: Pool, seed: int = 0):
-        from gemmgen.workshop.explore.candidates import in_turn
+        from gemmgen.workshop.explore.space import in_turn
 
         super().__init__(in_turn(pool.stratum, np.random.default_rng(seed).random(len(pool))))
 

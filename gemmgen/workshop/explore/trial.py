@@ -26,10 +26,10 @@ from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles, resources
 from gemmgen.verify.bound import allowance, bound, held_to
 from gemmgen.verify.metrics import exact, relative_frobenius
-from gemmgen.workshop.explore.candidates import settled_spec
 from gemmgen.workshop.explore.child import Broken
-from gemmgen.workshop.explore.row import told
+from gemmgen.workshop.explore.space import settled_spec
 from gemmgen.workshop.explore.studies import DATA
+from gemmgen.workshop.explore.trial_row import told
 
 ROUNDS, SLICE_MS = 11, 12.0
 """Of a trial's race with the reference kernel."""

@@ -23,8 +23,8 @@ from typing import Any, Protocol
 
 from gemmgen.errors import GemmgenError
 from gemmgen.workshop.explore.child import Child, Died, Hung
+from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.gpus import Here, gpus_here
-from gemmgen.workshop.explore.libraries import library
 
 COMPILE = "compile"
 AHEAD = 3

@@ -7,7 +7,7 @@
     print(tuned.levels_of(tuned.choice), tuned.error(tuned.choice))
 
 A program is profiled: the time of each GEMM at each level, and the error of the final output where that GEMM alone is at
-that level. Then the search walks (`gemmgen.workshop.tune.search`), and every combination that it takes was run.
+that level. Then the search walks (`gemmgen.workshop.tune.walk`), and every combination that it takes was run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from typing import Any
 
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.workshop.tune.engine import Engine, Simulation, Timed
-from gemmgen.workshop.tune.levels import USUAL, YARDSTICK, Level, levels_for
-from gemmgen.workshop.tune.program import Gemm, Listed, Program, load_program
-from gemmgen.workshop.tune.recorded import Recorded, recorded
-from gemmgen.workshop.tune.run import EXACT, Runs
-from gemmgen.workshop.tune.search import Choice, Found, Question, search
+from gemmgen.workshop.tune.precisions import USUAL, YARDSTICK, Level, levels_for
+from gemmgen.workshop.programs.listed import Listed, load_program
+from gemmgen.workshop.programs.program import Gemm, Program
+from gemmgen.workshop.programs.recorded import Recorded, recorded
+from gemmgen.workshop.tune.runs import EXACT, Runs
+from gemmgen.workshop.tune.walk import Choice, Found, Question, search
 
 __all__ = [
     "DEVICES", "USUAL", "Gemm", "Level", "Listed", "Profile", "Program", "Recorded", "Tuned", "check_threshold", "load_program", "profile",
@@ -252,7 +253,7 @@ def _here(device: str) -> str:
     Raises:
         SpecError: there is none.
     """
-    from gemmgen.workshop.tune.cuda import gpu_here
+    from gemmgen.workshop.tune.on_gpu import gpu_here
 
     here = gpu_here() if device in ("auto", "cuda") else None
     if here is None:
@@ -268,7 +269,7 @@ def _engine(device: str, gpu: str, levels: tuple[Level, ...], progress: Callable
     if device == "cuda" and not plan.gpu.maker.timed:
         raise DeviceError("--device cuda", "runs no kernels of this vendor", got=gpu, needs="a GPU of NVIDIA's", remedy="--device model")
     if device == "cuda" or device == "auto" and plan.gpu.maker.timed and why_not(plan) is None:
-        from gemmgen.workshop.tune.cuda import Gpu
+        from gemmgen.workshop.tune.on_gpu import Gpu
 
         opened = Gpu(levels, progress)
         return opened, opened.levels, opened.left_out

@@ -18,9 +18,9 @@ import numpy as np
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, split
-from gemmgen.workshop.tune.levels import Level
-from gemmgen.workshop.tune.program import Gemm
-from gemmgen.workshop.tune.search import Choice
+from gemmgen.workshop.tune.precisions import Level
+from gemmgen.workshop.programs.program import Gemm, in_fp64
+from gemmgen.workshop.tune.walk import Choice
 
 MOST_EMULATED = 1 << 28
 """Multiply-adds of a GEMM that the emulator's matrix unit is asked for: it does some 10^7 a second."""
@@ -64,14 +64,6 @@ class Timed(Protocol):
     def together(self, gemms: Sequence[Gemm], levels: Sequence[Level], choices: Sequence[Choice]) -> dict[Choice | None, float]: ...
 
 
-def in_fp64(gemm: Gemm, a: Any, b: Any, c: Any | None) -> Any:
-    """alpha op(A) op(B) + beta C of FP64 matrices, NumPy's or cupy's."""
-    out = (a if gemm.op[0] == "n" else a.T) @ (b if gemm.op[1] == "n" else b.T)
-    if gemm.alpha != 1.0:
-        out *= gemm.alpha
-    return out if c is None else out + gemm.beta * c
-
-
 def simulated(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A [M, K] B [K, N] in FP32 as a kernel of the plan computes it, but for what its matrix unit cuts off.
 
@@ -104,7 +96,7 @@ def emulated(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if m * n * k > MOST_EMULATED:
         raise SpecError("--device emulator", "is too slow for this program", got=f"a GEMM of {m} x {n} x {k}", needs=f"m n k of at most {MOST_EMULATED}",
                         remedy="--size with smaller numbers, or --device model")
-    return product(plan.scheme, plan.unit, a, b, promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.compensates)
+    return product(plan.scheme, plan.unit, a, b, promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.promotion.compensates)
 
 
 class Simulation:

@@ -1,7 +1,7 @@
 """A program that cannot be changed, each of its GEMMs at a level of its own: MixPert's code transformer, by the preload library.
 
 The program is recorded once. It runs under each kernel of the library to learn which calls the kernel serves, and once for each call and level with all other
-calls at the vendor's, to learn what that level alone does to the program's output. Then the tuner's search chooses (`gemmgen.workshop.tune.search`),
+calls at the vendor's, to learn what that level alone does to the program's output. Then the tuner's search chooses (`gemmgen.workshop.tune.walk`),
 and all that it considers it runs. Every run is a process; a setting that was run is remembered.
 """
 
@@ -20,7 +20,7 @@ from gemmgen.errors import GemmgenError
 from gemmgen.files import opened
 from gemmgen.library import dropped
 from gemmgen.library.shim import Built
-from gemmgen.workshop.tune.search import Choice, Found, Question, search
+from gemmgen.workshop.tune.walk import Choice, Found, Question, search
 
 VENDOR = "vendor"
 """The level of a call that is passed on."""

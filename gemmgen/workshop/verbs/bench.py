@@ -16,6 +16,7 @@ from gemmgen.files import read
 
 MOST_CSV = 1 << 24
 """Bytes of a table of measurements."""
+MOST_OTHERS = 200
 
 
 class Data(StrEnum):
@@ -29,6 +30,8 @@ class Data(StrEnum):
     "gemmgen bench specs/kernels/*_h100.toml --sizes 1024,4096,4096x4096x512 --rounds 25 --out results",
     "gemmgen bench my.toml --solve-each-size --against cublas-sgemm,cublas-f16/3,triton-bf16x6 --seconds 180",
     "gemmgen bench my.toml --frontier --sizes 4096,8192 --against cublas-sgemm,cublas-f16/3,cublas-int8/8,triton-bf16x6 --out results",
+    "gemmgen bench my.toml --vary split.where=prepass,register --vary tile.block=128x64x32,64x64x32 --sizes 4096",
+    "gemmgen bench my.toml --others 30,30 --sizes 4096",
     "gemmgen bench my.toml --rival gemmul8=/opt/GEMMul8,moduli=8,fast",
     "gemmgen bench my_batches.toml --suite inception,transformers,uniform --rounds 21",
     "gemmgen bench my_batches.toml --batches 8,256 --against cublas-loop,cublas-grouped --seconds 60",
@@ -60,6 +63,11 @@ def bench(
     data: Annotated[Data | None, typer.Option(help="Uniform inputs in [-1, 1], as usual, or in [0, 1].")] = None,
     each_size: Annotated[bool, typer.Option("--solve-each-size", help=(
         "Solve each spec for every size, instead of once for its own m, n, k."))] = False,
+    vary: Annotated[list[str] | None, typer.Option(metavar="SECTION.KEY=VALUES", help=(
+        "Time each spec once for each of these comma-separated values, such as split.where=prepass,register or tile.block=128x64x32; may be given several "
+        "times, for every combination."))] = None,
+    others: Annotated[str, typer.Option(metavar="NEXT,DRAWN", help=(
+        "Also time so many of the model's next choices for each spec and so many drawn from all that are feasible: is its choice a good one?"))] = "",
     main_kernel: Annotated[bool, typer.Option(help="Also time each main kernel without its split pass.")] = True,
     frontier: Annotated[bool, typer.Option("--frontier", help=(
         "Time every scheme instead of the spec's, measure its error on three kinds of data, and hold the choice that [accuracy] makes against them."))] = False,
@@ -112,7 +120,8 @@ def bench(
     together = suite is not None or bool(batches) or of_batches(specs, gpu)
     if not (specs or together):
         raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, a --suite of batches, or --plot CSV", remedy="gemmgen bench --help")
-    of_one = {"--sizes": sizes, "--rival": rival, "--data": data, "--solve-each-size": each_size, "--no-main-kernel": not main_kernel, "--frontier": frontier}
+    of_one = {"--sizes": sizes, "--rival": rival, "--data": data, "--solve-each-size": each_size, "--vary": vary, "--others": others,
+              "--no-main-kernel": not main_kernel, "--frontier": frontier}
     of_many = {"--thresholds": thresholds, "--captured": captured, "--upload-lists": upload_lists, "--mix": mix}
     for option, given in (of_one if together else of_many).items():
         if given:
@@ -149,8 +158,10 @@ def bench(
         if frontier:
             if len(specs) > 1:
                 raise SpecError("--frontier", "is of one spec's GPU and sizes", got=f"{len(specs)} specs", needs="one SPEC", remedy="a call for each spec")
+            if vary or others:
+                raise SpecError("--frontier", "times every scheme of a spec", got="--vary or --others", needs="neither", remedy="a call without --frontier")
             return _measured_frontier(specs[0], of_each, progress, gpu, out, as_json, **how)
-        kernels, notes = racers(specs, of_each, each_size, progress, gpu)
+        kernels, notes = racers(specs, of_each, each_size, progress, gpu, vary or (), _others(others))
         low, high = benching.DATA[data or Data.both]
         table = benching.bench(
             kernels, of_each, low=low, high=high, main_kernel=main_kernel, notes=notes, progress=progress.step, measured=save, **how,
@@ -160,11 +171,25 @@ def bench(
     return EXIT_OK
 
 
+def _others(text: str) -> tuple[int, int]:
+    """`30,30` as numbers.
+
+    Raises:
+        SpecError: it is something else.
+    """
+    if not text:
+        return 0, 0
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.strip().isdigit() and int(part) <= MOST_OTHERS for part in parts):
+        raise SpecError("--others", "is no pair of numbers", got=text, needs=f"NEXT,DRAWN, each 0 to {MOST_OTHERS}", remedy="--others 30,30")
+    return int(parts[0]), int(parts[1])
+
+
 def _measured_frontier(
     spec: Path, sizes: Sequence[tuple[int, int, int]], progress: Progress, gpu: str | None, out: Path | None, as_json: bool, **how: Any,
 ) -> int:
     """`bench --frontier`: the exit code; raises as `racers.frontier_racers` and `bench.frontier.run`."""
-    from gemmgen.workshop.bench import frontier as benching
+    from gemmgen.workshop.bench import measured_frontier as benching
     from gemmgen.workshop.bench.plots import measured_frontier_image
     from gemmgen.workshop.bench.racers import frontier_racers
 
@@ -194,7 +219,7 @@ def _plotted(path: Path, folder: Path) -> list[Path]:
     from gemmgen.workshop import bench as benching
 
     if path.suffix == ".json":
-        from gemmgen.workshop.bench.frontier import from_json
+        from gemmgen.workshop.bench.measured_frontier import from_json
         from gemmgen.workshop.bench.plots import measured_frontier_image
 
         found = from_json(_table(path, "frontier.json"), f"--plot {path}")

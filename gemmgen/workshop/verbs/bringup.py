@@ -66,10 +66,10 @@ def bringup(
     filled in, sums are checked, and what is missing is asked for by name.
     """
     from gemmgen.workshop.bringup import REPORT, bring_up
+    from gemmgen.workshop.bringup.gpu_row import GPU_ROW
     from gemmgen.workshop.bringup.named import instruction
     from gemmgen.workshop.bringup.profiled import machine_for
     from gemmgen.workshop.bringup.rates import NO_CLOCK
-    from gemmgen.workshop.bringup.row import GPU_ROW
 
     if (device is None) == (from_row is None):
         raise SpecError("gemmgen bringup", "needs either a device or a row", got=device and f"--device {device.value} --from-row {from_row}",
@@ -136,8 +136,8 @@ def _from_row(file: Path, arch: str | None, name: str | None, output: Path, as_j
         from gemmgen.workshop.bringup.calibrate import registers_of
 
         row = f"{row_name(name or output.resolve().name)}.toml"
-        fit = registers_of((output / row).resolve(), kernels)
-        write_files(output, {row: filled.files[row].rstrip() + f"\n\n{fit.section}\n"}, rows=True)
+        section = registers_of((output / row).resolve(), kernels)
+        write_files(output, {row: filled.files[row].rstrip() + f"\n\n{section}\n"}, rows=True)
     emit_json(json.loads(filled.files[REPORT])) if as_json else emit(filled.files["report.md"] + f"\nwrote {', '.join(sorted(filled.files))} to {output}")
     return EXIT_OK
 

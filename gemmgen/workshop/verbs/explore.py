@@ -16,11 +16,11 @@ from gemmgen.cli.verb import SCHEMAS, STUDIES, Json, Silent, verb
 from gemmgen.errors import EXIT_OK, SpecError
 
 if TYPE_CHECKING:
-    from gemmgen.workshop.explore.candidates import Candidates
     from gemmgen.workshop.explore.regret import Regret
-    from gemmgen.workshop.explore.row import Row
-    from gemmgen.workshop.explore.run import Progress
+    from gemmgen.workshop.explore.running import Progress
+    from gemmgen.workshop.explore.space import Candidates
     from gemmgen.workshop.explore.studies import Problem
+    from gemmgen.workshop.explore.trial_row import Row
     from gemmgen.workshop.explore.workers import Pool
 
 INTERRUPTED = 130
@@ -78,7 +78,7 @@ def explore(
     Ctrl-C ends it in order, and the same command goes on where it stopped.
     """
     from gemmgen.workshop import explore as exploring
-    from gemmgen.workshop.explore.run import Running, known_rows
+    from gemmgen.workshop.explore.running import Running, known_rows
 
     if regret:
         return _regret(regret, study, as_json)

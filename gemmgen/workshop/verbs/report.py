@@ -14,10 +14,10 @@ from gemmgen.cli.verb import STUDIES, Json, verb
 from gemmgen.errors import EXIT_OK, SpecError
 
 if TYPE_CHECKING:
-    from gemmgen.workshop.explore.choose import Choice
-    from gemmgen.workshop.explore.learn import Learnt
-    from gemmgen.workshop.explore.row import Row
-    from gemmgen.workshop.explore.shapes import Shape
+    from gemmgen.workshop.choose.few import Choice
+    from gemmgen.workshop.choose.shapes import Shape
+    from gemmgen.workshop.explore.trial_row import Row
+    from gemmgen.workshop.fit.time_model import Learnt
 
 
 class Method(StrEnum):
@@ -98,13 +98,14 @@ def report(
     "gemmgen choose explore-out/sgemm_h200 --kernels 8 -o dispatch.json",
     "gemmgen choose explore-out/sgemm_h200 --kernels 4 --shapes transformers --layout nn --error 1e-6",
     "gemmgen choose explore-out/sgemm_h200 --shapes my_shapes.csv --held-out other_shapes.csv --json",
+    "gemmgen choose explore-out/sgemm_h200 --kernels 24 --shapes drawn:300 --time few_store --seconds 240",
 )
 def choose(
     store: StorePath,
     kernels: Annotated[int, typer.Option(min=1, max=1000, help="How many, for each GPU, at the most.")] = 8,
     shapes: Annotated[str | None, typer.Option(metavar="NAME|FILE", help=(
         "The distribution of sizes: a name under specs/shapes (transformers, hpl), a .toml file like those, or a .csv with columns m, n, k and, at "
-        "will, layout and weight; default: the sizes in the store."))] = None,
+        "will, layout and weight, or drawn:300 for so many from 64 to 8192; default: the sizes in the store."))] = None,
     layout: Annotated[Layout | None, typer.Option(help="Of all shapes, instead of their own.")] = None,
     gpu: Annotated[list[str] | None, typer.Option("--gpu", metavar="NAME", help="Only for this GPU; may be given several times.")] = None,
     error: Annotated[float | None, typer.Option(min=0, metavar="NUMBER", help=(
@@ -117,6 +118,10 @@ def choose(
         "What takes a kernel: rules over m, n and k, the least of the kernels' estimated times, or auto: what has the smaller regret."))] = Decide.auto,
     learn: Annotated[bool, typer.Option(help="Fit the model's constants to the store first, where it stands in for measurements.")] = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the dispatch table there (JSON).")] = None,
+    time: Annotated[str | None, typer.Option("--time", metavar="STORE", help=(
+        "Also race the chosen kernels at every shape on this machine's GPU, and keep their times as rows of that store, so that the next choice is by "
+        "measurements alone."))] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Time for all races of --time.")] = None,
     where: Where = "",
     seed: Seed = 1,
     as_json: Json = False,
@@ -129,20 +134,39 @@ def choose(
     their times. Regret is told of the chosen kernels, of both ways to take one, of shapes that were held out, and of one kernel for all. Where a
     kernel was not timed at a shape, the model's time stands in, and it is said.
     """
-    from gemmgen.workshop.explore import choose as choosing
-    from gemmgen.workshop.explore.shapes import load_shapes
+    from gemmgen.workshop.choose import few as choosing
+    from gemmgen.workshop.choose.shapes import load_shapes, shapes_of
 
     wanted = load_shapes(shapes) if shapes else None
+    rows = _rows(store, where, as_json)
     found = choosing.choose(
-        _rows(store, where, as_json), kernels, wanted, gpus=gpu or (), layout=layout and layout.value, error=error, held_out=_held_out(held_out), seed=seed,
+        rows, kernels, wanted, gpus=gpu or (), layout=layout and layout.value, error=error, held_out=_held_out(held_out), seed=seed,
         method=method.value, decide=decide.value, learn=learn, title=f"shapes {shapes}" if shapes else "sizes of the store",
     )
     written = write_paths({output: json_text(found.table.model_dump(mode="json", exclude_none=True)) + "\n"}) if output else []
+    if time:
+        _time(found, time, wanted or shapes_of(rows), seconds, as_json)
     if as_json:
         emit_json(found.as_dict())
     else:
         emit("\n".join([choice_text(found), *(f"{'wrote':<{LABEL}}{file}" for file in written)]))
     return EXIT_OK
+
+
+def _time(found: Choice, place: str, shapes: list[Shape], seconds: float | None, quiet: bool) -> None:
+    """`choose --time`; raises as `choose.timed.timed`."""
+    from gemmgen.cli.output import Progress
+    from gemmgen.workshop.choose.timed import timed
+    from gemmgen.workshop.explore.store import Writer
+
+    progress, writer = Progress("choose", quiet), Writer(place)
+    try:
+        for gpu in found.sets:
+            for text in timed(found, gpu, shapes, writer.add, seconds=seconds, progress=progress.step):
+                note(text, quiet=quiet)
+    finally:
+        writer.close()
+    progress.clear()
 
 
 def _held_out(text: str) -> float | list[Shape]:
@@ -151,7 +175,7 @@ def _held_out(text: str) -> float | list[Shape]:
     Raises:
         SpecError: it is neither.
     """
-    from gemmgen.workshop.explore.shapes import load_shapes
+    from gemmgen.workshop.choose.shapes import load_shapes
 
     try:
         share = float(text)
@@ -212,7 +236,7 @@ def learn(
     of it may stand in such a file. Nothing is changed. Where the store has too few
     timed rows of the GPU, the prior is told: what its constants rest on.
     """
-    from gemmgen.workshop.explore.learn import learn as learnt
+    from gemmgen.workshop.fit.time_model import learn as learnt
 
     found = learnt(_rows(store, where, as_json), gpu, seed=seed)
     emit_json(found.as_dict()) if as_json else emit(learnt_text(found))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gemmgen.cli.output import Progress, emit, emit_json, json_text, write_paths
 from gemmgen.cli.verb import PROGRAMS, Json, Silent, verb
 from gemmgen.errors import EXIT_OK, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from gemmgen.workshop.programs.listed import Read
+    from gemmgen.workshop.programs.program import Program
 
 
 class TuneDevice(StrEnum):
@@ -24,10 +28,12 @@ class TuneDevice(StrEnum):
     PROGRAMS,
     "gemmgen tune mlp --threshold 1e-5 --gpu h100",
     "gemmgen tune specs/programs/cholesky.toml --threshold 1e-3,1e-5,1e-6 --size n=6144 --device cuda",
+    "gemmgen tune bert --threshold 1e-5 --size tokens=256 --gpu h100",
     "gemmgen tune my.toml --threshold 1e-6 --gpu a100 --levels half,bf16x3,ootomo --json -o levels.json",
 )
 def tune(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A program (.toml), or the name of one of specs/programs.")],
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help=(
+        "A program (.toml), or the name of one of specs/programs or of an application whose result is one matrix: bert, llm, inception."))],
     threshold: Annotated[str, typer.Option(metavar="NUMBERS", help=(
         "What the output's relative Frobenius error against FP64 may be; several, comma-separated, share one profile."))],
     device: Annotated[TuneDevice, typer.Option(help=(
@@ -57,7 +63,7 @@ def tune(
 
     wanted, chosen_sizes = telling.thresholds(threshold), telling.sizes(size or [])
     progress = Progress(Path(program).stem, quiet or as_json)
-    loaded = tuner.load_program(program, sizes=chosen_sizes, read=lambda where, path: matrix(where, path, quiet=quiet))
+    loaded = _loaded(program, chosen_sizes, lambda where, path: matrix(where, path, quiet=quiet))
     names = [name.strip() for name in levels.split(",")] if levels.strip() else []
     profile = tuner.profile(loaded, gpu=gpu, device=device, levels=names, progress=progress.step)
 
@@ -82,3 +88,18 @@ def tune(
     if as_json:
         emit_json(value)
     return EXIT_USAGE if any(one.choice is None for one in found) else EXIT_OK
+
+
+def _loaded(program: str, sizes: dict[str, int], read: Read) -> Program:
+    """A program by its file or name; of an application, in small, the one that its products make.
+
+    Raises:
+        SpecError, UnknownName: there is none, or a size or shape is not acceptable.
+    """
+    from gemmgen.workshop import apps
+    from gemmgen.workshop.programs.listed import PROGRAMS, load_program
+
+    if program not in apps.NAMES or (PROGRAMS / f"{program}.toml").exists():
+        return load_program(program, sizes=sizes, read=read)
+    app = apps.find(program)
+    return app.make(app.sized(sizes, small=True), app.sourced("drawn", small=True), 0).program(app.name, app.title)

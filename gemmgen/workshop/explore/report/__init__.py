@@ -24,9 +24,9 @@ import numpy as np
 
 from gemmgen import __version__
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.libraries import library
+from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.rebuilt import kernel_of, plan_of
-from gemmgen.workshop.explore.row import VERDICTS, Row, possible
+from gemmgen.workshop.explore.trial_row import VERDICTS, Row, possible
 
 if TYPE_CHECKING:
     from gemmgen.library.dispatch import Part, Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gemmgen.workshop.explore.libraries import library
+from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.store.parquet import replaced_by
 from gemmgen.workshop.explore.store.places import Place
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemmgen.workshop.explore.libraries import library
-from gemmgen.workshop.explore.row import schema
+from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.store.listing import MERGED, TORN, Lister
 from gemmgen.workshop.explore.store.parquet import VERSION_KEY, content_of, read_table, unfit
 from gemmgen.workshop.explore.store.places import SMALL, Place, place_of
 from gemmgen.workshop.explore.store.writer import stamp, writer_id
+from gemmgen.workshop.explore.trial_row import schema
 
 if TYPE_CHECKING:
     import pyarrow

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gemmgen.workshop.explore.libraries import library
-from gemmgen.workshop.explore.row import SCHEMA_VERSION, Row, schema
+from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.store.places import Place
+from gemmgen.workshop.explore.trial_row import SCHEMA_VERSION, Row, schema
 
 if TYPE_CHECKING:
     import pyarrow

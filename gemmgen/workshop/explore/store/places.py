@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from gemmgen.errors import GemmgenError
 from gemmgen.files import UNFINISHED, sweep, unfinished
-from gemmgen.workshop.explore.libraries import library
+from gemmgen.workshop.explore.extras import library
 
 SUFFIX = ".parquet"
 MAGIC = b"PAR1"

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.errors import GemmgenError, UnknownName
-from gemmgen.workshop.explore.libraries import library
-from gemmgen.workshop.explore.row import ERRORS, LIMITS, Row, schema
+from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.store.listing import TORN, Lister, Listing
 from gemmgen.workshop.explore.store.parquet import read_table, unfit
 from gemmgen.workshop.explore.store.places import SMALL, Folder, place_of
 from gemmgen.workshop.explore.store.questions import questions
 from gemmgen.workshop.explore.store.select import check_select, refused
+from gemmgen.workshop.explore.trial_row import ERRORS, LIMITS, Row, schema
 
 if TYPE_CHECKING:
     import duckdb
@@ -47,7 +47,7 @@ class _Unfit(Exception):
 class Store:
     """What was tried, to be asked.
 
-    SQL is DuckDB's, of the view `trials`, which has the columns of gemmgen.workshop.explore.row.Row and those that a newer gemmgen wrote, and of `latest`,
+    SQL is DuckDB's, of the view `trials`, which has the columns of `gemmgen.workshop.explore.trial_row` and those that a newer gemmgen wrote, and of `latest`,
     which has the newest row of each trial alone. It is run without access to other files, the network or extensions, and can only select.
 
     Args:
@@ -289,7 +289,7 @@ def _holds(kind: str, stored: str) -> bool:
 
 
 def _column(name: str, kind: str, stored: str | None) -> str:
-    """A column of `trials` in SQL: of its type, and without values that are none (`LIMITS` of gemmgen.workshop.explore.row)."""
+    """A column of `trials` in SQL: of its type, and without values that are none (`LIMITS` of gemmgen.workshop.explore.trial_row)."""
     quoted = _quoted(name)
     if stored is None:
         return f"NULL::{kind} AS {quoted}"

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.libraries import library
+from gemmgen.workshop.explore.extras import library
 
 NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 """What a statement may be made of; COPY and INSERT hide in WITH as well."""

@@ -20,9 +20,9 @@ from typing import Any
 
 from gemmgen import __version__, files
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.row import VERDICTS, Row, row_from, told
 from gemmgen.workshop.explore.store.reader import Store
 from gemmgen.workshop.explore.store.writer import Writer
+from gemmgen.workshop.explore.trial_row import VERDICTS, Row, row_from, told
 
 VERSION = "1.0.0"
 MOST_BYTES = 1 << 29

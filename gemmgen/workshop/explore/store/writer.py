@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.libraries import library
-from gemmgen.workshop.explore.row import Row
+from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.store.parquet import content_of, table_of
 from gemmgen.workshop.explore.store.places import SUFFIX, Place, place_of
+from gemmgen.workshop.explore.trial_row import Row
 
 
 def stamp() -> str:
@@ -111,7 +111,7 @@ class Writer:
                 except (arrow.ArrowException, TypeError, OverflowError) as error:
                     self._batch.remove(row)
                     raise GemmgenError(f"row of trial {row.trial!r}", "does not fit the store's columns, and is left out", got=str(error),
-                                       needs="values of the types that gemmgen.workshop.explore.row.Row tells") from None
+                                       needs="values of the types that gemmgen.workshop.explore.trial_row.Row tells") from None
             raise
 
     def close(self) -> None:

@@ -1,0 +1,107 @@
+"""What does an epilogue cost in the kernel, beside a launch of its own and the vendor's? All in one interleaved race.
+
+    python bench/epilogue.py specs/kernels/linear_gelu_h200.toml [--gpu h200] [--sizes 16384x3072x768,16384x768x3072,4096x4096x4096]
+
+For each size: the spec's kernel (fused), the same plan without its epilogue (plain), that and a library's kernel of epilogues behind it (plain + finish), and where
+torch is there its FP32 linear layer, whose bias and activation are cublasLt's epilogue where cublasLt has it (torch). Prints the median microseconds of each, and
+how much of the launch's price the fused form saves: 1 is all of it. A run lasts some seconds a size. Raises DeviceError without a CUDA GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gemmgen import road, timing
+from gemmgen.build import build
+from gemmgen.catalog.epilogue import NONE
+from gemmgen.library.ends import ACTIVATIONS
+from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, finish_source
+from gemmgen.plan import Plan
+from gemmgen.render import render
+from gemmgen.run.cuda import CudaDevice
+from gemmgen.timing import Contender
+from gemmgen.timing.products import raced
+
+SIZES = "16384x3072x768,16384x768x3072,4096x4096x4096,1024x1024x1024"
+NUMBERS = {one.name: number for number, one in enumerate(ACTIVATIONS, 1)}
+
+
+def finish(plan: Plan, inputs: timing.Inputs) -> Contender:
+    """A library's kernel of epilogues on each C, as the plan's epilogue asks."""
+    import cupy
+
+    (m, n, _), device = inputs.size, CudaDevice(build(finish_source(plan.gpu.arch)))
+    number = next((NUMBERS[name] for name in plan.epilogue.names if name in NUMBERS), 0)
+    bias = cupy.zeros(n, cupy.float32) if "bias" in plan.epilogue.names else 0
+    blocks = -(-m // FINISH_TILE[0]) * -(-n // FINISH_TILE[1])
+    launches = [
+        device.prepared(FINISH, blocks, FINISH_THREADS, 0, [
+            ("pointer", c), ("long long", n), ("long long", 0), ("pointer", c), ("long long", n), ("long long", 0), ("pointer", 0), ("pointer", 0),
+            ("float", 0.0), ("pointer", bias), ("int", m), ("int", n), ("int", number),
+        ], direct=True) for c in inputs.c
+    ]
+    return Contender("finish", lambda index: launches[index % inputs.sets](), judged=False)
+
+
+def torchs(plan: Plan, inputs: timing.Inputs) -> Contender | None:
+    """torch's FP32 linear layer with the activation; None where torch is not there."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    import cupy
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    n = inputs.size[1]
+    a, b, c = ([torch.from_dlpack(x) for x in each] for each in (inputs.a, inputs.b, inputs.c))
+    bias = torch.zeros(n, device="cuda")
+    act: Any = {"relu": torch.relu, "gelu": torch.nn.functional.gelu, "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh")}
+    acts = [act[name] for name in plan.epilogue.names if name in act]
+
+    def enqueue(index: int) -> None:
+        with torch.cuda.stream(torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr)):
+            at = index % inputs.sets
+            x = torch.addmm(bias, a[at], b[at], out=c[at])
+            for one in acts:
+                x = one(x)
+
+    return Contender("torch", enqueue, judged=False, capturable=False)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("specs", nargs="+", type=Path)
+    parser.add_argument("--gpu", default=None)
+    parser.add_argument("--sizes", default=SIZES)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--slice-ms", type=float, default=20.0)
+    options = parser.parse_args()
+    for path in options.specs:
+        fused = road.build(path, options.gpu)
+        source = render(replace(fused.plan, epilogue=NONE))
+        plain = source, build(source)
+        for size in (tuple(map(int, text.split("x"))) for text in options.sizes.split(",")):
+            inputs = timing.Inputs(size)
+            own = timing.generated("plain", replace(fused.plan, epilogue=NONE), *plain, inputs)
+            end = finish(fused.plan, inputs)
+
+            def both(index: int, first: Contender = own, second: Contender = end) -> None:
+                first.enqueue(index)
+                second.enqueue(index)
+
+            field = {"fused": timing.generated("fused", fused.plan, fused.source, fused.binary, inputs), "plain": own,
+                     "plain + finish": Contender("plain + finish", both, judged=False)}
+            if (of_torch := torchs(fused.plan, inputs)) is not None:
+                field["torch"] = of_torch
+            found = raced(field, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.3)
+            saved = (found["plain + finish"] - found["fused"]) / (found["plain + finish"] - found["plain"])
+            print(f"{path.stem} {'x'.join(map(str, size))}: " + ", ".join(f"{name} {1e6 * seconds:.1f} us" for name, seconds in found.items())
+                  + f"; saved {saved:.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

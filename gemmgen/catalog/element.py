@@ -1,0 +1,103 @@
+"""Elements: what a number of A, B and C is, and the last form of a sum. A row each.
+
+Types in which B or C are stored are rows on top of it (`gemmgen.catalog.input`, `gemmgen.catalog.output`): each says how its numbers
+become elements and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Element:
+    """One type of numbers.
+
+    Attributes:
+        name: as specs write it.
+        title: in words.
+        c_type: its C type.
+        dtype: NumPy's.
+        reference: NumPy's type in which the judge computes what C is compared with: products of two elements are exact in it.
+    """
+
+    name: str
+    title: str
+    c_type: str
+    dtype: np.dtype
+    reference: np.dtype
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether a spec that says nothing has it."""
+        return self.name == F32.name
+
+    @property
+    def bytes(self) -> int:
+        """Of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def roundoff(self) -> float:
+        """Half a unit in the last place of 1: the relative error of one rounding to nearest."""
+        return float(np.finfo(self.dtype).eps) / 2
+
+    @property
+    def tiniest(self) -> float:
+        """The smallest positive element."""
+        return float(np.finfo(self.dtype).smallest_subnormal)
+
+    @property
+    def poison(self) -> np.generic:
+        """What lies where no kernel may read or write: NaN."""
+        return self.dtype.type(np.nan)
+
+    def rounded(self, x: np.ndarray) -> np.ndarray:
+        """Numbers as elements, same shape: each rounded to nearest, ties to even, too large ones Inf."""
+        return np.asarray(x).astype(self.dtype)
+
+    def widened(self, x: np.ndarray) -> np.ndarray:
+        """Elements in the type of the reference, same shape."""
+        return x.astype(self.reference)
+
+    def exact(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """A [M, K] B [K, N] in the type of the reference: products are exact, and each sum errs by its roundoff."""
+        return self.widened(a) @ self.widened(b)
+
+    def exact_or_special(
+        self, a: np.ndarray, b: np.ndarray, as_stored: Callable[[np.ndarray], np.ndarray] = lambda x: x,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A B [M, N] in the type of the reference, and [M, N], which of its elements are finite; what is beyond the type's range is Inf.
+
+        Inf and NaN in the operands spread as arithmetic of this type has them.
+
+        Args:
+            as_stored: elements to what C holds of them, whose range may be smaller.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            product = self.exact(a, b)
+            held = as_stored(self.rounded(product))
+            return np.where(np.isfinite(held), product, held), np.isfinite(held)
+
+    def same_special(self, c: np.ndarray, product: np.ndarray, finite: np.ndarray) -> bool:
+        """Whether every element of C that cannot be finite is the Inf or NaN that this type has there, and no other is.
+
+        Args:
+            c: [M, N] computed.
+            product, finite: [M, N] each, as `exact_or_special` gives them.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            want = self.rounded(product)[~finite]
+        got = c[~finite]
+        return bool(np.isfinite(c[finite]).all() and np.array_equal(got, want, equal_nan=True))
+
+    def finite(self, x: np.ndarray) -> np.ndarray:
+        """The elements with zeros in place of Inf and NaN, same shape."""
+        return np.where(np.isfinite(x), x, self.dtype.type(0))
+
+
+F32 = Element("f32", "FP32", "float", np.dtype(np.float32), np.dtype(np.float64))
+ELEMENTS = {one.name: one for one in (F32,)}

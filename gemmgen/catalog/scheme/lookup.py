@@ -1,0 +1,31 @@
+"""The table of schemes, and the scheme of those who name none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gemmgen.catalog.scheme.row import Scheme
+from gemmgen.catalog.table import Table
+from gemmgen.catalog.unit import MatrixUnit
+
+SCHEMES = Table("scheme", "schemes", Scheme)
+
+
+class Preferred(NamedTuple):
+    """A scheme for those who name none, and why."""
+
+    name: str
+    reason: str
+
+
+def preferred_scheme(unit: MatrixUnit, b: str = "f32") -> Preferred:
+    """Which scheme of FP32's accuracy a matrix unit is best served with, for a B of this type."""
+    if b == "f16":
+        return Preferred("ootomo_b16", "B is one FP16 word as it is stored, and a residual of A scaled by 2^11 loses least")
+    if b == "bf16":
+        return Preferred("bf16x3_bb16", "B is one bfloat16 word as it is stored, and three of A hold all of it")
+    if unit.flushes_subnormals:
+        return Preferred("scaled", (
+            f"{unit.name} takes subnormal words for zero, and only words that row and column scales hold near the top of FP16's range never are"
+        ))
+    return Preferred("ootomo", f"{unit.name} multiplies subnormal words, and a residual scaled by 2^11 loses least, in one pass over the operands")

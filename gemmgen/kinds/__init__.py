@@ -1,0 +1,37 @@
+"""The kinds of products: one product, batches, and those that other packages bring by entry points of the group `gemmgen.kinds`.
+
+What a kind must have, `Kind` tells; docs/add-a-kind.md shows one being added.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+
+from gemmgen.errors import GemmgenError
+from gemmgen.kinds.batches import GROUPED, POINTERS, STRIDED
+from gemmgen.kinds.kind import GEMM, Kind, Problem, Tiles, require_plain
+
+__all__ = ["GEMM", "GROUPED", "POINTERS", "STRIDED", "Kind", "Problem", "Tiles", "all_kinds", "kind_called", "require_plain"]
+
+ENTRY_POINTS = "gemmgen.kinds"
+
+
+@cache
+def all_kinds() -> dict[str, Kind]:
+    """The kinds by name: those of this package, then those that other packages bring.
+
+    Raises:
+        GemmgenError: two have one name.
+    """
+    found = [GEMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name))]
+    names = [one.name for one in found]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise GemmgenError("kinds of products", "two have one name", got=", ".join(sorted(twice)), needs="a name for each",
+                           remedy="another `name` in your kind")
+    return dict(zip(names, found))
+
+
+def kind_called(name: str) -> Kind:
+    """The kind of that name, which there is."""
+    return all_kinds()[name]

@@ -1,0 +1,208 @@
+"""What a kind of product is: its operands, the tiles of C that a launch computes, the k of each, and what the judge compares C with.
+
+A kind is one object. Whoever needs to know something of a kind asks that object; nobody asks which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.interface import Line, Parameter
+from gemmgen.model.equation import Constraint, Equation
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
+"""Of A and of B: row major as they are (n), or transposed (t)."""
+
+
+class Held(Protocol):
+    """A batch of products on a device."""
+
+    def records(self) -> Any:
+        """[products] of `gemmgen.batch.PROBLEM`."""
+
+    def pointers(self, operand: str) -> Any:
+        """[products] addresses of `a`, `b` or `c`."""
+
+    def first(self, operand: str) -> Any:
+        """The first product's `a`, `b` or `c`."""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of C that a kind computes, and their order.
+
+    C has blocks_m x blocks_n tiles of BLOCK_M x BLOCK_N elements. In the C text these four names are known, and `place`, the tile's number.
+
+    Attributes:
+        number: (m, n, block) -> how many tiles are computed of C [m, n]; block is (BLOCK_M, BLOCK_N, BLOCK_K).
+        count: C, the same number.
+        row, column: C, the row and the column of tiles of tile `place`.
+        functions: C, what these call.
+    """
+
+    number: Callable[[int, int, tuple[int, int, int]], int]
+    count: str
+    row: str
+    column: str
+    functions: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Operands of a product.
+
+    Attributes:
+        a: [M, K]; b: [K, N], or None where the kind is given no B.
+        c: [M, N], or None where beta is 0.
+    """
+
+    a: np.ndarray
+    b: np.ndarray | None
+    c: np.ndarray | None = None
+
+
+class Kind:
+    """One kind of product; these defaults are those of one product C = alpha A B + beta C.
+
+    Attributes:
+        name: as `[problem] kind` says it.
+        meaning: in words.
+        formula: what is computed, as kernels' headers say it.
+        batched: whether a launch computes many products.
+        uniform: whether all of them have one size, one leading dimension for each operand, and one alpha and beta.
+        strides: whether their matrices lie a stride apart, which the launch is told.
+        indirect: whether arrays of pointers tell their matrices.
+        fields: the members of `Products` in kernels that look products up, in order.
+        layouts: of A and B that there are kernels for.
+        aliases: arguments of the call that a kernel's parameters get in place of their own: {"b": "a"} has it read A as B.
+        tiles: of C that are computed; None for all.
+        k_range: C, the k at which a tile's sum begins, and at which it ends, of the tile's first row `m0` and column `n0`; empty for 0 and for k.
+        stored: C, whether the element of C at `row` and `column` is computed; empty where all are.
+        counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
+            exactly one of the tiles that share them does, and one that has every k. Needed where tiles or k are left out.
+        equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
+            computed. Those of new symbols stand before the one that asks for them.
+        constraints: what a kernel must satisfy besides those of its design.
+    """
+
+    name = "gemm"
+    meaning = "one matrix product"
+    formula = "C = alpha A B + beta C"
+    batched = False
+    uniform = True
+    strides = False
+    indirect = False
+    fields: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = LAYOUTS
+    aliases: Mapping[str, str] = {}
+    tiles: Tiles | None = None
+    k_range = ("", "")
+    stored = ""
+    counts = ("", "")
+    equations: tuple[Equation, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        """Kinds have no state, and one that came from another process is the same."""
+        return type(self) is type(other) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def plain(self) -> bool:
+        """Whether a product is that of a given A and a given B, of which all elements are computed."""
+        return not (self.aliases or self.tiles or any(self.k_range) or self.stored)
+
+    # ---- what a spec may ask of it
+
+    def check(self, problem: Any, place: str) -> None:
+        """
+        Args:
+            problem: a spec's section [problem].
+
+        Raises:
+            InfeasibleSpec: there are no kernels of this kind for it.
+        """
+        if problem.layout not in self.layouts:
+            raise InfeasibleSpec(
+                f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),
+                remedy=f'layout = "{self.layouts[0]}"',
+            )
+        for extent, other in self.aliases.items():
+            if extent in ("m", "n", "k") and getattr(problem, extent) != getattr(problem, other):
+                raise InfeasibleSpec(
+                    f"{place}: [problem] {extent}", f"is {other} in kind {self.name}", got=getattr(problem, extent), needs=str(getattr(problem, other)),
+                    remedy=f"{extent} = {getattr(problem, other)}",
+                )
+        if "b" in self.aliases and problem.b != "f32":
+            raise InfeasibleSpec(
+                f"{place}: [problem] b", f"is {self.aliases['b'].upper()} in kind {self.name}", got=problem.b, needs="f32, as A is", remedy='b = "f32"',
+            )
+
+    def products(self, problem: Any) -> int:
+        """How many products a spec's section [problem] expects of a launch."""
+        return problem.matrices if self.batched else 1
+
+    # ---- batches: what a launch is told of its products
+
+    def lines(self, matrices: Sequence[tuple[Parameter, ...]], sizes: tuple[Parameter, ...], batch: Parameter) -> list[Line]:
+        """Of a kernel that looks products up, the lines of its signature that tell them.
+
+        Args:
+            matrices: the parameters of A, B and C, each with its leading dimension.
+            sizes: m, n, k, alpha and beta.
+        """
+        raise NotImplementedError
+
+    def arguments(self, problems: np.ndarray, held: Held) -> dict[str, Any]:
+        """The call's arguments for these lines, by name.
+
+        Args:
+            problems: [products] of `gemmgen.batch.PROBLEM`; where the kind is uniform, all of one size and one placement.
+        """
+        raise NotImplementedError
+
+    # ---- what the judge compares with
+
+    def completed(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """A [M, K] and B [K, N] whose product is this kind's product of the given operands.
+
+        Raises:
+            SpecError: an operand is missing.
+        """
+        if b is None:
+            raise SpecError("b", f"is missing: kind {self.name} multiplies two matrices", needs="[K, N] float32")
+        return a, b
+
+    def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
+        """A product of this kind, part of whose C is A [M, K] B [K, N]: what is known of any product is then known of that part."""
+        return Problem(a, b, c)
+
+    def part(self, c: np.ndarray, m: int, n: int) -> np.ndarray:
+        """The part A B [m, n] of such a product's C."""
+        return c
+
+    def computed(self, m: int, n: int) -> np.ndarray:
+        """[m, n], the elements of C that are computed; the others stay as they were."""
+        return np.ones((m, n), bool)
+
+
+GEMM = Kind()
+
+
+def require_plain(kind: Kind, what: str) -> None:
+    """
+    Raises:
+        SpecError: the kind's products are others than those of an A and a B that are given, which `what` does not know.
+    """
+    if not kind.plain:
+        raise SpecError("[problem] kind", f"{what} products of a given A and a given B alone", got=kind.name, needs=GEMM.name, remedy=f'kind = "{GEMM.name}"')

@@ -1,0 +1,265 @@
+"""Which requests can be served: one table of refusals, each with its condition, problem, needs and remedy.
+
+A row's texts may name parts of the case, as in `{scheme.name}`; what has to be computed is a function of the case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gemmgen.catalog.epilogue import epilogue_of
+from gemmgen.catalog.fragment import Fragment, shapes
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.input import F32
+from gemmgen.catalog.output import all_outputs
+from gemmgen.catalog.scheme import Scheme, preferred_scheme
+from gemmgen.catalog.unit import MatrixUnit
+from gemmgen.decisions import SUMS
+from gemmgen.designs import Design, all_designs, designs_of, owners_of
+from gemmgen.designs.feature import SPLITS_APART, STORED_B
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.kinds import GEMM, Kind, kind_called
+from gemmgen.solve.lookup import schemes_for
+from gemmgen.spec import Spec
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is asked, as far as it is looked up: a later field is None in rows that are asked before it is known.
+
+    Attributes:
+        place: of the spec, for messages.
+        promote: the interval of promotion.
+    """
+
+    place: str
+    spec: Spec
+    gpu: Gpu
+    scheme: Scheme | None = None
+    fragment: Fragment | None = None
+    design: Design | None = None
+    promote: int = 0
+
+    @property
+    def kind(self) -> Kind:
+        """Of product."""
+        return kind_called(self.spec.problem.kind)
+
+    @property
+    def b(self) -> str:
+        """The type of B that the scheme takes."""
+        return self.scheme.b or F32.name
+
+    @property
+    def lacking_step(self) -> str | None:
+        """A step of the epilogue that the GPU's platform has no functions for."""
+        return epilogue_of(self.spec.epilogue.do).lacks(self.gpu.maker.platform)
+
+    @property
+    def family(self) -> str:
+        """How the scheme's sums become one."""
+        return self.scheme.family.sums
+
+    @property
+    def unit(self) -> MatrixUnit:
+        """What multiplies on the matrix unit."""
+        return self.gpu.unit.of(self.scheme.leading, self.fragment.policy)
+
+    @property
+    def unknown_words(self) -> list[str]:
+        """Types of words whose rounding in the matrix unit is not known."""
+        return [word for word in self.scheme.types if word not in self.gpu.unit.words]
+
+    def designs(self, able: Callable[[Design], bool]) -> list[str]:
+        """Names of the designs for such problems that are able to do something."""
+        return [one.name for one in all_designs() if able(one) and one.computes(self.kind)]
+
+
+Told = str | Callable[[Case], str | None]
+"""A text with {parts of the case}, or a function that gives one."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason why a request cannot be served.
+
+    Attributes:
+        key: what of the spec is refused.
+        applies: whether it refuses a case.
+        got: the value that it refuses.
+        problem, needs, has, remedy: as in `GemmgenError`.
+        error: its type.
+    """
+
+    key: str
+    applies: Callable[[Case], bool]
+    problem: Told
+    got: Callable[[Case], Any]
+    needs: Told
+    remedy: Told
+    has: Told | None = None
+    error: type[GemmgenError] = InfeasibleSpec
+
+    def of(self, case: Case) -> GemmgenError:
+        """The error for a case."""
+        problem, needs, has, remedy = (_told(text, case) for text in (self.problem, self.needs, self.has, self.remedy))
+        return self.error(f"{case.place}: {self.key}", problem, got=self.got(case), needs=needs, has=has, remedy=remedy)
+
+
+def _told(text: Told | None, case: Case) -> str | None:
+    if text is None or callable(text):
+        return text and text(case)
+    return text.format(case=case, spec=case.spec, gpu=case.gpu, scheme=case.scheme, fragment=case.fragment, design=case.design)
+
+
+def first(rows: Sequence[Refusal], case: Case) -> GemmgenError | None:
+    """The first refusal of a case; None where there is none."""
+    return next((row.of(case) for row in rows if row.applies(case)), None)
+
+
+def refuse(rows: Sequence[Refusal], case: Case) -> None:
+    """
+    Raises:
+        InfeasibleSpec, SpecError: the first refusal of the case.
+    """
+    if error := first(rows, case):
+        raise error
+
+
+def _lacking(able: Callable[[Design, Scheme], bool], what: str) -> Refusal:
+    """Not every design multiplies words of several types, or splits B into other words than A."""
+    def serving(case: Case) -> list[str]:
+        return case.designs(lambda one: able(one, case.scheme))
+
+    def needs(case: Case) -> str:
+        found = serving(case)
+        return f"a scheme without, or design {' or '.join(found)}" if found else "a scheme without"
+
+    def remedy(case: Case) -> str:
+        found = serving(case)
+        return f'design = "{found[0]}" on a GPU that has it, or another scheme' if found else "another scheme"
+
+    return Refusal(
+        "[split] scheme", lambda case: not able(case.design, case.scheme),
+        lambda case: f"kernels of policy {case.fragment.policy} and design {case.design.name} have no {what}".format(
+            b=case.scheme.b, types=", ".join(case.scheme.types)),
+        lambda case: case.scheme.name, needs, remedy,
+    )
+
+
+def _uncompensated(applies: Callable[[Case], bool], problem: str, needs: str) -> Refusal:
+    """Sums are compensated as they leave a matrix unit that rounds them, by designs that have the choice."""
+    def has(case: Case) -> str:
+        able = case.designs(lambda one: SUMS in one.own)
+        return f"design {' or '.join(able)}" if able else f"none for kind = {case.kind}"
+
+    return Refusal(
+        "[split] sums", lambda case: case.spec.split.sums == "compensated" and applies(case), problem, lambda case: "compensated", needs, 'sums = "plain"',
+        has=has,
+    )
+
+
+IN_FP32 = "the sums of {scheme.name} are in FP32 registers already"
+EXACT = "the sums of {scheme.name} are integers, and exact"
+
+OF_TARGET = (
+    Refusal(
+        "[target] vendor", lambda case: case.spec.target.vendor not in ("auto", case.gpu.vendor), "{gpu.name} is not {spec.target.vendor}'s",
+        lambda case: case.spec.target.vendor, "{gpu.vendor}", "leave it out", error=SpecError,
+    ),
+    Refusal(
+        "[problem] c", lambda case: not all_outputs()[case.spec.problem.c].serves(case.gpu.maker.platform),
+        "kernels for {gpu.name} have no C of this type", lambda case: case.spec.problem.c, "functions of the type for {gpu.maker.platform}",
+        'c = "f32", or another gpu',
+    ),
+    Refusal(
+        "[epilogue] do", lambda case: case.lacking_step is not None, "kernels for {gpu.name} have no such step", lambda case: case.lacking_step,
+        "functions of the step for {gpu.maker.platform}", "leave it out, or another gpu",
+    ),
+    Refusal(
+        "[epilogue] do", lambda case: bool(case.spec.epilogue.do) and not case.kind.plain, "kind {case.kind} has no epilogue",
+        lambda case: ", ".join(case.spec.epilogue.do), "a product of a given A and a given B", 'leave it out, or kind = "gemm"',
+    ),
+    Refusal(
+        "[problem] b", lambda case: case.spec.problem.b != F32.name and case.kind.batched, "batches have a B of FP32 alone",
+        lambda case: f"{case.spec.problem.b}, kind = {case.kind}", F32.name, 'b = "f32", or kind = "gemm"',
+    ),
+)
+OF_SCHEME = (
+    Refusal(
+        "[split] scheme", lambda case: case.b != case.spec.problem.b, "takes a B of {case.b}",
+        lambda case: f"{case.scheme.name}, [problem] b = {case.spec.problem.b}", "a scheme for B's type",
+        lambda case: f'[problem] b = "{case.b}", or scheme = "{preferred_scheme(case.gpu.unit, case.spec.problem.b).name}"',
+        has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b)),
+    ),
+)
+
+
+def _policies(case: Case) -> str:
+    """Those with kernels for the scheme's family of sums and one product."""
+    serving = owners_of(GEMM, case.family)
+    return " or ".join([policy for policy in serving if shapes(case.fragment.vendor, case.scheme.word, policy)] or serving)
+
+
+def _serving(case: Case) -> tuple[str, ...]:
+    """Policies with kernels for the kind of problem."""
+    return owners_of(case.kind, case.family)
+
+
+OF_KIND = (
+    Refusal(
+        "[split] scheme", lambda case: not designs_of(case.fragment, family=case.family) or not _serving(case),
+        "there are no kernels for the {case.family} of such a scheme on policy {fragment.policy}, for [problem] kind = {case.kind}",
+        lambda case: case.scheme.name, lambda case: f"policy {_policies(case)}, and kind = gemm", "another scheme, or a GPU that has it",
+    ),
+    Refusal(
+        "[problem] kind", lambda case: not designs_of(case.fragment, case.kind, case.family),
+        "there are no kernels for such problems on policy {fragment.policy}", lambda case: case.kind.name,
+        lambda case: f"policy {' or '.join(_serving(case))}", 'policy = "auto", or kind = "gemm"',
+    ),
+)
+OF_KERNEL = (
+    Refusal(
+        "[pipeline] design", lambda case: case.spec.pipeline.design not in ("auto", case.design.name),
+        "kernels of policy {fragment.policy} are not of this design", lambda case: case.spec.pipeline.design,
+        lambda case: " or ".join(one.name for one in designs_of(case.fragment, case.kind, case.family)), 'design = "auto", or another policy',
+    ),
+    _lacking(lambda design, scheme: scheme.uniform or design.mixes(scheme), "words of several types: {types}"),
+    _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
+    _lacking(lambda design, scheme: bool(scheme.alike or scheme.b or design.has(SPLITS_APART)), "other words of B than of A"),
+    _uncompensated(lambda case: not case.fragment.on_matrix_unit, IN_FP32, "a scheme whose words a matrix unit multiplies"),
+    _uncompensated(lambda case: case.scheme.family.exact, EXACT, "a scheme of floating-point words"),
+    _uncompensated(
+        lambda case: SUMS not in case.design.own, "kernels of policy {fragment.policy} and design {design.name} have no such choice", "a design that has it",
+    ),
+    Refusal(
+        "[split] scheme", lambda case: case.fragment.on_matrix_unit and bool(case.unknown_words),
+        "how {gpu.name}'s matrix unit rounds {case.unknown_words[0]} is not known", lambda case: case.scheme.name,
+        "a row of specs/units/{gpu.matrix_unit}.toml for {case.unknown_words[0]}: bounds and emulation rest on it", "another scheme, or another gpu",
+        has=lambda case: ", ".join(sorted(case.gpu.unit.block)),
+    ),
+    Refusal(
+        "[fragment] policy", lambda case: case.fragment.on_matrix_unit and case.unit.rule == "by_f16",
+        "{gpu.name} has no {fragment.policy} instruction of its own for {scheme.leading}: the compiler makes FP16 of such words",
+        lambda case: case.fragment.policy,
+        "a policy whose instructions multiply {scheme.leading}, where FP16 words would be as fast and more accurate",
+        "a scheme of FP16 words, or another gpu",
+    ),
+)
+OF_PROMOTION = (
+    Refusal(
+        "[split] promote", lambda case: case.promote and not case.fragment.on_matrix_unit, IN_FP32, lambda case: case.promote,
+        "0: promotion moves sums out of a matrix unit, which truncates", "promote = 0",
+    ),
+    Refusal(
+        "[problem] k", lambda case: case.scheme.family.largest_k is not None and case.spec.problem.k > case.scheme.family.largest_k,
+        "INT32 sums of {scheme.name} could overflow", lambda case: case.spec.problem.k, "at most {scheme.family.largest_k}",
+        "products of parts of K that add up, with beta = 1, or another scheme",
+    ),
+    Refusal(
+        "[split] promote", lambda case: case.promote and case.scheme.family.exact, EXACT, lambda case: case.promote,
+        "0: promotion moves sums out of a matrix unit that truncates", "promote = 0",
+    ),
+)

@@ -1,0 +1,277 @@
+"""The candidates of a study: every feasible plan of every combination, as columns, ranked by the model.
+
+Nothing is a Plan before it is asked for: a study has hundreds of thousands of candidates, and tries some hundreds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.epilogue import epilogue_of, require_none
+from gemmgen.catalog.output import all_outputs
+from gemmgen.errors import GemmgenError, InfeasibleSpec
+from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
+from gemmgen.plan import Plan
+from gemmgen.solve import Ranked, ranked
+from gemmgen.solve.request import Request, requests
+from gemmgen.spec import LoadedSpec
+from gemmgen.workshop.explore.studies import Combination, Problem, Study
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A combination that has no candidates, and why."""
+
+    combination: Combination
+    error: GemmgenError
+
+
+@dataclass(frozen=True)
+class Part:
+    """The candidates of one request of one combination.
+
+    Attributes:
+        combination: its number.
+        problem: number of its problem.
+        ranked: the columns.
+        error: predicted, relative in the Frobenius norm, of the study's data.
+    """
+
+    combination: int
+    problem: int
+    ranked: Ranked
+    error: float
+
+    @property
+    def request(self) -> Request:
+        return self.ranked.request
+
+    def __len__(self) -> int:
+        return len(self.ranked.order)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """All of a study.
+
+    Attributes:
+        combinations, problems: of the study, by number.
+        count: how many there are before the model looks at them.
+        rejected_on: of each GPU how many each inequality rejects, each candidate at the first that it breaks, and how many the study's own limit on the
+            error.
+        refused: combinations that no kernel can serve.
+        seconds_taken: by enumerating and ranking.
+        part, row: [N] of each candidate its part, and its row in the part's columns.
+        seconds: [N] predicted.
+        stratum: [N] candidates of one stratum compete: those of a problem, and where the study limits no error, of a scheme.
+        order: [N] candidates, the best of each stratum first, then the second of each.
+    """
+
+    study: Study
+    combinations: Sequence[Combination]
+    problems: Sequence[Problem]
+    parts: Sequence[Part]
+    count: int
+    rejected_on: Mapping[str, Counter[str]]
+    refused: Sequence[Refused]
+    seconds_taken: float
+    part: np.ndarray
+    row: np.ndarray
+    seconds: np.ndarray
+    stratum: np.ndarray
+    order: np.ndarray
+    _plans: dict[int, Plan] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    @property
+    def rejected(self) -> Counter[str]:
+        """The same of all GPUs together."""
+        return sum(self.rejected_on.values(), Counter())
+
+    def part_of(self, at: int) -> Part:
+        return self.parts[self.part[at]]
+
+    def problem_of(self, at: int) -> Problem:
+        return self.problems[self.part_of(at).problem]
+
+    def plan(self, at: int) -> Plan:
+        """Everything decided."""
+        if at not in self._plans:
+            self._plans[at] = self.part_of(at).ranked.plan_at(int(self.row[at]))
+        return self._plans[at]
+
+    def spec(self, at: int) -> dict[str, Any]:
+        """A spec of this plan alone, which fixes all that was decided."""
+        return settled_spec(self.part_of(at).request.loaded, self.plan(at))
+
+    def first(self, problem: int) -> int | None:
+        """The model's first choice of a problem, whatever its error; None where the problem has no candidate."""
+        of = np.array([part.problem == problem for part in self.parts], bool)
+        mine = self.order[of[self.part[self.order]]] if len(self.parts) else self.order
+        return int(mine[0]) if len(mine) else None
+
+    @cached_property
+    def pool(self) -> Pool:
+        """What strategies know of them."""
+        names = sorted({name for part in self.parts for name in part.ranked.columns} - {"seconds", "registers"})
+        starts = np.searchsorted(self.part, np.arange(len(self.parts)))
+
+        def features(rows: np.ndarray) -> np.ndarray:
+            found = np.zeros((len(rows), len(names)))
+            for number, part in enumerate(self.parts):
+                mine = np.flatnonzero(self.part[rows] == number)
+                for place, name in enumerate(names):
+                    if len(mine) and name in part.ranked.columns:
+                        found[mine, place] = part.ranked.columns[name][rows[mine] - starts[number]]
+            return found
+
+        problem = np.array([part.problem for part in self.parts], int)[self.part] if len(self) else np.zeros(0, int)
+        error = np.array([part.error for part in self.parts])[self.part] if len(self) else np.zeros(0)
+        return Pool(problem, self.stratum, self.order, self.seconds, error, self.part, tuple(names), features)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What a strategy may know of candidates: columns of numbers, whether they are a study's or read from a store.
+
+    Attributes:
+        problem, stratum: [N] numbers; whoever compares candidates compares those of one stratum.
+        order: [N] by the model, best first, in turn for each stratum.
+        seconds, error: [N] predicted.
+        way: [N] number of what is no figure: the scheme, the policy, the design.
+        features: rows [R] -> [R, F], the values of the decisions' symbols.
+        names: [F] the symbols.
+    """
+
+    problem: np.ndarray
+    stratum: np.ndarray
+    order: np.ndarray
+    seconds: np.ndarray
+    error: np.ndarray
+    way: np.ndarray
+    names: tuple[str, ...]
+    features: Callable[[np.ndarray], np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.problem)
+
+
+def candidates(study: Study) -> Candidates:
+    """Enumerate and rank all; nothing is compiled.
+
+    Raises:
+        SpecError, UnknownName: the study, or a name in it, will not do.
+        InfeasibleSpec: every combination is refused; the first one's reason.
+    """
+    start = time.perf_counter()
+    combinations, problems = list(study.combinations()), study.problems()
+    numbers = {problem: at for at, problem in enumerate(problems)}
+    parts: list[Part] = []
+    refused: list[Refused] = []
+    rejected: dict[str, Counter[str]] = {problem.gpu: Counter() for problem in problems}
+    count = 0
+    limit = study.file.accept.relative_frobenius
+    for at, combination in enumerate(combinations):
+        require_none(epilogue_of(combination.loaded.spec.epilogue.do), "studies try kernels that have")
+        try:
+            found = requests(combination.loaded)
+        except InfeasibleSpec as error:
+            refused.append(Refused(combination, error))
+            continue
+        errors: list[GemmgenError] = []
+        for request in found:
+            try:
+                space = ranked(request)
+            except InfeasibleSpec as error:
+                errors.append(error)
+                continue
+            count += space.candidates
+            rejected[combination.problem.gpu].update(space.rejected)
+            error_of = _error(request, study.head.data)
+            if limit is not None and error_of > limit:
+                rejected[combination.problem.gpu][f"[accept] relative_frobenius <= {limit:g}"] += len(space.order)
+                continue
+            parts.append(Part(at, numbers[combination.problem], space, error_of))
+        if len(errors) == len(found):
+            refused.append(Refused(combination, errors[-1]))
+    if not parts and refused and not any(rejected.values()):
+        raise refused[0].error
+    part, row, seconds, key = (np.concatenate(columns) if parts else np.zeros(0, kind) for columns, kind in (
+        ([np.full(len(one), number) for number, one in enumerate(parts)], int), ([np.arange(len(one)) for one in parts], int),
+        ([one.ranked.columns["seconds"] for one in parts], float), ([_monotone(one.ranked) for one in parts], float),
+    ))
+    strata: dict[Any, int] = {}
+    of_part = [
+        strata.setdefault((one.problem,) if limit is not None else (one.problem, one.request.scheme.name), len(strata)) for one in parts
+    ]
+    stratum = np.array(of_part, int)[part] if parts else np.zeros(0, int)
+    return Candidates(
+        study, combinations, problems, parts, count, rejected, refused, time.perf_counter() - start, part, row, seconds, stratum,
+        in_turn(stratum, key),
+    )
+
+
+def _monotone(space: Ranked) -> np.ndarray:
+    """[rows] a key by which the candidates of one request stand in its order, and beside those of others by their predicted time."""
+    key = np.empty(len(space.order))
+    key[space.order] = np.maximum.accumulate(space.columns["seconds"][space.order])
+    return key + 1e-12 * key * _places(space.order)
+
+
+def _places(order: np.ndarray) -> np.ndarray:
+    """Of each row its place in the order."""
+    places = np.empty(len(order), int)
+    places[order] = np.arange(len(order))
+    return places
+
+
+def in_turn(stratum: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """All rows: the least key of each stratum, then the second of each.
+
+    Args:
+        stratum, key: [N].
+    """
+    by_stratum = np.lexsort((key, stratum))
+    sorted_strata = stratum[by_stratum]
+    starts = np.searchsorted(sorted_strata, sorted_strata)
+    rank = np.arange(len(by_stratum)) - starts
+    return by_stratum[np.argsort(rank, kind="stable")]
+
+
+def _error(request: Request, data: str) -> float:
+    """The error that the model predicts of a request's kernels; infinite where the words do not hold the data."""
+    loaded, promote = request.loaded.spec, request.choices.promote[0]
+    roundoff = all_outputs()[loaded.problem.c].roundoff
+    return float(predicted(request.scheme, request.unit, loaded.problem.k, promote, DISTRIBUTIONS[data], roundoff, request.compensated).estimate)
+
+
+def settled_spec(loaded: LoadedSpec, plan: Plan) -> dict[str, Any]:
+    """The sections of a spec whose one plan is this one, with names of files from the root on."""
+    spec = loaded.spec.model_dump(mode="json", exclude_defaults=True)
+    for section in ("accuracy", "solve"):
+        spec.pop(section, None)
+    for decision, value in plan.told:
+        spec.setdefault(decision.section, {})[decision.name] = list(value) if isinstance(value, tuple) else value
+    spec.setdefault("split", {})["scheme"] = _from_root(loaded, loaded.spec.split.scheme if _is_file(loaded.spec.split.scheme) else plan.scheme.name)
+    spec.setdefault("target", {})["gpu"] = _from_root(loaded, loaded.spec.target.gpu or plan.gpu.name)
+    spec.setdefault("fragment", {})["policy"] = plan.fragment.policy
+    spec.setdefault("pipeline", {})["design"] = plan.design.name
+    return spec
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".toml")
+
+
+def _from_root(loaded: LoadedSpec, name: str) -> str:
+    return str((loaded.folder / name).resolve()) if _is_file(name) and loaded.folder else name
+

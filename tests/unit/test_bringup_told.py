@@ -1,0 +1,478 @@
+"""What a bring-up tells of what it found: tables, rows and sentences with numbers counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.generation import Constant
+from gemmgen.workshop.bringup import calibrate, facts, findings, fragments, from_row, gpu_row, kernels, launch_limits, maps, probe, rates, toml_values
+from gemmgen.workshop.bringup.data_sheet import Known, Numbers, Relation
+from gemmgen.workshop.bringup.egemm import Profile
+from gemmgen.workshop.bringup.kernels import Kernel, spec_text, table
+from gemmgen.workshop.bringup.profiled import FLOAT, HALF, KINDS, TREE, Kind, Profiled, _drawn
+from gemmgen.workshop.bringup.rates import Bench, Measured
+from gemmgen.workshop.bringup.sample import Proposed, Timed, _spread
+from gemmgen.workshop.bringup.session import Session, Value
+from gemmgen.workshop.bringup.unit_rules import Candidate
+from gemmgen.workshop.explore.trial_row import Row
+
+MMA = "mma_m16n8k8_f16"
+
+
+# ---------------------------------------------------------------- the reference set
+
+
+def tried(seconds, verdict="timed", predicted=1e-5, **more):
+    columns = {"verdict": verdict, "kernel": f"of_{seconds}", "reason": "too large", "error": 2e-7, "rounds": 7, "spread": 0.034, **more}
+    return Proposed({}, (8, 8, 8), predicted), columns | ({"seconds": seconds} if verdict == "timed" else {})
+
+
+def test_the_reference_set_is_a_table_by_size_and_time():
+    large, small = (2000, 1000, 500), (1000, 1000, 500)
+    slow = Kernel("ootomo", large, [tried(None, "refused"), tried(4e-4, predicted=2e-4), tried(2e-4, predicted=1e-4)], verified=(True, "12 checks"), rival=5e-4)
+    fast = Kernel("half", large, [tried(1e-4, predicted=1.5e-4)], verified=(False, "edges: wrong"), rival=5e-4)
+    none = Kernel("fp32", small, [tried(None, "refused"), tried(None, "refused")])
+    alone = Kernel("bf16x6", small, [tried(5e-5)], reason="of no use")
+    assert (slow.name, slow.best[1]["kernel"], slow.first["kernel"], none.best, none.first) == ("ootomo_2000x1000x500", "of_0.0002", "of_0.0004", None, None)
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table([slow, none, fast, alone], True).splitlines()[4:]]
+    assert lines == [
+        ["1000x1000x500", "bf16x6", "50", "20", "", "1.000", "0.20", "2e-07", "`of_5e-05`", ""],
+        ["1000x1000x500", "fp32", "not timed", "", "", "", "", "", "too large", ""],
+        ["2000x1000x500", "half", "100", "20", "5.00", "1.000", "1.50", "2e-07", "`of_0.0001`", "FAILED: edges: wrong"],
+        ["2000x1000x500", "ootomo", "200", "10", "2.50", "2.000", "0.50", "2e-07", "`of_0.0002`", "12 checks"],
+        ["2000x1000x500", "cublas-sgemm", "500", "4", "1", "", "", "", "", ""],
+    ]
+    untimed = table([slow, replace(none, tried=[], reason="no plan"), Kernel("tf32x3", small)], False).splitlines()
+    assert untimed[0].startswith("Not timed:")
+    assert untimed[4:] == ["| ootomo_2000x1000x500 | `of_0.0002` | 12 checks |", "| fp32_1000x1000x500 | no plan |  |",
+                           "| tf32x3_1000x1000x500 | none fits the GPU |  |"]
+
+
+def test_a_chosen_kernels_spec_names_the_row_from_its_folder():
+    session = SimpleNamespace(machine=SimpleNamespace(name="A GPU"), gpu_row="here.toml")
+    spec = {"target": {"gpu": "/somewhere/here.toml"}, "tile": {"block": [64, 32, 16], "gpu": "x"}}
+    text = spec_text(spec, session, {"kernel": "gemmgen_k", "seconds": 1.25e-5})
+    assert text == '# gemmgen_k: chosen by gemmgen bringup, 12.5 us on A GPU.\n\n[target]\ngpu = "../here.toml"\n\n[tile]\nblock = [64, 32, 16]\ngpu = "x"\n'
+    assert spec_text({}, session, {"kernel": "k"}) == "# k: chosen by gemmgen bringup.\n"
+
+
+@pytest.mark.parametrize(("count", "most", "kept"), [
+    (5, None, [0, 1, 2, 3, 4]), (5, 5, [0, 1, 2, 3, 4]), (5, 9, [0, 1, 2, 3, 4]), (5, 3, [0, 2, 4]), (10, 2, [0, 9]),
+])
+def test_at_most_so_many_are_taken_from_all_places(count, most, kept):
+    assert _spread(list(range(count)), most) == kept
+
+
+def test_kernels_of_two_races_are_those_of_one_row():
+    row = Row(study="s", trial="t", kind="kernel", verdict="timed", kernel="k", gpu="a", m=1, n=2, k=3, layout="nn")
+    both = Timed((row,), 2, ("spills", "wrong")).beside(Timed((replace(row, gpu="b", m=9),), 3, ("wrong", "slow")), "here.toml")
+    assert [(one.gpu, one.m) for one in both.rows] == [("here.toml", 1), ("here.toml", 9)] and both.kernels == 5
+    assert both.refused == ("spills", "wrong", "slow")
+
+
+# ---------------------------------------------------------------- a session's values
+
+
+def session_of(*values, fragments=(), arch="sm_80", **more):
+    machine = SimpleNamespace(arch=arch, name="A GPU", kind="cuda")
+    return Session(machine, None, "here", list(fragments), 100, values=list(values), **more)
+
+
+def test_a_value_is_put_in_its_place_beside_what_the_driver_told():
+    session = session_of(Value("gpu sms", 10, "the driver", "told"), Value("gpu x", None, "nothing", "not found"))
+    session.found("gpu sms", 12, "counted", "often", 0.1)
+    session.found("gpu sms", 13, "counted again")
+    session.put(Value("gpu y", 1, "how", tolerance=0.5))
+    assert [(one.name, one.value) for one in session.values] == [("gpu sms", 13), ("gpu x", None), ("gpu y", 1)]
+    assert session.value("gpu x").how == "nothing" and session.known("gpu x") is None and session.value("gpu z") is None
+    same = session_of(Value("gpu sms", 10, "the driver", "told"))
+    same.found("gpu sms", 10, "counted")
+    assert same.values == [Value("gpu sms", 10, "counted; the driver tells the same")]
+    other = session_of(Value("gpu sms", 10, "the driver", "told"))
+    other.found("gpu sms", 12, "counted", "often", 0.1)
+    assert other.values[0].as_dict() == {"value": 12, "standing": "measured", "how": "counted; the driver tells 10", "proof": "often", "tolerance": 0.1}
+    assert same.values[0].as_dict() == {"value": 10, "standing": "measured", "how": "counted; the driver tells the same", "proof": ""}
+    session.values.append(Value("gpu y", 2, "later"))
+    assert session.value("gpu y").value == 1 and session.known("gpu y").value == 2
+
+
+def test_rates_are_constants_of_the_generation():
+    fragment = FRAGMENTS.get("mma_m16n8k16_f16")
+    told = [Value("gpu warp_size", 32, "x", "told"), Value("gpu tensor_fma_per_clock", {"f16": 1024}, "x"), Value("gpu dram_gb_per_s", 2000.0, "x"),
+            Value(f"rate {fragment.name} fma_per_clock", 768.0, "x"), Value("rate dram copy_gb_per_s", 1800.0, "x"), Value("rate launch gap_us", 2.5, "x"),
+            Value("rate l2 bytes_per_clock", 60.0, "x"), Value("rate clock sustained_tflops", 600.0, "x")]
+    found = gpu_row.of_rates(session_of(*told, fragments=[fragment]))
+    assert {place: one.value for place, one in found.items()} == pytest.approx({
+        ("", "mma_efficiency"): 0.75, ("", "dram_efficiency"): 0.9, ("", "l2_bytes_per_clock"): 60.0, ("", "launch_seconds"): 2.5e-6,
+    })
+    more = [replace(told[3], value=2048.0), *told[:3], *told[4:7], Value("rate async_copy bytes_per_clock", 64.0, "x"),
+            Value("rate dram copy_gb_per_s", 1800.0, "x", "told")]
+    found = gpu_row.of_rates(session_of(*more, fragments=[fragment]))
+    assert found["", "mma_efficiency"].value == 1.0 and found["", "l2_bytes_per_clock"].value == 64.0 and ("", "dram_efficiency") not in found
+    shared = next(one for one in FRAGMENTS.rows() if one.from_shared and one.word == "f16")
+    assert gpu_row.of_rates(session_of(*told, fragments=[shared], arch="sm_90a"))["wgmma", "sustained_f16_tflops"].value == 600.0
+    assert gpu_row.of_rates(session_of()) == {}
+
+
+def test_a_generations_row_tells_its_constants_by_section():
+    session = session_of(Value("rate launch gap_us", 2.5, "x"), arch="sm_80")
+    session.constants = {("wgmma", "a"): Constant(value=1.23456, source="fitted:\n here"), ("", "b"): Constant(value=2, source="fitted")}
+    session.told_of_times, session.registers = ["7 kernels"], "[registers]\nx = 1"
+    lines = gpu_row.generation_text(session).splitlines()
+    assert lines[lines.index("[measured]"):] == [
+        "[measured]", "# 7 kernels", 'launch_seconds = { value = 2.5e-06, source = "measured: by microbenchmarks of the bring-up" }',
+        'b = { value = 2, source = "fitted" }', "", "[measured.wgmma]", 'a = { value = 1.235, source = "fitted: here" }', "", "[registers]", "x = 1",
+    ]
+    assert {'name = "here"', 'vendor = "nvidia"', 'title = "The constants of A GPU"', f'like = "{gpu_row.prior(session)}"'} <= {*lines}
+
+
+def test_how_many_values_of_a_row_have_which_standing():
+    names = ("sms", "boost_mhz", "dram_gb_per_s")
+    session = session_of(*(Value(f"gpu {name}", 1000, "x", standing) for name, standing in zip(names, ("measured", "told", "measured"))), arch="sm_999")
+    told = gpu_row._told(session)
+    assert told.startswith("`here.toml`: 2 measured, 1 told, 1 assumed. Specs name it by its path: `[target] gpu = \"here.toml\"`, or `--gpu`.")
+    assert "do not tell (0 they do)" in told
+
+
+# ---------------------------------------------------------------- repeats
+
+
+def test_repeats_have_a_median_a_spread_and_a_clock():
+    steady = Measured((10.0, 12.0, 11.0), (1000.0, 1020.0, 1010.0))
+    assert (steady.value, steady.clock, steady.throttled) == (11.0, 1010.0, False) and steady.spread == pytest.approx(2 / 11)
+    assert steady.proof == "3 repeats, spread 18 %, at 1010 MHz"
+    assert Measured((1.0, 1.0), (1000.0, 1021.0)).throttled and Measured((0.0, 0.0), (1.0, 1.0)).spread == 0
+
+
+def test_what_is_sought_of_a_device_with_a_clock():
+    names = rates._names(session_of(fragments=[FRAGMENTS.get(MMA)]))
+    assert {f"rate {MMA} fma_per_clock", f"rate {MMA} latency_cycles", "gpu sms", "rate f32 latency_cycles"} <= {*names}
+    assert len(names) == len(rates.OF_A_ROW) + 2 + len(rates.RAW)
+
+
+def test_a_limit_says_what_explains_it():
+    resident = {32: 16, 64: 12, 96: 8}
+    tried = SimpleNamespace(warp=32, threads_per_block=lambda: 96, residents=lambda most: resident, cluster_blocks=lambda: 8)
+    session = session_of()
+    session.machine.facts = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch_limits, "Tried", lambda machine: tried)
+        patch.setattr(launch_limits, "_registers", lambda *given: patch.setattr(launch_limits, "seen", given[2:], raising=False))
+        patch.setattr(launch_limits, "_shared", lambda *given: None)
+        launch_limits.measure(session)
+        assert launch_limits.seen == (768, 16)
+    found = {one.name: (one.value, one.how) for one in session.values}
+    assert found["gpu blocks_per_sm"] == (16, "occupancy of blocks of one warp")
+    assert found["gpu threads_per_sm"] == (768, "occupancy: 12 blocks of 64 threads, the most of 3 sizes") and found["gpu cluster_blocks"][0] == 8
+    title, text = session.sections[0]
+    assert title == "Limits, by trying" and [line.split(" | ")[:2] for line in text.splitlines()[2:]] == [
+        ["| threads_per_block", "96"], ["| threads_per_sm", "768"], ["| blocks_per_sm", "16"], ["| cluster_blocks", "8"]]
+
+
+# ---------------------------------------------------------------- instructions and units
+
+
+def test_bit_rows_that_say_nothing_are_left_out():
+    held = SimpleNamespace(lanes=((0, 1), (2, 0)), registers=(), packed=((1, 0),), copies=1)
+    assert fragments._bits(held) == {"lanes": [[0, 1], [2, 0]], "packed": [[1, 0]]}
+    assert fragments._bits(SimpleNamespace(lanes=(), registers=((4, 0),), packed=(), copies=2)) == {"registers": [[4, 0]], "copies": 2}
+
+
+def test_the_row_of_an_instruction_by_hand():
+    fragment = FRAGMENTS.get(MMA)
+    held = SimpleNamespace(bits=SimpleNamespace(lanes=((0, 2),), registers=((8, 0),), packed=(), copies=1))
+    maps = SimpleNamespace(fragment=fragment, a=held, b=None, c=held, tiles=7)
+    lines = fragments.row_text(maps, "A GPU").splitlines()
+    assert lines[1] == 'source = "gemmgen bringup on A GPU: 7 products of one word of A with numbered words of B"'
+    assert {f'name = "{MMA}"', "shape = [16, 8, 8]", 'word = "f16"', f'instruction = "{fragment.instruction}"', f"min_arch = {fragment.min_arch}"} <= {*lines}
+    assert lines[lines.index("[a]"):] == ["[a]", "lanes = [[0, 2]]", "registers = [[8, 0]]", "", "[c]", "lanes = [[0, 2]]", "registers = [[8, 0]]"]
+
+
+PROFILE = Profile(draws=10, half=3, single=7, single_21=10, worst=5, example=(926.0, 934.40637207, 934.40631104), passing=4, of=20)
+
+
+@pytest.mark.parametrize(("figures", "design", "verdict", "passes"), [
+    ({}, "4 instructions", "half multiplication with single-precision accumulation: all 10 sums", False),
+    ({"half": 10, "single_21": 9}, "16 instructions", "all 10 sums are d_HALF", True),
+    ({"half": 10}, "4 instructions", "half multiplication with single", False),
+    ({"single_21": 9}, "none: the paper", "neither primitive: 3 sums are d_HALF, 9 are d_FLOAT up to 21 mantissa bits", False),
+])
+def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes):
+    one = replace(PROFILE, **figures)
+    assert one.design.startswith(design) and one.verdict.startswith(verdict) and one.half_passes is passes
+
+
+def test_a_profiles_lines_and_what_it_overlooks():
+    assert PROFILE.lines == [
+        "10 draws of a1 b1 + a2 b2: 3 are d_HALF, 7 are d_FLOAT bit for bit, 10 are d_FLOAT up to 21 mantissa bits; "
+        "the largest difference from d_FLOAT is 5 ulp.",
+        "", "```", "half_result:   926.00000000", "single_result: 934.40637207", "Matrix unit:   934.40631104", "```"]
+    assert len(replace(PROFILE, example=None).lines) == 1
+    assert PROFILE.overlooked[0].startswith("4 of the 20 rules") and PROFILE.overlooked[1].startswith("3 of the 10 sums are not d_FLOAT")
+    assert len(replace(PROFILE, single=10).overlooked) == len(PROFILE.overlooked) - 1
+    told = PROFILE.as_dict()
+    assert [told[name] for name in ("draws", "half", "single", "single_21_bits", "worst_ulp", "rules_passing", "rules")] == [10, 3, 7, 10, 5, 4, 20]
+
+
+def test_a_workflows_verdict_and_consequence():
+    truncate, tree = Candidate("truncate", 8, fraction_bits=24), Candidate("tree", 4)
+    names = list(KINDS)
+    agreeing = ((10, {HALF: 3, FLOAT: 7, TREE: 1}), (20, {HALF: 0, FLOAT: 5, TREE: 2}), (30, {HALF: 0, FLOAT: 8, TREE: 3}))
+    kinds = tuple(Kind(name, *one) for name, one in zip(names, agreeing))
+    one = Profiled("A GPU", "cuda", "sm_80", MMA, 1, PROFILE, kinds, (truncate,), 40, None, 99)
+    assert one.verdict == f"{truncate.text}, bit for bit on all 60 draws"
+    assert one.consequence.startswith("22 of the 30 full sums are not d_FLOAT")
+    two = replace(one, rules=(truncate, tree), row=tree)
+    assert two.verdict.endswith("; 1 other rules of 40 are right on them, too: gemmgen bringup asks on; the catalog's row says the same")
+    assert replace(one, row=tree).verdict.endswith(f"; the catalog's row says {tree.text}")
+    assert replace(one, rules=()).verdict.startswith("none of the 40 rules") and replace(one, rules=()).consequence.startswith("22 of the 30")
+    assert replace(one, rules=(tree,)).consequence.startswith("every sum is rounded to nearest")
+    lines = [line.split() for line in one.as_text().splitlines()]
+    assert lines[0] == [MMA, "on", "A", "GPU", "(sm_80)"] and ["draws", "of", HALF, FLOAT, TREE] in lines
+    assert ["as", "printed", "10", "3", "7", "1"] in lines and ["all", "products", "30", "0", "8", "3"] in lines
+    assert [(each["name"], each["draws"]) for each in one.as_dict()["kinds"]] == list(zip(names, (10, 20, 30))) and one.as_dict()["dot_products"] == 99
+
+
+def test_draws_are_of_two_products_or_of_all():
+    for kind, products, negative in zip(KINDS, (2, 2, 8), (False, True, True)):
+        a, b, c = _drawn(kind, 8, 400, seed=1)
+        values = [x.view(np.float16) for x in (a, b)]
+        assert all(x.shape == (400, 8) and (np.abs(x[:, :products]).max(axis=0) > 30).all() and not x[:, products:].any() for x in values), kind
+        assert all((x < 0).any() == negative and np.abs(x).max() <= 32 for x in values) and c.shape == (400,)
+        assert np.abs(c).max() == 0 if not negative else 900 < np.abs(c).max() <= 1024 and (c < 0).any()
+
+
+# ---------------------------------------------------------------- what changed
+
+
+def test_values_differ_where_they_are_further_apart_than_their_tolerance():
+    same = findings._same
+    assert same(100, 105, 0.05) and same(105, 100, 0.05) and not same(100, 106, 0.05) and not same(100, 101, 0.0)
+    assert same({1: (2, 3)}, {"1": [2, 3]}, 0.1) and not same("a", "b", 0.5)
+    assert findings._shown(Value("x", None, "")) == "" and findings._shown(Value("x", 2.50, "")) == "2.5" and findings._shown(Value("x", 7, "")) == "7"
+
+
+# ---------------------------------------------------------------- from a data sheet
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (2.0, "2"), (2.5, "2.5"), (3, "3"), (1e15, "1000000000000000.0"), (1e14, "100000000000000"), (-1e15, "-1000000000000000.0"),
+])
+def test_numbers_of_a_row_are_whole_where_they_can_be(value, text):
+    assert from_row._number(value) == text
+
+
+def test_text_of_rows_by_hand():
+    assert [from_row._near(one) for one in (999.94, 1000.4, 12.3456)] == ["999.9", "1000", "12.35"]
+    assert from_row._chunks([1, 2, 3, 4, 5], 2) == [[1, 2], [3, 4], [5]]
+    assert from_row._noted("a = 1", "given") == "a = 1" and from_row._noted("a = 1", "prior") == "a = 1" + " " * 36 + "# prior"
+    assert from_row._note(Known(1, "given", "given")) == "given" and from_row._note(Known(1, "prior", "of b")) == "prior: of b"
+    assert from_row._flat({"a": {"source": "x"}, "b": {"c": {"source": "y"}, "d": 1}}) == {"a": {"source": "x"}, "b.c": {"source": "y"}}
+    assert from_row._toml({"a": 1.0, "t": {"b": [1, 2]}, "l": [{"c": "x"}, {"c": "y"}], "e": []}) == (
+        'a = 1\ne = []\n\n[t]\nb = [1, 2]\n\n[[l]]\nc = "x"\n\n[[l]]\nc = "y"\n')
+    assert toml_values.told({"a": [True, "x", 2.5]}) == '{ a = [true, "x", 2.5] }' and toml_values.told(2.5, lambda value: f"<{value}>") == "<2.5>"
+
+
+def test_a_missing_number_is_asked_for_once_and_brings_what_follows():
+    relations = [Relation("f32_tflops", 2e-6, ("sms", "boost_mhz", "f32_fma_per_clock")), Relation("dram_gb_per_s", 0.125, ("bits", "pins"))]
+    known = {name: Known(value, "given", "given", {name: 1}) for name, value in {"sms": 100, "f32_fma_per_clock": 128, "bits": 4096}.items()}
+    numbers = Numbers(dict(known), relations)
+    assert numbers.needed(["f32_tflops", "boost_mhz", "tensor_boost_mhz", "dram_gb_per_s", "pins", "sms"]) == ["f32_tflops", "dram_gb_per_s"]
+    assert numbers.needed(["boost_mhz", "f32_tflops", "pins", "dram_gb_per_s"]) == ["boost_mhz", "pins"]
+    numbers.known["f32_tflops"] = Known(25.6, "given", "given", {"f32_tflops": 1})
+    numbers.compute()
+    assert numbers.known["boost_mhz"].value == 1000 and numbers.known["boost_mhz"].powers == {"f32_tflops": 1, "sms": -1, "f32_fma_per_clock": -1}
+    [check] = numbers.checks()
+    assert check.defines == "boost_mhz" and check.holds and check.text == "f32_tflops is 25.6, and 2e-6 * sms * boost_mhz * f32_fma_per_clock is 25.6: as much"
+    apart = replace(check, left=26.112)
+    assert apart.share == pytest.approx(0.02) and apart.text.endswith("is 25.6: 2 % more") and replace(check, left=25.088).text.endswith("2 % less")
+    assert replace(check, left=26.2).holds is (26.2 / 25.6 - 1 <= check.relation.tolerance) and not replace(check, left=30.0).holds
+
+
+# ---------------------------------------------------------------- the report
+
+
+def test_what_times_told_is_two_tables():
+    constant = SimpleNamespace(place=("wgmma", "x"), before=2.0, after=2.5, deviation=0.25)
+    learnt = SimpleNamespace(reason="", rows=40, errors={"fitted": SimpleNamespace(rows=38, before=0.5, after=0.0625)}, constants=[constant])
+    fit = calibrate.Fit(learnt, {"new kernels": (0.3, 0.1), "new sizes": (0.2, 0.05)}, {"new kernels": 8, "new sizes": 9})
+    lines = calibrate.told(Timed((), 20, ("spills", "wrong")), fit).splitlines()
+    assert lines[0].startswith("20 kernels of the reference schemes") and ": 40 times." in lines[0]
+    assert lines[5:8] == ["| of new kernels (8) | 30.0 % | 10.0 % |", "| of new sizes (9) | 20.0 % | 5.0 % |", "| all (38), fitted to them | 50.0 % | 6.2 % |"]
+    assert lines[-4:] == ["| wgmma.x | 2 | 2.5 | 0.25 |", "", "- not timed: spills", "- not timed: wrong"]
+    learnt.reason = "too few"
+    assert calibrate.told(Timed((), 0, ()), fit) == "Nothing was fitted: too few."
+
+
+def test_a_report_tells_what_contradicts_a_row_trait_by_trait():
+    trait = SimpleNamespace(name="terms", text="truncated at 24 bits", how="ladders")
+    against = [{"kind": "random", "a": ["3c00", "0001"], "b": ["4000", "0002"], "c": "00000000", "d": "40000000", "rule": "40000001"}]
+    found = SimpleNamespace(against=against, candidate=SimpleNamespace(text="the rule"))
+    ones = [SimpleNamespace(found=found, profile=PROFILE, fragment=SimpleNamespace(name="first"), traits=SimpleNamespace(found={"terms": trait})),
+            SimpleNamespace(found=None, profile=None, fragment=SimpleNamespace(name="second"), traits=SimpleNamespace(found={"terms": trait}))]
+    session = SimpleNamespace(instructions=ones)
+    assert findings._traits(session)[-1] == "| terms | truncated at 24 bits | first, second | ladders |" and len(findings._traits(session)) == 6
+    lines = findings._against(session)
+    assert lines[1] == "## Products of first that contradict the rule" and lines[-2] == (
+        "random\na 3c00 0001\nb 4000 0002\nc 00000000 d 40000000 row 40000001")
+    told = findings._egemm(session)
+    assert told[1] == "## EGEMM-TC's profiling, on first" and told[3] == PROFILE.lines[0] and f"Verdict: {PROFILE.verdict}." in told
+    assert told[-len(PROFILE.overlooked):] == [f"- {one}" for one in PROFILE.overlooked]
+    assert findings._against(SimpleNamespace(instructions=ones[1:])) == findings._egemm(SimpleNamespace(instructions=ones[1:])) == []
+    assert findings._shipped({"shipped": None}) == ["", "The catalog has no matrix unit for this arch to compare with."]
+    assert findings._shipped({"shipped": {"unit": "u", "differences": []}})[1:] == ["## Beside the catalog's row `u`", "", "No difference in what was probed."]
+    assert findings._shipped({"shipped": {"unit": "u", "differences": ["x", "y"]}})[3:] == ["- x", "- y"]
+
+
+def test_an_instruction_is_a_line_of_the_report():
+    fragment = SimpleNamespace(name="i", map_source="measured")
+    rule = SimpleNamespace(fits=True, candidate=SimpleNamespace(text="rule r"), same=(), described=None, turns=[9, 2], asked=70, of=40, agreeing=99, proof=100,
+                           kinds={findings.EXTREMES: (8, 7)})
+    shipped = SimpleNamespace(same_as=lambda one: True, fits=False)
+    one = SimpleNamespace(fragment=fragment, maps=shipped, found=rule, order=SimpleNamespace(text="at once"), whole=None)
+    assert findings._line(one) == (f"| `i` | as shipped | at once | rule r | 70 products in 2 turns, of 40 rules | 99 of 100; of {findings.EXTREMES} 7 of 8 |")
+    rule.fits, rule.same, rule.turns, rule.kinds = False, (1, 2), [9], {}
+    one.maps = SimpleNamespace(same_as=lambda one: False, fits=True)
+    rule.described = SimpleNamespace(text="as described", agreeing=5, proof=6)
+    assert findings._line(one) == ("| `i` | others | at once | none of the catalog's; nearest rule r; as described: 5 of 6 (or 2 that no product told from it)"
+                                   " | 70 products in 1 turn, of 40 rules | 99 of 100 |")
+    one.found, one.whole, one.traits = None, (10, 10), SimpleNamespace(found={"sums": SimpleNamespace(text="exact sums")})
+    one.maps, fragment.map_source = SimpleNamespace(same_as=lambda one: False, fits=True), "constructed"
+    assert findings._line(one) == "| `i` | new | exact sums | exact in INT32 |  | 10 of 10 |"
+    one.whole, one.maps = (10, 9), None
+    assert findings._line(one) == "| `i` | not found | exact sums | not exact |  | 9 of 10 |"
+    one.whole, one.maps = None, SimpleNamespace(same_as=lambda one: False, fits=False)
+    assert findings._line(one) == "| `i` | no bit rows |  |  |  |  |"
+
+
+def test_a_partial_row_has_what_is_known():
+    session = session_of()
+    text = facts._text(session, {"sms": Value("gpu sms", 100, ""), "boost_mhz": Value("gpu boost_mhz", 1410.5, "")}, "A title")
+    assert {'title = "A title"', 'vendor = "nvidia"', 'matrix_unit = "units/here.toml"', "sms = 100", "boost_mhz = 1410.5"} <= {*text.splitlines()}
+    missing = facts.missing({"sms": None})
+    assert "sms" not in missing and "boost_mhz" in missing and ", ".join(facts.missing({"sms": 1, "boost_mhz": 1})) + "." in text.splitlines()[0]
+
+
+# ---------------------------------------------------------------- places of words
+
+
+def test_registers_are_split_into_words_and_joined():
+    registers = np.array([[0x00020001, 0x00040003]], np.uint32)
+    words = probe.split_registers(FRAGMENTS.get(MMA), registers)
+    assert words.shape == (1, 2, 2) and words.tolist() == [[[1, 2], [3, 4]]] and (probe.joined_words(words) == registers).all()
+    assert probe.split_registers(FRAGMENTS.get("mma_m16n8k32_s8"), registers).tolist() == [[[1, 0, 2, 0], [3, 0, 4, 0]]]
+
+
+def test_only_words_of_a_byte_that_are_no_integers_vary():
+    fragment = SimpleNamespace(word_bytes=1, word="e4m3", from_shared=False)
+    assert probe.varies(fragment)
+    for other in ({"word_bytes": 2, "word": "f16"}, {"word": "s8"}, {"from_shared": True}):
+        assert not probe.varies(SimpleNamespace(**{**vars(fragment), **other}))
+    shared = SimpleNamespace(from_shared=True, threads=128)
+    assert probe.chain_forms(shared) == ((1, 128), (2, 256))
+    for registers, chains in ((4, 8), (16, 4), (64, 2), (8, 8)):
+        one = SimpleNamespace(from_shared=False, threads=32, c=SimpleNamespace(register_count=registers))
+        assert probe.chain_forms(one) == ((1, 32), (chains, 512))
+
+
+def test_a_numbering_is_another_up_to_its_names():
+    one = [np.array([0, 1, 1]), np.array([2])]
+    assert maps.equivalent(one, [np.array([5, 3, 3]), np.array([9])]) and not maps.equivalent(one, [np.array([5, 3, 5]), np.array([9])])
+    assert not maps.equivalent(one, [np.array([5, 3, 3]), np.array([3])])  # two parts of one name
+    renamed = maps._renamed(np.array([2, 0, maps.NOBODY]), np.array([0, 1, 2]), np.array([7, 8, 9]))
+    assert renamed.tolist() == [9, 7, maps.NOBODY]
+
+
+def test_parts_are_counted_in_bits_words_first():
+    parts = np.arange(8).reshape(2, 2, 2)  # [lane, register, word]
+    assert maps._counted(parts[::-1, :, ::-1].reshape(-1), (2, 2, 2), 8)[:8].tolist() == [5, 4, 7, 6, 1, 0, 3, 2]
+    same = np.array([0, 0, 1, 1, 2, 2, 3, 3])  # words of a register are of one part
+    assert maps._counted(same, (2, 2, 2), 4)[:4].tolist() == [0, 1, 2, 3]
+    odd = np.array([2, 0, 1])  # no bits: in turn
+    assert maps._counted(odd, (3, 1, 1), 3)[:3].tolist() == [1, 2, 0]
+    three = np.array([2, 0, 1, maps.NOBODY])
+    assert maps._counted(three, (4, 1, 1), 3)[:3].tolist() == [1, 2, 0]
+
+
+# ---------------------------------------------------------------- launches and races
+
+
+def test_a_launch_is_scaled_to_its_time():
+    bench, asked = Bench.__new__(Bench), []
+
+    def run(symbol, blocks, threads, steps, *rest):
+        asked.append(steps)
+        return SimpleNamespace(span=steps * 1e-6)
+
+    bench.run = run
+    assert bench.scaled("k", 1, 32, seconds=4e-4) == 400 and asked == [32, 128]
+    assert bench.scaled("k", 1, 32, 7, seconds=4e-4, first=101) == 400 and asked[2:] == [101]
+    bench.run = lambda *given: SimpleNamespace(span=1.0)
+    assert bench.scaled("k", 1, 32) == 1
+    bench.run = lambda *given: SimpleNamespace(span=0.0)
+    assert bench.scaled("k", 1, 32) == 32 * 4**10
+    bench.run = lambda symbol, blocks, threads, steps: SimpleNamespace(span=steps * 1e-15)
+    assert bench.scaled("k", 1, 32) == 1 << 30
+
+
+def test_the_best_repeats_are_the_largest_of_those_at_one_clock():
+    steady, more, throttled = Measured((5.0,), (1000.0,)), Measured((6.0,), (1000.0,)), Measured((9.0, 9.0), (1000.0, 2000.0))
+    assert max((steady, throttled, more), key=rates._best) is more and max((steady, throttled), key=rates._best) is steady
+
+
+def test_each_chosen_kernel_is_verified_once_where_it_can_be():
+    asked = []
+
+    def answer(where):
+        return lambda target, spec, device, seconds: asked.append((where, target, spec, device, seconds)) or (
+            ("value", (True, "fine")) if spec != "bad" else ("died", "SIGSEGV"))
+
+    pool = SimpleNamespace(begin=answer("beside"), on_gpu=answer("gpu"))
+
+    def kernel(spec, identity):
+        one = Kernel("half", (8, 8, 8))
+        one.tried = [(Proposed(spec, (8, 8, 8), 1e-5), {"verdict": "compiled", "identity": identity})] if identity else []
+        return one, []
+
+    for device, where in (("emulator", "beside"), ("cuda", "gpu")):
+        found = [kernel("a", "x"), kernel("b", "x"), kernel("bad", "y"), kernel("", "")]
+        asked.clear()
+        kernels.verify(found, pool, device, lambda text: None)
+        assert asked == [(where, "gemmgen.workshop.bringup.kernels:verified", spec, device, kernels.VERIFY_SECONDS) for spec in ("a", "bad")]
+        assert [one.verified for one, _ in found] == [(True, "fine"), (True, "fine"), (False, "died: SIGSEGV"), None]
+
+
+def test_candidates_are_timed_in_turn_and_a_rival_once_a_size():
+    asked = []
+
+    def on_gpu(target, task):
+        asked.append((task.rival, task.made, task.rounds))
+        if task.rival:
+            return ("value", {"seconds": 5e-6}) if task.size == (8, 8, 8) else ("hung", "no end")
+        return ("value", {"verdict": "timed", "seconds": 1e-6}) if task.made == b"good" else ("died", "SIGBUS")
+
+    def future(kind, value):
+        return SimpleNamespace(result=lambda: (kind, value))
+
+    def fields():
+        good, bad = Proposed({}, (8, 8, 8), 1.0), Proposed({}, (8, 8, 8), 2.0)
+        return [(Kernel("half", (8, 8, 8)), [(good, future("value", ({"verdict": "compiled", "kernel": "k"}, b"good"))), (bad, future("hung", "compiling"))]),
+                (Kernel("fp32", (8, 8, 8)), [(bad, future("value", ({"verdict": "compiled", "kernel": "l"}, b"bad")))]),
+                (Kernel("half", (9, 9, 9)), [(bad, future("value", ({"verdict": "refused", "reason": "spills"}, b"")))])]
+
+    found = fields()
+    kernels.race(found, SimpleNamespace(on_gpu=on_gpu), True, lambda text: None)
+    assert [(rival, made) for rival, made, _ in asked] == [("", b"good"), ("cublas-sgemm", b""), ("", b"bad"), ("cublas-sgemm", b"")]
+    assert [[columns for _, columns in one.tried] for one, _ in found] == [
+        [{"verdict": "timed", "kernel": "k", "seconds": 1e-6}, {"verdict": "failed", "reason": "compiling"}],
+        [{"verdict": "failed", "kernel": "l", "reason": "SIGBUS"}], [{"verdict": "refused", "reason": "spills"}]]
+    assert [one.rival for one, _ in found] == [5e-6, 5e-6, None]
+    asked.clear()
+    found = fields()
+    kernels.race(found, None, False, lambda text: None)
+    assert not asked and found[0][0].tried[0][1] == {"verdict": "compiled", "kernel": "k"} and found[0][0].rival is None

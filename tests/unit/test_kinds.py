@@ -1,0 +1,143 @@
+"""Kinds of products: what each tells of itself, and what a launch of its kernels is told."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from ways import plan_of
+
+from gemmgen import abi
+from gemmgen.batch import PROBLEM
+from gemmgen.designs import all_designs, design_called
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.interface import given
+from gemmgen.kinds import GEMM, GROUPED, POINTERS, STRIDED, Kind, Tiles, all_kinds, kind_called, require_plain
+from gemmgen.model.equation import Constraint, Equation
+
+MATRICES = tuple((given(x, "float", "", pointer=True, const=x != "c", restrict=True), given(f"ld{x}", "long long", "")) for x in "abc")
+SIZES = tuple(given(x, "int", "") for x in ("m", "n", "k")) + tuple(given(x, "float", "") for x in ("alpha", "beta"))
+BATCHES = [one for one in all_kinds().values() if one.batched]
+
+
+class Held:
+    """Names in place of memory."""
+
+    def records(self) -> str:
+        return "records"
+
+    def pointers(self, operand: str) -> str:
+        return f"pointers of {operand}"
+
+    def first(self, operand: str) -> str:
+        return f"first {operand}"
+
+
+def problems(count: int) -> np.ndarray:
+    """Products of 3 x 4 x 5 whose matrices lie 100, 200 and 300 elements of 4 bytes apart."""
+    made = np.zeros(count, PROBLEM)
+    for x, (start, apart) in {"a": (4096, 100), "b": (8192, 200), "c": (1 << 20, 300)}.items():
+        made[x] = start + 4 * apart * np.arange(count)
+    for name, value in {"m": 3, "n": 4, "k": 5, "lda": 5, "ldb": 4, "ldc": 0, "alpha": 2.0, "beta": -1.0}.items():
+        made[name] = value
+    return made
+
+
+def test_kinds_are_found_by_name_and_stay_themselves():
+    assert list(all_kinds()) == ["gemm", "strided", "pointers", "grouped"] and kind_called("gemm") is GEMM
+    for kind in all_kinds().values():
+        assert f"{kind}" == kind.name and pickle.loads(pickle.dumps(kind)) == kind == copy.deepcopy(kind)
+        assert [other for other in all_kinds().values() if other == kind] == [kind] and kind.plain
+
+
+def test_two_kinds_of_one_name_are_refused(monkeypatch):
+    from gemmgen import kinds
+
+    monkeypatch.setattr(kinds, "entry_points", lambda group: [type("Point", (), {"name": "x", "load": staticmethod(lambda: Kind())})()])
+    with pytest.raises(GemmgenError, match="two have one name"):
+        all_kinds.__wrapped__()
+
+
+@pytest.mark.parametrize("kind", BATCHES, ids=str)
+def test_a_launch_is_told_what_its_signature_asks_for(kind):
+    """Every parameter that passes on an argument gets one, and `Products` is filled with parameters."""
+    names = {one.name for line in kind.lines(MATRICES, SIZES, given("batch", "int", "")) for one in line.parameters}
+    assert names == {*kind.fields} and names - {"batch"} == set(kind.arguments(problems(2), Held()))
+
+
+def test_strides_are_elements_between_one_product_and_the_next():
+    told = STRIDED.arguments(problems(3), Held())
+    assert (told["stride_a"], told["stride_b"], told["stride_c"]) == (100, 200, 300) and told["a"] == "first a"
+    assert STRIDED.arguments(problems(1), Held())["stride_c"] == 0
+    assert (told["m"], told["k"], told["alpha"], told["beta"], told["ldc"]) == (3, 5, 2.0, -1.0, 1)
+    assert STRIDED.arguments(problems(0), Held())["m"] == 0
+
+
+def test_pointers_and_records_are_what_the_device_holds():
+    assert POINTERS.arguments(problems(2), Held())["b"] == "pointers of b"
+    assert GROUPED.arguments(problems(2), Held()) == {"problems": "records"}
+    [a, *_] = POINTERS.lines(MATRICES, SIZES, given("batch", "int", ""))
+    assert a.parameters[0].type == "float**" and a.parameters[1].type == "long long"
+
+
+class Halved(Kind):
+    """Reads A as B, and computes half of the tiles."""
+
+    name = "halved"
+    layouts = ("nt",)
+    aliases = {"b": "a", "ldb": "lda", "n": "m"}
+    tiles = Tiles(lambda m, n, block: -(-m // block[0]) // 2, count="blocks_m / 2", row="place", column="0")
+    equations = (Equation("K1", "half_rows", "ceil(M / BM) / 2", "", ""), Equation("K2", "tiles", "floor(half_rows)", "tiles of C", ""))
+    constraints = (Constraint("K3", "even", "BM == BN", "", None),)
+
+    def completed(self, a, b):
+        return a, a.T
+
+
+def test_a_design_has_a_kinds_equations_and_constraints_and_keeps_its_own():
+    kind, design = Halved(), design_called("portable")
+    mine = design_called("portable", kind)
+    assert mine is design_called("portable", Halved()) is not design and mine.name == "portable"
+    symbols = [one.symbol for one in mine.equations.predictions]
+    assert symbols.index("half_rows") + 1 == symbols.index("tiles") and symbols.count("tiles") == 1
+    assert [one.number for one in mine.constraints if one not in design.constraints] == ["K3"]
+    assert {"half_rows"} == mine.known_symbols - design.known_symbols and len(design.equations.predictions) + 1 == len(mine.equations.predictions)
+    plan = replace(plan_of(layout="nt"), kind=kind)
+    assert plan.model["tiles"] == -(-plan.hints.m // plan.block[0]) // 2 and plan.design is mine
+    assert plan.identity["kind"] == "halved" and plan.hash != plan_of(layout="nt").hash
+
+
+def test_designs_compute_kinds_that_they_ask():
+    able = {one.name for one in all_designs() if one.computes(Halved())}
+    assert able == {"portable", "cuda_cores"}
+    assert {one.name for one in all_designs() if one.computes(STRIDED)} == {"grouped", "specialised", "strided"}
+
+
+def test_a_parameter_gets_the_argument_that_its_kind_passes_on():
+    plan = replace(plan_of(layout="nt"), kind=Halved())
+    table = abi.interface(plan)
+    asked = {one.name: one.argument for launch in table.launches for one in launch.parameters if one.argument}
+    assert (asked["b"], asked["ldb"], asked["n"], asked["c"]) == ("a", "lda", "m", "c") and not table.asks("b")
+    assert table.launches[-1].blocks(table.extents(640, 640, 64)) == -(-640 // plan.block[0]) // 2
+
+
+@pytest.mark.parametrize(("problem", "where", "needs"), [
+    ({"layout": "nn"}, "layout", "nt"), ({"n": 64}, "n", "128"), ({"b": "f16"}, "b", "f32, as A is"),
+])
+def test_what_a_kind_has_no_kernels_for_is_refused(problem, where, needs):
+    asked = {"layout": "nt", "m": 128, "n": 128, "k": 64, "b": "f32"} | problem
+    with pytest.raises(InfeasibleSpec, match=rf"here: \[problem\] {where}\b") as error:
+        Halved().check(SimpleNamespace(**asked), "here")
+    assert needs in f"{error.value}"
+
+
+def test_what_knows_products_of_two_operands_alone_refuses_others():
+    require_plain(GEMM, "races are of")
+    with pytest.raises(SpecError, match="products of a given A and a given B alone"):
+        require_plain(Halved(), "races are of")
+    with pytest.raises(SpecError, match="is missing"):
+        GEMM.completed(np.zeros((1, 1), np.float32), None)

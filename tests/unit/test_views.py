@@ -1,0 +1,38 @@
+"""A plan in views: each small, found by its name, and of the plan that it was asked of."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields, replace
+
+import pytest
+from ways import plan_of
+
+from gemmgen import plan as plan_module
+from gemmgen import views
+
+MOST = 25
+CLASSES = views.View.__subclasses__()
+NAMES = ("geometry", "inputs", "launches", "packing", "promotion", "scales", "staging")
+
+
+def public(one: type) -> list[str]:
+    """What a class itself offers, without a dataclass's fields."""
+    return [name for name in vars(one) if not name.startswith("_")]
+
+
+def test_no_class_of_a_plan_has_many_members():
+    assert all(0 < len(public(one)) <= MOST for one in CLASSES), {one.__name__: len(public(one)) for one in CLASSES}
+    assert len(public(plan_module._Facts)) <= MOST, public(plan_module._Facts)
+
+
+def test_a_view_is_of_its_plan():
+    plan = plan_of()
+    other = replace(plan, block=(128, 64, 32))
+    for name in NAMES:
+        view = getattr(plan, name)
+        assert type(view) in CLASSES and view.plan is plan and getattr(other, name).plan is other and getattr(plan, name) is view
+        assert [one.name for one in fields(view)] == ["plan"]
+        with pytest.raises(FrozenInstanceError):
+            view.plan = other
+    assert {type(getattr(plan, name)) for name in NAMES} == {*CLASSES}
+    assert other.geometry.warps_m == 2 * plan.geometry.warps_m
