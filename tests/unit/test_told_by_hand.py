@@ -728,7 +728,7 @@ def test_what_kernels_for_products_of_one_size_are_told():
 
 def test_counters_of_two_kernels_are_added_up_and_only_pairs_share_a_batch():
     assert mixed._summed([{"lossy": 1, "a": 2}, {"lossy": 3, "b": 4}]) == {"lossy": 4, "a": 2, "b": 4} and mixed._summed([]) == {}
-    plan = SimpleNamespace(of_products=True, kind="grouped", layout="nn", output=SimpleNamespace(title="FP32"), special="exact")
+    plan = SimpleNamespace(launches=SimpleNamespace(of_products=True), kind="grouped", layout="nn", output=SimpleNamespace(title="FP32"), special="exact")
     mixed.check_pair(plan, plan)
     for change, told in (({"kind": "pointers"}, "one for problems of kind pointers"), ({"of_products": False}, "one for problems of kind grouped"),
                          ({"layout": "tn"}, "layout nn and tn"), ({"output": SimpleNamespace(title="FP16")}, "output FP32 and FP16"),
