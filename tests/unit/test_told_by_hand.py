@@ -33,7 +33,10 @@ from gemmgen.export import batch as of_exports, contents, prose
 from gemmgen.library.dropped import Logged
 from gemmgen.render import render
 from gemmgen.run import Placement, mixed
-from gemmgen.run.batch import BatchResult, Product, one_size_arguments, refuse_overlap, sizes_of
+from gemmgen.catalog.element import F32 as ELEMENT
+from gemmgen.kinds import GEMM, GROUPED, POINTERS, STRIDED, kind_called
+from gemmgen.timing.batches.device import HeldSet
+from gemmgen.run.batch import BatchResult, Product, refuse_overlap, sizes_of
 from gemmgen.timing import batch_contender, blas, environment, gemmul8, products, racing, reference
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.verbs import build as build_verbs, rows
@@ -666,20 +669,20 @@ def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
 
 def test_the_products_that_batches_are_asked_with():
     tiles = (SimpleNamespace(m=8, n=6, k=4), SimpleNamespace(m=4, n=4, k=4))
-    asked = of_batches.ragged(SimpleNamespace(kind="grouped", batch_tiles=tiles))
+    asked = of_batches.ragged(SimpleNamespace(kind=GROUPED, type=ELEMENT, launches=SimpleNamespace(batch_tiles=tiles)))
     assert [one.sizes for one in asked] == [
         (11, 5, 13), (7, 3, 13), (8, 6, 4), (4, 4, 4), (9, 11, 12), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
     factors = [(1.0, 0.0), (-1.5, 0.0), (0.75, 2.0)] * 4
     factors[-2] = (0.0, 1.5)
     assert [(one.alpha, one.beta) for one in asked] == factors and all((one.c is None) == (one.beta == 0) for one in asked)
     assert [one.placement for one in asked[:4]] == [Placement(), Placement((1, 3, 1), (4, 8, 12)), Placement(), Placement((3, 3, 1), (12, 8, 12))]
-    alike = of_batches.ragged(SimpleNamespace(kind="pointers", batch_tiles=tiles))
+    alike = of_batches.ragged(SimpleNamespace(kind=POINTERS, type=ELEMENT, launches=SimpleNamespace(batch_tiles=tiles)))
     assert {(one.sizes, one.alpha, one.beta, one.placement) for one in alike} == {((9, 13, 7), -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12)))} and len(alike) == 5
     even = of_batches._even((30, 20, 40), 1)
     assert even.sizes == (30, 20, 40) and {*np.unique(even.a * 16)} == {*np.unique(even.b * 16)} == {*range(8, 16)}
 
 
-@pytest.mark.parametrize(("kind", "sizes"), [("grouped", [(0, 5, 3), (4, 0, 2), (0, 0, 0)]), ("strided", [(0, 5, 3)] * 2)])
+@pytest.mark.parametrize(("kind", "sizes"), [(GROUPED, [(0, 5, 3), (4, 0, 2), (0, 0, 0)]), (STRIDED, [(0, 5, 3)] * 2)])
 def test_an_empty_batch_is_one_of_no_products_and_one_of_empty_ones(monkeypatch, kind, sizes):
     asked = []
 
@@ -718,19 +721,24 @@ def test_what_kernels_for_products_of_one_size_are_told():
             problems[at][name] = value
         problems[at]["a"], problems[at]["b"], problems[at]["c"] = 1000 + 400 * at, 5000 - 80 * at, 4 * at
     one = {"m": 3, "n": 5, "k": 7, "alpha": 1.5, "beta": -2.0, "lda": 9, "ldb": 1, "ldc": 11}
-    assert one_size_arguments("pointers", problems) == one
-    assert one_size_arguments("strided", problems) == one | {"stride_a": 100, "stride_b": -20, "stride_c": 1}
-    assert one_size_arguments("strided", problems[:1]) == one | dict.fromkeys(("stride_a", "stride_b", "stride_c"), 0)
-    none = one_size_arguments("strided", problems[:0])
+    held = SimpleNamespace(pointers=str, first=str)
+
+    def one_size_arguments(kind, problems):
+        return {name: value for name, value in kind.arguments(problems, held).items() if name not in "abc"}
+
+    assert one_size_arguments(POINTERS, problems) == one
+    assert one_size_arguments(STRIDED, problems) == one | {"stride_a": 100, "stride_b": -20, "stride_c": 1}
+    assert one_size_arguments(STRIDED, problems[:1]) == one | dict.fromkeys(("stride_a", "stride_b", "stride_c"), 0)
+    none = one_size_arguments(STRIDED, problems[:0])
     assert (none["m"], none["lda"], none["ldc"], none["alpha"], none["stride_b"]) == (0, 1, 1, 0.0, 0)
     assert sizes_of([]).shape == (0, 3)
 
 
 def test_counters_of_two_kernels_are_added_up_and_only_pairs_share_a_batch():
     assert mixed._summed([{"lossy": 1, "a": 2}, {"lossy": 3, "b": 4}]) == {"lossy": 4, "a": 2, "b": 4} and mixed._summed([]) == {}
-    plan = SimpleNamespace(launches=SimpleNamespace(of_products=True), kind="grouped", layout="nn", output=SimpleNamespace(title="FP32"), special="exact")
+    plan = SimpleNamespace(kind=GROUPED, layout="nn", output=SimpleNamespace(title="FP32"), special="exact")
     mixed.check_pair(plan, plan)
-    for change, told in (({"kind": "pointers"}, "one for problems of kind pointers"), ({"of_products": False}, "one for problems of kind grouped"),
+    for change, told in (({"kind": POINTERS}, "one for problems of kind pointers"), ({"kind": GEMM}, "one for problems of kind gemm"),
                          ({"layout": "tn"}, "layout nn and tn"), ({"output": SimpleNamespace(title="FP16")}, "output FP32 and FP16"),
                          ({"special": "fast"}, "special exact and fast")):
         with pytest.raises(SpecError) as refused:
@@ -1174,8 +1182,8 @@ def test_a_rival_has_eight_moduli_and_is_fast_unless_asked_otherwise():
 
 
 @pytest.mark.parametrize(("kind", "wanted"), [
-    ("grouped", {"problems": "problems 1"}), ("pointers", {"a": "pa", "b": "pb", "c": "pc", "of_one": "hosts 1"}),
-    ("strided", {"a": "a 1", "b": "b 1", "c": "c 1", "of_one": "hosts 1"}),
+    ("grouped", {"problems": "problems 1"}), ("pointers", {"a": "pa", "b": "pb", "c": "pc"}),
+    ("strided", {"a": "a 1", "b": "b 1", "c": "c 1"}),
 ])
 def test_a_batchs_kernel_gets_the_set_that_it_is_prepared_for(monkeypatch, kind, wanted):
     numpy_cupy.install(monkeypatch)
@@ -1184,16 +1192,16 @@ def test_a_batchs_kernel_gets_the_set_that_it_is_prepared_for(monkeypatch, kind,
     monkeypatch.setattr("gemmgen.run.open_device", lambda *of: device)
     monkeypatch.setattr("gemmgen.run.allocated", lambda device, interface, extents: extents)
     monkeypatch.setattr("gemmgen.run.arguments", lambda launch, values, memory: (dict(values), memory))
-    monkeypatch.setattr("gemmgen.run.batch.one_size_arguments", lambda kind, problems: {"of_one": problems})
     launch = SimpleNamespace(symbol="k", blocks=lambda extents: extents["turns"], threads=32, shared_bytes=7, overlaps=True)
     interface = SimpleNamespace(asks=lambda what: False, constants={"chunk": 4}, launches=[launch])
     listed = SimpleNamespace(rows=np.zeros(2, np.int32), extents={"turns": 5})
     asked = []
-    plan = SimpleNamespace(own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), kind=kind, design=SimpleNamespace(
+    plan = SimpleNamespace(own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), kind=kind_called(kind), design=SimpleNamespace(
         listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed))
     kernel = batch_contender.BatchKernel(SimpleNamespace(plan=plan, source=SimpleNamespace(name="k", interface=interface), binary=None))
-    batch = SimpleNamespace(m=[3, 3], n=[5, 5], k=[7, 7], is_uniform=True, problems=["", "problems 1"], hosts=["", "hosts 1"],
+    batch = SimpleNamespace(m=[3, 3], n=[5, 5], k=[7, 7], is_uniform=True, problems=["", "problems 1"], hosts=["", np.zeros(2, PROBLEM)],
                             pointers=["", ("pa", "pb", "pc")], a=["", "a 1"], b=["", "b 1"], c=["", "c 1"])
+    batch.held = lambda at, entries: HeldSet(batch, at, entries)
     kernel.prepare(batch, 1)
     [((symbol, blocks, threads, shared, (values, memory), overlaps), direct)] = given
     assert (symbol, blocks, threads, shared, overlaps, direct) == ("k", 5, 32, 7, False, True) and memory == {"turns": 5, "chunk": 4}
@@ -1288,7 +1296,7 @@ def test_strides_and_types_of_an_exports_functions():
      "m n k a lda b ldb c ldc batch workspace workspace_bytes"),
 ])
 def test_arguments_of_a_batchs_function_and_which_can_be_refused(kind, walk, names, refused):
-    plan = SimpleNamespace(batch=SimpleNamespace(kind=kind, walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
+    plan = SimpleNamespace(kind=kind_called(kind), type=ELEMENT, batch=SimpleNamespace(walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
     told = of_exports.arguments(plan, "good")
     assert [one.name for one in told] == names.split() and [one.name for one in told if one.code] == refused.split()
     assert all(one.code in (None, one.name.upper()) for one in told) and told[0].declared == ("const good_problem *problems" if kind == "grouped" else "int m")
@@ -1332,7 +1340,7 @@ def test_what_words_of_small_elements_lose_is_told_where_it_is_asked_for():
     plan = plan_of(scheme="markidis")
     a, b = np.array([[2.0**-26], [1.0]], np.float32), np.array([[3.0]], np.float32)
     lost = sys.modules["gemmgen.verify.bound"].lost
-    assert not plan.flushes_words and lost(plan, a, b, a.astype(float) @ b) == 0.0
+    assert not plan.launches.flushes_words and lost(plan, a, b, a.astype(float) @ b) == 0.0
     assert lost(plan, a, b, a.astype(float) @ b, lossy=True).tolist() == [[3 * 2.0**-26], [0.0]]
     beyond = np.array([[1e30], [1.0]], np.float32)
     assert lost(plan_of(), beyond, b, beyond.astype(float) @ b, lossy=True).tolist() == [[0.0], [0.0]]  # a word of Inf: C is computed again
