@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import io
 import json
@@ -10,6 +11,7 @@ import pickle
 import sys
 import warnings
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -22,6 +24,7 @@ from gemmgen.batch import PROBLEM
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import F32, INPUTS
+from gemmgen.catalog.output import F32 as F32_OUT
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import explain, output, show
 from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
@@ -30,7 +33,7 @@ from gemmgen.export import batch as of_exports, contents, prose
 from gemmgen.library.dropped import Logged
 from gemmgen.render import render
 from gemmgen.run import Placement, mixed
-from gemmgen.run.batch import BatchResult, one_size_arguments, refuse_overlap, sizes_of
+from gemmgen.run.batch import BatchResult, Product, one_size_arguments, refuse_overlap, sizes_of
 from gemmgen.timing import batch_contender, blas, environment, gemmul8, products, racing, reference
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.verbs import build as build_verbs, rows
@@ -1342,3 +1345,109 @@ def test_what_is_lost_widens_both_bounds():
     wider = made.beside(np.array([[-0.5, 0.0]]), reference, magnitude)
     assert wider == judging.Bound(1.0 + 0.5 / 5, 2.0 + 0.05, 3.0, 4.0)
     assert made.beside(np.array([[0.5, 0.0]]), np.zeros((1, 2)), magnitude).relative_frobenius == np.inf
+
+
+# ---- a batch on a device, by a kernel of the host
+
+
+class Memory:
+    """A device whose memory is the host's, with as many bytes before a buffer as it is to be misaligned."""
+
+    def __init__(self):
+        self.released = 0
+
+    def upload(self, array, name, misalign=0):
+        place = np.zeros(misalign // 4 + array.size + 1, np.float32)[misalign // 4 :] if array.dtype == np.float32 else array.copy()
+        if array.dtype == np.float32:
+            place[: array.size] = array.ravel()
+        return place
+
+    def empty(self, nbytes, name):
+        return np.zeros(nbytes, np.uint8)
+
+    def address(self, buffer):
+        return buffer.ctypes.data
+
+    def download(self, buffer, dtype, count):
+        return buffer[:count].copy()
+
+    def seconds(self):
+        return 1.5
+
+    def release(self):
+        self.released += 1
+
+
+def multiplied(given, kind, layout):
+    """What a kernel does with the arguments of a batch."""
+    def matrix(address, rows, columns, ld, transposed=False):
+        if transposed:
+            return matrix(address, columns, rows, ld).T
+        flat = np.frombuffer((ctypes.c_float * ((rows - 1) * ld + columns)).from_address(int(address)), np.float32)
+        return np.lib.stride_tricks.as_strided(flat, (rows, columns), (4 * ld, 4))
+
+    for at in range(given["batch"]):
+        one = given["problems"][at] if kind == "grouped" else given
+        a, b, c = (one[x] if kind == "grouped" else given[x][at] if kind == "pointers" else given[x].ctypes.data + 4 * at * given[f"stride_{x}"] for x in "abc")
+        m, n, k = (int(one[x]) for x in "mnk")
+        left, right = matrix(a, m, k, int(one["lda"]), layout[0] == "t"), matrix(b, k, n, int(one["ldb"]), layout[1] == "t")
+        out = matrix(c, m, n, int(one["ldc"]))
+        out[...] = one["alpha"] * (left @ right) + (one["beta"] * out if one["beta"] else 0)
+
+
+@pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
+@pytest.mark.parametrize("kind", ["grouped", "pointers", "strided"])
+def test_a_batchs_matrices_are_where_its_kernel_is_told(monkeypatch, kind, layout):
+    of_run, given, rng = sys.modules["gemmgen.run.batch"], [], np.random.default_rng(0)
+    sizes = [(3, 5, 4), (2, 7, 3), (4, 1, 6)] if kind == "grouped" else [(3, 5, 4)] * 3
+    products = []
+    for at, (m, n, k) in enumerate(sizes):
+        a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+        own = at if kind == "grouped" else 1
+        products.append(Product(a, b, c if own else None, 1.5 + own, 0.5 * own, Placement((own, 2, 3), (4 * own, 8, 12), (own, 0, 2))))
+
+    def launch_all(device, interface, extents, arguments, memory):
+        given.append((arguments, extents, memory))
+        multiplied(arguments, kind, layout)
+        if spoils:
+            first = arguments["problems"][0]["c"] if kind == "grouped" else arguments["c"][0] if kind == "pointers" else arguments["c"].ctypes.data
+            ctypes.c_float.from_address(int(first) + 4 * products[0].sizes[1]).value = 7.0  # behind the first row
+
+    monkeypatch.setattr(of_run, "allocated", lambda device, interface, extents: "memory")
+    monkeypatch.setattr(of_run, "launch_all", launch_all)
+    monkeypatch.setattr(of_run, "counted", lambda device, interface, memory: {"lossy": 3})
+    asked = []
+    listed = SimpleNamespace(rows=np.arange(6, dtype=np.int32), extents={"turns": 4})
+    design = SimpleNamespace(listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed)
+    plan = SimpleNamespace(kind=kind, layout=layout, output=F32_OUT, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design)
+    source = SimpleNamespace(interface=SimpleNamespace(constants={"chunk": 2}))
+    for spoils in (False, True):
+        device = Memory()
+        found = of_run.batch(device, plan, source, products, threshold=0 if spoils else None)
+        assert found.intact is not spoils and found.status == {"lossy": 3} and found.seconds == 1.5 and device.released == 1
+        for one, c in zip(products, found.products, strict=True):
+            assert np.array_equal(c, one.alpha * (one.a @ one.b) + (one.beta * one.c if one.beta else 0))
+    assert asked == [([list(size) for size in sizes], 9), ([list(size) for size in sizes], 0)]
+    arguments, extents, memory = given[0]
+    assert (arguments["batch"], arguments["listed"], arguments["turns"], arguments["threshold"]) == (3, 6, 4, 9) and extents == {"turns": 4, "chunk": 2}
+    plan.batch.tiles = ()
+    spoils = False
+    of_run.batch(Memory(), plan, source, products)
+    assert asked[-1][1] is None and memory == "memory"
+    if kind != "grouped":
+        other = Product(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))
+        with pytest.raises(SpecError) as refused:
+            of_run.batch(Memory(), plan, source, [*products, other])
+        assert refused.value.got == "2 sizes"
+
+
+def test_a_schemes_gpus_and_a_rounding_of_c():
+    assert show.scheme_gpus(SCHEMES.get("fp32")) == list(GPUS.rows())
+    bounds = sys.modules["gemmgen.verify.bound"]
+    usual = plan_of()
+    rounded = replace(usual, output=replace(usual.output, roundoff=2.0**-11))
+    plain = bounds.worst_case(usual, 64)
+    assert bounds.worst_case(rounded, 64) == pytest.approx(plain + 2.0**-11 * (1 + plain), rel=1e-3)
+    whole = plan_of(scheme="mixpert2", promote=0)
+    plain = bounds.worst_case(whole, 64)
+    assert bounds.worst_case(replace(whole, output=rounded.output), 64) == plain + 2.0**-11 * (1 + plain)
