@@ -122,7 +122,7 @@ def test_every_device_of_a_batch_is_released(monkeypatch, beside, fails):
         opened.append(built.name)
         return SimpleNamespace(release=lambda: released.append(built.name))
 
-    plan = SimpleNamespace(of_products=True)
+    plan = SimpleNamespace(launches=SimpleNamespace(of_products=True))
     monkeypatch.setattr(road, "build", lambda name: SimpleNamespace(name=name, plan=plan, source=None))
     monkeypatch.setattr(road, "open_device", open_device)
     monkeypatch.setattr("gemmgen.run.batch.batch", lambda device, plan, source, products: ("alone", products))
