@@ -21,6 +21,7 @@ import pytest
 import gemmgen.verify as judging
 from gemmgen import demo, errors, export as exporter, road, timing
 from gemmgen.batch import PROBLEM
+from gemmgen.catalog.element import F32 as ELEMENT
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import F32, INPUTS
@@ -30,15 +31,14 @@ from gemmgen.cli import explain, output, show
 from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
 from gemmgen.errors import DeviceError, GemmgenError, NotEmulated, SpecError, UnknownName
 from gemmgen.export import batch as of_exports, contents, prose
+from gemmgen.kinds.batches import GROUPED, POINTERS, STRIDED
 from gemmgen.library.dropped import Logged
 from gemmgen.render import render
 from gemmgen.run import Placement, mixed
-from gemmgen.catalog.element import F32 as ELEMENT
-from gemmgen.kinds import GEMM, GROUPED, POINTERS, STRIDED, kind_called
-from gemmgen.timing.batches.device import HeldSet
 from gemmgen.run.batch import BatchResult, Product, refuse_overlap, sizes_of
 from gemmgen.timing import batch_contender, blas, environment, gemmul8, products, racing, reference
 from gemmgen.spec import MAX_EXTENT
+from gemmgen.timing.batches.device import HeldSet
 from gemmgen.verbs import build as build_verbs, rows
 from gemmgen.verbs.explain import explain as explain_verb
 from gemmgen.verbs.export import export as export_verb
@@ -449,7 +449,7 @@ def test_a_product_by_a_tables_rule_and_its_device_is_released(monkeypatch):
     monkeypatch.setattr(road, "open_device", lambda kernel, device: SimpleNamespace(name=device, release=lambda: released.append(device)))
     monkeypatch.setattr("gemmgen.run.gemm", lambda device, *given, **how: (device.name, given[:2], given[4], how))
     a, b = np.zeros((2, 3), np.float32), np.zeros((3, 5), np.float32)
-    assert road.multiply(object.__new__(dispatch.Table), a, b, alpha=2.0, device="hip") == ("hip", (1, 2), None, {"alpha": 2.0, "beta": 0.0})
+    assert road.multiply(object.__new__(dispatch.Table), a, b, alpha=2.0, device="hip") == ("hip", (1, 2), None, {"alpha": 2.0, "beta": 0.0, "ends": {}})
     assert built == [(2, 5, 3)] and released == ["hip"]
 
 
@@ -669,20 +669,20 @@ def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
 
 def test_the_products_that_batches_are_asked_with():
     tiles = (SimpleNamespace(m=8, n=6, k=4), SimpleNamespace(m=4, n=4, k=4))
-    asked = of_batches.ragged(SimpleNamespace(kind=GROUPED, type=ELEMENT, launches=SimpleNamespace(batch_tiles=tiles)))
+    asked = of_batches.ragged(SimpleNamespace(kind=GROUPED, launches=SimpleNamespace(batch_tiles=tiles), type=ELEMENT))
     assert [one.sizes for one in asked] == [
         (11, 5, 13), (7, 3, 13), (8, 6, 4), (4, 4, 4), (9, 11, 12), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
     factors = [(1.0, 0.0), (-1.5, 0.0), (0.75, 2.0)] * 4
     factors[-2] = (0.0, 1.5)
     assert [(one.alpha, one.beta) for one in asked] == factors and all((one.c is None) == (one.beta == 0) for one in asked)
     assert [one.placement for one in asked[:4]] == [Placement(), Placement((1, 3, 1), (4, 8, 12)), Placement(), Placement((3, 3, 1), (12, 8, 12))]
-    alike = of_batches.ragged(SimpleNamespace(kind=POINTERS, type=ELEMENT, launches=SimpleNamespace(batch_tiles=tiles)))
+    alike = of_batches.ragged(SimpleNamespace(kind=POINTERS, launches=SimpleNamespace(batch_tiles=tiles), type=ELEMENT))
     assert {(one.sizes, one.alpha, one.beta, one.placement) for one in alike} == {((9, 13, 7), -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12)))} and len(alike) == 5
     even = of_batches._even((30, 20, 40), 1)
     assert even.sizes == (30, 20, 40) and {*np.unique(even.a * 16)} == {*np.unique(even.b * 16)} == {*range(8, 16)}
 
 
-@pytest.mark.parametrize(("kind", "sizes"), [(GROUPED, [(0, 5, 3), (4, 0, 2), (0, 0, 0)]), (STRIDED, [(0, 5, 3)] * 2)])
+@pytest.mark.parametrize(("kind", "sizes"), [(GROUPED, [(0, 5, 3), (4, 0, 2), (0, 0, 0)]), (STRIDED, [(0, 5, 3)] * 2)], ids=str)
 def test_an_empty_batch_is_one_of_no_products_and_one_of_empty_ones(monkeypatch, kind, sizes):
     asked = []
 
@@ -721,15 +721,12 @@ def test_what_kernels_for_products_of_one_size_are_told():
             problems[at][name] = value
         problems[at]["a"], problems[at]["b"], problems[at]["c"] = 1000 + 400 * at, 5000 - 80 * at, 4 * at
     one = {"m": 3, "n": 5, "k": 7, "alpha": 1.5, "beta": -2.0, "lda": 9, "ldb": 1, "ldc": 11}
-    held = SimpleNamespace(pointers=str, first=str)
-
-    def one_size_arguments(kind, problems):
-        return {name: value for name, value in kind.arguments(problems, held).items() if name not in "abc"}
-
-    assert one_size_arguments(POINTERS, problems) == one
-    assert one_size_arguments(STRIDED, problems) == one | {"stride_a": 100, "stride_b": -20, "stride_c": 1}
-    assert one_size_arguments(STRIDED, problems[:1]) == one | dict.fromkeys(("stride_a", "stride_b", "stride_c"), 0)
-    none = one_size_arguments(STRIDED, problems[:0])
+    held = SimpleNamespace(first=lambda x: f"first {x}", pointers=lambda x: f"list of {x}")
+    assert POINTERS.arguments(problems, held) == one | {x: f"list of {x}" for x in "abc"}
+    first = {x: f"first {x}" for x in "abc"}
+    assert STRIDED.arguments(problems, held) == one | first | {"stride_a": 100, "stride_b": -20, "stride_c": 1}
+    assert STRIDED.arguments(problems[:1], held) == one | first | dict.fromkeys(("stride_a", "stride_b", "stride_c"), 0)
+    none = STRIDED.arguments(problems[:0], held)
     assert (none["m"], none["lda"], none["ldc"], none["alpha"], none["stride_b"]) == (0, 1, 1, 0.0, 0)
     assert sizes_of([]).shape == (0, 3)
 
@@ -738,7 +735,7 @@ def test_counters_of_two_kernels_are_added_up_and_only_pairs_share_a_batch():
     assert mixed._summed([{"lossy": 1, "a": 2}, {"lossy": 3, "b": 4}]) == {"lossy": 4, "a": 2, "b": 4} and mixed._summed([]) == {}
     plan = SimpleNamespace(kind=GROUPED, layout="nn", output=SimpleNamespace(title="FP32"), special="exact")
     mixed.check_pair(plan, plan)
-    for change, told in (({"kind": POINTERS}, "one for problems of kind pointers"), ({"kind": GEMM}, "one for problems of kind gemm"),
+    for change, told in (({"kind": POINTERS}, "one for problems of kind pointers"),
                          ({"layout": "tn"}, "layout nn and tn"), ({"output": SimpleNamespace(title="FP16")}, "output FP32 and FP16"),
                          ({"special": "fast"}, "special exact and fast")):
         with pytest.raises(SpecError) as refused:
@@ -1182,8 +1179,8 @@ def test_a_rival_has_eight_moduli_and_is_fast_unless_asked_otherwise():
 
 
 @pytest.mark.parametrize(("kind", "wanted"), [
-    ("grouped", {"problems": "problems 1"}), ("pointers", {"a": "pa", "b": "pb", "c": "pc"}),
-    ("strided", {"a": "a 1", "b": "b 1", "c": "c 1"}),
+    (GROUPED, {"problems": "problems 1"}), (POINTERS, {"a": "pa", "b": "pb", "c": "pc", "m": 3, "ldb": 9}),
+    (STRIDED, {"a": "a 1", "b": "b 1", "c": "c 1", "k": 7, "stride_c": 5}),
 ])
 def test_a_batchs_kernel_gets_the_set_that_it_is_prepared_for(monkeypatch, kind, wanted):
     numpy_cupy.install(monkeypatch)
@@ -1196,10 +1193,14 @@ def test_a_batchs_kernel_gets_the_set_that_it_is_prepared_for(monkeypatch, kind,
     interface = SimpleNamespace(asks=lambda what: False, constants={"chunk": 4}, launches=[launch])
     listed = SimpleNamespace(rows=np.zeros(2, np.int32), extents={"turns": 5})
     asked = []
-    plan = SimpleNamespace(own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), kind=kind_called(kind), design=SimpleNamespace(
+    plan = SimpleNamespace(own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), kind=kind, design=SimpleNamespace(
         listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed))
     kernel = batch_contender.BatchKernel(SimpleNamespace(plan=plan, source=SimpleNamespace(name="k", interface=interface), binary=None))
-    batch = SimpleNamespace(m=[3, 3], n=[5, 5], k=[7, 7], is_uniform=True, problems=["", "problems 1"], hosts=["", np.zeros(2, PROBLEM)],
+    hosts = np.zeros(2, PROBLEM)
+    for name, value in {"m": 3, "n": 5, "k": 7, "ldb": 9}.items():
+        hosts[name] = value
+    hosts["c"] = 100, 120
+    batch = SimpleNamespace(m=[3, 3], n=[5, 5], k=[7, 7], is_uniform=True, problems=["", "problems 1"], hosts=[None, hosts],
                             pointers=["", ("pa", "pb", "pc")], a=["", "a 1"], b=["", "b 1"], c=["", "c 1"])
     batch.held = lambda at, entries: HeldSet(batch, at, entries)
     kernel.prepare(batch, 1)
@@ -1208,7 +1209,7 @@ def test_a_batchs_kernel_gets_the_set_that_it_is_prepared_for(monkeypatch, kind,
     assert asked == [([[3, 5, 7]] * 2, 9)] and {name: values[name] for name in wanted} == wanted
     assert (values["batch"], values["threshold"], values["listed"], values["turns"], values["blocks"]) == (2, 9, 2, 5, 5)
     batch.is_uniform = False
-    if kind == "grouped":
+    if kind is GROUPED:
         kernel.prepare(batch, 1)
     else:
         with pytest.raises(DeviceError, match="has one size"):
@@ -1289,23 +1290,23 @@ def test_strides_and_types_of_an_exports_functions():
 
 
 @pytest.mark.parametrize(("kind", "walk", "names", "refused"), [
-    ("grouped", "persistent", "problems batch workspace workspace_bytes stream", "problems batch workspace workspace_bytes"),
-    ("strided", "workgroups", "m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch list count workspace workspace_bytes stream",
+    (GROUPED, "persistent", "problems batch workspace workspace_bytes stream", "problems batch workspace workspace_bytes"),
+    (STRIDED, "workgroups", "m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch list count workspace workspace_bytes stream",
      "m n k a lda b ldb c ldc stride_c batch list count workspace workspace_bytes"),
-    ("pointers", "persistent", "m n k alpha a lda b ldb beta c ldc batch workspace workspace_bytes stream",
+    (POINTERS, "persistent", "m n k alpha a lda b ldb beta c ldc batch workspace workspace_bytes stream",
      "m n k a lda b ldb c ldc batch workspace workspace_bytes"),
 ])
 def test_arguments_of_a_batchs_function_and_which_can_be_refused(kind, walk, names, refused):
-    plan = SimpleNamespace(kind=kind_called(kind), type=ELEMENT, batch=SimpleNamespace(walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
+    plan = SimpleNamespace(kind=kind, type=ELEMENT, batch=SimpleNamespace(walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
     told = of_exports.arguments(plan, "good")
     assert [one.name for one in told] == names.split() and [one.name for one in told if one.code] == refused.split()
-    assert all(one.code in (None, one.name.upper()) for one in told) and told[0].declared == ("const good_problem *problems" if kind == "grouped" else "int m")
+    assert all(one.code in (None, one.name.upper()) for one in told) and told[0].declared == ("const good_problem *problems" if kind is GROUPED else "int m")
     values = {code: value for code, value, _ in of_exports.codes(plan, "good", "2^31 - 1", 77)}
     assert all(values[f"BAD_{name.upper()}"] == -1 - names.split().index(name) for name in refused.split())
     assert (values["TOO_LARGE"], values["LIST_TOO_SMALL"], values.get("OVERLAP"), values.get("BAD_COUNT") == -31) == (
-        -100, -101, None if kind == "strided" else -102, walk == "persistent")
+        -100, -101, None if kind is STRIDED else -102, walk == "persistent")
     assert of_exports.entry(plan, "good") == ("good" if walk == "persistent" else "good_listed") and of_exports.serves(plan)
-    assert of_exports.products_of_a_list(plan) == (64 if (kind, walk) == ("grouped", "persistent") else None)
+    assert of_exports.products_of_a_list(plan) == (64 if kind is GROUPED else None)
     assert ("leaves the queue zero" in of_exports.zero_rule(plan)) == (walk == "persistent")
     assert any("the 77 that are needed" in meaning for *_, meaning in of_exports.codes(plan, "good", "x", 77))
 
@@ -1395,8 +1396,8 @@ def multiplied(given, kind, layout):
         return np.lib.stride_tricks.as_strided(flat, (rows, columns), (4 * ld, 4))
 
     for at in range(given["batch"]):
-        one = given["problems"][at] if kind == "grouped" else given
-        a, b, c = (one[x] if kind == "grouped" else given[x][at] if kind == "pointers" else given[x].ctypes.data + 4 * at * given[f"stride_{x}"] for x in "abc")
+        one = given["problems"][at] if kind is GROUPED else given
+        a, b, c = (one[x] if kind is GROUPED else given[x][at] if kind is POINTERS else given[x].ctypes.data + 4 * at * given[f"stride_{x}"] for x in "abc")
         m, n, k = (int(one[x]) for x in "mnk")
         left, right = matrix(a, m, k, int(one["lda"]), layout[0] == "t"), matrix(b, k, n, int(one["ldb"]), layout[1] == "t")
         out = matrix(c, m, n, int(one["ldc"]))
@@ -1404,21 +1405,21 @@ def multiplied(given, kind, layout):
 
 
 @pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
-@pytest.mark.parametrize("kind", ["grouped", "pointers", "strided"])
+@pytest.mark.parametrize("kind", [GROUPED, POINTERS, STRIDED], ids=str)
 def test_a_batchs_matrices_are_where_its_kernel_is_told(monkeypatch, kind, layout):
     of_run, given, rng = sys.modules["gemmgen.run.batch"], [], np.random.default_rng(0)
-    sizes = [(3, 5, 4), (2, 7, 3), (4, 1, 6)] if kind == "grouped" else [(3, 5, 4)] * 3
+    sizes = [(3, 5, 4), (2, 7, 3), (4, 1, 6)] if kind is GROUPED else [(3, 5, 4)] * 3
     products = []
     for at, (m, n, k) in enumerate(sizes):
         a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
-        own = at if kind == "grouped" else 1
+        own = at if kind is GROUPED else 1
         products.append(Product(a, b, c if own else None, 1.5 + own, 0.5 * own, Placement((own, 2, 3), (4 * own, 8, 12), (own, 0, 2))))
 
     def launch_all(device, interface, extents, arguments, memory):
         given.append((arguments, extents, memory))
         multiplied(arguments, kind, layout)
         if spoils:
-            first = arguments["problems"][0]["c"] if kind == "grouped" else arguments["c"][0] if kind == "pointers" else arguments["c"].ctypes.data
+            first = arguments["problems"][0]["c"] if kind is GROUPED else arguments["c"][0] if kind is POINTERS else arguments["c"].ctypes.data
             ctypes.c_float.from_address(int(first) + 4 * products[0].sizes[1]).value = 7.0  # behind the first row
 
     monkeypatch.setattr(of_run, "allocated", lambda device, interface, extents: "memory")
@@ -1427,7 +1428,8 @@ def test_a_batchs_matrices_are_where_its_kernel_is_told(monkeypatch, kind, layou
     asked = []
     listed = SimpleNamespace(rows=np.arange(6, dtype=np.int32), extents={"turns": 4})
     design = SimpleNamespace(listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed)
-    plan = SimpleNamespace(kind=kind, layout=layout, output=F32_OUT, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design)
+    plan = SimpleNamespace(
+        kind=kind, layout=layout, output=F32_OUT, type=ELEMENT, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design)
     source = SimpleNamespace(interface=SimpleNamespace(constants={"chunk": 2}))
     for spoils in (False, True):
         device = Memory()
@@ -1442,7 +1444,7 @@ def test_a_batchs_matrices_are_where_its_kernel_is_told(monkeypatch, kind, layou
     spoils = False
     of_run.batch(Memory(), plan, source, products)
     assert asked[-1][1] is None and memory == "memory"
-    if kind != "grouped":
+    if kind is not GROUPED:
         other = Product(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))
         with pytest.raises(SpecError) as refused:
             of_run.batch(Memory(), plan, source, [*products, other])
