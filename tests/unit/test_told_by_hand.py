@@ -1427,7 +1427,9 @@ def test_a_batchs_matrices_are_where_its_kernel_is_told(monkeypatch, kind, layou
     asked = []
     listed = SimpleNamespace(rows=np.arange(6, dtype=np.int32), extents={"turns": 4})
     design = SimpleNamespace(listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed)
-    plan = SimpleNamespace(kind=kind, layout=layout, output=F32_OUT, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design)
+    plan = SimpleNamespace(
+        kind=kind_called(kind), type=ELEMENT, layout=layout, output=F32_OUT, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design,
+    )
     source = SimpleNamespace(interface=SimpleNamespace(constants={"chunk": 2}))
     for spoils in (False, True):
         device = Memory()
