@@ -59,7 +59,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "case"), covering(itertools.product(STORES, CASES)))
+@pytest.mark.parametrize(("name", "case"), list(itertools.product(STORES, CASES)))
 def test_each_element_is_ended_once_with_its_row_s_and_column_s_arguments(name, case):
     (m, n, k), alpha, beta = (CASES[case][key] for key in ("size", "alpha", "beta"))
     a, b, c = integers(m, n, k)
@@ -171,7 +171,7 @@ def test_the_judge_finds_another_end(other):
     assert not Judge(replace(plan, epilogue=epilogue_of(other)), source, None, device).edges().passed
 
 
-@pytest.mark.parametrize(("name", "c_type"), covering(itertools.product(["portable", "straight", "warpgroups", "mfma", "wmma of RDNA4"], ["f16", "bf16"])))
+@pytest.mark.parametrize(("name", "c_type"), list(itertools.product(["portable", "straight", "warpgroups", "mfma", "wmma of RDNA4"], ["f16", "bf16"])))
 def test_a_c_of_16_bits_is_the_sum_rounded_once(name, c_type):
     """Ties, numbers beyond the type, a NaN; and C is read back as what it holds."""
     output = all_outputs()[c_type]

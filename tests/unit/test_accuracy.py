@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gemmgen import road
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.scheme import SCHEMES
@@ -29,7 +30,7 @@ from gemmgen.split import of_elements, split
 from gemmgen.verify.bound import bound, lost
 from gemmgen.verify.expected import sequential
 from gemmgen.verify.fixed import reach
-from gemmgen.verify.metrics import errors, exact
+from gemmgen.verify.metrics import errors
 
 from ways import can_multiply, covering, sampled
 
@@ -44,12 +45,13 @@ def simulated(scheme, unit, data: str, k: int, promote: int):
     a, b = (DISTRIBUTIONS[data].draw(rng, shape).astype(np.float32) for shape in ((ROWS, k), (k, ROWS)))
     on_unit = not scheme.exact
     plan = SimpleNamespace(
-        compensates=False, scheme=scheme, promote=promote, promotes=lambda acc: bool(promote) and acc.promoted,
+        scheme=scheme, promote=promote, promotion=SimpleNamespace(compensates=False, promotes=lambda acc: bool(promote) and acc.promoted),
         fragment=SimpleNamespace(on_matrix_unit=on_unit), unit=unit,
-        gpu=SimpleNamespace(unit=unit), output=all_outputs()["f32"], flushes_words=on_unit and bool(unit.flushes_subnormals),
+        gpu=SimpleNamespace(unit=unit), output=all_outputs()["f32"], type=F32,
+        launches=SimpleNamespace(flushes_words=on_unit and bool(unit.flushes_subnormals)),
     )
     c = product(scheme, unit, a, b, promote=promote) if on_unit else sequential(a, b)
-    reference, magnitude = exact(a, b), reach(scheme, a, b) if scheme.family.by_row else exact(np.abs(a), np.abs(b))
+    reference, magnitude = F32.exact(a, b), reach(scheme, a, b) if scheme.family.by_row else F32.exact(np.abs(a), np.abs(b))
     missing = lost(plan, a, b, reference)
     gate = bound(plan, a, b, reference).beside(missing, reference, magnitude)
     return errors(c, reference, magnitude), gate, predicted(scheme, unit if on_unit else None, k, promote, DISTRIBUTIONS[data])
@@ -167,7 +169,7 @@ def test_what_is_chosen_gives_the_error_and_nothing_faster_does(gpu, asked):
             except InfeasibleSpec:
                 continue
             on_unit = other.unit if other.fragment.on_matrix_unit else None
-            if agreed.times(scheme, on_unit, other.promote, other.compensates) <= 1:
+            if agreed.times(scheme, on_unit, other.promote, other.promotion.compensates) <= 1:
                 assert seconds <= other.model["seconds"] * 1.0001, (scheme.name, promote)
 
 
@@ -237,7 +239,7 @@ def test_c_of_fewer_bits_counts():
 def test_rounding_alone():
     """2^-24 sqrt(1 / (8 ln 2)) is 2.53e-8: what FP64 products rounded to FP32 show."""
     rng = np.random.default_rng(0)
-    x = exact(rng.uniform(-1, 1, (64, 256)).astype(np.float32), rng.uniform(-1, 1, (256, 64)).astype(np.float32))
+    x = F32.exact(rng.uniform(-1, 1, (64, 256)).astype(np.float32), rng.uniform(-1, 1, (256, 64)).astype(np.float32))
     assert np.linalg.norm(x.astype(np.float32) - x) / np.linalg.norm(x) == pytest.approx(ROUNDED / 1.25, rel=0.1)
     assert ROUNDED == pytest.approx(3.164e-8, rel=1e-3)  # by hand: 1.25 * 2^-24 over the root of 5.5452
 
