@@ -5,6 +5,7 @@ What a design must have, `Design` tells; docs/add-a-design.md shows one being ad
 
 from __future__ import annotations
 
+import copyreg
 import pkgutil
 from functools import cache
 from importlib import import_module
@@ -34,6 +35,8 @@ def all_designs() -> tuple[Design, ...]:
     names = [one.name for one in found]
     if twice := {name for name in names if names.count(name) > 1}:
         raise GemmgenError("designs", "two have one name", got=", ".join(sorted(twice)), needs="a name for each", remedy="another `name` in your design")
+    for one in found:  # sent to another process by name: it has the same designs, and some of their refusals are functions that cannot be sent
+        copyreg.pickle(type(one), lambda design: (design_called, (design.name,)))
     return found
 
 

@@ -63,12 +63,6 @@ class Design(Searched, Batched):
         """Whether another package brings it."""
         return not type(self).__module__.startswith("gemmgen.")
 
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        """Its name: another process has the same designs, and some of their refusals are functions that cannot be sent there."""
-        from gemmgen.designs import design_called
-
-        return design_called, (self.name,)
-
     # ---- what it is for
 
     def serves(self, fragment: Fragment) -> bool:

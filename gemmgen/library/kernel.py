@@ -105,7 +105,7 @@ def finish_source(arch: str) -> Source:
     """The text of the kernel that applies scalars of the device, bias and activation."""
     maker = vendor_of(arch)
     # What the platform's prologue asks of a plan: none of it is needed here.
-    plan = SimpleNamespace(lanes=maker.warp_size(arch_number(arch)), scheme=SimpleNamespace(residues=None), batch=None)
+    plan = SimpleNamespace(lanes=maker.warp_size(arch_number(arch)), scheme=SimpleNamespace(family=SimpleNamespace(residues=None)), batch=None)
     text = render_text("library/finish.j2", platform=f"platform/{maker.platform}.j2", plan=plan, symbol=FINISH, threads=FINISH_THREADS, tile=FINISH_TILE,
                        activations=FUSED.functions(maker.platform))
     return Source(name=FINISH, text=text, suffix=maker.source_suffix, interface=None, arch=arch, allow_spills=False)

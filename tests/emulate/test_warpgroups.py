@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from test_sabotage import swap
 
+from gemmgen.catalog.element import F32
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import kept_products, split
-from gemmgen.verify import bound, errors, exact, oracles
+from gemmgen.verify import bound, errors, oracles
 from assembled import assembled
 from ways import HOPPER, SMALL_GROUPS, plan_of, sampled
 
@@ -33,7 +34,7 @@ def outcome(way: dict, edit=lambda text: text, *, until_noticed: bool = False, m
     source = replace(source, text=edit(source.text))
     binary = assembled(source)
     problem = oracles.uniform(plan, -1, 1, (m, 100, k), 0)
-    product = exact(problem.a, problem.b)
+    product = F32.exact(problem.a, problem.b)
     limit = bound(plan, problem.a, problem.b, product)
     told = []
     for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
@@ -44,7 +45,7 @@ def outcome(way: dict, edit=lambda text: text, *, until_noticed: bool = False, m
         except EmulationError as error:
             told.append(str(error))
             continue
-        found = errors(np.where(np.isfinite(c), c, 0), product, exact(np.abs(problem.a), np.abs(problem.b)))
+        found = errors(np.where(np.isfinite(c), c, 0), product, F32.exact(np.abs(problem.a), np.abs(problem.b)))
         told.append("right" if np.isfinite(c).all() and found.relative_frobenius <= limit.relative_frobenius else "wrong")
     return told
 

@@ -324,6 +324,7 @@ DRAWN = {
     "split.special": (0.4, _any_of("exact", "fast")), "split.fallback": (0.1, _any_of("none", "fp32", "tf32x3", "ootomo", "scaled")),
     "accuracy.relative_frobenius": (0.05, _any_of(1e-9, 1e-7, 1e-5, 1e-2)), "accuracy.scaled": (0.03, _any_of(1e-8, 1e-4)),
     "accuracy.as": (0.03, _any_of("fp32", "tf32", "fp32-rounded")), "accuracy.data": (0.05, _any_of("uniform", "positive", "normal", "spread")),
+    "epilogue.do": (0.05, _any_of([], ["relu"], ["bias"], ["bias", "gelu"], ["bias_m", "relu"], ["scale"], ["gelu_tanh"], ["relu", "bias", "scale"])),
     "fragment.policy": (0.2, _any_of("auto", *NAMES, *UNAVAILABLE)), "fragment.shape": (0.05, _any_of("m16n8k16", "m16n8k8", "m16n16k16", "m64n64k16", "m9n9k9")),
     "tile.block": (0.15, _triple), "tile.warp": (0.15, _triple), "tile.group": (0.15, _whole(1, 64)), "tile.split_k": (0.2, _any_of(1, 1, 2, 3, 5, 64)),
     "tile.cluster": (0.1, _any_of(1, 2, 4, 8)), "pipeline.loads": (0.15, lambda rng: rng.choice(_words("pipeline", "loads"))),

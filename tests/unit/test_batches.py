@@ -20,6 +20,7 @@ from gemmgen import timing
 from gemmgen.batch import PROBLEM
 from gemmgen.cli.inputs import batch_sizes
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.kinds import all_kinds
 from gemmgen.timing import batch_contender, racing
 from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, suited
 from gemmgen.timing.batches import cells as every_cell
@@ -373,7 +374,7 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
 
 def test_the_stand_in_of_a_kernel_for_batches_refuses_kernels_of_one_product():
     with pytest.raises(InfeasibleSpec, match="one product"):
-        batch_contender.contender(SimpleNamespace(plan=SimpleNamespace(of_products=False), source=SimpleNamespace(name="gemmgen_x")))
+        batch_contender.contender(SimpleNamespace(plan=SimpleNamespace(launches=SimpleNamespace(of_products=False)), source=SimpleNamespace(name="gemmgen_x")))
 
 
 def test_forms_are_those_for_the_batchs_sizes():
@@ -528,7 +529,7 @@ def test_a_launch_overlaps_only_one_of_the_same_batch(gpu, monkeypatch):
                 for name, blocks, overlaps in (("none", 0, True), ("first", 3, True), ("second", 2, True), ("third", 1, False))]
     interface = SimpleNamespace(asks=lambda what: False, constants={}, buffers=(), launches=launches)
     listed = SimpleNamespace(rows=np.zeros(0, np.int32), extents={"turns": 1})
-    plan = SimpleNamespace(own=SimpleNamespace(threshold=1), batch=SimpleNamespace(tiles=()), kind="grouped", design=SimpleNamespace(
+    plan = SimpleNamespace(own=SimpleNamespace(threshold=1), batch=SimpleNamespace(tiles=()), kind=all_kinds()["grouped"], design=SimpleNamespace(
         listed=lambda plan, sizes, threshold: listed))
     monkeypatch.setattr("gemmgen.run.open_device", lambda *of: SimpleNamespace(prepared=prepared))
     kernel = batch_contender.BatchKernel(SimpleNamespace(plan=plan, source=SimpleNamespace(name="k", interface=interface), binary=None))

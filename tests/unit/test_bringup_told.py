@@ -61,6 +61,28 @@ def test_a_chosen_kernels_spec_names_the_row_from_its_folder():
     assert spec_text({}, session, {"kernel": "k"}) == "# k: chosen by gemmgen bringup.\n"
 
 
+def test_a_fit_holds_out_what_it_is_told(monkeypatch):
+    asked = []
+    monkeypatch.setattr(calibrate, "learn", lambda rows, gpu, **how: asked.append((rows, gpu, how)))
+    calibrate.learnt(("row",), "here.toml", 3, 0.25)
+    assert asked == [(("row",), "here.toml", {"seed": 3, "held_out": 0.25})]
+
+    def learnt(**errors):
+        names = ("rows", "before", "after")
+        return SimpleNamespace(errors={name.replace("_", " "): SimpleNamespace(**dict(zip(names, figures))) for name, figures in errors.items()})
+
+    jobs = []
+    answers = [learnt(), learnt(new_kernels=(1, 0.4, 0.2), new_sizes=(2, 0.3, 0.1)), learnt(new_kernels=(3, 0.8, 0.4)), learnt()]
+    pool = SimpleNamespace(all=lambda target, each, seconds: jobs.extend(each) or [("value", one) for one in answers])
+    fit = calibrate.fitted(["row"], "here.toml", pool)
+    assert fit.learnt is answers[0] and fit.rows == {"new kernels": 4, "new sizes": 2}
+    assert fit.held["new kernels"] == pytest.approx((0.7, 0.35)) and fit.held["new sizes"] == pytest.approx((0.3, 0.1))
+    assert [job[2:] for job in jobs] == [(0, 0.0), *((seed, calibrate.HELD_OUT) for seed in calibrate.SEEDS)] and jobs[0][:2] == (("row",), "here.toml")
+    jobs.clear()
+    pool.all = lambda target, each, seconds: jobs.extend(each) or [("value", answers[0])]
+    assert calibrate.fitted([], "g", pool, held_out=False).held == {} and len(jobs) == 1
+
+
 @pytest.mark.parametrize(("count", "most", "kept"), [
     (5, None, [0, 1, 2, 3, 4]), (5, 5, [0, 1, 2, 3, 4]), (5, 9, [0, 1, 2, 3, 4]), (5, 3, [0, 2, 4]), (10, 2, [0, 9]),
 ])
@@ -252,7 +274,7 @@ def test_draws_are_of_two_products_or_of_all():
 
 def test_values_differ_where_they_are_further_apart_than_their_tolerance():
     same = findings._same
-    assert same(100, 105, 0.05) and same(105, 100, 0.05) and not same(100, 106, 0.05) and not same(100, 101, 0.0)
+    assert same(100, 105.2, 0.05) and same(105.2, 100, 0.05) and not same(100, 106, 0.05) and not same(100, 101, 0.0)
     assert same({1: (2, 3)}, {"1": [2, 3]}, 0.1) and not same("a", "b", 0.5)
     assert findings._shown(Value("x", None, "")) == "" and findings._shown(Value("x", 2.50, "")) == "2.5" and findings._shown(Value("x", 7, "")) == "7"
 
@@ -476,3 +498,60 @@ def test_candidates_are_timed_in_turn_and_a_rival_once_a_size():
     found = fields()
     kernels.race(found, None, False, lambda text: None)
     assert not asked and found[0][0].tried[0][1] == {"verdict": "compiled", "kernel": "k"} and found[0][0].rival is None
+
+
+def test_a_way_through_memory_meets_every_line():
+    launches = []
+    of = SimpleNamespace(most=1000 * rates.LINE, sms=3, memory="memory", kernels=SimpleNamespace(launch=lambda *given: launches.append(given)))
+    for asked, lines in ((64, 64), (610, 610), (5000, 1000), (2, 2)):
+        found, jump = rates.Rates._chain(of, asked)
+        assert found == lines and len({at * jump % lines for at in range(lines)}) == lines and jump >= int(0.618 * lines)
+        assert launches[-1][:4] == ("fill_chain", 12, 256, 0) and launches[-1][4] == [
+            ("pointer", "memory"), ("pointer", "memory"), ("int", 3072), ("int", lines), ("int", jump), ("int", 0)]
+
+
+def test_instructions_of_a_target_are_the_catalogs():
+    from gemmgen.workshop.bringup import instructions_of
+
+    names = {one.name for one in instructions_of("sm_80")}
+    assert MMA in names and all(FRAGMENTS.get(name).runs_on("sm_80") and FRAGMENTS.get(name).on_matrix_unit for name in names)
+    assert not any(one.in_tensor_memory for one in instructions_of("sm_100a"))
+    assert any(one.in_tensor_memory and one.runs_on("sm_100a") for one in FRAGMENTS.rows())
+    assert {one.vendor for one in instructions_of("gfx942")} == {"amd"} and "fma_f32" not in names
+
+
+def test_rows_lie_in_folders_of_their_own_until_they_are_cleared():
+    session = session_of(rows={"here.toml": "a = 1", "units/here.toml": "b = 2"})
+    session.clear()
+    first, second = session.place(), session.place()
+    assert first != second and first.name == "here.toml" and first.read_text() == "a = 1" and (second.parent / "units" / "here.toml").read_text() == "b = 2"
+    session.clear()
+    assert not first.exists() and not second.parent.parent.exists() and session.place().exists()
+    session.clear()
+
+
+def test_a_unit_that_is_assumed_is_unchecked_in_all_its_variants():
+    from gemmgen.catalog.unit import UNITS
+
+    for unit in UNITS.rows():
+        text = from_row._unit_after(unit, "mine")
+        assert text.startswith('name = "mine"') and "unverified_words" not in text
+        assert text.count(f'unchecked = "assumed as {unit.name}\'s') == 1 + len(unit.variants)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_register_model_of_a_row_goes_into_that_row(monkeypatch, tmp_path, named):
+    """A part that tells its own name is written under it, whatever the folder is called."""
+    from gemmgen.workshop.verbs import bringup as verb
+
+    name, written, asked = "own" if named else "folder", {}, []
+    files = {f"{name}.toml": "a = 1\n\n", "report.json": "{}", "report.md": "told"}
+    filled = from_row.Filled("a place", name, "sm_80", {}, {}, {}, files=files, row=f"{name}.toml")
+    monkeypatch.setattr(from_row, "fill_in", lambda *given: filled)
+    monkeypatch.setattr(verb, "write_files", lambda folder, files, rows: written.update(files))
+    monkeypatch.setattr(calibrate, "registers_of", lambda place, most: asked.append((place.name, most)) or "[registers]")
+    said = []
+    monkeypatch.setattr(verb, "emit", said.append)
+    assert verb._from_row(tmp_path / "part.toml", None, None, tmp_path / "folder", False, [], 12) == 0
+    assert asked == [(f"{name}.toml", 12)] and written[f"{name}.toml"] == "a = 1\n\n[registers]\n"
+    assert said == [f"told\nwrote {', '.join(sorted(filled.files))} to {tmp_path / 'folder'}"]

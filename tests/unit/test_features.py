@@ -66,7 +66,8 @@ def test_what_only_steers_a_choice_refuses_no_spec(name, spills, gone):
 def test_features_on_tiles_come_first_and_bring_their_equations():
     side = Equation("G98", "side", "BM / WM", "", "a side")
     early, late = Constraint("C98", "early", "side > 0", ""), Constraint("C99", "late", "stages > 0", "")
-    feature = Feature("made up", (SUMS,), tile_equations=(side,), equations=(Equation("G99", "both", "side + stages", "", ""),), of_tiles=(early,), constraints=(late,))
+    both = Equation("G99", "both", "side + stages", "", "")
+    feature = Feature("made up", (SUMS,), tile_equations=(side,), equations=(both,), of_tiles=(early,), constraints=(late,))
 
     class Composed(type(design_called("straight"))):
         features = (*design_called("straight").features, feature)

@@ -193,7 +193,7 @@ def gpu(monkeypatch):
 
 
 def candidate(told, spread=1e-7):
-    plan = SimpleNamespace(gpu=GPUS.get("h200"), stored_b=F32)
+    plan = SimpleNamespace(gpu=GPUS.get("h200"), inputs=SimpleNamespace(stored_b=F32))
     point = SimpleNamespace(told=told, seconds=1.0, errors={"uniform": 1e-7, "positive": 1e-7, "spread": spread})
     return benching.Candidate(point, SimpleNamespace(plan=plan, source=None, binary=None))
 

@@ -22,7 +22,7 @@ from gemmgen.model import batch as tilings
 from gemmgen.model.equation import solved
 from gemmgen.render import render
 from gemmgen.run.batch import refuse_overlap
-from gemmgen.solve import explain, judged, request, solve
+from gemmgen.solve import applicable, explain, judged, request, solve
 
 TABLE_3 = ((16, 16, 16, 128), (16, 32, 16, 128), (32, 32, 16, 128), (32, 64, 16, 256), (64, 64, 16, 256))
 
@@ -116,7 +116,8 @@ def test_what_a_batch_has_no_kernels_for_is_refused(sections, where):
 
 def test_a_c_of_another_type_is_refused(monkeypatch):
     """As another package may bring one: what tells a product has a pointer to FP32."""
-    monkeypatch.setattr(request, "all_outputs", lambda: {"f32": F32, "half": replace(F32, name="half")})
+    for one in (request, applicable):
+        monkeypatch.setattr(one, "all_outputs", lambda: {"f32": F32, "half": replace(F32, name="half")})
     loaded = asked()
     for kind in all_kinds():
         loaded.spec.problem.__dict__ |= {"c": "half", "kind": kind}

@@ -550,7 +550,7 @@ def test_what_the_runtime_cannot_launch_is_refused():
     with pytest.raises(GemmgenError, match="B or C that is not FP32"):
         tables.check(of_plan("stored", stored, None))
     told = of_plan("told", plan_of(), None)
-    grouped = replace(told, built=replace(told.built, plan=SimpleNamespace(of_products=True, kind="grouped")))
+    grouped = replace(told, built=replace(told.built, plan=SimpleNamespace(launches=SimpleNamespace(of_products=True), kind=SimpleNamespace(name="grouped"))))
     with pytest.raises(GemmgenError, match="told one by one"):
         tables.check(grouped)
     source = told.built.source

@@ -315,7 +315,8 @@ def test_a_stored_row_of_another_version_has_what_this_one_knows():
 def test_the_emulator_is_asked_for_products_of_a_size(monkeypatch):
     asked = []
     monkeypatch.setattr("gemmgen.emulate.core.product.product", lambda scheme, unit, a, b, **how: asked.append((a.shape, b.shape, how)) or "C")
-    plan = SimpleNamespace(scheme=SimpleNamespace(exact=False), unit=None, promote=64, fragment=SimpleNamespace(shape=(16, 8, 4)), compensates=False)
+    plan = SimpleNamespace(scheme=SimpleNamespace(exact=False), unit=None, promote=64, fragment=SimpleNamespace(shape=(16, 8, 4)),
+                           promotion=SimpleNamespace(compensates=False))
     a, b = np.zeros((4, 8)), np.zeros((8, 2))
     monkeypatch.setattr(engine, "MOST_EMULATED", 64)
     assert engine.emulated(plan, a, b) == "C" and asked == [((4, 8), (8, 2), {"promote": 64, "fragment_k": 4, "compensated": False})]
@@ -323,6 +324,114 @@ def test_the_emulator_is_asked_for_products_of_a_size(monkeypatch):
     with pytest.raises(SpecError, match="too slow") as refusal:
         engine.emulated(plan, a, b)
     assert refusal.value.got == "a GEMM of 4 x 2 x 8"
+
+
+def test_a_listed_programs_gemms_have_their_sides_in_their_places(tmp_path):
+    from gemmgen.workshop.programs.listed import load_program
+
+    path = tmp_path / "sides.toml"
+    path.write_text('title = "t"\noutput = "z"\n[inputs]\nx = { shape = [7, 3] }\nw = { shape = [5, 7] }\nv = { shape = [5, 2] }\n'
+                    '[[steps]]\nname = "y"\ngemm = ["x", "w"]\nop = "tt"\n[[steps]]\nname = "z"\ngemm = ["y", "v"]\n')
+    assert [gemm.shape for gemm in load_program(path).gemms] == [(3, 5, 7, "tt"), (3, 2, 5, "nn")]
+
+
+def test_what_ran_an_application_is_the_first_that_says_so():
+    from gemmgen.workshop.apps.matmul import Matmul
+    from gemmgen.workshop.apps.race import _device, _told
+
+    plain, other, last = (SimpleNamespace(device_name=name) for name in (Matmul.device_name, "an emulator", "another"))
+    assert _device([plain, other, last], False) == "an emulator" and _device([plain, plain], False) == Matmul.device_name
+    problem = SimpleNamespace(run=lambda matmul, inputs: {"c": inputs["a"] + 1}, told=lambda xp, out, inputs: {"c": out["c"], "n": 3})
+    told_ = _told(problem, SimpleNamespace(xp=np, host=lambda x: x * 10), {"a": np.ones(2)})
+    assert told_["c"].tolist() == [20.0, 20.0] and told_["n"] == 3
+
+
+def test_a_bench_tells_the_power_limit(monkeypatch):
+    from gemmgen import timing
+
+    monkeypatch.setattr(timing, "versions", lambda: {"driver": "1"})
+    for told_, limit in (({"power.limit": "700 W"}, "700 W"), ({}, "unknown")):
+        monkeypatch.setattr(timing, "conditions", lambda told_=told_: told_)
+        assert measure.environment() == {"driver": "1", "power limit": limit}
+
+
+def test_stored_decisions_are_numbers_and_words():
+    from gemmgen.workshop.explore import regret
+
+    decided = {"block": [64, 32], "stages": 3, "loads": "bulk", "where": "lane", "none": None}
+    assert regret._numbers(decided) == {"block0": 64.0, "block1": 32.0, "stages0": 3.0} and regret._words(decided) == ("loads=bulk", "where=lane")
+    rows = [replace(trial(at, 1.0, None), decided=text, predicted_seconds=seconds, predicted_error=error) for at, (text, seconds, error) in enumerate((
+        ('{"stages": 3, "where": "lane"}', 2.0, 0.5), ('{"stages": 2, "group": 4, "where": "lane"}', None, None), ('{"where": "shared"}', 1.0, 0.25)))]
+    pool = regret.pool_of(rows)
+    assert pool.names == ("group0", "stages0") and pool.features(np.array([1, 0, 2])).tolist() == [[4, 2], [0, 3], [0, 0]]
+    assert pool.order.tolist() == [2, 0, 1] and pool.seconds.tolist() == [2.0, np.inf, 1.0] and pool.error.tolist() == [0.5, np.inf, 0.25]
+    assert pool.way.tolist() == [0, 0, 1] and len(pool) == 3
+
+
+@pytest.mark.parametrize(("text", "most", "shown"), [
+    ("plain", 5, "plain"), ("plain text", 5, "plain…"), ("a\tb", 9, "a b"), ("a\x1bb\n", 9, "a b "), ("ä", 9, "ä"), ("a\ud800", 9, "a "), (12.5, 9, "12.5"),
+])
+def test_a_page_shows_no_control_characters(text, most, shown):
+    assert report._clean(text, most) == shown
+
+
+def test_a_question_that_takes_too_much_tells_the_limit_in_mib():
+    from gemmgen.workshop.explore.store import Store
+
+    error = Store._too_much(SimpleNamespace(memory=3 << 20), "SELECT 1")
+    assert error.problem == "takes more than 3 MiB of memory" and error.got == "SELECT 1" and error.needs.endswith("fit into 3 MiB")
+
+
+def test_batches_and_products_have_plots_of_their_own(monkeypatch, tmp_path):
+    from gemmgen.workshop.bench import plots
+
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr(plots, "_draw_cells", lambda device, rows, of, title, path, **how: drawn.append((path.name, len(rows), how)) or path)
+    monkeypatch.setattr(plots, "_draw_speed", lambda device, rows, looks, path: path)
+    monkeypatch.setattr(plots, "_draw_errors", lambda device, rows, looks, path: path)
+    both = [batch_row("a", "kernel", (2.0,)), batch_row("r", "rival", (4.0,)), replace(batch_row("r", "rival", (4.0,)), suite="other")]
+    assert [path.name for path in plots._plot_batches("A GPU", both, tmp_path)] == [
+        "ratio-suite.png", "latency-suite.png", "gflops-suite.png", "latency-other.png", "gflops-other.png"]
+    assert drawn[0] == ("ratio-suite.png", 2, {"level": 1.0}) and drawn[3] == ("latency-other.png", 1, {})
+    assert plots._of(lambda row: row.seconds)(both[:2]) == {"a": 2.0, "r": 4.0}
+
+
+def test_a_process_that_has_ended_has_no_number():
+    from gemmgen.workshop.explore.child import Child
+
+    child, ended = Child(), []
+    assert child.pid is None
+    child._process = SimpleNamespace(pid=7, poll=lambda: ended[0] if ended else None)
+    assert child.pid == 7
+    ended.append(0)
+    assert child.pid is None
+    done = []
+    child._process = SimpleNamespace(kill=lambda: done.append("killed"), wait=lambda: done.append("waited"))
+    child._line = SimpleNamespace(close=lambda: done.append("closed"))
+    child.stop()
+    child.stop()
+    assert done == ["killed", "waited", "closed"] and child.pid is None
+
+
+def test_others_products_lie_at_the_cube_root_of_their_sides(monkeypatch, tmp_path):
+    from contextlib import nullcontext
+
+    from gemmgen.workshop.bench import plots
+
+    pytest.importorskip("matplotlib")
+    drawn = []
+    axis = SimpleNamespace(plot=lambda x, y, **look: drawn.append((x, y, look)), set=lambda **how: None, set_xlabel=lambda text: None, grid=lambda **how: None,
+                           set_xticks=lambda *ticks, **how: drawn.append(ticks), legend=lambda **how: None)
+    monkeypatch.setattr("matplotlib.pyplot.subplots", lambda **how: (nullcontext(), axis))
+    monkeypatch.setattr(plots, "saved", lambda figure, path: path)
+    rows = [Row(size, "a", "kernel", "", 9, 1.0, (1.0, 1.0), tflops) for size, tflops in (((64,) * 3, 5.0), ((8, 1, 1), 3.0), ((32,) * 3, 4.0))]
+    assert plots._draw_speed("A GPU", rows, {"a": plots._look("a", 0, "kernel")}, tmp_path) == tmp_path
+    (square, speeds, look), (other, others, loose), ticks, none = drawn
+    assert (square, speeds, look["linestyle"], look["label"]) == ([32, 64], [4.0, 5.0], "-", "a") and ticks == ([32, 64], ["32", "64"]) and none == ([],)
+    assert (other, others, loose["linestyle"], loose["markerfacecolor"]) == ([2.0], [3.0], "none", "none") and loose["color"] == look["color"]
+    assert plots._look("cublas-sgemm", 3, "rival")["color"] == "black" and plots._look("b", 13, "derived") == {
+        "color": "C3", "linestyle": "--", "linewidth": 1.1, "marker": "s", "markersize": 4}
 
 
 def test_an_error_is_relative_to_what_is_exact():

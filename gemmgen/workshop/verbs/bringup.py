@@ -135,7 +135,8 @@ def _from_row(file: Path, arch: str | None, name: str | None, output: Path, as_j
     if kernels:
         from gemmgen.workshop.bringup.calibrate import registers_of
 
-        row = f"{row_name(name or output.resolve().name)}.toml"
+        row = filled.row
+        assert row is not None  # else it was refused
         section = registers_of((output / row).resolve(), kernels)
         write_files(output, {row: filled.files[row].rstrip() + f"\n\n{section}\n"}, rows=True)
     emit_json(json.loads(filled.files[REPORT])) if as_json else emit(filled.files["report.md"] + f"\nwrote {', '.join(sorted(filled.files))} to {output}")
