@@ -368,6 +368,7 @@ def test_what_verify_asks_for(judged, tmp_path):
         with pytest.raises(SpecError) as refused:
             verify_verb(x, **wrong)
         assert refused.value.where == where
+    assert [refused_with(verify_verb, x, **{name: own[name]}).got for name in "ab"] == ["--a alone", "--b alone"]
     with pytest.raises(SpecError, match="one file cannot take several records"):
         verify_verb([*x, *x], save=Path("r.json"))
 
@@ -668,16 +669,16 @@ def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
 
 
 def test_the_products_that_batches_are_asked_with():
-    tiles = (SimpleNamespace(m=8, n=6, k=4), SimpleNamespace(m=4, n=4, k=4))
+    tiles = (SimpleNamespace(m=8, n=6, k=4), SimpleNamespace(m=4, n=2, k=3))
     asked = of_batches.ragged(SimpleNamespace(kind=GROUPED, launches=SimpleNamespace(batch_tiles=tiles), type=ELEMENT))
     assert [one.sizes for one in asked] == [
-        (11, 5, 13), (7, 3, 13), (8, 6, 4), (4, 4, 4), (9, 11, 12), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
+        (11, 5, 13), (7, 1, 11), (8, 6, 4), (4, 2, 3), (9, 9, 9), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
     factors = [(1.0, 0.0), (-1.5, 0.0), (0.75, 2.0)] * 4
     factors[-2] = (0.0, 1.5)
     assert [(one.alpha, one.beta) for one in asked] == factors and all((one.c is None) == (one.beta == 0) for one in asked)
     assert [one.placement for one in asked[:4]] == [Placement(), Placement((1, 3, 1), (4, 8, 12)), Placement(), Placement((3, 3, 1), (12, 8, 12))]
     alike = of_batches.ragged(SimpleNamespace(kind=POINTERS, launches=SimpleNamespace(batch_tiles=tiles), type=ELEMENT))
-    assert {(one.sizes, one.alpha, one.beta, one.placement) for one in alike} == {((9, 13, 7), -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12)))} and len(alike) == 5
+    assert {(one.sizes, one.alpha, one.beta, one.placement) for one in alike} == {((9, 11, 6), -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12)))} and len(alike) == 5
     even = of_batches._even((30, 20, 40), 1)
     assert even.sizes == (30, 20, 40) and {*np.unique(even.a * 16)} == {*np.unique(even.b * 16)} == {*range(8, 16)}
 
@@ -708,6 +709,7 @@ def test_products_that_overlap_are_named_as_they_were_given():
     for wrong, named in (
         (((0, 5, 8, 0), (2, 3, 8, 0), (2, 6, 8, 12)), "products 1 and 2"), (((2, 3, 8, 0), (5, 0, 8, 0), (2, 3, 8, 8)), "products 0 and 2"),
         (((2, 3, 3, 40), (2, 3, 8, 0)), "products 1 and 0"), (((2, 3, 8, 0), (2, 3, 9, 12)), "products 0 and 1"),
+        (((1, 3, 3, 0), (1, 1, 3, 8)), "products 0 and 1"),
     ):
         with pytest.raises(SpecError) as refused:
             refuse_overlap(problems(*wrong))
