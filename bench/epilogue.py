@@ -1,10 +1,10 @@
-"""What does an epilogue cost in the kernel, beside a launch of its own and the vendor's? All in one interleaved race.
+"""What does an epilogue cost in the kernel, beside a launch of its own? All in one interleaved race.
 
     python bench/epilogue.py specs/kernels/linear_gelu_h200.toml [--gpu h200] [--sizes 16384x3072x768,16384x768x3072,4096x4096x4096]
 
-For each size: the spec's kernel (fused), the same plan without its epilogue (plain), that and a library's kernel of epilogues behind it (plain + finish), and where
-torch is there its FP32 linear layer, whose bias and activation are cublasLt's epilogue where cublasLt has it (torch). Prints the median microseconds of each, and
-how much of the launch's price the fused form saves: 1 is all of it. A run lasts some seconds a size. Raises DeviceError without a CUDA GPU.
+For each size: the spec's kernel (fused), the same plan without its epilogue (plain), and that with a library's kernel of epilogues behind it (plain + finish).
+Prints the median microseconds of each, and how much of the launch's price the fused form saves: 1 is all of it. A run lasts some seconds a size.
+Raises DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gemmgen import road, timing
 from gemmgen.build import build
@@ -46,31 +45,6 @@ def finish(plan: Plan, inputs: timing.Inputs) -> Contender:
     return Contender("finish", lambda index: launches[index % inputs.sets](), judged=False)
 
 
-def torchs(plan: Plan, inputs: timing.Inputs) -> Contender | None:
-    """torch's FP32 linear layer with the activation; None where torch is not there."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    import cupy
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    n = inputs.size[1]
-    a, b, c = ([torch.from_dlpack(x) for x in each] for each in (inputs.a, inputs.b, inputs.c))
-    bias = torch.zeros(n, device="cuda")
-    act: Any = {"relu": torch.relu, "gelu": torch.nn.functional.gelu, "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh")}
-    acts = [act[name] for name in plan.epilogue.names if name in act]
-
-    def enqueue(index: int) -> None:
-        with torch.cuda.stream(torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr)):
-            at = index % inputs.sets
-            x = torch.addmm(bias, a[at], b[at], out=c[at])
-            for one in acts:
-                x = one(x)
-
-    return Contender("torch", enqueue, judged=False, capturable=False)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("specs", nargs="+", type=Path)
@@ -94,8 +68,6 @@ def main() -> int:
 
             field = {"fused": timing.generated("fused", fused.plan, fused.source, fused.binary, inputs), "plain": own,
                      "plain + finish": Contender("plain + finish", both, judged=False)}
-            if (of_torch := torchs(fused.plan, inputs)) is not None:
-                field["torch"] = of_torch
             found = raced(field, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.3)
             saved = (found["plain + finish"] - found["fused"]) / (found["plain + finish"] - found["plain"])
             print(f"{path.stem} {'x'.join(map(str, size))}: " + ", ".join(f"{name} {1e6 * seconds:.1f} us" for name, seconds in found.items())

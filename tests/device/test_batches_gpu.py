@@ -20,12 +20,12 @@ BATCHES = {"many": MANY, "one": ONE, "experts": tuple(Product(m, 96, 64) for m i
 
 
 def entries(products, names=NAMES):
-    """(the stopwatch, the batch, what is ready and right, what was told of the others)."""
+    """(the stopwatch, the batch, what is ready and right, what was told of the others, where each has C of its own)."""
     watch, told, field = Stopwatch(), [], rivals()
     with watch.stream:
         batch = DeviceBatch(products, sets=3)
         found = prepared({name: field[name] for name in suited(names, products)}, batch, told.append)
-    return watch, batch, found, told
+    return watch, batch, found, told, {name: getattr(one, "result", None) for name, one in field.items()}
 
 
 @pytest.mark.parametrize("which", BATCHES)
@@ -34,14 +34,14 @@ def test_a_rival_is_right_wherever_it_runs(name, which):
     """Whatever the sizes, empty products among them; each set is multiplied, nothing beside the matrices is touched."""
     if not suited([name], BATCHES[which]):
         pytest.skip("is for batches of other sizes")
-    *_, found, told = entries(BATCHES[which], [name])
+    _, _, found, told, _ = entries(BATCHES[which], [name])
     if told and "is wrong" not in told[0]:
         pytest.skip(told[0])
     assert not told and [entry.name for entry in found] == [name] and found[0].scaled < 6e-7
 
 
 def test_rivals_are_timed_and_the_one_enqueued_product_by_product_is_bound_by_its_host():
-    watch, _, found, _ = entries((Product(16, 16, 16),) * 100, ["cublas-loop", "cublas-graph", "cublas-strided"])
+    watch, _, found, *_ = entries((Product(16, 16, 16),) * 100, ["cublas-loop", "cublas-graph", "cublas-strided"])
     timing.race(found, rounds=3, slice_ms=1.0, watch=watch, captured=False)
     at = {entry.name: entry for entry in found}
     assert set(at) == {"cublas-loop", "cublas-graph", "cublas-strided"}
@@ -52,12 +52,12 @@ def test_rivals_are_timed_and_the_one_enqueued_product_by_product_is_bound_by_it
 @pytest.mark.parametrize("which", ["many", "one"])
 def test_captured_rivals_multiply(which):
     """What a graph replays is what was asked for, in each set."""
-    watch, batch, found, told = entries(BATCHES[which], suited(NAMES, BATCHES[which], captured=True))
+    watch, batch, found, told, owned = entries(BATCHES[which], suited(NAMES, BATCHES[which], captured=True))
     assert "cublas-loop" in {entry.name for entry in found} and not any("wrong" in one for one in told)
     with watch.stream:
         for entry in found:
-            graph, own = watch.graph(entry.enqueue, entry.sets), getattr(rivals()[entry.name], "result", None)
-            assert BatchReference(batch).scaled_error(lambda at, graph=graph: graph.launch(watch.stream), own) < 6e-7, entry.name
+            graph = watch.graph(entry.enqueue, entry.sets)
+            assert BatchReference(batch).scaled_error(lambda at, graph=graph: graph.launch(watch.stream), owned[entry.name]) < 6e-7, entry.name
     timing.race(found, rounds=2, slice_ms=0.5, watch=watch, captured=True)
     assert all(1e-7 < taken < 0.1 for entry in found for taken in entry.seconds)
 

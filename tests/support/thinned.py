@@ -12,7 +12,9 @@ from pathlib import Path
 KEPT = {
     "test_epilogues.py::test_each_element_is_ended_once_with_its_row_s_and_column_s_arguments": 12,
     "test_epilogues.py::test_a_c_of_16_bits_is_the_sum_rounded_once": 3,
+    "test_epilogues.py::test_products_of_a_strided_batch_have_vectors_of_their_own_or_one": 1,
     "test_how_to_add.py::test_a_kind_is_added_as_its_page_says": 0,
+    "test_how_to_add.py::test_an_epilogue_is_added_as_its_page_says": 0,
     "test_frontier.py::test_on_the_emulator": 0,
     "test_packed_batches.py::test_a_batch_is_right_in_every_way_and_order": 0,
     "test_accuracy.py::test_what_is_chosen_gives_the_error_and_nothing_faster_does": 1,
