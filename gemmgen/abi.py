@@ -44,6 +44,8 @@ def interface(plan: Plan) -> Interface:
     if plan.launches.of_products:
         return _packed(plan) if plan.launches.packs_products else _grouped(plan)
     padded = {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.block)}
+    if plan.scheme.family.run_k:
+        padded["k_runs"] = ("k", plan.scheme.family.run_k)
     if plan.cluster > 1 and plan.split_k > 1:  # the last cluster may reach below C, and its blocks leave their parts, too
         padded["m_clusters"] = ("m", plan.block[0] * plan.cluster)
     counters = _counters(plan)
@@ -109,6 +111,11 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
                f"2^-e of each {plan.scheme.family.tile_k} k of {whose}", per=plan.scheme.family.tile_k)
         for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.family.tile_k
     ]
+    runs = _buffer_pair(
+        "exponents", "int", 4, False, tuple(f"e of each {plan.scheme.family.run_k} k of {whose}, whose words are of 2^e times its elements"
+                                            for whose in ("A's rows", "B's columns")),
+        ("k_runs", *((BATCH,) if plan.launches.repeated else ())), per=plan.scheme.family.run_k,
+    ) if plan.scheme.family.run_k else ()
     of_a, of_b = (sum(word.bytes for word in plan.words_of(operand)) for operand in "ab")
     before = [operand.name for operand in plan.launches.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
@@ -131,7 +138,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
         *(maxima if plan.launches.splits_whole else ()),
         Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
-        *tiles,
+        *tiles, *runs,
         *([
             Buffer("a_flags", "unsigned int", 4, ("m_padded",), False, "of rows of tiles: whether they fall back", per=plan.block[0]),
             Buffer("b_flags", "unsigned int", 4, ("n_padded",), False, "the same of columns of tiles", per=plan.block[1]),
@@ -231,6 +238,10 @@ def _tile_scales(const: bool) -> tuple[Parameter, ...]:
     return _pair("scales", "float", "scales of tiles of k of {}", const)
 
 
+def _run_exponents(const: bool) -> tuple[Parameter, ...]:
+    return _pair("exponents", "int", "exponents of runs of k of {}", const)
+
+
 def _factors(const: bool) -> tuple[Parameter, ...]:
     return _pair("scales", "double", "factors of {}, and one over each", const)
 
@@ -266,6 +277,13 @@ def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
     return tuple(
         ((operand.outer + "_padded", views.WHOLE_ROWS * plan.launches.whole_cluster if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1))
         for operand in operands
+    )
+
+
+def _runs(plan: Plan, operands: Sequence[Operand]) -> Grid:
+    """The same of a kernel whose blocks take runs of k, each as a whole."""
+    return tuple(
+        ((f"{operand.outer}_padded", plan.launches.run_outer(operand)), ("k_runs", plan.scheme.family.run_k), *_each(plan)) for operand in operands
     )
 
 
@@ -317,16 +335,21 @@ def _fallback(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Laun
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, scaled = plan.launches.split_before, plan.scheme.normalize == "row"
     tiles, whole = plan.launches.split_tile, plan.launches.splits_whole
+
+    def over(operands: Sequence[Operand]) -> Grid:
+        return _runs(plan, operands) if plan.scheme.family.run_k else _over(plan, operands, *tiles, padded=True)
+
     return Launch(
         symbol=symbol, role="split", meaning="the largest magnitudes of rows and columns, and operands into words" if whole else "operands into words",
-        grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=views.SPLIT_THREADS, shared_bytes=0,
+        grid=_whole(plan, before) if whole else over(before), threads=views.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_a(plan), *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
             *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.family.tile_k else []),
+            *([Line(_run_exponents(const=False))] if plan.scheme.family.run_k else []),
             *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
+        same_b=None if scaled else over([operand for operand in before if operand.name == "a"]),
         cluster=plan.launches.whole_cluster if whole else 1,
     )
 
@@ -338,6 +361,8 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     lines.extend(_row_scales(plan))
     if plan.scheme.family.tile_k:
         lines.append(Line(_tile_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.family.tile_k}][BLOCK]"))
+    if plan.scheme.family.run_k:
+        lines.append(Line(_run_exponents(const=True), f"of runs of {plan.scheme.family.run_k} k [outer / BLOCK][runs][BLOCK]"))
     if plan.fallback:
         lines.append(Line(_flags(const=True), "tiles that another kernel computes"))
     if plan.scheme.family.residues:

@@ -192,6 +192,7 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             whole_floats=views.WHOLE_FLOATS,
             whole_rows=views.WHOLE_ROWS,
             whole_columns=views.WHOLE_COLUMNS,
+            run_floats=views.RUN_FLOATS,
             residue_blocks=views.RESIDUE_BLOCKS,
             norms_outer=views.NORMS_OUTER,
             norms_threads=views.NORMS_THREADS,

@@ -18,6 +18,7 @@ from gemmgen.catalog.epilogue import all_steps
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
+from gemmgen.catalog.scheme import RUNS
 from gemmgen.catalog.table import Strict, absolute, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.designs import all_decisions, all_designs
@@ -114,6 +115,7 @@ Split = create_model(
         "auto", description="a name under specs/schemes, or a .toml file; auto takes FP16 words that stay right on the GPU's matrix unit"
     )),
     **_decided("split"),
+    run=(_among(RUNS), Field(None, description="of a scheme whose runs of k have scales of their own: k of a run; auto takes the scheme's")),
     special=(Literal["exact", "fast"], Field(
         "exact", description="exact: non-finite elements of A B are computed again in FP32; fast: they are not"
     )),

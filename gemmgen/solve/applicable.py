@@ -18,6 +18,7 @@ from gemmgen.catalog.scheme import Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS
 from gemmgen.designs import Design, all_designs, designs_of, owners_of
+from gemmgen.designs.common import RUNS_OF_K
 from gemmgen.designs.feature import SPLITS_APART, STORED_B
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.kinds import GEMM, Kind, kind_called
@@ -194,6 +195,10 @@ OF_SCHEME = (
         lambda case: f'[problem] b = "{case.b}", or scheme = "{preferred_scheme(case.gpu.unit, case.spec.problem.b).name}"',
         has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b)),
     ),
+    Refusal(
+        "[split] run", lambda case: case.spec.split.run is not None and case.scheme.family.run_k is None, "runs of k of {scheme.name} have no scales",
+        lambda case: case.spec.split.run, 'a scheme with normalize = "run"', 'run = "auto", or scheme = "run_scaled"', error=SpecError,
+    ),
 )
 
 
@@ -228,6 +233,7 @@ OF_KERNEL = (
     ),
     _lacking(lambda design, scheme: scheme.uniform or design.mixes(scheme), "words of several types: {types}"),
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
+    _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
     _lacking(lambda design, scheme: bool(scheme.alike or scheme.b or design.has(SPLITS_APART)), "other words of B than of A"),
     _uncompensated(lambda case: not case.fragment.on_matrix_unit, IN_FP32, "a scheme whose words a matrix unit multiplies"),
     _uncompensated(lambda case: case.scheme.family.exact, EXACT, "a scheme of floating-point words"),

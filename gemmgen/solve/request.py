@@ -164,6 +164,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
     spec, place = loaded.spec, loaded.place
     case = Case(place, spec, gpu, scheme)
     refuse(OF_SCHEME, case)
+    scheme = scheme.with_run(spec.split.run)
     requests, found, refused = [], [], []
     usable = [(fragment, designs_of(fragment, case.kind, case.family)) for fragment in fragments(spec.fragment, scheme, gpu, place)]
     refused += [first(OF_KIND, replace(case, fragment=fragment)) for fragment, designs in usable if not designs]

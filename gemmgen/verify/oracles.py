@@ -260,7 +260,7 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
         words = split(values[:, None], plan.scheme, operand=operand)
         shares = [p[:, 0] * 2.0**-w.scale for p, w in zip(words.planes, words.words)]
         sums = np.concatenate([np.zeros((1, len(values))), np.cumsum(shares, axis=0)])
-        return np.ldexp(sums, -words.exponents)
+        return np.ldexp(sums, -words.exponents.ravel())
 
     p_x, p_y = leading(x, "a"), leading(y, "b")
     a, b = np.zeros((m, k)), np.zeros((k, n))

@@ -36,6 +36,7 @@ RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words a
 NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
 NORMS_THREADS = 1024
 WHOLE_K = 1 << 30
+RUN_FLOATS = 64  # of a thread that holds its part of a run of k while the largest element is found, where k is not contiguous
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Geometry(View):
     def pairs_under_way(self) -> int:
         """Pairs of neighbours in C that a thread reads while it stores as many others: fewer where its sums take most registers, and
         1, none ahead, where they leave no register."""
-        combined = self.plan.split_k > 1 or self.combines_sums or self.plan.promotion.compensates
+        combined = self.plan.split_k > 1 or self.combines_sums or self.plan.promotion.one_sum
         held = self.elements * (1 if combined else len(self.plan.scheme.family.recombination.steps))
         return 8 if held <= 64 else 4 if held <= 160 else 1
 
@@ -207,6 +208,12 @@ class Launches(View):
         """Blocks that a launch needs at most, where they stay and work off tiles."""
         return self.plan.numbers["blocks_at_once"] if self.plan.design.stays else None
 
+    def run_outer(self, operand: Operand) -> int:
+        """Rows of A or columns of B of whose runs of k a block of the split kernel takes one each: one a warp where k is contiguous; else as many as its
+        threads hold, so that neighbours are read together."""
+        run = self.plan.scheme.family.run_k
+        return SPLIT_THREADS // self.plan.lanes if operand.k_contiguous else SPLIT_THREADS * RUN_FLOATS // run
+
     @property
     def absmax_outer(self) -> int:
         """Rows of A or columns of B that one block of the maxima's kernel takes: one a lane."""
@@ -280,6 +287,16 @@ class Promotion(View):
     def compensates(self) -> bool:
         """Whether only the leading bits of a sum leave the unit, and the rest stays there."""
         return self.plan.sums == "compensated"
+
+    @property
+    def one_sum(self) -> bool:
+        """Whether the main loop ends with all sums in the registers of the promoted one."""
+        return self.compensates or bool(self.plan.scheme.family.run_k)
+
+    @property
+    def run_stages(self) -> int:
+        """Stages of a run of k that has scales of its own; 0 where none has."""
+        return (self.plan.scheme.family.run_k or 0) // self.plan.block[2]
 
     @property
     def mean_cut(self) -> float:

@@ -121,6 +121,7 @@ class Row(Protocol):
 
     normalize: str
     tile_k: int | None
+    run_k: int | None
     target_exponent: int
     words: Sequence[Word]
     products: Sequence[Product]

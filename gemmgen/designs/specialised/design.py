@@ -66,7 +66,7 @@ FEW_WARPGROUPS = Feature("as many warpgroups as have registers", constraints=(
     Constraint("C7", "threads", "threads <= 512", "with more, no warpgroup has registers for a tile worth multiplying", refusals.threads),
 ))
 A_IN_REGISTERS = Feature("A is split on its way to the registers", constraints=(
-    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1))",
+    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1) & (run == 0))",
                "a lane splits two k into each register, knows no scale of a row before, and two steps take turns with the registers", refusals.mixed),
 ))
 ACCUMULATORS = Feature("sums in registers", spills=True, constraints=(Constraint(
@@ -87,7 +87,7 @@ class Specialised(Design):
     kinds = (GEMM.name, STRIDED.name)
     labels = {"warp": "warpgroup {}"}
     features = (
-        SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.COMPENSATION, A_IN_REGISTERS,
+        SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.RUNS_OF_K, common.COMPENSATION, A_IN_REGISTERS,
         common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K, PERSISTENT, PACKS_APART, STORED_B,
     )
     words = {

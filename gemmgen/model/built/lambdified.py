@@ -889,10 +889,18 @@ CODE = {
     "threads <= 512": (
         lambda threads: threads <= 512
     ),
+    # C73
+    "(run == 0) | ((promote > FK) & (run % max(promote, 1) == 0) & (run % BK == 0))": (
+        lambda run, promote, FK, BK: (run == 0) | (((promote > FK) & (run % max(promote, 1) == 0)) & (run % BK == 0))
+    ),
+    # C74
+    "(run == 0) | (split_k == 1) | (BK % max(promote, 1) == 0)": (
+        lambda run, split_k, BK, promote: ((run == 0) | (split_k == 1)) | (BK % max(promote, 1) == 0)
+    ),
     # C25
-    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1))": (
-        lambda mixed, BK, FK, word_bytes, types, split_reads: (mixed == 0) | ((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1)) &
-        (split_reads == 1))
+    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1) & (run == 0))": (
+        lambda mixed, BK, FK, word_bytes, types, split_reads, run: (mixed == 0) | (((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1)) &
+        (split_reads == 1)) & (run == 0))
     ),
     # C11
     "accumulator_registers + fragment_registers + other_registers <= register_budget": (
