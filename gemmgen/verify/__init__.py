@@ -378,7 +378,14 @@ class Judge:
         Args:
             drawn: as `oracles.all_ranges` takes it.
         """
-        problem = oracles.all_ranges(self.plan, **drawn)
+        return self._promised("range", oracles.all_ranges(self.plan, **drawn), "of rows and columns from 2^-149 on")
+
+    def runs(self) -> Check:
+        """The same of runs of k whose scales are far apart, and of runs of zeros."""
+        return self._promised("runs", oracles.far_runs(self.plan), "of runs of k from 2^-100 to 2^100")
+
+    def _promised(self, name: str, problem: oracles.Problem, of: str) -> Check:
+        """Whether every element is within the worst case, or its row or column counted."""
         words, result, element = self.words(problem), self.run(problem, quiet=True), self.plan.type
         with np.errstate(invalid="ignore", over="ignore"):
             want, magnitude = element.exact(problem.a, problem.b), element.exact(np.abs(problem.a), np.abs(problem.b))
@@ -388,12 +395,12 @@ class Judge:
         allowed = allowance(self.plan, problem.a, problem.b, magnitude, repaired=True)
         wrong = promised & ~(error <= allowed)
         uncounted = self.miscounted(problem, result.status)
-        detail = f"{promised.sum()} of {promised.size} elements promised, of rows and columns from 2^-149 on: {wrong.sum()} beyond the worst case"
+        detail = f"{promised.sum()} of {promised.size} elements promised, {of}: {wrong.sum()} beyond the worst case"
         if wrong.any():
             i, j = np.argwhere(wrong)[0]
             detail += f"; C[{i}, {j}] = {result.c[i, j]!r}, not {apart[i, j]:.9g}, and nothing of its row and column is counted"
         detail += f"; counted {uncounted}" if uncounted else "; the rest counted"
-        return Check("range", promised.any() and not wrong.any() and not uncounted, detail)
+        return Check(name, promised.any() and not wrong.any() and not uncounted, detail)
 
     def special(self) -> Check:
         """Inf, NaN and overflow come out as FP32 arithmetic has them, everything else as usual."""
@@ -502,6 +509,8 @@ def verify(
     if plan.fallback:
         ask("outliers", judge.outliers)
     ask("range", judge.range)
+    if plan.scheme.family.run_k:
+        ask("runs", judge.runs)
     for title, question in judge.of_batches.items():
         ask(title, question)
     ask("U[0, 1]", lambda: accuracy("U[0, 1]", oracles.uniform(plan, 0, 1, shape, 6)))
