@@ -45,6 +45,7 @@ from gemmgen.catalog.scheme.sums import OFFSET, Recombination, Sums
 from gemmgen.catalog.scheme.word import Accumulator, Product, Word
 
 __all__ = [
-    "MOST_TILE_EXPONENT", "OFFSET", "OUTLIER", "RUNS", "SCHEMES", "Accumulator", "Family", "Integers", "Product", "Recombination", "ResidueWords", "Runs", "Scheme",
+    "MOST_TILE_EXPONENT", "OFFSET", "OUTLIER", "RUNS", "SCHEMES",
+    "Accumulator", "Family", "Integers", "Product", "Recombination", "ResidueWords", "Runs", "Scheme",
     "Sums", "Tiles", "Word", "preferred_scheme",
 ]

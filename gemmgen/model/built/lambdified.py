@@ -485,8 +485,9 @@ CODE = {
         lambda split_register, held, rings: ((split_register == 0) | (held == 0)) | (rings > 0)
     ),
     # C18
-    "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)": (
-        lambda split_reads, tile_k, split_shared, split_register: ((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)
+    "((split_reads == 1) & (tile_k == 0) & (run == 0)) | (split_shared + split_register == 0)": (
+        lambda split_reads, tile_k, run, split_shared, split_register: (((split_reads == 1) & (tile_k == 0)) & (run == 0)) | (split_shared +
+        split_register == 0)
     ),
     # C59
     "(b_bytes == 4) | (split_shared + split_register == 0)": (
