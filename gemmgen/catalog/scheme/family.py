@@ -163,6 +163,8 @@ class Runs(Family):
     """Exponents of a row's runs, or of a column's, differ by at most this from the first run's as long as a sum goes on in their units. Two units of an
     element then differ by at most 2^72: sums of 2^24 products of at most 2^30 stay below 2^127, and multiples of 2^-59, as products of words of f16
     scaled by 2^11 are, stay multiples of FP32's smallest number."""
+    usual: ClassVar[int] = 60
+    """Exponents of a row and a column up to which a sum, multiplied by both powers of two one after the other, is rounded once."""
 
     def runs(self, k: int) -> int:
         """Runs of `k` k."""

@@ -169,6 +169,10 @@ CODE = {
         FK, where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN
         / FN * c_columns), 0)
     ),
+    # G32
+    "where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)": (
+        lambda run, amd, WM, WN, warp_size: where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)
+    ),
     # G27
     "promotes * unit_sums": (
         lambda promotes, unit_sums: promotes * unit_sums
@@ -178,14 +182,14 @@ CODE = {
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
-    "when_ring * ring + tile_sums + generation"): (
+    "when_ring * ring + tile_sums + run_sums + generation"): (
         lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, held_words, per_short_sum, short_sums, when_at_once,
         at_once, per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes,
-        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums,
+        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, run_sums,
         generation: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums +
         when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both *
         shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted +
-        when_ring * ring + tile_sums + generation
+        when_ring * ring + tile_sums + run_sums + generation
     ),
     # G15
     (
@@ -214,10 +218,10 @@ CODE = {
     ),
     # G17
     (
-    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
-    "0)"): (
-        lambda WM, WN, tile_k, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held *
-        fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > "
+    "0, 24, 0)"): (
+        lambda WM, WN, tile_k, run, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * 12) +
+        where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)
     ),
     # R7
     "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)": (
@@ -734,8 +738,9 @@ CODE = {
         lambda mixed, words, WM, FK, word_bytes: where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)
     ),
     # W42
-    "32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)": (
-        lambda tile_k, pingpong, BK: 32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)
+    "32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0) + where((run > 0) & (split_k > 1), 24, 0)": (
+        lambda tile_k, pingpong, BK, run, split_k: 32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0) + where((run > 0) & (split_k
+        > 1), 24, 0)
     ),
     # W37
     "4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))": (
@@ -824,6 +829,10 @@ CODE = {
         lambda tile_k, moved_operations, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, moved_operations * sums * BM * BN / f32_fma_per_clock
         * BK / max(tile_k, 1), 0)
     ),
+    # W43
+    "where(run > 0, 2 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)": (
+        lambda run, BM, BN, f32_fma_per_clock, BK: where(run > 0, 2 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)
+    ),
     # W35
     "where(turns > 1, 1 + pingpong, 1)": (
         lambda turns, pingpong: where(turns > 1, 1 + pingpong, 1)
@@ -842,10 +851,11 @@ CODE = {
     ),
     # W29
     (
-    "turns * (stages_k * stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock "
-    "+ memory_cycles), 0)"): (
-        lambda turns, stages_k, stage_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns * (stages_k *
-        stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
+    "turns * (stages_k * (stage_cycles + run_cycles) + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / "
+    "l2_bytes_per_clock + memory_cycles), 0)"): (
+        lambda turns, stages_k, stage_cycles, run_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns *
+        (stages_k * (stage_cycles + run_cycles) + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) /
+        l2_bytes_per_clock + memory_cycles), 0)
     ),
     # W40
     (
@@ -1079,14 +1089,14 @@ CODE = {
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
-    "when_ring * ring + tile_sums + generation + per_kept * kept_registers"): (
+    "when_ring * ring + tile_sums + run_sums + generation + per_kept * kept_registers"): (
         lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, held_words, per_short_sum, short_sums, when_at_once,
         at_once, per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes,
-        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums,
+        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, run_sums,
         generation, per_kept, kept_registers: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words +
         per_short_sum * short_sums + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow +
         when_promoting * promotes + when_both * shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided *
-        strided + per_hoisted * hoisted + when_ring * ring + tile_sums + generation + per_kept * kept_registers
+        strided + per_hoisted * hoisted + when_ring * ring + tile_sums + run_sums + generation + per_kept * kept_registers
     ),
     # Q33
     "min(register_budget, ceil(demand + spare_kept * kept_registers))": (
@@ -1094,10 +1104,11 @@ CODE = {
     ),
     # Q34
     (
-    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
-    "0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"): (
-        lambda WM, WN, tile_k, held, fragment_buffers, spare_kept, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1)
-        * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > "
+    "0, 24, 0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"): (
+        lambda WM, WN, tile_k, run, held, fragment_buffers, spare_kept, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run
+        > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, spare_kept *
+        kept_registers, 0)
     ),
     # Q28
     "(M + N) * K * moduli": (
