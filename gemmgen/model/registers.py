@@ -151,11 +151,11 @@ SLOPE_OF = {  # symbol of a slope, as rows of specs/generations have them: what 
     "per_hoisted": "hoisted", "when_ring": "ring",
 }
 UNEVEN = Equation(
-    "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * {UNEVEN_GUARD})"
+    "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * {UNEVEN_GUARD})"
     f" + where(held * fragment_buffers > 1, {UNEVEN_GUARD}, 0) + where(tile_k > 0, {2 * UNEVEN_GUARD}, 0)",
     "registers a thread",
     "a guard: near the limit, warps that are no powers of two, and two fragment buffers beside a tile on its way through"
-    " registers, and tiles of k with scales of their own, of such warps above all, were seen to spill where others of the same demand did not",
+    " registers, and tiles and runs of k with scales of their own, of such warps above all, were seen to spill where others of the same demand did not",
 )
 
 

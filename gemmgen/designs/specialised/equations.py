@@ -29,6 +29,11 @@ MOST_REGISTERS = 240
 OTHER_REGISTERS = 32
 """Addresses, the loop and the stages' bookkeeping of a multiplying thread, at least."""
 
+RUNS_GUARD = 24
+"""What it has besides where slices may begin in a run of k: three sums of 64 x 128 spilled 56 B beside 32."""
+RUN_OPERATIONS = 2
+"""Of FP32 for each element where a run of k ends: runs of 512 k take 3 to 5 % longer than one sum, and of 1024 k no longer (edited kernels, H200)."""
+
 OPERAND_BYTES = 32
 """Of a row that one wgmma takes, whatever its words."""
 
@@ -75,8 +80,9 @@ FRAGMENT_REGISTERS = Equation(
     "A's words of this step and the next; operands in shared memory take none",
 )
 OTHERS = Equation(
-    "W42", "other_registers", f"{OTHER_REGISTERS} + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), {TILES_GUARD}, 0)", "registers a thread",
-    "addresses, the loop, the stages' bookkeeping and scales",
+    "W42", "other_registers", f"{OTHER_REGISTERS} + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), {TILES_GUARD}, 0)"
+    f" + where((run > 0) & (split_k > 1), {RUNS_GUARD}, 0)", "registers a thread",
+    "addresses, the loop, the stages' bookkeeping and scales; which run of k a slice begins in",
 )
 RESOURCES = (GROUPS, WARPS, resources.THREADS, traffic.TILES)
 BUDGETS = (
@@ -149,6 +155,10 @@ SHARED_CYCLES = Equation(
     "what instructions read and copies write",
 )
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")
+RUN_CYCLES = Equation(
+    "W43", "run_cycles", f"where(run > 0, {RUN_OPERATIONS} * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)", "cycles a tile and stage",
+    "where a run of k ends the sums join and change their unit, while nothing is multiplied",
+)
 CHAIN_CYCLES = Equation(
     "W25", "chain_cycles",
     "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency),"
@@ -176,7 +186,7 @@ TILE_CYCLES = Equation(
     "each warpgroup stores its own; taking turns, one hides half of the other's",
 )
 KERNEL_CYCLES = Equation(
-    "W29", "kernel_cycles", "turns * (stages_k * stage_cycles + turn_cycles)"
+    "W29", "kernel_cycles", "turns * (stages_k * (stage_cycles + run_cycles) + turn_cycles)"
     " + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles",
     "one piece of work after another",
 )
@@ -200,8 +210,8 @@ SECONDS = Equation(
     "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 TIME = (
-    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, MOVED_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES,
-    KERNEL_CYCLES, MOVING_CYCLES, UNIT_SECONDS,
+    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, MOVED_CYCLES, RUN_CYCLES, OVERLAPPING, STAGE_CYCLES,
+    TILE_CYCLES, KERNEL_CYCLES, MOVING_CYCLES, UNIT_SECONDS,
     KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 

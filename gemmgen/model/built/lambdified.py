@@ -214,10 +214,10 @@ CODE = {
     ),
     # G17
     (
-    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
-    "0)"): (
-        lambda WM, WN, tile_k, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held *
-        fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > "
+    "0, 24, 0)"): (
+        lambda WM, WN, tile_k, run, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * 12) +
+        where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)
     ),
     # R7
     "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)": (
@@ -734,8 +734,9 @@ CODE = {
         lambda mixed, words, WM, FK, word_bytes: where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)
     ),
     # W42
-    "32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)": (
-        lambda tile_k, pingpong, BK: 32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)
+    "32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0) + where((run > 0) & (split_k > 1), 24, 0)": (
+        lambda tile_k, pingpong, BK, run, split_k: 32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0) + where((run > 0) & (split_k
+        > 1), 24, 0)
     ),
     # W37
     "4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))": (
@@ -824,6 +825,10 @@ CODE = {
         lambda tile_k, moved_operations, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, moved_operations * sums * BM * BN / f32_fma_per_clock
         * BK / max(tile_k, 1), 0)
     ),
+    # W43
+    "where(run > 0, 2 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)": (
+        lambda run, BM, BN, f32_fma_per_clock, BK: where(run > 0, 2 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)
+    ),
     # W35
     "where(turns > 1, 1 + pingpong, 1)": (
         lambda turns, pingpong: where(turns > 1, 1 + pingpong, 1)
@@ -842,10 +847,11 @@ CODE = {
     ),
     # W29
     (
-    "turns * (stages_k * stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock "
-    "+ memory_cycles), 0)"): (
-        lambda turns, stages_k, stage_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns * (stages_k *
-        stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
+    "turns * (stages_k * (stage_cycles + run_cycles) + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / "
+    "l2_bytes_per_clock + memory_cycles), 0)"): (
+        lambda turns, stages_k, stage_cycles, run_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns *
+        (stages_k * (stage_cycles + run_cycles) + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) /
+        l2_bytes_per_clock + memory_cycles), 0)
     ),
     # W40
     (
@@ -889,14 +895,6 @@ CODE = {
     # C7
     "threads <= 512": (
         lambda threads: threads <= 512
-    ),
-    # C73
-    "(run == 0) | ((promote > FK) & (run % max(promote, 1) == 0) & (run % BK == 0))": (
-        lambda run, promote, FK, BK: (run == 0) | (((promote > FK) & (run % max(promote, 1) == 0)) & (run % BK == 0))
-    ),
-    # C74
-    "(run == 0) | (split_k == 1) | (BK % max(promote, 1) == 0)": (
-        lambda run, split_k, BK, promote: ((run == 0) | (split_k == 1)) | (BK % max(promote, 1) == 0)
     ),
     # C25
     "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1) & (run == 0))": (
@@ -955,6 +953,10 @@ CODE = {
     # C67
     "(uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))": (
         lambda uncached, promote, FM, FN, warp_size: (uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))
+    ),
+    # C73
+    "(run == 0) | ((promote > FK) & (run % max(promote, 1) == 0) & (run % BK == 0))": (
+        lambda run, promote, FK, BK: (run == 0) | (((promote > FK) & (run % max(promote, 1) == 0)) & (run % BK == 0))
     ),
     # Q1
     "BK * (BM + BN)": (
@@ -1094,10 +1096,11 @@ CODE = {
     ),
     # Q34
     (
-    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
-    "0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"): (
-        lambda WM, WN, tile_k, held, fragment_buffers, spare_kept, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1)
-        * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > "
+    "0, 24, 0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"): (
+        lambda WM, WN, tile_k, run, held, fragment_buffers, spare_kept, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run
+        > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, spare_kept *
+        kept_registers, 0)
     ),
     # Q28
     "(M + N) * K * moduli": (
@@ -1127,6 +1130,10 @@ CODE = {
     "accumulator_registers + kept_registers + other_registers <= register_budget": (
         lambda accumulator_registers, kept_registers, other_registers, register_budget: accumulator_registers + kept_registers + other_registers <=
         register_budget
+    ),
+    # C74
+    "(run == 0) | (split_k == 1) | (BK % max(promote, 1) == 0)": (
+        lambda run, split_k, BK, promote: ((run == 0) | (split_k == 1)) | (BK % max(promote, 1) == 0)
     ),
     # S1
     "(BM / WM) * (BN / WN) * (BK / WK)": (
