@@ -3,7 +3,8 @@
 The call says which at run time. A library's kernels (`FUSED`) add the bias and apply ReLU themselves: the choice is a kernel argument, read behind the
 main loop. That adds no register (168 on an H200, 246 on an A100, 144 on an MI300X, with and without) and no time where nothing is asked but a branch; a
 variant for each would be two kernels to compile, ship and load. GELU costs more there than the launch that it saves (docs/results/epilogue.md), so the
-kernel of epilogues (templates/library/finish.j2) applies it. That one also serves scalars in device memory, and copies of matrices that arrays of pointers name.
+kernel of epilogues (templates/library/finish.j2) applies it. That one also serves scalars in device memory, and copies of matrices that arrays of
+pointers name.
 """
 
 from __future__ import annotations
