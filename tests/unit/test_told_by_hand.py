@@ -658,9 +658,11 @@ def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
         def one(self, enqueue):
             return enqueue(0)
 
-    numpy_cupy.install(monkeypatch)
+    cupy, order = numpy_cupy.install(monkeypatch), []
     monkeypatch.setattr(racing, "Stopwatch", Watch)
-    assert racing.estimate(lambda index: 2.5 + index) == 2.5
+    monkeypatch.setattr(cupy.cuda, "Device", lambda: SimpleNamespace(synchronize=lambda: order.append("inputs are there")))
+    assert racing.estimate(lambda index: order.append("ran") or 2.5 + index) == 2.5
+    assert order == ["inputs are there", "ran"]
     monkeypatch.setattr(reference, "Reference", lambda inputs: SimpleNamespace(accuracy=lambda one: reference.Accuracy(1.0, 2.0, 3.0)))
     assert reference.error_of(None, None) == 1.0
 
