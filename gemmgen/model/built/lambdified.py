@@ -342,11 +342,11 @@ CODE = {
     ),
     # M4
     (
-    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) *"
-    " BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)"): (
-        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK, tile_k, sums: where(promote > 0, promoted_sums * (2 + compensated)
-        * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1),
-        0)
+    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k + run > 0, (sums "
+    "+ 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k + run, 1), 0)"): (
+        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK, tile_k, run, sums: where(promote > 0, promoted_sums * (2 +
+        compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k + run > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK
+        / max(tile_k + run, 1), 0)
     ),
     # M20
     (
