@@ -44,8 +44,6 @@ def interface(plan: Plan) -> Interface:
     if plan.launches.of_products:
         return _packed(plan) if plan.launches.packs_products else _grouped(plan)
     padded = {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.block)}
-    if plan.scheme.family.run_k:
-        padded["k_runs"] = ("k", plan.scheme.family.run_k)
     if plan.cluster > 1 and plan.split_k > 1:  # the last cluster may reach below C, and its blocks leave their parts, too
         padded["m_clusters"] = ("m", plan.block[0] * plan.cluster)
     counters = _counters(plan)
@@ -111,11 +109,6 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
                f"2^-e of each {plan.scheme.family.tile_k} k of {whose}", per=plan.scheme.family.tile_k)
         for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.family.tile_k
     ]
-    runs = _buffer_pair(
-        "exponents", "int", 4, False, tuple(f"e of each {plan.scheme.family.run_k} k of {whose}, whose words are of 2^e times its elements"
-                                            for whose in ("A's rows", "B's columns")),
-        ("k_runs", *((BATCH,) if plan.launches.repeated else ())), per=plan.scheme.family.run_k,
-    ) if plan.scheme.family.run_k else ()
     of_a, of_b = (sum(word.bytes for word in plan.words_of(operand)) for operand in "ab")
     before = [operand.name for operand in plan.launches.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
@@ -126,6 +119,11 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     found_by_adding = not plan.launches.splits_whole  # blocks raise what others found
     lines = tuple(f"largest magnitudes of {whose}{none}" for whose in ("A's rows", "B's columns"))
     maxima = _buffer_pair("absmax", "unsigned int", scales, found_by_adding, lines, each, zeroed_again=found_by_adding)
+    runs = _buffer_pair(
+        "exponents", "int", 4, False, tuple(f"e of each {plan.scheme.family.run_k} k of {whose}, whose words are of 2^e times its elements"
+                                            for whose in ("A's rows", "B's columns")),
+        ("k_padded", *each), per=plan.block[2],  # room for one a stage, so that no extent of its own is needed
+    ) if plan.scheme.family.run_k else ()
     return (
         _status(counters),
         *(() if plan.launches.splits_whole else maxima),
@@ -283,7 +281,7 @@ def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
 def _runs(plan: Plan, operands: Sequence[Operand]) -> Grid:
     """The same of a kernel whose blocks take runs of k, each as a whole."""
     return tuple(
-        ((f"{operand.outer}_padded", plan.launches.run_outer(operand)), ("k_runs", plan.scheme.family.run_k), *_each(plan)) for operand in operands
+        ((f"{operand.outer}_padded", plan.launches.run_outer(operand)), ("k", plan.scheme.family.run_k), *_each(plan)) for operand in operands
     )
 
 

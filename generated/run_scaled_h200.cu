@@ -143,6 +143,12 @@ GG_DEVICE int exponent_of(const int* runs, int at) {
     return e == NO_EXPONENT ? runs[0] : e;
 }
 
+// Whether a run's unit is so far from the first run's that a sum in one might not be a number in the other.
+GG_DEVICE bool far_from_first(const int* runs, int at) {
+    const int by = exponent_of(runs, at) - runs[0];
+    return by > 18 || by <18;
+}
+
 // The power of two between the unit of a run and the next one's, of exponents that lie `apart` from run to run; they are near one another.
 GG_DEVICE float between_runs(const int* runs, int run, int apart) {
     return power_of_two(exponent_of(runs, (run + 1) * apart) - exponent_of(runs, run * apart));
@@ -176,12 +182,12 @@ GG_DEVICE void split_a(
     const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
     const float* from = x + (inside ? (long long)o * ld + k0 + mine : 0);
     const int left = inside ? k - k0 - mine : 0;
-    float value[8][4];
+    float value[8][4] = {};
     if (pieces) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (i * 128 < left) four = *(const float4*)(from + i * 128);
+            if (i * 128 >= left) continue;
+            const float4 four = *(const float4*)(from + i * 128);
             value[i][0] = four.x, value[i][1] = four.y, value[i][2] = four.z, value[i][3] = four.w;
         }
     } else {
@@ -220,8 +226,8 @@ GG_DEVICE void split_a(
             if (packs && kk + mine < end)
 #pragma unroll
                 for (int w = 0; w < WORDS; ++w)
-                    *(uint2*)(to + kk / 64 * 32768 + w * 16384) =
-                        make_uint2(packed[w][2 * at], packed[w][2 * at + 1]);
+                    *(u64*)(to + kk / 64 * 32768 + w * 16384) =
+                        packed[w][2 * at] | (u64)packed[w][2 * at + 1] << 32;
         }
         count(counters, losses(packed, part));
     }
@@ -243,12 +249,12 @@ GG_DEVICE void split_b(
     const int first = block % blocks_outer * 16 + lane % 4 * 4;  // neighbouring blocks read what lies side by side
     const int stages_k = (k + 63) / 64, left = k - mine;
     const float* at = x + (long long)mine * ld + first;
-    float values[4][16];
+    float values[4][16] = {};
     if (((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer) {  // pieces of 16 bytes
 #pragma unroll
         for (int i = 0; i < 16; ++i, at += ld) {
-            float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (i < left) four = *(const float4*)at;
+            if (i >= left) continue;
+            const float4 four = *(const float4*)at;
             values[0][i] = four.x, values[1][i] = four.y, values[2][i] = four.z, values[3][i] = four.w;
         }
     } else {
@@ -571,8 +577,7 @@ gemmgen_run_scaled_wgmma_128x128x64_851e7662(
             // Exponents of the rows and columns of this tile, those of one run after another's.
             const auto a_runs = [&]() { return a_exponents + (long long)work.panel_m * ((k + RUN_K - 1) / RUN_K) * BLOCK_M; };
             const auto b_runs = [&]() { return b_exponents + (long long)work.panel_n * ((k + RUN_K - 1) / RUN_K) * BLOCK_N; };
-            // Whether the next run's unit is so far from the first run's, in a row or column by more than 2^18, that a sum in one might not be a
-            // number in the other.
+            // Whether the next run's unit is far from the first run's in some row or column of this warp's.
             const auto far = [&]() {
                 bool found = false;
                 const int own = thread % 32;
@@ -580,10 +585,10 @@ gemmgen_run_scaled_wgmma_128x128x64_851e7662(
                 const int* const of_b = b_runs() + warp_n;
 #pragma unroll
                 for (int row = own; row < 64; row += 32)
-                    found = found || abs(exponent_of(of_a + row, (run + 1) * BLOCK_M) - of_a[row]) > 18;
+                    found = found || far_from_first(of_a + row, (run + 1) * BLOCK_M);
 #pragma unroll
                 for (int column = own; column < 128; column += 32)
-                    found = found || abs(exponent_of(of_b + column, (run + 1) * BLOCK_N) - of_b[column]) > 18;
+                    found = found || far_from_first(of_b + column, (run + 1) * BLOCK_N);
                 return (bool)__any_sync(0xffffffffu, found);
             };
             float acc_main[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in the matrix unit
@@ -599,27 +604,33 @@ gemmgen_run_scaled_wgmma_128x128x64_851e7662(
             const auto promote = [&]() {
                 wgmma_wait<1>();
                 if (unit == APART) {
+                    int now = run;
+                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
                     const int* const of_a = a_runs() + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
                     const int* const of_b = b_runs() + warp_n + (lane & 3) * 2;
                     int of_row[FRAGMENTS_M][3];
 #pragma unroll
-                    for (int i = 0; i < FRAGMENTS_M; ++i)
+                    for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
-                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = exponent_of(of_a + i * 64 + ((r >> 1) & 1) * 8, run * BLOCK_M);
+                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = exponent_of(of_a + i * 64 + ((r >> 1) & 1) * 8, now * BLOCK_M);
+                    }
 #pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j)
+                    for (int j = 0; j < FRAGMENTS_N; ++j) {
 #pragma unroll
                         for (int at = 0, in_row = 0; at < 32; ++at, in_row = (in_row - 61) & 61) {
-                            const int of_column = exponent_of(of_b + j * 128 + (in_row & 1) + (in_row >> 2) * 8, run * BLOCK_N);
+                            const int r = in_row;
+                            const int of_column = exponent_of(of_b + j * 128 + (r & 1) + (r >> 2) * 8, now * BLOCK_N);
 #pragma unroll
-                            for (int i = 0; i < FRAGMENTS_M; ++i)
+                            for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
                                 for (int other = 0, own = 0; other < 2; ++other, own = (own - 2) & 2) {
                                     const int r = in_row | own;
                                     const int e = -(of_row[i][own] + of_column);
                                     sum_main[i][j][r] += sum_times(acc_main[i][j][r], e);
                                 }
+                            }
                         }
+                    }
                     return;
                 }
 #pragma unroll
@@ -635,45 +646,55 @@ gemmgen_run_scaled_wgmma_128x128x64_851e7662(
             // nothing is rounded. Where units are too far from one another the sum stands for itself from there on, as it does behind the last run.
             const auto end_run = [&](bool last) {
                 wgmma_wait<0>();
-                if (unit == FAR_NEXT || last && unit == NEAR) {
+                if (unit == FAR_NEXT || (last && unit == NEAR)) {
                     unit = APART;
+                    int now = run;
+                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
                     const int* const of_a = a_runs() + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
                     const int* const of_b = b_runs() + warp_n + (lane & 3) * 2;
                     int of_row[FRAGMENTS_M][3];
 #pragma unroll
-                    for (int i = 0; i < FRAGMENTS_M; ++i)
+                    for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
-                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = exponent_of(of_a + i * 64 + ((r >> 1) & 1) * 8, run * BLOCK_M);
+                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = exponent_of(of_a + i * 64 + ((r >> 1) & 1) * 8, now * BLOCK_M);
+                    }
 #pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j)
+                    for (int j = 0; j < FRAGMENTS_N; ++j) {
 #pragma unroll
                         for (int at = 0, in_row = 0; at < 32; ++at, in_row = (in_row - 61) & 61) {
-                            const int of_column = exponent_of(of_b + j * 128 + (in_row & 1) + (in_row >> 2) * 8, run * BLOCK_N);
+                            const int r = in_row;
+                            const int of_column = exponent_of(of_b + j * 128 + (r & 1) + (r >> 2) * 8, now * BLOCK_N);
 #pragma unroll
-                            for (int i = 0; i < FRAGMENTS_M; ++i)
+                            for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
                                 for (int other = 0, own = 0; other < 2; ++other, own = (own - 2) & 2) {
                                     const int r = in_row | own;
                                     const int e = -(of_row[i][own] + of_column);
                                     sum_main[i][j][r] = sum_times(sum_main[i][j][r], e);
                                 }
+                            }
                         }
+                    }
                 }
                 if (unit == APART) {
+                    int now = run;
+                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
                     const int* const of_a = a_runs() + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
                     const int* const of_b = b_runs() + warp_n + (lane & 3) * 2;
                     int of_row[FRAGMENTS_M][3];
 #pragma unroll
-                    for (int i = 0; i < FRAGMENTS_M; ++i)
+                    for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
-                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = exponent_of(of_a + i * 64 + ((r >> 1) & 1) * 8, run * BLOCK_M);
+                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = exponent_of(of_a + i * 64 + ((r >> 1) & 1) * 8, now * BLOCK_M);
+                    }
 #pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j)
+                    for (int j = 0; j < FRAGMENTS_N; ++j) {
 #pragma unroll
                         for (int at = 0, in_row = 0; at < 32; ++at, in_row = (in_row - 61) & 61) {
-                            const int of_column = exponent_of(of_b + j * 128 + (in_row & 1) + (in_row >> 2) * 8, run * BLOCK_N);
+                            const int r = in_row;
+                            const int of_column = exponent_of(of_b + j * 128 + (r & 1) + (r >> 2) * 8, now * BLOCK_N);
 #pragma unroll
-                            for (int i = 0; i < FRAGMENTS_M; ++i)
+                            for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
                                 for (int other = 0, own = 0; other < 2; ++other, own = (own - 2) & 2) {
                                     const int r = in_row | own;
@@ -681,22 +702,28 @@ gemmgen_run_scaled_wgmma_128x128x64_851e7662(
                                     sum_main[i][j][r] += sum_times(acc_correction[i][j][r] * 0x1p-11f, e);
                                     acc_correction[i][j][r] = 0.0f;
                                 }
+                            }
                         }
+                    }
                 } else {
+                    int now = run;
+                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
                     const int* const of_a = a_runs() + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
                     const int* const of_b = b_runs() + warp_n + (lane & 3) * 2;
                     float of_row[FRAGMENTS_M][3];
 #pragma unroll
-                    for (int i = 0; i < FRAGMENTS_M; ++i)
+                    for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
-                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = between_runs(of_a + i * 64 + ((r >> 1) & 1) * 8, run, BLOCK_M);
+                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = between_runs(of_a + i * 64 + ((r >> 1) & 1) * 8, now, BLOCK_M);
+                    }
 #pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j)
+                    for (int j = 0; j < FRAGMENTS_N; ++j) {
 #pragma unroll
                         for (int at = 0, in_row = 0; at < 32; ++at, in_row = (in_row - 61) & 61) {
-                            const float of_column = between_runs(of_b + j * 128 + (in_row & 1) + (in_row >> 2) * 8, run, BLOCK_N);
+                            const int r = in_row;
+                            const float of_column = between_runs(of_b + j * 128 + (r & 1) + (r >> 2) * 8, now, BLOCK_N);
 #pragma unroll
-                            for (int i = 0; i < FRAGMENTS_M; ++i)
+                            for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
                                 for (int other = 0, own = 0; other < 2; ++other, own = (own - 2) & 2) {
                                     const int r = in_row | own;
@@ -704,7 +731,9 @@ gemmgen_run_scaled_wgmma_128x128x64_851e7662(
                                     sum_main[i][j][r] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]) * factor;
                                     acc_correction[i][j][r] = 0.0f;
                                 }
+                            }
                         }
+                    }
                 }
                 ++run;
             };

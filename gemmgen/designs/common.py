@@ -186,16 +186,14 @@ PROMOTION = Feature("promotion", constraints=(Constraint(
 TILES_OF_K = Feature("scales of tiles of k", constraints=(Constraint(
     "C58", "tile of k", "(tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))", "sums of INT32 end where the scales change", _tile_of_k,
 ),))
-RUNS_OF_K = Feature("scales of runs of k", constraints=(
-    Constraint(
-        "C73", "run of k", "(run == 0) | ((promote > FK) & (run % max(promote, 1) == 0) & (run % BK == 0))",
-        "a sum in FP32 registers changes its unit where a run ends, between two promotions and two stages", _run_of_k,
-    ),
-    Constraint(
-        "C74", "slices of runs", "(run == 0) | (split_k == 1) | (BK % max(promote, 1) == 0)", "a slice may begin inside a run, and promotion keeps step with both",
-        _slice_of_run,
-    ),
-))
+RUNS_OF_K = Feature("scales of runs of k", constraints=(Constraint(
+    "C73", "run of k", "(run == 0) | ((promote > FK) & (run % max(promote, 1) == 0) & (run % BK == 0))",
+    "a sum in FP32 registers changes its unit where a run ends, between two promotions and two stages", _run_of_k,
+),))
+SLICES_OF_RUNS = Feature("slices of k that begin inside runs", constraints=(Constraint(
+    "C74", "slices of runs", "(run == 0) | (split_k == 1) | (BK % max(promote, 1) == 0)", "a slice may begin inside a run, and promotion keeps step with both",
+    _slice_of_run,
+),))
 COMPENSATION = Feature("compensated sums", (SUMS,), constraints=(Constraint(
     "C39", "compensation", "(compensated == 0) | (promote > FK)", "what does not move stays in an accumulator that lives on", _compensation,
 ),))

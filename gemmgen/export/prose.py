@@ -11,7 +11,7 @@ import numpy as np
 
 from gemmgen.abi import FALLBACK
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.scheme import Family, ResidueWords, Tiles
+from gemmgen.catalog.scheme import Family, ResidueWords, Runs, Tiles
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.spec import MAX_EXTENT
@@ -153,6 +153,12 @@ def _(family: Tiles) -> list[str]:
 
 
 @_scaled.register
+def _(family: Runs) -> list[str]:
+    return [f"Each run of {family.run_k} k of a row of A and column of B is scaled by the power of two that brings",
+            "its largest element near that, so nothing overflows. Sums go on from run to run in units that hold them."]
+
+
+@_scaled.register
 def _(family: ResidueWords) -> list[str]:
     return ["Each row of A and column of B is scaled by a factor that makes the Euclidean norm of its",
             f"integers about {family.residues.target:.3g}, so nothing overflows."]
@@ -215,14 +221,15 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
     if plan.scheme.exact or plan.scheme.family.by_row:
         return "\n".join(f" * {line}" for line in lines)
     scheme, form = plan.scheme, first.format
-    losing, scaled = flushing(plan, archs), scheme.normalize == "row"
+    losing, scaled = flushing(plan, archs), scheme.normalize in ("row", "run")
     lowest, words = scheme.precision.lowest(bool(losing)), "the words"
     if losing:
         lines += [f"The matrix units of {' and '.join(losing)} take subnormal words for zero. What an element loses by that is counted",
                   "with the rest."]
         words = "the words that are multiplied"
     if scaled:
-        lines += [f"The first bound holds where each element is 0 or at least 2^{lowest - scheme.target_exponent} of the largest of its row of A or",
+        line = f"run of {scheme.family.run_k} k of a row of A or" if scheme.family.run_k else "row of A or"
+        lines += [f"The first bound holds where each element is 0 or at least 2^{lowest - scheme.target_exponent} of the largest of its {line}",
                   "column of B. Smaller ones count as lossy: all below"
                   f" 2^{form.min_exponent - scheme.target_exponent - 1} of that largest one, and those of",
                   f"which {words} leave more than 2^-{scheme.precision.bits}."]

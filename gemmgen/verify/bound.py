@@ -247,7 +247,8 @@ def _count(scheme: Scheme, accumulator: Accumulator) -> int:
 
 def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, float]]:
     """For each accumulator: itself, the k it sums inside the unit, and its share: what its sum is multiplied by in the end."""
-    stays = min(max(k, 1), plan.scheme.family.run_k or k)  # the k of sums that join the others in the end, or where a run ends
+    # The k of sums that join the others in the end, or where a run of k ends; not there where the next one's scales are the same.
+    stays = min(max(k, 1), plan.scheme.family.run_k or k) if plan.promotion.compensates else k
     return [
         (acc, plan.promote if plan.promotion.promotes(acc) else max(stays, 1), plan.scheme.family.recombination.share(acc))
         for acc in plan.scheme.accumulators

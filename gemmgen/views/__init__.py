@@ -36,7 +36,7 @@ RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words a
 NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
 NORMS_THREADS = 1024
 WHOLE_K = 1 << 30
-RUN_FLOATS = 64  # of a thread that holds its part of a run of k while the largest element is found, where k is not contiguous
+RUN_FLOATS = 32  # of a thread that holds its part of a run of k while the largest element is found, where k is not contiguous
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Word
 from gemmgen.designs.asked import FULL
+from gemmgen.designs.common import RUNS_OF_K, SLICES_OF_RUNS
 from gemmgen.designs.design import Asked, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
 from gemmgen.designs.packed import refusals
 from gemmgen.designs.specialised.design import Specialised
@@ -25,6 +26,7 @@ class Packed(Specialised):
     kinds = (GROUPED.name, POINTERS.name)
     words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
     all_ways = (Way("prepass", "bulk"),)
+    features = tuple(one for one in Specialised.features if one not in (RUNS_OF_K, SLICES_OF_RUNS))
     text = replace(Specialised.text, template="designs/specialised/kernel.j2", schedule="lib/products.j2")
 
     def suits(self, hints: Hints) -> bool:

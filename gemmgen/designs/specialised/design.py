@@ -87,8 +87,9 @@ class Specialised(Design):
     kinds = (GEMM.name, STRIDED.name)
     labels = {"warp": "warpgroup {}"}
     features = (
-        SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.RUNS_OF_K, common.COMPENSATION, A_IN_REGISTERS,
-        common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K, PERSISTENT, PACKS_APART, STORED_B,
+        SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.RUNS_OF_K,
+        common.SLICES_OF_RUNS, common.COMPENSATION, A_IN_REGISTERS, common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K,
+        PERSISTENT, PACKS_APART, STORED_B,
     )
     words = {
         "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),

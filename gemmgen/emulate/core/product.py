@@ -131,18 +131,20 @@ def _by_runs(
     left, right = _raw(of_a, fragment_k), _raw(of_b, fragment_k)
     shape, main = (of_a.planes.shape[1], of_b.planes.shape[1], 1), next(acc.name for acc in scheme.accumulators if acc.promoted)
     inside = {acc.name: np.zeros(shape, np.float32) for acc in scheme.accumulators}
-    total = np.zeros(shape)  # FP32 numbers, in FP64
+    total, since = np.zeros(shape), 0  # FP32 numbers, in FP64; k since sums moved
     for k in range(start, stop, fragment_k):
         step, run = slice(k, k + fragment_k), k // family.run_k
         back = -(of_a.exponents[:, run, None] + of_b.exponents[None, :, run])[:, :, None]
         for each in scheme.products:
             inside[each.into] = units.mma_columns(unit, of_a.words[each.a].type, left[each.a][step], right[each.b][step], inside[each.into])
-        done, last = k + fragment_k, k + fragment_k >= stop
-        if (done - start) % promote == 0 or last:
+        done, last, since = k + fragment_k, k + fragment_k >= stop, since + fragment_k
+        ends = last or done % family.run_k == 0
+        if since == promote or ends:
+            since = 0
             moved = leading(inside[main]) if compensated else inside[main]
             total = _wide(total + np.ldexp(moved.astype(np.float64), back))
             inside[main] = inside[main] - moved
-        if done % family.run_k and not last:
+        if not ends:
             continue
         rest = family.recombination.combine(
             {name: of_one.astype(np.float64) for name, of_one in inside.items()}, lambda so_far, factor, own: _wide(so_far * factor + own),

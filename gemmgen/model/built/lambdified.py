@@ -346,11 +346,11 @@ CODE = {
     ),
     # M4
     (
-    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) *"
-    " BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)"): (
-        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK, tile_k, sums: where(promote > 0, promoted_sums * (2 + compensated)
-        * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1),
-        0)
+    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k + run > 0, (sums "
+    "+ 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k + run, 1), 0)"): (
+        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK, tile_k, run, sums: where(promote > 0, promoted_sums * (2 +
+        compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k + run > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK
+        / max(tile_k + run, 1), 0)
     ),
     # M20
     (
@@ -900,14 +900,6 @@ CODE = {
     "threads <= 512": (
         lambda threads: threads <= 512
     ),
-    # C73
-    "(run == 0) | ((promote > FK) & (run % max(promote, 1) == 0) & (run % BK == 0))": (
-        lambda run, promote, FK, BK: (run == 0) | (((promote > FK) & (run % max(promote, 1) == 0)) & (run % BK == 0))
-    ),
-    # C74
-    "(run == 0) | (split_k == 1) | (BK % max(promote, 1) == 0)": (
-        lambda run, split_k, BK, promote: ((run == 0) | (split_k == 1)) | (BK % max(promote, 1) == 0)
-    ),
     # C25
     "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1) & (run == 0))": (
         lambda mixed, BK, FK, word_bytes, types, split_reads, run: (mixed == 0) | (((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1)) &
@@ -965,6 +957,10 @@ CODE = {
     # C67
     "(uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))": (
         lambda uncached, promote, FM, FN, warp_size: (uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))
+    ),
+    # C73
+    "(run == 0) | ((promote > FK) & (run % max(promote, 1) == 0) & (run % BK == 0))": (
+        lambda run, promote, FK, BK: (run == 0) | (((promote > FK) & (run % max(promote, 1) == 0)) & (run % BK == 0))
     ),
     # Q1
     "BK * (BM + BN)": (
@@ -1138,6 +1134,10 @@ CODE = {
     "accumulator_registers + kept_registers + other_registers <= register_budget": (
         lambda accumulator_registers, kept_registers, other_registers, register_budget: accumulator_registers + kept_registers + other_registers <=
         register_budget
+    ),
+    # C74
+    "(run == 0) | (split_k == 1) | (BK % max(promote, 1) == 0)": (
+        lambda run, split_k, BK, promote: ((run == 0) | (split_k == 1)) | (BK % max(promote, 1) == 0)
     ),
     # S1
     "(BM / WM) * (BN / WN) * (BK / WK)": (
