@@ -146,7 +146,7 @@ GG_DEVICE int exponent_of(const int* runs, int at) {
 // Whether a run's unit is so far from the first run's that a sum in one might not be a number in the other.
 GG_DEVICE bool far_from_first(const int* runs, int at) {
     const int by = exponent_of(runs, at) - runs[0];
-    return by > 18 || by <18;
+    return by > 18 || by < -18;
 }
 
 // The power of two between the unit of a run and the next one's, of exponents that lie `apart` from run to run; they are near one another.
@@ -264,7 +264,7 @@ GG_DEVICE void split_b(
             for (int one = 0; one < 4; ++one) values[one][i] = i < left && first + one < outer ? at[one] : 0.0f;
     }
 
-    __shared__ u32 most[128];  // of each warp and column
+    __shared__ uint4 most[32];  // of each warp and four columns
     u32 largest[4] = {};
 #pragma unroll
     for (int one = 0; one < 4; ++one) {
@@ -272,13 +272,15 @@ GG_DEVICE void split_b(
         for (int i = 0; i < 16; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
 #pragma unroll
         for (int mask = 4; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
-        if (lane < 4) most[warp * 16 + lane * 4 + one] = largest[one];
     }
+    if (lane < 4) most[warp * 4 + lane] = make_uint4(largest[0], largest[1], largest[2], largest[3]);
     __syncthreads();
 #pragma unroll
-    for (int one = 0; one < 4; ++one)
-#pragma unroll
-        for (int other = 0; other < 8; ++other) largest[one] = max(largest[one], most[other * 16 + lane % 4 * 4 + one]);
+    for (int other = 0; other < 8; ++other) {
+        const uint4 found = most[other * 4 + lane % 4];
+        largest[0] = max(largest[0], found.x), largest[1] = max(largest[1], found.y);
+        largest[2] = max(largest[2], found.z), largest[3] = max(largest[3], found.w);
+    }
     if ((int)threadIdx.x < 4) {
 #pragma unroll
         for (int one = 0; one < 4; ++one) {
