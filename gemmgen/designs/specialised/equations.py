@@ -53,8 +53,10 @@ WARPS = Equation("W2", "warps", "4 * (groups + 1)", "warps a block", "one more w
 A_BYTES = Equation("W3", "a_bytes", "where(mixed > 0, 4, a_word_bytes)", "B", "an element of A in a stage: its words, or FP32")
 STAGE_BYTES = Equation("W4", "stage_bytes", "BK * (BM * a_bytes + BN * b_word_bytes)", "B a stage", "EGEMM eq. 2, with A's own size")
 SHARED_BYTES = Equation(
-    "W5", "shared_bytes", "stages * (stage_bytes + 16 + where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0)) + where(split_k > 1, 8 * groups, 0)",
-    "B", "EGEMM eq. 8's term; two barriers a stage, scales where tiles of k have their own, and a word a warpgroup where slices are gathered",
+    "W5", "shared_bytes",
+    "stages * (stage_bytes + 16 + where(run > 0, 8, where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0))) + where(split_k > 1, 8 * groups, 0)",
+    "B", "EGEMM eq. 8's term; two barriers a stage, what becomes of sums where runs of k have scales, scales where tiles of k have their own, and a word a"
+    " warpgroup where slices are gathered",
 )
 LAUNCH_REGISTERS = Equation(
     "W6", "registers", f"min({MOST_REGISTERS}, 8 * floor(registers_per_sm / threads / 8))", "registers a thread",

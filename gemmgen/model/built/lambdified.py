@@ -709,9 +709,11 @@ CODE = {
         lambda BK, BM, a_bytes, BN, b_word_bytes: BK * (BM * a_bytes + BN * b_word_bytes)
     ),
     # W5
-    "stages * (stage_bytes + 16 + where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0)) + where(split_k > 1, 8 * groups, 0)": (
-        lambda stages, stage_bytes, tile_k, BM, BN, BK, split_k, groups: stages * (stage_bytes + 16 + where(tile_k > 0, floor(4 * (BM + BN) * BK /
-        max(tile_k, 1)), 0)) + where(split_k > 1, 8 * groups, 0)
+    (
+    "stages * (stage_bytes + 16 + where(run > 0, 8, where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0))) + where(split_k > 1, 8 * groups, "
+    "0)"): (
+        lambda stages, stage_bytes, run, tile_k, BM, BN, BK, split_k, groups: stages * (stage_bytes + 16 + where(run > 0, 8, where(tile_k > 0, floor(4
+        * (BM + BN) * BK / max(tile_k, 1)), 0))) + where(split_k > 1, 8 * groups, 0)
     ),
     # W6
     "min(240, 8 * floor(registers_per_sm / threads / 8))": (
@@ -1647,10 +1649,12 @@ CODE = {
     # C10
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, a_word_bytes, b_word_bytes, tile_k: floor((shared_bytes_per_block
-        - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, a_word_bytes) + BK *
-        BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(run > 0, 8, where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / "
+    "max(1, tile_k)), 0))))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, a_word_bytes, b_word_bytes, run, tile_k:
+        floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed
+        > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(run > 0, 8, where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1,
+        tile_k)), 0))))
     ),
     # C10
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))": (
@@ -1680,7 +1684,8 @@ MOST_STAGES = {
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(run > 0, 8, where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / "
+    "max(1, tile_k)), 0))))"),
     'portable':
     (
     "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
@@ -1700,7 +1705,8 @@ MOST_STAGES = {
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(run > 0, 8, where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / "
+    "max(1, tile_k)), 0))))"),
     'strided':
     (
     "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
