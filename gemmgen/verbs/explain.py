@@ -19,7 +19,6 @@ from gemmgen.errors import EXIT_OK, SpecError
     "gemmgen explain my.toml --latex > model.tex",
     "gemmgen explain my.toml --frontier --plot frontier.png",
     "gemmgen explain --symbols",
-    start="see what the model decides for an H100, and why",
 )
 def explain(
     specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC", help=SPEC_HELP, autocompletion=names("kernels"))] = None,

@@ -131,7 +131,7 @@ def fragments(
     ))
 
 
-@verb(WORLD, "gemmgen list specs", "gemmgen list specs --json", name="list specs", start="specs of kernels, libraries, programs and studies that are shipped")
+@verb(WORLD, "gemmgen list specs", "gemmgen list specs --json", name="list specs")
 def specs(as_json: Json = False) -> None:
     """List the shipped specs, libraries, programs and studies.
 

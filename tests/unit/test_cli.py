@@ -426,7 +426,7 @@ def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, ve
         "study choose": [tmp_path / "trials", "--kernels", "1"],
         "gpu probe": ["--device", "emulator", "--gpu", "a100", "--only", "mma_m8n8k16_s8", "--products", "100", "-o", tmp_path / "found"],
         "gpu profile": ["--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_f16", "--draws", "50"],
-        "app": ["kmeans", "--device", "emulator"],
+        "app": ["kmeans", "--device", "emulator"], "doctor": [], "init": ["kernel", "--gpu", "a100", "-o", tmp_path / "first.toml"],
         "study report": [tmp_path / "trials", "-o", tmp_path / "report.html"], "study learn": [tmp_path / "trials", "--gpu", GPU],
     }
     (tmp_path / "lab.toml").write_text(

@@ -13,6 +13,12 @@ from gemmgen.solve import solve
 
 @pytest.mark.slow
 @pytest.mark.long  # scikit-learn takes seconds to import
+def test_the_digits_are_scikit_learns():
+    theirs = pytest.importorskip("sklearn.datasets").load_digits()
+    for mine, own in zip(demo.digits(), (theirs.data, theirs.target), strict=True):
+        assert mine.dtype == own.dtype and np.array_equal(mine, own)
+
+
 def test_features_are_standardised_and_not_integers():
     z = demo._features()
     assert z.shape == (1797, 64) and z.dtype == np.float32
