@@ -316,7 +316,6 @@ def pool(
     Raises:
         SpecError, UnknownName: a name in a dispatch table is none.
     """
-    progress("candidates")
     asked = [
         (place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes, library.kinds)
         for gpu in library.gpus for layout in library.file.layouts for place, spec, names in library.specs if gpu.name in names
@@ -324,7 +323,10 @@ def pool(
     found: list[Candidate] = []
     left_out: list[tuple[str, str, str, str]] = []
     relaxed: dict[str, None] = {}
-    for (place, ways, gpu, *_), answer in zip(asked, each(_answer, asked)):
+    answers = iter(each(_answer, asked))
+    for number, (place, ways, gpu, *_) in enumerate(asked, 1):
+        progress(f"candidates {number} of {len(asked)}")
+        answer = next(answers)
         if isinstance(answer, GemmgenError):
             left_out.append((place, gpu.name, ways[0][1].spec.problem.layout, answer.problem))
             continue

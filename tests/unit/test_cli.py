@@ -20,7 +20,7 @@ from gemmgen import __version__, road
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.cli import explain, libraries, show
+from gemmgen.cli import explain, guarded, libraries, output, show
 from gemmgen.cli.app import greeting
 from gemmgen.cli.output import write_files
 from gemmgen.cli.verb import GROUPS, RENAMED, VERBS, renamed, stem_of
@@ -449,7 +449,104 @@ def test_schema_and_typeset_equations_are_the_same_in_json(gemmgen, tiny):
     assert json.loads(gemmgen("explain", tiny, "--latex", "--json").out)["latex"] + "\n" == gemmgen("explain", tiny, "--latex").out
 
 
+# ---- progress
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(output, "time", Clock())
+    monkeypatch.setattr(output.Progress, "_watch", lambda self: None)
+    return output.time
+
+
+def test_steps_that_are_counted_tell_their_share_and_what_is_left(capsys, clock):
+    progress = output.Progress("lab")
+    for number, seconds in enumerate((2, 2, 6, 4), 1):
+        progress.step(f"compile kernel {number} of 4")
+        clock.now += seconds
+    progress.step("write")
+    progress.clear()
+    # The second and the third follow too soon after a line.
+    assert capsys.readouterr().err == "lab: compile kernel 1 of 4\nlab: compile kernel 4 of 4, 75 %, 10 s, about 3 s left\nlab: write\n"
+
+
+def test_a_launch_tells_its_blocks_and_what_is_left_of_it(capsys, clock):
+    progress = output.Progress("x")
+    progress.step("probes")
+    clock.now += 8  # of a launch before
+    for done in (0, 1, 3):
+        progress.blocks("gemmgen_a_01234567_split", done, 4)
+        clock.now += 3
+    progress.blocks("gemmgen_a_01234567", 1, 8)
+    clock.now += 6
+    progress.blocks("gemmgen_a_01234567", 2, 8)
+    progress.clear()
+    assert capsys.readouterr().err.splitlines() == [
+        "x: probes", "x: probes (0 of 4 blocks of split)", "x: probes (3 of 4 blocks of split), 75 %, 6 s, about 2 s left",
+        "x: probes (2 of 8 blocks of gemm), 25 %, 6 s, about 18 s left"]
+
+
+def test_a_silent_step_is_told_now_and_then_until_its_command_ends(capsys, monkeypatch):
+    monkeypatch.setattr(output, "EACH", 0.3)
+    def program():
+        progress = output.Progress("x")
+        progress.step("compile")
+        time.sleep(1.1)
+        raise GemmgenError("here", "is wrong")
+
+    assert guarded(program) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == lines[1] == "x: compile" and 3 <= lines.index("error: here: is wrong") <= 5
+    time.sleep(0.5)
+    assert capsys.readouterr().err == "" and not output.Progress._live
+
+
+def test_quiet_progress_says_nothing(capsys, clock):
+    progress = output.Progress("x", quiet=True)
+    progress.step("a 1 of 2")
+    clock.now += 60
+    progress.blocks("k", 1, 2)
+    progress.clear()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(89, "89 s"), (120, "2 min"), (5399, "90 min"), (9000, "2.5 h")])
+def test_durations_by_hand(seconds, told):
+    assert output.duration(seconds) == told
+
+
 # ---- a terminal, a pipe, a full disk
+
+
+def test_a_line_goes_on_below_the_start_of_its_last_column():
+    text = "kernel     one\nchecks     ok     resources    " + "word " * 12 + "\n" + "x" * 90 + "\n  a " + "b " * 40
+    lines = output.fitted(text, 60).splitlines()
+    assert lines[0] == "kernel     one" and lines[1].startswith("checks     ok     resources    word") and lines[2].startswith(" " * 31 + "word")
+    assert "x" * 90 in lines and all(len(line) <= 60 for line in lines if "x" not in line) and lines[-1].startswith("    b")
+    assert " ".join(output.fitted(text, 60).split()) == " ".join(text.split()) and output.fitted(text, 200) == text
+
+
+@pytest.mark.slow
+def test_text_is_as_wide_as_a_terminal_and_source_and_json_are_not(tiny):
+    def columns(*arguments: object) -> int:
+        leader, follower = os.openpty()
+        reader = subprocess.Popen(["cat"], stdin=leader, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        command(*arguments, stdout=follower, env=os.environ | {"COLUMNS": "70", "NO_COLOR": "1"})
+        os.close(follower)
+        os.close(leader)
+        return max(map(len, reader.communicate()[0].splitlines()))
+
+    assert columns("list", "schemes", "ootomo") <= 70 < columns("list", "schemes", "ootomo", "--json")
+    assert columns("build", "--source", tiny) > 70
 
 
 @pytest.mark.slow

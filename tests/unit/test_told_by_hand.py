@@ -94,11 +94,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("terminal", "quiet", "written"), [
-    (True, False, "\r\x1b[Kx.toml: compiling\r\x1b[Kx.toml: compiling (3 of 8 blocks of split)\r\x1b[Kx.toml: compiling (8 of 8 blocks of gemm)\r\x1b[K"),
+    (True, False, "\r\x1b[Kx.toml: compiling\r\x1b[Kx.toml: compiling (3 of 8 blocks of split), 38 %\r\x1b[Kx.toml: compiling (8 of 8 blocks of gemm), 100 %\r\x1b[K"),
     (True, True, ""), (False, False, "x.toml: compiling\n"), (False, True, ""),
 ])
 def test_progress_is_one_line_on_a_terminal_and_a_line_a_step_elsewhere(monkeypatch, terminal, quiet, written):
     monkeypatch.setattr(sys, "stderr", Terminal(terminal))
+    monkeypatch.setattr(output, "OFTEN", 0)
+    monkeypatch.setenv("COLUMNS", "80")
     progress = output.Progress("x.toml", quiet)
     progress.step("compiling")
     progress.blocks("sgemm_0123abcd_split", 3, 8)

@@ -158,7 +158,7 @@ def each(
     until = time.perf_counter() + seconds if seconds else None
     warm_up, done, refused = WARM_UP_SECONDS, 0, None
     for number, (name, place) in enumerate(places.items()):
-        progress(name)
+        progress(f"{name} ({number + 1} of {len(places)})")
         began = time.perf_counter()
         share = (until - began) / (len(places) - number) if until else None
 

@@ -130,7 +130,8 @@ def summary(told: Mapping[str, Any], *, without: Sequence[str] = ()) -> str:
         "instructions": f"{len(rules)} of {len(instructions)} described by a rule; lane maps of {len(maps)} found, {sum(maps)} as shipped",
         "proof": f"{right:,} of {asked:,} random products as the rules say",
         "unit": "no shipped unit to compare with" if shipped is None else (
-            f"as the shipped {shipped['unit']}" if not shipped["differences"] else f"unlike the shipped {shipped['unit']}: {few(shipped['differences'], '; ')}"),
+            f"as the shipped {shipped['unit']}" if not shipped["differences"] else
+            f"unlike the shipped {shipped['unit']}: {few(shipped['differences'], '; ')}"),
         "GPU": ", ".join(f"{count} values {standing}" for standing, count in standings.items()) + "; " + ", ".join(
             f"{limits[name]} {unit}" for name, unit in (("sms", "SMs"), ("registers_per_sm", "registers an SM"), ("shared_bytes_per_block", "B shared a block"))
             if name in limits),

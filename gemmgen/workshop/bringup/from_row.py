@@ -98,14 +98,16 @@ class Filled:
             raise SpecError(
                 self.place, "tells numbers that contradict each other", got="; ".join(self.contradictions),
                 needs=f"numbers that agree within {100 * RATE_TOLERANCE:g} %, and cores, units and limits exactly",
-                remedy="; ".join([*self.multiples, *self.hints]) or "look the numbers up again: another model's, the base clock, or figures with sparsity or FP16 sums?",
+                remedy="; ".join([*self.multiples, *self.hints]) or
+                "look the numbers up again: another model's, the base clock, or figures with sparsity or FP16 sums?",
             )
         if self.asked:
             raise SpecError(
                 self.place, "leaves out what nothing else determines", got=", ".join(self.asked),
                 needs="\n         ".join(f"{key}: {line}" for key, line in self.asked.items()),
                 remedy="; ".join([
-                    *self.multiples, f"{'else ' if self.multiples else ''}fill in the lines of {template} that are comments, then gemmgen gpu from-row {template}",
+                    *self.multiples,
+                    f"{'else ' if self.multiples else ''}fill in the lines of {template} that are comments, then gemmgen gpu from-row {template}",
                 ]),
             )
 
