@@ -155,12 +155,13 @@ class Progress:
     Args:
         subject: what the steps belong to.
         quiet: say nothing.
+        late: of a command that mostly ends soon: nothing before `EACH` seconds, on a terminal before one.
     """
 
     _live: ClassVar[set[Progress]] = set()
 
-    def __init__(self, subject: str, quiet: bool = False):
-        self._subject, self._quiet = subject, quiet
+    def __init__(self, subject: str, quiet: bool = False, *, late: bool = False):
+        self._subject, self._quiet, self._late = subject, quiet, late
         self._tty = sys.stderr.isatty()
         self._step = self._launch = ""
         self._counted, self._done = 0, 0
@@ -178,7 +179,7 @@ class Progress:
         new = not total or total != self._counted
         self._begun = now if new else self._begun
         self._step, self._launch, self._counted, self._share = f"{self._subject}: {text}", "", total, (number - 1) / total if total else 0.0
-        if self._tty or new or now - self._shown >= EACH:
+        if not self._late and (self._tty or new or now - self._shown >= EACH):
             self._show()
         self._watch()
 
@@ -192,7 +193,7 @@ class Progress:
                 self._begun = now
             self._share = done / max(total, 1)
         self._launch, self._done = f" ({done} of {total} blocks of {_short(symbol)})", done
-        if now - self._shown >= (OFTEN if self._tty else EACH):
+        if not self._late and now - self._shown >= (OFTEN if self._tty else EACH):
             self._show()
 
     def clear(self) -> None:

@@ -80,7 +80,7 @@ def _source(specs: list[Path], output: str | None, gpu: str | None, layout: str 
             value["text"] = source.text
         return f"wrote {written}" if written else source.text.rstrip("\n"), value, EXIT_OK
 
-    return for_each(specs, as_json, serve, as_is=not output)
+    return for_each(specs, as_json, serve, step="decide", as_is=not output)
 
 
 def _built(specs: list[Path], folder: Path, gpu: str | None, layout: str | None, as_json: bool) -> int:
@@ -104,4 +104,4 @@ def _built(specs: list[Path], folder: Path, gpu: str | None, layout: str | None,
         wrote = "\n".join(f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files.values()))
         return f"{show.build_table(kernel)}\n{wrote}", value, EXIT_OK
 
-    return for_each(specs, as_json, serve)
+    return for_each(specs, as_json, serve, step="decide and compile")

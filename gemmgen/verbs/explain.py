@@ -73,4 +73,4 @@ def explain(
         about = {"frontier": explaining.frontier_dict(found)} if found else {}
         return "", {**explaining.as_dict(explanation), **about, **show.refused_facts(refused), **({"latex": text} if latex else {})}, EXIT_OK
 
-    return for_each(specs, as_json, serve)
+    return for_each(specs, as_json, serve, step="decide")

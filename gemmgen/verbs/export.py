@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gemmgen.cli.output import emit, emit_json
+from gemmgen.cli.output import Progress, emit, emit_json
 from gemmgen.cli.verb import KERNEL, Json, OtherGpu, OtherLayout, names, verb
 from gemmgen.errors import EXIT_OK
 
@@ -44,7 +44,9 @@ def export(
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
-    kernel = road.build(spec, gpu, layout=layout, archs=lambda plan: exporter.target_archs(plan, archs or ()))
+    progress = Progress(spec.name, as_json, late=True)
+    kernel = road.build(spec, gpu, layout=layout, archs=lambda plan: exporter.target_archs(plan, archs or ()), progress=progress)
+    progress.clear()
     plan, source, binary = kernel.plan, kernel.source, kernel.binary
     targets = [binary.arch, *(other.arch for other in kernel.others)]
     files = road.export(kernel, output, name=name, force=force)

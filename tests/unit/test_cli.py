@@ -23,7 +23,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import explain, guarded, libraries, output, show
 from gemmgen.cli.app import greeting
 from gemmgen.cli.output import write_files
-from gemmgen.cli.verb import GROUPS, RENAMED, VERBS, renamed, stem_of
+from gemmgen.cli.verb import GROUPS, RENAMED, VERBS, for_each, renamed, stem_of
 from gemmgen.errors import EmulationError, GemmgenError, ResourceError
 from gemmgen.model.accuracy import TOLD
 from gemmgen.paths import SPECS
@@ -508,6 +508,18 @@ def test_a_silent_step_is_told_now_and_then_until_its_command_ends(capsys, monke
     assert lines[0] == lines[1] == "x: compile" and 3 <= lines.index("error: here: is wrong") <= 5
     time.sleep(0.5)
     assert capsys.readouterr().err == "" and not output.Progress._live
+
+
+def test_a_command_that_mostly_ends_soon_is_silent_until_it_does_not(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(output, "EACH", 0.3)
+
+    def wait(path):
+        time.sleep({"soon": 0, "late": 0.8}[path.stem])
+        return "done", {}, 0
+
+    assert for_each([Path("soon.toml")], False, wait, step="decide") == 0 and capsys.readouterr() == ("done\n", "")
+    assert for_each([Path("late.toml")], False, wait, step="decide") == 0 and "late.toml: decide\n" in capsys.readouterr().err
+    assert for_each([Path("late.toml")], False, wait) == for_each([Path("late.toml")], True, wait, step="decide") == 0 and capsys.readouterr().err == ""
 
 
 def test_quiet_progress_says_nothing(capsys, clock):

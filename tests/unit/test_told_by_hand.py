@@ -1103,7 +1103,7 @@ def made_kernel(monkeypatch):
     binary = SimpleNamespace(arch="sm_80", compiler="c", from_cache=True, seconds=1.5, assembly="asm", code=b"bin")
     state = SimpleNamespace(plan=plan, source=source, binary=binary, others=(), refused=[], calls=[])
     monkeypatch.setattr(road, "render", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or state)
-    monkeypatch.setattr(road, "build", lambda path, gpu, layout, archs=None: state.calls.append((path.name, gpu, layout)) or state)
+    monkeypatch.setattr(road, "build", lambda path, gpu, layout, archs=None, progress=None: state.calls.append((path.name, gpu, layout)) or state)
     monkeypatch.setattr(show, "kernel_facts", lambda *of: [])
     monkeypatch.setattr(show, "build_table", lambda kernel: "the table")
     return state
