@@ -50,6 +50,11 @@ def tell(text: str, end: str = "\n") -> None:
     print(shown(text, sys.stderr), end=end, file=sys.stderr, flush=True)
 
 
+def columns() -> float:
+    """How wide text on stdout may be: as the terminal is, without end elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+
+
 def fitted(text: str, columns: int) -> str:
     """`text` with no line longer than that, where it has spaces to break at: a line goes on below the start of its last column."""
     lines = []
@@ -75,7 +80,7 @@ def emit(text: str, end: str = "\n", *, as_is: bool = False) -> None:
         GemmgenError: it cannot be written, as on a full disk.
     """
     try:
-        text = text if as_is or not sys.stdout.isatty() else fitted(text, shutil.get_terminal_size().columns)
+        text = text if as_is or columns() == math.inf else fitted(text, int(columns()))
         print(shown(text, sys.stdout), end=end, flush=True)
     except BrokenPipeError:
         raise ReaderGone from None

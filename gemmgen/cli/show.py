@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from gemmgen.cli.output import BOLD, GREEN, RED, paint
+from gemmgen.cli.output import BOLD, GREEN, RED, columns, paint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,18 +26,27 @@ LABEL = 11
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "") -> str:
-    """Columns as wide as they must be; numbers to the right."""
+    """Columns as wide as they must be, numbers to the right; on a terminal that is narrower, cells of the widest go on in lines below."""
     cells = [[str(cell) for cell in row] for row in rows]
     numeric = [
         all(isinstance(row[i], int | float) for row in rows) for i in range(len(header))
     ] if isinstance(rows, list) and rows else [False] * len(header)
     widths = [max(len(line[i]) for line in [list(header), *cells]) for i in range(len(header))]
-    lines = [
-        indent + "  ".join(
-            cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(line, widths, numeric)
-        ).rstrip()
-        for line in [list(header), *cells]
-    ]
+    room = columns() - len(indent) - 2 * (len(widths) - 1)
+    narrow = sum(widths) > room
+    least = [max((len(word) for line in [list(header), *cells] for word in line[i].split()), default=0) for i in range(len(header))]
+    while sum(widths) > room and widths != least:
+        widest = max((i for i in range(len(widths)) if widths[i] > least[i]), key=widths.__getitem__)
+        widths[widest] -= 1
+    lines = []
+    for line in [list(header), *cells]:
+        parts = [textwrap.wrap(cell, width) if narrow else [cell] for cell, width in zip(line, widths)]
+        lines.append("\n".join(
+            indent + "  ".join(
+                cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(part, widths, numeric)
+            ).rstrip()
+            for part in zip_longest(*parts, fillvalue="")
+        ))
     return "\n".join([paint(lines[0], BOLD), *lines[1:]])
 
 

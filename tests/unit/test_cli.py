@@ -547,6 +547,17 @@ def test_a_line_goes_on_below_the_start_of_its_last_column():
     assert " ".join(output.fitted(text, 60).split()) == " ".join(text.split()) and output.fitted(text, 200) == text
 
 
+def test_a_table_on_a_narrow_terminal_goes_on_within_its_columns(monkeypatch):
+    rows = [("a", 5, "one two three four five six"), ("b", 1234567, "seven")]
+    monkeypatch.setattr(show, "columns", lambda: 34)
+    assert show.table(("name", "count", "words"), rows).splitlines() == [
+        "name    count  words", "a           5  one two three four", "               five six", "b     1234567  seven"]
+    monkeypatch.setattr(show, "columns", lambda: 10)
+    assert show.table(("name", "count", "words"), rows).splitlines()[2:5] == ["               two", "               three", "               four"]  # no word is cut
+    monkeypatch.setattr(show, "columns", lambda: 80)
+    assert show.table(("name", "count", "words"), rows).splitlines()[1] == "a           5  one two three four five six"
+
+
 @pytest.mark.slow
 def test_text_is_as_wide_as_a_terminal_and_source_and_json_are_not(tiny):
     def columns(*arguments: object) -> int:
