@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,15 +165,25 @@ def extra_of(vendor: str, driver: int, known: Sequence[str]) -> str:
 
 def diagnosed() -> dict[str, Any]:
     """The whole report, as plain data; no part of it raises."""
-    answers = probed(PROBES)
+    problems: list[str] = []
+
+    def safely(what: str, call: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return call()
+        except Exception as error:  # whatever is broken here is what the report is for
+            problems.append(f"{what} cannot be told: {type(error).__name__}: {error}")
+            return otherwise
+
+    answers = safely("drivers and compilers", lambda: probed(PROBES), {"cuda": {}})
     cuda = answers.pop("cuda")
-    gpus, problems = gpus_of(cuda)
+    gpus, wrong = safely("GPUs", lambda: gpus_of(cuda), ([], []))
+    problems += wrong
     compilers = []
     for name, one in answers.items():
         ready = None if "slow" in one else "archs" in one
         compilers.append({"for": "NVIDIA" if name == "NVRTC" else "AMD", "name": one.get("name", name), "ready": ready, "path": one.get("path"),
                           "problem": None if ready else one["problem"], "try": one.get("try"), "archs": one.get("archs", [])})
-    packages = extras()
+    packages = safely("packages", extras, {})
     if not packages:
         problems.append("gemmgen is not installed as a package: which extras are missing is not known")
     value = {

@@ -131,6 +131,17 @@ def test_the_report_says_each_part_in_a_line(monkeypatch):
     ]
 
 
+def test_a_part_that_is_broken_is_a_problem_and_no_crash(monkeypatch):
+    def broken(*given):
+        raise RuntimeError("no such luck")
+
+    for name in ("probed", "gpus_of", "extras"):
+        monkeypatch.setattr(doctor, name, broken)
+    value = doctor.diagnosed()
+    assert [problem.partition(" cannot")[0] for problem in value["problems"][:3]] == ["drivers and compilers", "GPUs", "packages"]
+    assert "RuntimeError: no such luck" in value["problems"][0] and value["next"] and "no such luck" in doctor_verb.text(value)
+
+
 @pytest.mark.slow
 def test_a_compiler_that_is_none_is_no_crash(gemmgen, monkeypatch, tmp_path):
     monkeypatch.setenv("GEMMGEN_NVRTC", str(tmp_path / "libnvrtc.so"))
