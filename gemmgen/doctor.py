@@ -86,7 +86,7 @@ def probed(programs: dict[str, str], seconds: float = SECONDS) -> dict[str, dict
 
 
 def gpus_here() -> list[dict[str, Any]]:
-    """The GPUs of this machine, NVIDIA's first: vendor, title, arch (`sm_90`, `gfx942`) and row, the name under specs/gpus or None."""
+    """The GPUs of this machine, NVIDIA's first: vendor, title, arch (`sm_90`, `gfx942`), row, the name under specs/gpus or None, and whether it is its own."""
     return gpus_of(probed({"cuda": PROBES["cuda"]})["cuda"])[0]
 
 
@@ -110,7 +110,7 @@ def gpus_of(cuda: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
         if version and int(version[1]):
             number = int(version[1])
             found.append({"vendor": "amd", "title": "AMD GPU", "arch": f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}"})
-    return [{**one, "row": _row_of(one, rows)} for one in found], problems
+    return [{**one, **_row_of(one, rows)} for one in found], problems
 
 
 def _rows() -> list[tuple[str, str]]:
@@ -122,12 +122,12 @@ def _rows() -> list[tuple[str, str]]:
     return found
 
 
-def _row_of(gpu: dict[str, Any], rows: Sequence[tuple[str, str]]) -> str | None:
-    """The row whose name stands in the GPU's title, by most of its letters; else the first of its target; None where none is of it."""
+def _row_of(gpu: dict[str, Any], rows: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """`row`: whose name stands in the GPU's title, by most of its letters, else the first of its target, None where none is of it; `own`: whether it stands there."""
     plain = re.sub(r"[^a-z0-9]", "", gpu["title"].lower())
     fitting = [name for name, arch in rows if arch == gpu["arch"]]
     named = [name for name in fitting if all(part in plain for part in name.split("_"))]
-    return max(named, key=len, default=fitting[0] if fitting else None)
+    return {"row": max(named, key=len, default=fitting[0] if fitting else None), "own": bool(named)}
 
 
 def host_compilers() -> dict[str, str]:

@@ -30,8 +30,7 @@ def text(value: dict[str, Any]) -> str:
         ("gemmgen", f"{value['gemmgen']} in {value['place']}"),
         ("Python", f"{value['python']}, {value['system']}, {value['processors']} processor{'s' * (value['processors'] != 1)}"),
         ("driver", f"NVIDIA's, for CUDA {driver // 1000}.{driver % 1000 // 10}" if driver else "no CUDA driver"),
-        *(("GPU", f"{one['title']} ({one['arch']}), " + (f"described by {one['row']}" if one["row"] else "which no file of specs/gpus describes"))
-          for one in value["gpus"]),
+        *(("GPU", f"{one['title']} ({one['arch']}), {_described(one)}") for one in value["gpus"]),
     ]
     if not value["gpus"]:
         lines.append(("GPU", "none"))
@@ -50,3 +49,10 @@ def text(value: dict[str, Any]) -> str:
     shown = [f"{label}{' ' * (width - len('problem' if chr(0) in label else label))}  {told}" for label, told in lines]
     steps = [line for one in value["next"] for line in (f"  {paint(one['type'], GREEN)}", f"      {one['why']}")]
     return "\n".join([*shown, "", "Type next:", *steps])
+
+
+def _described(gpu: dict[str, Any]) -> str:
+    """What of specs/gpus a GPU's kernels are planned by."""
+    if not gpu["row"]:
+        return "which no file of specs/gpus describes"
+    return f"described by {gpu['row']}" if gpu["own"] else f"planned for as {gpu['row']}, which has its target"

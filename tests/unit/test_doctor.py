@@ -55,12 +55,13 @@ def test_gpus_are_known_by_their_titles_and_targets(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "NVIDIA", tmp_path / "nvidia")
     for number, version in enumerate((0, 90010, 90402, 110000)):  # the first is a processor
         node(tmp_path / "nodes", number, version)
-    titles = ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA Something 1")
-    archs = ("sm_90", "sm_90", "sm_80", "sm_61")
+    titles = ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA A30", "NVIDIA Something 1")
+    archs = ("sm_90", "sm_90", "sm_80", "sm_80", "sm_61")
     found, problems = doctor.gpus_of({"driver": 13000, "status": 0, "gpus": [{"title": title, "arch": arch} for title, arch in zip(titles, archs)]})
-    assert [one["row"] for one in found[:4]] == ["h100", "h200", "a100_80gb", None] and not problems
-    assert [(one["arch"], one["vendor"]) for one in found[4:]] == [("gfx90a", "amd"), ("gfx942", "amd"), ("gfx1100", "amd")]
-    assert [GPUS.get(one["row"]).arch for one in found[4:]] == ["gfx90a", "gfx942", "gfx1100"]
+    assert [one["row"] for one in found[:5]] == ["h100", "h200", "a100_80gb", "a100", None] and not problems
+    assert [one["own"] for one in found] == [True] * 3 + [False] * 5
+    assert [(one["arch"], one["vendor"]) for one in found[5:]] == [("gfx90a", "amd"), ("gfx942", "amd"), ("gfx1100", "amd")]
+    assert [GPUS.get(one["row"]).arch for one in found[5:]] == ["gfx90a", "gfx942", "gfx1100"]
 
 
 @pytest.mark.parametrize(("cuda", "loaded", "told"), [
@@ -93,9 +94,9 @@ def test_extras_are_those_of_the_package_with_versions(monkeypatch):
     assert doctor.extras() == {}
 
 
-H100 = {"vendor": "nvidia", "title": "NVIDIA H100", "arch": "sm_90", "row": "h100"}
-MINE = {"vendor": "nvidia", "title": "NVIDIA X", "arch": "sm_61", "row": None}
-MI300X = {"vendor": "amd", "title": "AMD GPU", "arch": "gfx942", "row": "mi300x"}
+H100 = {"vendor": "nvidia", "title": "NVIDIA H100", "arch": "sm_90", "row": "h100", "own": True}
+MINE = {"vendor": "nvidia", "title": "NVIDIA X", "arch": "sm_61", "row": None, "own": False}
+MI300X = {"vendor": "amd", "title": "AMD GPU", "arch": "gfx942", "row": "mi300x", "own": False}
 NVRTC = {"for": "NVIDIA", "name": "NVRTC 13.3", "ready": True, "problem": None, "try": None, "archs": ["sm_75", "sm_90"]}
 EXTRAS = {"cuda12": {"cupy-cuda12x": None}, "cuda13": {"cupy-cuda13x": "13.6"}, "rocm": {"hip-python": None}}
 
@@ -117,7 +118,7 @@ def test_what_to_type_next(gpus, compilers, driver, typed):
 
 def test_the_report_says_each_part_in_a_line(monkeypatch):
     value = {
-        "gemmgen": "0.1.0", "place": "/x", "python": "3.12.1", "system": "Linux x86_64", "processors": 1, "cuda_driver": 12040, "gpus": [H100, MINE],
+        "gemmgen": "0.1.0", "place": "/x", "python": "3.12.1", "system": "Linux x86_64", "processors": 1, "cuda_driver": 12040, "gpus": [H100, MINE, MI300X],
         "compilers": [NVRTC, {"for": "AMD", "name": "clang", "ready": False, "problem": "was not found", "try": "pip install 'gemmgen[rocm]'", "archs": []}],
         "host": {"cc": "/usr/bin/cc"}, "extras": {"": {"numpy": "2.0"}, "cuda12": {"cupy-cuda12x": None, "nvidia-cuda-nvrtc-cu12": "12.4"}},
         "settings": {"GEMMGEN_CACHE": "off"}, "problems": ["bad"], "next": [{"type": "gemmgen verify x", "why": "since"}],
@@ -125,6 +126,7 @@ def test_the_report_says_each_part_in_a_line(monkeypatch):
     assert doctor_verb.text(value).splitlines() == [
         "gemmgen        0.1.0 in /x", "Python         3.12.1, Linux x86_64, 1 processor", "driver         NVIDIA's, for CUDA 12.4",
         "GPU            NVIDIA H100 (sm_90), described by h100", "GPU            NVIDIA X (sm_61), which no file of specs/gpus describes",
+        "GPU            AMD GPU (gfx942), planned for as mi300x, which has its target",
         "for NVIDIA     NVRTC 13.3, sm_75 to sm_90", "for AMD        clang was not found; pip install 'gemmgen[rocm]'", "for libraries  cc", "needs          numpy 2.0",
         "[cuda12]       missing cupy-cuda12x; has nvidia-cuda-nvrtc-cu12 12.4", "setting        GEMMGEN_CACHE=off", "problem        bad", "", "Type next:",
         "  gemmgen verify x", "      since",
