@@ -123,7 +123,10 @@ def _rows() -> list[tuple[str, str]]:
 
 
 def _row_of(gpu: dict[str, Any], rows: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """`row`: whose name stands in the GPU's title, by most of its letters, else the first of its target, None where none is of it; `own`: whether it stands there."""
+    """`row`: the one whose name stands in the GPU's title, by most of its letters, else the first of its target, None where none is of it.
+
+    `own`: whether its name stands there.
+    """
     plain = re.sub(r"[^a-z0-9]", "", gpu["title"].lower())
     fitting = [name for name, arch in rows if arch == gpu["arch"]]
     named = [name for name in fitting if all(part in plain for part in name.split("_"))]
