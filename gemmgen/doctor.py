@@ -86,7 +86,7 @@ def probed(programs: dict[str, str], seconds: float = SECONDS) -> dict[str, dict
 
 
 def gpus_here() -> list[dict[str, Any]]:
-    """The GPUs of this machine, NVIDIA's first: vendor, title, arch (`sm_90`, `gfx942`), row, the name under specs/gpus or None, and whether it is its own."""
+    """The GPUs of this machine, CUDA's first: device (`cuda`, `hip`), title, arch (`sm_90`, `gfx942`), row, the name under specs/gpus or None, and whether it is its own."""
     return gpus_of(probed({"cuda": PROBES["cuda"]})["cuda"])[0]
 
 
@@ -101,7 +101,7 @@ def gpus_of(cuda: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     elif cuda.get("status") not in (None, 0, 100):
         problems.append(f"NVIDIA's driver cannot begin: cuInit returns {cuda['status']}; nvidia-smi says more")
     for one in cuda.get("gpus", ()):
-        found.append({"vendor": "nvidia", **one})
+        found.append({"device": "cuda", **one})
     for path in sorted(KFD.glob("*/properties")) if KFD.is_dir() else ():
         try:
             version = re.search(r"^gfx_target_version (\d+)", path.read_text(), re.M)
@@ -109,7 +109,7 @@ def gpus_of(cuda: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         if version and int(version[1]):
             number = int(version[1])
-            found.append({"vendor": "amd", "title": "AMD GPU", "arch": f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}"})
+            found.append({"device": "hip", "title": "AMD GPU", "arch": f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}"})
     return [{**one, **_row_of(one, rows)} for one in found], problems
 
 
@@ -160,9 +160,9 @@ def extras() -> dict[str, dict[str, Any]]:
     return {extra: packages for extra, packages in sorted(found.items()) if extra not in NOT_FOR_USERS}
 
 
-def extra_of(vendor: str, driver: int, known: Sequence[str]) -> str:
-    """The extra that compiles and runs kernels of a vendor here; of NVIDIA's by the driver's CUDA version."""
-    wanted = ("rocm", "hip-gpu") if vendor == "amd" else (f"cuda{12 if 0 < driver < 13000 else 13}", "cuda-gpu")
+def extra_of(device: str, driver: int, known: Sequence[str]) -> str:
+    """The extra that compiles and runs kernels of a kind of device here; of CUDA by the driver's version."""
+    wanted = {"hip": ("rocm", "hip-gpu"), "cuda": (f"cuda{12 if 0 < driver < 13000 else 13}", "cuda-gpu")}[device]
     return next((one for one in wanted if one in known), wanted[0])
 
 
@@ -201,9 +201,9 @@ def next_steps(value: dict[str, Any]) -> list[dict[str, str]]:
     """What to type, the first thing first, and why."""
     steps, packages = [], value["extras"]
     if not any(one["ready"] is not False for one in value["compilers"]) and not value["gpus"]:
-        steps.append((f"pip install 'gemmgen[{extra_of('nvidia', 0, tuple(packages))}]'", "a compiler: no kernel can be built without one"))
-    for gpu in {one["vendor"]: one for one in reversed(value["gpus"])}.values():
-        extra = extra_of(gpu["vendor"], value["cuda_driver"] or 0, tuple(packages))
+        steps.append((f"pip install 'gemmgen[{extra_of('cuda', 0, tuple(packages))}]'", "a compiler: no kernel can be built without one"))
+    for gpu in {one["device"]: one for one in reversed(value["gpus"])}.values():
+        extra = extra_of(gpu["device"], value["cuda_driver"] or 0, tuple(packages))
         if missing := [name for name, version in packages.get(extra, {}).items() if version is None]:
             steps.append((f"pip install 'gemmgen[{extra}]'", f"{', '.join(missing)}: builds kernels for this GPU and runs them on it"))
         elif not any(one["ready"] is None or gpu["arch"] in one["archs"] for one in value["compilers"]):
@@ -212,7 +212,7 @@ def next_steps(value: dict[str, Any]) -> list[dict[str, str]]:
             steps.append((f"gemmgen init kernel --gpu {gpu['row']} -o my_kernel.toml",
                           f"a spec for this GPU ({gpu['title']}); then gemmgen verify my_kernel.toml"))
         else:
-            steps.append((f"gemmgen gpu probe --device {'hip' if gpu['vendor'] == 'amd' else 'cuda'} -o my_gpu/",
+            steps.append((f"gemmgen gpu probe --device {gpu['device']} -o my_gpu/",
                           f"no file of specs/gpus is for {gpu['arch']}: this measures one"))
     if not value["gpus"]:
         steps.append(("gemmgen verify scaled_a100", "no GPU is here: kernels are executed on the CPU, bit for bit as NVIDIA's matrix units compute"))

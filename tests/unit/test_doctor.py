@@ -60,7 +60,7 @@ def test_gpus_are_known_by_their_titles_and_targets(monkeypatch, tmp_path):
     found, problems = doctor.gpus_of({"driver": 13000, "status": 0, "gpus": [{"title": title, "arch": arch} for title, arch in zip(titles, archs)]})
     assert [one["row"] for one in found[:5]] == ["h100", "h200", "a100_80gb", "a100", None] and not problems
     assert [one["own"] for one in found] == [True] * 3 + [False] * 5
-    assert [(one["arch"], one["vendor"]) for one in found[5:]] == [("gfx90a", "amd"), ("gfx942", "amd"), ("gfx1100", "amd")]
+    assert [(one["arch"], one["device"]) for one in found[5:]] == [("gfx90a", "hip"), ("gfx942", "hip"), ("gfx1100", "hip")]
     assert [GPUS.get(one["row"]).arch for one in found[5:]] == ["gfx90a", "gfx942", "gfx1100"]
 
 
@@ -94,9 +94,9 @@ def test_extras_are_those_of_the_package_with_versions(monkeypatch):
     assert doctor.extras() == {}
 
 
-H100 = {"vendor": "nvidia", "title": "NVIDIA H100", "arch": "sm_90", "row": "h100", "own": True}
-MINE = {"vendor": "nvidia", "title": "NVIDIA X", "arch": "sm_61", "row": None, "own": False}
-MI300X = {"vendor": "amd", "title": "AMD GPU", "arch": "gfx942", "row": "mi300x", "own": False}
+H100 = {"device": "cuda", "title": "NVIDIA H100", "arch": "sm_90", "row": "h100", "own": True}
+MINE = {"device": "cuda", "title": "NVIDIA X", "arch": "sm_61", "row": None, "own": False}
+MI300X = {"device": "hip", "title": "AMD GPU", "arch": "gfx942", "row": "mi300x", "own": False}
 NVRTC = {"for": "NVIDIA", "name": "NVRTC 13.3", "ready": True, "problem": None, "try": None, "archs": ["sm_75", "sm_90"]}
 EXTRAS = {"cuda12": {"cupy-cuda12x": None}, "cuda13": {"cupy-cuda13x": "13.6"}, "rocm": {"hip-python": None}}
 
