@@ -194,6 +194,15 @@ def test_a_kind_is_added_as_its_page_says(carry_out, tmp_path):
     assert len(PAGES["kind"].splitlines()) < 450
 
 
+@pytest.mark.slow
+def test_a_first_change_is_made_as_its_page_says(carry_out, tmp_path):
+    """A scheme, an epilogue and a kind, one after the other in one folder."""
+    done = carry_out((ROOT / "docs" / "your-first-change.md").read_text())
+    assert (done.files, done.commands, done.said) == (8, 6, 13)
+    assert "0.01f * x" in (tmp_path / "my_layer.cu").read_text() and "!(column <= row)" in (tmp_path / "my_triangle.cu").read_text()
+    assert len((tmp_path / "gemmgen_gemmt.py").read_text().splitlines()) < 40
+
+
 @pytest.mark.parametrize(("text", "told"), [
     ("```\ngemmgen gpus nonesuch\n```\n", "nonesuch"), ("```\nrm -r specs\n```\n", "cannot run"), ("```toml\nname = 1\n```\n", "says no file"),
     ("```\ngemmgen gpus a100\n```\n\n```text\nNVIDIA H100\n```\n", "was not printed"),
