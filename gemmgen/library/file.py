@@ -100,8 +100,6 @@ class LibraryFile(Strict):
         "Left out: where there is a shim, as programs bring batches"
     )
     packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
-    fused: bool = Field(False, description="whether kernels add a call's bias and apply its activation themselves; else a further kernel reads C and writes it "
-                        "again. Their code is up to four times as long")
     fallback: bool = Field(True, description="whether what no kernel serves is computed by portable ones in FP32, which the library then holds, too")
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
         (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
@@ -249,5 +247,6 @@ def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
                             remedy="leave it out, or gemmgen export for a kernel of its own; for strided batches, batched = true")
     if loaded.spec.epilogue.do:
         raise SpecError(f"{where}: [epilogue] do", "is not what a library's functions compute", got=", ".join(loaded.spec.epilogue.do),
-                        needs="none: each call says what becomes of C", remedy="leave it out, and fused = true for kernels that do it themselves")
+                        needs="none: each call says what becomes of C",
+                        remedy="leave it out: the kernels of a library add a call's bias and apply its ReLU themselves")
     return loaded
