@@ -7,6 +7,7 @@ Nothing is compiled and no GPU is needed.
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,5 +59,6 @@ def rows() -> list[tuple[str, ...]]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     for cells in (HEAD, ("---", *["---:"] * (len(HEAD) - 1)), *rows()):
         print("| " + " | ".join(cells) + " |")
