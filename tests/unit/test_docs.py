@@ -9,6 +9,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import typer
 from test_layering import ROOMS
 
+from gemmgen import road
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.policy import NAMES
@@ -315,6 +317,37 @@ def test_the_kernel_that_pages_name_is_the_specs():
         if page.parent.name != "results":  # records are of their time
             for told in re.findall(r"gemmgen_(?:ootomo|scaled)_mma_\w+", page.read_text()):
                 assert told in names, page.name
+
+
+# ---- the cookbook
+
+COOKBOOK = (ROOT / "docs" / "cookbook.md").read_text()
+RECIPES = re.findall(r"^## (.*)\n(?:(?!^## ).*\n)*?```toml\n((?:.*\n)*?)```", COOKBOOK, re.M)
+
+
+def test_the_cookbooks_recipes_are_found():
+    assert len(RECIPES) == COOKBOOK.count("```toml") == 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("title", "text"), RECIPES, ids=[title[:30] for title, _ in RECIPES])
+def test_a_recipes_spec_has_a_plan(title, text):
+    spec = tomllib.loads(text)
+    made = road.plan(spec)
+    assert made.gpu.name == spec["target"]["gpu"]
+    if "rows of A" in title:
+        assert made.design.name == "thin"
+    if "registers" in title:
+        assert made.predicted_registers <= 128
+    if "bias" in title.lower():
+        assert made.output.name == "f16" and [step.name for step in made.epilogue.steps] == ["bias", "relu"]
+
+
+@pytest.mark.slow
+def test_the_cookbooks_python_runs(capsys):
+    for text in re.findall(r"^```python\n(.*?)^```$", COOKBOOK, re.S | re.M):
+        exec(text, {})
+    assert "block" in capsys.readouterr().out
 
 
 # ---- the first page
