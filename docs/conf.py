@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 project = "gemmgen"
 author = copyright = "the gemmgen authors"
@@ -53,8 +53,25 @@ def inside(docname: str, text: str) -> str:
     return LINK.sub(one, text)
 
 
+def with_kernels(text: str) -> str:
+    """The gallery, with each step's spec and the kernels that the tool renders of it."""
+    from gallery import lines_of_code, steps
+
+    sections = text.split("\n## ")
+    for step in steps():
+        number = step.spec.stem.partition("_")[0]
+        [at] = [at for at, section in enumerate(sections) if section.startswith(f"Step {number}:")]
+        sections[at] += (
+            f"\n```toml\n{step.spec.read_text()}```\n\n<details><summary>The generated source, {lines_of_code(step.text)} lines of code</summary>\n\n"
+            f"```cuda\n{step.text}```\n\n</details>\n"
+        )
+    return "\n## ".join(sections)
+
+
 def read(app: Any, docname: str, source: list[str]) -> None:
     source[0] = inside(docname, source[0])
+    if docname == "gallery":
+        source[0] = with_kernels(source[0])
 
 
 def included(app: Any, relative_path: Path, parent: str, content: list[str]) -> None:

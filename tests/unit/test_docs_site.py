@@ -39,6 +39,13 @@ def test_every_page_is_built_without_a_warning(site):
 
 
 @pytest.mark.slow
+def test_the_gallery_has_every_steps_source(site):
+    page = (site / "gallery.html").read_text()
+    assert page.count("<details>") == 7 and page.count("__launch_bounds__") >= 8
+    assert page.index("__launch_bounds__") < page.index("Step 2") < page.index("fp32_fma") < page.index("Step 3") < page.index("Step 8") < page.index("wgmma_fence")
+
+
+@pytest.mark.slow
 def test_links_on_the_site_lead_somewhere(site):
     """Also those to headings, and to what autodoc writes."""
     ids = {page: set(re.findall(r'id="([^"]+)"', page.read_text())) for page in site.rglob("*.html")}
@@ -64,12 +71,18 @@ def test_the_reference_has_the_roads_functions_with_their_docstrings(site):
         assert f'id="gemmgen.road.{name}"' in page and getattr(road, name).__doc__
 
 
-@pytest.mark.long
-def test_no_page_is_wider_than_its_window(site):
+FEW = ("index", "gallery", "kernels", "reference", "tutorials/embed", "results/papers")
+"""A page of each kind: the front, generated text, long tables, docstrings, code, a record."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [FEW, pytest.param((), marks=pytest.mark.long)], ids=["few", "all"])
+def test_no_page_is_wider_than_its_window(site, names):
     import browser as browsing
 
-    pages = sorted(page for page in site.rglob("*.html") if not page.relative_to(site).parts[0].startswith("_"))
-    assert len(pages) > 60
+    pages = [site / f"{name}.html" for name in names] or sorted(
+        page for page in site.rglob("*.html") if not page.relative_to(site).parts[0].startswith("_"))
+    assert len(pages) > (5 if names else 60)
     wide = []
     with browsing.browser() as opened:
         for width in WIDTHS:
@@ -78,6 +91,6 @@ def test_no_page_is_wider_than_its_window(site):
                 opened.get(page.as_uri())
                 over = opened.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
                 if over > 0:
-                    wide.append((page.relative_to(site), width, over))
+                    wide.append((str(page.relative_to(site)), width, over))
         asked = [address for address in browsing.requests(opened) if not address.startswith("file:")]
     assert wide == [] and asked == []
