@@ -205,6 +205,13 @@ def test_a_first_change_is_made_as_its_page_says(carry_out, tmp_path):
     assert (done.files, done.commands, done.said) == (8, 6, 13)
     assert "0.01f * x" in (tmp_path / "my_layer.cu").read_text() and "!(column <= row)" in (tmp_path / "my_triangle.cu").read_text()
     assert len((tmp_path / "gemmgen_gemmt.py").read_text().splitlines()) < 40
+    step = tmp_path / "gemmgen_leaky.py"  # the fault that the page asks for
+    step.write_text(step.read_text().replace("0.01f", "0.02f", 1))
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    ran = subprocess.run(
+        [sys.executable, "-m", "gemmgen", "verify", "my_layer.toml"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+    )
+    assert ran.returncode == 1 and "FAILED permutation" in one_spaced(ran.stdout), ran.stdout
 
 
 @pytest.mark.slow
