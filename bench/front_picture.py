@@ -78,7 +78,8 @@ def down(error: float) -> float:
 
 def text(x: float, y: float, said: str, kind: str = "", anchor: str = "middle", turned: bool = False) -> str:
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}{turn}>{escape(said)}</text>'
+    of = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{of}{turn}>{escape(said)}</text>'
 
 
 def picture(found: list[Point], other: float) -> str:
