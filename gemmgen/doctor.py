@@ -86,7 +86,7 @@ def probed(programs: dict[str, str], seconds: float = SECONDS) -> dict[str, dict
 
 
 def gpus_here() -> list[dict[str, Any]]:
-    """The GPUs of this machine, CUDA's first: device (`cuda`, `hip`), title, arch (`sm_90`, `gfx942`), row, the name under specs/gpus or None, and whether it is its own."""
+    """The GPUs of this machine, CUDA's first: device (`cuda`, `hip`), title, arch (`sm_90`, `gfx942`), row (a name under specs/gpus, or None), own."""
     return gpus_of(probed({"cuda": PROBES["cuda"]})["cuda"])[0]
 
 
