@@ -282,7 +282,8 @@ struct TileKernel {
     static constexpr int B_PARTS = (BLOCK_N * BLOCK_K / 8 + THREADS - 1) / THREADS;  // of B's part of a stage, that a thread takes
 
     static constexpr int LINE_ROWS = FRAGMENT_M / 2, LINE_PITCH = WARP_N + 4;  // of C, which a warp brings out at a time, padded: floats
-    static constexpr int LINE_LANES = WARP_N < 32 ? WARP_N : 32, LINE_COLUMNS = WARP_N / LINE_LANES;  // lanes side by side, and columns of each
+    static constexpr int LINE_LANES = WARP_N < 32 ? WARP_N : 32;  // lanes side by side
+    static constexpr int LINE_COLUMNS = WARP_N / LINE_LANES;  // of each
     static constexpr int LINES_TOGETHER = 32 / LINE_LANES;  // rows that lanes store at a time
     static constexpr int LINE_ELEMENTS = (LINE_ROWS + LINES_TOGETHER - 1) / LINES_TOGETHER * LINE_COLUMNS;  // that a lane stores of these rows
 
