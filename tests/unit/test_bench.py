@@ -15,7 +15,7 @@ from judged import EXACT, WORST
 
 from gemmgen import road, timing
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.input import F32, INPUTS
+from gemmgen.catalog.input import INPUTS, USUAL
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import Progress
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
@@ -461,7 +461,7 @@ class _Race:
 
 
 def kernel(name="ours", launches=2, size=None) -> Kernel:
-    return Kernel(name, SimpleNamespace(gpu=GPUS.get("h100"), inputs=SimpleNamespace(stored_b=F32)), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
+    return Kernel(name, SimpleNamespace(gpu=GPUS.get("h100"), inputs=SimpleNamespace(stored_b=USUAL)), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
 
 
 def test_the_bench_measures_all_at_every_size(monkeypatch):

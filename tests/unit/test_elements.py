@@ -40,7 +40,7 @@ def test_what_is_not_finite_is_so_in_the_type_of_the_elements():
 
 
 def test_types_of_b_and_of_c_are_rows_on_top_of_it():
-    for row in (inputs.F32, outputs.F32):
+    for row in (inputs.USUAL, outputs.USUAL):
         assert (row.name, row.title, row.element) == (F32.name, F32.title, F32.c_type) and np.dtype(row.dtype) == F32.dtype
 
 

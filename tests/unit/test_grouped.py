@@ -13,7 +13,7 @@ from gemmgen.batch import PROBLEM, Tile
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.output import F32
+from gemmgen.catalog.output import USUAL
 from gemmgen.designs.grouped import equations, refusals
 from gemmgen.designs.grouped.design import warp_of
 from gemmgen.errors import InfeasibleSpec, SpecError
@@ -117,7 +117,7 @@ def test_what_a_batch_has_no_kernels_for_is_refused(sections, where):
 def test_a_c_of_another_type_is_refused(monkeypatch):
     """As another package may bring one: what tells a product has a pointer to FP32."""
     for one in (request, applicable):
-        monkeypatch.setattr(one, "all_outputs", lambda: {"f32": F32, "half": replace(F32, name="half")})
+        monkeypatch.setattr(one, "all_outputs", lambda: {"f32": USUAL, "half": replace(USUAL, name="half")})
     loaded = asked()
     for kind in all_kinds():
         loaded.spec.problem.__dict__ |= {"c": "half", "kind": kind}

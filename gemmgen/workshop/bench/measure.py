@@ -13,7 +13,8 @@ import numpy as np
 from gemmgen import timing
 from gemmgen.build import Binary
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.input import F32, Input
+from gemmgen.catalog.element import F32
+from gemmgen.catalog.input import INPUTS, Input
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -250,7 +251,7 @@ def type_of_b(plans: Sequence[Plan]) -> Input:
     if len(found) > 1:
         raise SpecError("[problem] b", "is of different types in one race", got=", ".join(sorted(found)), needs="one type beside FP32",
                         remedy="a race for each")
-    return next(iter(found.values()), F32)
+    return next(iter(found.values()), INPUTS[F32.name])
 
 
 def compiled_triton(against: Sequence[str], sizes: Sequence[Size], progress: Callable[[str], None], note: Callable[[str], None]) -> Any:
