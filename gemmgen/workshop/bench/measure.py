@@ -12,8 +12,8 @@ import numpy as np
 
 from gemmgen import timing
 from gemmgen.build import Binary
-from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.element import F32
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import INPUTS, Input
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.plan import Plan
