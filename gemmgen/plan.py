@@ -104,7 +104,7 @@ class _Facts:
     @property
     def standing(self) -> str | None:
         """How far such kernels have been checked, where none has ever run; None where some have."""
-        return self.design.checked.standing or self.gpu.maker.standing_of(self.arch)
+        return self.design.checked.standing or self.gpu.maker.checked.standing_of(self.arch)
 
     # ---- the design, and what its equations say
 

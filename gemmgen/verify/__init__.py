@@ -152,7 +152,7 @@ def standing(plan: Plan, ran_on: Device | None = None) -> str:
     Args:
         ran_on: what executed it; None where nothing did.
     """
-    if not plan.gpu.maker.recorded:
+    if not plan.gpu.maker.checked.recorded:
         return ""
     if ran_on is not None and ran_on.kind == "hip":
         return f"compiled by clang, resources read from the code object; run on {ran_on.name}"

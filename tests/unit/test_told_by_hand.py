@@ -27,6 +27,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import USUAL
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.vendor import VENDORS
 from gemmgen.cli import explain, output, show
 from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
 from gemmgen.errors import DeviceError, GemmgenError, NotEmulated, SpecError, UnknownName
@@ -331,7 +332,7 @@ def judged(monkeypatch):
         return SimpleNamespace(as_dict=lambda: {"passed": state.passed}, passed=state.passed, failed=state.failed, unverified=state.unverified,
                                device_kind=state.kind)
 
-    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(name="mi300x", maker=SimpleNamespace(recorded=True)), hash="abcd")
+    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(name="mi300x", maker=SimpleNamespace(checked=SimpleNamespace(recorded=True))), hash="abcd")
     loaded = SimpleNamespace(spec=SimpleNamespace(verify=SimpleNamespace(require="scheme")))
     monkeypatch.setattr(road, "load", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or loaded)
     monkeypatch.setattr(road, "build", lambda loaded, progress: SimpleNamespace(plan=plan, refused=[]))
@@ -384,7 +385,7 @@ def test_a_record_is_kept_of_runs_on_amds_gpus_and_where_it_is_asked_for(judged,
     assert os.listdir(tmp_path) == ([kept] if kept else [])
     assert capsys.readouterr().out == "the report\n" + (f"kept in {kept}\n" if kept else "")
     assert not kept or json.loads((tmp_path / kept).read_text()) == {"recorded": True}
-    judged.plan.gpu.maker.recorded = False
+    judged.plan.gpu.maker.checked.recorded = False
     if save:
         with pytest.raises(SpecError, match="is for the record of an AMD kernel's run"):
             verify_verb([Path("x.toml")], save=Path(save))
@@ -473,7 +474,7 @@ def test_the_demonstration_verifies_what_it_built(monkeypatch, capsys):
 
 
 def test_what_probe_and_report_say_without_a_device(monkeypatch):
-    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(maker=SimpleNamespace(recorded=True)), standing="never run")
+    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(maker=SimpleNamespace(checked=SimpleNamespace(recorded=True))), standing="never run")
     monkeypatch.setattr(judging, "resources", lambda *of: SimpleNamespace())
     monkeypatch.setattr(judging.Judge, "resources", lambda judge: judging.Check("resources", True, "few"))
     report = judging.resources_only(plan, SimpleNamespace(name="k"), None, "no model")
@@ -482,7 +483,7 @@ def test_what_probe_and_report_say_without_a_device(monkeypatch):
     assert not report.passed and not report.failed and not report.as_fp32 and report.errors is None and [one.name for one in report.checks] == ["resources"]
     assert judging.standing(plan, SimpleNamespace(kind="hip", name="MI300X")).endswith("run on MI300X")
     assert judging.standing(plan, SimpleNamespace(kind="emulator")) == "never run"
-    plan.gpu.maker.recorded = False
+    plan.gpu.maker.checked.recorded = False
     assert judging.standing(plan) == ""
 
 
@@ -1095,7 +1096,7 @@ def test_a_library_is_made_and_written_where_it_is_asked_for(monkeypatch):
 @pytest.fixture
 def made_kernel(monkeypatch):
     """A kernel that `road.render` and `road.build` give whatever they are asked for; what they were is in `calls`."""
-    plan = SimpleNamespace(hash="abcd", as_dict=lambda: {"p": 1}, gpu=SimpleNamespace(maker=SimpleNamespace(code_suffixes=(".ptx", ".cubin"), recorded=False)))
+    plan = SimpleNamespace(hash="abcd", as_dict=lambda: {"p": 1}, gpu=SimpleNamespace(maker=VENDORS["nvidia"]))
     launch = SimpleNamespace(symbol="k", grid=((("m", 64),),), threads=128, shared_bytes=7, params=("a", "b"))
     source = SimpleNamespace(name="k", arch="sm_80", hash="ffff", text="code\n", suffix=".cu", launches=[launch])
     binary = SimpleNamespace(arch="sm_80", compiler="c", from_cache=True, seconds=1.5, assembly="asm", code=b"bin")

@@ -96,7 +96,7 @@ def require_timed(plan: Plan, where: str) -> None:
     """
     from gemmgen.run import cuda
 
-    if not plan.gpu.maker.timed:
+    if not plan.gpu.maker.checked.timed:
         raise DeviceError(
             where, "times kernels beside cuBLAS and Triton, on NVIDIA's GPUs alone", got=plan.gpu.name,
             remedy="gemmgen verify SPEC --device hip, which tells the seconds of a run",
@@ -115,7 +115,7 @@ def require_gpu(where: str) -> None:
     """
     from gemmgen.run import cuda
 
-    reasons = [cuda.why_not(row) for row in GPUS.rows() if row.maker.timed]
+    reasons = [cuda.why_not(row) for row in GPUS.rows() if row.maker.checked.timed]
     if None not in reasons:
         reason = reasons[0]
         assert reason is not None
