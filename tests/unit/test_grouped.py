@@ -15,7 +15,8 @@ from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.output import USUAL
 from gemmgen.designs.grouped import equations, refusals
-from gemmgen.designs.grouped.design import warp_of
+from gemmgen.designs.grouped.design import Grouped, warp_of
+from gemmgen.designs.grouped.tile_of_each import TileOfEach
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.kinds import GEMM, all_kinds
 from gemmgen.model import batch as tilings
@@ -503,3 +504,8 @@ def test_what_only_some_tiles_need_is_there_where_one_does():
         "#pragma unroll UNROLLED": {"wide warps"}, "DOWN && row >=": {"lanes"}, "% DOWN == 0 || row <": {"held lanes"},
         "until_promotion": {"promoted inside and outside", "promoted outside"}}
     assert {part: {name for name, text in texts.items() if part in text} for part in asked_of} == asked_of
+
+
+@pytest.mark.parametrize("part", [Grouped, TileOfEach])
+def test_the_design_is_in_parts_that_one_takes_in_at_a_glance(part):
+    assert len([name for name in vars(part) if not name.startswith("_")]) <= 25
