@@ -174,7 +174,7 @@ FAULTS = {
     "no wait for the words": ("listed", "            __syncthreads();  // everyone's is, and so are the words", "            // everyone's is, and so are the words"),
     "no wait for the copies": ("listed", "cp_async_wait<STAGES - 2>();  // this thread's part of the next stage", "// this thread's part of the next stage"),
     "the other warps stay": ("table 3", "if ((int)threadIdx.x >= 128) return;", ""),
-    "the last columns are another's": ("listed", "&& columns > 0) *element = alpha", ") *element = alpha"),
+    "the last columns are another's": ("listed", "&& columns > beside(x)) *element = alpha", ") *element = alpha"),
     "the sort is none": ("stays", "if ((first < second) == ((low & size) == 0))", "if (false)"),
 }
 
