@@ -114,6 +114,23 @@ def test_words_that_lie_in_memory_are_loaded_as_they_are(layout):
     assert np.array_equal(launched(row, "tcec", "const unsigned short* x", body, want.shape, memory, dtype=np.uint32), want)
 
 
+@pytest.mark.parametrize("layout", ["row_major", pytest.param("col_major", marks=pytest.mark.long)])
+def test_integers_that_become_bytes_keep_their_sign_and_their_neighbours(layout):
+    """Of a register's four bytes a negative one changes no other."""
+    row = next(one for one in ROWS.values() if one.word == "s8")
+    m, n, k = row.shape
+    want = np.random.default_rng(3).integers(-128, 128, (2 * m, 2 * k)).astype(np.int32)
+    memory = want if layout == "row_major" else np.ascontiguousarray(want.T)
+    body = f"""
+    fragment<matrix_a, {2 * m}, {n}, {2 * k}, Word, {layout}> a;
+    load_matrix_sync(a, x, {memory.shape[1]});
+    foreach_ij(a, [&](int index, int i, int j) {{
+        out[i * {2 * k} + j] = (signed char)a.tile[0][index / decltype(a)::Tile::elements].get(index % decltype(a)::Tile::elements);
+    }});
+"""
+    assert np.array_equal(launched(row, "wmma", "const int* x", body, want.shape, memory, dtype=np.int32), want)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("edit", [
     ("low -= widen_low(word_0), high -= widen_high(word_0);", "low -= widen_low(word_0);"),
