@@ -705,6 +705,14 @@ def test_epilogues_of_products_that_are_told_one_by_one_are_not_exported(kind, t
     assert "['relu']" in refused.value.got and "strided" in refused.value.remedy and not (tmp_path / "out").exists()
 
 
+def test_batches_whose_words_are_packed_first_are_not_exported(tmp_path):
+    plan = solve(loads({"problem": {"kind": "grouped", "m": 264, "n": 264, "k": 264, "matrices": 64}, "split": {"scheme": "ootomo"}, "pipeline": {"design": "packed"},
+                        "target": {"gpu": "h100"}}))
+    with pytest.raises(SpecError, match="writes no kernels for batches whose words are packed first") as refused:
+        exporter.export(plan, (source := render(plan)), stand_in(plan, source, plan.arch), tmp_path / "out", name="lab_gemm")
+    assert 'kind = "strided"' in refused.value.remedy and not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(("scheme", "most"), [("mixpert3", (2**31 - 1) // (2 * 127**2)), ("mixpert4", (2**31 - 1) // (3 * 127**2)), ("ootomo", LIMIT)])
 def test_the_last_k_of_a_scheme_is_served_and_the_next_one_is_refused(scheme, most, tmp_path):
     """Of integers, an INT32 sum holds two or three products of 127 x 127 for each k."""

@@ -525,6 +525,27 @@ def test_a_bucket_that_failed_after_all_had_the_batch(tmp_path, monkeypatch, mer
     assert Store(bucket).query("SELECT count(*) AS c FROM latest")["c"].to_pylist() == [2 + merged]
 
 
+def test_half_of_a_file_is_taken_out_of_a_bucket(tmp_path):
+    """And the message is of the write, whether or not that could be done."""
+    bucket, removed = places.Bucket(f"local://{tmp_path}/there"), []
+
+    @contextlib.contextmanager
+    def half(path):
+        def write(content):
+            raise OSError(errno.EIO, "the line broke")
+
+        yield SimpleNamespace(write=write)
+
+    def gone(path):
+        removed.append(path)
+        raise OSError(errno.EIO, "the line is still broken")
+
+    bucket.files = SimpleNamespace(type_name="s3", open_output_stream=half, delete_file=gone)
+    with pytest.raises(GemmgenError, match="cannot be written") as refused:
+        bucket.put("a.parquet", b"x" * 10)
+    assert removed == [f"{tmp_path}/there/a.parquet"] and refused.value.got == "the line broke" and "10 B" in refused.value.needs
+
+
 def test_a_place_that_nothing_serves():
     with pytest.raises(GemmgenError, match="no place for a store") as caught:
         Store("nothing://there")
