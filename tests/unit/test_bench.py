@@ -296,6 +296,8 @@ def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
     alone = timing.generated("main", plan, source, None, inputs, main_only=True)
     before = len(ran)
     assert before == each * inputs.sets  # the split pass once for each input set
+    words = [[value for one, value in zip(main.parameters, values) if one.region] for symbol, values in prepared if symbol == main.symbol][-inputs.sets:]
+    assert words[0] and not any(np.shares_memory(*both) for both in zip(words[0], words[1]))  # into words of the set's own
     alone.enqueue(1)
     assert len(ran) == before + 1 and prepared[ran[-1]][0] == main.symbol
 

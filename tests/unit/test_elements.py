@@ -35,6 +35,8 @@ def test_what_is_not_finite_is_so_in_the_type_of_the_elements():
     product, finite = F32.exact_or_special(a, a.T)
     assert product[0, 0] == np.inf and not finite[0, 0]
     assert F32.same_special(np.float32([[np.inf]]), product, finite) and not F32.same_special(np.float32([[np.nan]]), product, finite)
+    for wrong in (np.inf, np.nan):  # where a number is to be
+        assert not F32.same_special(np.float32([[wrong]]), np.ones((1, 1)), np.array([[True]]))
     wide = a.astype(np.float64)
     assert F64.exact_or_special(wide, wide.T)[1][0, 0]
 
