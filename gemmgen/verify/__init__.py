@@ -19,6 +19,7 @@ from gemmgen.model.resources import Occupancy, occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
+from gemmgen.solve.verdict import Verdict, verdict
 from gemmgen.split import Words, split
 from gemmgen.verify import batch, ends, kinds, oracles, strided
 from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost, share_of_worst
@@ -84,6 +85,7 @@ class Report:
         status: what the kernels counted there.
         of_fp32: for each product whose error is told, that error over FP32's own: of a sequential dot product of the same data.
         promises: the scheme's name, as whose bound a kernel passes that need not be as good as FP32.
+        verdict: what the kernel is worth beside plain FP32; None where nothing tells.
         device_kind: as its driver calls it; `none` where nothing could run.
         standing: of an AMD kernel, as `standing` says it; else empty.
         unverified: why the numbers could not be judged; empty where they were.
@@ -104,6 +106,7 @@ class Report:
     unverified: str = ""
     of_fp32: dict[str, float] = field(default_factory=dict)
     promises: str = ""
+    verdict: Verdict | None = None
 
     @property
     def as_fp32(self) -> bool:
@@ -141,6 +144,7 @@ class Report:
             "seconds": self.seconds,
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "passed": self.passed,
+            "verdict": self.verdict.as_dict() if self.verdict else None,
             **({"standing": self.standing} if self.standing else {}),
             **({"unverified": self.unverified} if self.unverified else {}),
         }
@@ -443,6 +447,7 @@ def resources_only(plan: Plan, source: Source, binary: Binary, reason: str) -> R
     return Report(
         kernel=source.name, arch=plan.arch, device="none", resources=resources(plan, source, binary), errors=None, bound=None, size=None,
         status={}, seconds=None, checks=(Judge(plan, source, binary, None).resources(),), standing=standing(plan), unverified=reason,
+        verdict=verdict(plan),
     )
 
 
@@ -521,7 +526,7 @@ def verify(
         kernel=source.name, arch=plan.arch, device=device.name, resources=resources(plan, source, binary),
         errors=found.errors, bound=found.bound, size=(headline.a.shape[0], headline.b.shape[1], headline.a.shape[1]),
         status=found.result.status, seconds=found.result.seconds, checks=tuple(checks), device_kind=device.kind, standing=standing(plan, device),
-        of_fp32=of_fp32, promises=plan.scheme.name,
+        of_fp32=of_fp32, promises=plan.scheme.name, verdict=verdict(plan),
     )
 
 
