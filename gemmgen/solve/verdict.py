@@ -109,7 +109,7 @@ def times(ratio: float) -> str:
 
 def verdict(plan: Plan) -> Verdict | None:
     """Of a plan at the sizes of its hints; None where there is no plain FP32 to compare with, as for elements of another type, and of batches whose
-    products get tiles of their own: on an H200 their predicted times do not tell matrix unit and FP32 units apart (docs/results/batches.md)."""
+    products get tiles of their own (`untold` says why)."""
     if plan.batch and plan.batch.tiles:
         return None
     found = plain_seconds(plan)
@@ -119,6 +119,14 @@ def verdict(plan: Plan) -> Verdict | None:
     h = plan.hints
     own = float(plan.model["seconds"])
     return Verdict(plan.gpu.name, h.m, h.n, h.k, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1)
+
+
+def untold(plan: Plan) -> str:
+    """Why a plan has no verdict."""
+    if plan.batch and plan.batch.tiles:
+        # docs/results/batches.md: on an H200 they were measured to be 1.5 times as fast, and are predicted to be slower.
+        return "none: predicted times of batches whose products get tiles of their own do not rank matrix unit and FP32 units; gemmgen bench --suite does"
+    return f"none: there is no plain FP32 product to compare {plan.type.name} with"
 
 
 def plain_seconds(plan: Plan) -> tuple[float, str] | None:
