@@ -8,22 +8,23 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen.cli.output import emit, emit_json, write_paths
-from gemmgen.cli.verb import KERNELS, Json, OtherGpu, OtherLayout, for_each, verb
+from gemmgen.cli.verb import KERNEL, SPEC_HELP, Json, OtherGpu, OtherLayout, for_each, names, verb
 from gemmgen.errors import EXIT_OK, SpecError
 
 
 @verb(
-    KERNELS,
-    "gemmgen explain specs/kernels/sgemm_h100.toml",
+    KERNEL,
+    "gemmgen explain sgemm_h100",
     "gemmgen explain my.toml --candidate block=256x128x32 --candidate stages=4",
     "gemmgen explain my.toml --full",
     "gemmgen explain my.toml --html my.html",
     "gemmgen explain my.toml --latex > model.tex",
     "gemmgen explain my.toml --frontier --plot frontier.png",
     "gemmgen explain --symbols",
+    start="see what the model decides for an H100, and why",
 )
 def explain(
-    specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC", help="Spec files (.toml); see specs/kernels.")] = None,
+    specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC", help=SPEC_HELP, autocompletion=names("kernels"))] = None,
     full: Annotated[bool, typer.Option("--full", help="Every equation with its numbers, bounds, rejected and best candidates.")] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write all of it as one page: roofline, tiles, candidates, equations.")] = None,
     latex: Annotated[bool, typer.Option("--latex", help="Typeset the equations with their values.")] = False,
@@ -38,7 +39,7 @@ def explain(
     layout: OtherLayout = None,
     as_json: Json = False,
 ) -> int:
-    """Tell what the model decides for a spec, what limits it, and what it is worth.
+    """Explain what the model decides for a spec, what limits it, and its worth.
 
     A candidate that cannot be is refused with exit code 2 and the inequality it
     breaks.
@@ -55,7 +56,7 @@ def explain(
         emit_json(explaining.symbols()) if as_json else emit(explaining.symbols_text())
         return EXIT_OK
     if not specs:
-        raise SpecError("gemmgen explain", "has nothing to explain", needs="a spec file, or --symbols", remedy="gemmgen explain specs/kernels/sgemm_a100.toml")
+        raise SpecError("gemmgen explain", "has nothing to explain", needs="a spec file, or --symbols", remedy="gemmgen explain sgemm_a100")
 
     if plot and plot.suffix not in IMAGES:
         raise SpecError("--plot", "is no picture that can be drawn", got=str(plot), needs=f"a name that ends in {', '.join(IMAGES)}",
