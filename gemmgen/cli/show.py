@@ -84,6 +84,17 @@ def verdict_facts(verdict: Verdict | None) -> dict[str, Any]:
     return {"verdict": verdict.as_dict() if verdict else None}
 
 
+def worth_text(found: Sequence[Verdict]) -> str:
+    """The map of worth: a row a GPU, a column a size, in each cell the ratio to plain FP32 and the scheme that has it."""
+    from gemmgen.solve.verdict import times
+
+    gpus, sizes = dict.fromkeys(one.gpu for one in found), sorted({one.m for one in found})
+    cells = {(one.gpu, one.m): f"{times(one.ratio)} {one.scheme}" for one in found}
+    return table(("gpu", *(f"{size}^3" for size in sizes)), [(gpu, *(cells.get((gpu, size), "-") for size in sizes)) for gpu in gpus]) + (
+        "\n\ntimes plain FP32's speed, predicted, and the fastest scheme with FP32's error; below 1 plain FP32 is faster"
+    )
+
+
 def report(kernel: Built, judged: Report, seconds: float) -> str:
     """A Report as a person reads it."""
     from gemmgen.verify import against_fp32
@@ -103,6 +114,10 @@ def report(kernel: Built, judged: Report, seconds: float) -> str:
         word = paint("ok    ", GREEN) if check.passed else paint("FAILED", RED)
         detail = check.detail.replace("\n", "\n" + " " * (LABEL + name_width + 9))
         lines.append(("checks" if i == 0 else "", f"{word} {check.name:<{name_width}}  {detail}"))
+    if judged.sample:
+        lines.append(("blocks", f"{judged.sample.told} of C, whole k, corners and edges among them; --whole computes all"))
+    if judged.smaller:
+        lines.append(("size", judged.smaller))
     if judged.standing:
         lines.append(("standing", judged.standing))
     if judged.unverified:

@@ -36,6 +36,7 @@ class Point:
         meets: whether it gives the error that the spec asks for; None where it asks for none.
         sums_in_unit: whether a matrix unit sums, so that there is something to promote.
         chooses_sums: whether its design lets a spec say how sums are added up.
+        word: the type of the scheme's leading words.
         file: how the spec names a scheme of the user's own; empty for shipped ones.
     """
 
@@ -52,6 +53,7 @@ class Point:
     sums_in_unit: bool = True
     sums: str = "plain"
     chooses_sums: bool = False
+    word: str = ""
     file: str = ""
 
     @property
@@ -186,7 +188,7 @@ def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
     return Point(
         plan.scheme.name, plan.promote, plan.fragment.policy, {name: one.estimate for name, one in found.items()}, figure, found[data].worst,
         float(plan.model["seconds"]), float(plan.model["tflops"]), meets=figure <= 1 if asked else None,
-        sums_in_unit=plan.fragment.on_matrix_unit, sums=plan.sums, chooses_sums=SUMS in plan.design.own,
+        sums_in_unit=plan.fragment.on_matrix_unit, sums=plan.sums, chooses_sums=SUMS in plan.design.own, word=plan.scheme.leading,
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from gemmgen.errors import DeviceError
 from gemmgen.model.accuracy import TOLD
-from gemmgen.solve.frontier import Frontier
+from gemmgen.solve.frontier import Frontier, Point
+from gemmgen.solve.verdict import Verdict, times
 
 IMAGES = (".png", ".svg", ".pdf")
 """What a picture of one's own may end in."""
@@ -82,14 +83,40 @@ def drawn_frontier(axis: Any, found: Frontier) -> list[Any]:
     return labelled(axis, named)
 
 
-def _family(point: Any) -> tuple[str, str]:
-    """(name, colour) of what a point's scheme is made of."""
-    from gemmgen.catalog.scheme import SCHEMES
+def worth_image(found: Sequence[Verdict], suffix: str) -> bytes:
+    """The map of worth: a row a GPU, a column a size, each cell as many times plain FP32's speed as its number says; blue where that is more than FP32.
 
+    Args:
+        suffix: of `IMAGES`.
+
+    Raises:
+        DeviceError: matplotlib is not installed.
+    """
+    drawing()
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import TwoSlopeNorm
+
+    gpus, sizes = list(dict.fromkeys(one.gpu for one in found)), sorted({one.m for one in found})
+    cells = {(one.gpu, one.m): one for one in found}
+    shades = [[math.log2(cells[gpu, size].ratio) if (gpu, size) in cells else math.nan for size in sizes] for gpu in gpus]
+    figure, axis = plt.subplots(figsize=(1.6 + 1.35 * len(sizes), 1.2 + 0.31 * len(gpus)))
+    axis.imshow(shades, cmap="RdBu", norm=TwoSlopeNorm(0, -2, 3), aspect="auto")
+    for row, gpu in enumerate(gpus):
+        for column, size in enumerate(sizes):
+            if one := cells.get((gpu, size)):
+                axis.text(column, row, f"{times(one.ratio)} {one.scheme}", ha="center", va="center", fontsize=7,
+                          color="white" if abs(shades[row][column]) > 1.6 else "black")
+    axis.set_xticks(range(len(sizes)), [f"{size}" for size in sizes], fontsize=8)
+    axis.set_yticks(range(len(gpus)), gpus, fontsize=8)
+    axis.set(xlabel="rows, columns and sum", title="times plain FP32's speed, predicted")
+    return content(figure, suffix)
+
+
+def _family(point: Point) -> tuple[str, str]:
+    """(name, colour) of what a point's scheme is made of."""
     if point.file:
         return OWN_SCHEME
-    leading = SCHEMES.get(point.scheme).leading
-    return next(((title, colour) for title, word, colour in FAMILIES if word == leading), (leading, "0.4"))
+    return next(((title, colour) for title, word, colour in FAMILIES if word == point.word), (point.word or "schemes", "0.4"))
 
 
 TURNS = (1, 15, 3, 13, 0, 2, 14, 4, 12, 8, 5, 11, 6, 10, 7, 9)

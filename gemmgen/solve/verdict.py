@@ -8,7 +8,7 @@ Plain FP32 is the faster of two: the kernel that gemmgen itself solves for schem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, inf, log
@@ -20,7 +20,7 @@ from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.model import time
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
-from gemmgen.solve import solve
+from gemmgen.solve import explain, solve
 from gemmgen.solve.contract import EVERYWHERE, fp32_estimate
 from gemmgen.solve.lookup import PLAIN
 from gemmgen.spec import LoadedSpec, loads
@@ -226,3 +226,31 @@ def summary(verdicts: Sequence[Verdict], otherwise: str = "use FP32") -> str:
         shown = ", ".join(one.size for one in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
         told += f"; {otherwise} at {shown}"
     return told
+
+
+# ---- the map of worth
+
+WORTH_SIZES = (256, 1024, 4096, 16384)
+"""Rows, columns and sum of the products of the map."""
+
+
+def worth(gpus: Sequence[Gpu], sizes: Sequence[int] = WORTH_SIZES, progress: Callable[[str], None] = lambda step: None) -> list[Verdict]:
+    """Of each GPU and size, the fastest kernel with FP32's error (`[accuracy] as = "fp32"`) that is not plain FP32 itself, beside plain FP32.
+
+    A GPU on which no scheme reaches that error, or which has no plain FP32 kernel, is left out.
+    """
+    found = []
+    for gpu in gpus:
+        for number, size in enumerate(sizes):
+            progress(f"{gpu.name}, size {number + 1} of {len(sizes)}")
+            try:
+                loaded = loads({"problem": dict.fromkeys("mnk", size), "accuracy": {"as": "fp32"}, "target": {"gpu": _named(gpu)}}, "worth")
+                weighed = {name.split()[0]: seconds for name, seconds in sorted(explain(loaded).weighed.items(), key=lambda one: -one[1])}
+                fp32, whose = plain_of(gpu, size, size, size)
+            except GemmgenError:
+                continue
+            others = [(seconds, scheme) for scheme, seconds in weighed.items() if scheme != PLAIN]
+            if others:
+                seconds, scheme = min(others)
+                found.append(Verdict(gpu.name, size, size, size, seconds, fp32, whose, 1.0, scheme))
+    return found

@@ -601,6 +601,7 @@ def test_shared_memory_of_either_kind_limits_what_is_resident():
     used.static_shared_bytes, launch.shared_bytes = 1024, 2048
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gemmgen.verify.standing", lambda plan: "")
+        patch.setattr("gemmgen.solve.verdict.verdict", lambda plan: None)
         told = show.build_table(SimpleNamespace(plan=plan, source=source, binary=binary, refused=[])).splitlines()[-1].split()
     assert told == ["gemm", "128", "128", "1024", "2048", "0", "unbounded", "25", "%,", "4", "a", "SM,", "by", "registers"]
 
@@ -613,7 +614,7 @@ def test_explain_tells_what_is_stored_added_up_and_left_to_another_kernel(gemmge
         ", compensated sums\n": '[split]\nscheme = "ootomo"\nsums = "compensated"\n',
     }
     for line, spec in told.items():
-        assert line in gemmgen("explain", write_spec(spec + fixed)).out
+        assert line in gemmgen("explain", write_spec(spec + fixed)).out, line
 
 
 def test_what_becomes_of_a_command_is_its_exit_code(capsys):
