@@ -86,9 +86,11 @@ class EmulatorDevice:
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
         report = partial(self.progress, symbol) if self.progress else None
         self.emulator.schedule = self.schedule
-        options = {"overlaps": True} if overlaps else {}  # which AMD's launches cannot
+        options: dict[str, Any] = {"overlaps": True} if overlaps else {}  # which AMD's launches cannot
+        if symbol in self.only:
+            options["ctas"] = self.only[symbol]
         stats = self.emulator.launch(
-            symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report, ctas=self.only.get(symbol), **options
+            symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report, **options
         )
         for site, count in stats.conflict_sites.items():
             self.conflicts[site] = self.conflicts.get(site, 0) + count

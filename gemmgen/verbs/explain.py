@@ -39,7 +39,7 @@ def explain(
     layout: OtherLayout = None,
     as_json: Json = False,
 ) -> int:
-    """Explain what the model decides for a spec, what limits it, and its worth.
+    """Explain what the model decides for a spec, and what it is worth.
 
     A candidate that cannot be is refused with exit code 2 and the inequality it
     breaks.
