@@ -476,6 +476,7 @@ def test_what_probe_and_report_say_without_a_device(monkeypatch):
     plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(maker=SimpleNamespace(recorded=True)), standing="never run")
     monkeypatch.setattr(judging, "resources", lambda *of: SimpleNamespace())
     monkeypatch.setattr(judging.Judge, "resources", lambda judge: judging.Check("resources", True, "few"))
+    monkeypatch.setattr(judging, "verdict", lambda plan: None)
     report = judging.resources_only(plan, SimpleNamespace(name="k"), None, "no model")
     assert (report.kernel, report.arch, report.device, report.device_kind, report.unverified, report.standing) == (
         "k", "gfx942", "none", "none", "no model", "never run")
@@ -1028,7 +1029,7 @@ def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("gemmgen.build.choice.explained", lambda loaded: ("found", []))
     monkeypatch.setattr("gemmgen.solve.judged", lambda loaded: f"judged {loaded}")
     monkeypatch.setattr("gemmgen.solve.picture.frontier_image", lambda found, suffix: f"{found} as {suffix}".encode())
-    for name, told in {"text": lambda one: f"text of {one}", "latex": lambda one: f"latex of {one}", "as_dict": lambda one: {"of": one},
+    for name, told in {"text": lambda one: f"all of {one}", "short": lambda one: f"text of {one}", "latex": lambda one: f"latex of {one}", "as_dict": lambda one: {"of": one},
                        "frontier_text": lambda found: f"frontier {found}", "frontier_dict": lambda found: {"front": found},
                        "with_candidate": lambda loaded, candidate: f"with {candidate}"}.items():
         monkeypatch.setattr(explain, name, told)
@@ -1039,13 +1040,14 @@ def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
 
     assert printed() == "text of found" and printed(latex=True) == "latex of found" and state.calls == [("x.toml", None, None)] * 2
     assert printed(candidate=["a=1"], gpu="h100", layout="tn") == "text of judged with ['a=1']" and state.calls[-1] == ("x.toml", "h100", "tn")
-    assert printed(frontier=True) == "text of found\n\nfrontier front" and printed(frontier=True, latex=True) == "latex of found"
+    assert printed(frontier=True) == "frontier front" and printed(frontier=True, latex=True) == "latex of found"
+    assert printed(full=True) == "all of found" and printed(full=True, frontier=True) == "all of found\n\nfrontier front"
     picture = tmp_path / "x.svg"
-    assert printed(plot=picture) == f"text of found\n\nfrontier front\n\nwrote {picture}" and picture.read_text() == "front as .svg"
+    assert printed(plot=picture) == f"frontier front\nwrote {picture}" and picture.read_text() == "front as .svg"
     assert json.loads(printed(as_json=True)) == {"of": "found"} and json.loads(printed(as_json=True, latex=True)) == {"of": "found", "latex": "latex of found"}
     assert json.loads(printed(as_json=True, frontier=True)) == {"of": "found", "frontier": {"front": "front"}}
     state.asked = True
-    assert printed() == "text of found\n\nfrontier front"
+    assert printed() == "text of found"
     assert refused_with(explain_verb, None).where == "gemmgen explain" and refused_with(explain_verb, [Path("x")], plot=Path("x.doc")).got == "x.doc"
     assert refused_with(explain_verb, [Path("x")] * 2, plot=Path("x.svg")).problem == "one picture cannot show several frontiers"
     monkeypatch.setattr(explain, "symbols", lambda: ["s"])
