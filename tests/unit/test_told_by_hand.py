@@ -281,7 +281,7 @@ def test_a_report_tells_what_failed_was_counted_and_is_worse_than_fp32():
 
 def test_an_equations_line():
     one = SimpleNamespace(number="E1", symbol="x", unit="B", form="a + b", variables=("a", "b"), value=lambda known: known["a"] + known["b"],
-                          filled=lambda known: "1 + 2")
+                          folded=lambda known: "1 + 2")
     assert explain._line(one, {"a": 1, "b": 2}) == ("E1", "x = 3 B", "= a + b\n= 1 + 2")
     assert explain._line(one, {"a": 1}) is None
     one.unit = ""
@@ -354,9 +354,9 @@ def test_the_exit_code_of_a_verification(judged, passed, failed, unverified, cod
 def test_what_verify_asks_for(judged, tmp_path):
     x = [Path("x.toml")]
     verify_verb(x, n=5)
-    assert judged.calls[-2:] == [("x.toml", None, None), {"device": "auto", "size": (None, 5, None), "require": "scheme"}]
+    assert judged.calls[-2:] == [("x.toml", None, None), {"device": "auto", "size": (None, 5, None), "require": "scheme", "whole": False}]
     verify_verb(x, m=1, k=MAX_EXTENT, device="hip", require="fp32", gpu="h100", layout="tn")
-    assert judged.calls[-2:] == [("x.toml", "h100", "tn"), {"device": "hip", "size": (1, None, MAX_EXTENT), "require": "fp32"}]
+    assert judged.calls[-2:] == [("x.toml", "h100", "tn"), {"device": "hip", "size": (1, None, MAX_EXTENT), "require": "fp32", "whole": False}]
     a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
@@ -1008,7 +1008,7 @@ def test_tables_and_their_json(capsys):
     gpu = GPUS.get("h100")
     assert line[:2] == ["h100", "sm_90"] and {str(gpu.rates.sms), str(gpu.limits.shared_bytes_per_block), str(gpu.rates.f16_tflops)} <= {*line}
     assert [one["name"] for one in json.loads(printed(rows.gpus, as_json=True))] == GPUS.names()
-    assert json.loads(printed(rows.gpus, "h100", True))["name"] == "h100"
+    assert json.loads(printed(rows.gpus, "h100", as_json=True))["name"] == "h100"
     assert [one["name"] for one in json.loads(printed(rows.schemes, as_json=True))] == SCHEMES.names() and printed(rows.schemes).startswith("name ")
     facts = json.loads(printed(rows.schemes, "ootomo", True))
     assert (facts["bits"], facts["dropped"], facts["range"], facts["costs"]["a100"]) == (22, [{"a": 1, "b": 1}], "2^-14 to 2^16", 3.0)
@@ -1106,6 +1106,7 @@ def made_kernel(monkeypatch):
     monkeypatch.setattr(road, "build", lambda path, gpu, layout, archs=None: state.calls.append((path.name, gpu, layout)) or state)
     monkeypatch.setattr(show, "kernel_facts", lambda *of: [])
     monkeypatch.setattr(show, "build_table", lambda kernel: "the table")
+    monkeypatch.setattr("gemmgen.solve.verdict.verdict", lambda plan: None)
     return state
 
 
@@ -1141,7 +1142,7 @@ def test_what_build_writes(made_kernel, capsys, tmp_path):
     assert [file.read_bytes() for file in files] == [b"code\n", b"asm", b"bin"] and made_kernel.calls == [("x.toml", "h100", "tn")]
     build_verbs.build([Path("x.toml")], str(tmp_path), as_json=True)
     told = json.loads(capsys.readouterr().out)
-    assert told == {"kernel": "k", "arch": "sm_80", "compiler": "c", "from_cache": True, "seconds": 1.5, "kernels": [], "plan": {"p": 1},
+    assert told == {"kernel": "k", "arch": "sm_80", "compiler": "c", "from_cache": True, "seconds": 1.5, "kernels": [], "plan": {"p": 1}, "verdict": None,
                     "files": [str(tmp_path / f"x{suffix}") for suffix in (".cu", ".ptx", ".cubin")]}
 
 
@@ -1153,7 +1154,7 @@ def test_what_export_tells(made_kernel, capsys, monkeypatch):
     assert export_verb(Path("x.toml"), Path("o"), name="good", force=True, as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert calls == [(Path("o"), None, False), (Path("o"), "good", True)] and made_kernel.calls == [("x.toml", "h100", "tn"), ("x.toml", None, None)]
-    assert told == {"name": "good", "kernel": "k", "arch": "sm_80", "compiler": "c", "files": ["o/a.h", "o/b"], "plan": {"p": 1}}
+    assert told == {"name": "good", "kernel": "k", "arch": "sm_80", "compiler": "c", "files": ["o/a.h", "o/b"], "plan": {"p": 1}, "verdict": None}
     made_kernel.others = (SimpleNamespace(arch="sm_90"),)
     export_verb(Path("x.toml"), Path("o"), as_json=True)
     told = json.loads(capsys.readouterr().out)
