@@ -104,10 +104,12 @@ def short(explanation: Explanation) -> str:
         *([] if plan.inputs.stored_b.is_usual else [("operands", f"A of FP32, B of {plan.inputs.stored_b.title} as stored")]),
         *([("fallback", f"{plan.fallback.scheme.name} for tiles of C with outliers: {plan.fallback.summary}")] if plan.fallback else []),
         *_asked(e, known).items(), *list(_modelled(e).items())[:1],
-        ("predicted", f"{own * 1e3:.3g} ms, {known['tflops']:.1f} TFLOP/s for {size}; times {'rest on measurements' if rated else f'on {plan.arch} are assumed, for comparing'}"),
+        ("predicted", f"{own * 1e3:.3g} ms, {known['tflops']:.1f} TFLOP/s for {size}; times "
+                      + ("rest on measurements" if rated else f"on {plan.arch} are assumed, for comparing")),
         ("takes", f"{known['registers']} registers a thread, {known['shared_bytes']} B of shared memory, "
                   f"{known['resident_blocks']} block{'s' * (known['resident_blocks'] != 1)} an SM"),
-        ("error", f"{_error(error.estimate)} estimated on U[-1, 1]; worst case " + (f"{error.worst:.1e} of |A||B|" if error.worst < float("inf") else "relative to rows")),
+        ("error", f"{_error(error.estimate)} estimated on U[-1, 1]; worst case "
+                  + (f"{error.worst:.1e} of |A||B|" if error.worst < float("inf") else "relative to rows")),
         *([("limited by", f"{limits} of the time")] if found.limits else [("limited by", limits)] if limits else []),
         *([("runner-up", f"{found.runner[0]}: {_slower(found.runner[1], own)}")] if found.runner else []),
         *[("changed by", f"{one.what}: {one.then}" + (f", {100 * (1 - one.seconds / own):.0f} % faster" if not one.what.startswith("a product") else ""))
