@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; color: #222; background: #fff; }
 h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.verdict { font-size: 1.15rem; padding: .6rem .9rem; border-left: 5px solid #009E73; background: #f3f7f5; } .verdict.loses { border-color: #D55E00; background: #fbf4ef; }
-pre, .wide { overflow-x: auto; } pre { background: #f6f6f6; padding: .7rem; font-size: 12px; white-space: pre-wrap; } .side { display: flex; flex-wrap: wrap; gap: 1rem; }
+.verdict { font-size: 1.15rem; padding: .6rem .9rem; border-left: 5px solid #009E73; background: #f3f7f5; }
+.verdict.loses { border-color: #D55E00; background: #fbf4ef; }
+pre, .wide { overflow-x: auto; } pre { background: #f6f6f6; padding: .7rem; font-size: 12px; white-space: pre-wrap; }
+.side { display: flex; flex-wrap: wrap; gap: 1rem; }
 table { border-collapse: collapse; font-size: 13px; } th, td { padding: .15rem .6rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
 svg { max-width: 100%; height: auto; } text { font: 12px system-ui, sans-serif; fill: #333; } details { margin: .4rem 0; }
 figure { margin: 0; display: inline-block; vertical-align: top; } figcaption { font-size: 13px; max-width: 30rem; }
@@ -45,10 +47,10 @@ def page(e: Explanation, title: str) -> str:
         f'<p class="verdict{" loses" if worth and worth.loses else ""}">{escape(sentence)}</p>',
         f"<pre>{escape(explaining.short(e))}</pre>",
         "<h2>Roofline and tiles</h2>",
-        '<div class="side">' + _figure(roofline(e), "Roofline of device memory. The lines are what memory and the units allow; the large point is the plan, the small ones are other "
-                             "candidates. FLOP are those of the product, once.")
-        + _figure(tiles(plan), f"One thread block computes {plan.block[0]} x {plan.block[1]} elements of C, {plan.block[2]} of k a stage. A warp has the shaded part, "
-                             f"an instruction the dark one.") + "</div>",
+        '<div class="side">' + _figure(roofline(e), "Roofline of device memory. The lines are what memory and the units allow; the large point "
+                                                      "is the plan, the small ones are other candidates. FLOP are those of the product, once.")
+        + _figure(tiles(plan), f"One thread block computes {plan.block[0]} x {plan.block[1]} elements of C, {plan.block[2]} of k a stage. "
+                               f"A warp has the shaded part, an instruction the dark one.") + "</div>",
         "<h2>Candidates</h2>", candidates(e), "<h2>Equations and constraints</h2>", *_sections(explaining.text(e)),
     ]
     return (f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -62,7 +64,8 @@ def _figure(drawing: str, caption: str) -> str:
 def _sections(text: str) -> list[str]:
     """Each part of the whole explanation, folded."""
     first, *others = text.split("\n\n")
-    return [f"<details><summary>{escape(part.partition(chr(10))[0])}</summary><pre>{escape(part.partition(chr(10))[2])}</pre></details>" for part in others if part]
+    halves = [part.partition("\n") for part in others if part]
+    return [f"<details><summary>{escape(title)}</summary><pre>{escape(rest)}</pre></details>" for title, _, rest in halves]
 
 
 def candidates(e: Explanation) -> str:

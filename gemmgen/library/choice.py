@@ -400,7 +400,8 @@ def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mappi
             beaten.setdefault((one.place, one.gpu.name, one.layout), []).append(ratio)
     kept = {(one.place, one.gpu.name, one.layout) for one in candidates}
     notes = [
-        f"{place} on {gpu}, {layout}: no kernel is taken: plain FP32 is predicted to be faster at every size, these run at {max(ratios):.2f} of its speed at best"
+        f"{place} on {gpu}, {layout}: no kernel is taken: plain FP32 is predicted to be faster at every size, "
+        f"these run at {max(ratios):.2f} of its speed at best"
         for (place, gpu, layout), ratios in beaten.items() if (place, gpu, layout) not in kept
     ]
     asked = {(one.gpu.name, one.layout) for one in found if one.request and one.request.scheme.name == PLAIN}

@@ -271,7 +271,8 @@ class _Solution:
             tied = int((known["seconds"] <= known["seconds"].min() * (1 + search.TIE)).sum())
         others = _unlike(known, np.asarray(self.order), _row(known, self.order[0]), design.telling)
         return Explanation(
-            runner=_candidate(design, _row(known, others[0])) if len(others) else None, plan=self.plan, numbers=numbers, candidates=self.searched.candidates, feasible=self.searched.feasible,
+            runner=_candidate(design, _row(known, others[0])) if len(others) else None,
+            plan=self.plan, numbers=numbers, candidates=self.searched.candidates, feasible=self.searched.feasible,
             rejected=self.searched.rejected, best=tuple(_candidate(design, row) for row in rows),
             front=tuple(_candidate(design, row) for row in front), tied=tied,
             solve_seconds=time.perf_counter() - start, scheme_reason=self.scheme_reason, weighed=self.weighed,

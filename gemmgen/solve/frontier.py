@@ -108,7 +108,8 @@ def _no_worse(one: Point, other: Point) -> bool:
 
 
 def frontier(loaded: LoadedSpec) -> Frontier:
-    """Solve the spec with every shipped scheme and, where the spec names a file, the user's own; promoted as gemmgen would, never, as seldom as the error allows that the spec asks for, and compensated.
+    """Solve the spec with every shipped scheme and, where the spec names a file, the user's own; promoted as gemmgen would, never, as seldom as the
+    error allows that the spec asks for, and compensated.
 
     Whatever else the spec fixes stays fixed, but for the scheme.
 
@@ -144,7 +145,8 @@ def frontier(loaded: LoadedSpec) -> Frontier:
                 continue
     if not plans:
         raise refused[-1][1]
-    points = sorted((replace(_point(plan, asked, data), file=files.get(plan.scheme.name, "")) for plan in plans.values()), key=lambda point: (point.seconds, point.figure))
+    found = (replace(_point(plan, asked, data), file=files.get(plan.scheme.name, "")) for plan in plans.values())
+    points = sorted(found, key=lambda point: (point.seconds, point.figure))
     return Frontier(
         next(iter(plans.values())).gpu.name, (problem.m, problem.n, problem.k), data, asked.text if asked else "",
         tuple(replace(point, beaten_by=_better(point, points)) for point in points), tuple((name, error.problem) for name, error in refused),

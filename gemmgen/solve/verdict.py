@@ -29,7 +29,8 @@ OWN, VENDORS_OWN = "gemmgen's FP32 kernel", "the vendor's SGEMM"
 LOSING = 0.95
 """Of plain FP32's speed: predictions of two kernels do not tell more apart."""
 FINER = 0.1
-"""Times FP32's error, on all data that `[accuracy] as` speaks of: a kernel that errs no more serves who needs more than FP32, and is not held against its speed."""
+"""Times FP32's error, on all data that `[accuracy] as` speaks of: a kernel that errs no more serves who needs more
+than FP32, and is not held against its speed."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ RESOURCES: Mapping[str, tuple[tuple[str, ...], int]] = {
     "shared memory": (("shared_bytes_per_clock",), 1), "L2": (("l2_bytes_per_clock",), 1), "device memory": (("dram_rate", "once_rate"), 1),
     "launches": (("launch_seconds", "one_launch_seconds", "overlap_seconds", "pass_seconds", "cluster_seconds"), -1),
     "memory latency": (("memory_cycles", "start_cycles", "turn_cycles_each", "split_a_cycles", "group_gap", "split_wait"), -1),
-    "instruction issue": (("cycles_per_instruction", "stage_instructions"), -1), "stores of C": (("tile_cycles", "store_cycles", "store_cycles_per_element"), -1),
+    "instruction issue": (("cycles_per_instruction", "stage_instructions"), -1),
+    "stores of C": (("tile_cycles", "store_cycles", "store_cycles_per_element"), -1),
 }
 """What a predicted time may hang on: its symbols, and whether more of them is faster (1) or slower (-1)."""
 STEP = 1e-3
@@ -126,7 +127,8 @@ def without(e: Explanation) -> list[Change]:
         if best is None or float(known["seconds"][best]) > (1 - WORTH) * float(e.numbers["seconds"]):
             continue
         row = {name: int(known[name][best]) for name in request.design.symbols}
-        then = _differing(e.plan, {name: value for name, value in request.design.decoded(row).items() if name in ("block", "warp", "stages", "fragment_buffers")})
+        decided = {name: value for name, value in request.design.decoded(row).items() if name in ("block", "warp", "stages", "fragment_buffers")}
+        then = _differing(e.plan, decided)
         needs, has = (int(known["shared_bytes"][best]), request.constants["shared_bytes_per_block"]) if one.name == MOVABLE[0] else (None, None)
         what = f"{needs} B of shared memory a block in place of {has}" if needs else "more registers a thread" if one.name != MOVABLE[3] else one.name
         found.append(Change(what, then, float(known["seconds"][best])))
@@ -146,7 +148,9 @@ def smaller(e: Explanation) -> list[Change]:
         return []
     if other.hash == e.plan.hash:
         return []
-    told = _differing(e.plan, other.decided) if other.design.name == e.plan.design.name else f"design {other.design.name}, block {'x'.join(map(str, other.block))}"
+    told = _differing(e.plan, other.decided)
+    if other.design.name != e.plan.design.name:
+        told = f"design {other.design.name}, block {'x'.join(map(str, other.block))}"
     if other.scheme.name != e.plan.scheme.name:
         told = f"scheme {other.scheme.name}, {told}"
     return [Change("a product of " + " x ".join(map(str, size.values())), told, float(other.model["seconds"]))]

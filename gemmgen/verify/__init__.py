@@ -208,8 +208,8 @@ class Judge:
         return replace(result, c=self.plan.kind.part(result.c, m, n))
 
     def sampled(self, problem: oracles.Problem) -> tuple[Result, oracles.Problem]:
-        """What the kernel makes of a problem of the size of `sample`, of the sample's blocks alone: their elements, side by side, and the problem that they are;
-        of any other, and without a sample, `run` and the problem itself."""
+        """What the kernel makes of a problem of the size of `sample`: the elements of the sample's blocks, side by side, and the problem that they are.
+        Of any other, and without a sample, `run` and the problem itself."""
         some = self.sample
         if some is None or (problem.a.shape[0], problem.b.shape[1], problem.a.shape[1]) != some.size:
             return self.run(problem), problem
@@ -302,7 +302,8 @@ class Judge:
             share = np.linalg.norm(flushed) / max(np.linalg.norm(reference), np.finfo(float).tiny)
             special += f"; {share:.1e} of it is not in the words that the unit multiplies, which takes subnormal ones for zero"
         detail = (
-            f"{m}x{n}x{k}{f', {self.sample.told}' if self.sample else ''}: relative Frobenius {found.relative_frobenius:.2e} (bound {limit.relative_frobenius:.2e}, FP32's own {right.fp32:.2e}), "
+            f"{m}x{n}x{k}{f', {self.sample.told}' if self.sample else ''}: "
+            f"relative Frobenius {found.relative_frobenius:.2e} (bound {limit.relative_frobenius:.2e}, FP32's own {right.fp32:.2e}), "
             f"scaled {found.scaled:.1e} (worst case {limit.scaled:.1e}){special}"
         )
         return Accuracy(Check(name, good, detail), found, limit, result, within, of_fp32)

@@ -100,7 +100,9 @@ def blocks(plan: Plan, sample: Sample) -> dict[str, tuple[int, ...]]:
     table, found = interface(plan), {}
     extents = table.extents(*sample.size)
     # Rows of A and columns of B that later launches read: a block of a pass may take more of them than a tile has.
-    lines = {name: {at * tile + place for at in numbers for place in range(tile)} for name, tile, numbers in zip("ab", sample.tile, (sample.rows, sample.columns))}
+    lines = {
+        name: {at * tile + place for at in numbers for place in range(tile)} for name, tile, numbers in zip("ab", sample.tile, (sample.rows, sample.columns))
+    }
     for launch in reversed(table.launches):
         mine = _of_tiles(plan, sample) if launch.role == "gemm" else _of_pass(plan, launch, extents, lines)
         found[launch.symbol] = tuple(sorted(mine))
@@ -137,7 +139,8 @@ def _of_pass(plan: Plan, launch: Launch, extents: Mapping[str, int], lines: dict
 # ---- what emulation takes
 
 ON_UNIT, PLAIN = (150.0, 1.6), (60.0, 1.2)
-"""Instructions of a warp and stage: so many, and so many more for each matrix instruction; without a matrix unit, for as many multiply-adds as a warp has lanes."""
+"""Instructions of a warp and stage: so many, and so many more for each matrix instruction; without a matrix unit, for as
+many multiply-adds as a warp has lanes."""
 CALL, WARP = 9.5e-6, 0.3e-6
 """Seconds of an instruction that the emulator executes for all warps of a step at once, and of each of these warps."""
 UNIT_CALL, UNIT_WARP = 40e-6, 4.2e-6

@@ -17,8 +17,10 @@ TINY = {"tile": {"block": [32, 32, 16], "warp": [32, 16, 16], "group": 2}, "targ
 SIZE = 150, 110, 40
 """Five by four tiles, ragged."""
 KINDS = {
-    "prepass": {"split": {"scheme": "half", "where": "prepass"}}, "scaled": {"split": {"scheme": "scaled"}}, "shared": {"split": {"scheme": "ootomo", "where": "shared"}},
-    "slices": {"split": {"scheme": "half", "where": "prepass"}, "tile": {**TINY["tile"], "split_k": 2}}, "tt": {"split": {"scheme": "half"}, "problem": {"layout": "tt"}},
+    "prepass": {"split": {"scheme": "half", "where": "prepass"}}, "scaled": {"split": {"scheme": "scaled"}},
+    "shared": {"split": {"scheme": "ootomo", "where": "shared"}},
+    "slices": {"split": {"scheme": "half", "where": "prepass"}, "tile": {**TINY["tile"], "split_k": 2}},
+    "tt": {"split": {"scheme": "half"}, "problem": {"layout": "tt"}},
     "residues": {"split": {"scheme": "residues8"}, "tile": {"block": [32, 32, 32], "warp": [16, 16, 32], "group": 2}},
 }
 

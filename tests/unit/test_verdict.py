@@ -66,7 +66,8 @@ def test_a_problem_without_plain_fp32_has_no_verdict():
 
 
 def test_the_yardstick_has_the_problem_of_the_kernel():
-    plan = road.plan({"problem": {"m": 16384, "n": 3072, "k": 768, "layout": "tn", "c": "f16"}, "epilogue": {"do": ["bias", "relu"]}, "target": {"gpu": "h200"}})
+    problem = {"m": 16384, "n": 3072, "k": 768, "layout": "tn", "c": "f16"}
+    plan = road.plan({"problem": problem, "epilogue": {"do": ["bias", "relu"]}, "target": {"gpu": "h200"}})
     own = verdicts.plain_plan(plan)
     assert (own.scheme.name, own.layout, own.output.name, own.epilogue.names, own.hints) == ("fp32", "tn", "f16", plan.epilogue.names, plan.hints)
     assert verdict(plan).fp32 == OWN, "the vendor's product has no epilogue"
