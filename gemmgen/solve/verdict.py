@@ -3,7 +3,7 @@
     verdict(plan).sentence      on h200 at 4096 x 4096 x 4096: 4.0 x FP32 (predicted)
     verdict(plan).loses         whether plain FP32 is faster, with an error that is no worse by much
 
-Plain FP32 is the faster of two: the kernel that gemmgen itself solves for scheme `fp32`, and the vendor's SGEMM (M24) where its constants were measured.
+Plain FP32 is the faster of two: gemmgen's own kernel of scheme `fp32`, and the vendor's SGEMM (M24) where its constants were measured.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def plain_of(gpu: Gpu, m: int, n: int, k: int, layout: str = "nn") -> tuple[floa
     """(seconds of plain FP32 for one product, whose), the faster of both.
 
     Raises:
-        GemmgenError: gemmgen has no FP32 kernel for it.
+        GemmgenError: there is no FP32 kernel for it.
     """
     own = float(_plain(_named(gpu), GEMM.name, layout, "f32", (), (m, n, k), 1).model["seconds"]), OWN
     vendors = sgemm_seconds(gpu, m, n, k)
