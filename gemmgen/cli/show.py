@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gemmgen.model.resources import Occupancy
     from gemmgen.plan import Plan
     from gemmgen.render import Source
+    from gemmgen.solve.verdict import Verdict
     from gemmgen.verify import Report
     from gemmgen.verify.metrics import Errors
 
@@ -84,6 +85,27 @@ def refused_facts(refused: Sequence[Refusal]) -> dict[str, Any]:
     return {"refused": [refusal.as_dict() for refusal in refused]} if refused else {}
 
 
+def verdict_lines(verdict: Verdict | None) -> list[str]:
+    """What the kernel is worth beside plain FP32; no lines where nothing tells."""
+    return [f"{'verdict':<{LABEL}}{verdict.sentence}"] if verdict else []
+
+
+def verdict_facts(verdict: Verdict | None) -> dict[str, Any]:
+    """The same for `--json`."""
+    return {"verdict": verdict.as_dict() if verdict else None}
+
+
+def worth_text(found: Sequence[Verdict]) -> str:
+    """The map of worth: a row a GPU, a column a size, in each cell the ratio to plain FP32 and the scheme that has it."""
+    from gemmgen.solve.verdict import times
+
+    gpus, sizes = dict.fromkeys(one.gpu for one in found), sorted({one.m for one in found})
+    cells = {(one.gpu, one.m): f"{times(one.ratio)} {one.scheme}" for one in found}
+    return table(("gpu", *(f"{size}^3" for size in sizes)), [(gpu, *(cells.get((gpu, size), "-") for size in sizes)) for gpu in gpus]) + (
+        "\n\ntimes plain FP32's speed, predicted, and the fastest scheme with FP32's error; below 1 plain FP32 is faster"
+    )
+
+
 def report(kernel: Built, judged: Report, seconds: float) -> str:
     """A Report as a person reads it."""
     from gemmgen.verify import against_fp32
@@ -103,10 +125,14 @@ def report(kernel: Built, judged: Report, seconds: float) -> str:
         word = paint("ok    ", GREEN) if check.passed else paint("FAILED", RED)
         detail = check.detail.replace("\n", "\n" + " " * (LABEL + name_width + 9))
         lines.append(("checks" if i == 0 else "", f"{word} {check.name:<{name_width}}  {detail}"))
+    if judged.sample:
+        lines.append(("blocks", f"{judged.sample.told} of C, whole k, corners and edges among them; --whole computes all"))
+    if judged.smaller:
+        lines.append(("size", judged.smaller))
     if judged.standing:
         lines.append(("standing", judged.standing))
     if judged.unverified:
-        return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines),
+        return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), *verdict_lines(judged.verdict),
                           f"{paint('NOT VERIFIED', RED)}: {judged.unverified}, never run; resources were checked, numbers were not"])
     lines.append(("errors", f"relative Frobenius {judged.errors.relative_frobenius:.2e} "
                             f"(bound {judged.bound.relative_frobenius:.2e}), {error_figures(judged.errors)}"))
@@ -118,11 +144,11 @@ def report(kernel: Built, judged: Report, seconds: float) -> str:
         m, n, k = judged.size
         rate = 2 * m * n * k / judged.seconds / 1e12
         lines.append(("time", f"{judged.seconds * 1e3:.3f} ms for {m}x{n}x{k}, {rate:.1f} TFLOPS, from one run"))
-    verdict = paint("PASSED", GREEN) if judged.passed else paint("FAILED", RED)
+    passed = paint("PASSED", GREEN) if judged.passed else paint("FAILED", RED)
     if judged.passed:
         worse = "; ".join(f"{name} {words}" for name, _, words in figures if words != "as FP32")
-        verdict += f" as what scheme {judged.promises} promises: {worse}" if worse else " as FP32"
-    return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), f"{verdict}, in {seconds:.0f} s"])
+        passed += f" as what scheme {judged.promises} promises: {worse}" if worse else " as FP32"
+    return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), *verdict_lines(judged.verdict), f"{passed}, in {seconds:.0f} s"])
 
 
 def record(told: Mapping[str, Any], path: Path) -> str:
@@ -161,6 +187,7 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
 
 
 def build_table(kernel: Built) -> str:
+    from gemmgen.solve.verdict import verdict
     from gemmgen.verify import standing
 
     plan, source, binary = kernel.plan, kernel.source, kernel.binary
@@ -179,6 +206,7 @@ def build_table(kernel: Built) -> str:
         f"{'compiled':<{LABEL}}for {binary.arch} by {binary.compiler}, {compiled}",
         table(header, rows, indent="  "),
         *(f"{'standing':<{LABEL}}{text}" for text in [standing(plan)] if text),
+        *verdict_lines(verdict(plan)),
     ])
 
 

@@ -164,6 +164,7 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
         "finish": [{"file": f"src/code/{image.file}", "arch": image.arch} for image in library.finish],
         "shim": list(library.shim),
         "refused": [{"kernel": plan.hash, "plan": plan.summary, "problem": error.problem, "has": error.has} for plan, error in choice.refused],
+        "verdicts": [one.as_dict() for one in choice.verdicts],
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],
         "relaxed": list(choice.relaxed),
         "sha256": {file: hashlib.sha256(content).hexdigest() for file, content in sorted(files.items())},

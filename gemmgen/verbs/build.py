@@ -87,6 +87,7 @@ def _built(specs: list[Path], folder: Path, gpu: str | None, layout: str | None,
     """`build` without --source: the exit code."""
     from gemmgen import road
     from gemmgen.cli import show
+    from gemmgen.solve.verdict import verdict
     from gemmgen.verify import standing
 
     def serve(path: Path) -> tuple[str, Any, int]:
@@ -99,7 +100,7 @@ def _built(specs: list[Path], folder: Path, gpu: str | None, layout: str | None,
             "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,
             "seconds": binary.seconds, "files": [str(file) for file in files.values()],
             "kernels": show.kernel_facts(plan, source, binary), "plan": plan.as_dict(),
-            **({"standing": standing(plan)} if standing(plan) else {}), **show.refused_facts(kernel.refused),
+            **({"standing": standing(plan)} if standing(plan) else {}), **show.verdict_facts(verdict(plan)), **show.refused_facts(kernel.refused),
         }
         wrote = "\n".join(f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files.values()))
         return f"{show.build_table(kernel)}\n{wrote}", value, EXIT_OK

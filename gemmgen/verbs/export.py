@@ -40,6 +40,7 @@ def export(
     from gemmgen import export as exporter
     from gemmgen import road
     from gemmgen.cli import show
+    from gemmgen.solve.verdict import verdict
     from gemmgen.verify import standing
 
     if name is not None:
@@ -54,11 +55,11 @@ def export(
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
         **({"archs": targets} if standing(plan) or len(targets) > 1 else {}), **({"standing": standing(plan)} if standing(plan) else {}),
-        **show.refused_facts(kernel.refused),
+        **show.verdict_facts(verdict(plan)), **show.refused_facts(kernel.refused),
     }
     if as_json:
         emit_json(value)
     else:
         wrote = [f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files)]
-        emit("\n".join([*wrote, *show.refused_lines(kernel.refused)]))
+        emit("\n".join([*wrote, *show.refused_lines(kernel.refused), *show.verdict_lines(verdict(plan))]))
     return EXIT_OK

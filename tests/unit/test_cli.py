@@ -676,7 +676,7 @@ def test_a_reports_figures_by_hand():
     errors = SimpleNamespace(relative_frobenius=1e-7, max_error=2e-6, mred=3e-7, scaled=4e-8)
     judged = SimpleNamespace(kernel="k", device="d", resources=resources, checks=[SimpleNamespace(name="c", passed=True, detail="x")], standing="", unverified="",
                              errors=errors, bound=SimpleNamespace(relative_frobenius=5e-7), of_fp32={}, status={}, seconds=2e-3, size=(1000, 2000, 500),
-                             passed=True, promises="half")
+                             passed=True, promises="half", sample=None, smaller="", verdict=None)
     plan = SimpleNamespace(summary="s", gpu=SimpleNamespace(limits=SimpleNamespace(registers_per_thread=255)))
     told = show.report(SimpleNamespace(plan=plan, refused=[]), judged, 1.0)
     assert "time       2.000 ms for 1000x2000x500, 1.0 TFLOPS, from one run" in told
@@ -721,6 +721,7 @@ def test_shared_memory_of_either_kind_limits_what_is_resident():
     used.static_shared_bytes, launch.shared_bytes = 1024, 2048
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gemmgen.verify.standing", lambda plan: "")
+        patch.setattr("gemmgen.solve.verdict.verdict", lambda plan: None)
         told = show.build_table(SimpleNamespace(plan=plan, source=source, binary=binary, refused=[])).splitlines()[-1].split()
     assert told == ["gemm", "128", "128", "1024", "2048", "0", "unbounded", "25", "%,", "4", "a", "SM,", "by", "registers"]
 
@@ -733,7 +734,7 @@ def test_explain_tells_what_is_stored_added_up_and_left_to_another_kernel(gemmge
         ", compensated sums\n": '[split]\nscheme = "ootomo"\nsums = "compensated"\n',
     }
     for line, spec in told.items():
-        assert line in gemmgen("explain", write_spec(spec + fixed)).out
+        assert line in gemmgen("explain", write_spec(spec + fixed)).out, line
 
 
 def test_what_becomes_of_a_command_is_its_exit_code(capsys):

@@ -202,6 +202,7 @@ def _percent(ratio: float) -> str:
 def choice_text(choice: Choice) -> str:
     """Kernels, rules and regrets as text."""
     from gemmgen.library.dispatch import as_text
+    from gemmgen.solve.verdict import summary
 
     lines = []
     for text in choice.notes:
@@ -211,6 +212,7 @@ def choice_text(choice: Choice) -> str:
         proof = "the best set, proven by an integer programme" if one.least >= one.cost - 1e-9 and one.method == "exact" else (
             f"{one.method}; no set of so many has less than {_percent(2.718281828459045 ** one.least)}")
         lines += ["", f"{gpu:<{LABEL}}{len(one.kernels)} of {len(costs.rows)} kernels for {len(costs.shapes)} shapes: {proof}"]
+        lines += [f"{'verdict':<{LABEL}}{summary(mine)}" for mine in (choice.verdicts.get(gpu),) if mine]
         for part in choice.table.parts:
             if part.gpu != gpu:
                 continue
