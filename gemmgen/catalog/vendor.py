@@ -47,6 +47,7 @@ class Vendor:
         orders_memory: whether the emulator models the order in which copies land, so that what it leaves out is worth telling.
         standing: how far kernels have been checked where none has ever run, with what emulation adds as `{emulated}`.
         dlpack_type: the number of its devices in DLPack; torch_device, xla_platform: what torch and XLA call them.
+        wheel_suffix: behind a library's name in its wheel's, with the compiler's major version as `{major}`.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Vendor:
     dlpack_type: int
     torch_device: str
     xla_platform: str
+    wheel_suffix: str
 
     def warp_size(self, arch_number: int) -> int:
         """Threads of a warp."""
@@ -117,7 +119,7 @@ VENDORS: dict[str, Vendor] = {row.name: row for row in (
         lists_targets=False, multiplies_integers=False, tiles_held=False, hoists_fetches=False, static_shared=False, register_kinds=(),
         most_blocks=2**31 - 1, most_threads=None, timed=True, recorded=False,
         emulator=("gemmgen.emulate", "Emulator"), emulated=None, orders_memory=True, standing=None,
-        dlpack_type=2, torch_device="cuda", xla_platform="CUDA",
+        dlpack_type=2, torch_device="cuda", xla_platform="CUDA", wheel_suffix="-cu{major}",
     ),
     Vendor(
         name="amd", owner="AMD", arch_prefix="gfx", arch_pattern="gfx[0-9a-f]{3,4}", api="HIP", platform="hip",
@@ -131,7 +133,7 @@ VENDORS: dict[str, Vendor] = {row.name: row for row in (
         emulator=("gemmgen.emulate.amdgpu", "AmdEmulator"),
         emulated=("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"), orders_memory=False,
         standing="compiled by clang, resources read from the code object, {emulated}; never run on AMD hardware",
-        dlpack_type=10, torch_device="cuda", xla_platform="ROCM",
+        dlpack_type=10, torch_device="cuda", xla_platform="ROCM", wheel_suffix="",
     ),
 )}
 
