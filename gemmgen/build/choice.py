@@ -127,14 +127,14 @@ def first_that_builds(
         return Built(plan, source, binary, tuple(others), tuple(refused))
     first, tiles = refused[0].error, refused[0].plan.batch and refused[0].plan.batch.tiles
     remedy = f"{'[batch] tiles with a smaller last one' if tiles else '[tile] with a smaller warp'}, or [build] allow_spills = true"
-    if len(refused) == 1:
-        remedies = [remedy if tiles else first.remedy]  # a spec of several tiles has no warp's tile to make smaller
-        if others := accepting(refused[0].kernel):
-            remedies.append(f"GEMMGEN_NVRTC=.../libnvrtc.so of another NVRTC: {', '.join(others)} accept{'s' * (len(others) == 1)} this kernel")
-        raise ResourceError(first.where, first.problem, needs=first.needs, has=first.has, remedy="; or ".join(filter(None, remedies))) from first
+    known = ""
+    if others := accepting(refused[0].kernel):
+        known = f"; or GEMMGEN_NVRTC=.../libnvrtc.so of another NVRTC: {', '.join(others)} accept{'s' * (len(others) == 1)} {refused[0].kernel}"
+    if len(refused) == 1:  # a spec of several tiles has no warp's tile to make smaller
+        raise ResourceError(first.where, first.problem, needs=first.needs, has=first.has, remedy=f"{remedy if tiles else first.remedy}{known}") from first
     raise ResourceError(
         f"{loaded.place}: {'[batch] tiles' if tiles else '[tile]'}", f"the compiler refuses {len(refused)} choices of the model, one after another",
-        needs=first.needs, has="; ".join(map(str, refused)), remedy=remedy,
+        needs=first.needs, has="; ".join(map(str, refused)), remedy=f"{remedy}{known}",
     )
 
 
