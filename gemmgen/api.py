@@ -86,7 +86,7 @@ def _product_of(a: Any, b: Any, accuracy: str) -> Product:
         raise SpecError("matmul: a, b", "are arrays of two libraries", got=f"{_type(a)} and {_type(b)}", needs="arrays of one library on one device",
                         remedy=f"{homes[0].__name__}.asarray(b)")
     front = _front(homes[0])
-    return front if accuracy == "fp32" else front.in_fp64
+    return front.product if accuracy == "fp32" else front.in_fp64
 
 
 def _type(x: Any) -> str:
@@ -224,7 +224,8 @@ class _Front:
         self.home = home
         self.name = home.__name__.removesuffix("._namespace")
 
-    def __call__(self, a: Any, b: Any) -> Any:
+    def product(self, a: Any, b: Any) -> Any:
+        """At FP32's accuracy."""
         _check_shapes(a.shape, b.shape)
         if a.dtype != b.dtype:
             raise SpecError("matmul: a, b", "are of two types", got=f"{a.dtype} and {b.dtype}", needs="one type", remedy="convert one of them")
@@ -244,7 +245,7 @@ class _Numpy(_Front):
         super().__init__(home)
         self._known: dict[Any, Product] = {}
 
-    def __call__(self, a: Any, b: Any) -> Any:
+    def product(self, a: Any, b: Any) -> Any:
         a, b = self._arrays(a, b)
         if a.dtype != self.home.float32 or b.dtype != self.home.float32:
             _note_type(str(self.home.result_type(a, b)), self.name)
@@ -300,7 +301,7 @@ def _carried() -> Product | None:
 
         _note("no cupy", f"NumPy multiplies, as there is no CuPy to reach the GPU with: {install()}")
         return None
-    return lambda a, b: cupy.asnumpy(_front(cupy)(cupy.asarray(a), cupy.asarray(b)))
+    return lambda a, b: cupy.asnumpy(_front(cupy).product(cupy.asarray(a), cupy.asarray(b)))
 
 
 class _Cupy(_Front):
@@ -310,7 +311,7 @@ class _Cupy(_Front):
         super().__init__(home)
         self._known: dict[Any, Product] = {}
 
-    def __call__(self, a: Any, b: Any) -> Any:
+    def product(self, a: Any, b: Any) -> Any:
         key = a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, a.device.id, b.device.id
         if (product := self._known.get(key)) is None:
             product = _kept(self._known, key, self._decided(a, b))
@@ -350,22 +351,29 @@ class _Torch(_Front):
         super().__init__(home)
         self._known: dict[Any, Product] = {}
         self._loaded: dict[int, ModuleType] = {}  # libraries by the number of their device
-        self._is_compiling, self._forward_ad = home.compiler.is_compiling, home.autograd.forward_ad
+        self._forward_ad = home.autograd.forward_ad
         self._plain = frozenset((home.Tensor, home.nn.Parameter))
+        self.product = self._looked_up()
 
-    def __call__(self, a: Any, b: Any) -> Any:
-        if self._is_compiling():
-            return self._traced(a, b)
-        try:
-            key = a.shape, a.stride(), a.dtype, a.device, a.layout, b.shape, b.stride(), b.dtype, b.device, b.layout
-        except RuntimeError:  # some sparse tensors have no strides
-            return self.home.matmul(a, b)
-        product = self._known.get(key)
-        if product is None:
-            if not (type(a) in self._plain and type(b) in self._plain) or self._watched():
+    def _looked_up(self) -> Product:
+        """The product by the table: what every call goes through, so names are looked up here."""
+        known, is_compiling = self._known.get, self.home.compiler.is_compiling
+
+        def product(a: Any, b: Any) -> Any:
+            if is_compiling():
                 return self._traced(a, b)
-            product = _kept(self._known, key, self._decided(a, b))
-        return product(a, b)
+            try:
+                key = a.shape, a.stride(), a.dtype, a.device, a.layout, b.shape, b.stride(), b.dtype, b.device, b.layout
+            except RuntimeError:  # some sparse tensors have no strides
+                return self.home.matmul(a, b)
+            found = known(key)
+            if found is None:
+                if not (type(a) in self._plain and type(b) in self._plain) or self._watched():
+                    return self._traced(a, b)
+                found = _kept(self._known, key, self._decided(a, b))
+            return found(a, b)
+
+        return product
 
     def in_fp64(self, a: Any, b: Any) -> Any:
         _check_shapes(a.shape, b.shape)
@@ -413,7 +421,7 @@ class _Torch(_Front):
         if a.dtype != torch.float32:
             _note_type(str(a.dtype).removeprefix("torch."), self.name)
             return torch.matmul
-        vendor = partial(self._in_fp32, a.device.type)
+        vendor = self._vendor(a.device.type, torch.mm if a.dim() == b.dim() == 2 else torch.matmul)
         operators = self._operators(a.device) if a.numel() and b.numel() else None
         if operators is None:
             return vendor
@@ -445,18 +453,23 @@ class _Torch(_Front):
 
         return product
 
-    def _in_fp32(self, kind: str, a: Any, b: Any) -> Any:
+    def _vendor(self, kind: str, multiply: Product) -> Product:
         """torch's product without TF32 and without autocast, whatever the program allows other products."""
         torch = self.home
-        allowed = torch.get_float32_matmul_precision()
-        if allowed == "highest" and not torch.is_autocast_enabled(kind):
-            return torch.matmul(a, b)
-        try:
-            torch.set_float32_matmul_precision("highest")
-            with torch.autocast(kind, enabled=False):
-                return torch.matmul(a, b)
-        finally:
-            torch.set_float32_matmul_precision(allowed)
+        precision, autocasts = torch.get_float32_matmul_precision, torch.is_autocast_enabled
+
+        def product(a: Any, b: Any) -> Any:
+            allowed = precision()
+            if allowed == "highest" and not autocasts(kind):
+                return multiply(a, b)
+            try:
+                torch.set_float32_matmul_precision("highest")
+                with torch.autocast(kind, enabled=False):
+                    return multiply(a, b)
+            finally:
+                torch.set_float32_matmul_precision(allowed)
+
+        return product
 
 
 class _Jax(_Front):
@@ -466,7 +479,7 @@ class _Jax(_Front):
         super().__init__(home)
         self._product = home.jit(self._traced)
 
-    def __call__(self, a: Any, b: Any) -> Any:
+    def product(self, a: Any, b: Any) -> Any:
         _check_shapes(a.shape, b.shape)
         return self._product(a, b)
 

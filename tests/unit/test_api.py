@@ -118,11 +118,11 @@ def test_numpys_arrays_go_to_a_gpu_where_that_is_faster(monkeypatch):
     monkeypatch.setattr(api, "_products", {})
     own = lambda a, b: api.time.sleep(0.01) or a @ b  # noqa: E731
     front = api._Numpy(SimpleNamespace(**{name: getattr(np, name) for name in ("float32", "asarray")}, matmul=own, __name__="numpy"))
-    close(front(x, x), x @ x)
+    close(front.product(x, x), x @ x)
     assert len(asked) == 3 and front._known[x.shape, x.shape] is not own, "once to load kernels, once timed, and this product"
     slow[0] = 0.1
     front._known.clear()
-    close(front(x, x), x @ x)
+    close(front.product(x, x), x @ x)
     assert front._known[x.shape, x.shape] is own
 
 
@@ -213,16 +213,16 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
     front = api._Cupy(cupy)
     a, b = (np.asarray(x).view(Array) for x in (made(3, 5, 9), made(9, 7)))
     for _ in range(2):
-        close(front(a, b), np.asarray(a) @ np.asarray(b))
+        close(front.product(a, b), np.asarray(a) @ np.asarray(b))
     assert taken == [(5, 7, 9, 3), "own", "own"]
-    front(a.astype(np.float64).view(Array), b)
+    front.product(a.astype(np.float64).view(Array), b)
     assert taken[-1] == "cupy"
     taken.clear()
     package.select = lambda m, n, k, batch: choice(1e-2, 1e-3)
-    front(a, made(9, 8).view(Array))
+    front.product(a, made(9, 8).view(Array))
     assert taken == ["cupy"]
     with pytest.raises(SpecError, match="do not fit"):
-        front(a, a)
+        front.product(a, a)
 
 
 # ---- torch
@@ -262,7 +262,7 @@ def test_torchs_tensors_by_the_library(torch, calls, a, b):
 def test_a_second_call_looks_nothing_up(torch, monkeypatch):
     a, b = tensors(torch, (5, 9), (9, 7))
     gemmgen.matmul(a, b)
-    for name in ("_decided", "_operators", "_in_fp32"):
+    for name in ("_decided", "_operators", "_vendor"):
         monkeypatch.setattr(api._Torch, name, None)
     monkeypatch.setattr(api, "_check_shapes", None)
     close(gemmgen.matmul(a + 1, b), (a + 1) @ b)
@@ -314,8 +314,8 @@ def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch):
     monkeypatch.setattr(api._Torch, "_operators", lambda self, device: None)
     a, b = tensors(torch, (5, 9), (9, 7))
     seen = []
-    product = torch.matmul
-    monkeypatch.setattr(torch, "matmul", lambda x, y: seen.append((torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu"))) or product(x, y))
+    product = torch.mm
+    monkeypatch.setattr(torch, "mm", lambda x, y: seen.append((torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu"))) or product(x, y))
     torch.set_float32_matmul_precision("high")
     try:
         with torch.autocast("cpu", dtype=torch.bfloat16):
