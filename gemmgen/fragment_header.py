@@ -90,7 +90,7 @@ def fragment_header(fragment: Fragment) -> str:
     """
     if fragment.in_tensor_memory:
         raise SpecError(
-            "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
+            "gemmgen list fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
             got=fragment.name, needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
         )
     platform = fragment.maker.platform

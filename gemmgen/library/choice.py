@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from gemmgen.abi import interface
-from gemmgen.catalog.epilogue import NONE
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.designs import designs_of
@@ -97,10 +96,10 @@ class Candidate:
 
     @cached_property
     def plan(self) -> Plan:
-        """Everything decided; of one for batches, that it takes those whose matrices arrays of pointers tell, too."""
+        """Everything decided, with the end that calls ask for; of one for batches, that it takes arrays of pointers, too."""
         if self.settled:
             return self.settled
-        plan = self.request.plan(dict(self.symbols))
+        plan = replace(self.request.plan(dict(self.symbols)), epilogue=FUSED)
         return replace(plan, batch=replace(plan.batch, pointers=True)) if self.strided else plan
 
     @cached_property
@@ -179,8 +178,6 @@ class Pool:
 
     def refuse(self, plan: Plan, error: GemmgenError) -> None:
         """Not to be chosen again."""
-        if self.library.file.fused:  # candidates are known by their plans without an end
-            plan = replace(plan, epilogue=NONE)
         self.refused[plan.hash] = (plan, error)
 
     def choose(self) -> Choice:
@@ -211,7 +208,7 @@ class Pool:
         for mine in of.values():
             fastest = np.stack([left[at].judged for at in mine]).argmin(axis=0)
             served = [
-                Served(left[at], self._ended(left[at].plan), tuple(sizes[size] for size in np.flatnonzero(fastest == number)),
+                Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number)),
                        file.packed and bool(left[at].format))
                 for number, at in enumerate(mine)
             ]
@@ -220,10 +217,6 @@ class Pool:
             sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
             self.relaxed, narrow(kernels) if file.shim else (),
         )
-
-    def _ended(self, plan: Plan) -> Plan:
-        """The plan as the library has it."""
-        return replace(plan, epilogue=FUSED) if self.library.file.fused else plan
 
     def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:
         refused = [error for plan, error in self.refused.values() if (plan.gpu.name, plan.layout) == (gpu, layout)]
@@ -516,4 +509,4 @@ def _of_table(place: str, table: Table, gpu: Gpu, layout: str, sizes: Sequence[S
         plan = solve(loads({name: dict(section) for name, section in kernel.spec.items()}, f"{place}: {label}"))
         *extents, products = np.array(sizes, float).T
         single = np.maximum(kernel.estimate.seconds(*extents), 1e-9)
-        yield Candidate(place, gpu, layout, single * products, single, settled=plan, estimate=kernel.estimate, label=label)
+        yield Candidate(place, gpu, layout, single * products, single, settled=replace(plan, epilogue=FUSED), estimate=kernel.estimate, label=label)

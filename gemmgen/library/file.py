@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.reserved import reserved
-from gemmgen.catalog.table import Strict, Title, absolute, parse, read_toml, schema_of, shown
+from gemmgen.catalog.table import Strict, Title, absolute, file_of, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import SpecError
 from gemmgen.kinds import GEMM, STRIDED
@@ -56,7 +56,7 @@ class Use(Strict):
     spec: Name | None = Field(None, description="a spec file; its problem's sizes and its GPU are not looked at")
     scheme: Name | None = Field(None, description="a name under specs/schemes, or a .toml file: all else is auto")
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="a dispatch table that gemmgen choose wrote: its kernels, of the library's GPUs and layouts"
+        None, description="a dispatch table that gemmgen study choose wrote: its kernels, of the library's GPUs and layouts"
     )
     gpus: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64, strict=False)] | None = Field(
         None, description="those of the library's GPUs that it is for; left out: all"
@@ -100,8 +100,6 @@ class LibraryFile(Strict):
         "Left out: where there is a shim, as programs bring batches"
     )
     packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
-    fused: bool = Field(False, description="whether kernels add a call's bias and apply its activation themselves; else a further kernel reads C and writes it "
-                        "again. Their code is up to four times as long")
     fallback: bool = Field(True, description="whether what no kernel serves is computed by portable ones in FP32, which the library then holds, too")
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
         (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
@@ -177,14 +175,12 @@ class LoadedLibrary:
 
 
 def load_library(path: str | Path) -> LoadedLibrary:
-    """Read a LIB.toml, and what it refers to.
+    """Read a LIB.toml, or one under specs/libraries by its name, and what it refers to.
 
     Raises:
         SpecError, UnknownName: the file, a value in it, or a file that it names is not acceptable.
     """
-    path = Path(path)
-    if path.suffix != ".toml":
-        raise SpecError(str(path), "is not a library's file", got=path.name, needs="a .toml file", remedy="see specs/libraries for examples")
+    path = file_of(path, "library", "libraries")
     return _loaded(read_toml(path), shown(path), absolute(path).parent)
 
 
@@ -249,5 +245,6 @@ def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
                             remedy="leave it out, or gemmgen export for a kernel of its own; for strided batches, batched = true")
     if loaded.spec.epilogue.do:
         raise SpecError(f"{where}: [epilogue] do", "is not what a library's functions compute", got=", ".join(loaded.spec.epilogue.do),
-                        needs="none: each call says what becomes of C", remedy="leave it out, and fused = true for kernels that do it themselves")
+                        needs="none: each call says what becomes of C",
+                        remedy="leave it out: the kernels of a library add a call's bias and apply its ReLU themselves")
     return loaded

@@ -12,7 +12,7 @@ from gemmgen.catalog.gpu import arch_number
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
 from gemmgen.library.dispatch import Estimate
-from gemmgen.library.ends import FUSED
+from gemmgen.library.ends import activations
 from gemmgen.render import Source, render_text
 
 FINISH = "finish"
@@ -107,7 +107,7 @@ def finish_source(arch: str) -> Source:
     # What the platform's prologue asks of a plan: none of it is needed here.
     plan = SimpleNamespace(lanes=maker.warp_size(arch_number(arch)), scheme=SimpleNamespace(family=SimpleNamespace(residues=None)), batch=None)
     text = render_text("library/finish.j2", platform=f"platform/{maker.platform}.j2", plan=plan, symbol=FINISH, threads=FINISH_THREADS, tile=FINISH_TILE,
-                       activations=FUSED.functions(maker.platform))
+                       activations=activations(maker.platform))
     return Source(name=FINISH, text=text, suffix=maker.source_suffix, interface=None, arch=arch, allow_spills=False)
 
 

@@ -17,7 +17,7 @@ from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
-from gemmgen.library.ends import FUSED
+from gemmgen.library.ends import FUSED, FUSED_ACTIVATIONS
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import SAFETY
@@ -228,7 +228,7 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
         f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "
-        f"{int(plan.epilogue == FUSED)}}}"
+        f"{FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0}}}"
     )
 
 

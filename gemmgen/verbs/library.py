@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen.cli.output import Progress, emit, emit_json, note
-from gemmgen.cli.verb import MANY, SCHEMAS, Json, Silent, verb
+from gemmgen.cli.verb import LIBRARY, SCHEMAS, Json, Silent, names, verb
 from gemmgen.errors import EXIT_OK, SpecError
 
 
@@ -22,13 +22,13 @@ SCHEMAS["library"] = _schema
 
 
 @verb(
-    MANY,
+    LIBRARY,
     "gemmgen library specs/libraries/lab.toml -o third_party/lab",
     "gemmgen library specs/libraries/gemmgen_blas.toml -o gemmgen_blas --wheel",
     "gemmgen library my.toml --dry-run",
 )
 def library(
-    source: Annotated[Path, typer.Argument(metavar="LIB", help="A library's file (.toml); see specs/libraries.")],
+    source: Annotated[Path, typer.Argument(metavar="LIB", help="A library's file (.toml), or the name of a shipped one.", autocompletion=names("libraries"))],
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
     wheel: Annotated[bool, typer.Option("--wheel", help="Build its Python wheel, too, into DIR/dist; needs a C compiler.")] = False,

@@ -130,8 +130,8 @@ def probe_here(fragment: Fragment, gpu: Gpu) -> Tiles:
     """
     if not fragment.runs_on(gpu.arch):
         raise SpecError(
-            "gemmgen fragments", "is no instruction of that GPU", got=f"{fragment.name} on {gpu.name}, {gpu.arch}",
-            needs=fragment.arch or " ".join(fragment.archs or (f"sm_{fragment.min_arch} or newer",)), remedy="gemmgen gpus",
+            "gemmgen list fragments", "is no instruction of that GPU", got=f"{fragment.name} on {gpu.name}, {gpu.arch}",
+            needs=fragment.arch or " ".join(fragment.archs or (f"sm_{fragment.min_arch} or newer",)), remedy="gemmgen list gpus",
         )
     if reason := why_not(gpu):
         raise reason

@@ -175,10 +175,11 @@ def test_epilogues_and_scalars_of_the_device(made, order, epilogue, bias, on_dev
 
 
 @pytest.mark.parametrize(("name", "order", "transpose", "epilogue", "bias", "more", "finishes"), [
-    ("nn", ROW, (0, 0), RELU, True, {}, 0), ("nn", COLUMN, (0, 0), GELU_ERF, True, {"beta": 2.0}, 0), ("nn", ROW, (0, 0), GELU_TANH, False, {}, 0),
+    ("nn", ROW, (0, 0), RELU, True, {}, 0), ("nn", COLUMN, (0, 0), RELU, True, {"beta": 2.0}, 0),
+    ("nn", ROW, (0, 0), GELU_ERF, True, {"beta": 2.0}, 1), ("nn", ROW, (0, 0), GELU_TANH, False, {}, 1),
     ("nn", ROW, (0, 0), IDENTITY, True, {}, 0), ("nn", ROW, (0, 0), IDENTITY, False, {}, 0), ("nn", ROW, (0, 0), RELU, True, {"on_device": True}, 1),
-    ("batched_tn", ROW, (1, 0), GELU_TANH, True, {"batch": 3}, 0), ("any_nt", ROW, (0, 1), RELU, True, {}, 1),
-], ids=["relu", "of columns, gelu, with C", "gelu_tanh alone", "bias alone", "nothing", "scalars of the device", "a batch", "the fallback"])
+    ("batched_tn", ROW, (1, 0), RELU, True, {"batch": 3}, 0), ("any_nt", ROW, (0, 1), RELU, True, {}, 1),
+], ids=["relu", "of columns, with C", "gelu, with C", "gelu_tanh alone", "bias alone", "nothing", "scalars of the device", "a batch", "the fallback"])
 def test_kernels_that_end_c_themselves_need_no_launch_for_it(fused, name, order, transpose, epilogue, bias, more, finishes):
     call = Call(fused, 70, 45, 50, order=order, transpose=transpose, alpha=0.5, epilogue=epilogue, bias=bias, **more)
     assert call.choice.name.decode() == next(one for one in fused.kernels if one.label == name).built.source.name

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import runpy
 import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import typer
@@ -20,6 +22,7 @@ from gemmgen.catalog.policy import NAMES
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli.app import app
 from gemmgen.cli.inputs import problem_sizes
+from gemmgen.cli.verb import renamed
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import GemmgenError
 from gemmgen.model import error
@@ -55,6 +58,23 @@ PRINTED += [
 ]
 
 
+def strings(path: Path) -> list[str]:
+    """The text of a module's strings, with `X` where a formatted one has a value."""
+    def text(node: ast.AST) -> str:
+        if isinstance(node, ast.JoinedStr):
+            return "".join(text(part) for part in node.values)
+        return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "X"
+
+    tree = ast.parse(path.read_text())
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    return [text(node) for node in ast.walk(tree) if id(node) not in inner and (
+        isinstance(node, ast.JoinedStr) or isinstance(node, ast.Constant) and isinstance(node.value, str))]
+
+
+PROSE = set("and can dispatch does import in kernel leaves lies makes raises reads runs uses would writes wrote".split())
+"""Words that follow the product's name in sentences."""
+
+
 class Taken(Exception):
     """A script's arguments, parsed."""
 
@@ -86,8 +106,16 @@ def there(path: str) -> bool:
     return bool(re.search("^my|/my", path)) or any(ROOT.glob(path))
 
 
-def check(code: str, monkeypatch) -> None:
-    """Raises whatever a command's own program would complain of."""
+def verb_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that the first words name, of a group its verb, and what follows."""
+    verb, rest = GEMMGEN.commands[words[0]], words[1:]
+    while hasattr(verb, "commands") and rest:
+        verb, rest = verb.commands[rest[0]], rest[1:]
+    return verb, rest
+
+
+def check(code: str, monkeypatch, *, old_names: bool = False) -> None:
+    """Raises whatever a command's own program would complain of; of an old name, unless those are allowed."""
     words = [PLACEHOLDERS.get(word, word) for word in shlex.split(code, comments=True)]
     while re.fullmatch(r"[A-Z_]+=\S+", words[0]):
         name = words.pop(0).partition("=")[0]
@@ -100,12 +128,14 @@ def check(code: str, monkeypatch) -> None:
     elif program == "pytest":
         assert all((ROOT / word).exists() for word in arguments if word.startswith("tests/"))
     elif program == "gemmgen":
+        arguments, new = renamed(arguments)
+        assert not new or old_names, new
         if arguments[0].startswith("--"):  # of the program itself
             assert arguments[0] in {option for one in GEMMGEN.params for option in one.opts} | {"--help"}
             return
-        verb = GEMMGEN.commands[arguments[0]]
-        alone = len(arguments) == 1  # the verb is spoken of, and need not have what it asks for
-        given = verb.make_context(verb.name, arguments[1:], resilient_parsing=alone).params
+        verb, arguments = verb_of(arguments)
+        alone = not arguments  # the verb is spoken of, and need not have what it asks for
+        given = verb.make_context(verb.name, list(arguments), resilient_parsing=alone).params
         assert all(there(word) for word in arguments if word.endswith(".toml")), arguments
         if given.get("sizes"):
             problem_sizes(given["sizes"]), baselines(given["against"] or "")
@@ -129,18 +159,42 @@ def test_every_page_is_looked_at():
     assert pages >= {f"docs/results/{name}.md" for name in ("amd", "h100", "hopper", "papers")}
     assert pages >= {f"bench/{script.name}" for script in SCRIPTS}
     assert len(PRINTED) > 60
-    assert commands("Text `make x` and\n\n    gemmgen gpus \\\n        --json\n\n```\npython y.py\n```\n") == ["python y.py", "gemmgen gpus  --json", "make x"]
+    assert commands("Text `make x` and\n\n    gemmgen list gpus \\\n        --json\n\n```\npython y.py\n```\n") == ["python y.py", "gemmgen list gpus  --json", "make x"]
 
 
 @pytest.mark.parametrize(("page", "code"), PRINTED, ids=[f"{page}: {code[:60]}" for page, code in PRINTED])
 def test_a_printed_command_runs(page, code, monkeypatch):
-    check(code, monkeypatch)
+    check(code, monkeypatch, old_names=page.name == "CHANGELOG.md")  # it tells what was
+
+
+# ---- messages and docstrings
+
+MESSAGES = sorted({
+    (str(path.relative_to(ROOT)), found) for path in sorted((ROOT / "gemmgen").rglob("*.py")) for text in strings(path)
+    for found in re.findall(r"(?<![\w/.~-])gemmgen(?: [a-z][a-z-]*)+(?: [A-Z./\w-]+)*(?: --[a-z-]+(?: [A-Z]+)?)*", text)
+})
+
+
+def test_a_message_names_verbs_and_options_of_today():
+    wrong = []
+    for path, told in MESSAGES:
+        words = told.split()[1:]
+        if words[0] in PROSE:
+            continue
+        try:
+            verb, rest = verb_of(words)
+            options = {option for one in verb.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
+            wrong += [(path, told, word) for word in rest if re.match("--[a-z]", word) and word.rstrip(".") not in options]
+        except KeyError as unknown:
+            wrong.append((path, told, str(unknown)))
+    assert len(MESSAGES) > 150 and wrong == []
 
 
 @pytest.mark.parametrize("wrong", [
     "gemmgen bench my.toml --sizes 64,...", "gemmgen bench my.toml --solve-every-size", "gemmgen verify specs/kernels/none.toml", "gemmgen verity my.toml",
-    "gemmgen render my.toml --gpu a1000", "gemmgen fragments mma_m16n8k17_f16", "make tests", "pytest tests/none", "python bench/sanitize.py --size 4096",
-    "bench/papers.py draw --policy wgmma", "bench/papers.py roofline bench/none.json", "python bench/none.py", "GEMMGEN_NONE=1 gemmgen gpus",
+    "gemmgen build my.toml --source --gpu a1000", "gemmgen list fragments mma_m16n8k17_f16", "make tests", "pytest tests/none", "python bench/sanitize.py --size 4096",
+    "bench/papers.py draw --policy wgmma", "bench/papers.py roofline bench/none.json", "python bench/none.py", "GEMMGEN_NONE=1 gemmgen list gpus",
+    "gemmgen gpus", "gemmgen study asks",
 ])
 def test_a_wrong_one_is_found(wrong, monkeypatch):
     with pytest.raises((AssertionError, FileNotFoundError, GemmgenError, KeyError, REFUSAL, SystemExit)):

@@ -17,6 +17,7 @@ from gemmgen.library import choice, made
 from gemmgen.library.choice import Candidate, Pool
 from gemmgen.library.cover import UNSERVED
 from gemmgen.library.dispatch import Estimate, non_negative
+from gemmgen.library.ends import FUSED
 from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import choose, estimates
 from gemmgen.spec import loads
@@ -127,6 +128,13 @@ def test_what_the_compiler_refuses_is_not_chosen_again():
     with pytest.raises(InfeasibleSpec) as caught:
         pool.choose()
     assert caught.value.problem.startswith("no [[use]] has a kernel for a100, nn")
+
+
+def test_kernels_end_c_themselves():
+    """Those of specs, for one product and for batches, and those of dispatch tables (below)."""
+    of = solved(use=[{"scheme": "ootomo"}], gpus=["a100"], layouts=["nt"], kernels_at_most=4, batched=True, sizes=[[512] * 3, [64, 64, 64, 100]])
+    kernels = choice.pool(of).choose().kernels
+    assert {one.candidate.strided for one in kernels} == {False, True} and {one.plan.epilogue for one in kernels} == {FUSED}
 
 
 def test_fewer_kernels_than_groups_are_refused():
@@ -413,7 +421,7 @@ def test_a_dispatch_tables_kernels_take_what_it_tells_for_each_product():
     waves = -(-16 * 32 * 2 // 108)
     single = [1e-6 + 2e-6 + 50e-9 + 1e-12 * 192 * 100 + 2e-12 * 128 * 64, 1e-6 + waves * (2e-6 + 32e-9) + 1e-12 * 2000 * 64 + 2e-12 * 1e6]
     assert one.single == pytest.approx(single) and one.seconds == pytest.approx([single[0], 5 * single[1]])
-    assert (one.label, one.plan.block, one.estimate.slices, one.strided) == ("k1", (64, 64, 32), 2, False)
+    assert (one.label, one.plan.block, one.estimate.slices, one.strided, one.plan.epilogue) == ("k1", (64, 64, 32), 2, False, FUSED)
 
 
 def test_sizes_that_are_drawn_lie_among_the_librarys_and_half_of_them_on_multiples_of_32():

@@ -658,9 +658,11 @@ def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
         def one(self, enqueue):
             return enqueue(0)
 
-    numpy_cupy.install(monkeypatch)
+    cupy, order = numpy_cupy.install(monkeypatch), []
     monkeypatch.setattr(racing, "Stopwatch", Watch)
-    assert racing.estimate(lambda index: 2.5 + index) == 2.5
+    monkeypatch.setattr(cupy.cuda, "Device", lambda: SimpleNamespace(synchronize=lambda: order.append("inputs are there")))
+    assert racing.estimate(lambda index: order.append("ran") or 2.5 + index) == 2.5
+    assert order == ["inputs are there", "ran"]
     monkeypatch.setattr(reference, "Reference", lambda inputs: SimpleNamespace(accuracy=lambda one: reference.Accuracy(1.0, 2.0, 3.0)))
     assert reference.error_of(None, None) == 1.0
 
@@ -1107,35 +1109,35 @@ def made_kernel(monkeypatch):
 
 def test_what_render_prints_and_writes(made_kernel, capsys, tmp_path):
     x = [Path("x.toml")]
-    assert build_verbs.render(x) == 0 and capsys.readouterr().out == "code\n"
-    build_verbs.render(x, gpu="h100", layout="tn", as_json=True)
+    assert build_verbs.build(x, source=True) == 0 and capsys.readouterr().out == "code\n"
+    build_verbs.build(x, gpu="h100", layout="tn", as_json=True, source=True)
     told = json.loads(capsys.readouterr().out)
     assert made_kernel.calls[-1] == ("x.toml", "h100", "tn") and (told["text"], told["file"], told["sha256"], told["arch"]) == ("code\n", None, "ffff", "sm_80")
     assert told["launches"] == [{"symbol": "k", "grid": [[["m", 64]]], "threads": 128, "shared_bytes": 7, "params": ["a", "b"]}]
-    build_verbs.render(x, output=str(tmp_path / "one.cu"))
+    build_verbs.build(x, output=str(tmp_path / "one.cu"), source=True)
     assert capsys.readouterr().out == f"wrote {tmp_path / 'one.cu'}\n" and (tmp_path / "one.cu").read_text() == "code\n"
-    build_verbs.render(x, output=str(tmp_path), as_json=True)
+    build_verbs.build(x, output=str(tmp_path), as_json=True, source=True)
     assert "text" not in json.loads(capsys.readouterr().out) and (tmp_path / "x.cu").is_file()
-    build_verbs.render([Path("x.toml"), Path("y.toml")], output=f"{tmp_path}/new/")
+    build_verbs.build([Path("x.toml"), Path("y.toml")], output=f"{tmp_path}/new/", source=True)
     assert sorted(os.listdir(tmp_path / "new")) == ["x.cu", "y.cu"]
-    assert refused_with(build_verbs.render, x * 2, output="one.cu").remedy == "-o one.cu/"
+    assert refused_with(build_verbs.build, x * 2, output="one.cu", source=True).remedy == "-o one.cu/"
     capsys.readouterr()
     refusals = [SimpleNamespace(plan=made_kernel.plan, as_dict=lambda: {"r": 1}), SimpleNamespace(plan=None, as_dict=lambda: {"r": 2})]
     made_kernel.refused = refusals
-    build_verbs.render(x)
+    build_verbs.build(x, source=True)
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("note: x.toml: printed, though the compiler") and second.startswith("note: x.toml: passed over, since the compiler")
-    build_verbs.render(x, as_json=True)
+    build_verbs.build(x, as_json=True, source=True)
     ran = capsys.readouterr()
     assert ran.err == "" and json.loads(ran.out)["refused"] == [{"r": 1}, {"r": 2}]
 
 
 def test_what_build_writes(made_kernel, capsys, tmp_path):
-    assert build_verbs.build([Path("x.toml")], tmp_path, "h100", "tn") == 0
+    assert build_verbs.build([Path("x.toml")], str(tmp_path), gpu="h100", layout="tn") == 0
     files = [tmp_path / f"x_h100_tn{suffix}" for suffix in (".cu", ".ptx", ".cubin")]
     assert capsys.readouterr().out == f"the table\nwrote      {files[0]}\n           {files[1]}\n           {files[2]}\n"
     assert [file.read_bytes() for file in files] == [b"code\n", b"asm", b"bin"] and made_kernel.calls == [("x.toml", "h100", "tn")]
-    build_verbs.build([Path("x.toml")], tmp_path, as_json=True)
+    build_verbs.build([Path("x.toml")], str(tmp_path), as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told == {"kernel": "k", "arch": "sm_80", "compiler": "c", "from_cache": True, "seconds": 1.5, "kernels": [], "plan": {"p": 1},
                     "files": [str(tmp_path / f"x{suffix}") for suffix in (".cu", ".ptx", ".cubin")]}

@@ -220,7 +220,7 @@ def _verified(one: Kernel) -> str:
 def spec_text(spec: Mapping[str, Any], session: Session, columns: Columns) -> str:
     """A chosen kernel's spec, from its folder on."""
     measured = f", {columns['seconds'] * 1e6:.4g} us on {session.machine.name}" if columns.get("seconds") else ""
-    lines = [f"# {columns['kernel']}: chosen by gemmgen bringup{measured}."]
+    lines = [f"# {columns['kernel']}: chosen by gemmgen gpu probe{measured}."]
     for section, values in spec.items():
         lines += ["", f"[{section}]"]
         for name, value in values.items():

@@ -257,7 +257,7 @@ def _here(device: str) -> str:
 
     here = gpu_here() if device in ("auto", "cuda") else None
     if here is None:
-        raise SpecError("--gpu", "is not given", needs="a GPU to tune for, since none is here", remedy="--gpu h100, or see gemmgen gpus")
+        raise SpecError("--gpu", "is not given", needs="a GPU to tune for, since none is here", remedy="--gpu h100, or see gemmgen list gpus")
     return here
 
 
