@@ -102,7 +102,7 @@ def _home(x: Any, name: str) -> ModuleType:
         return x.__array_namespace__()
     if isinstance(x, list | tuple | int | float | complex) or hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
         return _numpy()
-    raise SpecError(f"matmul: {name}", "is no array", got=_type(x), needs="an array of NumPy, CuPy, torch, JAX or of the array API, or a list of lists of numbers",
+    raise SpecError(f"matmul: {name}", "is no array", got=_type(x), needs="an array of NumPy, CuPy, torch, JAX or the array API, or lists of numbers",
                     remedy=f"numpy.asarray({name})")
 
 
@@ -264,7 +264,8 @@ class _Numpy(_Front):
             try:
                 array = self.home.asarray(x)
             except ValueError as error:  # rows of several lengths
-                raise SpecError(f"matmul: {name}", "is no array of numbers", got=str(error), needs="rows of one length", remedy=f"numpy.asarray({name})") from None
+                raise SpecError(f"matmul: {name}", "is no array of numbers", got=str(error), needs="rows of one length",
+                                remedy=f"numpy.asarray({name})") from None
             if array.dtype.kind not in "biufcV":  # V: bfloat16 and the like
                 raise SpecError(f"matmul: {name}", "is no array of numbers", got=array.dtype, needs="numbers", remedy=f"{name}.astype('float32')")
             arrays.append(array)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     Kernel = Spec | Built
 
 __all__ = [
-    "NOBODY", "Watcher", "build", "check_affordable", "chosen", "explain", "export", "frontier", "library", "load", "load_library", "multiply", "multiply_batch",
-    "open_device", "plan", "record", "render", "verify",
+    "NOBODY", "Watcher", "build", "check_affordable", "chosen", "explain", "export", "frontier", "library", "load", "load_library", "multiply",
+    "multiply_batch", "open_device", "plan", "record", "render", "verify",
 ]
 
 MOST_EMULATED = 1 << 36

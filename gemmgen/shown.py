@@ -27,5 +27,6 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """A table, whose text is never markup."""
-        rows = "".join(f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(value)}</td></tr>" for name, value in self._rows())
-        return f"<table><caption style='text-align:left'>gemmgen {escape(type(self).__name__)}</caption>{rows}</table>"
+        left = "style='text-align:left'"
+        rows = "".join(f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(value)}</td></tr>" for name, value in self._rows())
+        return f"<table><caption {left}>gemmgen {escape(type(self).__name__)}</caption>{rows}</table>"

@@ -75,7 +75,7 @@ def package(gpu: Here, progress: Callable[[str], None] = lambda step: None) -> M
     row = gpu.row
     if row is None:
         raise GemmgenError(gpu.title, f"is described by no row of specs/gpus, nor is another GPU of {gpu.arch}",
-                           needs=", ".join(sorted({one.arch for one in GPUS.rows()})), remedy="gemmgen bringup, which writes such a row")
+                           needs=", ".join(sorted({one.arch for one in GPUS.rows()})), remedy="gemmgen gpu probe, which measures the GPU and writes such a row")
     if (found := _installed(gpu, row)) is not None:
         return found
     told = recipe(row)

@@ -86,8 +86,10 @@ def test_gpus_as_the_driver_tells_them(monkeypatch):
 
 
 @pytest.mark.parametrize(("title", "arch", "row"), [
-    ("NVIDIA H200", "sm_90", "h200"), ("NVIDIA H100 80GB HBM3", "sm_90", "h100"), ("NVIDIA GH200 480GB", "sm_90", "h200"), ("NVIDIA A100-SXM4-80GB", "sm_80", "a100_80gb"),
-    ("NVIDIA A100-PCIE-40GB", "sm_80", "a100"), ("NVIDIA GeForce RTX 4060 Ti", "sm_89", "rtx4060ti"), ("NVIDIA GeForce RTX 4080", "sm_89", "l40s"), ("Tesla T4", "sm_75", "t4"),
+    ("NVIDIA H200", "sm_90", "h200"), ("NVIDIA H100 80GB HBM3", "sm_90", "h100"), ("NVIDIA GH200 480GB", "sm_90", "h200"),
+    ("NVIDIA A100-SXM4-80GB", "sm_80", "a100_80gb"),
+    ("NVIDIA A100-PCIE-40GB", "sm_80", "a100"), ("NVIDIA GeForce RTX 4060 Ti", "sm_89", "rtx4060ti"), ("NVIDIA GeForce RTX 4080", "sm_89", "l40s"),
+    ("Tesla T4", "sm_75", "t4"),
 ])
 def test_a_gpu_has_the_row_of_its_name_or_of_its_architecture(title, arch, row):
     assert Here(title, arch, 1).row.name == row
@@ -116,7 +118,8 @@ def test_the_extra_for_a_driver(monkeypatch, version, extra):
 
 
 @pytest.mark.parametrize(("version", "there", "taken"), [
-    (0, ("13", "12"), "13"), (13020, ("13", "12"), "13"), (12040, ("13", "12"), "12"), (12040, ("13",), "13"), (12040, ("12",), "12"), (14000, ("13", "12"), "13"),
+    (0, ("13", "12"), "13"), (13020, ("13", "12"), "13"), (12040, ("13", "12"), "12"), (12040, ("13",), "13"), (12040, ("12",), "12"),
+    (14000, ("13", "12"), "13"),
 ])
 def test_of_several_compilers_the_one_that_the_driver_goes_with(monkeypatch, tmp_path, version, there, taken):
     monkeypatch.delenv("GEMMGEN_NVRTC", raising=False)
@@ -228,7 +231,7 @@ def test_without_a_cache_a_library_lasts_as_long_as_the_process(world, monkeypat
 def test_a_gpu_that_nothing_describes_or_helps_has_no_library(world, monkeypatch):
     with pytest.raises(GemmgenError) as refused:
         kept.package(Here("a new GPU", "sm_150", 100, 14000))
-    assert refused.value.where == "a new GPU" and "sm_90" in refused.value.needs and "gemmgen bringup" in refused.value.remedy
+    assert refused.value.where == "a new GPU" and "sm_90" in refused.value.needs and "gemmgen gpu probe" in refused.value.remedy
     monkeypatch.setattr(kept, "recipe", lambda gpu: None)
     assert kept.package(H200) is None and world.built() == 0
 
