@@ -7,6 +7,7 @@ apart, else by timing both.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -160,6 +161,10 @@ def _note_type(kind: str, own: str) -> None:
 
 def _note_no_gpu(own: str) -> None:
     _note("no GPU", f"the arrays are in no GPU's memory: {own} multiplies them on the CPU")
+
+
+def _note_refused(error: Exception, own: str) -> None:
+    _note(f"refused {error}", f"{own} multiplies, as the library of kernels does not: {error}")
 
 
 @cache
@@ -335,8 +340,14 @@ class _Cupy(_Front):
         if package is None or not a.size or not b.size:
             return vendor
         m, n, k, products = _extents(a.shape, b.shape)
-        with a.device:
-            choices = [package.select(m, n, k, batch=products)]
+        try:
+            with a.device:
+                choices = [package.select(m, n, k, batch=products)]
+        except package.Error as error:
+            _note_refused(error, self.name)
+            return vendor
+        if os.environ.get("CUPY_TF32", "0") not in ("", "0"):  # CuPy's product is none of FP32's accuracy
+            return package.matmul
         return _chosen(choices, package.matmul, vendor, a, b, self.home.cuda.get_current_stream().synchronize)
 
 
@@ -426,10 +437,20 @@ class _Torch(_Front):
         operators = self._operators(a.device) if a.numel() and b.numel() else None
         if operators is None:
             return vendor
-        prepared = operators.prepared(a.detach(), b.detach())
-        if prepared is None:  # a copy is made, or a vector is multiplied, which no kernel is made for
-            return vendor if min(a.dim(), b.dim()) < 2 else operators.matmul
-        run, choices = prepared
+        if min(a.dim(), b.dim()) < 2:  # no kernel is made for vectors
+            return vendor
+
+        def in_lines(x: Any) -> Any:
+            """Stored in rows or in columns."""
+            return x if operators._in_lines(x.shape, x.stride()) else x.contiguous()
+
+        laid = [in_lines(x.detach()) for x in (a, b)]
+        try:
+            prepared, choices = operators.prepared(*laid)
+        except operators._c.Error as error:
+            _note_refused(error, self.name)
+            return vendor
+        run = prepared if laid[0].data_ptr() == a.data_ptr() and laid[1].data_ptr() == b.data_ptr() else lambda a, b: prepared(in_lines(a), in_lines(b))
         timed = torch.cuda.synchronize if a.is_cuda else lambda: None
         if a.is_cuda and torch.cuda.is_current_stream_capturing():
             timed = None
@@ -516,5 +537,9 @@ class _Jax(_Front):
         if min(len(a), len(b)) < 2 or not prod(a) or not prod(b):
             return False
         m, n, k, products = _extents(a, b)
-        choice = package.select(m, n, k, batch=products)
+        try:
+            choice = package.select(m, n, k, batch=products)
+        except package.Error as error:
+            _note_refused(error, "jax")
+            return False
         return not choice.is_fallback and choice.seconds < choice.sgemm_seconds

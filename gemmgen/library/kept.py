@@ -23,6 +23,8 @@ from typing import Any
 
 from gemmgen import __version__
 from gemmgen.build.cache import USER_CACHE
+from gemmgen.build.drivers import check_driver
+from gemmgen.build.nvrtc import find_compiler
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.files import unfinished
@@ -84,7 +86,7 @@ def package(gpu: Here, progress: Callable[[str], None] = lambda step: None) -> M
     folder = _folder(gpu, row)
     with _locked(folder):
         if not (folder / "python" / told["name"] / "__init__.py").is_file():
-            _build(told, folder, progress)
+            _build(told, gpu, folder, progress)
     return _imported(folder, told["name"])
 
 
@@ -126,15 +128,17 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(number)
 
 
-def _build(told: dict[str, Any], folder: Path, progress: Callable[[str], None]) -> None:
+def _build(told: dict[str, Any], gpu: Here, folder: Path, progress: Callable[[str], None]) -> None:
     """Make the library in its folder.
 
     Raises:
-        GemmgenError: a compiler is missing or refuses it.
+        GemmgenError: a compiler is missing or refuses it, or the driver does not load what it makes.
     """
     from gemmgen.library import write
     from gemmgen.library.made import made
 
+    if gpu.driver:
+        check_driver(find_compiler().name, gpu.driver, gpu.title)
     with unfinished(folder, folder=True) as beside:
         write(made(library_from(told, f"library of {told['gpus'][0]}"), progress), beside, force=True)
         progress("compile the library with cc")

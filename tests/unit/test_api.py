@@ -210,7 +210,7 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
     cupy.__name__, cupy.ndarray, cupy.matmul, cupy.result_type = "cupy", Array, lambda a, b: taken.append("cupy") or a @ b, np.result_type
     cupy.cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: None)
     package = SimpleNamespace(select=lambda m, n, k, batch: taken.append((m, n, k, batch)) or choice(1e-3, 1e-2),
-                              matmul=lambda a, b: taken.append("own") or a @ b)
+                              matmul=lambda a, b: taken.append("own") or a @ b, Error=KeyError)
     monkeypatch.setattr(api, "_package", lambda gpu: package if gpu is H200 else None)
     monkeypatch.setattr("gemmgen.run.here.cuda_gpus", lambda: (H200,))
     front = api._Cupy(cupy)
@@ -221,11 +221,23 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
     front.product(a.astype(np.float64).view(Array), b)
     assert taken[-1] == "cupy"
     taken.clear()
+    monkeypatch.setenv("CUPY_TF32", "1")
     package.select = lambda m, n, k, batch: choice(1e-2, 1e-3)
+    front.product(a[:2], b)
+    assert taken == ["own"], "whose product is no FP32"
+    monkeypatch.delenv("CUPY_TF32")
+    taken.clear()
     front.product(a, made(9, 8).view(Array))
     assert taken == ["cupy"]
     with pytest.raises(SpecError, match="do not fit"):
         front.product(a, a)
+
+    def refuses(m, n, k, batch):
+        raise KeyError("refused")
+
+    package.select = refuses
+    taken.clear()
+    assert len(noticed(lambda: front.product(a, made(9, 6).view(Array)))[1]) == 1 and taken == ["cupy"]
 
 
 # ---- torch
@@ -301,9 +313,9 @@ def test_what_looks_at_operators_sees_them(torch):
     gemmgen.matmul(a[0], b)
     close(torch.func.vmap(lambda x: gemmgen.matmul(x, b))(a), a @ b)
     close(torch.func.grad(lambda x: gemmgen.matmul(x, b).sum())(a[0]), torch.func.grad(lambda x: (x @ b).sum())(a[0]))
-    negative = torch.complex(torch.zeros_like(a[0]), a[0]).conj().imag
-    assert negative.is_neg()
-    close(gemmgen.matmul(negative, b), -(a[0] @ b))
+    for negative in (torch._neg_view(a[0]), torch.complex(torch.zeros_like(a[0]), a[0]).conj().imag):  # as a[0] lies, and with gaps
+        assert negative.is_neg()
+        close(gemmgen.matmul(negative, b), -(a[0] @ b))
     with FlopCounterMode(display=False) as counter:
         gemmgen.matmul(torch.from_numpy(made(3, 9)), b)  # not known before, and under a mode not taken for later
     assert counter.get_total_flops() == 2 * 3 * 9 * 7
@@ -326,7 +338,8 @@ def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch):
         assert gemmgen.matmul(a, b).dtype == torch.float32 and torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
-    gemmgen.matmul(a, b)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        gemmgen.matmul(a, b)
     assert seen == [("highest", False)] * 3
 
 
@@ -344,6 +357,21 @@ def test_other_types_of_torch_are_torchs(torch, calls):
     for b in (torch.ones(4, 2, dtype=torch.float64), np.ones((4, 2), np.float32), torch.ones(4, 2, device="meta")):
         with pytest.raises(SpecError, match="of two types|of two libraries|on two devices"):
             gemmgen.matmul(torch.ones(3, 4), b)
+
+
+def test_what_the_library_refuses_is_torchs_and_told_once(torch, monkeypatch):
+    from lab import _c
+
+    operators = reference.imported("lab.torch")
+
+    def refuses(*given):
+        raise _c.Error(_c.NOT_SERVED)
+
+    monkeypatch.setattr(operators, "prepared", refuses)
+    a, b = tensors(torch, (5, 9), (9, 7))
+    got, told = noticed(lambda: (gemmgen.matmul(a, b), gemmgen.matmul(a[:4], b)))
+    close(got[0], a @ b)
+    assert len(told) == 1 and "torch multiplies" in told[0] and "(-21)" in told[0]
 
 
 def test_threads_share_a_product(torch):

@@ -171,6 +171,7 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setattr("gemmgen.library.write", lambda found, beside, force: build(found, beside))
     monkeypatch.setattr(kept, "library_from", lambda told, place: told)
     monkeypatch.setattr(python, "compile_in_place", lambda folder: folder / "python")
+    monkeypatch.setattr(kept, "find_compiler", lambda: SimpleNamespace(name="NVRTC 12.9"))
     yield SimpleNamespace(folder=tmp_path / "cache" / "libraries", built=lambda: len(log.read_text()) if log.exists() else 0)
     forget()
 
@@ -220,6 +221,13 @@ def test_what_fails_leaves_nothing_and_is_tried_again(world, monkeypatch):
     assert not [path for path in world.folder.iterdir() if path.is_dir()]
     monkeypatch.setattr(python, "compile_in_place", compile_in_place)
     assert kept.package(H200) and world.built() == 2
+
+
+def test_a_compiler_whose_code_the_driver_does_not_load_builds_nothing(world, monkeypatch):
+    monkeypatch.setattr(kept, "find_compiler", lambda: SimpleNamespace(name="NVRTC 13.5"))
+    with pytest.raises(DeviceError, match="NVIDIA H200: the driver does not load machine code of NVRTC 13.5"):
+        kept.package(Here("NVIDIA H200", "sm_90", 132, 12040))
+    assert world.built() == 0 and kept.package(H200)
 
 
 def test_without_a_cache_a_library_lasts_as_long_as_the_process(world, monkeypatch):
