@@ -283,6 +283,18 @@ def test_a_second_call_looks_nothing_up(torch, monkeypatch):
     close(gemmgen.matmul(a + 1, b), (a + 1) @ b)
 
 
+def test_a_prepared_product_of_batches_that_are_no_single_one(torch):
+    """One call for each of the outer products, at the place of each operand; where a copy would have to be made there is none."""
+    operators = reference.imported("lab.torch")
+    a, b = (x[:, :3] for x in tensors(torch, (2, 5, 6, 9), (2, 4, 9, 7)))
+    run, choices = operators.prepared(a, b)
+    assert len(choices) == 2
+    close(run(a, b), a @ b)
+    whole = torch.from_numpy(made(18, 18))
+    for x, y in ((whole[::2, ::2], whole[:9]), (whole[:, :9], whole[::2, ::2]), (whole[0], whole), (whole, whole[0])):
+        assert operators.prepared(x, y) is None
+
+
 def test_what_lies_otherwise_is_another_product(torch):
     whole = torch.from_numpy(made(20, 20))
     for a, b in ((whole[:5, :9], whole[:9, :7]), (whole[::2, :9], whole[:9, :7]), (whole[:5, ::2], whole[:10, 3:]), (whole.T[:5, :9], whole[:9, :7]),
