@@ -44,6 +44,8 @@ ASKED = ([512] * 3, [4096] * 3)
 """Sizes whose fastest schemes are those of the library."""
 KERNELS = 16
 """At most."""
+NOTHING = "nothing"
+"""The file of a folder without a library, as none would be faster than the GPU's own FP32: what takes seconds to find out."""
 
 
 def recipe(gpu: Gpu) -> dict[str, Any] | None:
@@ -57,7 +59,7 @@ def recipe(gpu: Gpu) -> dict[str, Any] | None:
     if not schemes:
         return None
     return {
-        "name": f"gemmgen_{gpu.name}", "gpus": [gpu.name], "kernels_at_most": KERNELS, "sizes": [list(size) for size in SIZES], "shim": ["torch", "jax"],
+        "name": _name(gpu), "gpus": [gpu.name], "kernels_at_most": KERNELS, "sizes": [list(size) for size in SIZES], "shim": ["torch", "jax"],
         "use": [{"scheme": name} for name in schemes],
     }
 
@@ -80,14 +82,15 @@ def package(gpu: Here, progress: Callable[[str], None] = lambda step: None) -> M
                            needs=", ".join(sorted({one.arch for one in GPUS.rows()})), remedy="gemmgen gpu probe, which measures the GPU and writes such a row")
     if (found := _installed(gpu, row)) is not None:
         return found
-    told = recipe(row)
-    if told is None:
-        return None
-    folder = _folder(gpu, row)
+    folder, name = _folder(gpu, row), _name(row)
     with _locked(folder):
-        if not (folder / "python" / told["name"] / "__init__.py").is_file():
-            _build(told, gpu, folder, progress)
-    return _imported(folder, told["name"])
+        if not (folder / NOTHING).is_file() and not (folder / "python" / name / "__init__.py").is_file():
+            _build(recipe(row), gpu, folder, progress)
+    return None if (folder / NOTHING).is_file() else _imported(folder, name)
+
+
+def _name(gpu: Gpu) -> str:
+    return f"gemmgen_{gpu.name}"
 
 
 def _installed(gpu: Here, row: Gpu) -> ModuleType | None:
@@ -128,8 +131,11 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(number)
 
 
-def _build(told: dict[str, Any], gpu: Here, folder: Path, progress: Callable[[str], None]) -> None:
+def _build(told: dict[str, Any] | None, gpu: Here, folder: Path, progress: Callable[[str], None]) -> None:
     """Make the library in its folder.
+
+    Args:
+        told: None where there is to be none.
 
     Raises:
         GemmgenError: a compiler is missing or refuses it, or the driver does not load what it makes.
@@ -137,12 +143,15 @@ def _build(told: dict[str, Any], gpu: Here, folder: Path, progress: Callable[[st
     from gemmgen.library import write
     from gemmgen.library.made import made
 
-    if gpu.driver:
+    if told is not None and gpu.driver:
         check_driver(find_compiler().name, gpu.driver, gpu.title)
     with unfinished(folder, folder=True) as beside:
-        write(made(library_from(told, f"library of {told['gpus'][0]}"), progress), beside, force=True)
-        progress("compile the library with cc")
-        python.compile_in_place(beside)
+        if told is None:
+            (beside / NOTHING).touch()
+        else:
+            write(made(library_from(told, f"library of {told['gpus'][0]}"), progress), beside, force=True)
+            progress("compile the library with cc")
+            python.compile_in_place(beside)
         if folder.exists():  # of another build of this version, and no library
             shutil.rmtree(folder)
         beside.rename(folder)

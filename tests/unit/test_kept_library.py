@@ -156,7 +156,9 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
     log = tmp_path / "built"
     monkeypatch.setattr(kept, "INSTALLED", {"nvidia": "a_library_that_is_not_installed", "amd": "neither_is_this"})
-    monkeypatch.setattr(kept, "recipe", lambda gpu: {"name": "made_up_library", "gpus": [gpu.name]})
+    asked = []
+    monkeypatch.setattr(kept, "_name", lambda gpu: "made_up_library")
+    monkeypatch.setattr(kept, "recipe", lambda gpu: asked.append(gpu.name) or {"name": "made_up_library", "gpus": [gpu.name]})
 
     def build(told, beside, *others):
         with log.open("a") as file:
@@ -172,7 +174,7 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setattr(kept, "library_from", lambda told, place: told)
     monkeypatch.setattr(python, "compile_in_place", lambda folder: folder / "python")
     monkeypatch.setattr(kept, "find_compiler", lambda: SimpleNamespace(name="NVRTC 12.9"))
-    yield SimpleNamespace(folder=tmp_path / "cache" / "libraries", built=lambda: len(log.read_text()) if log.exists() else 0)
+    yield SimpleNamespace(folder=tmp_path / "cache" / "libraries", built=lambda: len(log.read_text()) if log.exists() else 0, asked=asked)
     forget()
 
 
@@ -187,7 +189,7 @@ def test_a_library_is_built_once_and_found_again(world):
     assert steps == ["compile", "compile the library with cc"] and kept.package(H200, steps.append) is first
     forget()
     again = kept.package(H200, steps.append)
-    assert len(steps) == 2 and again is not first and world.built() == 1
+    assert len(steps) == 2 and again is not first and world.built() == 1 and world.asked == ["h200"], "the solver is not asked again"
     [place] = [path for path in world.folder.iterdir() if path.is_dir()]
     assert Path(again.path).is_relative_to(place) and place.name.startswith("h200-fp32-cuda13.0-")
 
@@ -240,8 +242,8 @@ def test_a_gpu_that_nothing_describes_or_helps_has_no_library(world, monkeypatch
     with pytest.raises(GemmgenError) as refused:
         kept.package(Here("a new GPU", "sm_150", 100, 14000))
     assert refused.value.where == "a new GPU" and "sm_90" in refused.value.needs and "gemmgen gpu probe" in refused.value.remedy
-    monkeypatch.setattr(kept, "recipe", lambda gpu: None)
-    assert kept.package(H200) is None and world.built() == 0
+    monkeypatch.setattr(kept, "recipe", lambda gpu: world.asked.append(gpu.name))
+    assert [kept.package(H200), kept.package(H200)] == [None, None] and world.built() == 0 and world.asked == ["h200"]
 
 
 @pytest.mark.parametrize(("least", "fallback", "taken"), [(12000, False, True), (13000, False, True), (14000, False, False), (12000, True, False)])
