@@ -38,7 +38,7 @@ def files(library: Library) -> dict[str, bytes]:
         "name": library.name, "guard": library.guard, "shims": library.shim, "version": __version__, "abi": ABI,
         "largest_extent": prose.LARGEST_EXTENT, "alignment": WORKSPACE_ALIGNMENT, "arch_prefix": maker.arch_prefix,
         "distribution": distribution(library), "least_driver": drivers.least_driver(library.compilers) or 0,
-        "dlpack_type": maker.dlpack_type, "torch_device": maker.torch_device, "xla_platform": maker.xla_platform,
+        "dlpack_type": maker.frameworks.dlpack_type, "torch_device": maker.frameworks.torch_device, "xla_platform": maker.frameworks.xla_platform,
     }
     inside = COMMON | {stem: path for shim in library.shim for stem, path in OF_SHIM.get(shim, {}).items()}
     found = {f"python/{library.name}/{path}": stem for stem, path in inside.items()} | {f"python/{path}": path for path in BESIDE}
@@ -48,7 +48,7 @@ def files(library: Library) -> dict[str, bytes]:
 def distribution(library: Library) -> str:
     """The name of its wheel: `lab-cu13` of a library whose machine code NVRTC 13 made, which drivers for CUDA 13 and later load."""
     least = drivers.least_driver(library.compilers) or 0
-    return library.name.replace("_", "-") + library.maker.wheel_suffix.format(major=least // 1000)
+    return library.name.replace("_", "-") + library.maker.frameworks.wheel_suffix.format(major=least // 1000)
 
 
 def _recipe(folder: Path, *words: str) -> str:

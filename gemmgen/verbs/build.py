@@ -92,7 +92,7 @@ def _built(specs: list[Path], folder: Path, gpu: str | None, layout: str | None,
     def serve(path: Path) -> tuple[str, Any, int]:
         kernel = road.build(path, gpu, layout=layout)
         plan, source, binary = kernel.plan, kernel.source, kernel.binary
-        assembly, code = plan.gpu.maker.code_suffixes
+        assembly, code = plan.gpu.maker.files.code_suffixes
         stem = stem_of(path, specs, gpu, layout, plan)
         files = write_files(folder, {stem + source.suffix: source.text, stem + assembly: binary.assembly, stem + code: binary.code})
         value = {

@@ -95,7 +95,7 @@ def verify(
         progress = Progress(path.name, quiet or as_json)
         loaded = road.load(path, gpu, layout)
         kernel = road.build(loaded, progress=progress)
-        if save and not kernel.plan.gpu.maker.recorded:
+        if save and not kernel.plan.gpu.maker.checked.recorded:
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
                             remedy="--json, and a redirection of the output")
         report = road.verify(

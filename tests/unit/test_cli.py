@@ -591,7 +591,7 @@ def test_shared_memory_of_either_kind_limits_what_is_resident():
     used = SimpleNamespace(registers=32, static_shared_bytes=16 << 10, spill_bytes=0, stack_bytes=None)
     gpu = GPUS.get("h100")
     launch = SimpleNamespace(symbol="k", role="gemm", threads=128, shared_bytes=40 << 10)
-    plan = SimpleNamespace(gpu=SimpleNamespace(limits=gpu.limits, maker=SimpleNamespace(register_kinds=())), summary="s")
+    plan = SimpleNamespace(gpu=SimpleNamespace(limits=gpu.limits, maker=SimpleNamespace(files=SimpleNamespace(register_kinds=()))), summary="s")
     source, binary = SimpleNamespace(launches=[launch], name="k"), SimpleNamespace(kernels={"k": used}, from_cache=True, arch="sm_90", compiler="c", seconds=1.0)
     [row] = show.kernel_facts(plan, source, binary)
     assert (row["blocks_per_sm"], row["limited_by"], row["occupancy"]) == (4, "shared memory", 0.25)  # 5 by its dynamic one alone

@@ -224,6 +224,15 @@ def test_numbers_within_two_percent_agree(tmp_path):
     assert filled(tmp_path, but(MINE, rates__f32_tflops=5.45)).contradictions
 
 
+@pytest.mark.parametrize("figure", ["tflops", "sparse_tflops"])
+def test_a_word_type_whose_figure_is_0_is_none_of_the_chips(tmp_path, figure):
+    """Of the figure with sparsity as of the one without."""
+    part = but(MINE, sheet__tflops={"bf16": 42.6, "tf32": 21.3}) if figure != "tflops" else but(MINE, sheet__tflops={"bf16": 42.6, "tf32": 21.3, "s8": 0})
+    if figure != "tflops":
+        part = but(part, sheet__sparse_tflops={"s8": 0})
+    assert row_of(tmp_path, filled(tmp_path, part)).rates.tensor_fma_per_clock.keys() == {"f16", "bf16", "tf32"}
+
+
 # ---- Targets that nobody knows
 
 NEW = but(MINE, arch="sm_140")

@@ -79,7 +79,7 @@ def measure(session: Session) -> None:
         session.not_sought["kernels"] = "the reference set solved, built, verified and timed on the rows found"
         return
     machine = session.machine
-    timing = machine.kind == "cuda" and vendor_of(machine.arch).timed
+    timing = machine.kind == "cuda" and vendor_of(machine.arch).checked.timed
     place = str(session.place())
     with Processes() as pool:
         found = solved(place, EMULATED if machine.kind == "emulator" else REFERENCE, CHOICES if timing else 1, pool, session.seed)
