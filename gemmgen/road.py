@@ -38,8 +38,17 @@ if TYPE_CHECKING:
     Spec = str | os.PathLike[str] | Mapping[str, Any] | LoadedSpec
     Kernel = Spec | Built
 
+__all__ = [
+    "NOBODY", "Watcher", "build", "check_affordable", "chosen", "explain", "export", "frontier", "library", "load", "load_library", "multiply",
+    "multiply_batch", "open_device", "plan", "record", "render", "verify",
+]
+
 MOST_EMULATED = 1 << 36
 """Multiply-adds of a product: the emulator does some 10^6 to 10^7 a second."""
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class Watcher(Protocol):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +21,7 @@ from gemmgen.model.resources import Occupancy, occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
+from gemmgen.shown import Shown
 from gemmgen.solve.verdict import Verdict, verdict
 from gemmgen.split import Words, split
 from gemmgen.verify import batch, ends, kinds, oracles, strided
@@ -76,8 +79,8 @@ class Resources:
     occupancy: Occupancy
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """The judgement on one kernel on one device.
 
     Attributes:
@@ -112,6 +115,13 @@ class Report:
     verdict: Verdict | None = None
     sample: Sample | None = None
     smaller: str = ""
+
+    def _told(self) -> dict[str, Any]:
+        failed = ", ".join(check.name for check in self.checks if not check.passed)
+        size = " x ".join(map(str, self.size)) if self.size else None
+        error = f"{self.errors.relative_frobenius:.2e} (bound {self.bound.relative_frobenius:.2e})" if self.errors and self.bound else None
+        return {"kernel": self.kernel, "verdict": "passed" if self.passed else f"failed: {failed}" if self.failed else f"not verified: {self.unverified}",
+                "device": self.device, "size": size, "relative Frobenius": error, "checks": len(self.checks)}
 
     @property
     def as_fp32(self) -> bool:
@@ -601,3 +611,15 @@ def _schedules(judge: Judge, problem: oracles.Problem, first: Result | None) -> 
     elif judge.device.not_modelled:
         detail += "\nof the order of memory not modelled: " + "; ".join(judge.device.not_modelled)
     return Check("schedules", differ == 0, detail)
+
+
+class _Called(ModuleType):
+    """This room, which can be called as `gemmgen.verify(spec)`: the package's public function and the room have one name."""
+
+    def __call__(self, *given: Any, **named: Any) -> Report:
+        import gemmgen
+
+        return gemmgen.road.verify(*given, **named)
+
+
+sys.modules[__name__].__class__ = _Called

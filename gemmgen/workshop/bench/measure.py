@@ -85,7 +85,7 @@ def timed_baselines(against: Sequence[str]) -> tuple[str, ...]:
 # ---- the GPU
 
 
-_GPU_REMEDY = "a machine with a GPU that runs these kernels, and pip install 'gemmgen[cuda-gpu]'"
+_GPU_REMEDY = "a machine with a GPU that runs these kernels, and pip install 'gemmgen[cuda13]' or 'gemmgen[cuda12]'"
 
 
 def require_timed(plan: Plan, where: str) -> None:

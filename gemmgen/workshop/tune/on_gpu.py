@@ -15,6 +15,7 @@ from gemmgen import timing
 from gemmgen.build import Built, first_that_builds
 from gemmgen.errors import BuildError, DeviceError, ResourceError
 from gemmgen.run import why_not
+from gemmgen.run.here import described
 from gemmgen.timing import products
 from gemmgen.workshop.programs.program import in_fp64
 from gemmgen.workshop.tune.precisions import Level
@@ -132,7 +133,6 @@ def gpu_here() -> str | None:
     if not fitting:
         return None
     try:
-        name = timing.device_name().lower()
+        return described(timing.device_name(), fitting).name
     except DeviceError:
         return None
-    return next((row.name for row in fitting if row.name in name), fitting[0].name)
