@@ -545,7 +545,7 @@ gemmgen_run_scaled_wgmma_128x128x64_1c6ec3cf(
         setmaxnreg_inc<232>();
         const float one = (float)gridDim.z;  // which the compiler does not know: multiply-adds by it hold the matrix unit up less than additions
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the exponents of runs
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel has written the exponents of runs
         const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
