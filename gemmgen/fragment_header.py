@@ -79,7 +79,7 @@ def operands(fragment: Fragment) -> dict[str, Operand]:
 
 def header_name(fragment: Fragment) -> str:
     """The file that a fragment's header is: `NAME.cuh` of NVIDIA's, `NAME.hip.hpp` of AMD's."""
-    return fragment.name + fragment.maker.header_suffix
+    return fragment.name + fragment.maker.files.header_suffix
 
 
 def fragment_header(fragment: Fragment) -> str:
@@ -95,7 +95,7 @@ def fragment_header(fragment: Fragment) -> str:
         )
     platform = fragment.maker.platform
     text = render_text(
-        fragment.maker.header_template,
+        fragment.maker.files.header_template,
         fragment=fragment,
         operands=operands(fragment),
         source=textwrap.wrap(f"Source: {fragment.source}.", 110),

@@ -12,23 +12,23 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.batch import Batch
-from gemmgen.catalog.element import F32 as ELEMENT
-from gemmgen.catalog.element import Element
+from gemmgen.catalog.element import F32, Element
 from gemmgen.catalog.epilogue import NONE, Epilogue
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.catalog.output import F32, Output
+from gemmgen.catalog.output import USUAL, Output
 from gemmgen.catalog.scheme import Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.kinds import GEMM, Kind
+from gemmgen.shown import Shown
 from gemmgen.views import Geometry, Inputs, Launches, Packing, Promotion, Scales, Staging
 from gemmgen.views.memory import Operand
 
 
-class _Facts:
+class _Facts(Shown):
     """What follows from a plan's decisions: identity, numbers of the design's equations, layouts."""
 
     layout: str
@@ -91,6 +91,11 @@ class _Facts:
         """The same in words."""
         return ", ".join(one.told(value) for one, value in self.told)
 
+    def _told(self) -> dict[str, Any]:
+        sizes = f"{self.hints.m} x {self.hints.n} x {self.hints.k}"
+        return {"gpu": self.gpu.name, "scheme": self.scheme.name, "fragment": self.fragment.name, "layout": self.layout, "for": sizes,
+                "decisions": self.summary, "hash": self.hash}
+
     @property
     def arch(self) -> str:
         """The compile target: the GPU's, or that of an instruction only it has."""
@@ -105,7 +110,7 @@ class _Facts:
     @property
     def standing(self) -> str | None:
         """How far such kernels have been checked, where none has ever run; None where some have."""
-        return self.design.checked.standing or self.gpu.maker.standing_of(self.arch)
+        return self.design.checked.standing or self.gpu.maker.checked.standing_of(self.arch)
 
     # ---- the design, and what its equations say
 
@@ -217,14 +222,14 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("designed", str | None, field(default=None)), ("type", Element, field(default=ELEMENT)), ("output", Output, field(default=F32)),
+        ("designed", str | None, field(default=None)), ("type", Element, field(default=F32)), ("output", Output, field(default=USUAL)),
         ("epilogue", Epilogue, field(default=NONE)),
         ("kind", Kind, field(default=GEMM)), ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
         ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),
     ]
 
 
-Plan = make_dataclass("Plan", _fields(), bases=(_Facts,), frozen=True)
+Plan = make_dataclass("Plan", _fields(), bases=(_Facts,), frozen=True, repr=False)
 Plan.__module__ = __name__
 Plan.__doc__ = """Everything decided.
 

@@ -1,4 +1,4 @@
-// kernel    gemmgen_run_scaled_mma_128x64x32_430a06db
+// kernel    gemmgen_run_scaled_mma_128x64x32_4faf83df
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    run_scaled: power-of-two scales for runs of k, residual scaled by 2^11, three products
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
@@ -8,9 +8,9 @@
 // decided   block 128x64x32, warp 64x32x32, split prepass, loads async, 2 stages, group 8, 1 slice of k, promote 128, 1 fragment buffer
 // block     128 threads, 49152 B of dynamic shared memory
 // target    sm_80
-// plan      430a06db, rendered by gemmgen 0.1.0
+// plan      4faf83df, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_430a06db {
+namespace gemmgen_4faf83df {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -314,7 +314,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_run_scaled_mma_128x64x32_430a06db_split(
+gemmgen_run_scaled_mma_128x64x32_4faf83df_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -386,7 +386,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemmgen_run_scaled_mma_128x64x32_430a06db(
+gemmgen_run_scaled_mma_128x64x32_4faf83df(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_exponents, const int* __restrict__ b_exponents,  // of runs of 1024 k [outer / BLOCK][runs][BLOCK]
@@ -712,4 +712,4 @@ gemmgen_run_scaled_mma_128x64x32_430a06db(
         }
 }
 
-}  // namespace gemmgen_430a06db
+}  // namespace gemmgen_4faf83df

@@ -1,4 +1,4 @@
-// kernel    gemmgen_run_scaled_wgmma_128x128x64_4ea0aa1f
+// kernel    gemmgen_run_scaled_wgmma_128x128x64_1c6ec3cf
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    run_scaled: power-of-two scales for runs of k, residual scaled by 2^11, three products
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
@@ -9,9 +9,9 @@
 //           compensated sums
 // block     384 threads, 196656 B of dynamic shared memory
 // target    sm_90a
-// plan      4ea0aa1f, rendered by gemmgen 0.1.0
+// plan      1c6ec3cf, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_4ea0aa1f {
+namespace gemmgen_1c6ec3cf {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -315,7 +315,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_run_scaled_wgmma_128x128x64_4ea0aa1f_split(
+gemmgen_run_scaled_wgmma_128x128x64_1c6ec3cf_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -481,7 +481,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-gemmgen_run_scaled_wgmma_128x128x64_4ea0aa1f(
+gemmgen_run_scaled_wgmma_128x128x64_1c6ec3cf(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_exponents, const int* __restrict__ b_exponents,  // of runs of 1024 k [outer / BLOCK][runs][BLOCK]
@@ -545,7 +545,7 @@ gemmgen_run_scaled_wgmma_128x128x64_4ea0aa1f(
         setmaxnreg_inc<232>();
         const float one = (float)gridDim.z;  // which the compiler does not know: multiply-adds by it hold the matrix unit up less than additions
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the exponents of runs
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel has written the exponents of runs
         const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
@@ -877,4 +877,4 @@ gemmgen_run_scaled_wgmma_128x128x64_4ea0aa1f(
     }
 }
 
-}  // namespace gemmgen_4ea0aa1f
+}  // namespace gemmgen_1c6ec3cf

@@ -1,4 +1,4 @@
-// kernel    gemmgen_run_scaled_wgmma_128x128x64_851e7662
+// kernel    gemmgen_run_scaled_wgmma_128x128x64_9d28476c
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    run_scaled: power-of-two scales for runs of k, residual scaled by 2^11, three products
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
@@ -8,9 +8,9 @@
 // decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 64, clusters of 2, cooperative
 // block     384 threads, 196656 B of dynamic shared memory
 // target    sm_90a
-// plan      851e7662, rendered by gemmgen 0.1.0
+// plan      9d28476c, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_851e7662 {
+namespace gemmgen_9d28476c {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -314,7 +314,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_run_scaled_wgmma_128x128x64_851e7662_split(
+gemmgen_run_scaled_wgmma_128x128x64_9d28476c_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -497,7 +497,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_run_scaled_wgmma_128x128x64_851e7662(
+gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_exponents, const int* __restrict__ b_exponents,  // of runs of 1024 k [outer / BLOCK][runs][BLOCK]
@@ -561,7 +561,7 @@ gemmgen_run_scaled_wgmma_128x128x64_851e7662(
     } else {
         setmaxnreg_inc<232>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the exponents of runs
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel has written the exponents of runs
         const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
@@ -885,4 +885,4 @@ gemmgen_run_scaled_wgmma_128x128x64_851e7662(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_851e7662
+}  // namespace gemmgen_9d28476c

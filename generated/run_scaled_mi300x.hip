@@ -1,4 +1,4 @@
-// kernel    gemmgen_run_scaled_mfma_128x128x16_efd021a3
+// kernel    gemmgen_run_scaled_mfma_128x128x16_32f13292
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    run_scaled: power-of-two scales for runs of k, residual scaled by 2^11, three products
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
@@ -10,9 +10,9 @@
 // checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD
 //           hardware
 // target    gfx942
-// plan      efd021a3, rendered by gemmgen 0.1.0
+// plan      32f13292, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_efd021a3 {
+namespace gemmgen_32f13292 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -347,7 +347,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
-gemmgen_run_scaled_mfma_128x128x16_efd021a3_split(
+gemmgen_run_scaled_mfma_128x128x16_32f13292_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -417,7 +417,7 @@ GG_DEVICE void multiply_add(sums& c, fragment a, fragment b) {
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
-gemmgen_run_scaled_mfma_128x128x16_efd021a3(
+gemmgen_run_scaled_mfma_128x128x16_32f13292(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_exponents, const int* __restrict__ b_exponents,  // of runs of 1024 k [outer / BLOCK][runs][BLOCK]
@@ -741,4 +741,4 @@ gemmgen_run_scaled_mfma_128x128x16_efd021a3(
         }
 }
 
-}  // namespace gemmgen_efd021a3
+}  // namespace gemmgen_32f13292

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gemmgen import __version__
+from gemmgen.build import drivers
 from gemmgen.interface import WORKSPACE_ALIGNMENT
 from gemmgen.errors import SpecError
 from gemmgen.export import prose
@@ -50,8 +50,7 @@ def title(library: Library) -> str:
 
 def least_driver(library: Library) -> int:
     """The oldest driver that loads the machine code: of the compiler's own major version, or whatever knows the functions that are called."""
-    versions = [int(found[1]) for compiler in library.compilers if (found := re.match(r"NVRTC (\d+)", compiler))]
-    return 1000 * max(versions) if versions else 60_000_000
+    return drivers.least_driver(library.compilers) or 60_000_000
 
 
 def driver_told(library: Library, number: int) -> str:
@@ -78,7 +77,7 @@ def all_files(library: Library) -> dict[str, bytes]:
         "src/code.c": text("code.c"),
         **{f"src/code/{image.file}": image.content for image in library.images},
         **{known["sources"][kernel.label]: kernel.built.source.text.encode() for kernel in library.kernels},
-        f"kernels/{FINISH}{library.maker.source_suffix}": finish_source(library.archs[0]).text.encode(),
+        f"kernels/{FINISH}{library.maker.files.source_suffix}": finish_source(library.archs[0]).text.encode(),
         "CMakeLists.txt": text("CMakeLists.txt"),
         "cmake/arrays.cmake": text("arrays.cmake"),
         f"{name}.pc": text("package.pc"),
@@ -98,14 +97,14 @@ def all_files(library: Library) -> dict[str, bytes]:
 def _listing(library: Library, files: Mapping[str, bytes]) -> list[tuple[str, str]]:
     """What files are, folders in a line."""
     name = library.name
-    code = library.maker.code_suffixes[1]
+    code = library.maker.files.code_suffixes[1]
     portable = ", PTX of the portable ones" if any(image.suffix != code for image in library.images) else ""
     found = [
         (f"include/{name}.h", "the C header: the whole interface, and what it means"),
         (f"src/{name}.c", "the runtime in C99: chooses a kernel, opens the driver, launches"),
         ("src/tables.h", "the kernels as data: grids, arguments, buffers, bounds, estimates"),
         ("src/code.c, src/code/", f"machine code, {code[1:]} files{portable}, and what takes it into an object"),
-        (f"kernels/*{library.maker.source_suffix}", "the kernels' sources, to read and to build again"),
+        (f"kernels/*{library.maker.files.source_suffix}", "the kernels' sources, to read and to build again"),
         (MANIFEST, "kernels, why each is there, what decides between them, hashes of all files"),
         (f"CMakeLists.txt, cmake/, {name}.pc", "CMake's targets and package, pkg-config's file"),
         ("example.c", "a program that calls the library and checks the result"),
@@ -164,6 +163,7 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
         "finish": [{"file": f"src/code/{image.file}", "arch": image.arch} for image in library.finish],
         "shim": list(library.shim),
         "refused": [{"kernel": plan.hash, "plan": plan.summary, "problem": error.problem, "has": error.has} for plan, error in choice.refused],
+        "verdicts": [one.as_dict() for one in choice.verdicts],
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],
         "relaxed": list(choice.relaxed),
         "sha256": {file: hashlib.sha256(content).hexdigest() for file, content in sorted(files.items())},

@@ -12,7 +12,7 @@ from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.output import all_outputs
-from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
+from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme, with_runs
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS, Decision
 from gemmgen.designs import Asked, Choices, Design, Hints, all_designs, designs_of
@@ -164,7 +164,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
     spec, place = loaded.spec, loaded.place
     case = Case(place, spec, gpu, scheme)
     refuse(OF_SCHEME, case)
-    scheme = scheme.with_run(spec.split.run)
+    scheme = with_runs(scheme, spec.split.run)
     requests, found, refused = [], [], []
     usable = [(fragment, designs_of(fragment, case.kind, case.family)) for fragment in fragments(spec.fragment, scheme, gpu, place)]
     refused += [first(OF_KIND, replace(case, fragment=fragment)) for fragment, designs in usable if not designs]
@@ -189,7 +189,8 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
 
 def _hints(loaded: LoadedSpec) -> Hints:
     problem = loaded.spec.problem
-    return Hints(problem.m, problem.n, problem.k, kind_called(problem.kind).products(problem))
+    kind = kind_called(problem.kind)
+    return Hints(problem.m, problem.n, problem.k, kind.products(problem), kind.strides)
 
 
 def _constants(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def test_other_fp16_words_have_run_scales_too(tmp_path):
         " { a = 0, b = 1, into = 'low' }, { a = 0, b = 0, into = 'main' }]",
     )):
         row = tmp_path / "mine.toml"
-        row.write_text(f'name = "mine"\ntitle = "mine"\nsource = "mine"\nword = "f16"\nnormalize = "run"\nrun_k = 256\nown_promote = "fragment"\n'
+        row.write_text(f'name = "mine"\ntitle = "mine"\nsource = "mine"\nword = "f16"\nnormalize = "run"\ntile_k = 256\nown_promote = "fragment"\n'
                        f"words = {words}\nproducts = {products}\n")
         from gemmgen.spec import loads
         from gemmgen.solve import solve

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+from gemmgen.catalog.vendor import Frameworks
 from gemmgen.library import python
 from gemmgen.library.interface import ABI
 from gemmgen.render import render_text
@@ -63,7 +64,7 @@ def load() -> ctypes.CDLL:
     return library
 
 
-HOST = SimpleNamespace(name="host", arch_prefix="cpu", dlpack_type=1, torch_device="cpu", xla_platform="cpu")
+HOST = SimpleNamespace(name="host", arch_prefix="cpu", frameworks=Frameworks(dlpack_type=1, torch_device="cpu", xla_platform="cpu"))
 """What a vendor's row says of how frameworks name its devices, of the CPU."""
 
 
@@ -71,7 +72,7 @@ HOST = SimpleNamespace(name="host", arch_prefix="cpu", dlpack_type=1, torch_devi
 def package() -> Path:
     """A folder for sys.path with the Python package `lab` of the reference library."""
     home = folder()
-    for name, content in python.files(SimpleNamespace(name=NAME, guard=NAME.upper(), shim=("torch", "jax"), maker=HOST)).items():
+    for name, content in python.files(SimpleNamespace(name=NAME, guard=NAME.upper(), shim=("torch", "jax"), maker=HOST, compilers=())).items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_bytes(content)
     return home / "python"

@@ -315,6 +315,10 @@ def test_a_sampler_gets_the_nearest_candidate_and_is_told_logarithms(monkeypatch
     sampler.tell(asked[1], Outcome(1.0, 1e-6))
     sampler.tell(asked[0], Outcome())
     assert optuna.told == [pytest.approx(told), [50.0] * directions]  # a failure is worse than all times and errors
+    sampler.tell(asked[2], Outcome(1.0, 0.0))
+    sampler.tell(asked[3], Outcome(np.nan, np.nan))
+    assert optuna.told[2][-1] == 0 and optuna.told[3] == [50.0] * directions
+    assert directions == 1 or optuna.told[2][0] < np.log(1e-30)  # no error is better than all others
 
 
 def test_an_unknown_strategy_is_refused():

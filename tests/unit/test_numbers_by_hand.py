@@ -88,8 +88,9 @@ BY_HAND = (
     (traffic.WAVE_COLUMNS, 3, dict(sms=10, resident_blocks=2, wave_rows=8, N=1000, BN=64)),
     (traffic.WAVES, 2, dict(blocks=40, sms=10, resident_blocks=2)), (traffic.WAVES, 3, dict(blocks=41, sms=10, resident_blocks=2)),
     # two sums, each an addition and a zero for 64 elements a lane, every second stage; or three operations; of a tile of k five
-    (time.PROMOTION_CYCLES, 128, PROMOTED := dict(promote=64, promoted_sums=2, compensated=0, BM=128, BN=64, f32_fma_per_clock=128, BK=32, tile_k=0, sums=3)),
+    (time.PROMOTION_CYCLES, 128, PROMOTED := dict(promote=64, promoted_sums=2, compensated=0, BM=128, BN=64, f32_fma_per_clock=128, BK=32, tile_k=0, run=0, sums=3)),
     (time.PROMOTION_CYCLES, 192, PROMOTED | dict(compensated=1)), (time.PROMOTION_CYCLES, 640, PROMOTED | dict(promote=0, tile_k=16)),
+    (time.PROMOTION_CYCLES, 138, PROMOTED | dict(run=1024)),
     # before shared memory 192 rows; behind it 96 of each of four warps, and 128 / 4 and 64 / 2 to be counted
     (time.SPLIT_CYCLES, 960, SPLIT := dict(words=2, BK=32, split_before=5, split_shared=1, BM=128, BN=64, split_behind=3, split_register=0, warps=4, WM=64,
                                            WN=32, M=256, N=256, f32_fma_per_clock=64)),
@@ -109,6 +110,8 @@ BY_HAND = (
     *((registers.HOISTED, wanted, dict(amd=1, unrolled=1, fragment_buffers=buffers, BK=64, FK=fk, fragment_registers=10))
       for buffers, fk, wanted in ((1, 16, 30), (1, 64, 0), (2, 16, 0))),
     *((registers.RING, wanted, dict(rings=rings, stages=stages)) for rings, stages, wanted in ((1, 2, 0), (1, 3, 1), (0, 3, 0))),
+    *((time.LAUNCHES, wanted, dict(split_shared=shared, split_register=register, split_reads=reads))
+      for shared, register, reads, wanted in ((0, 0, 1, 2), (0, 0, 2, 3), (1, 0, 2, 1), (0, 1, 1, 1))),
     # two stages of 128 rows of 32 x 4 B and two paddings of 8 B, and of 64 rows of 32 x 2 B and one
     (resources.SHARED_BYTES, 46080, dict(stages=2, BM=128, BK=32, element_bytes=4, words_a=2, row_padding=8, BN=64, b_element_bytes=2, words_b=1, tile_k=0,
                                          uncached=0, sums=1)),
@@ -163,7 +166,7 @@ def test_an_equation_by_hand(equation, wanted, known):
 
 
 ONE = {"FK": 16, "BK": 64, "types": 1, "word_bytes": 2, "tile_k": 0, "promote": 0, "padding": 0, "rings": 0, "split_register": 0, "split_shared": 0,
-       "fragment_buffers": 1, "held": 0, "uncached": 0, "amd": 0, "warp_size": 32, "FM": 16, "FN": 8, "mixed": 0, "split_reads": 1}
+       "fragment_buffers": 1, "held": 0, "uncached": 0, "amd": 0, "warp_size": 32, "FM": 16, "FN": 8, "mixed": 0, "split_reads": 1, "run": 0, "split_k": 1}
 LIMITS = (  # of a design the constraint by its number and name; numbers that it just allows, each with one beside that it refuses
     ("specialised", "C2 warp k", ({"WK": 64}, {"WK": 32})),
     ("portable", "C8 fragment buffers", ({"fragment_buffers": 2, "BK": 32}, {"fragment_buffers": 2, "BK": 48})),
@@ -173,6 +176,10 @@ LIMITS = (  # of a design the constraint by its number and name; numbers that it
     ("portable", "C22 slices of k", ({"split_k": 2, "tiles": 107, "sms": 108}, {"split_k": 2, "tiles": 108, "sms": 108})),
     ("portable", "C39 compensation", ({"compensated": 1, "promote": 32}, {"compensated": 1, "promote": 16})),
     ("portable", "C58 tile of k", ({"tile_k": 64}, {"tile_k": 48}), ({"tile_k": 32}, {"tile_k": 24}), ({"tile_k": 64}, {"tile_k": 128})),
+    ("portable", "C73 run of k", ({"run": 256, "promote": 64}, {"run": 256, "promote": 16}), ({"run": 256, "promote": 256}, {"run": 256, "promote": 512}),
+     ({"run": 256, "promote": 64, "BK": 128}, {"run": 256, "promote": 64, "BK": 96}), ({"promote": 0}, {"run": 256, "promote": 0})),
+    ("specialised", "C74 slices of runs", ({"run": 256, "split_k": 2, "promote": 64}, {"run": 256, "split_k": 2, "promote": 128}),
+     ({"run": 256, "promote": 128}, {"run": 256, "split_k": 2, "promote": 128})),
     ("portable", "C11 accumulators", (
         ROOM := {"accumulator_registers": 128, "other_registers": 40, "kept_registers": 32, "fragment_registers": 16, "register_budget": 168},
         ROOM | {"register_budget": 167},
@@ -189,7 +196,8 @@ LIMITS = (  # of a design the constraint by its number and name; numbers that it
     ("specialised", "C7 threads", ({"threads": 512}, {"threads": 513})),
     ("specialised", "C23 row bytes", ({"BK": 64, "least_bytes": 1}, {"BK": 96, "least_bytes": 1}),
      ({"BK": 16, "least_bytes": 2}, {"BK": 16, "least_bytes": 1})),
-    ("specialised", "C25 A in registers", ({"mixed": 1, "BK": 32}, {"mixed": 1, "BK": 48}), ({"mixed": 1}, {"mixed": 1, "split_reads": 2})),
+    ("specialised", "C25 A in registers", ({"mixed": 1, "BK": 32}, {"mixed": 1, "BK": 48}), ({"mixed": 1}, {"mixed": 1, "split_reads": 2}),
+     ({"mixed": 1}, {"mixed": 1, "run": 256})),
     ("specialised", "C29 an instruction", ({"WN": 200, "registers": 128}, {"WN": 208, "registers": 128}),
      ({"WN": 192, "mixed": 1, "registers": 128}, {"WN": 200, "mixed": 1, "registers": 128})),
     ("specialised", "C36 widths", ({"types": 2, "WN": 32}, {"types": 2, "WN": 24})),
@@ -717,3 +725,21 @@ def test_what_is_no_file_stays(tmp_path):
 
 def test_sizes_of_one_and_of_three_extents():
     assert problem_sizes("1024,4096x512x64 7") == [(1024,) * 3, (4096, 512, 64), (7, 7, 7)]
+
+
+def test_a_stage_is_unrolled_while_its_registers_are_few():
+    """Three quarters of a thread's share on AMD, all steps' fragments counted; 192 elsewhere, or where A is split behind shared memory that share, if it is less."""
+    def unrolled(**more):
+        known = dict(fragment_buffers=1, spread=0, WK=64, BK=64, FK=16, amd=0, accumulator_registers=128, fragment_registers=63, split_register=0,
+                     registers_per_thread=512, registers_per_sm=131072, threads=256) | more
+        return registers.UNROLLED.value(known | {"unroll_share": registers.SHARE.value(known)})
+
+    assert registers.SHARE.value({"registers_per_sm": 131072, "threads": 256}) == 384 and registers.SHARE.value({"registers_per_sm": 65536, "threads": 500}) == 98
+    assert [unrolled(fragment_registers=count) for count in (63, 64)] == [1, 0]
+    assert [unrolled(fragment_registers=count, split_register=1, threads=1024) for count in (63, 0)] == [0, 0]  # of 96
+    assert [unrolled(accumulator_registers=count, fragment_registers=0, split_register=1, threads=1024) for count in (95, 96)] == [1, 0]
+    assert [unrolled(amd=1, accumulator_registers=count) for count in (131, 132)] == [1, 0]  # four steps' fragments beside them are 383 and 384
+    assert [unrolled(amd=1, accumulator_registers=count, registers_per_thread=256, fragment_registers=0) for count in (191, 192)] == [1, 0]
+    assert unrolled(WK=32) == 0 and unrolled(WK=32, fragment_buffers=2) == 1 == unrolled(WK=32, spread=1)
+    guards = {(64, 0, 0, 1): 0, (96, 0, 0, 1): 12, (64, 0, 1, 2): 12, (64, 0, 0, 2): 0, (64, 32, 0, 1): 24, (96, 32, 0, 1): 60}
+    assert {one: registers.UNEVEN.value(dict(zip(("WM", "tile_k", "held", "fragment_buffers"), one), WN=64)) for one in guards} == guards

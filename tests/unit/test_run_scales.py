@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen import abi
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.scheme import RUNS, SCHEMES, Scheme
+from gemmgen.catalog.scheme import RUNS, SCHEMES, Scheme, with_runs
 from gemmgen.emulate.core.product import product
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.export import prose
@@ -58,7 +58,7 @@ def test_words_of_runs_hold_what_rows_of_any_magnitude_do():
 def test_a_slice_of_k_has_the_words_of_the_whole():
     """`part` is summed alone, in units of the runs that it lies in: a run's largest element may lie outside of it."""
     rng = np.random.default_rng(1)
-    row, unit = ROW.with_run(256), GPUS.get("h200").unit
+    row, unit = with_runs(ROW, 256), GPUS.get("h200").unit
     a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((3, 600), (600, 4)))
     a[:, 100] = 2.0**12
     part = product(row, unit, a, b, promote=64, part=slice(192, 448))
@@ -70,7 +70,7 @@ def test_a_slice_of_k_has_the_words_of_the_whole():
 def test_scales_change_no_bit_of_a_sum(compensated):
     """Powers of two of whole runs: the sums are the same numbers in other units."""
     rng = np.random.default_rng(2)
-    row, unit, k = ROW.with_run(256), GPUS.get("h200").unit, 700
+    row, unit, k = with_runs(ROW, 256), GPUS.get("h200").unit, 700
     a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((5, k), (k, 4)))
     powers = np.repeat(np.exp2([13.0, -40.0, 7.0]), 256)[:k].astype(np.float32)
     plain, moved = (product(row, unit, x, y, promote=64, compensated=compensated) for x, y in ((a, b), (a * powers, b / powers[:, None])))
@@ -78,8 +78,9 @@ def test_scales_change_no_bit_of_a_sum(compensated):
 
 
 @pytest.mark.parametrize(("change", "needed"), [
-    ({"run_k": None}, "run_k with normalize"), ({"normalize": "row"}, "run_k with normalize"), ({"word": "bf16"}, "words of f16 alone"),
-    ({"target_exponent": 16}, "target_exponent below 15"), ({"run_k": 100}, "256, 512, 1024 or 2048"),
+    ({"tile_k": None}, "with normalize"), ({"normalize": "row"}, "with normalize"), ({"tile_k": 32}, "with normalize"),
+    ({"word": "bf16"}, "words of f16 alone"),
+    ({"target_exponent": 16}, "target_exponent below 15"), ({"tile_k": 100}, "256, 512, 1024 or 2048"),
 ])
 def test_a_row_that_could_not_be_right_is_refused(change, needed):
     with pytest.raises(ValueError, match=needed):
@@ -87,9 +88,9 @@ def test_a_row_that_could_not_be_right_is_refused(change, needed):
 
 
 def test_a_spec_says_how_long_runs_are():
-    assert [planned(split={"run": run}).scheme.run_k for run in RUNS] == list(RUNS)
+    assert [planned(split={"run": run}).scheme.tile_k for run in RUNS] == list(RUNS)
     assert planned().scheme is ROW and planned(split={"run": 512}).hash != planned().hash
-    assert ROW.with_run(512).family.run_k == 512 and ROW.family.run_k == 1024
+    assert with_runs(ROW, 512).family.run_k == 512 and ROW.family.run_k == 1024
 
 
 @pytest.mark.parametrize(("sections", "error", "place"), [

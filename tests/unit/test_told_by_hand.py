@@ -21,12 +21,13 @@ import pytest
 import gemmgen.verify as judging
 from gemmgen import demo, errors, export as exporter, road, timing
 from gemmgen.batch import PROBLEM
-from gemmgen.catalog.element import F32 as ELEMENT
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.input import F32, INPUTS
-from gemmgen.catalog.output import F32 as F32_OUT
+from gemmgen.catalog.input import INPUTS
+from gemmgen.catalog.output import USUAL
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.vendor import VENDORS
 from gemmgen.cli import explain, output, show
 from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
 from gemmgen.errors import DeviceError, GemmgenError, NotEmulated, SpecError, UnknownName
@@ -94,11 +95,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("terminal", "quiet", "written"), [
-    (True, False, "\r\x1b[Kx.toml: compiling\r\x1b[Kx.toml: compiling (3 of 8 blocks of split)\r\x1b[Kx.toml: compiling (8 of 8 blocks of gemm)\r\x1b[K"),
+    (True, False, "\r\x1b[Kx.toml: compiling\r\x1b[Kx.toml: compiling (3 of 8 blocks of split), 38 %\r\x1b[Kx.toml: compiling (8 of 8 blocks of gemm), 100 %\r\x1b[K"),
     (True, True, ""), (False, False, "x.toml: compiling\n"), (False, True, ""),
 ])
 def test_progress_is_one_line_on_a_terminal_and_a_line_a_step_elsewhere(monkeypatch, terminal, quiet, written):
     monkeypatch.setattr(sys, "stderr", Terminal(terminal))
+    monkeypatch.setattr(output, "OFTEN", 0)
+    monkeypatch.setenv("COLUMNS", "80")
     progress = output.Progress("x.toml", quiet)
     progress.step("compiling")
     progress.blocks("sgemm_0123abcd_split", 3, 8)
@@ -260,7 +263,7 @@ def test_a_report_tells_what_failed_was_counted_and_is_worse_than_fp32():
     judged = SimpleNamespace(
         kernel="k", device="d", resources=resources, checks=checks, standing="compiled", unverified="", errors=Errors(1e-7, 1e-6, 1e-7, 1e-8),
         bound=SimpleNamespace(relative_frobenius=5e-7), of_fp32={"U": 1.5, "V": 20.4}, status={"a_lossy": 3, "b_lossy": 0}, seconds=None, size=(1, 2, 3),
-        passed=True, promises="half")
+        passed=True, promises="half", sample=None, smaller="", verdict=None)
     kernel = SimpleNamespace(plan=SimpleNamespace(summary="s", gpu=SimpleNamespace(limits=SimpleNamespace(registers_per_thread=255))), refused=["r1", "r2"])
     lines = show.report(kernel, judged, 7.4).splitlines()
     assert lines[1:5] == ["decided    s", "refused    r1", "           r2", "device     d"]
@@ -281,7 +284,7 @@ def test_a_report_tells_what_failed_was_counted_and_is_worse_than_fp32():
 
 def test_an_equations_line():
     one = SimpleNamespace(number="E1", symbol="x", unit="B", form="a + b", variables=("a", "b"), value=lambda known: known["a"] + known["b"],
-                          filled=lambda known: "1 + 2")
+                          folded=lambda known: "1 + 2")
     assert explain._line(one, {"a": 1, "b": 2}) == ("E1", "x = 3 B", "= a + b\n= 1 + 2")
     assert explain._line(one, {"a": 1}) is None
     one.unit = ""
@@ -331,7 +334,7 @@ def judged(monkeypatch):
         return SimpleNamespace(as_dict=lambda: {"passed": state.passed}, passed=state.passed, failed=state.failed, unverified=state.unverified,
                                device_kind=state.kind)
 
-    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(name="mi300x", maker=SimpleNamespace(recorded=True)), hash="abcd")
+    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(name="mi300x", maker=SimpleNamespace(checked=SimpleNamespace(recorded=True))), hash="abcd")
     loaded = SimpleNamespace(spec=SimpleNamespace(verify=SimpleNamespace(require="scheme")))
     monkeypatch.setattr(road, "load", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or loaded)
     monkeypatch.setattr(road, "build", lambda loaded, progress: SimpleNamespace(plan=plan, refused=[]))
@@ -354,9 +357,9 @@ def test_the_exit_code_of_a_verification(judged, passed, failed, unverified, cod
 def test_what_verify_asks_for(judged, tmp_path):
     x = [Path("x.toml")]
     verify_verb(x, n=5)
-    assert judged.calls[-2:] == [("x.toml", None, None), {"device": "auto", "size": (None, 5, None), "require": "scheme"}]
+    assert judged.calls[-2:] == [("x.toml", None, None), {"device": "auto", "size": (None, 5, None), "require": "scheme", "whole": False}]
     verify_verb(x, m=1, k=MAX_EXTENT, device="hip", require="fp32", gpu="h100", layout="tn")
-    assert judged.calls[-2:] == [("x.toml", "h100", "tn"), {"device": "hip", "size": (1, None, MAX_EXTENT), "require": "fp32"}]
+    assert judged.calls[-2:] == [("x.toml", "h100", "tn"), {"device": "hip", "size": (1, None, MAX_EXTENT), "require": "fp32", "whole": False}]
     a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
@@ -384,7 +387,7 @@ def test_a_record_is_kept_of_runs_on_amds_gpus_and_where_it_is_asked_for(judged,
     assert os.listdir(tmp_path) == ([kept] if kept else [])
     assert capsys.readouterr().out == "the report\n" + (f"kept in {kept}\n" if kept else "")
     assert not kept or json.loads((tmp_path / kept).read_text()) == {"recorded": True}
-    judged.plan.gpu.maker.recorded = False
+    judged.plan.gpu.maker.checked.recorded = False
     if save:
         with pytest.raises(SpecError, match="is for the record of an AMD kernel's run"):
             verify_verb([Path("x.toml")], save=Path(save))
@@ -473,16 +476,17 @@ def test_the_demonstration_verifies_what_it_built(monkeypatch, capsys):
 
 
 def test_what_probe_and_report_say_without_a_device(monkeypatch):
-    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(maker=SimpleNamespace(recorded=True)), standing="never run")
+    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(maker=SimpleNamespace(checked=SimpleNamespace(recorded=True))), standing="never run")
     monkeypatch.setattr(judging, "resources", lambda *of: SimpleNamespace())
     monkeypatch.setattr(judging.Judge, "resources", lambda judge: judging.Check("resources", True, "few"))
+    monkeypatch.setattr(judging, "verdict", lambda plan: None)
     report = judging.resources_only(plan, SimpleNamespace(name="k"), None, "no model")
     assert (report.kernel, report.arch, report.device, report.device_kind, report.unverified, report.standing) == (
         "k", "gfx942", "none", "none", "no model", "never run")
     assert not report.passed and not report.failed and not report.as_fp32 and report.errors is None and [one.name for one in report.checks] == ["resources"]
     assert judging.standing(plan, SimpleNamespace(kind="hip", name="MI300X")).endswith("run on MI300X")
     assert judging.standing(plan, SimpleNamespace(kind="emulator")) == "never run"
-    plan.gpu.maker.recorded = False
+    plan.gpu.maker.checked.recorded = False
     assert judging.standing(plan) == ""
 
 
@@ -672,14 +676,14 @@ def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
 
 def test_the_products_that_batches_are_asked_with():
     tiles = (SimpleNamespace(m=8, n=6, k=4), SimpleNamespace(m=4, n=2, k=3))
-    asked = of_batches.ragged(SimpleNamespace(kind=GROUPED, launches=SimpleNamespace(batch_tiles=tiles), type=ELEMENT))
+    asked = of_batches.ragged(SimpleNamespace(kind=GROUPED, launches=SimpleNamespace(batch_tiles=tiles), type=F32))
     assert [one.sizes for one in asked] == [
         (11, 5, 13), (7, 1, 11), (8, 6, 4), (4, 2, 3), (9, 9, 9), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
     factors = [(1.0, 0.0), (-1.5, 0.0), (0.75, 2.0)] * 4
     factors[-2] = (0.0, 1.5)
     assert [(one.alpha, one.beta) for one in asked] == factors and all((one.c is None) == (one.beta == 0) for one in asked)
     assert [one.placement for one in asked[:4]] == [Placement(), Placement((1, 3, 1), (4, 8, 12)), Placement(), Placement((3, 3, 1), (12, 8, 12))]
-    alike = of_batches.ragged(SimpleNamespace(kind=POINTERS, launches=SimpleNamespace(batch_tiles=tiles), type=ELEMENT))
+    alike = of_batches.ragged(SimpleNamespace(kind=POINTERS, launches=SimpleNamespace(batch_tiles=tiles), type=F32))
     assert {(one.sizes, one.alpha, one.beta, one.placement) for one in alike} == {((9, 11, 6), -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12)))} and len(alike) == 5
     even = of_batches._even((30, 20, 40), 1)
     assert even.sizes == (30, 20, 40) and {*np.unique(even.a * 16)} == {*np.unique(even.b * 16)} == {*range(8, 16)}
@@ -1007,7 +1011,7 @@ def test_tables_and_their_json(capsys):
     gpu = GPUS.get("h100")
     assert line[:2] == ["h100", "sm_90"] and {str(gpu.rates.sms), str(gpu.limits.shared_bytes_per_block), str(gpu.rates.f16_tflops)} <= {*line}
     assert [one["name"] for one in json.loads(printed(rows.gpus, as_json=True))] == GPUS.names()
-    assert json.loads(printed(rows.gpus, "h100", True))["name"] == "h100"
+    assert json.loads(printed(rows.gpus, "h100", as_json=True))["name"] == "h100"
     assert [one["name"] for one in json.loads(printed(rows.schemes, as_json=True))] == SCHEMES.names() and printed(rows.schemes).startswith("name ")
     facts = json.loads(printed(rows.schemes, "ootomo", True))
     assert (facts["bits"], facts["dropped"], facts["range"], facts["costs"]["a100"]) == (22, [{"a": 1, "b": 1}], "2^-14 to 2^16", 3.0)
@@ -1028,7 +1032,7 @@ def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("gemmgen.build.choice.explained", lambda loaded: ("found", []))
     monkeypatch.setattr("gemmgen.solve.judged", lambda loaded: f"judged {loaded}")
     monkeypatch.setattr("gemmgen.solve.picture.frontier_image", lambda found, suffix: f"{found} as {suffix}".encode())
-    for name, told in {"text": lambda one: f"text of {one}", "latex": lambda one: f"latex of {one}", "as_dict": lambda one: {"of": one},
+    for name, told in {"text": lambda one: f"all of {one}", "short": lambda one: f"text of {one}", "latex": lambda one: f"latex of {one}", "as_dict": lambda one: {"of": one},
                        "frontier_text": lambda found: f"frontier {found}", "frontier_dict": lambda found: {"front": found},
                        "with_candidate": lambda loaded, candidate: f"with {candidate}"}.items():
         monkeypatch.setattr(explain, name, told)
@@ -1039,13 +1043,14 @@ def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
 
     assert printed() == "text of found" and printed(latex=True) == "latex of found" and state.calls == [("x.toml", None, None)] * 2
     assert printed(candidate=["a=1"], gpu="h100", layout="tn") == "text of judged with ['a=1']" and state.calls[-1] == ("x.toml", "h100", "tn")
-    assert printed(frontier=True) == "text of found\n\nfrontier front" and printed(frontier=True, latex=True) == "latex of found"
+    assert printed(frontier=True) == "frontier front" and printed(frontier=True, latex=True) == "latex of found"
+    assert printed(full=True) == "all of found" and printed(full=True, frontier=True) == "all of found\n\nfrontier front"
     picture = tmp_path / "x.svg"
-    assert printed(plot=picture) == f"text of found\n\nfrontier front\n\nwrote {picture}" and picture.read_text() == "front as .svg"
+    assert printed(plot=picture) == f"frontier front\nwrote {picture}" and picture.read_text() == "front as .svg"
     assert json.loads(printed(as_json=True)) == {"of": "found"} and json.loads(printed(as_json=True, latex=True)) == {"of": "found", "latex": "latex of found"}
     assert json.loads(printed(as_json=True, frontier=True)) == {"of": "found", "frontier": {"front": "front"}}
     state.asked = True
-    assert printed() == "text of found\n\nfrontier front"
+    assert printed() == "text of found"
     assert refused_with(explain_verb, None).where == "gemmgen explain" and refused_with(explain_verb, [Path("x")], plot=Path("x.doc")).got == "x.doc"
     assert refused_with(explain_verb, [Path("x")] * 2, plot=Path("x.svg")).problem == "one picture cannot show several frontiers"
     monkeypatch.setattr(explain, "symbols", lambda: ["s"])
@@ -1095,15 +1100,16 @@ def test_a_library_is_made_and_written_where_it_is_asked_for(monkeypatch):
 @pytest.fixture
 def made_kernel(monkeypatch):
     """A kernel that `road.render` and `road.build` give whatever they are asked for; what they were is in `calls`."""
-    plan = SimpleNamespace(hash="abcd", as_dict=lambda: {"p": 1}, gpu=SimpleNamespace(maker=SimpleNamespace(code_suffixes=(".ptx", ".cubin"), recorded=False)))
+    plan = SimpleNamespace(hash="abcd", as_dict=lambda: {"p": 1}, gpu=SimpleNamespace(maker=VENDORS["nvidia"]))
     launch = SimpleNamespace(symbol="k", grid=((("m", 64),),), threads=128, shared_bytes=7, params=("a", "b"))
     source = SimpleNamespace(name="k", arch="sm_80", hash="ffff", text="code\n", suffix=".cu", launches=[launch])
     binary = SimpleNamespace(arch="sm_80", compiler="c", from_cache=True, seconds=1.5, assembly="asm", code=b"bin")
     state = SimpleNamespace(plan=plan, source=source, binary=binary, others=(), refused=[], calls=[])
     monkeypatch.setattr(road, "render", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or state)
-    monkeypatch.setattr(road, "build", lambda path, gpu, layout, archs=None: state.calls.append((path.name, gpu, layout)) or state)
+    monkeypatch.setattr(road, "build", lambda path, gpu, layout, archs=None, progress=None: state.calls.append((path.name, gpu, layout)) or state)
     monkeypatch.setattr(show, "kernel_facts", lambda *of: [])
     monkeypatch.setattr(show, "build_table", lambda kernel: "the table")
+    monkeypatch.setattr("gemmgen.solve.verdict.verdict", lambda plan: None)
     return state
 
 
@@ -1139,7 +1145,7 @@ def test_what_build_writes(made_kernel, capsys, tmp_path):
     assert [file.read_bytes() for file in files] == [b"code\n", b"asm", b"bin"] and made_kernel.calls == [("x.toml", "h100", "tn")]
     build_verbs.build([Path("x.toml")], str(tmp_path), as_json=True)
     told = json.loads(capsys.readouterr().out)
-    assert told == {"kernel": "k", "arch": "sm_80", "compiler": "c", "from_cache": True, "seconds": 1.5, "kernels": [], "plan": {"p": 1},
+    assert told == {"kernel": "k", "arch": "sm_80", "compiler": "c", "from_cache": True, "seconds": 1.5, "kernels": [], "plan": {"p": 1}, "verdict": None,
                     "files": [str(tmp_path / f"x{suffix}") for suffix in (".cu", ".ptx", ".cubin")]}
 
 
@@ -1151,7 +1157,7 @@ def test_what_export_tells(made_kernel, capsys, monkeypatch):
     assert export_verb(Path("x.toml"), Path("o"), name="good", force=True, as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert calls == [(Path("o"), None, False), (Path("o"), "good", True)] and made_kernel.calls == [("x.toml", "h100", "tn"), ("x.toml", None, None)]
-    assert told == {"name": "good", "kernel": "k", "arch": "sm_80", "compiler": "c", "files": ["o/a.h", "o/b"], "plan": {"p": 1}}
+    assert told == {"name": "good", "kernel": "k", "arch": "sm_80", "compiler": "c", "files": ["o/a.h", "o/b"], "plan": {"p": 1}, "verdict": None}
     made_kernel.others = (SimpleNamespace(arch="sm_90"),)
     export_verb(Path("x.toml"), Path("o"), as_json=True)
     told = json.loads(capsys.readouterr().out)
@@ -1302,7 +1308,7 @@ def test_strides_and_types_of_an_exports_functions():
      "m n k a lda b ldb c ldc batch workspace workspace_bytes"),
 ])
 def test_arguments_of_a_batchs_function_and_which_can_be_refused(kind, walk, names, refused):
-    plan = SimpleNamespace(kind=kind, type=ELEMENT, batch=SimpleNamespace(walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
+    plan = SimpleNamespace(kind=kind, type=F32, batch=SimpleNamespace(walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
     told = of_exports.arguments(plan, "good")
     assert [one.name for one in told] == names.split() and [one.name for one in told if one.code] == refused.split()
     assert all(one.code in (None, one.name.upper()) for one in told) and told[0].declared == ("const good_problem *problems" if kind is GROUPED else "int m")
@@ -1335,7 +1341,7 @@ def test_operands_of_another_type_are_converted_once(monkeypatch):
     assert inputs.operands("float32")[0][0] is inputs.a[0] and [x.dtype.name for x in inputs.operands("float16")[1]] == ["float16"] * 2
     assert [x.shape for x in inputs.bytes()[0]] == [(4, 2), (6, 2)] and [x.shape for x in inputs.bytes(False)[0]] == [(4, 2), (2, 6)]
     assert inputs.results("float32") is inputs.c and [(x.shape, x.dtype.name) for x in inputs.results("int32")] == [((4, 6), "int32")] * inputs.sets
-    assert inputs.b_for(F32) is inputs.b and refused_with(inputs.b_for, INPUTS.get("f16")).got == "f16"
+    assert inputs.b_for(INPUTS[F32.name]) is inputs.b and refused_with(inputs.b_for, INPUTS.get("f16")).got == "f16"
 
 
 # ---- what words leave
@@ -1434,7 +1440,7 @@ def test_a_batchs_matrices_are_where_its_kernel_is_told(monkeypatch, kind, layou
     listed = SimpleNamespace(rows=np.arange(6, dtype=np.int32), extents={"turns": 4})
     design = SimpleNamespace(listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed)
     plan = SimpleNamespace(
-        kind=kind, layout=layout, output=F32_OUT, type=ELEMENT, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design)
+        kind=kind, layout=layout, output=USUAL, type=F32, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design)
     source = SimpleNamespace(interface=SimpleNamespace(constants={"chunk": 2}))
     for spoils in (False, True):
         device = Memory()

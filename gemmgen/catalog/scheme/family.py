@@ -208,7 +208,7 @@ def family_of(scheme: Row) -> Family:
     if scheme.normalize == "tile":
         return Tiles(scheme, exact=all(kind in INTEGERS for kind in scheme.types), tile_k=scheme.tile_k)
     if scheme.normalize == "run":
-        return Runs(scheme, run_k=scheme.run_k)
+        return Runs(scheme, run_k=scheme.tile_k)
     if all(kind in INTEGERS for kind in scheme.types):
         return Integers(scheme, exact=True)
     return Family(scheme)

@@ -27,8 +27,8 @@ class Scheme(Row):
         normalize: `row` multiplies each row of A and column of B by the power
             of two that brings its largest finite element into
             [2^`target_exponent`, 2^(`target_exponent`+1)); `tile` does so for each `tile_k` k of one,
-            of integer words; `run` for each `run_k` k of one, of words of f16; `none` does not. Integer words want `row` or `tile`.
-        tile_k, run_k: with normalize = tile and run, the consecutive k that share an exponent.
+            of integer words; `run` for each `tile_k` k of one, of words of f16; `none` does not. Integer words want `row` or `tile`.
+        tile_k: with normalize = tile or run, the consecutive k that share an exponent: 32, or one of `RUNS`.
         own_promote: the promotion the scheme's authors use: `fragment` (every
             k of one instruction) or `never`.
         words: from most to least significant, of A, and of B where `words_b` does not tell others. `words_of` has them.
@@ -42,8 +42,7 @@ class Scheme(Row):
     title: Title
     word: WordType
     normalize: Literal["none", "row", "tile", "run"] = "none"
-    tile_k: Literal[32] | None = None
-    run_k: Literal[*RUNS] | None = None
+    tile_k: Literal[32, *RUNS] | None = None
     target_exponent: Annotated[int, Field(ge=-14, le=126)] = 14
     own_promote: Literal["fragment", "never"]
     words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=16, strict=False)]
@@ -75,10 +74,6 @@ class Scheme(Row):
         for name in set(fresh.__dict__) - set(type(self).model_fields):
             del fresh.__dict__[name]
         return fresh
-
-    def with_run(self, k: int | None) -> Scheme:
-        """The same with runs of so many k; None leaves the row's own."""
-        return self if k in (None, self.run_k) else self.model_copy(update={"run_k": k})
 
     # ---- what could not be right
 
@@ -135,10 +130,8 @@ class Scheme(Row):
                 self._word_fits(word, len(words))
         if self.b and (self.types != (self.b,) or self.words_b != (Word(**STORED),) or self.normalize != "none"):
             raise ValueError(f'words of {self.b} alone, no words_b and normalize = "none" with b = "{self.b}": B is one word as it is stored')
-        if (self.normalize == "tile") != (self.tile_k is not None):
-            raise ValueError('tile_k with normalize = "tile", and with nothing else')
-        if (self.normalize == "run") != (self.run_k is not None):
-            raise ValueError('run_k with normalize = "run", and with nothing else')
+        if self.tile_k not in {"tile": (32,), "run": RUNS}.get(self.normalize, (None,)):
+            raise ValueError('tile_k with normalize = "tile", 32, or with "run", 256, 512, 1024 or 2048, and with nothing else')
         if self.normalize == "run" and (self.types != ("f16",) or not self.alike):
             raise ValueError('words of f16 alone, the same of A and B, with normalize = "run"')
         if self.normalize == "tile" and not self.family.exact:

@@ -121,7 +121,6 @@ class Row(Protocol):
 
     normalize: str
     tile_k: int | None
-    run_k: int | None
     target_exponent: int
     words: Sequence[Word]
     products: Sequence[Product]

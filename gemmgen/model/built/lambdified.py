@@ -720,8 +720,9 @@ CODE = {
         lambda registers_per_sm, threads: min(240, 8 * floor(registers_per_sm / threads / 8))
     ),
     # W7
-    "where(mixed > 0, where(words > 2, 64, 56), where(groups < 3, 40, 32))": (
-        lambda mixed, words, groups: where(mixed > 0, where(words > 2, 64, 56), where(groups < 3, 40, 32))
+    "where(mixed > 0, where((words > 2) | (strides > 0) & (a_strided == 0), 64, 56), where(groups < 3, 40, 32))": (
+        lambda mixed, words, strides, a_strided, groups: where(mixed > 0, where((words > 2) | ((strides > 0) & (a_strided == 0)), 64, 56),
+        where(groups < 3, 40, 32))
     ),
     # W8
     "min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))": (
@@ -1631,6 +1632,11 @@ CODE = {
     # EGEMM eq. 8, time
     "T_mem1 + T_mem2 <= T_comp": (
         lambda T_mem1, T_mem2, T_comp: T_mem1 + T_mem2 <= T_comp
+    ),
+    # M24
+    "sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) / dram_rate)": (
+        lambda sgemm_start, batch, M, N, K, sgemm_rate, dram_rate: sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) /
+        dram_rate)
     ),
     # C10
     (

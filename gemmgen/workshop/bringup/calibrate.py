@@ -47,7 +47,7 @@ def measure(session: Session) -> None:
 
 def _timed(session: Session) -> bool:
     """Whether kernels can be timed on the device."""
-    return session.machine.kind == "cuda" and vendor_of(session.machine.arch).timed
+    return session.machine.kind == "cuda" and vendor_of(session.machine.arch).checked.timed
 
 
 # ---- registers

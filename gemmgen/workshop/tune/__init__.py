@@ -221,7 +221,7 @@ def profile(
     count = len(program.gemms)
     alone = []
     for at, gemm in enumerate(program.gemms):
-        progress(f"profile {gemm.name}")
+        progress(f"profile {gemm.name} ({at + 1} of {count})")
         alone.append([runs.alone(at, level) if isfinite(seconds[at][level]) else inf for level in range(len(made))])
     every = [(i,) * count for i in range(len(made)) if all(isfinite(own[i]) for own in seconds)]
     uniform = tuple((made[choice[0]].name, sum(own[choice[0]] for own in seconds), runs.error(choice)) for choice in every)
@@ -266,9 +266,9 @@ def _engine(device: str, gpu: str, levels: tuple[Level, ...], progress: Callable
     from gemmgen.run import why_not
 
     plan = next(iter(levels[0].plans.values()))
-    if device == "cuda" and not plan.gpu.maker.timed:
+    if device == "cuda" and not plan.gpu.maker.checked.timed:
         raise DeviceError("--device cuda", "runs no kernels of this vendor", got=gpu, needs="a GPU of NVIDIA's", remedy="--device model")
-    if device == "cuda" or device == "auto" and plan.gpu.maker.timed and why_not(plan) is None:
+    if device == "cuda" or device == "auto" and plan.gpu.maker.checked.timed and why_not(plan) is None:
         from gemmgen.workshop.tune.on_gpu import Gpu
 
         opened = Gpu(levels, progress)
