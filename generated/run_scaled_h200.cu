@@ -6,7 +6,7 @@
 // special   exact
 // fragment  wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16
 // decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 64, clusters of 2, cooperative
-// block     384 threads, 196656 B of dynamic shared memory
+// block     384 threads, 196680 B of dynamic shared memory
 // target    sm_90a
 // plan      9d28476c, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
@@ -135,30 +135,33 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 constexpr int RUN_K = 1024;  // k of a row of A or column of B that share a power of two
+constexpr int RUN_STAGES = 16;  // the stages of k that those are
 constexpr int NO_EXPONENT = 1 << 14;  // of a run of zeros, but for the first of a row or column
 
 // The exponent of a run: its words stand for its elements times 2^that. Of zeros it is any; the first run's is near the others.
 GG_DEVICE int exponent_of(const int* runs, int at) {
-    const int e = runs[at];
-    return e == NO_EXPONENT ? runs[0] : e;
+    const int e = runs[at], first = runs[0];  // both at once: neither load waits for the other
+    return e == NO_EXPONENT ? first : e;
 }
 
-// Whether a run's unit is so far from the first run's that a sum in one might not be a number in the other.
-GG_DEVICE bool far_from_first(const int* runs, int at) {
-    const int by = exponent_of(runs, at) - runs[0];
-    return by > 18 || by < -18;
+// By which power of two the next run's unit differs from a run's, of exponents that lie `apart` from run to run; 1 from the last run's.
+GG_DEVICE int behind_run(const int* runs, int run, int apart, bool last) {
+    const int next = exponent_of(runs, (last ? run : run + 1) * apart);
+    return (last ? 0 : next) - exponent_of(runs, run * apart);
 }
 
-// The power of two between the unit of a run and the next one's, of exponents that lie `apart` from run to run; they are near one another.
-GG_DEVICE float between_runs(const int* runs, int run, int apart) {
-    return power_of_two(exponent_of(runs, (run + 1) * apart) - exponent_of(runs, run * apart));
+// Whether that is so much, or so far from the first run's unit, that a sum in one might not be a number in the other.
+GG_DEVICE bool is_far(const int* runs, int run, int apart, bool last) {
+    const int by = exponent_of(runs, (last ? run : run + 1) * apart) - (last ? 0 : runs[0]);
+    const int most = last ? 60 : 18;
+    return by > most || by < -most;
 }
 
-// x 2^e of a sum, with one rounding: exponents of a row and of a column add up to more than two factors hold.
-GG_DEVICE float sum_times(float x, int e) {
-    const int first = max(-126, min(0, e + 252));
-    return scale_by(x * power_of_two(first), e - first);
-}
+// The unit of a sum: 2^e, e the exponent of the run at hand; the next run's, too; the same for the last time; or 1.
+enum { NEAR, SAME_NEXT, FAR_NEXT, APART };
+
+// x 2^e of a sum, with one rounding. Where e is less than the two factors hold nothing is left of it.
+GG_DEVICE float sum_times(float x, int e) { return scale_by(x, e); }
 
 // The bits of |x|, which order as integers do; 0 of what is not finite.
 GG_DEVICE u32 finite_magnitude(float x) {
@@ -233,7 +236,7 @@ GG_DEVICE void split_a(
     }
 }
 
-// A block takes a run of k of 16 columns of operand b: a thread 16 k of four neighbours, which it keeps in registers.
+// A block takes a run of k of 8 columns of operand b: a thread 8 k of four neighbours, which it keeps in registers.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, n contiguous
@@ -243,45 +246,45 @@ GG_DEVICE void split_b(
     int* __restrict__ exponents,   // [n / 128][runs][n: 128]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_outer = (((outer + 127) / 128 * 128 + 15) / 16), runs = (k + RUN_K - 1) / RUN_K, run = block / blocks_outer;
+    const int blocks_outer = (((outer + 127) / 128 * 128 + 7) / 8), runs = (k + RUN_K - 1) / RUN_K, run = block / blocks_outer;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int mine = run * RUN_K + warp * 128 + lane / 4 * 16;
-    const int first = block % blocks_outer * 16 + lane % 4 * 4;  // neighbouring blocks read what lies side by side
+    const int mine = run * RUN_K + warp * 128 + lane / 2 * 8;
+    const int first = block % blocks_outer * 8 + lane % 2 * 4;  // neighbouring blocks read what lies side by side
     const int stages_k = (k + 63) / 64, left = k - mine;
     const float* at = x + (long long)mine * ld + first;
-    float values[4][16] = {};
+    float values[4][8] = {};
     if (((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer) {  // pieces of 16 bytes
 #pragma unroll
-        for (int i = 0; i < 16; ++i, at += ld) {
+        for (int i = 0; i < 8; ++i, at += ld) {
             if (i >= left) continue;
             const float4 four = *(const float4*)at;
             values[0][i] = four.x, values[1][i] = four.y, values[2][i] = four.z, values[3][i] = four.w;
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < 16; ++i, at += ld)
+        for (int i = 0; i < 8; ++i, at += ld)
 #pragma unroll
             for (int one = 0; one < 4; ++one) values[one][i] = i < left && first + one < outer ? at[one] : 0.0f;
     }
 
-    __shared__ uint4 most[32];  // of each warp and four columns
+    __shared__ uint4 most[16];  // of each warp and four columns
     u32 largest[4] = {};
 #pragma unroll
     for (int one = 0; one < 4; ++one) {
 #pragma unroll
-        for (int i = 0; i < 16; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
+        for (int i = 0; i < 8; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
 #pragma unroll
-        for (int mask = 4; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
+        for (int mask = 2; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
     }
-    if (lane < 4) most[warp * 4 + lane] = make_uint4(largest[0], largest[1], largest[2], largest[3]);
+    if (lane < 2) most[warp * 2 + lane] = make_uint4(largest[0], largest[1], largest[2], largest[3]);
     __syncthreads();
 #pragma unroll
     for (int other = 0; other < 8; ++other) {
-        const uint4 found = most[other * 4 + lane % 4];
+        const uint4 found = most[other * 2 + lane % 2];
         largest[0] = max(largest[0], found.x), largest[1] = max(largest[1], found.y);
         largest[2] = max(largest[2], found.z), largest[3] = max(largest[3], found.w);
     }
-    if ((int)threadIdx.x < 4) {
+    if ((int)threadIdx.x < 2) {
 #pragma unroll
         for (int one = 0; one < 4; ++one) {
             const int o = first + one;
@@ -291,13 +294,13 @@ GG_DEVICE void split_b(
         }
     }
 #pragma unroll
-    for (int at = 0; at < 64; at += 8) {
+    for (int at = 0; at < 32; at += 8) {
         if (mine / 128 * 128 >= stages_k * 64) continue;  // for a warp alike
-        const int o = first + at / 16, kk = mine + at % 16;
-        const int exponent = row_exponent(largest[at / 16]);
+        const int o = first + at / 8, kk = mine + at % 8;
+        const int exponent = row_exponent(largest[at / 8]);
         float value[8];  // what makes 16 bytes of a word
 #pragma unroll
-        for (int i = 0; i < 8; ++i) value[i] = scaled_element(values[at / 16][at % 16 + i], exponent);
+        for (int i = 0; i < 8; ++i) value[i] = scaled_element(values[at / 8][at % 8 + i], exponent);
         u32 packed[WORDS][4];
         split_run(packed, value);
         const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
@@ -384,6 +387,9 @@ GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
         "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
         "}\n" ::"r"(barrier), "r"(block)
         : "memory");
+}
+GG_DEVICE void mbarrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Waits until the phase of that parity has ended.
@@ -508,7 +514,8 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     const u32 stages = shared_address(shared);
-    const u32 full = stages + STAGES * STAGE_BYTES, free = full + STAGES * 8;  // barriers, one a stage each
+    const u32 full = stages + STAGES * (STAGE_BYTES + 8), free = full + STAGES * 8;  // barriers, one a stage each
+    int* const units = (int*)(shared + STAGES * STAGE_BYTES);  // behind the last stage of a run of k, of the sums of a tile
     const int thread = (int)threadIdx.x;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
@@ -519,7 +526,7 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
 
     if (thread == 0) {
         for (int i = 0; i < STAGES; ++i) {
-            mbarrier_init(full + i * 8, 1);
+            mbarrier_init(full + i * 8, 2);
             mbarrier_init(free + i * 8, RELEASES);
         }
         mbarrier_fence_init();
@@ -527,7 +534,8 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
     cluster_barrier();
 
     if (thread >= WARPGROUPS * 128) {
-        // The copying warpgroup needs few registers; one thread of it does all.
+        // The copying warpgroup needs few registers; one thread of it does all, and
+        // a warp looks ahead.
         setmaxnreg_dec<40>();
         if (thread == WARPGROUPS * 128) {
             asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel writes the words
@@ -558,6 +566,44 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
                 }
             }
         }
+        else if (thread / 32 == WARPGROUPS * 4 + 1) {
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel writes the exponents
+            int slot = 0;
+            u32 phase = 1;
+#pragma unroll 1
+            for (int turn = first_turn; turn < turns; turn += all_blocks) {
+                const Work work = work_at(turn, m, n, stages_k, rank);
+#pragma unroll 1
+                for (int index = 0; index < work.count; ++index) {
+                    int told = NEAR;
+                    if (index + 1 == work.count || (index + 1) % RUN_STAGES == 0) {
+                        const bool last = index + 1 == work.count;
+                        const int now = (index) / 16;
+                        const int runs = (k + RUN_K - 1) / RUN_K, own = thread % 32;
+                        const int* const of_a = (long long)work.panel_m * runs * BLOCK_M + a_exponents;
+                        const int* const of_b = (long long)work.panel_n * runs * BLOCK_N + b_exponents;
+                        bool far = false, changes = last;
+#pragma unroll 1
+                        for (int row = own; row < 128; row += 32) {
+                            far |= is_far(of_a + row, now, BLOCK_M, last);
+                            changes |= behind_run(of_a + row, now, BLOCK_M, last) != 0;
+                        }
+#pragma unroll 1
+                        for (int column = own; column < 128; column += 32) {
+                            far |= is_far(of_b + column, now, BLOCK_N, last);
+                            changes |= behind_run(of_b + column, now, BLOCK_N, last) != 0;
+                        }
+                        told = __any_sync(0xffffffffu, far) ? FAR_NEXT : __any_sync(0xffffffffu, changes) ? NEAR : SAME_NEXT;
+                    }
+                    mbarrier_wait(free + slot * 8, phase);
+                    if (thread % 32 == 0) {
+                        units[slot] = told;
+                        mbarrier_arrive(full + slot * 8);
+                    }
+                    if (++slot == STAGES) slot = 0, phase ^= 1;
+                }
+            }
+        }
     } else {
         setmaxnreg_inc<232>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
@@ -573,26 +619,11 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(turn, m, n, stages_k, rank);
             const int m0 = work.m0, n0 = work.n0;
-            constexpr int RUN_STAGES = RUN_K / BLOCK_K;
             int run = 0;  // the run at hand
-            enum { NEAR, FAR_NEXT, APART } unit = NEAR;  // of the sum: 2^e, e the run at hand's, the same for the last time; or 1
+            int unit = NEAR;
             // Exponents of the rows and columns of this tile, those of one run after another's.
             const auto a_runs = [&]() { return a_exponents + (long long)work.panel_m * ((k + RUN_K - 1) / RUN_K) * BLOCK_M; };
             const auto b_runs = [&]() { return b_exponents + (long long)work.panel_n * ((k + RUN_K - 1) / RUN_K) * BLOCK_N; };
-            // Whether the next run's unit is far from the first run's in some row or column of this warp's.
-            const auto far = [&]() {
-                bool found = false;
-                const int own = thread % 32;
-                const int* const of_a = a_runs() + warp_m;
-                const int* const of_b = b_runs() + warp_n;
-#pragma unroll
-                for (int row = own; row < 64; row += 32)
-                    found = found || far_from_first(of_a + row, (run + 1) * BLOCK_M);
-#pragma unroll
-                for (int column = own; column < 128; column += 32)
-                    found = found || far_from_first(of_b + column, (run + 1) * BLOCK_N);
-                return (bool)__any_sync(0xffffffffu, found);
-            };
             float acc_main[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in the matrix unit
             float sum_main[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in FP32 registers
             float acc_correction[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in the matrix unit; 2^11 too large
@@ -606,33 +637,46 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
             const auto promote = [&]() {
                 wgmma_wait<1>();
                 if (unit == APART) {
-                    int now = run;
+                    int now = run, mine = lane;
+                    asm volatile("" : "+r"(mine));
                     asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
-                    const int* const of_a = a_runs() + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
-                    const int* const of_b = b_runs() + warp_n + (lane & 3) * 2;
-                    int of_row[FRAGMENTS_M][3];
+                    const int* const of_a = a_runs() + warp_m;
+                    const int* const of_b = b_runs() + warp_n;
+                    int rows[FRAGMENTS_M][3];
 #pragma unroll
-                    for (int i = 0; i < FRAGMENTS_M; ++i) {
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = exponent_of(of_a + i * 64 + ((r >> 1) & 1) * 8, now * BLOCK_M);
+                        for (int r = 0; r <= 2; ++r) {
+                            if (r & ~2) continue;
+                            const int row = ((mine >> 2) & 7) + (mine >> 5) * 16 + i * 64 + ((r >> 1) & 1) * 8;
+                            rows[i][r] = exponent_of(of_a + row, now * BLOCK_M);
+                        }
+
+                    int columns[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int column = i * 32 + mine % 32;
+                        columns[i] = exponent_of(of_b + column, now * BLOCK_N);
                     }
+
 #pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                        for (int at = 0, in_row = 0; at < 32; ++at, in_row = (in_row - 61) & 61) {
-                            const int r = in_row;
-                            const int of_column = exponent_of(of_b + j * 128 + (r & 1) + (r >> 2) * 8, now * BLOCK_N);
+                        for (int in_row = 0; in_row < 64; ++in_row) {
+                            if (in_row & 2) continue;
+                            const int column = j * 128 + (in_row & 1) + (in_row >> 2) * 8;
+                            const int of_column = (int)__shfl_sync(0xffffffffu, columns[column / 32], ((mine & 3) * 2 + column) % 32);
 #pragma unroll
-                            for (int i = 0; i < FRAGMENTS_M; ++i) {
+                            for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                                for (int other = 0, own = 0; other < 2; ++other, own = (own - 2) & 2) {
+                                for (int own = 0; own <= 2; ++own) {
+                                    if (own & ~2) continue;
+                                    const int of_row = rows[i][own];
                                     const int r = in_row | own;
-                                    const int e = -(of_row[i][own] + of_column);
+                                    const int e = -(of_row + of_column);
                                     sum_main[i][j][r] += sum_times(acc_main[i][j][r], e);
                                 }
-                            }
                         }
-                    }
                     return;
                 }
 #pragma unroll
@@ -647,95 +691,139 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
             // A run of k ends: the other sums join the promoted one, which goes on in the next run's unit. Between units lie powers of two, so
             // nothing is rounded. Where units are too far from one another the sum stands for itself from there on, as it does behind the last run.
             const auto end_run = [&](bool last) {
-                wgmma_wait<0>();
-                if (unit == FAR_NEXT || (last && unit == NEAR)) {
-                    unit = APART;
-                    int now = run;
-                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
-                    const int* const of_a = a_runs() + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
-                    const int* const of_b = b_runs() + warp_n + (lane & 3) * 2;
-                    int of_row[FRAGMENTS_M][3];
-#pragma unroll
-                    for (int i = 0; i < FRAGMENTS_M; ++i) {
-#pragma unroll
-                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = exponent_of(of_a + i * 64 + ((r >> 1) & 1) * 8, now * BLOCK_M);
-                    }
-#pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j) {
-#pragma unroll
-                        for (int at = 0, in_row = 0; at < 32; ++at, in_row = (in_row - 61) & 61) {
-                            const int r = in_row;
-                            const int of_column = exponent_of(of_b + j * 128 + (r & 1) + (r >> 2) * 8, now * BLOCK_N);
-#pragma unroll
-                            for (int i = 0; i < FRAGMENTS_M; ++i) {
-#pragma unroll
-                                for (int other = 0, own = 0; other < 2; ++other, own = (own - 2) & 2) {
-                                    const int r = in_row | own;
-                                    const int e = -(of_row[i][own] + of_column);
-                                    sum_main[i][j][r] = sum_times(sum_main[i][j][r], e);
-                                }
-                            }
-                        }
-                    }
+                if (unit == SAME_NEXT) {  // all sums go on as they are
+                    ++run;
+                    return;
                 }
+                wgmma_wait<0>();
                 if (unit == APART) {
-                    int now = run;
+                    int now = run, mine = lane;
+                    asm volatile("" : "+r"(mine));
                     asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
-                    const int* const of_a = a_runs() + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
-                    const int* const of_b = b_runs() + warp_n + (lane & 3) * 2;
-                    int of_row[FRAGMENTS_M][3];
+                    const int* const of_a = a_runs() + warp_m;
+                    const int* const of_b = b_runs() + warp_n;
+                    int rows[FRAGMENTS_M][3];
 #pragma unroll
-                    for (int i = 0; i < FRAGMENTS_M; ++i) {
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = exponent_of(of_a + i * 64 + ((r >> 1) & 1) * 8, now * BLOCK_M);
+                        for (int r = 0; r <= 2; ++r) {
+                            if (r & ~2) continue;
+                            const int row = ((mine >> 2) & 7) + (mine >> 5) * 16 + i * 64 + ((r >> 1) & 1) * 8;
+                            rows[i][r] = exponent_of(of_a + row, now * BLOCK_M);
+                        }
+
+                    int columns[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int column = i * 32 + mine % 32;
+                        columns[i] = exponent_of(of_b + column, now * BLOCK_N);
                     }
+
 #pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                        for (int at = 0, in_row = 0; at < 32; ++at, in_row = (in_row - 61) & 61) {
-                            const int r = in_row;
-                            const int of_column = exponent_of(of_b + j * 128 + (r & 1) + (r >> 2) * 8, now * BLOCK_N);
+                        for (int in_row = 0; in_row < 64; ++in_row) {
+                            if (in_row & 2) continue;
+                            const int column = j * 128 + (in_row & 1) + (in_row >> 2) * 8;
+                            const int of_column = (int)__shfl_sync(0xffffffffu, columns[column / 32], ((mine & 3) * 2 + column) % 32);
 #pragma unroll
-                            for (int i = 0; i < FRAGMENTS_M; ++i) {
+                            for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                                for (int other = 0, own = 0; other < 2; ++other, own = (own - 2) & 2) {
+                                for (int own = 0; own <= 2; ++own) {
+                                    if (own & ~2) continue;
+                                    const int of_row = rows[i][own];
                                     const int r = in_row | own;
-                                    const int e = -(of_row[i][own] + of_column);
-                                    sum_main[i][j][r] += sum_times(acc_correction[i][j][r] * 0x1p-11f, e);
+                                    const int e = -(of_row + of_column);
+                                    const float rest = sum_times(acc_correction[i][j][r] * 0x1p-11f, e);
+                                    sum_main[i][j][r] += rest;
                                     acc_correction[i][j][r] = 0.0f;
                                 }
-                            }
                         }
-                    }
-                } else {
-                    int now = run;
+                } else if (unit == FAR_NEXT) {
+                    unit = APART;
+                    int now = run, mine = lane;
+                    asm volatile("" : "+r"(mine));
                     asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
-                    const int* const of_a = a_runs() + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
-                    const int* const of_b = b_runs() + warp_n + (lane & 3) * 2;
-                    float of_row[FRAGMENTS_M][3];
+                    const int* const of_a = a_runs() + warp_m;
+                    const int* const of_b = b_runs() + warp_n;
+                    int rows[FRAGMENTS_M][3];
 #pragma unroll
-                    for (int i = 0; i < FRAGMENTS_M; ++i) {
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                        for (int at = 0, r = 0; at < 2; ++at, r = (r - 2) & 2) of_row[i][r] = between_runs(of_a + i * 64 + ((r >> 1) & 1) * 8, now, BLOCK_M);
+                        for (int r = 0; r <= 2; ++r) {
+                            if (r & ~2) continue;
+                            const int row = ((mine >> 2) & 7) + (mine >> 5) * 16 + i * 64 + ((r >> 1) & 1) * 8;
+                            rows[i][r] = exponent_of(of_a + row, now * BLOCK_M);
+                        }
+
+                    int columns[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int column = i * 32 + mine % 32;
+                        columns[i] = exponent_of(of_b + column, now * BLOCK_N);
                     }
+
 #pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                        for (int at = 0, in_row = 0; at < 32; ++at, in_row = (in_row - 61) & 61) {
-                            const int r = in_row;
-                            const float of_column = between_runs(of_b + j * 128 + (r & 1) + (r >> 2) * 8, now, BLOCK_N);
+                        for (int in_row = 0; in_row < 64; ++in_row) {
+                            if (in_row & 2) continue;
+                            const int column = j * 128 + (in_row & 1) + (in_row >> 2) * 8;
+                            const int of_column = (int)__shfl_sync(0xffffffffu, columns[column / 32], ((mine & 3) * 2 + column) % 32);
 #pragma unroll
-                            for (int i = 0; i < FRAGMENTS_M; ++i) {
+                            for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                                for (int other = 0, own = 0; other < 2; ++other, own = (own - 2) & 2) {
+                                for (int own = 0; own <= 2; ++own) {
+                                    if (own & ~2) continue;
+                                    const int of_row = rows[i][own];
                                     const int r = in_row | own;
-                                    const float factor = of_row[i][own] * of_column;
+                                    const int e = -(of_row + of_column);
+                                    sum_main[i][j][r] = sum_times(fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]), e);
+                                    acc_correction[i][j][r] = 0.0f;
+                                }
+                        }
+                } else {
+                    int now = run, mine = lane;
+                    asm volatile("" : "+r"(mine));
+                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
+                    const int* const of_a = a_runs() + warp_m;
+                    const int* const of_b = b_runs() + warp_n;
+                    int rows[FRAGMENTS_M][3];
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int r = 0; r <= 2; ++r) {
+                            if (r & ~2) continue;
+                            const int row = ((mine >> 2) & 7) + (mine >> 5) * 16 + i * 64 + ((r >> 1) & 1) * 8;
+                            rows[i][r] = behind_run(of_a + row, now, BLOCK_M, last);
+                        }
+
+                    int columns[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int column = i * 32 + mine % 32;
+                        columns[i] = behind_run(of_b + column, now, BLOCK_N, last);
+                    }
+
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int in_row = 0; in_row < 64; ++in_row) {
+                            if (in_row & 2) continue;
+                            const int column = j * 128 + (in_row & 1) + (in_row >> 2) * 8;
+                            const int of_column = (int)__shfl_sync(0xffffffffu, columns[column / 32], ((mine & 3) * 2 + column) % 32);
+#pragma unroll
+                            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                                for (int own = 0; own <= 2; ++own) {
+                                    if (own & ~2) continue;
+                                    const int of_row = rows[i][own];
+                                    const int r = in_row | own;
+                                    const float factor = power_of_two(of_row + of_column);
                                     sum_main[i][j][r] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]) * factor;
                                     acc_correction[i][j][r] = 0.0f;
                                 }
-                            }
                         }
-                    }
                 }
                 ++run;
             };
@@ -776,7 +864,7 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
             for (int index = 0; index < work.count; ++index) {
                 mbarrier_wait(full + slot * 8, phase);
                 issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
-                if (unit == NEAR && (index + 1) % RUN_STAGES == 0 && index + 1 < work.count && far()) unit = FAR_NEXT;
+                if (unit < FAR_NEXT && (index + 1 == work.count || (index + 1) % RUN_STAGES == 0)) unit = units[slot];
                 promote();
                 if (held >= 0) release(held);  // all that read it is done
                 advance();

@@ -1,18 +1,18 @@
-// kernel    gemmgen_run_scaled_mfma_128x128x16_32f13292
+// kernel    gemmgen_run_scaled_mfma_64x64x32_cb31023e
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    run_scaled: power-of-two scales for runs of k, residual scaled by 2^11, three products
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 256 k (run_scaled's own: every 16 k)
 // special   exact
 // fragment  v_mfma_f32_32x32x8_f16
-// decided   block 128x128x16, warp 64x64x16, split prepass, loads grouped, 2 stages, group 1, 1 slice of k, promote 256, 1 fragment buffer
+// decided   block 64x64x32, warp 32x32x32, split prepass, loads grouped, 2 stages, group 16, 1 slice of k, promote 256, 1 fragment buffer
 // block     256 threads, 32768 B of static shared memory
 // checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD
 //           hardware
 // target    gfx942
-// plan      32f13292, rendered by gemmgen 0.1.0
+// plan      cb31023e, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_32f13292 {
+namespace gemmgen_cb31023e {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -68,9 +68,9 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return __builtin_bit_cast(u16, (_Float16)low) | (u32)__builtin_bit_cast(u16, (_Float16)high) << 16;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 4 rows share the 32 banks, so every 4 rows
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
 // the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 4 & 1); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 2;
 // 2^e for -126 <= e <= 127.
@@ -168,30 +168,33 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 constexpr int RUN_K = 1024;  // k of a row of A or column of B that share a power of two
+constexpr int RUN_STAGES = 32;  // the stages of k that those are
 constexpr int NO_EXPONENT = 1 << 14;  // of a run of zeros, but for the first of a row or column
 
 // The exponent of a run: its words stand for its elements times 2^that. Of zeros it is any; the first run's is near the others.
 GG_DEVICE int exponent_of(const int* runs, int at) {
-    const int e = runs[at];
-    return e == NO_EXPONENT ? runs[0] : e;
+    const int e = runs[at], first = runs[0];  // both at once: neither load waits for the other
+    return e == NO_EXPONENT ? first : e;
 }
 
-// Whether a run's unit is so far from the first run's that a sum in one might not be a number in the other.
-GG_DEVICE bool far_from_first(const int* runs, int at) {
-    const int by = exponent_of(runs, at) - runs[0];
-    return by > 18 || by < -18;
+// By which power of two the next run's unit differs from a run's, of exponents that lie `apart` from run to run; 1 from the last run's.
+GG_DEVICE int behind_run(const int* runs, int run, int apart, bool last) {
+    const int next = exponent_of(runs, (last ? run : run + 1) * apart);
+    return (last ? 0 : next) - exponent_of(runs, run * apart);
 }
 
-// The power of two between the unit of a run and the next one's, of exponents that lie `apart` from run to run; they are near one another.
-GG_DEVICE float between_runs(const int* runs, int run, int apart) {
-    return power_of_two(exponent_of(runs, (run + 1) * apart) - exponent_of(runs, run * apart));
+// Whether that is so much, or so far from the first run's unit, that a sum in one might not be a number in the other.
+GG_DEVICE bool is_far(const int* runs, int run, int apart, bool last) {
+    const int by = exponent_of(runs, (last ? run : run + 1) * apart) - (last ? 0 : runs[0]);
+    const int most = last ? 60 : 18;
+    return by > most || by < -most;
 }
 
-// x 2^e of a sum, with one rounding: exponents of a row and of a column add up to more than two factors hold.
-GG_DEVICE float sum_times(float x, int e) {
-    const int first = max(-126, min(0, e + 252));
-    return scale_by(x * power_of_two(first), e - first);
-}
+// The unit of a sum: 2^e, e the exponent of the run at hand; the next run's, too; the same for the last time; or 1.
+enum { NEAR, SAME_NEXT, FAR_NEXT, APART };
+
+// x 2^e of a sum, with one rounding. Where e is less than the two factors hold nothing is left of it.
+GG_DEVICE float sum_times(float x, int e) { return scale_by(x, e); }
 
 // The bits of |x|, which order as integers do; 0 of what is not finite.
 GG_DEVICE u32 finite_magnitude(float x) {
@@ -205,13 +208,13 @@ GG_DEVICE void split_a(
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
-    u8* __restrict__ words,        // packed stages, edges zero: [m / 128][k / 16][word: 2][m: 128][k: 16], rows swizzled
-    int* __restrict__ exponents,   // [m / 128][runs][m: 128]
+    u8* __restrict__ words,        // packed stages, edges zero: [m / 64][k / 32][word: 2][m: 64][k: 32], rows swizzled
+    int* __restrict__ exponents,   // [m / 64][runs][m: 64]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
     const int runs = (k + RUN_K - 1) / RUN_K, run = block % runs, mine = thread_id() % 64 * 4;
     const int o = block / runs * 4 + thread_id() / 64;
-    const int stages_k = (k + 15) / 16, k0 = run * RUN_K, end = min(RUN_K, stages_k * 16 - k0);
+    const int stages_k = (k + 31) / 32, k0 = run * RUN_K, end = min(RUN_K, stages_k * 32 - k0);
     const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
     const float* from = x + (inside ? (long long)o * ld + k0 + mine : 0);
     const int left = inside ? k - k0 - mine : 0;
@@ -238,13 +241,13 @@ GG_DEVICE void split_a(
 #pragma unroll
     for (int mask = 32; mask > 0; mask /= 2) largest = max(largest, shuffle_xor(largest, mask));
     const int exponent = row_exponent(largest);
-    const bool packs = o < (outer + 127) / 128 * 128;
+    const bool packs = o < (outer + 63) / 64 * 64;
     if (packs && mine == 0) {
-        exponents[((long long)(o / 128) * runs + run) * 128 + o % 128] = largest || run == 0 ? row_exponent(largest) : NO_EXPONENT;
+        exponents[((long long)(o / 64) * runs + run) * 64 + o % 64] = largest || run == 0 ? row_exponent(largest) : NO_EXPONENT;
     }
-    const int place = o % 128, chunk = mine % 16 * 2 / 16;  // of 16 bytes
-    u8* const to = words + ((long long)(o / 128) * stages_k + (k0 + mine) / 16) * 8192
-                   + place * 32 + swizzle(place, chunk) * 16 + mine * 2 % 16;
+    const int place = o % 64, chunk = mine % 32 * 2 / 16;  // of 16 bytes
+    u8* const to = words + ((long long)(o / 64) * stages_k + (k0 + mine) / 32) * 8192
+                   + place * 64 + swizzle(place, chunk) * 16 + mine * 2 % 16;
 #pragma unroll
     for (int i = 0; i < 4; i += 4) {
         if (i * 256 >= end) continue;  // for a warp alike
@@ -259,84 +262,84 @@ GG_DEVICE void split_a(
             if (packs && kk + mine < end)
 #pragma unroll
                 for (int w = 0; w < WORDS; ++w)
-                    *(u64*)(to + kk / 16 * 8192 + w * 4096) =
+                    *(u64*)(to + kk / 32 * 8192 + w * 4096) =
                         packed[w][2 * at] | (u64)packed[w][2 * at + 1] << 32;
         }
         count(counters, losses(packed, part));
     }
 }
 
-// A block takes a run of k of 16 columns of operand b: a thread 16 k of four neighbours, which it keeps in registers.
+// A block takes a run of k of 8 columns of operand b: a thread 8 k of four neighbours, which it keeps in registers.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
-    u8* __restrict__ words,        // packed stages, edges zero: [n / 128][k / 16][word: 2][n: 128][k: 16], rows swizzled
-    int* __restrict__ exponents,   // [n / 128][runs][n: 128]
+    u8* __restrict__ words,        // packed stages, edges zero: [n / 64][k / 32][word: 2][n: 64][k: 32], rows swizzled
+    int* __restrict__ exponents,   // [n / 64][runs][n: 64]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_outer = (((outer + 127) / 128 * 128 + 15) / 16), runs = (k + RUN_K - 1) / RUN_K, run = block / blocks_outer;
+    const int blocks_outer = (((outer + 63) / 64 * 64 + 7) / 8), runs = (k + RUN_K - 1) / RUN_K, run = block / blocks_outer;
     const int lane = thread_id() % 64, warp = thread_id() / 64;
-    const int mine = run * RUN_K + warp * 256 + lane / 4 * 16;
-    const int first = block % blocks_outer * 16 + lane % 4 * 4;  // neighbouring blocks read what lies side by side
-    const int stages_k = (k + 15) / 16, left = k - mine;
+    const int mine = run * RUN_K + warp * 256 + lane / 2 * 8;
+    const int first = block % blocks_outer * 8 + lane % 2 * 4;  // neighbouring blocks read what lies side by side
+    const int stages_k = (k + 31) / 32, left = k - mine;
     const float* at = x + (long long)mine * ld + first;
-    float values[4][16] = {};
+    float values[4][8] = {};
     if (((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer) {  // pieces of 16 bytes
 #pragma unroll
-        for (int i = 0; i < 16; ++i, at += ld) {
+        for (int i = 0; i < 8; ++i, at += ld) {
             if (i >= left) continue;
             const float4 four = *(const float4*)at;
             values[0][i] = four.x, values[1][i] = four.y, values[2][i] = four.z, values[3][i] = four.w;
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < 16; ++i, at += ld)
+        for (int i = 0; i < 8; ++i, at += ld)
 #pragma unroll
             for (int one = 0; one < 4; ++one) values[one][i] = i < left && first + one < outer ? at[one] : 0.0f;
     }
 
-    __attribute__((shared)) static uint4 most[16];  // of each warp and four columns
+    __attribute__((shared)) static uint4 most[8];  // of each warp and four columns
     u32 largest[4] = {};
 #pragma unroll
     for (int one = 0; one < 4; ++one) {
 #pragma unroll
-        for (int i = 0; i < 16; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
+        for (int i = 0; i < 8; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
 #pragma unroll
-        for (int mask = 4; mask < 64; mask *= 2) largest[one] = max(largest[one], shuffle_xor(largest[one], mask));
+        for (int mask = 2; mask < 64; mask *= 2) largest[one] = max(largest[one], shuffle_xor(largest[one], mask));
     }
-    if (lane < 4) most[warp * 4 + lane] = make_uint4(largest[0], largest[1], largest[2], largest[3]);
+    if (lane < 2) most[warp * 2 + lane] = make_uint4(largest[0], largest[1], largest[2], largest[3]);
     block_barrier();
 #pragma unroll
     for (int other = 0; other < 4; ++other) {
-        const uint4 found = most[other * 4 + lane % 4];
+        const uint4 found = most[other * 2 + lane % 2];
         largest[0] = max(largest[0], found.x), largest[1] = max(largest[1], found.y);
         largest[2] = max(largest[2], found.z), largest[3] = max(largest[3], found.w);
     }
-    if (thread_id() < 4) {
+    if (thread_id() < 2) {
 #pragma unroll
         for (int one = 0; one < 4; ++one) {
             const int o = first + one;
-            if (o < (outer + 127) / 128 * 128) {
-                exponents[((long long)(o / 128) * runs + run) * 128 + o % 128] = largest[one] || run == 0 ? row_exponent(largest[one]) : NO_EXPONENT;
+            if (o < (outer + 63) / 64 * 64) {
+                exponents[((long long)(o / 64) * runs + run) * 64 + o % 64] = largest[one] || run == 0 ? row_exponent(largest[one]) : NO_EXPONENT;
             }
         }
     }
 #pragma unroll
-    for (int at = 0; at < 64; at += 8) {
-        if (mine / 256 * 256 >= stages_k * 16) continue;  // for a warp alike
-        const int o = first + at / 16, kk = mine + at % 16;
-        const int exponent = row_exponent(largest[at / 16]);
+    for (int at = 0; at < 32; at += 8) {
+        if (mine / 256 * 256 >= stages_k * 32) continue;  // for a warp alike
+        const int o = first + at / 8, kk = mine + at % 8;
+        const int exponent = row_exponent(largest[at / 8]);
         float value[8];  // what makes 16 bytes of a word
 #pragma unroll
-        for (int i = 0; i < 8; ++i) value[i] = scaled_element(values[at / 16][at % 16 + i], exponent);
+        for (int i = 0; i < 8; ++i) value[i] = scaled_element(values[at / 8][at % 8 + i], exponent);
         u32 packed[WORDS][4];
         split_run(packed, value);
-        const int stages_k = (k + 15) / 16, panels = (outer + 127) / 128;
-        if (o < panels * 128 && kk < stages_k * 16) {
-            const int row = o % 128, chunk = kk % 16 * 2 / 16;  // of 16 bytes
-            u8* to = words + ((long long)(o / 128) * stages_k + kk / 16) * 8192 + row * 32;
+        const int stages_k = (k + 31) / 32, panels = (outer + 63) / 64;
+        if (o < panels * 64 && kk < stages_k * 32) {
+            const int row = o % 64, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+            u8* to = words + ((long long)(o / 64) * stages_k + kk / 32) * 8192 + row * 64;
 #pragma unroll
             for (int w = 0; w < WORDS; ++w)
                 *(uint4*)(to + w * 4096 + swizzle(row, chunk) * 16) =
@@ -347,7 +350,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
-gemmgen_run_scaled_mfma_128x128x16_32f13292_split(
+gemmgen_run_scaled_mfma_64x64x32_cb31023e_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -355,7 +358,7 @@ gemmgen_run_scaled_mfma_128x128x16_32f13292_split(
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
     const int runs = (k + RUN_K - 1) / RUN_K;
-    const int blocks_a = (((m + 127) / 128 * 128 + 3) / 4) * runs;
+    const int blocks_a = (((m + 63) / 64 * 64 + 3) / 4) * runs;
     if (block_id() < blocks_a)
         split_a(block_id(), a, lda, m, k, a_words, a_exponents, a_status);
     else
@@ -369,22 +372,22 @@ GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
     *to = fmaf(alpha, product, beta * was);
 }
 
-//                n0        BLOCK_N = 128
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
-//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 64. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 64 floats a thread.
-//    = 128   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 2 stages of k, 16 deep: one is
+//                n0        BLOCK_N = 64
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 64, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 32 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 16 floats a thread.
+//    = 64   | w | w  | w  |
+//            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 16;
-constexpr int WARP_M = 64, WARP_N = 64;
+constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 32;
+constexpr int WARP_M = 32, WARP_N = 32;
 constexpr int WARPS_N = 2;
 constexpr int THREADS = 256;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int GROUP_ROWS = 1;  // row of tiles that is worked off together: a raster group
-constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 2;  // fragments of m32n32k16 in a warp
-constexpr int K_STEPS = 1;  // instructions along k in a stage
+constexpr int GROUP_ROWS = 16;  // rows of tiles that are worked off together: a raster group
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m32n32k16 in a warp
+constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a stage
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
@@ -417,7 +420,7 @@ GG_DEVICE void multiply_add(sums& c, fragment a, fragment b) {
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
-gemmgen_run_scaled_mfma_128x128x16_32f13292(
+gemmgen_run_scaled_mfma_64x64x32_cb31023e(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_exponents, const int* __restrict__ b_exponents,  // of runs of 1024 k [outer / BLOCK][runs][BLOCK]
@@ -443,25 +446,30 @@ gemmgen_run_scaled_mfma_128x128x16_32f13292(
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
     const int first_stage = 0, stage_count = alpha == 0.0f ? 0 : stages_k;
 
-    constexpr int RUN_STAGES = RUN_K / BLOCK_K;
-    int run = first_stage / 64;  // the run at hand
-    enum { NEAR, FAR_NEXT, APART } unit = NEAR;  // of the sum: 2^e, e the run at hand's, the same for the last time; or 1
+    int run = first_stage / 32;  // the run at hand
+    int unit = NEAR;
     // Exponents of the rows and columns of this tile, those of one run after another's.
     const auto a_runs = [&]() __attribute__((always_inline)) { return a_exponents + (long long)(m0 / BLOCK_M) * ((k + RUN_K - 1) / RUN_K) * BLOCK_M; };
     const auto b_runs = [&]() __attribute__((always_inline)) { return b_exponents + (long long)(n0 / BLOCK_N) * ((k + RUN_K - 1) / RUN_K) * BLOCK_N; };
-    // Whether the next run's unit is far from the first run's in some row or column of this warp's.
-    const auto far = [&]() __attribute__((always_inline)) {
-        bool found = false;
-        const int own = lane;
+    // What becomes of the unit where the run at hand ends, by the rows and columns of this warp's tile.
+    const auto look_ahead = [&](bool last) __attribute__((always_inline)) {
+        int own = lane, now = run;
+        asm volatile("" : "+v"(own));
+        asm volatile("" : "+v"(now));  // as in `by_row_and_column`
         const int* const of_a = a_runs() + warp_m;
         const int* const of_b = b_runs() + warp_n;
-#pragma unroll
-        for (int row = own; row < 64; row += 64)
-            found = found || far_from_first(of_a + row, (run + 1) * BLOCK_M);
-#pragma unroll
-        for (int column = own; column < 64; column += 64)
-            found = found || far_from_first(of_b + column, (run + 1) * BLOCK_N);
-        return (bool)(__builtin_amdgcn_ballot_w64(found) != 0);
+        bool far = false, changes = last;
+#pragma unroll 1
+        for (int row = own; row < 32; row += 64) {
+            far |= is_far(of_a + row, now, BLOCK_M, last);
+            changes |= behind_run(of_a + row, now, BLOCK_M, last) != 0;
+        }
+#pragma unroll 1
+        for (int column = own; column < 32; column += 64) {
+            far |= is_far(of_b + column, now, BLOCK_N, last);
+            changes |= behind_run(of_b + column, now, BLOCK_N, last) != 0;
+        }
+        unit = (__builtin_amdgcn_ballot_w64(far) != 0) ? FAR_NEXT : (__builtin_amdgcn_ballot_w64(changes) != 0) ? NEAR : SAME_NEXT;
     };
     sums acc_main[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit
     sums sum_main[FRAGMENTS_M][FRAGMENTS_N] = {};  // in FP32 registers
@@ -471,31 +479,43 @@ gemmgen_run_scaled_mfma_128x128x16_32f13292(
     // scaled up err that much less and stay.
     const auto promote = [&]() __attribute__((always_inline)) {
         if (unit == APART) {
-            int now = run;
+            int now = run, mine = lane;
+            asm volatile("" : "+v"(mine));
             asm volatile("" : "+v"(now));  // nothing that comes from here is worth a register in the loop over stages
-            const int* const of_a = a_runs() + warp_m + (lane >> 5) * 4;
-            const int* const of_b = b_runs() + warp_n + (lane & 31);
-            int of_row[FRAGMENTS_M][16];
+            const int* const of_a = a_runs() + warp_m;
+            const int* const of_b = b_runs() + warp_n;
+            int rows[1];
+            rows[0] = exponent_of(of_a + min(mine % 64, 31), now * BLOCK_M);
+
+            int columns[FRAGMENTS_N][1];
 #pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i) {
+            for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                for (int at = 0, r = 0; at < 16; ++at, r = (r - 15) & 15) of_row[i][r] = exponent_of(of_a + i * 32 + (r & 3) + (r >> 2) * 8, now * BLOCK_M);
-            }
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j) {
-                constexpr int r = 0;
-                const int of_column = exponent_of(of_b + j * 32, now * BLOCK_N);
-#pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i) {
-#pragma unroll
-                    for (int other = 0, own = 0; other < 16; ++other, own = (own - 15) & 15) {
-                        const int r = own;
-                        const int e = -(of_row[i][own] + of_column);
-                        sum_main[i][j][r] += sum_times(acc_main[i][j][r], e);
-                        acc_main[i][j][r] = 0.0f;
-                    }
+                for (int r = 0; r <= 0; ++r) {
+                    if (r & ~0) continue;
+                    const int column = (mine & 31) + j * 32;
+                    columns[j][r] = exponent_of(of_b + column, now * BLOCK_N);
                 }
-            }
+
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int in_row = 0; in_row < 16; ++in_row) {
+                    if (in_row & 15) continue;
+                    const int of_column = columns[j][in_row];
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int own = 0; own <= 15; ++own) {
+                            if (own & ~15) continue;
+                            const int row = i * 32 + (own & 3) + (own >> 2) * 8;
+                            const int of_row = (int)(u32)__builtin_amdgcn_ds_bpermute((((mine >> 5) * 4 + row) % 64) * 4, (int)(rows[row / 64]));
+                            const int r = in_row | own;
+                            const int e = -(of_row + of_column);
+                            sum_main[i][j][r] += sum_times(acc_main[i][j][r], e);
+                            acc_main[i][j][r] = 0.0f;
+                        }
+                }
             return;
         }
 #pragma unroll
@@ -511,85 +531,126 @@ gemmgen_run_scaled_mfma_128x128x16_32f13292(
     // A run of k ends: the other sums join the promoted one, which goes on in the next run's unit. Between units lie powers of two, so
     // nothing is rounded. Where units are too far from one another the sum stands for itself from there on, as it does behind the last run.
     const auto end_run = [&](bool last) __attribute__((always_inline)) {
-        if (unit == FAR_NEXT || (last && unit == NEAR)) {
-            unit = APART;
-            int now = run;
-            asm volatile("" : "+v"(now));  // nothing that comes from here is worth a register in the loop over stages
-            const int* const of_a = a_runs() + warp_m + (lane >> 5) * 4;
-            const int* const of_b = b_runs() + warp_n + (lane & 31);
-            int of_row[FRAGMENTS_M][16];
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i) {
-#pragma unroll
-                for (int at = 0, r = 0; at < 16; ++at, r = (r - 15) & 15) of_row[i][r] = exponent_of(of_a + i * 32 + (r & 3) + (r >> 2) * 8, now * BLOCK_M);
-            }
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j) {
-                constexpr int r = 0;
-                const int of_column = exponent_of(of_b + j * 32, now * BLOCK_N);
-#pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i) {
-#pragma unroll
-                    for (int other = 0, own = 0; other < 16; ++other, own = (own - 15) & 15) {
-                        const int r = own;
-                        const int e = -(of_row[i][own] + of_column);
-                        sum_main[i][j][r] = sum_times(sum_main[i][j][r], e);
-                    }
-                }
-            }
+        if (unit == SAME_NEXT) {  // all sums go on as they are
+            ++run;
+            return;
         }
         if (unit == APART) {
-            int now = run;
+            int now = run, mine = lane;
+            asm volatile("" : "+v"(mine));
             asm volatile("" : "+v"(now));  // nothing that comes from here is worth a register in the loop over stages
-            const int* const of_a = a_runs() + warp_m + (lane >> 5) * 4;
-            const int* const of_b = b_runs() + warp_n + (lane & 31);
-            int of_row[FRAGMENTS_M][16];
+            const int* const of_a = a_runs() + warp_m;
+            const int* const of_b = b_runs() + warp_n;
+            int rows[1];
+            rows[0] = exponent_of(of_a + min(mine % 64, 31), now * BLOCK_M);
+
+            int columns[FRAGMENTS_N][1];
 #pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i) {
+            for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                for (int at = 0, r = 0; at < 16; ++at, r = (r - 15) & 15) of_row[i][r] = exponent_of(of_a + i * 32 + (r & 3) + (r >> 2) * 8, now * BLOCK_M);
-            }
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j) {
-                constexpr int r = 0;
-                const int of_column = exponent_of(of_b + j * 32, now * BLOCK_N);
-#pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i) {
-#pragma unroll
-                    for (int other = 0, own = 0; other < 16; ++other, own = (own - 15) & 15) {
-                        const int r = own;
-                        const int e = -(of_row[i][own] + of_column);
-                        sum_main[i][j][r] += sum_times(acc_correction[i][j][r] * 0x1p-11f, e);
-                        acc_correction[i][j][r] = 0.0f;
-                    }
+                for (int r = 0; r <= 0; ++r) {
+                    if (r & ~0) continue;
+                    const int column = (mine & 31) + j * 32;
+                    columns[j][r] = exponent_of(of_b + column, now * BLOCK_N);
                 }
-            }
+
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int in_row = 0; in_row < 16; ++in_row) {
+                    if (in_row & 15) continue;
+                    const int of_column = columns[j][in_row];
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int own = 0; own <= 15; ++own) {
+                            if (own & ~15) continue;
+                            const int row = i * 32 + (own & 3) + (own >> 2) * 8;
+                            const int of_row = (int)(u32)__builtin_amdgcn_ds_bpermute((((mine >> 5) * 4 + row) % 64) * 4, (int)(rows[row / 64]));
+                            const int r = in_row | own;
+                            const int e = -(of_row + of_column);
+                            const float rest = sum_times(acc_correction[i][j][r] * 0x1p-11f, e);
+                            sum_main[i][j][r] += rest;
+                            acc_correction[i][j][r] = 0.0f;
+                        }
+                }
+        } else if (unit == FAR_NEXT) {
+            unit = APART;
+            int now = run, mine = lane;
+            asm volatile("" : "+v"(mine));
+            asm volatile("" : "+v"(now));  // nothing that comes from here is worth a register in the loop over stages
+            const int* const of_a = a_runs() + warp_m;
+            const int* const of_b = b_runs() + warp_n;
+            int rows[1];
+            rows[0] = exponent_of(of_a + min(mine % 64, 31), now * BLOCK_M);
+
+            int columns[FRAGMENTS_N][1];
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int r = 0; r <= 0; ++r) {
+                    if (r & ~0) continue;
+                    const int column = (mine & 31) + j * 32;
+                    columns[j][r] = exponent_of(of_b + column, now * BLOCK_N);
+                }
+
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int in_row = 0; in_row < 16; ++in_row) {
+                    if (in_row & 15) continue;
+                    const int of_column = columns[j][in_row];
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int own = 0; own <= 15; ++own) {
+                            if (own & ~15) continue;
+                            const int row = i * 32 + (own & 3) + (own >> 2) * 8;
+                            const int of_row = (int)(u32)__builtin_amdgcn_ds_bpermute((((mine >> 5) * 4 + row) % 64) * 4, (int)(rows[row / 64]));
+                            const int r = in_row | own;
+                            const int e = -(of_row + of_column);
+                            sum_main[i][j][r] = sum_times(fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]), e);
+                            acc_correction[i][j][r] = 0.0f;
+                        }
+                }
         } else {
-            int now = run;
+            int now = run, mine = lane;
+            asm volatile("" : "+v"(mine));
             asm volatile("" : "+v"(now));  // nothing that comes from here is worth a register in the loop over stages
-            const int* const of_a = a_runs() + warp_m + (lane >> 5) * 4;
-            const int* const of_b = b_runs() + warp_n + (lane & 31);
-            float of_row[FRAGMENTS_M][16];
+            const int* const of_a = a_runs() + warp_m;
+            const int* const of_b = b_runs() + warp_n;
+            int rows[1];
+            rows[0] = behind_run(of_a + min(mine % 64, 31), now, BLOCK_M, last);
+
+            int columns[FRAGMENTS_N][1];
 #pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i) {
+            for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                for (int at = 0, r = 0; at < 16; ++at, r = (r - 15) & 15) of_row[i][r] = between_runs(of_a + i * 32 + (r & 3) + (r >> 2) * 8, now, BLOCK_M);
-            }
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j) {
-                constexpr int r = 0;
-                const float of_column = between_runs(of_b + j * 32, now, BLOCK_N);
-#pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i) {
-#pragma unroll
-                    for (int other = 0, own = 0; other < 16; ++other, own = (own - 15) & 15) {
-                        const int r = own;
-                        const float factor = of_row[i][own] * of_column;
-                        sum_main[i][j][r] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]) * factor;
-                        acc_correction[i][j][r] = 0.0f;
-                    }
+                for (int r = 0; r <= 0; ++r) {
+                    if (r & ~0) continue;
+                    const int column = (mine & 31) + j * 32;
+                    columns[j][r] = behind_run(of_b + column, now, BLOCK_N, last);
                 }
-            }
+
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int in_row = 0; in_row < 16; ++in_row) {
+                    if (in_row & 15) continue;
+                    const int of_column = columns[j][in_row];
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int own = 0; own <= 15; ++own) {
+                            if (own & ~15) continue;
+                            const int row = i * 32 + (own & 3) + (own >> 2) * 8;
+                            const int of_row = (int)(u32)__builtin_amdgcn_ds_bpermute((((mine >> 5) * 4 + row) % 64) * 4, (int)(rows[row / 64]));
+                            const int r = in_row | own;
+                            const float factor = power_of_two(of_row + of_column);
+                            sum_main[i][j][r] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]) * factor;
+                            acc_correction[i][j][r] = 0.0f;
+                        }
+                }
         }
         ++run;
     };
@@ -674,10 +735,10 @@ gemmgen_run_scaled_mfma_128x128x16_32f13292(
     }
     block_barrier();
     int slot = 0;  // where stage `index` of k lies
-    int until_promotion = 16;
+    int until_promotion = 8;
 #pragma unroll 1
     for (int index = 0; index < stage_count; ++index) {
-        if (unit == NEAR && (first_stage + index + 1) % RUN_STAGES == 0 && index + 1 < stage_count && far()) unit = FAR_NEXT;
+        if (unit < FAR_NEXT && (index + 1 == stage_count || (first_stage + index + 1) % RUN_STAGES == 0)) look_ahead(index + 1 == stage_count);
         const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
         const bool next = index + 1 < stage_count;
         if (next) load_all();
@@ -691,11 +752,11 @@ gemmgen_run_scaled_mfma_128x128x16_32f13292(
         slot ^= 1;
         if (--until_promotion == 0) {
             promote();
-            until_promotion = 16;
+            until_promotion = 8;
         }
         if (index + 1 == stage_count || (first_stage + index + 1) % RUN_STAGES == 0) {
-            if (until_promotion != 16) promote();  // what the last interval has
-            until_promotion = 16;
+            if (until_promotion != 8) promote();  // what the last interval has
+            until_promotion = 8;
             end_run(index + 1 == stage_count);
         }
     }
@@ -703,7 +764,7 @@ gemmgen_run_scaled_mfma_128x128x16_32f13292(
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 5) * 4;
     const int column0 = n0 + warp_n + (lane & 31);
-    u32 bad[2] = {};  // a bit an element: not finite
+    u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
@@ -716,7 +777,7 @@ gemmgen_run_scaled_mfma_128x128x16_32f13292(
                 float product = sum_main[i][j][r];
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * FRAGMENTS_N + j) * 16 + r;
-                    bad[element / 32] |= 1u << element % 32;
+                    bad |= 1u << element;
                     continue;
                 }
                 put_element(c + row * ldc + column, product, alpha, beta);
@@ -724,21 +785,19 @@ gemmgen_run_scaled_mfma_128x128x16_32f13292(
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
-#pragma unroll
-    for (int part = 0; part < 2; ++part)
-        while (bad[part]) {
-            const int element = part * 32 + __ffs((int)bad[part]) - 1;
-            bad[part] &= bad[part] - 1;
-            const int r = element % 16;
-            const int j = element / 16 % FRAGMENTS_N, i = element / (16 * FRAGMENTS_N);
-            const long long row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
-            const long long column = column0 + j * 32;
-            float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk)
-                product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-            put_element(c + row * ldc + column, product, alpha, beta);
-            __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-        }
+    while (bad) {
+        const int element = __ffs((int)bad) - 1;
+        bad &= bad - 1;
+        const int r = element % 16;
+        const int j = element / 16 % FRAGMENTS_N, i = element / (16 * FRAGMENTS_N);
+        const long long row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
+        const long long column = column0 + j * 32;
+        float product = 0.0f;
+        for (long long kk = 0; kk < k; ++kk)
+            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+        put_element(c + row * ldc + column, product, alpha, beta);
+        __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    }
 }
 
-}  // namespace gemmgen_32f13292
+}  // namespace gemmgen_cb31023e

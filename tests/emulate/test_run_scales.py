@@ -58,6 +58,14 @@ def test_a_sum_survives_runs_that_it_meets_only_zeros_of(name):
     assert not result.status["repaired"], "no sum was lost on the way"
 
 
+def test_a_slice_looks_at_its_own_runs():
+    """The first two runs have one scale, and the two of the second slice have two."""
+    a, b = np.ones((5, 1024), np.float32), np.ones((1024, 7), np.float32)
+    a[:, 768:] = 8
+    _, result, _ = product("warpgroups, run scales, slices", a, b)
+    assert (result.c == 768 + 8 * 256).all()
+
+
 @pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales", "warpgroups, run scales, intervals"])
 def test_no_finite_product_overflows(name):
     """From 2^-120 to 2^120 along k, up in A and down in B, and near FP32's largest number in all of A."""

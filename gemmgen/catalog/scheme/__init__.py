@@ -20,8 +20,8 @@ leaves the rest to the next one.
 Where the exponent is that of a tile (`normalize = "tile"`), each `tile_k` consecutive k of one row or column have one of their own. Sums in INT32
 then end with the tile: they are converted, recombined and added up in FP32, tile after tile (`Tiles.moved`).
 
-Where it is that of a run (`normalize = "run"`), each `tile_k` consecutive k, many of them, have one, too. A run is so long that its sums go on in one unit, and where it
-ends the sum is multiplied by the power of two between its unit and the next run's.
+Where it is that of a run (`normalize = "run"`), each `tile_k` consecutive k, many of them, have one, too. A run is so long that its sums go on in one
+unit, and where it ends the sum is multiplied by the power of two between its unit and the next run's.
 
 With w_i = D_f(i) - D_(i+1), and E for B's, what the kept products fall short of x y is a sum of terms D_p E_q (`Precision.missing`).
 

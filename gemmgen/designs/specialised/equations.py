@@ -32,8 +32,8 @@ OTHER_REGISTERS = 32
 
 RUNS_GUARD = 24
 """What it has besides where slices may begin in a run of k: three sums of 64 x 128 spilled 56 B beside 32."""
-RUN_OPERATIONS = 2
-"""Of FP32 for each element where a run of k ends: runs of 512 k take 3 to 5 % longer than one sum, and of 1024 k no longer (edited kernels, H200)."""
+RUN_OPERATIONS = 16
+"""Of FP32 for each element where a run of k ends: a tile of 128 x 128 takes 1.1 to 1.3 us longer for each run (H200, docs/results/run_scales.md)."""
 
 OPERAND_BYTES = 32
 """Of a row that one wgmma takes, whatever its words."""

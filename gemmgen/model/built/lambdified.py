@@ -833,8 +833,8 @@ CODE = {
         * BK / max(tile_k, 1), 0)
     ),
     # W43
-    "where(run > 0, 2 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)": (
-        lambda run, BM, BN, f32_fma_per_clock, BK: where(run > 0, 2 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)
+    "where(run > 0, 16 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)": (
+        lambda run, BM, BN, f32_fma_per_clock, BK: where(run > 0, 16 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)
     ),
     # W35
     "where(turns > 1, 1 + pingpong, 1)": (
