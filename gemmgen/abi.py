@@ -51,16 +51,17 @@ def interface(plan: Plan) -> Interface:
         constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.launches.whole_cluster} if plan.launches.splits_whole else {}),
         padded=padded, buffers=_buffers(plan, padded, counters),
         counters=counters, launches=tuple(_aliased(plan, launch) for launch in _launches(plan, counters)),
-        tiles=partial(plan.kind.tiles.number, block=plan.block) if plan.kind.tiles else None,
+        tiles=partial(plan.kind.tiles.number, tile=(plan.block[0] * plan.cluster, plan.block[1])) if plan.kind.tiles else None,
     )
 
 
 def _aliased(plan: Plan, launch: Launch) -> Launch:
-    """The launch with the arguments that the plan's kind passes on in place of a parameter's own."""
-    return replace(launch, lines=tuple(
-        replace(line, parameters=tuple(replace(one, argument=plan.kind.aliases.get(one.argument, one.argument)) for one in line.parameters))
-        for line in launch.lines
-    )) if plan.kind.aliases else launch
+    """The launch with the arguments that the plan's kind passes on in place of a parameter's own, and A's buffers in place of B's where those are its words."""
+    def aliased(one: Parameter) -> Parameter:
+        region = f"a_{one.region[2:]}" if plan.launches.shares_words and one.region and one.region.startswith("b_") else one.region
+        return replace(one, argument=plan.kind.aliases.get(one.argument, one.argument), region=region)
+
+    return replace(launch, lines=tuple(replace(line, parameters=tuple(map(aliased, line.parameters))) for line in launch.lines)) if plan.kind.aliases else launch
 
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:
@@ -119,7 +120,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     found_by_adding = not plan.launches.splits_whole  # blocks raise what others found
     lines = tuple(f"largest magnitudes of {whose}{none}" for whose in ("A's rows", "B's columns"))
     maxima = _buffer_pair("absmax", "unsigned int", scales, found_by_adding, lines, each, zeroed_again=found_by_adding)
-    return (
+    found = (
         _status(counters),
         *(() if plan.launches.splits_whole else maxima),
         *(_buffer_pair(
@@ -139,6 +140,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
         *(_buffers_of_residues(plan) if plan.scheme.family.residues else ()),
     )
+    return tuple(one for one in found if not (plan.launches.shares_words and one.name.startswith("b_")))
 
 
 def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
@@ -326,13 +328,13 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
+        same_b=None if scaled or plan.launches.shares_words else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
         cluster=plan.launches.whole_cluster if whole else 1,
     )
 
 
 def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
-    before, sliced = plan.launches.split_before, plan.split_k > 1
+    before, sliced = plan.launches.packed, plan.split_k > 1
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
     lines = [Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in before]
     lines.extend(_row_scales(plan))

@@ -98,6 +98,9 @@ class Problem(Strict):
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )
     type: Literal[*ELEMENTS] = Field(F32.name, description="type of the elements of A, B and C, and of sums as they are stored")
+    uplo: Literal["lower", "upper", "both"] | None = Field(
+        None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too"
+    )
     b: Literal[*INPUTS] = Field(
         "f32", description="type of B's elements, beside an A of FP32; other than f32 only with a scheme that takes B as it is stored"
     )

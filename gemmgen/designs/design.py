@@ -7,6 +7,7 @@ to know something of a design asks that object; nobody asks which one it is.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, cached_property
@@ -143,7 +144,7 @@ class Design(Searched, Batched):
 
 @cache
 def _of_kind(design: Design, kind: Kind) -> Design:
-    if not (kind.equations or kind.constraints):
+    if not (kind.equations or kind.constraints or kind.one_operand):
         return design
     own: dict[str, tuple[Equation, ...]] = {}
     before: tuple[Equation, ...] = ()  # equations of symbols that the design does not have, which the next one asks for
@@ -153,12 +154,17 @@ def _of_kind(design: Design, kind: Kind) -> Design:
             own[one.symbol], before = before, ()
 
     def replaced(equations: tuple[Equation, ...]) -> tuple[Equation, ...]:
-        return tuple(new for one in equations for new in own.get(one.symbol, (one,)))
+        return tuple(new for one in equations for new in own.get(one.symbol, (without_b(one),)))
+
+    def without_b(one: Equation) -> Equation:
+        """Of a kind of one operand no words of B are made or read besides A's, but where products read more words of one than of the other."""
+        return replace(one, form=re.sub(r"\bN\b", "where(words_a == words_b, 0, N)", one.form)) if kind.one_operand and one.symbol in ("plane_bytes", "split_bytes") else one
 
     made = type(design)()
     made.features = (*design.features, Feature(f"products of kind {kind}", constraints=kind.constraints))
     made.forms = replace(
-        design.forms, predictions=replaced(design.forms.predictions), groups=tuple((title, replaced(group)) for title, group in design.forms.groups),
+        design.forms, tiles=replaced(design.forms.tiles), pipeline=replaced(design.forms.pipeline), predictions=replaced(design.forms.predictions),
+        groups=tuple((title, replaced(group)) for title, group in design.forms.groups),
     )
     return made
 

@@ -20,7 +20,7 @@ from gemmgen.decisions import SUMS
 from gemmgen.designs import Design, all_designs, designs_of, owners_of
 from gemmgen.designs.feature import SPLITS_APART, STORED_B
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.kinds import GEMM, Kind, kind_called
+from gemmgen.kinds import GEMM, Kind, kind_of
 from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import Spec
 
@@ -45,7 +45,7 @@ class Case:
     @property
     def kind(self) -> Kind:
         """Of product."""
-        return kind_called(self.spec.problem.kind)
+        return kind_of(self.spec.problem)
 
     @property
     def b(self) -> str:

@@ -298,6 +298,8 @@ class Judge:
         whole = self.plan.kind.embedded(problem.a, problem.b, None)
         words = self.words(oracles.Problem(*self.plan.kind.completed(whole.a, whole.b)))
         counts = {f"{x}_{kind}": getattr(one, kind) for x, one in zip("ab", words) for kind in ("lossy", "overflow", "nonfinite")}
+        if self.plan.launches.shares_words:
+            counts |= {key: 0 for key in counts if key.startswith("b_")}
         wrong = {key: value for key, value in counts.items() if status.get(key) != value}
         return ", ".join(f"{key} {status.get(key)}, not {value}" for key, value in wrong.items())
 

@@ -213,10 +213,21 @@ class Launches(View):
         return self.plan.lanes
 
     @property
-    def split_before(self) -> tuple[Operand, ...]:
-        """The operands that a pass before the main kernel splits."""
+    def packed(self) -> tuple[Operand, ...]:
+        """The operands whose words the main kernel finds packed."""
         a, b = self.plan.operands
         return {"prepass": (a, b), "mixed": (b,)}.get(self.plan.where, ())
+
+    @property
+    def shares_words(self) -> bool:
+        """Whether A's words are B's, too: of a kind of one operand, where rows of A and columns of B are packed alike."""
+        alike = self.plan.block[0] == self.plan.block[1] and self.plan.words_of("a") == self.plan.words_of("b")
+        return self.plan.kind.one_operand and self.plan.where == "prepass" and alike
+
+    @property
+    def split_before(self) -> tuple[Operand, ...]:
+        """The operands that a pass before the main kernel splits."""
+        return self.packed[:1] if self.shares_words else self.packed
 
     @property
     def flushes_words(self) -> bool:
