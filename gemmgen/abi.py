@@ -328,7 +328,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled or plan.launches.shares_words else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
+        same_b=None if scaled or plan.kind.one_operand else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
         cluster=plan.launches.whole_cluster if whole else 1,
     )
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cache
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,8 +11,8 @@ from assembled import assembled
 from ways import AMD_WAYS, plan_of
 
 from gemmgen.emulate import TOGETHER
-from gemmgen.kinds import GEMM, Kind
-from gemmgen.paths import SPECS
+from gemmgen.kinds import Kind
+from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syrk
 from gemmgen.render import render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
@@ -49,20 +47,19 @@ class Band(Kind):
     counts = "n0 == 0", "m0 + BLOCK_M >= m"
 
 
-def syrk() -> Kind:
-    """The kind of docs/add-a-kind.md."""
-    [text, *_] = re.findall(r"^```python\n(.*?)^```$", (SPECS.parent / "docs" / "add-a-kind.md").read_text(), re.S | re.M)
-    module = ModuleType("gemmgen_syrk")
-    exec(text, module.__dict__)
-    return module.KIND
-
-
-SYRK = syrk()
+WGMMA = dict(gpu="h200", fragment={"policy": "wgmma"}, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2, "group": 2}, promote=32, stages=3)
+OF_TRIANGLES = WAYS | {
+    "wgmma": WGMMA, "wgmma, row scales": WGMMA | dict(scheme="scaled"), "wgmma, slices": WGMMA | dict(split_k=2),
+    "wgmma, turns": WGMMA | dict(consumers="pingpong", tile=WGMMA["tile"] | {"cluster": 1}),
+    "wgmma, tiles of k": WGMMA | dict(scheme="mixpert2_tile", promote=0),
+    "wgmma, residues": WGMMA | dict(scheme="residues8", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}),
+    "mma, residues": dict(scheme="residues8", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
+}
 
 
 @cache
 def made(way: str, kind: Kind, **more):
-    plan = replace(plan_of(**WAYS[way], **({} if kind.plain or not kind.aliases else {"layout": "nt"})), kind=kind)
+    plan = replace(plan_of(**OF_TRIANGLES[way], **more), kind=kind)
     source = render(plan)
     return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
 
@@ -94,22 +91,48 @@ def test_what_words_cannot_hold_is_counted_once(kind):
     assert (status["b_lossy"], status["a_lossy"]) == (2, 1)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_kind_of_another_package_is_right_on_every_way(way):
-    device, plan, source = made(way, SYRK)
-    assert device.name and plan.kind is SYRK and "tiles_above" in source.text and not source.interface.asks("b") and not source.interface.asks("n")
+SIDE = dict(zip(OF_TRIANGLES, (LOWER, UPPER, BOTH) * len(OF_TRIANGLES)))
+"""One triangle for each way, in turn; the other ones are of two ways besides."""
+
+
+@pytest.mark.parametrize(("way", "uplo"), [*SIDE.items(), ("wgmma", LOWER), ("wgmma", BOTH), ("mma", UPPER)])
+def test_syrk_is_right_on_every_way(way, uplo):
+    device, plan, source = made(way, Syrk(uplo), layout="tn" if uplo == UPPER else "nt")
+    assert plan.cluster == OF_TRIANGLES[way].get("tile", {}).get("cluster", 1) and not source.interface.asks("b") and not source.interface.asks("n")
+    assert plan.launches.shares_words == (plan.where == "prepass" and plan.words_of("a") == plan.words_of("b"))
     right, told = kinds.question(plan, source, device)
     assert right, told
 
 
-def test_fewer_blocks_are_launched():
-    _, plan, source = made("mma", SYRK)
-    bm, bn, _ = plan.block
-    rows, columns = 8 * bm, 8 * bn
-    size = max(rows, columns)
-    main = source.launches[-1]
-    whole = -(-size // bm) * -(-size // bn)
-    blocks = main.blocks(source.interface.extents(size, size, 64))
-    assert blocks == SYRK.tiles.number(size, size, plan.block) < whole and main.blocks(source.interface.extents(0, 0, 64)) == 0
-    assert replace(plan, kind=GEMM).model["tiles"] == whole or plan.hints.m != size
-    assert plan.hash != replace(plan, kind=GEMM).hash
+@pytest.mark.parametrize(("way", "uplo", "layout"), [("wgmma", UPPER, "nn"), ("wgmma, turns", LOWER, "tt"), ("mma, slices", UPPER, "tn"), ("mfma", LOWER, "nn")])
+def test_gemmt_is_right(way, uplo, layout):
+    device, plan, source = made(way, Gemmt(uplo), layout=layout)
+    assert source.interface.asks("b") and not source.interface.asks("n")
+    right, told = kinds.question(plan, source, device)
+    assert right, told
+
+
+@pytest.mark.parametrize(("way", "uplo"), [("wgmma", LOWER), ("wgmma, row scales", BOTH), ("mma", UPPER)])
+def test_what_is_not_finite_is_computed_again_where_it_is_computed(way, uplo):
+    """An Inf in one row of A: FP32 has Inf or NaN in a row and a column of C, of which half is computed, and the others stay."""
+    device, plan, source = made(way, Syrk(uplo), layout="tn" if uplo == UPPER else "nt")
+    m, k = 2 * plan.block[0] + 3, plan.block[2] + 1
+    a = np.random.default_rng(7).integers(1, 5, (m, k)).astype(np.float32)
+    a[70, 3], a[5, 1], a[5, 2] = np.inf, np.inf, -np.inf
+    result = gemm(device, plan, source, a, None, np.full((m, m), 7, np.float32), alpha=1.0, beta=0.0)
+    computed = plan.kind.computed(m, m)
+    with np.errstate(invalid="ignore"):
+        want = np.where(computed, a @ a.T, 7)
+    assert np.array_equal(result.c, want, equal_nan=True)
+    half = np.tri(m, dtype=bool)
+    assert result.status["repaired"] == (~np.isfinite(want) & (half.T if uplo == UPPER else half)).sum() and result.status["b_nonfinite"] == 0
+
+
+@pytest.mark.parametrize("way", ["wgmma", "mma"])
+def test_no_k_and_no_rows(way):
+    device, plan, source = made(way, Syrk(LOWER), layout="nt")
+    c = np.arange(35 * 35, dtype=np.float32).reshape(35, 35)
+    for a, alpha in ((np.zeros((35, 0), np.float32), 2.0), (np.full((35, 9), np.nan, np.float32), 0.0)):
+        result = gemm(device, plan, source, a, None, c, alpha=alpha, beta=3.0)
+        assert (result.c == np.where(np.tri(35, dtype=bool), 3 * c, c)).all() and result.intact
+    assert gemm(device, plan, source, np.zeros((0, 9), np.float32), None).c.shape == (0, 0)
