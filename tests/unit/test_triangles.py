@@ -166,7 +166,7 @@ def test_a_triangle_is_a_kind_of_its_own():
     ({"tile": {"block": [64, 32, 32]}}, r"\[tile\] block", r"block = \[64, 64, 32\]"),
     (WGMMA | {"split": {"where": "mixed"}, "fragment": {"policy": "wgmma"}}, r"\[fragment\] policy", "where = prepass for kind syrk"),
     ({"fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}, "tile": {}}, r"\[problem\] kind", "no kernels for such problems"),
-])
+], ids=["both of gemmt", "a side of gemm", "layout", "not square", "mixed", "tcgen05"])
 def test_what_has_no_kernels_is_refused(asked, where, told):
     with pytest.raises(InfeasibleSpec, match=where) as error:
         solve(spec(**asked))
