@@ -82,6 +82,9 @@ class Kind:
         tiles: of C that are computed; None for all.
         k_range: C, the k at which a tile's sum begins, and at which it ends, of the tile's first row `m0` and column `n0`, TILE_M rows high (`Tiles`);
             empty for 0 and for k.
+        given: by operand, C, what stands for an element of it: of its value `x` in memory, its row (of B its column) `o` and its `kk`; without the
+            operands whose elements are what memory holds.
+        longest_last: whether later tiles have more k, so that they are worked off from the last one.
         stored: C, whether the element of C at `row` and `column` is computed; empty where all are.
         whole: C, whether all elements of a block's tile at `m0` and `n0` are; empty where that is not known, as `stored` is asked then.
         mirrored: whether each element is stored a second time, at its column and row.
@@ -105,6 +108,8 @@ class Kind:
     options: Mapping[str, str] = {}
     tiles: Tiles | None = None
     k_range = ("", "")
+    given: Mapping[str, str] = {}
+    longest_last = False
     stored = ""
     whole = ""
     mirrored = False
@@ -125,7 +130,7 @@ class Kind:
     @property
     def plain(self) -> bool:
         """Whether a product is that of a given A and a given B, of which all elements are computed."""
-        return not (self.aliases or self.tiles or any(self.k_range) or self.stored)
+        return not (self.aliases or self.tiles or any(self.k_range) or self.stored or self.given)
 
     @property
     def one_operand(self) -> bool:
@@ -146,10 +151,12 @@ class Kind:
         Raises:
             InfeasibleSpec: there are no kernels of this kind for it.
         """
-        if problem.uplo is not None and "uplo" not in self.options:
-            raise InfeasibleSpec(
-                f"{place}: [problem] uplo", f"kind {self.name} computes no triangle", got=problem.uplo, needs="a kind that does", remedy='leave it out, or kind = "syrk"',
-            )
+        for key in ("uplo", "side", "diag"):
+            if getattr(problem, key) is not None and key not in self.options:
+                raise InfeasibleSpec(
+                    f"{place}: [problem] {key}", f"kind {self.name} has no such choice", got=getattr(problem, key), needs="a kind that has it",
+                    remedy='leave it out, or kind = "trmm"',
+                )
         if problem.layout not in self.layouts:
             raise InfeasibleSpec(
                 f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),

@@ -380,8 +380,10 @@ class Judge:
         Args:
             drawn: as `oracles.all_ranges` takes it.
         """
-        problem = oracles.all_ranges(self.plan, **drawn)
-        words, result, element = self.words(problem), self.run(problem, quiet=True), self.plan.type
+        asked = oracles.all_ranges(self.plan, **drawn)
+        result = self.run(asked, quiet=True)
+        problem, element = self._completed(asked), self.plan.type
+        words, uncounted = self.words(problem), self.miscounted(asked, result.status)
         with np.errstate(invalid="ignore", over="ignore"):
             want, magnitude = element.exact(problem.a, problem.b), element.exact(np.abs(problem.a), np.abs(problem.b))
             apart = want - lost(self.plan, problem.a, problem.b, want)
@@ -389,13 +391,22 @@ class Judge:
         promised = ~words[0].counted[:, None] & ~words[1].counted[None, :] & (magnitude < self.plan.output.largest / 2)
         allowed = allowance(self.plan, problem.a, problem.b, magnitude, repaired=True)
         wrong = promised & ~(error <= allowed)
-        uncounted = self.miscounted(problem, result.status)
         detail = f"{promised.sum()} of {promised.size} elements promised, of rows and columns from 2^-149 on: {wrong.sum()} beyond the worst case"
         if wrong.any():
             i, j = np.argwhere(wrong)[0]
             detail += f"; C[{i}, {j}] = {result.c[i, j]!r}, not {apart[i, j]:.9g}, and nothing of its row and column is counted"
         detail += f"; counted {uncounted}" if uncounted else "; the rest counted"
         return Check("range", promised.any() and not wrong.any() and not uncounted, detail)
+
+    def _completed(self, problem: oracles.Problem) -> oracles.Problem:
+        """The rows of A and the columns of B that are multiplied for a problem: of a kind with others beside them all of their elements, which scales are by."""
+        kind, (m, n) = self.plan.kind, (problem.a.shape[0], problem.b.shape[1])
+        if kind.plain or self.plan.launches.of_products:
+            return problem
+        given = kind.embedded(problem.a, problem.b, None)
+        a, b = kind.completed(given.a, given.b)
+        rows, columns = (kind.part(at, m, n) for at in np.indices((a.shape[0], b.shape[1])))
+        return replace(problem, a=a[rows[:, 0]], b=b[:, columns[0]])
 
     def special(self) -> Check:
         """Inf, NaN and overflow come out as FP32 arithmetic has them, everything else as usual."""

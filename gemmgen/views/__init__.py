@@ -190,7 +190,7 @@ class Launches(View):
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another; none that also tells which rows stand out."""
-        return not self.plan.batch and not self.plan.fallback and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
+        return not self.plan.batch and not self.plan.fallback and not self.plan.kind.given and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
 
     @property
     def whole_cluster(self) -> int:
@@ -265,10 +265,14 @@ class Inputs(View):
         """The C type of an element of operand `a` or `b` as it is given."""
         return self.stored_b.element if operand == "b" else self.plan.type.c_type
 
-    def element(self, operand: str, at: str) -> str:
-        """The FP32 value of element `at` of operand `a` or `b`, as C."""
+    def element(self, operand: str, at: str, o: str = "", kk: str = "") -> str:
+        """The FP32 value of element `at` of operand `a` or `b`, as C; of one of which a triangle is read, at row or column `o` and `kk`."""
         one = f"{operand}[{at}]"
-        return self.stored_b.widen.format(x=one) if operand == "b" else one
+        return self.given(operand, self.stored_b.widen.format(x=one) if operand == "b" else one, o, kk)
+
+    def given(self, operand: str, x: str, o: str, kk: str) -> str:
+        """What stands for an element of the value `x` (`Kind.given`), as C."""
+        return f"given_{operand}({x}, {o}, {kk})" if operand in self.plan.kind.given else x
 
 
 class Promotion(View):

@@ -136,3 +136,14 @@ def test_no_k_and_no_rows(way):
         result = gemm(device, plan, source, a, None, c, alpha=alpha, beta=3.0)
         assert (result.c == np.where(np.tri(35, dtype=bool), 3 * c, c)).all() and result.intact
     assert gemm(device, plan, source, np.zeros((0, 9), np.float32), None).c.shape == (0, 0)
+
+
+@pytest.mark.parametrize("uplo", [LOWER, UPPER, BOTH])
+def test_pairs_of_a_c_that_is_aligned(uplo):
+    """Whole tiles are stored without a question, and tiles on the diagonal in pairs but where these cross it: small integers, so that every bit is known."""
+    device, plan, source = made("wgmma", Syrk(uplo), layout="tn" if uplo == UPPER else "nt")
+    rng, m = np.random.default_rng(3), 3 * plan.block[0]
+    a, c = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((m, 40), (m, m)))
+    for beta in (0.0, -2.0):
+        result = gemm(device, plan, source, a, None, c, alpha=3.0, beta=beta)
+        assert (result.c == np.where(plan.kind.computed(m, m), 3 * (a @ a.T) + beta * plan.kind.read(c), c)).all()

@@ -161,7 +161,7 @@ def test_a_triangle_is_a_kind_of_its_own():
 
 @pytest.mark.parametrize(("asked", "where", "told"), [
     ({"kind": "gemmt", "uplo": "both"}, r"\[problem\] uplo", "not symmetric"),
-    ({"kind": "gemm", "uplo": "lower"}, r"\[problem\] uplo", "computes no triangle"),
+    ({"kind": "gemm", "uplo": "lower"}, r"\[problem\] uplo", "no such choice"),
     ({"layout": "nn"}, r"\[problem\] layout", "no such layout"),
     ({"tile": {"block": [64, 32, 32]}}, r"\[tile\] block", r"block = \[64, 64, 32\]"),
     (WGMMA | {"split": {"where": "mixed"}, "fragment": {"policy": "wgmma"}}, r"\[fragment\] policy", "where = prepass for kind syrk"),
