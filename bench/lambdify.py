@@ -15,6 +15,7 @@ from pathlib import Path
 from gemmgen.designs import all_designs, common
 from gemmgen.kinds import all_kinds
 from gemmgen.kinds.triangles import UPPER, Syrk
+from gemmgen.kinds.triangular import RIGHT, Trmm
 from gemmgen.model import accuracy, bounds, epilogue, error, papers
 from gemmgen.model.built import lambdified
 from gemmgen.model.equation import Constraint, Equation
@@ -39,7 +40,7 @@ MOST_STAGES = {
 
 def statements() -> list[Equation | Constraint]:
     """All that is evaluated: of every design and the kinds of products that it computes, of the error that promotion decides, of the papers."""
-    of_kinds = (one.of(kind) for one in all_designs() for kind in (*all_kinds().values(), Syrk(UPPER)) if not kind.plain and one.computes(kind))
+    of_kinds = (one.of(kind) for one in all_designs() for kind in (*all_kinds().values(), Syrk(UPPER), Trmm(side=RIGHT)) if not kind.plain and one.computes(kind))
     own = [one for design in (*all_designs(), *of_kinds) for group in (
         *(group for _, group in design.equations.groups), design.equations.tiles, design.equations.pipeline, design.equations.launch,
         design.equations.predictions, design.constraints,

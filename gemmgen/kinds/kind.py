@@ -82,7 +82,7 @@ class Kind:
         tiles: of C that are computed; None for all.
         k_range: C, the k at which a tile's sum begins, and at which it ends, of the tile's first row `m0` and column `n0`, TILE_M rows high (`Tiles`);
             empty for 0 and for k.
-        given: by operand, C, what stands for an element of it: of its value `x` in memory, its row (of B its column) `o` and its `kk`; without the
+        given: by operand, C, the element at its row (of B its column) `o` and at `kk`, where `at(o, kk)` is what memory holds there; without the
             operands whose elements are what memory holds.
         longest_last: whether later tiles have more k, so that they are worked off from the last one.
         stored: C, whether the element of C at `row` and `column` is computed; empty where all are.
@@ -162,6 +162,8 @@ class Kind:
                 f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),
                 remedy=f'layout = "{self.layouts[0]}"',
             )
+        if self.given and problem.b != "f32":
+            raise InfeasibleSpec(f"{place}: [problem] b", f"kind {self.name} has a B of FP32 alone", got=problem.b, needs="f32", remedy='b = "f32"')
         for extent, other in self.aliases.items():
             if extent in ("m", "n", "k") and getattr(problem, extent) != getattr(problem, other):
                 raise InfeasibleSpec(

@@ -267,12 +267,10 @@ class Inputs(View):
 
     def element(self, operand: str, at: str, o: str = "", kk: str = "") -> str:
         """The FP32 value of element `at` of operand `a` or `b`, as C; of one of which a triangle is read, at row or column `o` and `kk`."""
+        if operand in self.plan.kind.given:
+            return f"given_{operand}({operand}, ld{operand}, {o}, {kk})"
         one = f"{operand}[{at}]"
-        return self.given(operand, self.stored_b.widen.format(x=one) if operand == "b" else one, o, kk)
-
-    def given(self, operand: str, x: str, o: str, kk: str) -> str:
-        """What stands for an element of the value `x` (`Kind.given`), as C."""
-        return f"given_{operand}({x}, {o}, {kk})" if operand in self.plan.kind.given else x
+        return self.stored_b.widen.format(x=one) if operand == "b" else one
 
 
 class Promotion(View):

@@ -13,6 +13,7 @@ from ways import AMD_WAYS, plan_of
 from gemmgen.emulate import TOGETHER
 from gemmgen.kinds import Kind
 from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syrk
+from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
 from gemmgen.render import render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
@@ -147,3 +148,38 @@ def test_pairs_of_a_c_that_is_aligned(uplo):
     for beta in (0.0, -2.0):
         result = gemm(device, plan, source, a, None, c, alpha=3.0, beta=beta)
         assert (result.c == np.where(plan.kind.computed(m, m), 3 * (a @ a.T) + beta * plan.kind.read(c), c)).all()
+
+
+READ = [
+    ("mma", Trmm(LOWER), "nn"), ("mma, slices", Trmm(UPPER, LEFT, UNIT), "tn"), ("wgmma", Trmm(LOWER, LEFT, UNIT), "nt"), ("wgmma", Trmm(UPPER, RIGHT), "nn"),
+    ("wgmma, slices", Trmm(UPPER), "nn"), ("wgmma, row scales", Trmm(LOWER, RIGHT), "nt"), ("mma, row scales", Trmm(UPPER), "tt"),
+    ("mfma", Trmm(LOWER, RIGHT, UNIT), "nn"), ("fma", Trmm(UPPER, RIGHT), "nn"), ("wgmma", Symm(LOWER), "nn"), ("wgmma, row scales", Symm(UPPER, RIGHT), "tn"),
+    ("mma", Symm(UPPER), "nt"), ("mfma", Symm(LOWER, RIGHT), "nn"),
+]
+
+
+@pytest.mark.parametrize(("way", "kind", "layout"), READ, ids=["-".join((way, one.name, *one.options.values())) for way, one, _ in READ])
+def test_a_triangle_of_an_operand_is_read(way, kind, layout):
+    """NaN in the other one, which is not."""
+    device, plan, source = made(way, kind, layout=layout)
+    right, told = kinds.question(plan, source, device)
+    assert right, told
+
+
+@pytest.mark.parametrize(("way", "kind"), [("wgmma", Trmm(UPPER)), ("mma, row scales", Symm(LOWER)), ("wgmma", Symm(UPPER, RIGHT))],
+                         ids=["trmm", "symm, scaled", "symm, right"])
+def test_what_is_computed_again_reads_a_triangle_too(way, kind):
+    device, plan, source = made(way, kind, layout="nn")
+    m, rng = plan.block[0] + 7, np.random.default_rng(4)
+    square, other = rng.integers(1, 5, (m, m)).astype(np.float32), rng.integers(1, 5, (m, m)).astype(np.float32)
+    kept = np.tri(m, dtype=bool)
+    square[~(kept if kind.options["uplo"] == LOWER else kept.T)] = np.nan
+    at = (40, 3) if kind.options["uplo"] == LOWER else (3, 40)
+    square[at], other[5, 6] = np.inf, np.inf
+    a, b = (square, other) if kind.left else (other, square)
+    result = gemm(device, plan, source, a, b)
+    with np.errstate(invalid="ignore"):
+        want = np.matmul(*kind.completed(a, b))
+    assert np.array_equal(np.isnan(result.c), np.isnan(want)) and np.array_equal(np.isinf(result.c), np.isinf(want))
+    finite = np.isfinite(want)
+    assert result.status["repaired"] == (~finite).sum() and np.allclose(result.c[finite], want[finite], rtol=1e-6)

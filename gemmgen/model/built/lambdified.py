@@ -1425,10 +1425,18 @@ CODE = {
     "BM == BN": (
         lambda BM, BN: BM == BN
     ),
+    # K6
+    "ceil((ceil(K / BK) + BM * cluster / BK) / 2 / split_k)": (
+        lambda K, BK, BM, cluster, split_k: ceil((ceil(K / BK) + BM * cluster / BK) / 2 / split_k)
+    ),
     # K4
     "batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short * triangle_rows)": (
         lambda batch, cluster, triangle_rows, triangle_short: batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short *
         triangle_rows)
+    ),
+    # K6
+    "ceil((ceil(K / BK) + BN / BK) / 2 / split_k)": (
+        lambda K, BK, BN, split_k: ceil((ceil(K / BK) + BN / BK) / 2 / split_k)
     ),
     # Q9
     "K * (M + where(words_a == words_b, 0, N)) * moduli": (
@@ -1458,6 +1466,14 @@ CODE = {
         lambda batch, K, split_passes, mixed, M, b_bytes, words_a, words_b, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K *
         (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * where(words_a == words_b, 0, N)) + where(2 * plane_bytes <= l2_size, 0, where(mixed >
         0, 0, M) * a_word_bytes + where(words_a == words_b, 0, N) * b_word_bytes))
+    ),
+    # W30
+    (
+    "2 * products * tiles * BM * BN * (stages_k * split_k * BK) / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & "
+    "(cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)"): (
+        lambda products, tiles, BM, BN, stages_k, split_k, BK, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered, WM, WN,
+        alone: 2 * products * tiles * BM * BN * (stages_k * split_k * BK) / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated >
+        0) & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)
     ),
     # E1
     "u * sqrt(K / (16 * ln2))": (
