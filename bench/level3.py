@@ -1,10 +1,10 @@
-"""What is half of a product worth? syrk and gemmt beside the whole product of the same scheme, cublasSsyrk and cublasSgemm, in one interleaved race.
+"""What is half of a product worth? BLAS's level 3 beside the whole product of the same scheme and cuBLAS's routines, in one interleaved race.
 
-    python bench/syrk.py specs/kernels/syrk_h200.toml [--gpu h200] [--sizes 1024,2048,4096,8192,16384]
+    python bench/level3.py specs/kernels/syrk_h200.toml [--gpu h200] [--sizes 1024,2048,4096,8192,16384]
 
-For each size N, products of N x N x N, each planned for its size. First the ratios: how many times as fast syrk is as gemm by the same scheme and as
-cuBLAS's routines; then microseconds, TFLOP/s counted as the whole product, and the largest error of 64 rows of C against FP64, beside cublasSsyrk's.
-Raises DeviceError without a CUDA GPU.
+For each size N, products of N x N x N by the spec's scheme, each planned for its size: syrk, gemmt, trmm, symm and gemm. First the ratios: how many times as
+fast each is as gemm by the same scheme and as cuBLAS's routine; then microseconds, TFLOP/s counted as the whole product, and of 64 rows of syrk's C the
+largest error against FP64, beside cublasSsyrk's. Raises DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ ROWS = 64
 """Of C, whose errors are told."""
 WORKSPACE = 32 << 20
 """Bytes that cuBLAS is given, as it recommends for Hopper: with its own, a captured call allocates in the graph."""
-UPPER, TRANSPOSED = 1, 1
-"""cublasFillMode_t and cublasOperation_t: a row-major lower triangle is a column-major upper one, and a row-major A [M, K] a column-major [K, M]."""
+UPPER, TRANSPOSED, RIGHT = 1, 1, 1
+"""cublasFillMode_t, cublasOperation_t and cublasSideMode_t: to cuBLAS a row-major lower triangle is a column-major upper one, and A on the left one on the right."""
+KINDS = {
+    "syrk": {"kind": "syrk", "layout": "nt"}, "syrk, both": {"kind": "syrk", "layout": "nt", "uplo": "both"}, "gemmt": {"kind": "gemmt", "layout": "nt"},
+    "trmm": {"kind": "trmm", "layout": "nn"}, "symm": {"kind": "symm", "layout": "nn"}, "gemm": {"kind": "gemm", "layout": "nt"},
+}
+RIVALS = {"syrk": "cublas-ssyrk", "syrk, both": "cublas-ssyrk", "gemmt": "cublas-sgemm", "trmm": "cublas-strmm", "symm": "cublas-ssymm", "gemm": "cublas-sgemm"}
 
 
-def cublas_ssyrk(inputs: timing.Inputs) -> Contender:
-    """cublasSsyrk of row-major operands: the lower triangle of A A^T."""
+def cublas_level3(name: str, inputs: timing.Inputs) -> Contender:
+    """cublasSsyrk, cublasStrmm or cublasSsymm of row-major square operands, of which A's lower triangle is read, or C's is computed."""
     import cupy
     from cupy.cuda import device as cupy_device
 
@@ -42,21 +47,26 @@ def cublas_ssyrk(inputs: timing.Inputs) -> Contender:
     one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
     workspace = cupy.empty(WORKSPACE, np.uint8)
 
+    def call(a: ctypes.c_void_p, b: ctypes.c_void_p, c: ctypes.c_void_p) -> int:
+        if name == "cublas-ssyrk":
+            return library.cublasSsyrk_v2(handle, UPPER, TRANSPOSED, m, k, one.ctypes, a, k, zero.ctypes, c, m)
+        if name == "cublas-strmm":
+            return library.cublasStrmm_v2(handle, RIGHT, UPPER, 0, 0, m, m, one.ctypes, a, m, b, m, c, m)
+        return library.cublasSsymm_v2(handle, RIGHT, UPPER, m, m, one.ctypes, a, m, b, m, zero.ctypes, c, m)
+
     def enqueue(index: int) -> None:
-        a, c = inputs.a[index % inputs.sets], inputs.c[index % inputs.sets]
+        at = index % inputs.sets
         stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
         status = (
             library.cublasSetStream_v2(handle, stream)
             or library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(WORKSPACE))
-            or library.cublasSsyrk_v2(
-                handle, UPPER, TRANSPOSED, m, k, one.ctypes, ctypes.c_void_p(a.data.ptr), k, zero.ctypes, ctypes.c_void_p(c.data.ptr), m,
-            )
+            or call(*(ctypes.c_void_p(x[at].data.ptr) for x in (inputs.a, inputs.b, inputs.c)))
             or library.cublasSetStream_v2(handle, stream)  # which gives the handle, cupy's, its own workspace back
         )
         if status:
-            raise DeviceError("bench", "cublasSsyrk failed", got=f"cublasStatus {status}")
+            raise DeviceError("bench", f"{name} failed", got=f"cublasStatus {status}")
 
-    return Contender("cublas-ssyrk", enqueue, outputs=inputs.c, judged=False)
+    return Contender(name, enqueue, outputs=inputs.c, judged=False)
 
 
 def largest_error(contender: Contender, inputs: timing.Inputs) -> float:
@@ -87,16 +97,15 @@ def main() -> int:
     for size in map(int, options.sizes.split(",")):
         inputs = timing.Inputs((size, size, size))
         field = {}
-        for name, problem in {"syrk": {"kind": "syrk"}, "syrk, both": {"kind": "syrk", "uplo": "both"}, "gemmt": {"kind": "gemmt"},
-                              "gemm": {"kind": "gemm"}}.items():
-            problem = {"layout": "nt", "m": size, "n": size, "k": size} | problem
-            built = road.build(loads(asked | {"problem": problem}), options.gpu)
+        for name, problem in KINDS.items():
+            built = road.build(loads(asked | {"problem": {"m": size, "n": size, "k": size} | problem}), options.gpu)
             field[name] = timing.generated(name, built.plan, built.source, built.binary, inputs, judged=False)
             print(f"{size}: {name}: {built.plan.summary}")
-        field["cublas-ssyrk"] = cublas_ssyrk(inputs)
+        field |= {name: cublas_level3(name, inputs) for name in ("cublas-ssyrk", "cublas-strmm", "cublas-ssymm")}
         field["cublas-sgemm"] = cublas("cublas-sgemm", inputs)
         found = raced(field, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.3)
-        print(f"{size}: syrk " + ", ".join(f"{found[name] / found['syrk']:.2f} x {name}" for name in found if name != "syrk"))
+        for name, rival in RIVALS.items():
+            print(f"{size}: {name} {found['gemm'] / found[name]:.2f} x gemm, {found[rival] / found[name]:.2f} x {rival}")
         for name, seconds in found.items():
             error = f", largest error {largest_error(field[name], inputs):.1e}" if "syrk" in name else ""
             print(f"    {name:<13} {1e6 * seconds:9.1f} us  {2e-12 * size**3 / seconds:6.1f} TFLOP/s{error}")
