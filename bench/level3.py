@@ -2,7 +2,7 @@
 
     python bench/level3.py specs/kernels/syrk_h200.toml [--gpu h200] [--sizes 1024,2048,4096,8192,16384]
 
-For each size N, products of N x N x N by the spec's scheme, each planned for its size: syrk, gemmt, trmm, symm and gemm. First the ratios: how many times as
+For each size N, products of N x N x N by the spec's scheme, each planned for its size: syrk, syr2k, gemmt, trmm, symm and gemm. First the ratios: how many times as
 fast each is as gemm by the same scheme and as cuBLAS's routine; then microseconds, TFLOP/s counted as the whole product, and of 64 rows of syrk's C the
 largest error against FP64, beside cublasSsyrk's. Raises DeviceError without a CUDA GPU.
 """
@@ -31,13 +31,14 @@ UPPER, TRANSPOSED, RIGHT = 1, 1, 1
 """cublasFillMode_t, cublasOperation_t and cublasSideMode_t: to cuBLAS a row-major lower triangle is a column-major upper one, and A on the left one on the right."""
 KINDS = {
     "syrk": {"kind": "syrk", "layout": "nt"}, "syrk, both": {"kind": "syrk", "layout": "nt", "uplo": "both"}, "gemmt": {"kind": "gemmt", "layout": "nt"},
-    "trmm": {"kind": "trmm", "layout": "nn"}, "symm": {"kind": "symm", "layout": "nn"}, "gemm": {"kind": "gemm", "layout": "nt"},
+    "syr2k": {"kind": "syr2k", "layout": "nt"}, "trmm": {"kind": "trmm", "layout": "nn"}, "symm": {"kind": "symm", "layout": "nn"}, "gemm": {"kind": "gemm", "layout": "nt"},
 }
-RIVALS = {"syrk": "cublas-ssyrk", "syrk, both": "cublas-ssyrk", "gemmt": "cublas-sgemm", "trmm": "cublas-strmm", "symm": "cublas-ssymm", "gemm": "cublas-sgemm"}
+RIVALS = {"syrk": "cublas-ssyrk", "syrk, both": "cublas-ssyrk", "gemmt": "cublas-sgemm", "syr2k": "cublas-ssyr2k",
+          "trmm": "cublas-strmm", "symm": "cublas-ssymm", "gemm": "cublas-sgemm"}
 
 
 def cublas_level3(name: str, inputs: timing.Inputs) -> Contender:
-    """cublasSsyrk, cublasStrmm or cublasSsymm of row-major square operands, of which A's lower triangle is read, or C's is computed."""
+    """cublasSsyrk, cublasSsyr2k, cublasStrmm or cublasSsymm of row-major square operands, of which A's lower triangle is read, or C's is computed."""
     import cupy
     from cupy.cuda import device as cupy_device
 
@@ -50,6 +51,8 @@ def cublas_level3(name: str, inputs: timing.Inputs) -> Contender:
     def call(a: ctypes.c_void_p, b: ctypes.c_void_p, c: ctypes.c_void_p) -> int:
         if name == "cublas-ssyrk":
             return library.cublasSsyrk_v2(handle, UPPER, TRANSPOSED, m, k, one.ctypes, a, k, zero.ctypes, c, m)
+        if name == "cublas-ssyr2k":
+            return library.cublasSsyr2k_v2(handle, UPPER, TRANSPOSED, m, k, one.ctypes, a, k, b, k, zero.ctypes, c, m)
         if name == "cublas-strmm":
             return library.cublasStrmm_v2(handle, RIGHT, UPPER, 0, 0, m, m, one.ctypes, a, m, b, m, c, m)
         return library.cublasSsymm_v2(handle, RIGHT, UPPER, m, m, one.ctypes, a, m, b, m, zero.ctypes, c, m)
@@ -101,7 +104,7 @@ def main() -> int:
             built = road.build(loads(asked | {"problem": {"m": size, "n": size, "k": size} | problem}), options.gpu)
             field[name] = timing.generated(name, built.plan, built.source, built.binary, inputs, judged=False)
             print(f"{size}: {name}: {built.plan.summary}")
-        field |= {name: cublas_level3(name, inputs) for name in ("cublas-ssyrk", "cublas-strmm", "cublas-ssymm")}
+        field |= {name: cublas_level3(name, inputs) for name in ("cublas-ssyrk", "cublas-ssyr2k", "cublas-strmm", "cublas-ssymm")}
         field["cublas-sgemm"] = cublas("cublas-sgemm", inputs)
         found = raced(field, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.3)
         for name, rival in RIVALS.items():

@@ -130,7 +130,8 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
         *(maxima if plan.launches.splits_whole else ()),
-        Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
+        Buffer("a_words", "unsigned char", of_a * ("a" in before) * (1 + plan.kind.twice), ("m_padded", "k_padded", *each), False,
+               "A's words, packed" + ", and B's behind them" * plan.kind.twice),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
         *tiles,
         *([
@@ -260,7 +261,7 @@ def _packed_stages(plan: Plan, operand: Operand) -> str:
 def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
     """The blocks of a kernel whose first blocks take A and whose others take B, or all B; of a batch, all matrices of each."""
     end = "_padded" if padded else ""
-    return tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k), *_each(plan)) for operand in operands)
+    return (1 + plan.kind.twice) * tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k), *_each(plan)) for operand in operands)
 
 
 def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
@@ -326,9 +327,10 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             Line((*_a(plan), *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
             *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.family.tile_k else []),
             *([Line(_energies(const=False))] if plan.fallback else []),
-            Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
+            Line(tuple(counted[f"{x}_status"] for x in ("ab" if plan.kind.twice else [operand.name for operand in before]))),
+            *_strides(plan, "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled or plan.kind.one_operand else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
+        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
         cluster=plan.launches.whole_cluster if whole else 1,
     )
 

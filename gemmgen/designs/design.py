@@ -72,7 +72,7 @@ class Design(Searched, Batched):
 
     def computes(self, kind: Kind) -> bool:
         """Whether it has kernels for products of this kind."""
-        return kind.name in self.kinds or self.has(ANY_KIND) and not kind.batched and (self.has(GIVEN_TRIANGLES) or not kind.given)
+        return kind.name in self.kinds or self.has(ANY_KIND) and not kind.batched and (self.has(GIVEN_TRIANGLES) or not kind.packs)
 
     def of(self, kind: Kind) -> Design:
         """The design with the kind's equations of traffic and time in place of its own of the same symbols, and the kind's constraints besides its own."""
@@ -159,7 +159,7 @@ def _of_kind(design: Design, kind: Kind) -> Design:
     def for_kind(one: Equation) -> Equation:
         """Of a kind of one operand no words of B are made or read besides A's, but where products read more words of one than of the other. Of a kind
         whose tiles have a part of k, the matrix unit has that part alone."""
-        if any(kind.k_range) and one.symbol == "unit_seconds":
+        if (any(kind.k_range) or kind.twice) and one.symbol == "unit_seconds":
             return replace(one, form=re.sub(r"\bK\b", "(stages_k * split_k * BK)", one.form))
         return replace(one, form=re.sub(r"\bN\b", "where(words_a == words_b, 0, N)", one.form)) if kind.one_operand and one.symbol in ("plane_bytes", "split_bytes") else one
 

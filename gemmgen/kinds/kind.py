@@ -79,6 +79,7 @@ class Kind:
         layouts: of A and B that there are kernels for.
         aliases: arguments of the call that a kernel's parameters get in place of their own: {"b": "a"} has it read A as B.
         options: what a spec's section [problem] has decided of it, by key: kinds of one name and other options are others.
+        twice: whether it sums two products, A^T in place of B and B^T in place of A in the second: as if k were doubled.
         tiles: of C that are computed; None for all.
         k_range: C, the k at which a tile's sum begins, and at which it ends, of the tile's first row `m0` and column `n0`, TILE_M rows high (`Tiles`);
             empty for 0 and for k.
@@ -106,6 +107,7 @@ class Kind:
     layouts: tuple[str, ...] = LAYOUTS
     aliases: Mapping[str, str] = {}
     options: Mapping[str, str] = {}
+    twice = False
     tiles: Tiles | None = None
     k_range = ("", "")
     given: Mapping[str, str] = {}
@@ -130,12 +132,17 @@ class Kind:
     @property
     def plain(self) -> bool:
         """Whether a product is that of a given A and a given B, of which all elements are computed."""
-        return not (self.aliases or self.tiles or any(self.k_range) or self.stored or self.given)
+        return not (self.aliases or self.tiles or any(self.k_range) or self.stored or self.packs)
 
     @property
     def one_operand(self) -> bool:
         """Whether B is A, read the other way."""
         return self.aliases.get("b") == "a"
+
+    @property
+    def packs(self) -> bool:
+        """Whether a pass before the main kernel has to split the operands."""
+        return self.twice or bool(self.given)
 
     # ---- what a spec may ask of it
 

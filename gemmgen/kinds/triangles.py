@@ -75,6 +75,7 @@ def not_square(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 SQUARE = Constraint("K1", "square tiles", "BM == BN", "A's words serve as B's, and tiles end where the diagonal does", not_square)
 ROWS = Equation("K2", "triangle_rows", "ceil(M / (BM * cluster))", "rows of tiles", "of C, as many as a cluster has together")
 SHORT = Equation("K3", "triangle_short", "cluster * triangle_rows - ceil(N / BN)", "columns of tiles", "by which whole clusters are more than C")
+TWICE = Equation("K7", "stages_k", "ceil(2 * ceil(K / BK) / split_k)", "stages a block", "of one product, then of the other")
 BLOCKS = Equation("K5", "blocks", "tiles * split_k", "blocks", "a tile each, or a slice of k of it; those of whole clusters are in K4")
 
 
@@ -169,4 +170,29 @@ class Syrk(Triangle):
         return Problem(np.concatenate([a, b.T] if self.upper else [b.T, a]), None, self.around(c, m, n))
 
 
-SYRK, GEMMT = Syrk(), Gemmt()
+class Syr2k(Triangle):
+    """C = alpha (A B + B^T A^T) + beta C; BLAS's B is B^T here, stored as A is."""
+
+    name = "syr2k"
+    meaning = "a triangle of A B + B^T A^T, which is symmetric"
+    words = "(A B + B^T A^T)"
+    layouts = ("nt", "tn")
+    among = (LOWER, UPPER, BOTH)
+    twice = True
+
+    def __init__(self, uplo: str = LOWER):
+        super().__init__(uplo)
+        self.equations = (*self.equations, TWICE)
+
+    def completed(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        a, b = super().completed(a, b)
+        return np.concatenate([a, b.T], 1), np.concatenate([b, a.T])
+
+    def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
+        """Of [0; A] [B 0] and its mirror image, A B is the part below and to the left; of [A; 0] [0 B] that above and to the right."""
+        m, n = a.shape[0], b.shape[1]
+        rows, columns = ((0, n), (m, 0)) if self.upper else ((n, 0), (0, m))
+        return Problem(np.pad(a, (rows, (0, 0))), np.pad(b, ((0, 0), columns)), self.around(c, m, n))
+
+
+SYRK, GEMMT, SYR2K = Syrk(), Gemmt(), Syr2k()

@@ -65,7 +65,7 @@ class OneTriangle(Kind):
         return (self.whole(a), b) if self.left else (a, np.ascontiguousarray(self.whole(b.T).T))
 
     def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
-        """A B is a part of [X .; A 0] [B; 0], of [0 A; . X] [0; B], and of the same from the right. What is not to be read is NaN."""
+        """A B is a part of [X .; A 0] [B; 0], of [0 A; . X] [0; B], and of the same from the right. What is not to be read is NaN, or very large."""
         part, other = (a, b) if self.left else (b.T, a.T)
         tall, k = part.shape
         size = k + tall
@@ -75,6 +75,7 @@ class OneTriangle(Kind):
         square[rest, rest] = np.resize(part, (k, k)) if part.size else 0
         kept = np.tri(size, k=-1 if self.options.get("diag") == UNIT else 0, dtype=bool)
         square[~(kept if self.below else kept.T)] = np.nan
+        square[::2][np.isnan(square[::2])] = np.finfo(a.dtype).max  # which a maximum would see, where it passes a NaN by
         around = ((k, 0) if self.below else (0, k), (0, 0))
         if self.left:
             return Problem(square, beside, None if c is None else np.pad(c, around))

@@ -296,9 +296,10 @@ class Judge:
     def miscounted(self, problem: oracles.Problem, status: dict[str, int]) -> str:
         """What the kernels should have counted and have not; empty where all is right."""
         whole = self.plan.kind.embedded(problem.a, problem.b, None)
-        words = self.words(oracles.Problem(*self.plan.kind.completed(whole.a, whole.b)))
+        given = (whole.a, whole.b) if self.plan.kind.twice else self.plan.kind.completed(whole.a, whole.b)
+        words = self.words(oracles.Problem(*given))
         counts = {f"{x}_{kind}": getattr(one, kind) for x, one in zip("ab", words) for kind in ("lossy", "overflow", "nonfinite")}
-        if self.plan.launches.shares_words:
+        if self.plan.kind.one_operand and self.plan.launches.shares_words:
             counts |= {key: 0 for key in counts if key.startswith("b_")}
         wrong = {key: value for key, value in counts.items() if status.get(key) != value}
         return ", ".join(f"{key} {status.get(key)}, not {value}" for key, value in wrong.items())

@@ -190,7 +190,7 @@ class Launches(View):
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another; none that also tells which rows stand out."""
-        return not self.plan.batch and not self.plan.fallback and not self.plan.kind.given and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
+        return not self.plan.batch and not self.plan.fallback and not self.plan.kind.packs and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
 
     @property
     def whole_cluster(self) -> int:
@@ -222,7 +222,7 @@ class Launches(View):
     def shares_words(self) -> bool:
         """Whether A's words are B's, too: of a kind of one operand, where rows of A and columns of B are packed alike."""
         alike = self.plan.block[0] == self.plan.block[1] and self.plan.words_of("a") == self.plan.words_of("b")
-        return self.plan.kind.one_operand and self.plan.where == "prepass" and alike
+        return (self.plan.kind.one_operand or self.plan.kind.twice) and self.plan.where == "prepass" and alike
 
     @property
     def split_before(self) -> tuple[Operand, ...]:

@@ -10,7 +10,7 @@ from ways import HOPPER, plan_of
 
 from gemmgen import road
 from gemmgen.build import build
-from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syrk
+from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
 from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
 from gemmgen.paths import SPECS
 from gemmgen.render import render
@@ -47,10 +47,10 @@ def test_every_question_is_answered(name, kind):
     assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
 
 
-@pytest.mark.parametrize("kind", [Trmm(LOWER), Trmm(UPPER, LEFT, UNIT), Trmm(LOWER, RIGHT), Symm(UPPER), Symm(LOWER, RIGHT)],
+@pytest.mark.parametrize("kind", [Trmm(LOWER), Trmm(UPPER, LEFT, UNIT), Trmm(LOWER, RIGHT), Symm(UPPER), Symm(LOWER, RIGHT), Syr2k(LOWER), Syr2k(BOTH)],
                          ids=lambda kind: "-".join((kind.name, *kind.options.values())))
 @pytest.mark.parametrize("name", ["portable", "portable, slices", "clusters", "slices", "row scales"])
-def test_a_triangle_of_an_operand_is_read(name, kind):
+def test_kinds_that_a_pass_splits_before(name, kind):
     judge = made(name, kind)
     checks = [judge.whole(), judge.edges(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
               judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (1031, 513, 1027), 6)).check]
@@ -69,7 +69,7 @@ def test_every_tile_of_a_large_triangle_is_there_and_no_other_element_is_written
     assert (result.c == want).all() and result.intact
 
 
-@pytest.mark.parametrize("name", ["syrk_h200", "syrk_a100", "trmm_h200", "symm_a100"])
+@pytest.mark.parametrize("name", ["syrk_h200", "syrk_a100", "syr2k_h200", "trmm_h200", "symm_a100"])
 def test_the_shipped_kernels_pass(name):
     path = SPECS / "kernels" / f"{name}.toml"
     if reason := cuda.why_not(road.plan(path)):

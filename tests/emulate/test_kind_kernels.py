@@ -12,7 +12,7 @@ from ways import AMD_WAYS, plan_of
 
 from gemmgen.emulate import TOGETHER
 from gemmgen.kinds import Kind
-from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syrk
+from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
 from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
 from gemmgen.render import render
 from gemmgen.run import gemm
@@ -183,3 +183,23 @@ def test_what_is_computed_again_reads_a_triangle_too(way, kind):
     assert np.array_equal(np.isnan(result.c), np.isnan(want)) and np.array_equal(np.isinf(result.c), np.isinf(want))
     finite = np.isfinite(want)
     assert result.status["repaired"] == (~finite).sum() and np.allclose(result.c[finite], want[finite], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("way", "uplo"), [
+    ("mma", LOWER), ("wgmma", UPPER), ("wgmma, slices", BOTH), ("mma, slices", UPPER), ("wgmma, row scales", LOWER), ("mfma", BOTH), ("fma", LOWER),
+])
+def test_two_products_in_one_triangle(way, uplo):
+    """Small integers, so that every bit is known; and an Inf, by which both products are computed again."""
+    device, plan, source = made(way, Syr2k(uplo), layout="tn" if uplo == UPPER else "nt")
+    rng, m, k = np.random.default_rng(5), 2 * plan.block[0] + 7, 3 * plan.block[2] + 5
+    a, b, c = (rng.integers(-5, 6, shape).astype(np.float32) for shape in ((m, k), (k, m), (m, m)))
+    result = gemm(device, plan, source, a, b, c, alpha=2.0, beta=-1.0)
+    assert (result.c == np.where(plan.kind.computed(m, m), 2 * (a @ b + (a @ b).T) - plan.kind.read(c), c)).all() and not any(result.status.values())
+    if plan.scheme.exact:
+        return
+    a[9, 2] = b[3, 70] = np.inf
+    result = gemm(device, plan, source, a, b, np.zeros_like(c))
+    with np.errstate(invalid="ignore"):
+        want = np.matmul(*plan.kind.completed(a, b))
+    assert np.array_equal(np.where(plan.kind.computed(m, m), want, 0), result.c, equal_nan=True)
+    assert (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (1, 1)

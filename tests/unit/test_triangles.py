@@ -22,7 +22,7 @@ from gemmgen import export as exporter
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.export import prose
 from gemmgen.kinds import GEMMT, SYRK, kind_of
-from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syrk
+from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
 from gemmgen.render import render
 from gemmgen.run import Result
 from gemmgen.solve import solve
@@ -136,6 +136,20 @@ def test_one_operand_is_split_once_and_its_words_serve_twice(scheme):
     assert plan.model["split_bytes"] == whole.model["split_bytes"] / 2 and plan.model["plane_bytes"] == whole.model["plane_bytes"] / 2
 
 
+def test_the_words_of_two_operands_follow_one_another():
+    """In one buffer, of twice the size, split by one launch of as many blocks as two operands take; and the model has twice the stages."""
+    plan, whole = (solve(spec(kind, **WGMMA)) for kind in ("syr2k", "gemmt"))
+    table, extents = abi.interface(plan), abi.interface(plan).extents(640, 640, 640)
+    [words] = [one for one in table.buffers if one.name.endswith("_words")]
+    assert words.bytes(extents) == sum(one.bytes(extents) for one in abi.interface(whole).buffers if one.name.endswith("_words"))
+    split = table.launches[0]
+    assert split.blocks(extents) == abi.interface(whole).launches[0].blocks(extents) and split.same_b is None
+    assert {"a", "b", "a_status", "b_status"} <= set(split.params) and regions(plan, "gemm")["b_words"] == "a_words"
+    plan = replace(whole, kind=Syr2k(LOWER))
+    assert plan.model["stages_k"] == 2 * whole.model["stages_k"] and plan.model["unit_seconds"] == 2 * whole.model["unit_seconds"]
+    assert plan.model["split_bytes"] == whole.model["split_bytes"]
+
+
 @pytest.mark.parametrize("plan", [
     solve(spec("gemmt")), solve(spec(split={"scheme": "ootomo", "where": "shared"})),
     solve(spec(**WGMMA | {"split": {"scheme": "mixpert2_tile"}})),  # products read three words of B and two of A
@@ -164,9 +178,13 @@ def test_a_triangle_is_a_kind_of_its_own():
     ({"kind": "gemm", "uplo": "lower"}, r"\[problem\] uplo", "no such choice"),
     ({"layout": "nn"}, r"\[problem\] layout", "no such layout"),
     ({"tile": {"block": [64, 32, 32]}}, r"\[tile\] block", r"block = \[64, 64, 32\]"),
+    ({"kind": "syr2k", "split": {"scheme": "ootomo", "where": "shared"}}, r"\[split\] where", "where = "),
+    ({"kind": "syr2k", "split": {"scheme": "mixpert2"}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"}, "tile": {}}, r"\[split\] scheme", "words of A by those of B"),
+    ({"kind": "syr2k", "target": {"gpu": "h200"}, "split": {"scheme": "mixpert3_tile"}}, r"\[split\] scheme", "scales of tiles of k"),
+    ({"kind": "syr2k", "split": {"scheme": "residues8"}}, r"\[split\] scheme", "no kernels for the residues"),
     (WGMMA | {"split": {"where": "mixed"}, "fragment": {"policy": "wgmma"}}, r"\[fragment\] policy", "where = prepass for kind syrk"),
     ({"fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}, "tile": {}}, r"\[problem\] kind", "no kernels for such problems"),
-], ids=["both of gemmt", "a side of gemm", "layout", "not square", "mixed", "tcgen05"])
+], ids=["both of gemmt", "a side of gemm", "layout", "not square", "syr2k split on the way", "syr2k of other words", "syr2k of tiles of k", "syr2k of residues", "mixed", "tcgen05"])
 def test_what_has_no_kernels_is_refused(asked, where, told):
     with pytest.raises(InfeasibleSpec, match=where) as error:
         solve(spec(**asked))
@@ -176,7 +194,7 @@ def test_what_has_no_kernels_is_refused(asked, where, told):
 # ---- what the judge asks
 
 @pytest.mark.parametrize("uplo", SIDES)
-@pytest.mark.parametrize("kind", [Syrk, Gemmt])
+@pytest.mark.parametrize("kind", [Syrk, Syr2k, Gemmt])
 def test_any_product_is_a_part_of_one(kind, uplo):
     one, rng = kind(uplo), np.random.default_rng(3)
     for m, n, k in ((3, 5, 4), (5, 2, 3), (1, 1, 1), (0, 3, 2), (2, 0, 2), (2, 3, 0)):

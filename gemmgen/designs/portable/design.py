@@ -198,13 +198,13 @@ class Portable(Design):
                 f"{asked.place}: [{decision.section}] {decision.name}", f"kernels of policy {asked.fragment.policy} have no such choice",
                 got=asked.said(decision.name), needs=f"policy = {policy}, and a GPU that has it", has=asked.gpu.arch, remedy="leave it out",
             )
-        if asked.kind.given and asked.fixed.get("where") not in (None, "prepass"):
+        if asked.kind.packs and asked.fixed.get("where") not in (None, "prepass"):
             raise InfeasibleSpec(
-                f"{asked.place}: [split] where", f"kind {asked.kind.name} reads a triangle, which a pass before does", got=asked.fixed["where"],
+                f"{asked.place}: [split] where", f"kind {asked.kind.name} has operands that a pass before splits", got=asked.fixed["where"],
                 needs="prepass", remedy='where = "prepass"',
             )
         found = self._ways(asked)
-        return tuple(way for way in found if way.where == "prepass") if asked.kind.given else found
+        return tuple(way for way in found if way.where == "prepass") if asked.kind.packs else found
 
     def _ways(self, asked: Asked) -> tuple[Way, ...]:
         if not asked.gpu.maker.tiles_held:

@@ -1425,6 +1425,10 @@ CODE = {
     "BM == BN": (
         lambda BM, BN: BM == BN
     ),
+    # K7
+    "ceil(2 * ceil(K / BK) / split_k)": (
+        lambda K, BK, split_k: ceil(2 * ceil(K / BK) / split_k)
+    ),
     # K6
     "ceil((ceil(K / BK) + BM * cluster / BK) / 2 / split_k)": (
         lambda K, BK, BM, cluster, split_k: ceil((ceil(K / BK) + BM * cluster / BK) / 2 / split_k)
