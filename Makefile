@@ -3,6 +3,7 @@
 # make test       tests of every kind that this machine can run
 # make test-all   the same and the long tail: every combination, every whole report, thousands of random specs
 # make mutants    put single faults into a copy and see whether the tests notice; what is known is kept; ARGS="--room split" for fewer
+# make docs       the documentation as a site, in build-out/docs/index.html
 # make rocm       fetch what exports for AMD are compiled and linked against in tests, into .rocm: 70 MB from Debian, without root
 # make clean      remove what those above made
 #
@@ -19,9 +20,9 @@ PYTHON ?=
 # Compiled modules and rewritten assertions are kept, which a setting of the user's may forbid.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal --durations=25
 
-.PHONY: help demo test-fast test test-all mutants rocm clean
+.PHONY: help demo test-fast test test-all mutants docs rocm clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,7p
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,8p
 
 demo: $(INSTALLED)
 	@$(RUN) -m gemmgen.demo
@@ -37,6 +38,12 @@ test-all: $(FRAMEWORKS)
 
 mutants: $(FRAMEWORKS)
 	@$(RUN) tests/mutants/run.py $(ARGS)
+
+# Warnings are errors, as in the test of the site.
+docs: $(INSTALLED)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@$(RUN) -m sphinx -b html -W --keep-going -q -d build-out/docs-trees docs build-out/docs
+	@echo "wrote build-out/docs/index.html"
 
 # ROCm 5.2's headers and runtime, and a clang that is new enough for the kernels: the one that came with it is not.
 rocm:

@@ -5,7 +5,7 @@
 
 A record is a comment of a page and the block of lines behind it, a Markdown table, a paragraph or a fenced block, up to the next empty line:
 
-    <!-- record: gemmgen learn docs/results/explore_h200 --gpu h200 --json
+    <!-- record: gemmgen study learn docs/results/explore_h200 --gpu h200 --json
     select ... from output
     -->
     | rows | before | after |

@@ -40,6 +40,12 @@ def _told(value: object, form: Callable[[object], str]) -> str:
         return f"a value of type {type(value).__name__} that is too large to show"
 
 
+def did_you_mean(got: object, known: Iterable[str]) -> str | None:
+    """The remedy for a name that is nearly one of the known; None where it is none of them."""
+    close = difflib.get_close_matches(str(got)[:SHOWN], list(known), n=1)  # its time grows with the product of the lengths
+    return f"did you mean {close[0]!r}?" if close else None
+
+
 class GemmgenError(Exception):
     """Base of every error gemmgen raises on purpose.
 
@@ -114,14 +120,7 @@ class UnknownName(SpecError):
 
     def __init__(self, where: str, kind: str, got: str, known: Iterable[str]):
         known = sorted(known)
-        close = difflib.get_close_matches(str(got)[:SHOWN], known, n=1)  # its time grows with the product of the lengths
-        super().__init__(
-            where,
-            f"unknown {kind}",
-            got=got,
-            needs="one of: " + ", ".join(known),
-            remedy=f"did you mean {close[0]!r}?" if close else None,
-        )
+        super().__init__(where, f"unknown {kind}", got=got, needs="one of: " + ", ".join(known), remedy=did_you_mean(got, known))
 
 
 class InfeasibleSpec(GemmgenError):

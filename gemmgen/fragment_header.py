@@ -79,7 +79,7 @@ def operands(fragment: Fragment) -> dict[str, Operand]:
 
 def header_name(fragment: Fragment) -> str:
     """The file that a fragment's header is: `NAME.cuh` of NVIDIA's, `NAME.hip.hpp` of AMD's."""
-    return fragment.name + fragment.maker.header_suffix
+    return fragment.name + fragment.maker.files.header_suffix
 
 
 def fragment_header(fragment: Fragment) -> str:
@@ -90,12 +90,12 @@ def fragment_header(fragment: Fragment) -> str:
     """
     if fragment.in_tensor_memory:
         raise SpecError(
-            "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
+            "gemmgen list fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
             got=fragment.name, needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
         )
     platform = fragment.maker.platform
     text = render_text(
-        fragment.maker.header_template,
+        fragment.maker.files.header_template,
         fragment=fragment,
         operands=operands(fragment),
         source=textwrap.wrap(f"Source: {fragment.source}.", 110),

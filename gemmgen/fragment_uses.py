@@ -68,7 +68,7 @@ def use(name: str, fragment: Fragment, space: str = WORDS, tile: Tile | None = N
     Raises:
         SpecError: there is no such use, or the fragment does not serve it.
     """
-    place = "gemmgen fragments --use"
+    place = "gemmgen list fragments --use"
     best = corrected(fragment)
     if name not in USES:
         raise SpecError(place, "names no use", got=name, needs=", ".join(USES), remedy=f"--use {USES[0]}")
@@ -79,7 +79,7 @@ def use(name: str, fragment: Fragment, space: str = WORDS, tile: Tile | None = N
     if not fragment.b or not best:
         raise SpecError(
             place, "the use needs operands in registers, of floating-point words that schemes are made of", got=fragment.name,
-            needs="a fragment of f16, bf16 or tf32 whose A and B lanes hold", remedy="gemmgen fragments lists them",
+            needs="a fragment of f16, bf16 or tf32 whose A and B lanes hold", remedy="gemmgen list fragments lists them",
         )
     sizes = sizes_of(fragment)
     if name in ("householder", "givens", "scan") and not sizes:

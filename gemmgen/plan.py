@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.batch import Batch
-from gemmgen.catalog.element import F32 as ELEMENT
-from gemmgen.catalog.element import Element
+from gemmgen.catalog.element import F32, Element
 from gemmgen.catalog.epilogue import NONE, Epilogue
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.catalog.output import F32, Output
+from gemmgen.catalog.output import USUAL, Output
 from gemmgen.catalog.scheme import Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import Decision
@@ -105,7 +104,7 @@ class _Facts:
     @property
     def standing(self) -> str | None:
         """How far such kernels have been checked, where none has ever run; None where some have."""
-        return self.design.checked.standing or self.gpu.maker.standing_of(self.arch)
+        return self.design.checked.standing or self.gpu.maker.checked.standing_of(self.arch)
 
     # ---- the design, and what its equations say
 
@@ -217,7 +216,7 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("designed", str | None, field(default=None)), ("type", Element, field(default=ELEMENT)), ("output", Output, field(default=F32)),
+        ("designed", str | None, field(default=None)), ("type", Element, field(default=F32)), ("output", Output, field(default=USUAL)),
         ("epilogue", Epilogue, field(default=NONE)),
         ("kind", Kind, field(default=GEMM)), ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
         ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),

@@ -159,7 +159,7 @@ def render(plan: Plan) -> Source:
     if plan.fallback:
         text += "\n" + _text(plan.fallback, launches[abi.FALLBACK].symbol, {"gemm": launches[abi.FALLBACK]})
     return Source(
-        name=name, text=_tidy(text), suffix=plan.gpu.maker.source_suffix,
+        name=name, text=_tidy(text), suffix=plan.gpu.maker.files.source_suffix,
         interface=interface, arch=plan.arch, allow_spills=plan.allow_spills,
     )
 

@@ -164,7 +164,7 @@ def open_device(kernel: Kernel, device: str = "auto", *, progress: Watcher = NOB
 
 
 def chosen(table: Table | str | os.PathLike[str], m: int, n: int, k: int, *, gpu: str | None = None, layout: str | None = None) -> dict[str, Any]:
-    """The spec of the kernel that a dispatch table of `gemmgen choose` takes for a product, [m, k] by [k, n].
+    """The spec of the kernel that a dispatch table of `gemmgen study choose` takes for a product, [m, k] by [k, n].
 
     Args:
         table: what `gemmgen.library.dispatch.load_table` gave, or the path of such a file.

@@ -18,7 +18,7 @@ from gemmgen.catalog.epilogue import all_steps
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
-from gemmgen.catalog.table import Strict, absolute, parse, read_toml, schema_of, shown
+from gemmgen.catalog.table import Strict, absolute, file_of, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import SpecError
@@ -347,15 +347,13 @@ def load(path: str | Path, gpu: str | None = None) -> LoadedSpec:
     """Read a spec file.
 
     Args:
+        path: a .toml file, or the name of one under specs/kernels.
         gpu: instead of the file's own: a name under specs/gpus, or a .toml file from the current folder on.
 
     Raises:
-        SpecError: the file or a value in it is not acceptable.
+        SpecError, UnknownName: the file or a value in it is not acceptable.
     """
-    path = Path(path)
-    if path.suffix != ".toml":
-        raise SpecError(str(path), "is not a spec", got=path.name, needs="a .toml file",
-                        remedy="see specs/kernels for examples")
+    path = file_of(path, "spec", "kernels")
     data = read_toml(path)
     loaded = LoadedSpec(spec=_parsed(data, shown(path)), place=shown(path), folder=absolute(path).parent)
     if gpu and gpu.endswith(".toml"):  # a link keeps its name

@@ -398,168 +398,159 @@ GG_DEVICE int summed(const Product& product) { return product.alpha == 0.0f ? 0 
 // Stages of k of a product, one of zeros where there is nothing to sum.
 GG_DEVICE int stages_of(const Product& product, int block_k) { return max(1, (summed(product) + block_k - 1) / block_k); }
 
-// ---- tile 0: 32 x 32 of C by 2 x 2 warps of 16 x 16, 32 of k a stage
-namespace tile_0 {
-constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 32;
-constexpr int WARP_M = 16, WARP_N = 16, WARPS_N = 2;
-constexpr int THREADS = 128;
-constexpr int STAGES = 6;
-constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 2;  // fragments of m16n8k16 in a warp
-constexpr int K_STEPS = 2;  // instructions along k in a stage
-constexpr int ROW_BYTES = BLOCK_K * 2;
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
-constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
-constexpr int RAW_A_BYTES = BLOCK_M * BLOCK_K * 4, RAW_BYTES = RAW_A_BYTES + BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
-// Operand a lies [m][k]: neighbouring lanes read every second chunk, those of the next row the others.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 128 + (chunk ^ (row & 1)) * 16; }
+// Where chunk `chunk` of a row of CHUNKS lies: from row to row, or every few of short ones, the chunks change places, so that eight neighbouring
+// rows, as a phase reads them, touch each bank once.
+template <int CHUNKS>
+GG_DEVICE int swizzled(int row, int chunk) { return chunk ^ (row / (CHUNKS < 8 ? 8 / CHUNKS : 1) & ((CHUNKS < 8 ? CHUNKS : 8) - 1)); }
 
-// Operand b lies [k][n]: lanes read neighbours of one k.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + chunk * 16; }
+// 32 x 32 of C by 2 x 2 warps of 16 x 16, 32 of k a stage.
+struct Tile0 {
+    static constexpr int NUMBER = 0, THREADS = 128, STAGES = 6;
+    static constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 32, WARP_M = 16, WARP_N = 16;
+};
 
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+// 64 x 64 of C by 2 x 2 warps of 32 x 32, 32 of k a stage.
+struct Tile1 {
+    static constexpr int NUMBER = 1, THREADS = 128, STAGES = 2;
+    static constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 32, WARP_M = 32, WARP_N = 32;
+};
 
-// Works off the block's tiles from work `at` on, as long as they are of this size.
-GG_DEVICE void work_off(
-    Works& works, int& at, unsigned char* shared,
-    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
-{
-    if (!is_next(works, at, 0)) return;
-    const u32 stages = shared_address(shared);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+// What blocks do with tiles of one size.
+template <class Tile>
+struct TileKernel {
+    static constexpr int NUMBER = Tile::NUMBER, THREADS = Tile::THREADS, STAGES = Tile::STAGES;
+    static constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
+    static constexpr int WARP_M = Tile::WARP_M, WARP_N = Tile::WARP_N, WARPS_N = BLOCK_N / WARP_N;
+    static constexpr int FRAGMENT_M = 16, FRAGMENTS_M = WARP_M / FRAGMENT_M, FRAGMENTS_N = WARP_N / 8;  // fragments of m16n8k16 in a warp
+    static constexpr int FRAGMENT_BUFFERS = 1;
+    static constexpr int K_STEPS = BLOCK_K / 16;  // instructions along k in a stage
+    static constexpr int ROW_BYTES = BLOCK_K * 2, ROW_CHUNKS = ROW_BYTES / 16;  // of one word
+    static constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+    static constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
+    static constexpr int RAW_A_BYTES = BLOCK_M * BLOCK_K * 4, RAW_BYTES = RAW_A_BYTES + BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
+    static constexpr int A_PARTS = (BLOCK_M * BLOCK_K / 8 + THREADS - 1) / THREADS;  // of A's part of a stage, that a thread takes
+    static constexpr int B_PARTS = (BLOCK_N * BLOCK_K / 8 + THREADS - 1) / THREADS;  // of B's part of a stage, that a thread takes
 
-    // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
-    // unaligned rows cost no more sectors than aligned ones.
-    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
-    const float* a_from = nullptr;  // this tile's first element of the stage
-    int a_outer = 0;  // rows or columns of a inside its matrix
-    int a_pitch = 0;
-    const float* b_from = nullptr;  // this tile's first element of the stage
-    int b_outer = 0;  // rows or columns of b inside its matrix
-    int b_pitch = 0;
-    int k_left = 0;
-    bool counts_a = false, counts_b = false;  // what words cannot hold is counted once for each element
-    const auto take = [&]() {
-        if (!is_next(works, ahead, 0)) return;
-        const Work work = work_at(works, ahead);
-        ahead_left = stages_of(work.product, BLOCK_K);
-        k_left = summed(work.product);
-        counts_a = work.n0 == 0, counts_b = work.m0 == 0;
-        a_pitch = work.product.lda;
-        a_from = work.product.a + (long long)work.m0 * a_pitch;
-        a_outer = work.product.m - work.m0;
-        b_pitch = work.product.ldb;
-        b_from = work.product.b + work.n0;
-        b_outer = work.product.n - work.n0;
-        look_up(works, ahead + 1);
-    };
-    take();
-    u32 to_split = 0, counting = 0;  // stages on their way, and from bit 2 slot on, whether their a and b are counted
-    const auto fill = [&](u32 stage, int slot) {
-        if (ahead_left == 0) return;
-        ++to_split;
-        counting = (counting & ~(3u << 2 * slot)) | (u32)counts_a << 2 * slot | (u32)counts_b << (2 * slot + 1);
-        {
-            const u32 to = stage;
-            if (is_aligned(a_from, a_pitch)) {
-                const int row0 = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
-                const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
-                const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
+    static constexpr int LINE_ROWS = FRAGMENT_M / 2, LINE_PITCH = WARP_N + 4;  // of C, which a warp brings out at a time, padded: floats
+    static constexpr int LINE_LANES = WARP_N < 32 ? WARP_N : 32;  // lanes side by side
+    static constexpr int LINE_COLUMNS = WARP_N / LINE_LANES;  // of each
+    static constexpr int LINES_TOGETHER = 32 / LINE_LANES;  // rows that lanes store at a time
+    static constexpr int LINE_ELEMENTS = (LINE_ROWS + LINES_TOGETHER - 1) / LINES_TOGETHER * LINE_COLUMNS;  // that a lane stores of these rows
+
+    // Operand a lies [m][k]: neighbouring lanes read every second chunk, those of the next row, or of the next few short ones, the others.
+    GG_DEVICE u32 at_a(int row, int chunk) { return row * (BLOCK_K * 4) + (chunk ^ (row / (BLOCK_K < 32 ? 32 / BLOCK_K : 1) & 1)) * 16; }
+
+    // Operand b lies [k][n]: lanes read neighbours of one k.
+    GG_DEVICE u32 at_b(int row, int chunk) { return row * (BLOCK_N * 4) + chunk * 16; }
+
+    GG_DEVICE int swizzle(int row, int chunk) { return swizzled<ROW_CHUNKS>(row, chunk); }
+
+    // Of a lane's element x of those rows: rows below its first one, and columns to the right of it.
+    GG_DEVICE int below(int x) { return x / LINE_COLUMNS * LINES_TOGETHER; }
+    GG_DEVICE int beside(int x) { return x % LINE_COLUMNS * LINE_LANES; }
+
+    // Works off the block's tiles from work `at` on, as long as they are of this size.
+    GG_DEVICE void work_off(
+        Works& works, int& at, unsigned char* shared,
+        u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+    {
+        if (!is_next(works, at, NUMBER)) return;
+        const u32 stages = shared_address(shared);
+        const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+        const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+        // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+        // unaligned rows cost no more sectors than aligned ones.
+        int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+        const float* a_from = nullptr;  // this tile's first element of the stage
+        int a_outer = 0;  // rows or columns of a inside its matrix
+        int a_pitch = 0;
+        const float* b_from = nullptr;  // this tile's first element of the stage
+        int b_outer = 0;  // rows or columns of b inside its matrix
+        int b_pitch = 0;
+        int k_left = 0;
+        bool counts_a = false, counts_b = false;  // what words cannot hold is counted once for each element
+        const auto take = [&]() {
+            if (!is_next(works, ahead, NUMBER)) return;
+            const Work work = work_at(works, ahead);
+            ahead_left = stages_of(work.product, BLOCK_K);
+            k_left = summed(work.product);
+            counts_a = work.n0 == 0, counts_b = work.m0 == 0;
+            a_pitch = work.product.lda;
+            a_from = work.product.a + (long long)work.m0 * a_pitch;
+            a_outer = work.product.m - work.m0;
+            b_pitch = work.product.ldb;
+            b_from = work.product.b + work.n0;
+            b_outer = work.product.n - work.n0;
+            look_up(works, ahead + 1);
+        };
+        take();
+        u32 to_split = 0, counting = 0;  // stages on their way, and from bit 2 slot on, whether their a and b are counted
+        const auto fill = [&](u32 stage, int slot) {
+            if (ahead_left == 0) return;
+            ++to_split;
+            counting = (counting & ~(3u << 2 * slot)) | (u32)counts_a << 2 * slot | (u32)counts_b << (2 * slot + 1);
+            {
+                const u32 to = stage;
+                if (is_aligned(a_from, a_pitch)) {
+                    constexpr int ACROSS = BLOCK_K / 4, DOWN = THREADS / ACROSS;  // threads along a row, and rows that they take at a time
+                    const int row0 = (int)threadIdx.x / ACROSS, chunk = (int)threadIdx.x % ACROSS;
+                    const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
+                    const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
 #pragma unroll
-                for (int row = row0; row < row0 + 32; row += 16, element += 16ll * a_pitch) {
-                    const int bytes = row < a_outer ? inside : 0;
-                    cp_async_16_part(to + at_a(row, chunk), element, bytes);
-                }
-            } else {
-                const int row0 = (int)threadIdx.x / 32, column = (int)threadIdx.x % 32;
-                const int inside = column < k_left ? a_outer : 0;
-                const float* element = a_from + (long long)row0 * a_pitch + column;
+                    for (int row = row0; row < row0 + BLOCK_M; row += DOWN, element += (long long)DOWN * a_pitch) {
+                        const int bytes = row < a_outer ? inside : 0;
+                        cp_async_16_part(to + at_a(row, chunk), element, bytes);
+                    }
+                } else {
+                    constexpr int ACROSS = BLOCK_K, DOWN = THREADS / ACROSS;  // threads along a row, and rows that they take at a time
+                    const int row0 = (int)threadIdx.x / ACROSS, column = (int)threadIdx.x % ACROSS;
+                    const int inside = column < k_left ? a_outer : 0;
+                    const float* element = a_from + (long long)row0 * a_pitch + column;
 #pragma unroll 8
-                for (int row = row0; row < row0 + 32; row += 4, element += 4ll * a_pitch) {
-                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                    for (int row = row0; row < row0 + BLOCK_M; row += DOWN, element += (long long)DOWN * a_pitch) {
+                        cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                    }
                 }
             }
-        }
-        a_from += BLOCK_K;
-        {
-            const u32 to = stage + RAW_A_BYTES;
-            if (is_aligned(b_from, b_pitch)) {
-                const int row0 = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
-                const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
-                const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
+            a_from += BLOCK_K;
+            {
+                const u32 to = stage + RAW_A_BYTES;
+                if (is_aligned(b_from, b_pitch)) {
+                    constexpr int ACROSS = BLOCK_N / 4, DOWN = THREADS / ACROSS;  // threads along a row, and rows that they take at a time
+                    const int row0 = (int)threadIdx.x / ACROSS, chunk = (int)threadIdx.x % ACROSS;
+                    const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
+                    const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
 #pragma unroll
-                for (int row = row0; row < row0 + 32; row += 16, element += 16ll * b_pitch) {
-                    const int bytes = row < k_left ? inside : 0;
-                    cp_async_16_part(to + at_b(row, chunk), element, bytes);
-                }
-            } else {
-                const int row0 = (int)threadIdx.x / 32, column = (int)threadIdx.x % 32;
-                const int inside = column < b_outer ? k_left : 0;
-                const float* element = b_from + (long long)row0 * b_pitch + column;
+                    for (int row = row0; row < row0 + BLOCK_K; row += DOWN, element += (long long)DOWN * b_pitch) {
+                        const int bytes = row < k_left ? inside : 0;
+                        cp_async_16_part(to + at_b(row, chunk), element, bytes);
+                    }
+                } else {
+                    constexpr int ACROSS = BLOCK_N, DOWN = THREADS / ACROSS;  // threads along a row, and rows that they take at a time
+                    const int row0 = (int)threadIdx.x / ACROSS, column = (int)threadIdx.x % ACROSS;
+                    const int inside = column < b_outer ? k_left : 0;
+                    const float* element = b_from + (long long)row0 * b_pitch + column;
 #pragma unroll 8
-                for (int row = row0; row < row0 + 32; row += 4, element += 4ll * b_pitch) {
-                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                    for (int row = row0; row < row0 + BLOCK_K; row += DOWN, element += (long long)DOWN * b_pitch) {
+                        cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                    }
                 }
             }
-        }
-        b_from += (long long)BLOCK_K * b_pitch;
-        k_left -= BLOCK_K;
-        if (--ahead_left == 0) {
-            ++ahead;
-            take();
-        }
-    };
-
-    // Splits the stage of FP32 at `raw` into words at `words`; each thread takes 16 bytes of every word at a time.
-    const auto split_stage = [&](u32 words, u32 raw, bool count_a, bool count_b) {
-        bool odd_a = false, odd_b = false;  // whether there is anything to count
-        {
-            constexpr int i = 0;
-
-            const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
-            {
-                float value[8];
-#pragma unroll
-                for (int piece = 0; piece < 2; ++piece) {
-                    float four[4];
-                    load_shared_16(four, raw + at_a(row, chunk * 2 + piece));
-                    for (int e = 0; e < 4; ++e) value[4 * piece + e] = four[e];
-                }
-
-                if (count_a) odd_a = unusual(value) || odd_a;
-                u32 packed[WORDS][4];
-                split_run(packed, value);
-#pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
-                                    packed[word]);
+            b_from += (long long)BLOCK_K * b_pitch;
+            k_left -= BLOCK_K;
+            if (--ahead_left == 0) {
+                ++ahead;
+                take();
             }
-        }
-        {
-            constexpr int i = 0;
+        };
 
-            const int row = ((int)threadIdx.x + i * THREADS) % 32, chunk = ((int)threadIdx.x + i * THREADS) / 32;
-            {
-                float value[8];
+        // Splits the stage of FP32 at `raw` into words at `words`; each thread takes 16 bytes of every word at a time.
+        const auto split_stage = [&](u32 words, u32 raw, bool count_a, bool count_b) {
+            bool odd_a = false, odd_b = false;  // whether there is anything to count
 #pragma unroll
-                for (int e = 0; e < 8; ++e)
-                    value[e] = load_shared_4(raw + RAW_A_BYTES + at_b(chunk * 8 + e, row / 4) + row % 4 * 4);
-
-                if (count_b) odd_b = unusual(value) || odd_b;
-                u32 packed[WORDS][4];
-                split_run(packed, value);
-#pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
-                                    packed[word]);
-            }
-        }
-        if (count_a && __any_sync(0xffffffffu, odd_a)) {
-            {
-                constexpr int i = 0;
-
-                const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
+            for (int i = 0; i < A_PARTS; ++i) {
+                const int row = ((int)threadIdx.x + i * THREADS) / ROW_CHUNKS, chunk = ((int)threadIdx.x + i * THREADS) % ROW_CHUNKS;
                 {
                     float value[8];
 #pragma unroll
@@ -568,553 +559,235 @@ GG_DEVICE void work_off(
                         load_shared_16(four, raw + at_a(row, chunk * 2 + piece));
                         for (int e = 0; e < 4; ++e) value[4 * piece + e] = four[e];
                     }
+
+                    if (count_a) odd_a = unusual(value) || odd_a;
                     u32 packed[WORDS][4];
                     split_run(packed, value);
-                    count(a_status, losses(packed, value));
+#pragma unroll
+                    for (int word = 0; word < WORDS; ++word)
+                        store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                        packed[word]);
                 }
             }
-        }
-        if (count_b && __any_sync(0xffffffffu, odd_b)) {
-            {
-                constexpr int i = 0;
-
-                const int row = ((int)threadIdx.x + i * THREADS) % 32, chunk = ((int)threadIdx.x + i * THREADS) / 32;
+#pragma unroll
+            for (int i = 0; i < B_PARTS; ++i) {
+                const int row = ((int)threadIdx.x + i * THREADS) % BLOCK_N, chunk = ((int)threadIdx.x + i * THREADS) / BLOCK_N;
                 {
                     float value[8];
 #pragma unroll
                     for (int e = 0; e < 8; ++e)
                         value[e] = load_shared_4(raw + RAW_A_BYTES + at_b(chunk * 8 + e, row / 4) + row % 4 * 4);
+
+                    if (count_b) odd_b = unusual(value) || odd_b;
                     u32 packed[WORDS][4];
                     split_run(packed, value);
-                    count(b_status, losses(packed, value));
+#pragma unroll
+                    for (int word = 0; word < WORDS; ++word)
+                        store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                        packed[word]);
                 }
             }
+            if (count_a && __any_sync(0xffffffffu, odd_a)) {
+#pragma unroll 1
+                for (int i = 0; i < A_PARTS; ++i) {
+                    const int row = ((int)threadIdx.x + i * THREADS) / ROW_CHUNKS, chunk = ((int)threadIdx.x + i * THREADS) % ROW_CHUNKS;
+                    {
+                        float value[8];
+#pragma unroll
+                        for (int piece = 0; piece < 2; ++piece) {
+                            float four[4];
+                            load_shared_16(four, raw + at_a(row, chunk * 2 + piece));
+                            for (int e = 0; e < 4; ++e) value[4 * piece + e] = four[e];
+                        }
+                        u32 packed[WORDS][4];
+                        split_run(packed, value);
+                        count(a_status, losses(packed, value));
+                    }
+                }
+            }
+            if (count_b && __any_sync(0xffffffffu, odd_b)) {
+#pragma unroll 1
+                for (int i = 0; i < B_PARTS; ++i) {
+                    const int row = ((int)threadIdx.x + i * THREADS) % BLOCK_N, chunk = ((int)threadIdx.x + i * THREADS) / BLOCK_N;
+                    {
+                        float value[8];
+#pragma unroll
+                        for (int e = 0; e < 8; ++e)
+                            value[e] = load_shared_4(raw + RAW_A_BYTES + at_b(chunk * 8 + e, row / 4) + row % 4 * 4);
+                        u32 packed[WORDS][4];
+                        split_run(packed, value);
+                        count(b_status, losses(packed, value));
+                    }
+                }
+            }
+        };
+
+        __syncthreads();  // no one reads stages of another tile any more
+#pragma unroll 1
+        for (int i = 0; i < STAGES; ++i) {
+            fill(stages + i * RAW_BYTES, i);
+            cp_async_commit();
+            __syncthreads();  // the next work is looked up
         }
-    };
-
-    __syncthreads();  // no one reads stages of another tile any more
-#pragma unroll 1
-    for (int i = 0; i < STAGES; ++i) {
-        fill(stages + i * RAW_BYTES, i);
-        cp_async_commit();
-        __syncthreads();  // the next work is looked up
-    }
-    const u32 word_stages = stages + STAGES * RAW_BYTES;
-    int slot = 0, raw = 0;  // the words that are multiplied next, and the FP32 that they were
-    cp_async_wait<STAGES - 1>();
-    __syncthreads();
-    split_stage(word_stages, stages, counting & 1, counting >> 1 & 1);
-    --to_split;
+        const u32 word_stages = stages + STAGES * RAW_BYTES;
+        int slot = 0, raw = 0;  // the words that are multiplied next, and the FP32 that they were
+        cp_async_wait<STAGES - 1>();
+        __syncthreads();
+        split_stage(word_stages, stages, counting & 1, counting >> 1 & 1);
+        --to_split;
 
 #pragma unroll 1
-    for (; is_next(works, at, 0); ++at) {
-        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
-        float sum_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
-        float acc_correction[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit; 2^11 too large
-        // The part of a fragment's address that is this lane's own.
-        const int a_row = lane & 15, a_chunk = lane >> 4;
-        const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
-        const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
-        const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
-        u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
+        for (; is_next(works, at, NUMBER); ++at) {
+            const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+            float sum_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
+            float acc_correction[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit; 2^11 too large
+            // The part of a fragment's address that is this lane's own.
+            const int a_row = lane & 15, a_chunk = lane >> 4;
+            const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
+            const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
+            const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
+            u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
 
-        // Fetches the fragments of step `step` of the stage at `stage`.
-        const auto fetch = [&](int buffer, u32 stage, int step) {
+            // Fetches the fragments of step `step` of the stage at `stage`.
+            const auto fetch = [&](int buffer, u32 stage, int step) {
 #pragma unroll
-            for (int word = 0; word < WORDS; ++word) {
-                // Fragments start at rows that are multiples of 8, which the swizzle does not see.
-                const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
-                const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
+                for (int word = 0; word < WORDS; ++word) {
+                    // Fragments start at rows that are multiples of 8, which the swizzle does not see.
+                    const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
+                    const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
 #pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i) ldmatrix(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+                    for (int i = 0; i < FRAGMENTS_M; ++i) ldmatrix(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; j += 2) {
-                    u32 pair[4];
-                    ldmatrix(pair, b_at + j * 8 * ROW_BYTES);
-                    b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
-                    b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+                    for (int j = 0; j < FRAGMENTS_N; j += 2) {
+                        u32 pair[4];
+                        ldmatrix(pair, b_at + j * 8 * ROW_BYTES);
+                        b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+                        b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+                    }
                 }
-            }
-        };
-        // One step of k: 3 word products for each fragment of C.
-        const auto multiply = [&](int buffer) {
-            // The matrix unit truncates when it adds, FP32 rounds to nearest: each step's sum starts
-            // from zero in the unit and is added outside it.
+            };
+            // One step of k: 3 word products for each fragment of C.
+            const auto multiply = [&](int buffer) {
+                // The matrix unit truncates when it adds, FP32 rounds to nearest: each step's sum starts
+                // from zero in the unit and is added outside it.
 #pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
+                for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) {
-                    float step_sum[4] = {};
-                    multiply_add(step_sum, a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+                    for (int j = 0; j < FRAGMENTS_N; ++j) {
+                        float step_sum[4] = {};
+                        multiply_add(step_sum, a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
 #pragma unroll
-                    for (int r = 0; r < 4; ++r) sum_main[i][j][r] += step_sum[r];
-                }
+                        for (int r = 0; r < 4; ++r) sum_main[i][j][r] += step_sum[r];
+                    }
 #pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
+                for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+                    for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
 #pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
+                for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
-        };
+                    for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            };
 #pragma unroll 1
-        for (int index = 0; index < stage_count; ++index) {
-            const u32 stage = word_stages + slot * STAGE_BYTES;
-            cp_async_wait<STAGES - 2>();  // this thread's part of the next stage is there,
-            __syncthreads();  // everyone's is, and so are the words of this one, of which no one reads the FP32 any more
-            fill(stages + raw * RAW_BYTES, raw);
-            cp_async_commit();  // an empty commit group keeps their count in step
-            raw = raw + 1 == STAGES ? 0 : raw + 1;
-            if (to_split > 0) {
-                split_stage(word_stages + (slot ^ 1) * STAGE_BYTES, stages + raw * RAW_BYTES, counting >> 2 * raw & 1, counting >> (2 * raw + 1) & 1);
-                --to_split;
-            }
+            for (int index = 0; index < stage_count; ++index) {
+                const u32 stage = word_stages + slot * STAGE_BYTES;
+                cp_async_wait<STAGES - 2>();  // this thread's part of the next stage is there,
+                __syncthreads();  // everyone's is, and so are the words of this one, of which no one reads the FP32 any more
+                fill(stages + raw * RAW_BYTES, raw);
+                cp_async_commit();  // an empty commit group keeps their count in step
+                raw = raw + 1 == STAGES ? 0 : raw + 1;
+                if (to_split > 0) {
+                    split_stage(word_stages + (slot ^ 1) * STAGE_BYTES, stages + raw * RAW_BYTES, counting >> 2 * raw & 1, counting >> (2 * raw + 1) & 1);
+                    --to_split;
+                }
 #pragma unroll 1  // unrolled, the next step's fragments and the queue would not fit the registers together
-            for (int step = 0; step < K_STEPS; ++step) {
-                fetch(0, stage, step);
-                multiply(0);
+                for (int step = 0; step < K_STEPS; ++step) {
+                    fetch(0, stage, step);
+                    multiply(0);
+                }
+                slot ^= 1;
             }
-            slot ^= 1;
-        }
 
-        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
-        int again = at;
-        asm volatile("" : "+r"(again));
-        const Work work = work_at(works, again);
-        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
-        const float *const a = work.product.a, *const b = work.product.b;
-        float* const c = work.product.c;
-        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
-        const float alpha = work.product.alpha, beta = work.product.beta;
-        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-        const int my_row = (lane >> 2), my_column = (lane & 3) * 2;
-        float* const line = (float*)(shared + 65536) + warp * 160;
-        // A lane stores one column, of one row in 2.
-        const int row0 = lane / 16, in_line = lane % 16;
-        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
+            // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+            int again = at;
+            asm volatile("" : "+r"(again));
+            const Work work = work_at(works, again);
+            const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+            const float *const a = work.product.a, *const b = work.product.b;
+            float* const c = work.product.c;
+            const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+            const float alpha = work.product.alpha, beta = work.product.beta;
+            const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+            const int my_row = (lane >> 2), my_column = (lane & 3) * 2;
+            float* const line = (float*)(shared + 65536) + warp * LINE_ROWS * LINE_PITCH;
+            // A lane stores one column, of one row in LINES_TOGETHER, or every LINE_LANES columns one.
+            const int row0 = lane / LINE_LANES, in_line = lane % LINE_LANES;
+            const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
-        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
-            const int i = part / 2, first = part % 2 * 8;
+            for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+                const int i = part / 2, first = part % 2 * LINE_ROWS;
 #pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j)
+                for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                for (int r = 0; r < 4; ++r) {
-                    const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
-                    if (in_row < first || in_row >= first + 8) continue;
-                    line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
-                }
-            __syncwarp();
-            const int in_c = m0 + warp_m + i * 16 + first;  // this part's first row
-            const int left = min(8, m - in_c);  // rows of it that C has
-            float product[4];
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                product[x] = line[(row0 + x * 2) * 20 + in_line];
-            }
-            float zero = 0.0f;  // as long as all of them are finite
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                zero = fmaf(product[x], 0.0f, zero);
-            }
-            if (zero != 0.0f) {
-                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                // element is computed again from the operands themselves.
-#pragma unroll 1
-                for (int at = row0; at < left; at += 2)
-#pragma unroll 1
-                    for (int beside = 0; beside < min(16, columns); beside += 16) {
-                        float* const element = line + at * 20 + in_line + beside;
-                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
-                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
-                        float again = 0.0f;
-#pragma unroll 1
-                        for (long long kk = 0; kk < k; ++kk)
-                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
-                        *element = again;
-                        atomicAdd(repaired, (u64)1);
+                    for (int r = 0; r < 4; ++r) {
+                        const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
+                        if (in_row < first || in_row >= first + LINE_ROWS) continue;
+                        line[(in_row - first) * LINE_PITCH + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                     }
+                __syncwarp();
+                const int in_c = m0 + warp_m + i * FRAGMENT_M + first;  // this part's first row
+                const int left = min(LINE_ROWS, m - in_c);  // rows of it that C has
+                float product[LINE_ELEMENTS];
 #pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    product[x] = line[(row0 + x * 2) * 20 + in_line];
+                for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                    product[x] = line[(row0 + below(x)) * LINE_PITCH + in_line + beside(x)];
                 }
+                float zero = 0.0f;  // as long as all of them are finite
+#pragma unroll
+                for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                    zero = fmaf(product[x], 0.0f, zero);
+                }
+                if (zero != 0.0f) {
+                    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                    // element is computed again from the operands themselves.
+#pragma unroll 1
+                    for (int at = row0; at < left; at += LINES_TOGETHER)
+#pragma unroll 1
+                        for (int right = 0; right < min(WARP_N, columns); right += LINE_LANES) {
+                            float* const element = line + at * LINE_PITCH + in_line + right;
+                            if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
+                            const long long row = in_c + at, column = n0 + warp_n + in_line + right;
+                            float again = 0.0f;
+#pragma unroll 1
+                            for (long long kk = 0; kk < k; ++kk)
+                                again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
+                            *element = again;
+                            atomicAdd(repaired, (u64)1);
+                        }
+#pragma unroll
+                    for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                        product[x] = line[(row0 + below(x)) * LINE_PITCH + in_line + beside(x)];
+                    }
+                }
+                float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
+                if (read_c) {
+#pragma unroll
+                    for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                        float* const element = to + below(x) * ldc + beside(x);
+                        if (row0 + below(x) < left && columns > beside(x)) *element = fmaf(alpha, product[x], beta * *element);
+                    }
+                } else {
+#pragma unroll
+                    for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                        float* const element = to + below(x) * ldc + beside(x);
+                        if (row0 + below(x) < left && columns > beside(x)) *element = alpha * product[x];
+                    }
+                }
+                __syncwarp();
             }
-            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
-            if (read_c) {
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    float* const element = to + x * 2 * ldc;
-                    if (row0 + x * 2 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
-                }
-            } else {
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    float* const element = to + x * 2 * ldc;
-                    if (row0 + x * 2 < left && columns > 0) *element = alpha * product[x];
-                }
-            }
-            __syncwarp();
         }
     }
-}
-}  // namespace tile_0
-
-// ---- tile 1: 64 x 64 of C by 2 x 2 warps of 32 x 32, 32 of k a stage
-namespace tile_1 {
-constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 32;
-constexpr int WARP_M = 32, WARP_N = 32, WARPS_N = 2;
-constexpr int THREADS = 128;
-constexpr int STAGES = 2;
-constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 4;  // fragments of m16n8k16 in a warp
-constexpr int K_STEPS = 2;  // instructions along k in a stage
-constexpr int ROW_BYTES = BLOCK_K * 2;
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
-constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
-constexpr int RAW_A_BYTES = BLOCK_M * BLOCK_K * 4, RAW_BYTES = RAW_A_BYTES + BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
-// Operand a lies [m][k]: neighbouring lanes read every second chunk, those of the next row the others.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 128 + (chunk ^ (row & 1)) * 16; }
-
-// Operand b lies [k][n]: lanes read neighbours of one k.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 256 + chunk * 16; }
-
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
-
-// Works off the block's tiles from work `at` on, as long as they are of this size.
-GG_DEVICE void work_off(
-    Works& works, int& at, unsigned char* shared,
-    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
-{
-    if (!is_next(works, at, 1)) return;
-    const u32 stages = shared_address(shared);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
-
-    // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
-    // unaligned rows cost no more sectors than aligned ones.
-    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
-    const float* a_from = nullptr;  // this tile's first element of the stage
-    int a_outer = 0;  // rows or columns of a inside its matrix
-    int a_pitch = 0;
-    const float* b_from = nullptr;  // this tile's first element of the stage
-    int b_outer = 0;  // rows or columns of b inside its matrix
-    int b_pitch = 0;
-    int k_left = 0;
-    bool counts_a = false, counts_b = false;  // what words cannot hold is counted once for each element
-    const auto take = [&]() {
-        if (!is_next(works, ahead, 1)) return;
-        const Work work = work_at(works, ahead);
-        ahead_left = stages_of(work.product, BLOCK_K);
-        k_left = summed(work.product);
-        counts_a = work.n0 == 0, counts_b = work.m0 == 0;
-        a_pitch = work.product.lda;
-        a_from = work.product.a + (long long)work.m0 * a_pitch;
-        a_outer = work.product.m - work.m0;
-        b_pitch = work.product.ldb;
-        b_from = work.product.b + work.n0;
-        b_outer = work.product.n - work.n0;
-        look_up(works, ahead + 1);
-    };
-    take();
-    u32 to_split = 0, counting = 0;  // stages on their way, and from bit 2 slot on, whether their a and b are counted
-    const auto fill = [&](u32 stage, int slot) {
-        if (ahead_left == 0) return;
-        ++to_split;
-        counting = (counting & ~(3u << 2 * slot)) | (u32)counts_a << 2 * slot | (u32)counts_b << (2 * slot + 1);
-        {
-            const u32 to = stage;
-            if (is_aligned(a_from, a_pitch)) {
-                const int row0 = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
-                const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
-                const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
-#pragma unroll
-                for (int row = row0; row < row0 + 64; row += 16, element += 16ll * a_pitch) {
-                    const int bytes = row < a_outer ? inside : 0;
-                    cp_async_16_part(to + at_a(row, chunk), element, bytes);
-                }
-            } else {
-                const int row0 = (int)threadIdx.x / 32, column = (int)threadIdx.x % 32;
-                const int inside = column < k_left ? a_outer : 0;
-                const float* element = a_from + (long long)row0 * a_pitch + column;
-#pragma unroll 8
-                for (int row = row0; row < row0 + 64; row += 4, element += 4ll * a_pitch) {
-                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
-                }
-            }
-        }
-        a_from += BLOCK_K;
-        {
-            const u32 to = stage + RAW_A_BYTES;
-            if (is_aligned(b_from, b_pitch)) {
-                const int row0 = (int)threadIdx.x / 16, chunk = (int)threadIdx.x % 16;
-                const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
-                const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
-#pragma unroll
-                for (int row = row0; row < row0 + 32; row += 8, element += 8ll * b_pitch) {
-                    const int bytes = row < k_left ? inside : 0;
-                    cp_async_16_part(to + at_b(row, chunk), element, bytes);
-                }
-            } else {
-                const int row0 = (int)threadIdx.x / 64, column = (int)threadIdx.x % 64;
-                const int inside = column < b_outer ? k_left : 0;
-                const float* element = b_from + (long long)row0 * b_pitch + column;
-#pragma unroll 8
-                for (int row = row0; row < row0 + 32; row += 2, element += 2ll * b_pitch) {
-                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
-                }
-            }
-        }
-        b_from += (long long)BLOCK_K * b_pitch;
-        k_left -= BLOCK_K;
-        if (--ahead_left == 0) {
-            ++ahead;
-            take();
-        }
-    };
-
-    // Splits the stage of FP32 at `raw` into words at `words`; each thread takes 16 bytes of every word at a time.
-    const auto split_stage = [&](u32 words, u32 raw, bool count_a, bool count_b) {
-        bool odd_a = false, odd_b = false;  // whether there is anything to count
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
-            {
-                float value[8];
-#pragma unroll
-                for (int piece = 0; piece < 2; ++piece) {
-                    float four[4];
-                    load_shared_16(four, raw + at_a(row, chunk * 2 + piece));
-                    for (int e = 0; e < 4; ++e) value[4 * piece + e] = four[e];
-                }
-
-                if (count_a) odd_a = unusual(value) || odd_a;
-                u32 packed[WORDS][4];
-                split_run(packed, value);
-#pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
-                                    packed[word]);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = ((int)threadIdx.x + i * THREADS) % 64, chunk = ((int)threadIdx.x + i * THREADS) / 64;
-            {
-                float value[8];
-#pragma unroll
-                for (int e = 0; e < 8; ++e)
-                    value[e] = load_shared_4(raw + RAW_A_BYTES + at_b(chunk * 8 + e, row / 4) + row % 4 * 4);
-
-                if (count_b) odd_b = unusual(value) || odd_b;
-                u32 packed[WORDS][4];
-                split_run(packed, value);
-#pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
-                                    packed[word]);
-            }
-        }
-        if (count_a && __any_sync(0xffffffffu, odd_a)) {
-#pragma unroll 1
-            for (int i = 0; i < 2; ++i) {
-                const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
-                {
-                    float value[8];
-#pragma unroll
-                    for (int piece = 0; piece < 2; ++piece) {
-                        float four[4];
-                        load_shared_16(four, raw + at_a(row, chunk * 2 + piece));
-                        for (int e = 0; e < 4; ++e) value[4 * piece + e] = four[e];
-                    }
-                    u32 packed[WORDS][4];
-                    split_run(packed, value);
-                    count(a_status, losses(packed, value));
-                }
-            }
-        }
-        if (count_b && __any_sync(0xffffffffu, odd_b)) {
-#pragma unroll 1
-            for (int i = 0; i < 2; ++i) {
-                const int row = ((int)threadIdx.x + i * THREADS) % 64, chunk = ((int)threadIdx.x + i * THREADS) / 64;
-                {
-                    float value[8];
-#pragma unroll
-                    for (int e = 0; e < 8; ++e)
-                        value[e] = load_shared_4(raw + RAW_A_BYTES + at_b(chunk * 8 + e, row / 4) + row % 4 * 4);
-                    u32 packed[WORDS][4];
-                    split_run(packed, value);
-                    count(b_status, losses(packed, value));
-                }
-            }
-        }
-    };
-
-    __syncthreads();  // no one reads stages of another tile any more
-#pragma unroll 1
-    for (int i = 0; i < STAGES; ++i) {
-        fill(stages + i * RAW_BYTES, i);
-        cp_async_commit();
-        __syncthreads();  // the next work is looked up
-    }
-    const u32 word_stages = stages + STAGES * RAW_BYTES;
-    int slot = 0, raw = 0;  // the words that are multiplied next, and the FP32 that they were
-    cp_async_wait<STAGES - 1>();
-    __syncthreads();
-    split_stage(word_stages, stages, counting & 1, counting >> 1 & 1);
-    --to_split;
-
-#pragma unroll 1
-    for (; is_next(works, at, 1); ++at) {
-        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
-        float sum_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
-        float acc_correction[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit; 2^11 too large
-        // The part of a fragment's address that is this lane's own.
-        const int a_row = lane & 15, a_chunk = lane >> 4;
-        const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
-        const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
-        const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
-        u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
-
-        // Fetches the fragments of step `step` of the stage at `stage`.
-        const auto fetch = [&](int buffer, u32 stage, int step) {
-#pragma unroll
-            for (int word = 0; word < WORDS; ++word) {
-                // Fragments start at rows that are multiples of 8, which the swizzle does not see.
-                const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
-                const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
-#pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i) ldmatrix(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; j += 2) {
-                    u32 pair[4];
-                    ldmatrix(pair, b_at + j * 8 * ROW_BYTES);
-                    b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
-                    b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
-                }
-            }
-        };
-        // One step of k: 3 word products for each fragment of C.
-        const auto multiply = [&](int buffer) {
-            // The matrix unit truncates when it adds, FP32 rounds to nearest: each step's sum starts
-            // from zero in the unit and is added outside it.
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) {
-                    float step_sum[4] = {};
-                    multiply_add(step_sum, a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
-#pragma unroll
-                    for (int r = 0; r < 4; ++r) sum_main[i][j][r] += step_sum[r];
-                }
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
-        };
-#pragma unroll 1
-        for (int index = 0; index < stage_count; ++index) {
-            const u32 stage = word_stages + slot * STAGE_BYTES;
-            cp_async_wait<STAGES - 2>();  // this thread's part of the next stage is there,
-            __syncthreads();  // everyone's is, and so are the words of this one, of which no one reads the FP32 any more
-            fill(stages + raw * RAW_BYTES, raw);
-            cp_async_commit();  // an empty commit group keeps their count in step
-            raw = raw + 1 == STAGES ? 0 : raw + 1;
-            if (to_split > 0) {
-                split_stage(word_stages + (slot ^ 1) * STAGE_BYTES, stages + raw * RAW_BYTES, counting >> 2 * raw & 1, counting >> (2 * raw + 1) & 1);
-                --to_split;
-            }
-#pragma unroll 1  // unrolled, the next step's fragments and the queue would not fit the registers together
-            for (int step = 0; step < K_STEPS; ++step) {
-                fetch(0, stage, step);
-                multiply(0);
-            }
-            slot ^= 1;
-        }
-
-        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
-        int again = at;
-        asm volatile("" : "+r"(again));
-        const Work work = work_at(works, again);
-        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
-        const float *const a = work.product.a, *const b = work.product.b;
-        float* const c = work.product.c;
-        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
-        const float alpha = work.product.alpha, beta = work.product.beta;
-        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-        const int my_row = (lane >> 2), my_column = (lane & 3) * 2;
-        float* const line = (float*)(shared + 65536) + warp * 288;
-        // A lane stores one column.
-        const int row0 = 0, in_line = lane;
-        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
-#pragma unroll
-        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
-            const int i = part / 2, first = part % 2 * 8;
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j)
-#pragma unroll
-                for (int r = 0; r < 4; ++r) {
-                    const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
-                    if (in_row < first || in_row >= first + 8) continue;
-                    line[(in_row - first) * 36 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
-                }
-            __syncwarp();
-            const int in_c = m0 + warp_m + i * 16 + first;  // this part's first row
-            const int left = min(8, m - in_c);  // rows of it that C has
-            float product[8];
-#pragma unroll
-            for (int x = 0; x < 8; ++x) {
-                product[x] = line[(row0 + x) * 36 + in_line];
-            }
-            float zero = 0.0f;  // as long as all of them are finite
-#pragma unroll
-            for (int x = 0; x < 8; ++x) {
-                zero = fmaf(product[x], 0.0f, zero);
-            }
-            if (zero != 0.0f) {
-                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                // element is computed again from the operands themselves.
-#pragma unroll 1
-                for (int at = row0; at < left; ++at)
-#pragma unroll 1
-                    for (int beside = 0; beside < min(32, columns); beside += 32) {
-                        float* const element = line + at * 36 + in_line + beside;
-                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
-                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
-                        float again = 0.0f;
-#pragma unroll 1
-                        for (long long kk = 0; kk < k; ++kk)
-                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
-                        *element = again;
-                        atomicAdd(repaired, (u64)1);
-                    }
-#pragma unroll
-                for (int x = 0; x < 8; ++x) {
-                    product[x] = line[(row0 + x) * 36 + in_line];
-                }
-            }
-            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
-            if (read_c) {
-#pragma unroll
-                for (int x = 0; x < 8; ++x) {
-                    float* const element = to + x * ldc;
-                    if (row0 + x < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
-                }
-            } else {
-#pragma unroll
-                for (int x = 0; x < 8; ++x) {
-                    float* const element = to + x * ldc;
-                    if (row0 + x < left && columns > 0) *element = alpha * product[x];
-                }
-            }
-            __syncwarp();
-        }
-    }
-}
-}  // namespace tile_1
+};
 
 extern "C" __global__ void __launch_bounds__(128, 3)
 gemmgen_ootomo_mma_64x64x32_a191e69c(
@@ -1134,8 +807,8 @@ gemmgen_ootomo_mma_64x64x32_a191e69c(
         make_list(list, from, begin, min(LISTED, batch - begin), threshold);
         look_up(works, at);
         __syncthreads();
-        tile_1::work_off(works, at, shared, a_status, b_status, repaired);
-        tile_0::work_off(works, at, shared, a_status, b_status, repaired);
+        TileKernel<Tile1>::work_off(works, at, shared, a_status, b_status, repaired);
+        TileKernel<Tile0>::work_off(works, at, shared, a_status, b_status, repaired);
         works.base += list.turns;
     }
     end_queue(works);

@@ -437,507 +437,285 @@ GG_DEVICE int summed(const Product& product) { return product.alpha == 0.0f ? 0 
 // Stages of k of a product, one of zeros where there is nothing to sum.
 GG_DEVICE int stages_of(const Product& product, int block_k) { return max(1, (summed(product) + block_k - 1) / block_k); }
 
-// ---- tile 0: 32 x 32 of C by 1 x 2 warps of 32 x 16, 32 of k a stage
-namespace tile_0 {
-constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 32;
-constexpr int WARP_M = 32, WARP_N = 16, WARPS_N = 2;
-constexpr int THREADS = 128;
-constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 1;  // fragments of m16n16k32 in a warp
-constexpr int K_STEPS = 1;  // instructions along k in a stage
-constexpr int ROW_BYTES = BLOCK_K * 2;
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
-constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+// Where chunk `chunk` of a row of CHUNKS lies: from row to row, or every few of short ones, the chunks change places, so that eight neighbouring
+// rows, as a phase reads them, touch each bank once.
+template <int CHUNKS>
+GG_DEVICE int swizzled(int row, int chunk) { return chunk ^ (row / (CHUNKS < 8 ? 8 / CHUNKS : 1) & ((CHUNKS < 8 ? CHUNKS : 8) - 1)); }
 
-// Works off the block's tiles from work `at` on, as long as they are of this size.
-GG_DEVICE void work_off(
-    Works& works, int& at, unsigned char* shared,
-    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
-{
-    if (!is_next(works, at, 0)) return;
-    const u32 stages = shared_address(shared);
-    const int lane = thread_id() % 64, warp = thread_id() / 64;
-    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+// 32 x 32 of C by 1 x 2 warps of 32 x 16, 32 of k a stage.
+struct Tile0 {
+    static constexpr int NUMBER = 0, THREADS = 128;
+    static constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 32, WARP_M = 32, WARP_N = 16;
+};
 
-    // What is loaded next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
-    // unaligned rows cost no more sectors than aligned ones.
-    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
-    const float* a_from = nullptr;  // this tile's first element of the stage
-    int a_outer = 0;  // rows or columns of a inside its matrix
-    int a_pitch = 0;
-    const float* b_from = nullptr;  // this tile's first element of the stage
-    int b_outer = 0;  // rows or columns of b inside its matrix
-    int b_pitch = 0;
-    int k_left = 0;
-    bool counts_a = false, counts_b = false;  // what words cannot hold is counted once for each element
-    const auto take = [&]() __attribute__((always_inline)) {
-        if (!is_next(works, ahead, 0)) return;
-        const Work work = work_at(works, ahead);
-        ahead_left = stages_of(work.product, BLOCK_K);
-        k_left = summed(work.product);
-        counts_a = work.n0 == 0, counts_b = work.m0 == 0;
-        a_pitch = work.product.lda;
-        a_from = work.product.a + (long long)work.m0 * a_pitch;
-        a_outer = work.product.m - work.m0;
-        b_pitch = work.product.ldb;
-        b_from = work.product.b + work.n0;
-        b_outer = work.product.n - work.n0;
-        look_up(works, ahead + 1);
-    };
-    take();
-    float a_held[1][8], b_held[1][8];  // a stage on its way to shared memory
-    bool holds = false, held_a = false, held_b = false;
-    const auto fill = [&]() __attribute__((always_inline)) {
-        holds = ahead_left > 0;
-        if (!holds) return;
-        held_a = counts_a, held_b = counts_b;
-        {
-            constexpr int i = 0;
+// 64 x 64 of C by 1 x 2 warps of 64 x 32, 32 of k a stage.
+struct Tile1 {
+    static constexpr int NUMBER = 1, THREADS = 128;
+    static constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 32, WARP_M = 64, WARP_N = 32;
+};
 
-            const int row = (thread_id() + i * THREADS) / 4, chunk = (thread_id() + i * THREADS) % 4;
-            read_a(a_held[i], a_from, a_pitch, a_outer, k_left, row, chunk * 8);
-        }
-        a_from += BLOCK_K;
-        {
-            constexpr int i = 0;
+// What blocks do with tiles of one size.
+template <class Tile>
+struct TileKernel {
+    static constexpr int NUMBER = Tile::NUMBER, THREADS = Tile::THREADS;
+    static constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
+    static constexpr int WARP_M = Tile::WARP_M, WARP_N = Tile::WARP_N, WARPS_N = BLOCK_N / WARP_N;
+    static constexpr int FRAGMENT_M = 16, FRAGMENTS_M = WARP_M / FRAGMENT_M, FRAGMENTS_N = WARP_N / 16;  // fragments of m16n16k32 in a warp
+    static constexpr int FRAGMENT_BUFFERS = 1;
+    static constexpr int K_STEPS = BLOCK_K / 32;  // instructions along k in a stage
+    static constexpr int ROW_BYTES = BLOCK_K * 2, ROW_CHUNKS = ROW_BYTES / 16;  // of one word
+    static constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+    static constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
+    static constexpr int A_PARTS = (BLOCK_M * BLOCK_K / 8 + THREADS - 1) / THREADS;  // of A's part of a stage, that a thread takes
+    static constexpr int B_PARTS = (BLOCK_N * BLOCK_K / 8 + THREADS - 1) / THREADS;  // of B's part of a stage, that a thread takes
 
-            const int row = (thread_id() + i * THREADS) % 32, chunk = (thread_id() + i * THREADS) / 32;
-            read_b(b_held[i], b_from, b_pitch, b_outer, k_left, row, chunk * 8);
-        }
-        b_from += (long long)BLOCK_K * b_pitch;
-        k_left -= BLOCK_K;
-        if (--ahead_left == 0) {
-            ++ahead;
-            take();
-        }
-    };
-    // Puts that stage into the place at `stage`.
-    const auto put = [&](u32 stage) __attribute__((always_inline)) {
-        if (!holds) return;
-        {
-            constexpr int i = 0;
+    static constexpr int LINE_ROWS = FRAGMENT_M / 2, LINE_PITCH = WARP_N + 4;  // of C, which a warp brings out at a time, padded: floats
+    static constexpr int LINE_LANES = WARP_N < 64 ? WARP_N : 64;  // lanes side by side
+    static constexpr int LINE_COLUMNS = WARP_N / LINE_LANES;  // of each
+    static constexpr int LINES_TOGETHER = 64 / LINE_LANES;  // rows that lanes store at a time
+    static constexpr int LINE_ELEMENTS = (LINE_ROWS + LINES_TOGETHER - 1) / LINES_TOGETHER * LINE_COLUMNS;  // that a lane stores of these rows
 
-            const int row = (thread_id() + i * THREADS) / 4, chunk = (thread_id() + i * THREADS) % 4;
-            {
-                const u32 words = stage;
-                u32 packed[WORDS][4];
-                split_run(packed, a_held[i]);
-                if (held_a && (__builtin_amdgcn_ballot_w64(unusual(a_held[i])) != 0)) count(a_status, losses(packed, a_held[i]));
+    GG_DEVICE int swizzle(int row, int chunk) { return swizzled<ROW_CHUNKS>(row, chunk); }
+
+    // Of a lane's element x of those rows: rows below its first one, and columns to the right of it.
+    GG_DEVICE int below(int x) { return x / LINE_COLUMNS * LINES_TOGETHER; }
+    GG_DEVICE int beside(int x) { return x % LINE_COLUMNS * LINE_LANES; }
+
+    // Works off the block's tiles from work `at` on, as long as they are of this size.
+    GG_DEVICE void work_off(
+        Works& works, int& at, unsigned char* shared,
+        u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+    {
+        if (!is_next(works, at, NUMBER)) return;
+        const u32 stages = shared_address(shared);
+        const int lane = thread_id() % 64, warp = thread_id() / 64;
+        const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+        // What is loaded next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+        // unaligned rows cost no more sectors than aligned ones.
+        int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+        const float* a_from = nullptr;  // this tile's first element of the stage
+        int a_outer = 0;  // rows or columns of a inside its matrix
+        int a_pitch = 0;
+        const float* b_from = nullptr;  // this tile's first element of the stage
+        int b_outer = 0;  // rows or columns of b inside its matrix
+        int b_pitch = 0;
+        int k_left = 0;
+        bool counts_a = false, counts_b = false;  // what words cannot hold is counted once for each element
+        const auto take = [&]() __attribute__((always_inline)) {
+            if (!is_next(works, ahead, NUMBER)) return;
+            const Work work = work_at(works, ahead);
+            ahead_left = stages_of(work.product, BLOCK_K);
+            k_left = summed(work.product);
+            counts_a = work.n0 == 0, counts_b = work.m0 == 0;
+            a_pitch = work.product.lda;
+            a_from = work.product.a + (long long)work.m0 * a_pitch;
+            a_outer = work.product.m - work.m0;
+            b_pitch = work.product.ldb;
+            b_from = work.product.b + work.n0;
+            b_outer = work.product.n - work.n0;
+            look_up(works, ahead + 1);
+        };
+        take();
+        float a_held[A_PARTS][8], b_held[B_PARTS][8];  // a stage on its way to shared memory
+        bool holds = false, held_a = false, held_b = false;
+        const auto fill = [&]() __attribute__((always_inline)) {
+            holds = ahead_left > 0;
+            if (!holds) return;
+            held_a = counts_a, held_b = counts_b;
 #pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
-                                    packed[word]);
+            for (int i = 0; i < A_PARTS; ++i) {
+                const int row = (thread_id() + i * THREADS) / ROW_CHUNKS, chunk = (thread_id() + i * THREADS) % ROW_CHUNKS;
+                read_a(a_held[i], a_from, a_pitch, a_outer, k_left, row, chunk * 8);
             }
-        }
-        {
-            constexpr int i = 0;
-
-            const int row = (thread_id() + i * THREADS) % 32, chunk = (thread_id() + i * THREADS) / 32;
-            {
-                const u32 words = stage;
-                u32 packed[WORDS][4];
-                split_run(packed, b_held[i]);
-                if (held_b && (__builtin_amdgcn_ballot_w64(unusual(b_held[i])) != 0)) count(b_status, losses(packed, b_held[i]));
+            a_from += BLOCK_K;
 #pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
-                                    packed[word]);
+            for (int i = 0; i < B_PARTS; ++i) {
+                const int row = (thread_id() + i * THREADS) % BLOCK_N, chunk = (thread_id() + i * THREADS) / BLOCK_N;
+                read_b(b_held[i], b_from, b_pitch, b_outer, k_left, row, chunk * 8);
             }
-        }
-    };
-
-    block_barrier();  // no one reads stages of another tile any more
-    fill();
-    put(stages);
-    block_barrier();
-    int slot = 0;  // where the stage lies that is multiplied next
-
-#pragma unroll 1
-    for (; is_next(works, at, 0); ++at) {
-        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
-        sums acc_main[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit
-        sums acc_correction[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit; 2^11 too large
-        // The part of a fragment's address that is this lane's own.
-        const int a_row = (lane & 15), a_chunk = (lane >> 4);
-        const int b_row = (lane & 15), b_chunk = (lane >> 4);
-        const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
-        const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
-        fragment a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N];
-
-        // Fetches the fragments of step `step` of the stage at `stage`.
-        const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
+            b_from += (long long)BLOCK_K * b_pitch;
+            k_left -= BLOCK_K;
+            if (--ahead_left == 0) {
+                ++ahead;
+                take();
+            }
+        };
+        // Puts that stage into the place at `stage`.
+        const auto put = [&](u32 stage) __attribute__((always_inline)) {
+            if (!holds) return;
 #pragma unroll
-            for (int word = 0; word < WORDS; ++word) {
-                // Fragments start at rows that are multiples of 8, which the swizzle does not see.
-                const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 4 + a_chunk) * 16;
-                const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 4 + b_chunk) * 16;
+            for (int i = 0; i < A_PARTS; ++i) {
+                const int row = (thread_id() + i * THREADS) / ROW_CHUNKS, chunk = (thread_id() + i * THREADS) % ROW_CHUNKS;
+                {
+                    const u32 words = stage;
+                    u32 packed[WORDS][4];
+                    split_run(packed, a_held[i]);
+                    if (held_a && (__builtin_amdgcn_ballot_w64(unusual(a_held[i])) != 0)) count(a_status, losses(packed, a_held[i]));
 #pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i) load_fragment(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+                    for (int word = 0; word < WORDS; ++word)
+                        store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                        packed[word]);
+                }
+            }
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) {
-                    load_fragment(b_fragments[buffer][word][j], b_at + j * 16 * ROW_BYTES);
+            for (int i = 0; i < B_PARTS; ++i) {
+                const int row = (thread_id() + i * THREADS) % BLOCK_N, chunk = (thread_id() + i * THREADS) / BLOCK_N;
+                {
+                    const u32 words = stage;
+                    u32 packed[WORDS][4];
+                    split_run(packed, b_held[i]);
+                    if (held_b && (__builtin_amdgcn_ballot_w64(unusual(b_held[i])) != 0)) count(b_status, losses(packed, b_held[i]));
+#pragma unroll
+                    for (int word = 0; word < WORDS; ++word)
+                        store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                        packed[word]);
                 }
             }
         };
-        // One step of k: 3 word products for each fragment of C.
-        const auto multiply = [&](int buffer) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
-        };
-#pragma unroll 1
-        for (int index = 0; index < stage_count; ++index) {
-            const u32 stage = stages + slot * STAGE_BYTES;
-            fill();
-#pragma unroll 1  // unrolled, the next step's fragments and the queue would not fit the registers together
-            for (int step = 0; step < K_STEPS; ++step) {
-                fetch(0, stage, step);
-                multiply(0);
-            }
-            put(stages + (slot ^ 1) * STAGE_BYTES);  // which no one has read since the last barrier
-            block_barrier();
-            slot ^= 1;
-        }
 
-        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
-        int again = at;
-        asm volatile("" : "+v"(again));
-        const Work work = work_at(works, again);
-        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
-        const float *const a = work.product.a, *const b = work.product.b;
-        float* const c = work.product.c;
-        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
-        const float alpha = work.product.alpha, beta = work.product.beta;
-        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-        const int my_row = (lane >> 4) * 4, my_column = (lane & 15);
-        float* const line = (float*)(shared + 32768) + warp * 160;
-        // A lane stores one column, of one row in 4.
-        const int row0 = lane / 16, in_line = lane % 16;
-        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
-#pragma unroll
-        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
-            const int i = part / 2, first = part % 2 * 8;
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j)
-#pragma unroll
-                for (int r = 0; r < 4; ++r) {
-                    const int in_row = my_row + r, in_column = my_column + j * 16;
-                    if (in_row < first || in_row >= first + 8) continue;
-                    line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
-                }
-            wavefront_barrier();
-            const int in_c = m0 + warp_m + i * 16 + first;  // this part's first row
-            const int left = min(8, m - in_c);  // rows of it that C has
-            float product[2];
-#pragma unroll
-            for (int x = 0; x < 2; ++x) {
-                product[x] = line[(row0 + x * 4) * 20 + in_line];
-            }
-            float zero = 0.0f;  // as long as all of them are finite
-#pragma unroll
-            for (int x = 0; x < 2; ++x) {
-                zero = fmaf(product[x], 0.0f, zero);
-            }
-            if (zero != 0.0f) {
-                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                // element is computed again from the operands themselves.
+        block_barrier();  // no one reads stages of another tile any more
+        fill();
+        put(stages);
+        block_barrier();
+        int slot = 0;  // where the stage lies that is multiplied next
+
 #pragma unroll 1
-                for (int at = row0; at < left; at += 4)
-#pragma unroll 1
-                    for (int beside = 0; beside < min(16, columns); beside += 16) {
-                        float* const element = line + at * 20 + in_line + beside;
-                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
-                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
-                        float again = 0.0f;
-#pragma unroll 1
-                        for (long long kk = 0; kk < k; ++kk)
-                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
-                        *element = again;
-                        __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+        for (; is_next(works, at, NUMBER); ++at) {
+            const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+            sums acc_main[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit
+            sums acc_correction[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit; 2^11 too large
+            // The part of a fragment's address that is this lane's own.
+            const int a_row = (lane & 15), a_chunk = (lane >> 4);
+            const int b_row = (lane & 15), b_chunk = (lane >> 4);
+            const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
+            const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
+            fragment a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N];
+
+            // Fetches the fragments of step `step` of the stage at `stage`.
+            const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
+#pragma unroll
+                for (int word = 0; word < WORDS; ++word) {
+                    // Fragments start at rows that are multiples of 8, which the swizzle does not see.
+                    const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 4 + a_chunk) * 16;
+                    const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 4 + b_chunk) * 16;
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i) load_fragment(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j) {
+                        load_fragment(b_fragments[buffer][word][j], b_at + j * 16 * ROW_BYTES);
                     }
-#pragma unroll
-                for (int x = 0; x < 2; ++x) {
-                    product[x] = line[(row0 + x * 4) * 20 + in_line];
                 }
+            };
+            // One step of k: 3 word products for each fragment of C.
+            const auto multiply = [&](int buffer) __attribute__((always_inline)) {
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+            };
+#pragma unroll 1
+            for (int index = 0; index < stage_count; ++index) {
+                const u32 stage = stages + slot * STAGE_BYTES;
+                fill();
+#pragma unroll 1  // unrolled, the next step's fragments and the queue would not fit the registers together
+                for (int step = 0; step < K_STEPS; ++step) {
+                    fetch(0, stage, step);
+                    multiply(0);
+                }
+                put(stages + (slot ^ 1) * STAGE_BYTES);  // which no one has read since the last barrier
+                block_barrier();
+                slot ^= 1;
             }
-            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
-            if (read_c) {
+
+            // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+            int again = at;
+            asm volatile("" : "+v"(again));
+            const Work work = work_at(works, again);
+            const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+            const float *const a = work.product.a, *const b = work.product.b;
+            float* const c = work.product.c;
+            const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+            const float alpha = work.product.alpha, beta = work.product.beta;
+            const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+            const int my_row = (lane >> 4) * 4, my_column = (lane & 15);
+            float* const line = (float*)(shared + 32768) + warp * LINE_ROWS * LINE_PITCH;
+            // A lane stores one column, of one row in LINES_TOGETHER, or every LINE_LANES columns one.
+            const int row0 = lane / LINE_LANES, in_line = lane % LINE_LANES;
+            const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
-                for (int x = 0; x < 2; ++x) {
-                    float* const element = to + x * 4 * ldc;
-                    if (row0 + x * 4 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
-                }
-            } else {
+            for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+                const int i = part / 2, first = part % 2 * LINE_ROWS;
 #pragma unroll
-                for (int x = 0; x < 2; ++x) {
-                    float* const element = to + x * 4 * ldc;
-                    if (row0 + x * 4 < left && columns > 0) *element = alpha * product[x];
+                for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                    for (int r = 0; r < 4; ++r) {
+                        const int in_row = my_row + r, in_column = my_column + j * 16;
+                        if (in_row < first || in_row >= first + LINE_ROWS) continue;
+                        line[(in_row - first) * LINE_PITCH + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
+                    }
+                wavefront_barrier();
+                const int in_c = m0 + warp_m + i * FRAGMENT_M + first;  // this part's first row
+                const int left = min(LINE_ROWS, m - in_c);  // rows of it that C has
+                float product[LINE_ELEMENTS];
+#pragma unroll
+                for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                    product[x] = line[(row0 + below(x)) * LINE_PITCH + in_line + beside(x)];
                 }
+                float zero = 0.0f;  // as long as all of them are finite
+#pragma unroll
+                for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                    zero = fmaf(product[x], 0.0f, zero);
+                }
+                if (zero != 0.0f) {
+                    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                    // element is computed again from the operands themselves.
+#pragma unroll 1
+                    for (int at = row0; at < left; at += LINES_TOGETHER)
+#pragma unroll 1
+                        for (int right = 0; right < min(WARP_N, columns); right += LINE_LANES) {
+                            float* const element = line + at * LINE_PITCH + in_line + right;
+                            if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
+                            const long long row = in_c + at, column = n0 + warp_n + in_line + right;
+                            float again = 0.0f;
+#pragma unroll 1
+                            for (long long kk = 0; kk < k; ++kk)
+                                again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
+                            *element = again;
+                            __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+                        }
+#pragma unroll
+                    for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                        product[x] = line[(row0 + below(x)) * LINE_PITCH + in_line + beside(x)];
+                    }
+                }
+                float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
+                if (read_c) {
+#pragma unroll
+                    for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                        float* const element = to + below(x) * ldc + beside(x);
+                        if (row0 + below(x) < left && columns > beside(x)) *element = fmaf(alpha, product[x], beta * *element);
+                    }
+                } else {
+#pragma unroll
+                    for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                        float* const element = to + below(x) * ldc + beside(x);
+                        if (row0 + below(x) < left && columns > beside(x)) *element = alpha * product[x];
+                    }
+                }
+                wavefront_barrier();
             }
-            wavefront_barrier();
         }
     }
-}
-}  // namespace tile_0
-
-// ---- tile 1: 64 x 64 of C by 1 x 2 warps of 64 x 32, 32 of k a stage
-namespace tile_1 {
-constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 32;
-constexpr int WARP_M = 64, WARP_N = 32, WARPS_N = 2;
-constexpr int THREADS = 128;
-constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int FRAGMENTS_M = 4, FRAGMENTS_N = 2;  // fragments of m16n16k32 in a warp
-constexpr int K_STEPS = 1;  // instructions along k in a stage
-constexpr int ROW_BYTES = BLOCK_K * 2;
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
-constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
-
-// Works off the block's tiles from work `at` on, as long as they are of this size.
-GG_DEVICE void work_off(
-    Works& works, int& at, unsigned char* shared,
-    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
-{
-    if (!is_next(works, at, 1)) return;
-    const u32 stages = shared_address(shared);
-    const int lane = thread_id() % 64, warp = thread_id() / 64;
-    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
-
-    // What is loaded next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
-    // unaligned rows cost no more sectors than aligned ones.
-    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
-    const float* a_from = nullptr;  // this tile's first element of the stage
-    int a_outer = 0;  // rows or columns of a inside its matrix
-    int a_pitch = 0;
-    const float* b_from = nullptr;  // this tile's first element of the stage
-    int b_outer = 0;  // rows or columns of b inside its matrix
-    int b_pitch = 0;
-    int k_left = 0;
-    bool counts_a = false, counts_b = false;  // what words cannot hold is counted once for each element
-    const auto take = [&]() __attribute__((always_inline)) {
-        if (!is_next(works, ahead, 1)) return;
-        const Work work = work_at(works, ahead);
-        ahead_left = stages_of(work.product, BLOCK_K);
-        k_left = summed(work.product);
-        counts_a = work.n0 == 0, counts_b = work.m0 == 0;
-        a_pitch = work.product.lda;
-        a_from = work.product.a + (long long)work.m0 * a_pitch;
-        a_outer = work.product.m - work.m0;
-        b_pitch = work.product.ldb;
-        b_from = work.product.b + work.n0;
-        b_outer = work.product.n - work.n0;
-        look_up(works, ahead + 1);
-    };
-    take();
-    float a_held[2][8], b_held[2][8];  // a stage on its way to shared memory
-    bool holds = false, held_a = false, held_b = false;
-    const auto fill = [&]() __attribute__((always_inline)) {
-        holds = ahead_left > 0;
-        if (!holds) return;
-        held_a = counts_a, held_b = counts_b;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = (thread_id() + i * THREADS) / 4, chunk = (thread_id() + i * THREADS) % 4;
-            read_a(a_held[i], a_from, a_pitch, a_outer, k_left, row, chunk * 8);
-        }
-        a_from += BLOCK_K;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = (thread_id() + i * THREADS) % 64, chunk = (thread_id() + i * THREADS) / 64;
-            read_b(b_held[i], b_from, b_pitch, b_outer, k_left, row, chunk * 8);
-        }
-        b_from += (long long)BLOCK_K * b_pitch;
-        k_left -= BLOCK_K;
-        if (--ahead_left == 0) {
-            ++ahead;
-            take();
-        }
-    };
-    // Puts that stage into the place at `stage`.
-    const auto put = [&](u32 stage) __attribute__((always_inline)) {
-        if (!holds) return;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = (thread_id() + i * THREADS) / 4, chunk = (thread_id() + i * THREADS) % 4;
-            {
-                const u32 words = stage;
-                u32 packed[WORDS][4];
-                split_run(packed, a_held[i]);
-                if (held_a && (__builtin_amdgcn_ballot_w64(unusual(a_held[i])) != 0)) count(a_status, losses(packed, a_held[i]));
-#pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
-                                    packed[word]);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = (thread_id() + i * THREADS) % 64, chunk = (thread_id() + i * THREADS) / 64;
-            {
-                const u32 words = stage;
-                u32 packed[WORDS][4];
-                split_run(packed, b_held[i]);
-                if (held_b && (__builtin_amdgcn_ballot_w64(unusual(b_held[i])) != 0)) count(b_status, losses(packed, b_held[i]));
-#pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
-                                    packed[word]);
-            }
-        }
-    };
-
-    block_barrier();  // no one reads stages of another tile any more
-    fill();
-    put(stages);
-    block_barrier();
-    int slot = 0;  // where the stage lies that is multiplied next
-
-#pragma unroll 1
-    for (; is_next(works, at, 1); ++at) {
-        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
-        sums acc_main[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit
-        sums acc_correction[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit; 2^11 too large
-        // The part of a fragment's address that is this lane's own.
-        const int a_row = (lane & 15), a_chunk = (lane >> 4);
-        const int b_row = (lane & 15), b_chunk = (lane >> 4);
-        const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
-        const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
-        fragment a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N];
-
-        // Fetches the fragments of step `step` of the stage at `stage`.
-        const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
-#pragma unroll
-            for (int word = 0; word < WORDS; ++word) {
-                // Fragments start at rows that are multiples of 8, which the swizzle does not see.
-                const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 4 + a_chunk) * 16;
-                const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 4 + b_chunk) * 16;
-#pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i) load_fragment(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) {
-                    load_fragment(b_fragments[buffer][word][j], b_at + j * 16 * ROW_BYTES);
-                }
-            }
-        };
-        // One step of k: 3 word products for each fragment of C.
-        const auto multiply = [&](int buffer) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
-        };
-#pragma unroll 1
-        for (int index = 0; index < stage_count; ++index) {
-            const u32 stage = stages + slot * STAGE_BYTES;
-            fill();
-#pragma unroll 1  // unrolled, the next step's fragments and the queue would not fit the registers together
-            for (int step = 0; step < K_STEPS; ++step) {
-                fetch(0, stage, step);
-                multiply(0);
-            }
-            put(stages + (slot ^ 1) * STAGE_BYTES);  // which no one has read since the last barrier
-            block_barrier();
-            slot ^= 1;
-        }
-
-        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
-        int again = at;
-        asm volatile("" : "+v"(again));
-        const Work work = work_at(works, again);
-        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
-        const float *const a = work.product.a, *const b = work.product.b;
-        float* const c = work.product.c;
-        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
-        const float alpha = work.product.alpha, beta = work.product.beta;
-        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-        const int my_row = (lane >> 4) * 4, my_column = (lane & 15);
-        float* const line = (float*)(shared + 32768) + warp * 288;
-        // A lane stores one column, of one row in 2.
-        const int row0 = lane / 32, in_line = lane % 32;
-        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
-#pragma unroll
-        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
-            const int i = part / 2, first = part % 2 * 8;
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j)
-#pragma unroll
-                for (int r = 0; r < 4; ++r) {
-                    const int in_row = my_row + r, in_column = my_column + j * 16;
-                    if (in_row < first || in_row >= first + 8) continue;
-                    line[(in_row - first) * 36 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
-                }
-            wavefront_barrier();
-            const int in_c = m0 + warp_m + i * 16 + first;  // this part's first row
-            const int left = min(8, m - in_c);  // rows of it that C has
-            float product[4];
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                product[x] = line[(row0 + x * 2) * 36 + in_line];
-            }
-            float zero = 0.0f;  // as long as all of them are finite
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                zero = fmaf(product[x], 0.0f, zero);
-            }
-            if (zero != 0.0f) {
-                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                // element is computed again from the operands themselves.
-#pragma unroll 1
-                for (int at = row0; at < left; at += 2)
-#pragma unroll 1
-                    for (int beside = 0; beside < min(32, columns); beside += 32) {
-                        float* const element = line + at * 36 + in_line + beside;
-                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
-                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
-                        float again = 0.0f;
-#pragma unroll 1
-                        for (long long kk = 0; kk < k; ++kk)
-                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
-                        *element = again;
-                        __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-                    }
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    product[x] = line[(row0 + x * 2) * 36 + in_line];
-                }
-            }
-            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
-            if (read_c) {
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    float* const element = to + x * 2 * ldc;
-                    if (row0 + x * 2 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
-                }
-            } else {
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    float* const element = to + x * 2 * ldc;
-                    if (row0 + x * 2 < left && columns > 0) *element = alpha * product[x];
-                }
-            }
-            wavefront_barrier();
-        }
-    }
-}
-}  // namespace tile_1
+};
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(128, 128)))
 gemmgen_ootomo_mfma_64x64x32_ed17f5bf(
@@ -957,8 +735,8 @@ gemmgen_ootomo_mfma_64x64x32_ed17f5bf(
         make_list(list, from, begin, min(LISTED, batch - begin), threshold);
         look_up(works, at);
         block_barrier();
-        tile_1::work_off(works, at, shared, a_status, b_status, repaired);
-        tile_0::work_off(works, at, shared, a_status, b_status, repaired);
+        TileKernel<Tile1>::work_off(works, at, shared, a_status, b_status, repaired);
+        TileKernel<Tile0>::work_off(works, at, shared, a_status, b_status, repaired);
         works.base += list.turns;
     }
     end_queue(works);

@@ -524,7 +524,7 @@ gemmgen_ootomo_wgmma_128x128x64_261b3129(
         const auto release = [&](int which) {
             if (thread % 32 < CLUSTER) mbarrier_arrive_at(free + which * 8, thread % 32);
         };
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the turns
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes the turns, has finished
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(works, turn, rank);

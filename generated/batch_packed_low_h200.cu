@@ -498,7 +498,7 @@ gemmgen_ootomo_wgmma_64x128x64_46e015c8(
         // Whose turn it is to multiply. A warpgroup that ran ahead could take a stage's last filling for its own.
         int tiles = 0;  // that this block has come to
         if (warpgroup == 1) asm volatile("bar.arrive %0, %1;" ::"r"(1), "r"(256) : "memory");
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the turns
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes the turns, has finished
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(works, turn);

@@ -228,1391 +228,333 @@ GG_DEVICE int summed(const Product& product) { return product.alpha == 0.0f ? 0 
 // Stages of k of a product, one of zeros where there is nothing to sum.
 GG_DEVICE int stages_of(const Product& product, int block_k) { return max(1, (summed(product) + block_k - 1) / block_k); }
 
-// ---- tile 0: 16 x 16 of C by 1 x 2 warps of 16 x 8, 16 of k a stage
-namespace tile_0 {
-constexpr int BLOCK_M = 16, BLOCK_N = 16, BLOCK_K = 16;
-constexpr int WARP_M = 16, WARP_N = 8, WARPS_N = 2;
-constexpr int THREADS = 128;
-constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n8k4 in a warp
-constexpr int K_STEPS = 4;  // instructions along k in a stage
-constexpr int LANE_ROWS = 2, LANE_COLUMNS = 1;  // that a lane multiplies
-constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
-constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+// Where chunk `chunk` of a row of CHUNKS lies: from row to row, or every few of short ones, the chunks change places, so that eight neighbouring
+// rows, as a phase reads them, touch each bank once.
+template <int CHUNKS>
+GG_DEVICE int swizzled(int row, int chunk) { return chunk ^ (row / (CHUNKS < 8 ? 8 / CHUNKS : 1) & ((CHUNKS < 8 ? CHUNKS : 8) - 1)); }
 
-// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
-// Operand b lies [k][n]: lanes read neighbours of one k.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 64 + chunk * 16; }
+// 16 x 16 of C by 1 x 2 warps of 16 x 8, 16 of k a stage.
+struct Tile0 {
+    static constexpr int NUMBER = 0, THREADS = 128;
+    static constexpr int BLOCK_M = 16, BLOCK_N = 16, BLOCK_K = 16, WARP_M = 16, WARP_N = 8;
+};
 
-// Works off the block's tiles from work `at` on, as long as they are of this size.
-GG_DEVICE void work_off(
-    Works& works, int& at, unsigned char* shared,
-    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
-{
-    if (!is_next(works, at, 0)) return;
-    const u32 stages = shared_address(shared);
-    const int lane = thread_id() % 64, warp = thread_id() / 64;
-    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+// 16 x 32 of C by 1 x 2 warps of 16 x 16, 16 of k a stage.
+struct Tile1 {
+    static constexpr int NUMBER = 1, THREADS = 128;
+    static constexpr int BLOCK_M = 16, BLOCK_N = 32, BLOCK_K = 16, WARP_M = 16, WARP_N = 16;
+};
 
-    // What is loaded next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
-    // unaligned rows cost no more sectors than aligned ones.
-    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
-    const float* a_from = nullptr;  // this tile's first element of the stage
-    int a_outer = 0;  // rows or columns of a inside its matrix
-    int a_pitch = 0;
-    const float* b_from = nullptr;  // this tile's first element of the stage
-    int b_outer = 0;  // rows or columns of b inside its matrix
-    int b_pitch = 0;
-    int k_left = 0;
-    const auto take = [&]() __attribute__((always_inline)) {
-        if (!is_next(works, ahead, 0)) return;
-        const Work work = work_at(works, ahead);
-        ahead_left = stages_of(work.product, BLOCK_K);
-        k_left = summed(work.product);
-        a_pitch = work.product.lda;
-        a_from = work.product.a + (long long)work.m0 * a_pitch;
-        a_outer = work.product.m - work.m0;
-        b_pitch = work.product.ldb;
-        b_from = work.product.b + work.n0;
-        b_outer = work.product.n - work.n0;
-        look_up(works, ahead + 1);
-    };
-    take();
-    float a_held[1][4], b_held[1][4];  // a stage on its way to shared memory
-    bool holds = false;
-    const auto fill = [&]() __attribute__((always_inline)) {
-        holds = ahead_left > 0;
-        if (!holds) return;
-        {
-            const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
-            const float* element = a_from + (long long)row0 * a_pitch + column;
-            {
-                constexpr int i = 0;
+// 32 x 32 of C by 1 x 2 warps of 32 x 16, 16 of k a stage.
+struct Tile2 {
+    static constexpr int NUMBER = 2, THREADS = 128;
+    static constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 16, WARP_M = 32, WARP_N = 16;
+};
 
-                const int row = row0 + i * 32;
-                const bool inside = row < a_outer && row < 16;
-                if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = inside && column + e < k_left ? load_4(element + e) : 0.0f;
-                }
-            }
-        }
-        a_from += BLOCK_K;
-        {
-            const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
-            const float* element = b_from + (long long)row0 * b_pitch + column;
-            {
-                constexpr int i = 0;
+// 32 x 64 of C by 1 x 4 warps of 32 x 16, 16 of k a stage.
+struct Tile3 {
+    static constexpr int NUMBER = 3, THREADS = 256;
+    static constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16, WARP_M = 32, WARP_N = 16;
+};
 
-                const int row = row0 + i * 32;
-                const bool inside = row < k_left && row < 16;
-                if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = inside && column + e < b_outer ? load_4(element + e) : 0.0f;
-                }
-            }
-        }
-        b_from += (long long)BLOCK_K * b_pitch;
-        k_left -= BLOCK_K;
-        if (--ahead_left == 0) {
-            ++ahead;
-            take();
-        }
-    };
-    // Puts that stage into the place at `stage`.
-    const auto put = [&](u32 stage) __attribute__((always_inline)) {
-        if (!holds) return;
-        {
-            constexpr int i = 0;
+// 64 x 64 of C by 2 x 2 warps of 32 x 32, 16 of k a stage.
+struct Tile4 {
+    static constexpr int NUMBER = 4, THREADS = 256;
+    static constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16, WARP_M = 32, WARP_N = 32;
+};
 
-            const int row = thread_id() / 4 + i * 32, chunk = thread_id() % 4;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
-            if (row < 16) store_shared_16(stage + at_a(row, chunk), four);
-        }
-        {
-            constexpr int i = 0;
+// What blocks do with tiles of one size.
+template <class Tile>
+struct TileKernel {
+    static constexpr int NUMBER = Tile::NUMBER, THREADS = Tile::THREADS;
+    static constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
+    static constexpr int WARP_M = Tile::WARP_M, WARP_N = Tile::WARP_N, WARPS_N = BLOCK_N / WARP_N;
+    static constexpr int FRAGMENT_M = WARP_M, FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // a warp's part is one fragment,
+    static constexpr int LANE_ROWS = WARP_M / 8, LANE_COLUMNS = WARP_N / 8;  // of which a lane multiplies so much
+    static constexpr int K_STEPS = BLOCK_K / 4;  // instructions along k in a stage
+    static constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
+    static constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
-            const int row = thread_id() / 4 + i * 32, chunk = thread_id() % 4;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
-            if (row < 16) store_shared_16(stage + A_BYTES + at_b(row, chunk), four);
-        }
-    };
+    static constexpr int LINE_ROWS = FRAGMENT_M / 2, LINE_PITCH = WARP_N + 4;  // of C, which a warp brings out at a time, padded: floats
+    static constexpr int LINE_LANES = WARP_N < 64 ? WARP_N : 64;  // lanes side by side
+    static constexpr int LINE_COLUMNS = WARP_N / LINE_LANES;  // of each
+    static constexpr int LINES_TOGETHER = 64 / LINE_LANES;  // rows that lanes store at a time
+    static constexpr int LINE_ELEMENTS = (LINE_ROWS + LINES_TOGETHER - 1) / LINES_TOGETHER * LINE_COLUMNS;  // that a lane stores of these rows
 
-    fill();
-    put(stages);
-    block_barrier();
-    int slot = 0;  // where the stage lies that is multiplied next
+    // Operand a lies [m][k]: lanes read runs of 4 k of neighbouring rows together.
+    GG_DEVICE u32 at_a(int row, int chunk) { return row * (BLOCK_K * 4) + swizzled<BLOCK_K / 4>(row, chunk) * 16; }
 
-#pragma unroll 1
-    for (; is_next(works, at, 0); ++at) {
-        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
-        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
-        float acc_main[FRAGMENTS_M][FRAGMENTS_N][2] = {};  // in FP32 registers
-        const int lane_row = (lane >> 3), lane_column = (lane & 7);
-        float a_fragments[1][1][1][8], b_fragments[1][1][1][4];
+    // Operand b lies [k][n]: lanes read neighbours of one k.
+    GG_DEVICE u32 at_b(int row, int chunk) { return row * (BLOCK_N * 4) + chunk * 16; }
 
-        // Fetches what step `step` of the stage at `stage` multiplies.
-        const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int row = warp_m + lane_row + i * 8;
-                float four[4];
-                load_shared_16(four, stage + at_a(row, step));
-#pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
-            }
-            {
-                constexpr int i = 0;
+    // Of a lane's element x of those rows: rows below its first one, and columns to the right of it.
+    GG_DEVICE int below(int x) { return x / LINE_COLUMNS * LINES_TOGETHER; }
+    GG_DEVICE int beside(int x) { return x % LINE_COLUMNS * LINE_LANES; }
 
-                const int row = warp_n + lane_column + i * 8;
-                float four[4];
-#pragma unroll
-                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
-#pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
-            }
+    // Works off the block's tiles from work `at` on, as long as they are of this size.
+    GG_DEVICE void work_off(
+        Works& works, int& at, unsigned char* shared,
+        u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+    {
+        if (!is_next(works, at, NUMBER)) return;
+        const u32 stages = shared_address(shared);
+        const int lane = thread_id() % 64, warp = thread_id() / 64;
+        const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+        // What is loaded next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+        // unaligned rows cost no more sectors than aligned ones.
+        int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+        const float* a_from = nullptr;  // this tile's first element of the stage
+        int a_outer = 0;  // rows or columns of a inside its matrix
+        int a_pitch = 0;
+        const float* b_from = nullptr;  // this tile's first element of the stage
+        int b_outer = 0;  // rows or columns of b inside its matrix
+        int b_pitch = 0;
+        int k_left = 0;
+        const auto take = [&]() __attribute__((always_inline)) {
+            if (!is_next(works, ahead, NUMBER)) return;
+            const Work work = work_at(works, ahead);
+            ahead_left = stages_of(work.product, BLOCK_K);
+            k_left = summed(work.product);
+            a_pitch = work.product.lda;
+            a_from = work.product.a + (long long)work.m0 * a_pitch;
+            a_outer = work.product.m - work.m0;
+            b_pitch = work.product.ldb;
+            b_from = work.product.b + work.n0;
+            b_outer = work.product.n - work.n0;
+            look_up(works, ahead + 1);
         };
-        const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
-            if (counts_a)
-#pragma unroll 1
-                for (int at = thread_id() * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                    float four[4];
-                    load_shared_16(four, stage + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(a_status, losses(packed, four));
-                }
-            if (counts_b)
-#pragma unroll 1
-                for (int at = thread_id() * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                    float four[4];
-                    load_shared_16(four, stage + A_BYTES + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(b_status, losses(packed, four));
-                }
-        };
-        // One step of k: 1 word product for each fragment of C.
-        const auto multiply = [&](int buffer) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
-        };
-#pragma unroll 1
-        for (int index = 0; index < stage_count; ++index) {
-            const u32 stage = stages + slot * STAGE_BYTES;
-            fill();
-            count_stage(stage);
-#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
-            for (int step = 0; step < K_STEPS; ++step) {
-                fetch(0, stage, step);
-                multiply(0);
-            }
-            put(stages + (slot ^ 1) * STAGE_BYTES);  // which no one has read since the last barrier
-            block_barrier();
-            slot ^= 1;
-        }
-
-        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
-        int again = at;
-        asm volatile("" : "+v"(again));
-        const Work work = work_at(works, again);
-        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
-        const float *const a = work.product.a, *const b = work.product.b;
-        float* const c = work.product.c;
-        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
-        const float alpha = work.product.alpha, beta = work.product.beta;
-        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-        const int my_row = (lane >> 3), my_column = (lane & 7);
-        float* const line = (float*)(shared + 16384) + warp * 96;
-        // A lane stores one column, of one row in 8.
-        const int row0 = lane / 8, in_line = lane % 8;
-        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
-#pragma unroll
-        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
-            const int i = part / 2, first = part % 2 * 8;
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j)
-#pragma unroll
-                for (int r = 0; r < 2; ++r) {
-                    const int in_row = my_row + r * 8, in_column = my_column + j * 8;
-                    if (in_row < first || in_row >= first + 8) continue;
-                    line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
-                }
-            wavefront_barrier();
-            const int in_c = m0 + warp_m + i * 16 + first;  // this part's first row
-            const int left = min(8, m - in_c);  // rows of it that C has
-            float product[1];
+        take();
+        float a_held[1][4], b_held[1][4];  // a stage on its way to shared memory
+        bool holds = false;
+        const auto fill = [&]() __attribute__((always_inline)) {
+            holds = ahead_left > 0;
+            if (!holds) return;
             {
-                constexpr int x = 0;
-
-                product[x] = line[(row0 + x * 8) * 12 + in_line];
-            }
-            float zero = 0.0f;  // as long as all of them are finite
-            {
-                constexpr int x = 0;
-
-                zero = fmaf(product[x], 0.0f, zero);
-            }
-            if (zero != 0.0f) {
-                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                // element is computed again from the operands themselves.
-#pragma unroll 1
-                for (int at = row0; at < left; at += 8)
-#pragma unroll 1
-                    for (int beside = 0; beside < min(8, columns); beside += 8) {
-                        float* const element = line + at * 12 + in_line + beside;
-                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
-                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
-                        float again = 0.0f;
-#pragma unroll 1
-                        for (long long kk = 0; kk < k; ++kk)
-                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
-                        *element = again;
-                        __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-                    }
+                constexpr int ACROSS = BLOCK_K / 4, DOWN = THREADS / ACROSS;  // threads along a row, and rows that they take at a time
+                const int row0 = thread_id() / ACROSS, column = thread_id() % ACROSS * 4;
+                const float* element = a_from + (long long)row0 * a_pitch + column;
                 {
-                    constexpr int x = 0;
+                    constexpr int i = 0;
 
-                    product[x] = line[(row0 + x * 8) * 12 + in_line];
+                    const int row = row0 + i * DOWN;
+                    const bool inside = row < a_outer && (BLOCK_M % DOWN == 0 || row < BLOCK_M);
+                    if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
+                        u32 four[4];
+                        load_16(four, element);
+                        for (int e = 0; e < 4; ++e) a_held[i][e] = __uint_as_float(four[e]);
+                    } else {
+                        for (int e = 0; e < 4; ++e) a_held[i][e] = inside && column + e < k_left ? load_4(element + e) : 0.0f;
+                    }
                 }
             }
-            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
-            if (read_c) {
+            a_from += BLOCK_K;
+            {
+                constexpr int ACROSS = BLOCK_N / 4, DOWN = THREADS / ACROSS;  // threads along a row, and rows that they take at a time
+                const int row0 = thread_id() / ACROSS, column = thread_id() % ACROSS * 4;
+                const float* element = b_from + (long long)row0 * b_pitch + column;
                 {
-                    constexpr int x = 0;
+                    constexpr int i = 0;
 
-                    float* const element = to + x * 8 * ldc;
-                    if (row0 + x * 8 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
-                }
-            } else {
-                {
-                    constexpr int x = 0;
-
-                    float* const element = to + x * 8 * ldc;
-                    if (row0 + x * 8 < left && columns > 0) *element = alpha * product[x];
-                }
-            }
-            wavefront_barrier();
-        }
-    }
-}
-}  // namespace tile_0
-
-// ---- tile 1: 16 x 32 of C by 1 x 2 warps of 16 x 16, 16 of k a stage
-namespace tile_1 {
-constexpr int BLOCK_M = 16, BLOCK_N = 32, BLOCK_K = 16;
-constexpr int WARP_M = 16, WARP_N = 16, WARPS_N = 2;
-constexpr int THREADS = 128;
-constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n16k4 in a warp
-constexpr int K_STEPS = 4;  // instructions along k in a stage
-constexpr int LANE_ROWS = 2, LANE_COLUMNS = 2;  // that a lane multiplies
-constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
-constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
-
-// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
-// Operand b lies [k][n]: lanes read neighbours of one k.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + chunk * 16; }
-
-// Works off the block's tiles from work `at` on, as long as they are of this size.
-GG_DEVICE void work_off(
-    Works& works, int& at, unsigned char* shared,
-    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
-{
-    if (!is_next(works, at, 1)) return;
-    const u32 stages = shared_address(shared);
-    const int lane = thread_id() % 64, warp = thread_id() / 64;
-    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
-
-    // What is loaded next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
-    // unaligned rows cost no more sectors than aligned ones.
-    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
-    const float* a_from = nullptr;  // this tile's first element of the stage
-    int a_outer = 0;  // rows or columns of a inside its matrix
-    int a_pitch = 0;
-    const float* b_from = nullptr;  // this tile's first element of the stage
-    int b_outer = 0;  // rows or columns of b inside its matrix
-    int b_pitch = 0;
-    int k_left = 0;
-    const auto take = [&]() __attribute__((always_inline)) {
-        if (!is_next(works, ahead, 1)) return;
-        const Work work = work_at(works, ahead);
-        ahead_left = stages_of(work.product, BLOCK_K);
-        k_left = summed(work.product);
-        a_pitch = work.product.lda;
-        a_from = work.product.a + (long long)work.m0 * a_pitch;
-        a_outer = work.product.m - work.m0;
-        b_pitch = work.product.ldb;
-        b_from = work.product.b + work.n0;
-        b_outer = work.product.n - work.n0;
-        look_up(works, ahead + 1);
-    };
-    take();
-    float a_held[1][4], b_held[1][4];  // a stage on its way to shared memory
-    bool holds = false;
-    const auto fill = [&]() __attribute__((always_inline)) {
-        holds = ahead_left > 0;
-        if (!holds) return;
-        {
-            const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
-            const float* element = a_from + (long long)row0 * a_pitch + column;
-            {
-                constexpr int i = 0;
-
-                const int row = row0 + i * 32;
-                const bool inside = row < a_outer && row < 16;
-                if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = inside && column + e < k_left ? load_4(element + e) : 0.0f;
-                }
-            }
-        }
-        a_from += BLOCK_K;
-        {
-            const int row0 = thread_id() / 8, column = thread_id() % 8 * 4;
-            const float* element = b_from + (long long)row0 * b_pitch + column;
-            {
-                constexpr int i = 0;
-
-                const int row = row0 + i * 16;
-                const bool inside = row < k_left;
-                if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = inside && column + e < b_outer ? load_4(element + e) : 0.0f;
-                }
-            }
-        }
-        b_from += (long long)BLOCK_K * b_pitch;
-        k_left -= BLOCK_K;
-        if (--ahead_left == 0) {
-            ++ahead;
-            take();
-        }
-    };
-    // Puts that stage into the place at `stage`.
-    const auto put = [&](u32 stage) __attribute__((always_inline)) {
-        if (!holds) return;
-        {
-            constexpr int i = 0;
-
-            const int row = thread_id() / 4 + i * 32, chunk = thread_id() % 4;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
-            if (row < 16) store_shared_16(stage + at_a(row, chunk), four);
-        }
-        {
-            constexpr int i = 0;
-
-            const int row = thread_id() / 8 + i * 16, chunk = thread_id() % 8;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
-            store_shared_16(stage + A_BYTES + at_b(row, chunk), four);
-        }
-    };
-
-    fill();
-    put(stages);
-    block_barrier();
-    int slot = 0;  // where the stage lies that is multiplied next
-
-#pragma unroll 1
-    for (; is_next(works, at, 1); ++at) {
-        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
-        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
-        float acc_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
-        const int lane_row = (lane >> 3), lane_column = (lane & 7);
-        float a_fragments[1][1][1][8], b_fragments[1][1][1][8];
-
-        // Fetches what step `step` of the stage at `stage` multiplies.
-        const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int row = warp_m + lane_row + i * 8;
-                float four[4];
-                load_shared_16(four, stage + at_a(row, step));
-#pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
-            }
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int row = warp_n + lane_column + i * 8;
-                float four[4];
-#pragma unroll
-                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
-#pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
-            }
-        };
-        const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
-            if (counts_a)
-#pragma unroll 1
-                for (int at = thread_id() * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                    float four[4];
-                    load_shared_16(four, stage + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(a_status, losses(packed, four));
-                }
-            if (counts_b)
-#pragma unroll 1
-                for (int at = thread_id() * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                    float four[4];
-                    load_shared_16(four, stage + A_BYTES + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(b_status, losses(packed, four));
-                }
-        };
-        // One step of k: 1 word product for each fragment of C.
-        const auto multiply = [&](int buffer) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
-        };
-#pragma unroll 1
-        for (int index = 0; index < stage_count; ++index) {
-            const u32 stage = stages + slot * STAGE_BYTES;
-            fill();
-            count_stage(stage);
-#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
-            for (int step = 0; step < K_STEPS; ++step) {
-                fetch(0, stage, step);
-                multiply(0);
-            }
-            put(stages + (slot ^ 1) * STAGE_BYTES);  // which no one has read since the last barrier
-            block_barrier();
-            slot ^= 1;
-        }
-
-        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
-        int again = at;
-        asm volatile("" : "+v"(again));
-        const Work work = work_at(works, again);
-        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
-        const float *const a = work.product.a, *const b = work.product.b;
-        float* const c = work.product.c;
-        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
-        const float alpha = work.product.alpha, beta = work.product.beta;
-        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-        const int my_row = (lane >> 3), my_column = (lane & 7);
-        float* const line = (float*)(shared + 16384) + warp * 160;
-        // A lane stores one column, of one row in 4.
-        const int row0 = lane / 16, in_line = lane % 16;
-        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
-#pragma unroll
-        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
-            const int i = part / 2, first = part % 2 * 8;
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j)
-#pragma unroll
-                for (int r = 0; r < 4; ++r) {
-                    const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 16 + (r & 1) * 8;
-                    if (in_row < first || in_row >= first + 8) continue;
-                    line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
-                }
-            wavefront_barrier();
-            const int in_c = m0 + warp_m + i * 16 + first;  // this part's first row
-            const int left = min(8, m - in_c);  // rows of it that C has
-            float product[2];
-#pragma unroll
-            for (int x = 0; x < 2; ++x) {
-                product[x] = line[(row0 + x * 4) * 20 + in_line];
-            }
-            float zero = 0.0f;  // as long as all of them are finite
-#pragma unroll
-            for (int x = 0; x < 2; ++x) {
-                zero = fmaf(product[x], 0.0f, zero);
-            }
-            if (zero != 0.0f) {
-                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                // element is computed again from the operands themselves.
-#pragma unroll 1
-                for (int at = row0; at < left; at += 4)
-#pragma unroll 1
-                    for (int beside = 0; beside < min(16, columns); beside += 16) {
-                        float* const element = line + at * 20 + in_line + beside;
-                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
-                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
-                        float again = 0.0f;
-#pragma unroll 1
-                        for (long long kk = 0; kk < k; ++kk)
-                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
-                        *element = again;
-                        __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+                    const int row = row0 + i * DOWN;
+                    const bool inside = row < k_left && (BLOCK_K % DOWN == 0 || row < BLOCK_K);
+                    if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
+                        u32 four[4];
+                        load_16(four, element);
+                        for (int e = 0; e < 4; ++e) b_held[i][e] = __uint_as_float(four[e]);
+                    } else {
+                        for (int e = 0; e < 4; ++e) b_held[i][e] = inside && column + e < b_outer ? load_4(element + e) : 0.0f;
                     }
-#pragma unroll
-                for (int x = 0; x < 2; ++x) {
-                    product[x] = line[(row0 + x * 4) * 20 + in_line];
                 }
             }
-            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
-            if (read_c) {
-#pragma unroll
-                for (int x = 0; x < 2; ++x) {
-                    float* const element = to + x * 4 * ldc;
-                    if (row0 + x * 4 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
-                }
-            } else {
-#pragma unroll
-                for (int x = 0; x < 2; ++x) {
-                    float* const element = to + x * 4 * ldc;
-                    if (row0 + x * 4 < left && columns > 0) *element = alpha * product[x];
-                }
+            b_from += (long long)BLOCK_K * b_pitch;
+            k_left -= BLOCK_K;
+            if (--ahead_left == 0) {
+                ++ahead;
+                take();
             }
-            wavefront_barrier();
-        }
-    }
-}
-}  // namespace tile_1
-
-// ---- tile 2: 32 x 32 of C by 1 x 2 warps of 32 x 16, 16 of k a stage
-namespace tile_2 {
-constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 16;
-constexpr int WARP_M = 32, WARP_N = 16, WARPS_N = 2;
-constexpr int THREADS = 128;
-constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m32n16k4 in a warp
-constexpr int K_STEPS = 4;  // instructions along k in a stage
-constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
-constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
-constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
-
-// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
-// Operand b lies [k][n]: lanes read neighbours of one k.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + chunk * 16; }
-
-// Works off the block's tiles from work `at` on, as long as they are of this size.
-GG_DEVICE void work_off(
-    Works& works, int& at, unsigned char* shared,
-    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
-{
-    if (!is_next(works, at, 2)) return;
-    const u32 stages = shared_address(shared);
-    const int lane = thread_id() % 64, warp = thread_id() / 64;
-    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
-
-    // What is loaded next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
-    // unaligned rows cost no more sectors than aligned ones.
-    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
-    const float* a_from = nullptr;  // this tile's first element of the stage
-    int a_outer = 0;  // rows or columns of a inside its matrix
-    int a_pitch = 0;
-    const float* b_from = nullptr;  // this tile's first element of the stage
-    int b_outer = 0;  // rows or columns of b inside its matrix
-    int b_pitch = 0;
-    int k_left = 0;
-    const auto take = [&]() __attribute__((always_inline)) {
-        if (!is_next(works, ahead, 2)) return;
-        const Work work = work_at(works, ahead);
-        ahead_left = stages_of(work.product, BLOCK_K);
-        k_left = summed(work.product);
-        a_pitch = work.product.lda;
-        a_from = work.product.a + (long long)work.m0 * a_pitch;
-        a_outer = work.product.m - work.m0;
-        b_pitch = work.product.ldb;
-        b_from = work.product.b + work.n0;
-        b_outer = work.product.n - work.n0;
-        look_up(works, ahead + 1);
-    };
-    take();
-    float a_held[1][4], b_held[1][4];  // a stage on its way to shared memory
-    bool holds = false;
-    const auto fill = [&]() __attribute__((always_inline)) {
-        holds = ahead_left > 0;
-        if (!holds) return;
-        {
-            const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
-            const float* element = a_from + (long long)row0 * a_pitch + column;
+        };
+        // Puts that stage into the place at `stage`.
+        const auto put = [&](u32 stage) __attribute__((always_inline)) {
+            if (!holds) return;
             {
                 constexpr int i = 0;
 
-                const int row = row0 + i * 32;
-                const bool inside = row < a_outer;
-                if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = inside && column + e < k_left ? load_4(element + e) : 0.0f;
-                }
+                constexpr int ACROSS = BLOCK_K / 4, DOWN = THREADS / ACROSS;  // threads along a row, and rows that they take at a time
+                const int row = thread_id() / ACROSS + i * DOWN, chunk = thread_id() % ACROSS;
+                u32 four[4];
+                for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
+                if (BLOCK_M % DOWN == 0 || row < BLOCK_M) store_shared_16(stage + at_a(row, chunk), four);
             }
-        }
-        a_from += BLOCK_K;
-        {
-            const int row0 = thread_id() / 8, column = thread_id() % 8 * 4;
-            const float* element = b_from + (long long)row0 * b_pitch + column;
             {
                 constexpr int i = 0;
 
-                const int row = row0 + i * 16;
-                const bool inside = row < k_left;
-                if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = inside && column + e < b_outer ? load_4(element + e) : 0.0f;
-                }
-            }
-        }
-        b_from += (long long)BLOCK_K * b_pitch;
-        k_left -= BLOCK_K;
-        if (--ahead_left == 0) {
-            ++ahead;
-            take();
-        }
-    };
-    // Puts that stage into the place at `stage`.
-    const auto put = [&](u32 stage) __attribute__((always_inline)) {
-        if (!holds) return;
-        {
-            constexpr int i = 0;
-
-            const int row = thread_id() / 4 + i * 32, chunk = thread_id() % 4;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
-            store_shared_16(stage + at_a(row, chunk), four);
-        }
-        {
-            constexpr int i = 0;
-
-            const int row = thread_id() / 8 + i * 16, chunk = thread_id() % 8;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
-            store_shared_16(stage + A_BYTES + at_b(row, chunk), four);
-        }
-    };
-
-    fill();
-    put(stages);
-    block_barrier();
-    int slot = 0;  // where the stage lies that is multiplied next
-
-#pragma unroll 1
-    for (; is_next(works, at, 2); ++at) {
-        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
-        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
-        float acc_main[FRAGMENTS_M][FRAGMENTS_N][8] = {};  // in FP32 registers
-        const int lane_row = (lane >> 3), lane_column = (lane & 7);
-        float a_fragments[1][1][1][16], b_fragments[1][1][1][8];
-
-        // Fetches what step `step` of the stage at `stage` multiplies.
-        const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int row = warp_m + lane_row + i * 8;
-                float four[4];
-                load_shared_16(four, stage + at_a(row, step));
-#pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
-            }
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int row = warp_n + lane_column + i * 8;
-                float four[4];
-#pragma unroll
-                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
-#pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
+                constexpr int ACROSS = BLOCK_N / 4, DOWN = THREADS / ACROSS;  // threads along a row, and rows that they take at a time
+                const int row = thread_id() / ACROSS + i * DOWN, chunk = thread_id() % ACROSS;
+                u32 four[4];
+                for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
+                if (BLOCK_K % DOWN == 0 || row < BLOCK_K) store_shared_16(stage + A_BYTES + at_b(row, chunk), four);
             }
         };
-        const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
-            if (counts_a)
+
+        fill();
+        put(stages);
+        block_barrier();
+        int slot = 0;  // where the stage lies that is multiplied next
+
 #pragma unroll 1
-                for (int at = thread_id() * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
+        for (; is_next(works, at, NUMBER); ++at) {
+            const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+            const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
+            float acc_main[FRAGMENTS_M][FRAGMENTS_N][LANE_ROWS * LANE_COLUMNS] = {};  // in FP32 registers
+            const int lane_row = (lane >> 3), lane_column = (lane & 7);
+            float a_fragments[1][1][1][4 * LANE_ROWS], b_fragments[1][1][1][4 * LANE_COLUMNS];
+
+            // Fetches what step `step` of the stage at `stage` multiplies.
+            const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
+#pragma unroll
+                for (int i = 0; i < LANE_ROWS; ++i) {
+                    const int row = warp_m + lane_row + i * 8;
                     float four[4];
-                    load_shared_16(four, stage + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(a_status, losses(packed, four));
+                    load_shared_16(four, stage + at_a(row, step));
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
                 }
-            if (counts_b)
-#pragma unroll 1
-                for (int at = thread_id() * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
+#pragma unroll
+                for (int i = 0; i < LANE_COLUMNS; ++i) {
+                    const int row = warp_n + lane_column + i * 8;
                     float four[4];
-                    load_shared_16(four, stage + A_BYTES + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(b_status, losses(packed, four));
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
                 }
-        };
-        // One step of k: 1 word product for each fragment of C.
-        const auto multiply = [&](int buffer) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
-        };
+            };
+            const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
+                if (counts_a)
 #pragma unroll 1
-        for (int index = 0; index < stage_count; ++index) {
-            const u32 stage = stages + slot * STAGE_BYTES;
-            fill();
-            count_stage(stage);
-#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
-            for (int step = 0; step < K_STEPS; ++step) {
-                fetch(0, stage, step);
-                multiply(0);
-            }
-            put(stages + (slot ^ 1) * STAGE_BYTES);  // which no one has read since the last barrier
-            block_barrier();
-            slot ^= 1;
-        }
-
-        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
-        int again = at;
-        asm volatile("" : "+v"(again));
-        const Work work = work_at(works, again);
-        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
-        const float *const a = work.product.a, *const b = work.product.b;
-        float* const c = work.product.c;
-        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
-        const float alpha = work.product.alpha, beta = work.product.beta;
-        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-        const int my_row = (lane >> 3), my_column = (lane & 7);
-        float* const line = (float*)(shared + 16384) + warp * 320;
-        // A lane stores one column, of one row in 4.
-        const int row0 = lane / 16, in_line = lane % 16;
-        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
-#pragma unroll
-        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
-            const int i = part / 2, first = part % 2 * 16;
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j)
-#pragma unroll
-                for (int r = 0; r < 8; ++r) {
-                    const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 16 + (r & 1) * 8;
-                    if (in_row < first || in_row >= first + 16) continue;
-                    line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
-                }
-            wavefront_barrier();
-            const int in_c = m0 + warp_m + i * 32 + first;  // this part's first row
-            const int left = min(16, m - in_c);  // rows of it that C has
-            float product[4];
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                product[x] = line[(row0 + x * 4) * 20 + in_line];
-            }
-            float zero = 0.0f;  // as long as all of them are finite
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                zero = fmaf(product[x], 0.0f, zero);
-            }
-            if (zero != 0.0f) {
-                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                // element is computed again from the operands themselves.
-#pragma unroll 1
-                for (int at = row0; at < left; at += 4)
-#pragma unroll 1
-                    for (int beside = 0; beside < min(16, columns); beside += 16) {
-                        float* const element = line + at * 20 + in_line + beside;
-                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
-                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
-                        float again = 0.0f;
-#pragma unroll 1
-                        for (long long kk = 0; kk < k; ++kk)
-                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
-                        *element = again;
-                        __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+                    for (int at = thread_id() * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                        float four[4];
+                        load_shared_16(four, stage + at);
+                        if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
+                        u32 packed[WORDS][4];
+                        split_run(packed, four);
+                        count(a_status, losses(packed, four));
                     }
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    product[x] = line[(row0 + x * 4) * 20 + in_line];
-                }
-            }
-            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
-            if (read_c) {
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    float* const element = to + x * 4 * ldc;
-                    if (row0 + x * 4 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
-                }
-            } else {
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    float* const element = to + x * 4 * ldc;
-                    if (row0 + x * 4 < left && columns > 0) *element = alpha * product[x];
-                }
-            }
-            wavefront_barrier();
-        }
-    }
-}
-}  // namespace tile_2
-
-// ---- tile 3: 32 x 64 of C by 1 x 4 warps of 32 x 16, 16 of k a stage
-namespace tile_3 {
-constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16;
-constexpr int WARP_M = 32, WARP_N = 16, WARPS_N = 4;
-constexpr int THREADS = 256;
-constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m32n16k4 in a warp
-constexpr int K_STEPS = 4;  // instructions along k in a stage
-constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
-constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
-constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
-
-// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
-// Operand b lies [k][n]: lanes read neighbours of one k.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 256 + chunk * 16; }
-
-// Works off the block's tiles from work `at` on, as long as they are of this size.
-GG_DEVICE void work_off(
-    Works& works, int& at, unsigned char* shared,
-    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
-{
-    if (!is_next(works, at, 3)) return;
-    const u32 stages = shared_address(shared);
-    const int lane = thread_id() % 64, warp = thread_id() / 64;
-    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
-
-    // What is loaded next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
-    // unaligned rows cost no more sectors than aligned ones.
-    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
-    const float* a_from = nullptr;  // this tile's first element of the stage
-    int a_outer = 0;  // rows or columns of a inside its matrix
-    int a_pitch = 0;
-    const float* b_from = nullptr;  // this tile's first element of the stage
-    int b_outer = 0;  // rows or columns of b inside its matrix
-    int b_pitch = 0;
-    int k_left = 0;
-    const auto take = [&]() __attribute__((always_inline)) {
-        if (!is_next(works, ahead, 3)) return;
-        const Work work = work_at(works, ahead);
-        ahead_left = stages_of(work.product, BLOCK_K);
-        k_left = summed(work.product);
-        a_pitch = work.product.lda;
-        a_from = work.product.a + (long long)work.m0 * a_pitch;
-        a_outer = work.product.m - work.m0;
-        b_pitch = work.product.ldb;
-        b_from = work.product.b + work.n0;
-        b_outer = work.product.n - work.n0;
-        look_up(works, ahead + 1);
-    };
-    take();
-    float a_held[1][4], b_held[1][4];  // a stage on its way to shared memory
-    bool holds = false;
-    const auto fill = [&]() __attribute__((always_inline)) {
-        holds = ahead_left > 0;
-        if (!holds) return;
-        {
-            const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
-            const float* element = a_from + (long long)row0 * a_pitch + column;
-            {
-                constexpr int i = 0;
-
-                const int row = row0 + i * 64;
-                const bool inside = row < a_outer && row < 32;
-                if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = inside && column + e < k_left ? load_4(element + e) : 0.0f;
-                }
-            }
-        }
-        a_from += BLOCK_K;
-        {
-            const int row0 = thread_id() / 16, column = thread_id() % 16 * 4;
-            const float* element = b_from + (long long)row0 * b_pitch + column;
-            {
-                constexpr int i = 0;
-
-                const int row = row0 + i * 16;
-                const bool inside = row < k_left;
-                if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = inside && column + e < b_outer ? load_4(element + e) : 0.0f;
-                }
-            }
-        }
-        b_from += (long long)BLOCK_K * b_pitch;
-        k_left -= BLOCK_K;
-        if (--ahead_left == 0) {
-            ++ahead;
-            take();
-        }
-    };
-    // Puts that stage into the place at `stage`.
-    const auto put = [&](u32 stage) __attribute__((always_inline)) {
-        if (!holds) return;
-        {
-            constexpr int i = 0;
-
-            const int row = thread_id() / 4 + i * 64, chunk = thread_id() % 4;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
-            if (row < 32) store_shared_16(stage + at_a(row, chunk), four);
-        }
-        {
-            constexpr int i = 0;
-
-            const int row = thread_id() / 16 + i * 16, chunk = thread_id() % 16;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
-            store_shared_16(stage + A_BYTES + at_b(row, chunk), four);
-        }
-    };
-
-    fill();
-    put(stages);
-    block_barrier();
-    int slot = 0;  // where the stage lies that is multiplied next
-
+                if (counts_b)
 #pragma unroll 1
-    for (; is_next(works, at, 3); ++at) {
-        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
-        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
-        float acc_main[FRAGMENTS_M][FRAGMENTS_N][8] = {};  // in FP32 registers
-        const int lane_row = (lane >> 3), lane_column = (lane & 7);
-        float a_fragments[1][1][1][16], b_fragments[1][1][1][8];
-
-        // Fetches what step `step` of the stage at `stage` multiplies.
-        const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int row = warp_m + lane_row + i * 8;
-                float four[4];
-                load_shared_16(four, stage + at_a(row, step));
-#pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
-            }
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int row = warp_n + lane_column + i * 8;
-                float four[4];
-#pragma unroll
-                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
-#pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
-            }
-        };
-        const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
-            if (counts_a)
-#pragma unroll 1
-                for (int at = thread_id() * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                    float four[4];
-                    load_shared_16(four, stage + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(a_status, losses(packed, four));
-                }
-            if (counts_b)
-#pragma unroll 1
-                for (int at = thread_id() * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                    float four[4];
-                    load_shared_16(four, stage + A_BYTES + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(b_status, losses(packed, four));
-                }
-        };
-        // One step of k: 1 word product for each fragment of C.
-        const auto multiply = [&](int buffer) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
-        };
-#pragma unroll 1
-        for (int index = 0; index < stage_count; ++index) {
-            const u32 stage = stages + slot * STAGE_BYTES;
-            fill();
-            count_stage(stage);
-#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
-            for (int step = 0; step < K_STEPS; ++step) {
-                fetch(0, stage, step);
-                multiply(0);
-            }
-            put(stages + (slot ^ 1) * STAGE_BYTES);  // which no one has read since the last barrier
-            block_barrier();
-            slot ^= 1;
-        }
-
-        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
-        int again = at;
-        asm volatile("" : "+v"(again));
-        const Work work = work_at(works, again);
-        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
-        const float *const a = work.product.a, *const b = work.product.b;
-        float* const c = work.product.c;
-        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
-        const float alpha = work.product.alpha, beta = work.product.beta;
-        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-        const int my_row = (lane >> 3), my_column = (lane & 7);
-        float* const line = (float*)(shared + 16384) + warp * 320;
-        // A lane stores one column, of one row in 4.
-        const int row0 = lane / 16, in_line = lane % 16;
-        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
-#pragma unroll
-        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
-            const int i = part / 2, first = part % 2 * 16;
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j)
-#pragma unroll
-                for (int r = 0; r < 8; ++r) {
-                    const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 16 + (r & 1) * 8;
-                    if (in_row < first || in_row >= first + 16) continue;
-                    line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
-                }
-            wavefront_barrier();
-            const int in_c = m0 + warp_m + i * 32 + first;  // this part's first row
-            const int left = min(16, m - in_c);  // rows of it that C has
-            float product[4];
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                product[x] = line[(row0 + x * 4) * 20 + in_line];
-            }
-            float zero = 0.0f;  // as long as all of them are finite
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                zero = fmaf(product[x], 0.0f, zero);
-            }
-            if (zero != 0.0f) {
-                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                // element is computed again from the operands themselves.
-#pragma unroll 1
-                for (int at = row0; at < left; at += 4)
-#pragma unroll 1
-                    for (int beside = 0; beside < min(16, columns); beside += 16) {
-                        float* const element = line + at * 20 + in_line + beside;
-                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
-                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
-                        float again = 0.0f;
-#pragma unroll 1
-                        for (long long kk = 0; kk < k; ++kk)
-                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
-                        *element = again;
-                        __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+                    for (int at = thread_id() * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                        float four[4];
+                        load_shared_16(four, stage + A_BYTES + at);
+                        if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
+                        u32 packed[WORDS][4];
+                        split_run(packed, four);
+                        count(b_status, losses(packed, four));
                     }
+            };
+            // One step of k: 1 word product for each fragment of C.
+            const auto multiply = [&](int buffer) __attribute__((always_inline)) {
 #pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    product[x] = line[(row0 + x * 4) * 20 + in_line];
-                }
-            }
-            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
-            if (read_c) {
+                for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    float* const element = to + x * 4 * ldc;
-                    if (row0 + x * 4 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
-                }
-            } else {
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                    float* const element = to + x * 4 * ldc;
-                    if (row0 + x * 4 < left && columns > 0) *element = alpha * product[x];
-                }
-            }
-            wavefront_barrier();
-        }
-    }
-}
-}  // namespace tile_3
-
-// ---- tile 4: 64 x 64 of C by 2 x 2 warps of 32 x 32, 16 of k a stage
-namespace tile_4 {
-constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16;
-constexpr int WARP_M = 32, WARP_N = 32, WARPS_N = 2;
-constexpr int THREADS = 256;
-constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m32n32k4 in a warp
-constexpr int K_STEPS = 4;  // instructions along k in a stage
-constexpr int LANE_ROWS = 4, LANE_COLUMNS = 4;  // that a lane multiplies
-constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
-constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
-
-// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
-// Operand b lies [k][n]: lanes read neighbours of one k.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 256 + chunk * 16; }
-
-// Works off the block's tiles from work `at` on, as long as they are of this size.
-GG_DEVICE void work_off(
-    Works& works, int& at, unsigned char* shared,
-    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
-{
-    if (!is_next(works, at, 4)) return;
-    const u32 stages = shared_address(shared);
-    const int lane = thread_id() % 64, warp = thread_id() / 64;
-    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
-
-    // What is loaded next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
-    // unaligned rows cost no more sectors than aligned ones.
-    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
-    const float* a_from = nullptr;  // this tile's first element of the stage
-    int a_outer = 0;  // rows or columns of a inside its matrix
-    int a_pitch = 0;
-    const float* b_from = nullptr;  // this tile's first element of the stage
-    int b_outer = 0;  // rows or columns of b inside its matrix
-    int b_pitch = 0;
-    int k_left = 0;
-    const auto take = [&]() __attribute__((always_inline)) {
-        if (!is_next(works, ahead, 4)) return;
-        const Work work = work_at(works, ahead);
-        ahead_left = stages_of(work.product, BLOCK_K);
-        k_left = summed(work.product);
-        a_pitch = work.product.lda;
-        a_from = work.product.a + (long long)work.m0 * a_pitch;
-        a_outer = work.product.m - work.m0;
-        b_pitch = work.product.ldb;
-        b_from = work.product.b + work.n0;
-        b_outer = work.product.n - work.n0;
-        look_up(works, ahead + 1);
-    };
-    take();
-    float a_held[1][4], b_held[1][4];  // a stage on its way to shared memory
-    bool holds = false;
-    const auto fill = [&]() __attribute__((always_inline)) {
-        holds = ahead_left > 0;
-        if (!holds) return;
-        {
-            const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
-            const float* element = a_from + (long long)row0 * a_pitch + column;
-            {
-                constexpr int i = 0;
-
-                const int row = row0 + i * 64;
-                const bool inside = row < a_outer;
-                if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) a_held[i][e] = inside && column + e < k_left ? load_4(element + e) : 0.0f;
-                }
-            }
-        }
-        a_from += BLOCK_K;
-        {
-            const int row0 = thread_id() / 16, column = thread_id() % 16 * 4;
-            const float* element = b_from + (long long)row0 * b_pitch + column;
-            {
-                constexpr int i = 0;
-
-                const int row = row0 + i * 16;
-                const bool inside = row < k_left;
-                if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
-                    u32 four[4];
-                    load_16(four, element);
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = __uint_as_float(four[e]);
-                } else {
-                    for (int e = 0; e < 4; ++e) b_held[i][e] = inside && column + e < b_outer ? load_4(element + e) : 0.0f;
-                }
-            }
-        }
-        b_from += (long long)BLOCK_K * b_pitch;
-        k_left -= BLOCK_K;
-        if (--ahead_left == 0) {
-            ++ahead;
-            take();
-        }
-    };
-    // Puts that stage into the place at `stage`.
-    const auto put = [&](u32 stage) __attribute__((always_inline)) {
-        if (!holds) return;
-        {
-            constexpr int i = 0;
-
-            const int row = thread_id() / 4 + i * 64, chunk = thread_id() % 4;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
-            store_shared_16(stage + at_a(row, chunk), four);
-        }
-        {
-            constexpr int i = 0;
-
-            const int row = thread_id() / 16 + i * 16, chunk = thread_id() % 16;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
-            store_shared_16(stage + A_BYTES + at_b(row, chunk), four);
-        }
-    };
-
-    fill();
-    put(stages);
-    block_barrier();
-    int slot = 0;  // where the stage lies that is multiplied next
-
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+                        fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+            };
 #pragma unroll 1
-    for (; is_next(works, at, 4); ++at) {
-        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
-        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
-        float acc_main[FRAGMENTS_M][FRAGMENTS_N][16] = {};  // in FP32 registers
-        const int lane_row = (lane >> 3), lane_column = (lane & 7);
-        float a_fragments[1][1][1][16], b_fragments[1][1][1][16];
-
-        // Fetches what step `step` of the stage at `stage` multiplies.
-        const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int row = warp_m + lane_row + i * 8;
-                float four[4];
-                load_shared_16(four, stage + at_a(row, step));
-#pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
-            }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int row = warp_n + lane_column + i * 8;
-                float four[4];
-#pragma unroll
-                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
-#pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
-            }
-        };
-        const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
-            if (counts_a)
-#pragma unroll 1
-                for (int at = thread_id() * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                    float four[4];
-                    load_shared_16(four, stage + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(a_status, losses(packed, four));
-                }
-            if (counts_b)
-#pragma unroll 1
-                for (int at = thread_id() * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                    float four[4];
-                    load_shared_16(four, stage + A_BYTES + at);
-                    if (!(__builtin_amdgcn_ballot_w64(unusual(four)) != 0)) continue;
-                    u32 packed[WORDS][4];
-                    split_run(packed, four);
-                    count(b_status, losses(packed, four));
-                }
-        };
-        // One step of k: 1 word product for each fragment of C.
-        const auto multiply = [&](int buffer) __attribute__((always_inline)) {
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
-        };
-#pragma unroll 1
-        for (int index = 0; index < stage_count; ++index) {
-            const u32 stage = stages + slot * STAGE_BYTES;
-            fill();
-            count_stage(stage);
+            for (int index = 0; index < stage_count; ++index) {
+                const u32 stage = stages + slot * STAGE_BYTES;
+                fill();
+                count_stage(stage);
 #pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
-            for (int step = 0; step < K_STEPS; ++step) {
-                fetch(0, stage, step);
-                multiply(0);
+                for (int step = 0; step < K_STEPS; ++step) {
+                    fetch(0, stage, step);
+                    multiply(0);
+                }
+                put(stages + (slot ^ 1) * STAGE_BYTES);  // which no one has read since the last barrier
+                block_barrier();
+                slot ^= 1;
             }
-            put(stages + (slot ^ 1) * STAGE_BYTES);  // which no one has read since the last barrier
-            block_barrier();
-            slot ^= 1;
-        }
 
-        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
-        int again = at;
-        asm volatile("" : "+v"(again));
-        const Work work = work_at(works, again);
-        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
-        const float *const a = work.product.a, *const b = work.product.b;
-        float* const c = work.product.c;
-        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
-        const float alpha = work.product.alpha, beta = work.product.beta;
-        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-        const int my_row = (lane >> 3), my_column = (lane & 7);
-        float* const line = (float*)(shared + 16384) + warp * 576;
-        // A lane stores one column, of one row in 2.
-        const int row0 = lane / 32, in_line = lane % 32;
-        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
+            // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+            int again = at;
+            asm volatile("" : "+v"(again));
+            const Work work = work_at(works, again);
+            const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+            const float *const a = work.product.a, *const b = work.product.b;
+            float* const c = work.product.c;
+            const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+            const float alpha = work.product.alpha, beta = work.product.beta;
+            const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+            const int my_row = (lane >> 3), my_column = (lane & 7);
+            float* const line = (float*)(shared + 16384) + warp * LINE_ROWS * LINE_PITCH;
+            // A lane stores one column, of one row in LINES_TOGETHER, or every LINE_LANES columns one.
+            const int row0 = lane / LINE_LANES, in_line = lane % LINE_LANES;
+            const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
-        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
-            const int i = part / 2, first = part % 2 * 16;
+            for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+                const int i = part / 2, first = part % 2 * LINE_ROWS;
 #pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j)
+                for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                for (int r = 0; r < 16; ++r) {
-                    const int in_row = my_row + (r >> 2) * 8, in_column = my_column + j * 32 + (r & 3) * 8;
-                    if (in_row < first || in_row >= first + 16) continue;
-                    line[(in_row - first) * 36 + in_column] = acc_main[i][j][r];
-                }
-            wavefront_barrier();
-            const int in_c = m0 + warp_m + i * 32 + first;  // this part's first row
-            const int left = min(16, m - in_c);  // rows of it that C has
-            float product[8];
-#pragma unroll
-            for (int x = 0; x < 8; ++x) {
-                product[x] = line[(row0 + x * 2) * 36 + in_line];
-            }
-            float zero = 0.0f;  // as long as all of them are finite
-#pragma unroll
-            for (int x = 0; x < 8; ++x) {
-                zero = fmaf(product[x], 0.0f, zero);
-            }
-            if (zero != 0.0f) {
-                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                // element is computed again from the operands themselves.
-#pragma unroll 1
-                for (int at = row0; at < left; at += 2)
-#pragma unroll 1
-                    for (int beside = 0; beside < min(32, columns); beside += 32) {
-                        float* const element = line + at * 36 + in_line + beside;
-                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
-                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
-                        float again = 0.0f;
-#pragma unroll 1
-                        for (long long kk = 0; kk < k; ++kk)
-                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
-                        *element = again;
-                        __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+                    for (int r = 0; r < LANE_ROWS * LANE_COLUMNS; ++r) {
+                        const int in_row = my_row + r / LANE_COLUMNS * 8, in_column = my_column + r % LANE_COLUMNS * 8;
+                        if (in_row < first || in_row >= first + LINE_ROWS) continue;
+                        line[(in_row - first) * LINE_PITCH + in_column] = acc_main[i][j][r];
                     }
+                wavefront_barrier();
+                const int in_c = m0 + warp_m + i * FRAGMENT_M + first;  // this part's first row
+                const int left = min(LINE_ROWS, m - in_c);  // rows of it that C has
+                float product[LINE_ELEMENTS];
 #pragma unroll
-                for (int x = 0; x < 8; ++x) {
-                    product[x] = line[(row0 + x * 2) * 36 + in_line];
+                for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                    product[x] = line[(row0 + below(x)) * LINE_PITCH + in_line + beside(x)];
                 }
+                float zero = 0.0f;  // as long as all of them are finite
+#pragma unroll
+                for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                    zero = fmaf(product[x], 0.0f, zero);
+                }
+                if (zero != 0.0f) {
+                    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                    // element is computed again from the operands themselves.
+#pragma unroll 1
+                    for (int at = row0; at < left; at += LINES_TOGETHER)
+#pragma unroll 1
+                        for (int right = 0; right < min(WARP_N, columns); right += LINE_LANES) {
+                            float* const element = line + at * LINE_PITCH + in_line + right;
+                            if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
+                            const long long row = in_c + at, column = n0 + warp_n + in_line + right;
+                            float again = 0.0f;
+#pragma unroll 1
+                            for (long long kk = 0; kk < k; ++kk)
+                                again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
+                            *element = again;
+                            __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+                        }
+#pragma unroll
+                    for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                        product[x] = line[(row0 + below(x)) * LINE_PITCH + in_line + beside(x)];
+                    }
+                }
+                float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
+                if (read_c) {
+#pragma unroll
+                    for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                        float* const element = to + below(x) * ldc + beside(x);
+                        if (row0 + below(x) < left && columns > beside(x)) *element = fmaf(alpha, product[x], beta * *element);
+                    }
+                } else {
+#pragma unroll
+                    for (int x = 0; x < LINE_ELEMENTS; ++x) {
+                        float* const element = to + below(x) * ldc + beside(x);
+                        if (row0 + below(x) < left && columns > beside(x)) *element = alpha * product[x];
+                    }
+                }
+                wavefront_barrier();
             }
-            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
-            if (read_c) {
-#pragma unroll
-                for (int x = 0; x < 8; ++x) {
-                    float* const element = to + x * 2 * ldc;
-                    if (row0 + x * 2 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
-                }
-            } else {
-#pragma unroll
-                for (int x = 0; x < 8; ++x) {
-                    float* const element = to + x * 2 * ldc;
-                    if (row0 + x * 2 < left && columns > 0) *element = alpha * product[x];
-                }
-            }
-            wavefront_barrier();
         }
     }
-}
-}  // namespace tile_4
+};
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
 gemmgen_fp32_fma_64x64x16_97c546b2(
@@ -1629,21 +571,21 @@ gemmgen_fp32_fma_64x64x16_97c546b2(
     int at = 0;
     if (tile == 0) {
         if (thread_id() >= 128) return;
-        tile_0::work_off(works, at, shared, a_status, b_status, repaired);
+        TileKernel<Tile0>::work_off(works, at, shared, a_status, b_status, repaired);
     }
     if (tile == 1) {
         if (thread_id() >= 128) return;
-        tile_1::work_off(works, at, shared, a_status, b_status, repaired);
+        TileKernel<Tile1>::work_off(works, at, shared, a_status, b_status, repaired);
     }
     if (tile == 2) {
         if (thread_id() >= 128) return;
-        tile_2::work_off(works, at, shared, a_status, b_status, repaired);
+        TileKernel<Tile2>::work_off(works, at, shared, a_status, b_status, repaired);
     }
     if (tile == 3) {
-        tile_3::work_off(works, at, shared, a_status, b_status, repaired);
+        TileKernel<Tile3>::work_off(works, at, shared, a_status, b_status, repaired);
     }
     if (tile == 4) {
-        tile_4::work_off(works, at, shared, a_status, b_status, repaired);
+        TileKernel<Tile4>::work_off(works, at, shared, a_status, b_status, repaired);
     }
 }
 

@@ -380,7 +380,7 @@ gemmgen_ootomo_wgmma_64x96x64_632e8fc9(
         const int column = mine % (BLOCK_K / 4) * 4, first_row = mine / (BLOCK_K / 4);  // of the stage
         constexpr int ROWS = 128 / (BLOCK_K / 4);                                       // that all copy together
         const bool whole = ((u64)a & 15) == 0 && lda % 4 == 0;                          // in pieces of 16 bytes
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes B's words
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes B's words, has finished
         int slot = 0;
         u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1

@@ -381,7 +381,7 @@ gemmgen_ootomo_wgmma_64x96x64_e51f16c5(
         const int mine = thread - WARPGROUPS * 128;
         const int column = mine % 16 * 4, first_k = mine / 16;  // of the stage: 64 rows of 8 k are what all copy together
         const bool whole = ((u64)a & 15) == 0 && lda % 4 == 0;                          // in pieces of 16 bytes
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes B's words
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes B's words, has finished
         int slot = 0;
         u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1

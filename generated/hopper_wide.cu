@@ -603,7 +603,7 @@ gemmgen_scaled_wgmma_128x192x32_bb3c704e(
     } else {
         setmaxnreg_inc<232>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the maxima that sums are scaled by: a sum over no k waits for no words
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel has written the maxima; a sum over no k waits for no words
         const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;

@@ -619,7 +619,7 @@ gemmgen_mixpert_triangle_wgmma_64x128x64_58392bec(
     } else {
         setmaxnreg_inc<232>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the maxima that sums are scaled by: a sum over no k waits for no words
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel has written the maxima; a sum over no k waits for no words
         const int warp_m = 0, warp_n = 0;
         int slot = 0;
         u32 phase = 0;

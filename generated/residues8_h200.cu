@@ -671,7 +671,7 @@ gemmgen_residues8_wgmma_128x256x128_40310bb1(
         // The copying warpgroup needs few registers; one thread of it does all.
         setmaxnreg_dec<40>();
         if (thread == WARPGROUPS * 128) {
-            asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the residues
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes the residues, has finished
             int slot = 0;
             u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1

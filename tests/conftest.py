@@ -125,7 +125,7 @@ class Ran:
 
 @pytest.fixture
 def gemmgen(capsys):
-    """The command line, in this process: `gemmgen("render", "x.toml")` -> Ran."""
+    """The command line, in this process: `gemmgen("build", "--source", "x.toml")` -> Ran."""
     from gemmgen.cli import main
 
     def run(*arguments: object) -> Ran:

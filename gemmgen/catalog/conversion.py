@@ -35,6 +35,17 @@ def decode(word: str, raw: np.ndarray) -> np.ndarray:
     return values_of(word)[raw.view(np.uint8)]
 
 
+def encode(word: str, x: np.ndarray) -> np.ndarray:
+    """FP32 values as words of 16 floating-point bits, uint16 of the same shape: to nearest, ties to even; too large ones become Inf, and NaN stays one."""
+    x = np.asarray(x, np.float32)
+    if word == "f16":
+        with np.errstate(over="ignore", invalid="ignore"):
+            return x.astype(np.float16).view(RAW[word])
+    bits = x.view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(x), 0x7FFF, rounded).astype(RAW[word])
+
+
 @cache
 def values_of(word: str) -> np.ndarray:
     """What each of the 256 words of an 8-bit floating-point format stands for, float32; NaN and Inf among them."""

@@ -1,6 +1,6 @@
 """Elements: what a number of A, B and C is, and the last form of a sum. A row each.
 
-Types in which B or C are stored are rows on top of it (`gemmgen.catalog.input`, `gemmgen.catalog.output`): each says how its numbers
+Types in which B or C are stored are rows on top of it (`Stored`; `gemmgen.catalog.input`, `gemmgen.catalog.output`): each says how its numbers
 become elements and back.
 """
 
@@ -101,3 +101,34 @@ class Element:
 
 F32 = Element("f32", "FP32", "float", np.dtype(np.float32), np.dtype(np.float64))
 ELEMENTS = {one.name: one for one in (F32,)}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How B or C lies in memory, where products are summed in FP32.
+
+    Attributes:
+        name: as specs and schemes write it.
+        title: in words, for a kernel's header.
+        element: the C type of an element in memory.
+        dtype: NumPy's for the same bytes.
+    """
+
+    name: str
+    title: str
+    element: str
+    dtype: np.dtype | type[np.generic]
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether a spec that says nothing has it."""
+        return self.name == F32.name
+
+    @property
+    def bytes(self) -> int:
+        """Of an element."""
+        return np.dtype(self.dtype).itemsize
+
+    def rounded(self, x: np.ndarray) -> np.ndarray:
+        """FP32 values as such elements hold them."""
+        return self.values(self.stored(x))

@@ -83,7 +83,7 @@ class Step:
         expression: C, the element from the float `{x}` and each argument by its name in braces.
         values: the same of FP64 arrays: of elements [M, N] and of the arguments in order, as `Argument.spread` has them.
         arguments: what the step is given.
-        slope: the largest |difference of two results| / |difference of two elements|, of the arguments: an element's error grows by that.
+        slope: the largest ratio of the distance between two results to that between two elements, of the arguments: an error grows by that factor.
         roundoff: what the step's own arithmetic errs by at most, relative to the larger of the element's and the result's magnitude.
         source: where the formula, the slope and the roundoff come from.
         operations: FP32 instructions an element, which the predicted time counts.

@@ -186,7 +186,7 @@ class Gpu(Row):
         elif "limits" not in data:
             raise SpecError(
                 f"{file.place if file else arch}: [limits]", f"is missing, and no table knows those of {arch}", needs=", ".join(Limits.model_fields),
-                remedy="such a section in the row; gemmgen bringup --from-row takes those of another arch over",
+                remedy="such a section in the row; gemmgen gpu from-row takes those of another arch over",
             )
         maker = vendor_of(arch)
         name = data["generation"] if "generation" in data else nearest_generation(maker, arch_number(arch))

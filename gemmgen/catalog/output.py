@@ -8,26 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 
 import numpy as np
 
-from gemmgen.catalog import element
+from gemmgen.catalog.conversion import decode, encode
+from gemmgen.catalog.element import F32, Stored
 from gemmgen.errors import GemmgenError, SpecError
 
 ENTRY_POINTS = "gemmgen.outputs"
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(Stored):
     """One type of C's elements.
 
     Attributes:
-        name: as specs write it.
-        title: in words, for a kernel's header.
-        element: the C type of an element in memory.
-        dtype: NumPy's for the same bytes.
         narrow, widen: C, an element from the float `{x}` and the way back.
         stored, values: the same of arrays, [M, N] FP32 to `dtype` and back, with the same bits.
         roundoff: unit roundoff of the conversion from FP32.
@@ -37,10 +34,6 @@ class Output:
         vectors: whether neighbours may be stored together as `float2` and `float4`.
     """
 
-    name: str
-    title: str
-    element: str
-    dtype: type[np.generic]
     narrow: str
     widen: str
     stored: Callable[[np.ndarray], np.ndarray]
@@ -51,37 +44,13 @@ class Output:
     largest: float = float(np.finfo(np.float32).max)
     vectors: bool = False
 
-    def rounded(self, x: np.ndarray) -> np.ndarray:
-        """FP32 values as C holds them."""
-        return self.values(self.stored(x))
-
     def serves(self, platform: str) -> bool:
         """Whether kernels of a platform can have it."""
         return self.functions is None or platform in self.functions
 
-    @property
-    def is_usual(self) -> bool:
-        """Whether a spec that says nothing has it."""
-        return self.name == F32.name
-
 
 def _same(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x, element.F32.dtype)
-
-
-def _to_f16(x: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return np.asarray(x, np.float32).astype(np.float16)
-
-
-def _to_bf16(x: np.ndarray) -> np.ndarray:
-    bits = np.asarray(x, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(x), 0x7FFF, rounded).astype(np.uint16)
-
-
-def _from_bf16(bits: np.ndarray) -> np.ndarray:
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return np.asarray(x, F32.dtype)
 
 
 CUDA_F16 = """// C's elements: FP16 bits, rounded to nearest.
@@ -107,15 +76,16 @@ GG_DEVICE unsigned short stored_bf16(float x) {
 }
 GG_DEVICE float loaded_bf16(unsigned short bits) { return __uint_as_float((u32)bits << 16); }
 """
-F32 = Output(
-    element.F32.name, element.F32.title, element.F32.c_type, element.F32.dtype.type, "{x}", "{x}", _same, _same, roundoff=0.0, tiniest=0.0, vectors=True,
+USUAL = Output(
+    F32.name, F32.title, F32.c_type, F32.dtype.type, "{x}", "{x}", _same, _same, roundoff=0.0, tiniest=0.0, vectors=True,
 )
 F16 = Output(
-    "f16", "FP16", "unsigned short", np.float16, "stored_f16({x})", "loaded_f16({x})", _to_f16, lambda bits: bits.astype(np.float32),
+    "f16", "FP16", "unsigned short", np.float16, "stored_f16({x})", "loaded_f16({x})",
+    lambda x: encode("f16", x).view(np.float16), lambda bits: bits.astype(np.float32),
     roundoff=2.0**-11, tiniest=2.0**-25, functions={"cuda": CUDA_F16, "hip": HIP_F16}, largest=65504.0,
 )
 BF16 = Output(
-    "bf16", "BF16", "unsigned short", np.uint16, "stored_bf16({x})", "loaded_bf16({x})", _to_bf16, _from_bf16,
+    "bf16", "BF16", "unsigned short", np.uint16, "stored_bf16({x})", "loaded_bf16({x})", partial(encode, "bf16"), partial(decode, "bf16"),
     roundoff=2.0**-8, tiniest=2.0**-134, functions={"cuda": ANY_BF16, "hip": ANY_BF16}, largest=2.0**128 - 2.0**120,
 )
 
@@ -127,7 +97,7 @@ def all_outputs() -> dict[str, Output]:
     Raises:
         GemmgenError: two have one name.
     """
-    found = [F32, F16, BF16, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name))]
+    found = [USUAL, F16, BF16, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name))]
     names = [one.name for one in found]
     if twice := {name for name in names if names.count(name) > 1}:
         raise GemmgenError("types of C", "two have one name", got=", ".join(sorted(twice)), needs="a name for each", remedy="another `name` in your row")

@@ -1,4 +1,4 @@
-"""Part of a GPU's row, and lines of its data sheet that no row holds: what `gemmgen bringup --from-row` makes a whole row of."""
+"""Part of a GPU's row, and lines of its data sheet that no row holds: what `gemmgen gpu from-row` makes a whole row of."""
 
 from __future__ import annotations
 

@@ -174,6 +174,42 @@ def absolute(path: Path) -> Path:
         raise SpecError(str(path), "is no path", got=error.strerror or str(error), remedy="check the path") from None
 
 
+MOST_NAMED = 12
+"""Shipped files that a message lists."""
+
+
+def shipped(folder: str) -> dict[str, Path]:
+    """The files of a folder of `specs/`, by name."""
+    return {path.stem: path for path in sorted((SPECS / folder).glob("*.toml"))}
+
+
+def file_of(path: str | Path, kind: str, folder: str) -> Path:
+    """A file of the user's (.toml) by its path, or a shipped one by its name.
+
+    Args:
+        kind: what it is, for messages.
+        folder: that of `specs/` where shipped ones lie.
+
+    Raises:
+        UnknownName: no shipped file has that name.
+        SpecError: it ends otherwise, or is missing while a shipped one has its name.
+    """
+    path, known = Path(path), shipped(folder)
+    if path.suffix == ".toml":
+        if path.stem in known and not os.path.lexists(path):
+            raise SpecError(str(path), "cannot be read", got="No such file or directory", remedy=f"{path.stem}, the name of a shipped {kind}, in its place")
+        return path
+    if path.suffix or len(path.parts) != 1 or os.path.isdir(path):
+        raise SpecError(str(path), f"is not a {kind}", got=path.name, needs="a .toml file, or the name of a shipped one", remedy="gemmgen list specs")
+    if str(path) not in known:
+        error = UnknownName(str(path), kind, str(path), known)
+        if len(known) > MOST_NAMED:
+            error.needs = f"a .toml file, or one of the {len(known)} names of gemmgen list specs"
+        error.remedy = error.remedy or "gemmgen list specs"
+        raise error
+    return known[str(path)]
+
+
 def shown(path: Path) -> str:
     """A path as a message shows it: shipped files from `specs/` on, others from
     the current folder on where possible."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 INTERRUPTED = 130  # 128 + the signal's number, as shells have it
 READER_GONE = 141
+COMPLETING = "_GEMMGEN_COMPLETE"
+"""What a shell sets that asks for completions."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,14 +57,23 @@ def guarded(program: Callable[[], int], *, as_json: bool = False) -> int:
 def _run(arguments: list[str]) -> int:
     import typer
 
-    from gemmgen.cli.app import app
+    from gemmgen.cli.app import app, greeting
+    from gemmgen.cli.output import emit, note
+    from gemmgen.cli.verb import renamed
     from gemmgen.errors import SpecError
+
+    if not arguments and COMPLETING not in os.environ:
+        emit(greeting())
+        return 0
+    arguments, new = renamed(arguments)
+    if new:
+        note(f"this verb is now called: gemmgen {new}")
 
     # Newer typers carry their own copy of click; the exception's class leads to the right one.
     refusal = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
     command = typer.main.get_command(app)
     try:
-        code = command.main(arguments or ["--help"], prog_name="gemmgen", standalone_mode=False)
+        code = command.main(arguments, prog_name="gemmgen", standalone_mode=False)
     except refusal as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "gemmgen"

@@ -7,7 +7,9 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -46,14 +48,32 @@ def tell(text: str, end: str = "\n") -> None:
     print(shown(text, sys.stderr), end=end, file=sys.stderr, flush=True)
 
 
-def emit(text: str, end: str = "\n") -> None:
-    """Print to stdout.
+def fitted(text: str, columns: int) -> str:
+    """`text` with no line longer than that, where it has spaces to break at: a line goes on below the start of its last column."""
+    lines = []
+    for line in text.split("\n"):
+        if len(_MARK.sub("", line)) <= columns:
+            lines.append(line)
+            continue
+        indent = len(line) - len(line.lstrip())
+        columns_at = [found.end() for found in re.finditer(r"(?<=\S) {2,}(?=\S)", line) if found.end() <= columns * 0.6]
+        hang = columns_at[-1] if columns_at else min(indent + 2, columns // 2)
+        lines += textwrap.wrap(line, columns, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False, replace_whitespace=False)
+    return "\n".join(lines)
+
+
+def emit(text: str, end: str = "\n", *, as_is: bool = False) -> None:
+    """Print to stdout; on a terminal as wide as that is.
+
+    Args:
+        as_is: leave lines as long as they are: source, JSON.
 
     Raises:
         ReaderGone: nobody reads it any more.
         GemmgenError: it cannot be written, as on a full disk.
     """
     try:
+        text = text if as_is or not sys.stdout.isatty() else fitted(text, shutil.get_terminal_size().columns)
         print(shown(text, sys.stdout), end=end, flush=True)
     except BrokenPipeError:
         raise ReaderGone from None
@@ -64,7 +84,7 @@ def emit(text: str, end: str = "\n") -> None:
 
 
 def emit_json(value: Any) -> None:
-    emit(json_text(value))
+    emit(json_text(value), as_is=True)
 
 
 def json_text(value: Any) -> str:

@@ -144,7 +144,7 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
             "static_shared_bytes": used.static_shared_bytes, "dynamic_shared_bytes": launch.shared_bytes,
             "spill_bytes": used.spill_bytes, "stack_bytes": used.stack_bytes,
             "occupancy": round(resident.fraction, 4), "blocks_per_sm": resident.blocks, "limited_by": resident.limited_by,
-            **{kind: getattr(used, kind) for kind in plan.gpu.maker.register_kinds},
+            **{kind: getattr(used, kind) for kind in plan.gpu.maker.files.register_kinds},
         })
     return rows
 

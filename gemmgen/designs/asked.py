@@ -14,12 +14,17 @@ from gemmgen.kinds import GEMM, Kind
 
 @dataclass(frozen=True)
 class Hints:
-    """Sizes that a plan was made for, and how many products; the kernel takes any."""
+    """Sizes that a plan was made for, and how many products; the kernel takes any.
+
+    Attributes:
+        strides: whether products are of a batch, whose matrices lie a stride apart.
+    """
 
     m: int
     n: int
     k: int
     matrices: int = 1
+    strides: bool = False
 
 
 FULL = 1024

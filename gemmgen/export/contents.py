@@ -234,7 +234,7 @@ def numeric_version() -> str:
 
 def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, tuple[str | None, str]]:
     """file: (template, or None where the content is not text from one; what it is)."""
-    api, code = plan.gpu.maker.api, plan.gpu.maker.code
+    api, code = plan.gpu.maker.api, plan.gpu.maker.files.code
     own = "batch/" if batch.serves(plan) else ""
     return {
         f"{name}.h": (f"{own}header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
@@ -249,7 +249,7 @@ def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[
 
 
 def _code_meaning(plan: Plan, arch: str) -> str:
-    return plan.gpu.maker.code_of.format(arch=arch)
+    return plan.gpu.maker.files.code_of.format(arch=arch)
 
 
 def all_files(

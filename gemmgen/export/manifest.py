@@ -26,8 +26,8 @@ MANIFEST = "manifest.json"
 
 def code_ending(plan: Plan, archs: Sequence[str], arch: str) -> str:
     """How the name of the file with the machine code for `arch`, one of `archs`, ends: where there may be several, it tells which it is."""
-    _, suffix = plan.gpu.maker.code_suffixes
-    return f"_{arch}{suffix}" if plan.gpu.maker.code_per_arch or len(archs) > 1 else suffix
+    _, suffix = plan.gpu.maker.files.code_suffixes
+    return f"_{arch}{suffix}" if plan.gpu.maker.files.code_per_arch or len(archs) > 1 else suffix
 
 
 def decided(plan: Plan) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
-        **({"standing": standing(plan)} if plan.gpu.maker.recorded else {}),
+        **({"standing": standing(plan)} if plan.gpu.maker.checked.recorded else {}),
         **_code_objects(plan, source, binaries, name),
         "operands": {
             x: {"type": plan.inputs.elements_of(x), "order": "row major", "rows": at["rows"], "columns": at["columns"],
@@ -121,7 +121,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
 def _code_objects(plan: Plan, source: Source, binaries: Sequence[Binary], name: str) -> dict[str, Any]:
     """The files of machine code, where there may be several."""
     archs = [binary.arch for binary in binaries]
-    if not plan.gpu.maker.code_per_arch and len(archs) == 1:
+    if not plan.gpu.maker.files.code_per_arch and len(archs) == 1:
         return {}
     return {
         "code_objects": [

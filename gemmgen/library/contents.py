@@ -78,7 +78,7 @@ def all_files(library: Library) -> dict[str, bytes]:
         "src/code.c": text("code.c"),
         **{f"src/code/{image.file}": image.content for image in library.images},
         **{known["sources"][kernel.label]: kernel.built.source.text.encode() for kernel in library.kernels},
-        f"kernels/{FINISH}{library.maker.source_suffix}": finish_source(library.archs[0]).text.encode(),
+        f"kernels/{FINISH}{library.maker.files.source_suffix}": finish_source(library.archs[0]).text.encode(),
         "CMakeLists.txt": text("CMakeLists.txt"),
         "cmake/arrays.cmake": text("arrays.cmake"),
         f"{name}.pc": text("package.pc"),
@@ -98,14 +98,14 @@ def all_files(library: Library) -> dict[str, bytes]:
 def _listing(library: Library, files: Mapping[str, bytes]) -> list[tuple[str, str]]:
     """What files are, folders in a line."""
     name = library.name
-    code = library.maker.code_suffixes[1]
+    code = library.maker.files.code_suffixes[1]
     portable = ", PTX of the portable ones" if any(image.suffix != code for image in library.images) else ""
     found = [
         (f"include/{name}.h", "the C header: the whole interface, and what it means"),
         (f"src/{name}.c", "the runtime in C99: chooses a kernel, opens the driver, launches"),
         ("src/tables.h", "the kernels as data: grids, arguments, buffers, bounds, estimates"),
         ("src/code.c, src/code/", f"machine code, {code[1:]} files{portable}, and what takes it into an object"),
-        (f"kernels/*{library.maker.source_suffix}", "the kernels' sources, to read and to build again"),
+        (f"kernels/*{library.maker.files.source_suffix}", "the kernels' sources, to read and to build again"),
         (MANIFEST, "kernels, why each is there, what decides between them, hashes of all files"),
         (f"CMakeLists.txt, cmake/, {name}.pc", "CMake's targets and package, pkg-config's file"),
         ("example.c", "a program that calls the library and checks the result"),

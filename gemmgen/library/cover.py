@@ -1,4 +1,4 @@
-"""The few kernels that serve many sizes best: the one core of `gemmgen library` and of `gemmgen choose`.
+"""The few kernels that serve many sizes best: the one core of `gemmgen library` and of `gemmgen study choose`.
 
 That is a choice of places to serve customers from (the p-median problem). Taking the kernel that gains most, again and again, gains at least 1 - 1/e of what
 the best set gains over the slowest kernels, and how much a set can still gain bounds how good any can be.

@@ -159,7 +159,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def load_table(path: str | Path) -> Table:
-    """A table that `gemmgen choose` wrote.
+    """A table that `gemmgen study choose` wrote.
 
     Raises:
         SpecError: it cannot be read, or is no such table.
@@ -170,7 +170,7 @@ def load_table(path: str | Path) -> Table:
         value = json.loads(read(path, MOST_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise SpecError(str(path), "cannot be read as a dispatch table", got=getattr(error, "strerror", None) or str(error)[:200],
-                        needs="the JSON that gemmgen choose writes", remedy="gemmgen choose STORE -o dispatch.json") from None
+                        needs="the JSON that gemmgen study choose writes", remedy="gemmgen study choose STORE -o dispatch.json") from None
     return parse(Table, value, str(path))
 
 
@@ -183,7 +183,7 @@ def select(table: Table, gpu: str, layout: str, m: int, n: int, k: int) -> Kerne
     part = next((one for one in table.parts if (one.gpu, one.layout) == (gpu, layout)), None)
     if part is None:
         raise SpecError("dispatch table", "has no rules for this GPU and layout", got=f"{gpu}, {layout}",
-                        needs=" or ".join(f"{one.gpu}, {one.layout}" for one in table.parts), remedy="gemmgen choose with rows of it")
+                        needs=" or ".join(f"{one.gpu}, {one.layout}" for one in table.parts), remedy="gemmgen study choose with rows of it")
     if part.decided_by == "estimates":
         mine = [one for one in table.kernels.values() if (one.gpu, one.layout) == (gpu, layout)]
         return min(mine, key=lambda one: float(one.estimate.seconds(m, n, k)))

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.reserved import reserved
-from gemmgen.catalog.table import Strict, Title, absolute, parse, read_toml, schema_of, shown
+from gemmgen.catalog.table import Strict, Title, absolute, file_of, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import SpecError
 from gemmgen.kinds import GEMM, STRIDED
@@ -56,7 +56,7 @@ class Use(Strict):
     spec: Name | None = Field(None, description="a spec file; its problem's sizes and its GPU are not looked at")
     scheme: Name | None = Field(None, description="a name under specs/schemes, or a .toml file: all else is auto")
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="a dispatch table that gemmgen choose wrote: its kernels, of the library's GPUs and layouts"
+        None, description="a dispatch table that gemmgen study choose wrote: its kernels, of the library's GPUs and layouts"
     )
     gpus: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64, strict=False)] | None = Field(
         None, description="those of the library's GPUs that it is for; left out: all"
@@ -175,14 +175,12 @@ class LoadedLibrary:
 
 
 def load_library(path: str | Path) -> LoadedLibrary:
-    """Read a LIB.toml, and what it refers to.
+    """Read a LIB.toml, or one under specs/libraries by its name, and what it refers to.
 
     Raises:
         SpecError, UnknownName: the file, a value in it, or a file that it names is not acceptable.
     """
-    path = Path(path)
-    if path.suffix != ".toml":
-        raise SpecError(str(path), "is not a library's file", got=path.name, needs="a .toml file", remedy="see specs/libraries for examples")
+    path = file_of(path, "library", "libraries")
     return _loaded(read_toml(path), shown(path), absolute(path).parent)
 
 

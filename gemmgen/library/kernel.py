@@ -70,7 +70,7 @@ def images(kernel: Kernel) -> tuple[Image, ...]:
     """A kernel's machine code: for each architecture that it was built for, or PTX where the driver is to compile it."""
     built = kernel.built
     binaries = (built.binary, *built.others)
-    if kernel.is_fallback and not vendor_of(built.binary.arch).code_per_arch:
+    if kernel.is_fallback and not vendor_of(built.binary.arch).files.code_per_arch:
         return (_ptx(kernel.label, without_line_info(built.source, built.binary)),)
     return tuple(
         _image(f"{kernel.label}_{binary.arch}" if len(binaries) > 1 else kernel.label, without_line_info(replace(built.source, arch=binary.arch), binary))
@@ -79,7 +79,7 @@ def images(kernel: Kernel) -> tuple[Image, ...]:
 
 
 def _image(stem: str, binary: Binary) -> Image:
-    return Image(stem, binary.arch, vendor_of(binary.arch).code_suffixes[1], binary.code)
+    return Image(stem, binary.arch, vendor_of(binary.arch).files.code_suffixes[1], binary.code)
 
 
 def _ptx(stem: str, binary: Binary) -> Image:
@@ -108,7 +108,7 @@ def finish_source(arch: str) -> Source:
     plan = SimpleNamespace(lanes=maker.warp_size(arch_number(arch)), scheme=SimpleNamespace(family=SimpleNamespace(residues=None)), batch=None)
     text = render_text("library/finish.j2", platform=f"platform/{maker.platform}.j2", plan=plan, symbol=FINISH, threads=FINISH_THREADS, tile=FINISH_TILE,
                        activations=activations(maker.platform))
-    return Source(name=FINISH, text=text, suffix=maker.source_suffix, interface=None, arch=arch, allow_spills=False)
+    return Source(name=FINISH, text=text, suffix=maker.files.source_suffix, interface=None, arch=arch, allow_spills=False)
 
 
 def finish_images(archs: Sequence[str], portable: str | None = None) -> tuple[Image, ...]:

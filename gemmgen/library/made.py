@@ -113,7 +113,7 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         found = pool(library, each, progress)
         choice, built = _accepted(found, portable, each, progress)
         progress("compile the kernel of epilogues")
-        finish = tuple(finish_images(library.archs, f"sm_{OLDEST}" if library.file.fallback and not library.maker.code_per_arch else None))
+        finish = tuple(finish_images(library.archs, f"sm_{OLDEST}" if library.file.fallback and not library.maker.files.code_per_arch else None))
     kernels, labels = [], {}
     for served, estimate in zip(choice.kernels, estimates(choice)):
         if served.plan.hash in labels:  # another GPU of the same architecture has it already
@@ -123,7 +123,7 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         labels[served.plan.hash] = f"{stem}_{number}"
         kernels.append(Kernel(f"{stem}_{number}", built[served.plan.hash], estimate, served.reason, packs_b=not served.candidate.unpacked))
     for plan in portable:
-        label = f"portable_{plan.layout}" + (f"_{plan.arch}" if library.maker.code_per_arch else "")
+        label = f"portable_{plan.layout}" + (f"_{plan.arch}" if library.maker.files.code_per_arch else "")
         kernels.append(Kernel(label, built[plan.hash], None, "no other kernel serves the problem on this device", is_fallback=True))
     return Library(library, choice, tuple(kernels), finish, tuple(_rules(library, choice, labels)))
 
@@ -161,7 +161,7 @@ def compiled(plan: Plan) -> Built | ResourceError:
 
 def _portable_plans(library: LoadedLibrary) -> list[Plan]:
     """The kernels that serve what no other does: of each layout one for all GPUs where their drivers compile it, else one for each architecture."""
-    return [_portable_plan(gpu, layout, library.maker.code_per_arch) for layout in library.file.layouts for gpu in _portable_gpus(library)]
+    return [_portable_plan(gpu, layout, library.maker.files.code_per_arch) for layout in library.file.layouts for gpu in _portable_gpus(library)]
 
 
 def _portable_plan(gpu: str, layout: str, per_arch: bool) -> Plan:
@@ -174,7 +174,7 @@ def _portable_plan(gpu: str, layout: str, per_arch: bool) -> Plan:
 
 def _portable_gpus(library: LoadedLibrary) -> list[str]:
     """GPUs to plan portable kernels for, as specs name them."""
-    if library.maker.code_per_arch:
+    if library.maker.files.code_per_arch:
         return [gpu_name(library, gpu) for gpu in {gpu.arch: gpu for gpu in reversed(library.gpus)}.values()]
     rows = [gpu for gpu in GPUS.rows() if gpu.vendor == library.maker.name and gpu.arch_number >= OLDEST]
     return [min(rows, key=lambda gpu: gpu.arch_number).name]

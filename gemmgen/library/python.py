@@ -32,7 +32,7 @@ def files(library: Library) -> dict[str, bytes]:
     values = {
         "name": library.name, "guard": library.guard, "shims": library.shim, "version": __version__, "abi": ABI,
         "largest_extent": prose.LARGEST_EXTENT, "alignment": WORKSPACE_ALIGNMENT, "arch_prefix": maker.arch_prefix,
-        "dlpack_type": maker.dlpack_type, "torch_device": maker.torch_device, "xla_platform": maker.xla_platform,
+        "dlpack_type": maker.frameworks.dlpack_type, "torch_device": maker.frameworks.torch_device, "xla_platform": maker.frameworks.xla_platform,
     }
     inside = COMMON | {stem: path for shim in library.shim for stem, path in OF_SHIM.get(shim, {}).items()}
     found = {f"python/{library.name}/{path}": stem for stem, path in inside.items()} | {f"python/{path}": path for path in BESIDE}

@@ -372,7 +372,7 @@ def why_not(target: Target) -> DeviceError | None:
 
 def emulated(plan: Plan) -> bool:
     """Whether the emulator has a model of the kernel's instructions."""
-    return plan.design.checked.emulated and plan.gpu.maker.emulates(plan.arch)
+    return plan.design.checked.emulated and plan.gpu.maker.checked.emulates(plan.arch)
 
 
 def _driver(target: Target) -> Any:

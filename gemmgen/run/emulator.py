@@ -42,7 +42,7 @@ class EmulatorDevice:
         self.progress = progress
         self.conflicts: dict[str, int] = {}
         self.clusters_at_once = 2 if plan.split_k == 1 else 5
-        self.not_modelled = NOT_MODELLED if plan.gpu.maker.orders_memory else ()
+        self.not_modelled = NOT_MODELLED if plan.gpu.maker.checked.orders_memory else ()
         self.schedule = schedule
         types = plan.scheme.types
         unit, comma, unchecked = plan.gpu.unit.label(next((one for one in types if not plan.gpu.unit.checked(one)), types[0])).partition(",")
@@ -61,7 +61,7 @@ class EmulatorDevice:
     @property
     def emulator(self) -> Emulator | AmdEmulator:
         if self._emulator is None:
-            package, name = self.plan.gpu.maker.emulator
+            package, name = self.plan.gpu.maker.checked.emulator
             made_for = getattr(import_module(package), name)
             self._emulator = made_for(
                 self.binary.assembly, self.plan.gpu.unit, source=self.source.text,
@@ -113,7 +113,7 @@ class UnplannedDevice(EmulatorDevice):
         self.conflicts: dict[str, int] = {}
         self.clusters_at_once, self.progress, self.schedule = None, None, TOGETHER
         self.name = f"emulator of {gpu.title}"
-        package, name = gpu.maker.emulator
+        package, name = gpu.maker.checked.emulator
         made_for = getattr(import_module(package), name)
         self._emulator = made_for(binary.assembly, gpu.unit, source=source.text, source_name=source.file_name, processes=1)
         self._facts = {"name": self.name, "target": source.arch, "wavefront_size": gpu.limits.warp_size}

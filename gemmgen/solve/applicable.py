@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, shapes
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.catalog.input import F32
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.scheme import Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit

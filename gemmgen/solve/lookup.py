@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
-from gemmgen.catalog.input import F32
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.decisions import Decision

@@ -188,7 +188,8 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
 
 def _hints(loaded: LoadedSpec) -> Hints:
     problem = loaded.spec.problem
-    return Hints(problem.m, problem.n, problem.k, kind_of(problem).products(problem))
+    kind = kind_of(problem)
+    return Hints(problem.m, problem.n, problem.k, kind.products(problem), kind.strides)
 
 
 def _constants(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from gemmgen.catalog.input import F32, Input
+from gemmgen.catalog.element import F32
+from gemmgen.catalog.input import USUAL, Input
 from gemmgen.errors import SpecError
 
 SLAB_BYTES = 1 << 30
@@ -33,7 +34,7 @@ class Inputs:
     """
 
     def __init__(self, size: tuple[int, int, int], low: float = -1.0, high: float = 1.0, l2_bytes: int | None = None, octaves: int = 0,
-                 b: Input = F32):
+                 b: Input = USUAL):
         import cupy
 
         m, n, k = size
@@ -49,7 +50,7 @@ class Inputs:
         self.c = [cupy.empty((m, n), cupy.float32) for _ in range(self.sets)]
 
     @staticmethod
-    def _drawn(draw: Any, shape: tuple[int, int], low: float, high: float, octaves: int, of: Input = F32) -> Any:
+    def _drawn(draw: Any, shape: tuple[int, int], low: float, high: float, octaves: int, of: Input = USUAL) -> Any:
         """Drawn in FP64 and rounded: FP32 generators leave a 2^-23 grid that flatters a split. Then to numbers of type `of`, to nearest even."""
         import cupy
 
@@ -85,7 +86,7 @@ class Inputs:
         Raises:
             SpecError: the kernel reads another type than that of B's numbers here.
         """
-        if wanted not in (F32, self.type_of_b):
+        if wanted not in (USUAL, self.type_of_b):
             raise SpecError("[problem] b", "is not the type of B in this race", got=wanted.name, needs=self.type_of_b.name,
                             remedy="kernels of one type of B, beside those that read FP32")
         return self.b if wanted.is_usual else self.stored_b

@@ -92,7 +92,11 @@ def estimate(enqueue: Callable[[int], None]) -> float:
     Raises:
         DeviceError: a launch failed.
     """
+    import cupy
+
     with refusals():
+        # The inputs were made on another stream. What draws them frees its memory before it has run, and a contender's workspace may be given that memory.
+        cupy.cuda.Device().synchronize()
         watch = Stopwatch()
         with watch.stream:
             return watch.one(enqueue)
@@ -164,7 +168,7 @@ def race(
     until = time.perf_counter() + seconds if seconds else None
     slice_seconds = slices(len(contenders), rounds=rounds, slice_ms=slice_ms, seconds=seconds)
     with refusals():
-        cupy.cuda.Device().synchronize()  # the inputs were made on another stream
+        cupy.cuda.Device().synchronize()  # as in `estimate`
         watches = {kind: watch or Stopwatch(default=not kind) for kind in {one.capturable for one in contenders}}
         turns = [_turn(one, watches[one.capturable], slice_seconds, captured and one.capturable) for one in contenders]
         draw = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""`gemmgen render` and `gemmgen build`."""
+"""`gemmgen build`."""
 
 from __future__ import annotations
 
@@ -8,32 +8,46 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen.cli.output import is_folder, note, write_files, write_paths
-from gemmgen.cli.verb import KERNELS, Json, OtherGpu, OtherLayout, Specs, for_each, stem_of, verb
+from gemmgen.cli.verb import KERNEL, Json, OtherGpu, OtherLayout, Specs, for_each, stem_of, verb
 from gemmgen.errors import EXIT_OK, SpecError
+
+FOLDER = "build-out"
 
 
 @verb(
-    KERNELS,
-    "gemmgen render specs/kernels/sgemm_a100.toml",
-    "gemmgen render my.toml -o my_kernel.cu",
-    "gemmgen render my.toml --gpu mi210 -o my_kernel.hip",
-    "gemmgen render specs/kernels/*.toml -o generated/",
+    KERNEL,
+    "gemmgen build specs/kernels/sgemm_a100.toml",
+    "gemmgen build my.toml -o out/",
+    "gemmgen build my.toml --source -o my_kernel.cu",
+    "gemmgen build specs/kernels/*.toml --source -o generated/",
+    "GEMMGEN_CACHE=off gemmgen build my.toml --json",
+    was={"render": {"": "--source"}},
 )
-def render(
+def build(
     specs: Specs,
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE|DIR", help=(
-        "A file, or a folder (one that exists, or ends in /) for SPEC.cu or .hip; default: stdout."))] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="DIR", help=(
+        f"Folder for the files; default: {FOLDER}. With --source a folder (one that exists, or ends in /) or a file; default: stdout."))] = None,
+    source: Annotated[bool, typer.Option("--source", help="Print the source and compile nothing.")] = False,
     gpu: OtherGpu = None,
     layout: OtherLayout = None,
     as_json: Json = False,
 ) -> int:
-    """Print a spec's kernels as source.
+    """Compile kernels for a GPU, or print their source.
 
-    The same spec gives the same bytes on every machine, unless the compiler was
-    seen to refuse them there: a spec that leaves its tile open gets the next best
-    that is not known to spill, and a note says so. No compiler and no GPU is
-    needed; nothing is compiled.
+    Writes SPEC.cu, .ptx and .cubin, for AMD .hip, .s and .co, and prints
+    what each kernel uses. No GPU is needed. A kernel that spills registers fails
+    with exit code 1, unless the spec leaves its tile open: then the next best is
+    taken, and the refusal told.
+
+    The same spec gives the same source on every machine, unless the compiler was
+    seen to refuse it there: --source then prints the next choice that is not known
+    to spill, and a note says so.
     """
+    return _source(specs, output, gpu, layout, as_json) if source else _built(specs, Path(output or FOLDER), gpu, layout, as_json)
+
+
+def _source(specs: list[Path], output: str | None, gpu: str | None, layout: str | None, as_json: bool) -> int:
+    """`build --source`: the exit code."""
     from gemmgen import road
     from gemmgen.cli import show
 
@@ -66,29 +80,11 @@ def render(
             value["text"] = source.text
         return f"wrote {written}" if written else source.text.rstrip("\n"), value, EXIT_OK
 
-    return for_each(specs, as_json, serve)
+    return for_each(specs, as_json, serve, as_is=not output)
 
 
-@verb(
-    KERNELS,
-    "gemmgen build specs/kernels/sgemm_a100.toml",
-    "gemmgen build my.toml -o out/",
-    "GEMMGEN_CACHE=off gemmgen build my.toml --json",
-)
-def build(
-    specs: Specs,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the files.")] = Path("build-out"),
-    gpu: OtherGpu = None,
-    layout: OtherLayout = None,
-    as_json: Json = False,
-) -> int:
-    """Compile a spec's kernels to assembly and machine code.
-
-    Writes SPEC.cu, .ptx and .cubin, for AMD .hip, .s and .co, and prints
-    what each kernel uses. No GPU is needed. A kernel that spills registers fails
-    with exit code 1, unless the spec leaves its tile open: then the next best is
-    taken, and the refusal told.
-    """
+def _built(specs: list[Path], folder: Path, gpu: str | None, layout: str | None, as_json: bool) -> int:
+    """`build` without --source: the exit code."""
     from gemmgen import road
     from gemmgen.cli import show
     from gemmgen.verify import standing
@@ -96,9 +92,9 @@ def build(
     def serve(path: Path) -> tuple[str, Any, int]:
         kernel = road.build(path, gpu, layout=layout)
         plan, source, binary = kernel.plan, kernel.source, kernel.binary
-        assembly, code = plan.gpu.maker.code_suffixes
+        assembly, code = plan.gpu.maker.files.code_suffixes
         stem = stem_of(path, specs, gpu, layout, plan)
-        files = write_files(output, {stem + source.suffix: source.text, stem + assembly: binary.assembly, stem + code: binary.code})
+        files = write_files(folder, {stem + source.suffix: source.text, stem + assembly: binary.assembly, stem + code: binary.code})
         value = {
             "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,
             "seconds": binary.seconds, "files": [str(file) for file in files.values()],

@@ -8,20 +8,21 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen.cli.output import emit, emit_json, write_paths
-from gemmgen.cli.verb import KERNELS, Json, OtherGpu, OtherLayout, for_each, verb
+from gemmgen.cli.verb import KERNEL, SPEC_HELP, Json, OtherGpu, OtherLayout, for_each, names, verb
 from gemmgen.errors import EXIT_OK, SpecError
 
 
 @verb(
-    KERNELS,
-    "gemmgen explain specs/kernels/sgemm_h100.toml",
+    KERNEL,
+    "gemmgen explain sgemm_h100",
     "gemmgen explain my.toml --candidate block=256x128x32 --candidate stages=4",
     "gemmgen explain my.toml --latex > model.tex",
     "gemmgen explain my.toml --frontier --plot frontier.png",
     "gemmgen explain --symbols",
+    start="see what the model decides for an H100, and why",
 )
 def explain(
-    specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC", help="Spec files (.toml); see specs/kernels.")] = None,
+    specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC", help=SPEC_HELP, autocompletion=names("kernels"))] = None,
     latex: Annotated[bool, typer.Option("--latex", help="Typeset the equations with their values.")] = False,
     candidate: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=(
         "Look at this choice instead: block, warp, group, split_k, cluster, where, promote, loads, stages, fragment_buffers, "
@@ -34,7 +35,7 @@ def explain(
     layout: OtherLayout = None,
     as_json: Json = False,
 ) -> int:
-    """Tell what the model decides for a spec, equation by equation with numbers.
+    """Explain what the model decides for a spec, and why.
 
     A candidate that cannot be is refused with exit code 2 and the inequality it
     breaks.
@@ -50,7 +51,7 @@ def explain(
         emit_json(explaining.symbols()) if as_json else emit(explaining.symbols_text())
         return EXIT_OK
     if not specs:
-        raise SpecError("gemmgen explain", "has nothing to explain", needs="a spec file, or --symbols", remedy="gemmgen explain specs/kernels/sgemm_a100.toml")
+        raise SpecError("gemmgen explain", "has nothing to explain", needs="a spec file, or --symbols", remedy="gemmgen explain sgemm_a100")
 
     if plot and plot.suffix not in IMAGES:
         raise SpecError("--plot", "is no picture that can be drawn", got=str(plot), needs=f"a name that ends in {', '.join(IMAGES)}",

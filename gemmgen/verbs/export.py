@@ -8,19 +8,19 @@ from typing import Annotated
 import typer
 
 from gemmgen.cli.output import emit, emit_json
-from gemmgen.cli.verb import KERNELS, Json, OtherGpu, OtherLayout, verb
+from gemmgen.cli.verb import KERNEL, Json, OtherGpu, OtherLayout, names, verb
 from gemmgen.errors import EXIT_OK
 
 
 @verb(
-    KERNELS,
+    KERNEL,
     "gemmgen export specs/kernels/sgemm_a100.toml -o third_party/sgemm",
     "gemmgen export my.toml -o sgemm_tn/ --name my_sgemm_tn --layout tn",
     "gemmgen export specs/kernels/sgemm_a100.toml --arch sm_90 -o sgemm/",
     "gemmgen export my.toml --gpu mi210 --arch gfx90a --arch gfx942 -o sgemm/",
 )
 def export(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file (.toml); see specs/kernels.")],
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file (.toml), or the name of a shipped one.", autocompletion=names("kernels"))],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")],
     name: Annotated[str | None, typer.Option(help="Prefix of the C functions; default: from scheme, layout and plan.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen.cli.output import Progress, emit, emit_json, note
-from gemmgen.cli.verb import MANY, SCHEMAS, Json, Silent, verb
+from gemmgen.cli.verb import LIBRARY, SCHEMAS, Json, Silent, names, verb
 from gemmgen.errors import EXIT_OK, SpecError
 
 
@@ -22,12 +22,12 @@ SCHEMAS["library"] = _schema
 
 
 @verb(
-    MANY,
+    LIBRARY,
     "gemmgen library specs/libraries/lab.toml -o third_party/lab",
     "gemmgen library my.toml --dry-run",
 )
 def library(
-    source: Annotated[Path, typer.Argument(metavar="LIB", help="A library's file (.toml); see specs/libraries.")],
+    source: Annotated[Path, typer.Argument(metavar="LIB", help="A library's file (.toml), or the name of a shipped one.", autocompletion=names("libraries"))],
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Choose kernels and print why; compile and write nothing.")] = False,

@@ -10,14 +10,14 @@ import typer
 
 from gemmgen.cli.output import emit_json, note, tell
 from gemmgen.cli.show import facts
-from gemmgen.cli.verb import MANY, verb
+from gemmgen.cli.verb import LIBRARY, verb
 from gemmgen.errors import SpecError
 
 if TYPE_CHECKING:
     from gemmgen.library.dropped import Logged
 
 @verb(
-    MANY,
+    LIBRARY,
     "gemmgen run --library lab -- python train.py",
     "gemmgen run --library lab --log calls.jsonl --check -- ./solver input.txt",
     "gemmgen run --library lab --record program.jsonl -- python train.py",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen.cli.output import Progress, json_text, write_paths
-from gemmgen.cli.verb import KERNELS, Json, OtherGpu, OtherLayout, Silent, Specs, for_each, verb
+from gemmgen.cli.verb import KERNEL, Json, OtherGpu, OtherLayout, Silent, Specs, for_each, verb
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SpecError
 
 
@@ -27,12 +27,13 @@ class DeviceKind(StrEnum):
 
 
 @verb(
-    KERNELS,
-    "gemmgen verify specs/kernels/sgemm_a100.toml",
+    KERNEL,
+    "gemmgen verify scaled_a100",
     "gemmgen verify my.toml --device cuda --m 1000 --n 1000 --k 4096",
     "gemmgen verify my.toml --a A.npy --b B.npy --json",
     "gemmgen verify my.toml --require fp32",
-    "gemmgen verify specs/kernels/legemm_mi210.toml --device hip",
+    "gemmgen verify legemm_mi210 --device hip",
+    start="check a kernel for an A100: compiled and executed on the CPU, some 20 s",
 )
 def verify(
     specs: Specs,
@@ -94,7 +95,7 @@ def verify(
         progress = Progress(path.name, quiet or as_json)
         loaded = road.load(path, gpu, layout)
         kernel = road.build(loaded, progress=progress)
-        if save and not kernel.plan.gpu.maker.recorded:
+        if save and not kernel.plan.gpu.maker.checked.recorded:
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
                             remedy="--json, and a redirection of the output")
         report = road.verify(

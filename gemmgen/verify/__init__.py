@@ -12,7 +12,7 @@ import numpy as np
 
 from gemmgen.abi import FALLBACK
 from gemmgen.build import Binary
-from gemmgen.catalog.output import F32, Output
+from gemmgen.catalog.output import USUAL, Output
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.errors import EmulationError
 from gemmgen.model.resources import Occupancy, occupancy
@@ -152,7 +152,7 @@ def standing(plan: Plan, ran_on: Device | None = None) -> str:
     Args:
         ran_on: what executed it; None where nothing did.
     """
-    if not plan.gpu.maker.recorded:
+    if not plan.gpu.maker.checked.recorded:
         return ""
     if ran_on is not None and ran_on.kind == "hip":
         return f"compiled by clang, resources read from the code object; run on {ran_on.name}"
@@ -203,7 +203,7 @@ class Judge:
     @property
     def _summed(self) -> Output:
         """The type beyond whose range a sum is Inf: C's, where nothing stands between the two."""
-        return F32 if self.plan.epilogue else self.plan.output
+        return USUAL if self.plan.epilogue else self.plan.output
 
     def sums(self, c: np.ndarray, right: np.ndarray, quiet: bool = False) -> np.ndarray:
         """What the kernel has summed, as far as C [M, N] tells, beside what is right (`ends.traced`)."""

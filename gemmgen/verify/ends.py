@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.catalog.output import F32, Output
+from gemmgen.catalog.output import USUAL, Output
 from gemmgen.plan import Plan
 
 SEED = 12
@@ -48,7 +48,7 @@ def traced(plan: Plan, c: np.ndarray, right: np.ndarray, ends: Mapping[str, Any]
     if not plan.epilogue:
         return c
     with np.errstate(invalid="ignore", over="ignore"):
-        right = _in_range(right, F32)
+        right = _in_range(right, USUAL)
         want = _in_range(plan.epilogue.values(right, ends), plan.output)
         slope, own = plan.epilogue.error(right, ends)
         own = own + plan.output.roundoff * (slope * np.abs(right) + np.abs(want)) + plan.output.tiniest

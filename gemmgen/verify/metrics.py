@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from gemmgen.catalog import element
-from gemmgen.catalog.output import F32, Output
+from gemmgen.catalog.output import USUAL, Output
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ exact, same_special = element.F32.exact, element.F32.same_special
 """Of FP32, for whom no plan tells the type of elements."""
 
 
-def exact_or_special(a: np.ndarray, b: np.ndarray, output: Output = F32) -> tuple[np.ndarray, np.ndarray]:
+def exact_or_special(a: np.ndarray, b: np.ndarray, output: Output = USUAL) -> tuple[np.ndarray, np.ndarray]:
     """A B [M, N] in FP64, and which of its elements are finite as FP32 and as the type of C (`Element.exact_or_special`)."""
     return element.F32.exact_or_special(a, b, output.rounded)
 

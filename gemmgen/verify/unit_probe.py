@@ -115,7 +115,7 @@ def probe_source(fragment: Fragment, arch: str) -> Source:
     value = {"s32": "int", "f32": "float"}[sum_type(fragment.word)]
     template = {"cuda": "unit_probe.j2", "hip": "unit_probe_hip.j2"}[fragment.maker.platform]
     text = render_text(template, header=fragment_header(fragment), fragment=fragment, name=KERNEL, m=m, n=n, k=k, value=value)
-    return Source(name=KERNEL, text=text, suffix=fragment.maker.source_suffix, interface=None, arch=arch, allow_spills=False)
+    return Source(name=KERNEL, text=text, suffix=fragment.maker.files.source_suffix, interface=None, arch=arch, allow_spills=False)
 
 
 def probe_here(fragment: Fragment, gpu: Gpu) -> Tiles:
@@ -130,8 +130,8 @@ def probe_here(fragment: Fragment, gpu: Gpu) -> Tiles:
     """
     if not fragment.runs_on(gpu.arch):
         raise SpecError(
-            "gemmgen fragments", "is no instruction of that GPU", got=f"{fragment.name} on {gpu.name}, {gpu.arch}",
-            needs=fragment.arch or " ".join(fragment.archs or (f"sm_{fragment.min_arch} or newer",)), remedy="gemmgen gpus",
+            "gemmgen list fragments", "is no instruction of that GPU", got=f"{fragment.name} on {gpu.name}, {gpu.arch}",
+            needs=fragment.arch or " ".join(fragment.archs or (f"sm_{fragment.min_arch} or newer",)), remedy="gemmgen list gpus",
         )
     if reason := why_not(gpu):
         raise reason

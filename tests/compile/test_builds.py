@@ -89,6 +89,15 @@ def test_a_batch_by_strides_leaves_registers_for_the_choice_of_its_tile():
     build(render(plan))
 
 
+@pytest.mark.parametrize("layout", sampled(["nt", "nn", "tn", "tt"], 1))
+def test_a_strided_batch_that_splits_a_builds(layout):
+    """Its first choice: the warpgroup that copies has registers for the addresses of a batch while it counts."""
+    build(render(solve(loads({
+        "problem": {"kind": "strided", "layout": layout, "m": 1024, "n": 1024, "k": 256, "matrices": 256}, "split": {"scheme": "ootomo", "where": "mixed"},
+        "target": {"gpu": "h100"},
+    }))))
+
+
 def test_a_batch_whose_tiles_spill_takes_smaller_ones():
     """The tiles are open; the same ones said in the spec build, too."""
     batch = {"problem": {"kind": "grouped"}, "split": {"scheme": "bf16x6"}, "target": {"gpu": "rx7900xtx"}}

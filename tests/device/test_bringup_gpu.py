@@ -99,7 +99,7 @@ def hidden(tmp_path_factory):
     gone = [f"gpus/{row.name}" for row in GPUS.rows() if row.arch == arch] + ([f"units/{name}", f"generations/{name}"] if name else [])
     folder = tmp_path_factory.mktemp("bringup") / "my_gpu"
     ran = subprocess.run(
-        [sys.executable, "-m", "gemmgen", "bringup", "--device", "cuda", "-o", str(folder), "--json", "--quiet"], capture_output=True, text=True,
+        [sys.executable, "-m", "gemmgen", "gpu", "probe", "--device", "cuda", "-o", str(folder), "--json", "--quiet"], capture_output=True, text=True,
         env={**os.environ, "GEMMGEN_HIDE": ",".join(gone)}, timeout=900, check=False,
     )
     told = json.loads(ran.stdout or "{}")

@@ -41,7 +41,7 @@ def test_each_way_verifies(name):
 
 def test_the_ways_are_of_every_target_layout_and_place():
     plans = [plan_of(**way) for way in AMD_WAYS.values()]
-    assert {plan.arch for plan in plans} == set(VENDORS["amd"].emulated)
+    assert {plan.arch for plan in plans} == set(VENDORS["amd"].checked.emulated)
     assert {plan.layout for plan in plans} == {"nn", "nt", "tn", "tt"}
     assert {plan.where for plan in plans} == {"prepass", "shared", "register"}
 
@@ -126,7 +126,7 @@ def test_a_missing_barrier_shows_between_the_schedules(way, barrier):
 
 def test_what_is_said_to_be_emulated_is():
     """The plan's sentence rests on a list of the catalogue; the emulator has its own."""
-    assert set(VENDORS["amd"].emulated) == set(TARGETS)
+    assert set(VENDORS["amd"].checked.emulated) == set(TARGETS)
     for name in AMD:
         plan = solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": name}}))
         assert ("executed by an interpreter" in plan.standing) == emulated(plan) == (name != "mi100")

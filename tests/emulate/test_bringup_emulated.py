@@ -46,7 +46,7 @@ def test_a_row_that_was_changed_is_found(monkeypatch):
 
 def test_the_command_writes_rows_and_compares_the_second_time(gemmgen, tmp_path):
     folder = tmp_path / "my_gpu"
-    call = ("bringup", "--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_tf32", "--products", 500, "-o", folder, "--quiet")
+    call = ("gpu", "probe", "--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_tf32", "--products", 500, "-o", folder, "--quiet")
     first = gemmgen(*call)
     assert first.code == 0 and "| `mma_m16n8k8_tf32` | as shipped | 4 at once, in turn of k |" in first.out
     assert "No difference in what was probed." in first.out and "## Not measured" in first.out
@@ -58,7 +58,7 @@ def test_the_command_writes_rows_and_compares_the_second_time(gemmgen, tmp_path)
 @pytest.mark.long
 def test_a_data_sheets_row_gets_the_registers_of_its_compiler(gemmgen, tmp_path):
     sheet = Path(__file__).parents[1] / "data" / "sheets" / "jetson_agx_orin.toml"
-    ran = gemmgen("bringup", "--from-row", sheet, "--kernels", 16, "-o", tmp_path / "orin", "--name", "orin")
+    ran = gemmgen("gpu", "from-row", sheet, "--kernels", 16, "-o", tmp_path / "orin", "--name", "orin")
     assert ran.code == 0, ran.err
     gpu = GPUS.get(str(tmp_path / "orin" / "orin.toml"))
     assert gpu.registers.source.startswith("fitted to 16 kernels compiled by") and "for sm_87; mean error" in gpu.registers.source
@@ -69,7 +69,7 @@ def test_a_bring_up_ends_in_verified_kernels(gemmgen, tmp_path):
     """With few kernels and no rates, which the row of the same arch tells: the rows serve a spec, and the specs written are verified kernels."""
     folder = tmp_path / "my_gpu"
     only = [part for name in ("mma_m16n8k16_f16", "mma_m16n8k8_tf32", "mma_m16n8k16_bf16") for part in ("--only", name)]
-    ran = gemmgen("bringup", "--device", "emulator", "--gpu", "a100", *only, "--products", 300, "--kernels", 14, "-o", folder, "--quiet")
+    ran = gemmgen("gpu", "probe", "--device", "emulator", "--gpu", "a100", *only, "--products", 300, "--kernels", 14, "-o", folder, "--quiet")
     assert ran.code == 0, ran.err
     gpu = GPUS.get(str(folder / "my_gpu.toml"))
     assert gpu.registers.source.startswith("fitted to 14 kernels compiled by") and gpu.unit.fraction_bits == 24 and not (folder / "gpu.partial.toml").exists()
@@ -88,13 +88,13 @@ def test_a_bring_up_ends_in_verified_kernels(gemmgen, tmp_path):
 ])
 def test_what_cannot_be_served_is_refused(gemmgen, arguments, where, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ran = gemmgen("bringup", *arguments)
+    ran = gemmgen("gpu", "probe", *arguments)
     assert ran.code == 2 and ran.err.startswith(f"error: {where}") and not (tmp_path / "x").exists()
 
 
 def test_a_folder_with_other_things_is_left_alone(gemmgen, tmp_path):
     (tmp_path / "mine.toml").write_text("name = 1")
-    ran = gemmgen("bringup", "--device", "emulator", "--gpu", "h200", "-o", tmp_path, "--name", "x")
+    ran = gemmgen("gpu", "probe", "--device", "emulator", "--gpu", "h200", "-o", tmp_path, "--name", "x")
     assert ran.code == 2 and "other things in it" in ran.err and (tmp_path / "mine.toml").read_text() == "name = 1"
 
 
@@ -103,7 +103,7 @@ def test_the_command_goes_through_amds_driver(gemmgen, tmp_path, monkeypatch):
     """On a stand-in for HIP that emulates launches: the target is what the driver says. It has no clock, and refuses nothing."""
     monkeypatch.setattr(bringup, "PARTS", tuple(part for part in bringup.PARTS if part not in (launch_limits.measure, rates.measure)))
     fake = install(monkeypatch, FakeHip(gpus=(MI210,), execute=emulating(GPUS.get("mi210").unit)))
-    ran = gemmgen("bringup", "--device", "hip", "--only", "mfma_m16n16k16_f16", "--products", 500, "-o", tmp_path / "here", "--json", "--quiet")
+    ran = gemmgen("gpu", "probe", "--device", "hip", "--only", "mfma_m16n16k16_f16", "--products", 500, "-o", tmp_path / "here", "--json", "--quiet")
     assert ran.code == 0, ran.err
     told = json.loads(ran.out)
     assert told["arch"] == "gfx90a" and told["shipped"] == {"unit": "cdna2", "differences": []}
@@ -113,7 +113,7 @@ def test_the_command_goes_through_amds_driver(gemmgen, tmp_path, monkeypatch):
 
 def test_no_gpu_is_told(gemmgen, tmp_path, monkeypatch):
     install(monkeypatch, FakeHip(gpus=()))
-    ran = gemmgen("bringup", "--device", "hip", "-o", tmp_path / "here")
+    ran = gemmgen("gpu", "probe", "--device", "hip", "-o", tmp_path / "here")
     assert ran.code == 2 and "no AMD GPU answers" in ran.err and not (tmp_path / "here").exists()
 
 
@@ -130,7 +130,7 @@ def test_the_profile_of_an_emulated_unit_follows_what_it_is_changed_to(gemmgen, 
     gpu = GPUS.get("a100")
     hidden = gpu.unit.model_copy(update=changes)
     monkeypatch.setattr(type(gpu), "unit", property(lambda self: hidden))
-    ran = gemmgen("profile", "--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_f16", "--draws", 400, "--json")
+    ran = gemmgen("gpu", "profile", "--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_f16", "--draws", 400, "--json")
     told = json.loads(ran.out)
     assert ran.code == code and told["printed"]["verdict"].startswith(verdict) and ours in told["verdict"]
     assert told["instruction"] == "mma_m16n8k8_f16" and [one["draws"] for one in told["kinds"]] == [400] * 3
@@ -138,7 +138,7 @@ def test_the_profile_of_an_emulated_unit_follows_what_it_is_changed_to(gemmgen, 
 
 @pytest.mark.long
 def test_the_profile_in_words(gemmgen):
-    ran = gemmgen("profile", "--device", "emulator", "--gpu", "t4", "--draws", 300, "--quiet")
+    ran = gemmgen("gpu", "profile", "--device", "emulator", "--gpu", "t4", "--draws", 300, "--quiet")
     assert ran.code == 0 and ran.out.startswith("wmma_m16n16k16_f16 on emulator of NVIDIA T4")
     assert "300 are d_FLOAT up to 21 mantissa bits" in ran.out and "Algorithm 1" in ran.out and "so       " in ran.out and not ran.err
 
@@ -148,5 +148,5 @@ def test_the_profile_in_words(gemmgen):
     (("--device", "emulator", "--gpu", "h200", "--only", "mma_m16n8k32_s8"), "--only"), (("--device", "emulator", "--gpu", "mi100"), "--device emulator"),
 ])
 def test_what_cannot_be_profiled_is_refused(gemmgen, arguments, where):
-    ran = gemmgen("profile", *arguments)
+    ran = gemmgen("gpu", "profile", *arguments)
     assert ran.code == 2 and ran.err.startswith(f"error: {where}") and not ran.out

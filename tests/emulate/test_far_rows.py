@@ -127,8 +127,8 @@ class Placed:
 
 PLACES = [((0, 0, 0), (0, 0, 0)), ((1, 2, 2), (0, 8, 0)), ((0, 0, 0), (4, 12, 8)), ((0, 0, 0), (0, 0, 0)), ((3, 1, 3), (0, 0, 4))]
 """Leading dimensions past a multiple of 4, and bases past 256 bytes: vectors, rows at odd places, odd bases."""
-TURNS = [(-0.5, 0.0, 1), (-0.5, 0.0, 1), (-0.5, 0.0, 2), (0.0, -1.0, 2), (-0.5, 2.0, 0)]
-"""Alpha, beta, and of k: all, less than a stage, nothing."""
+TURNS = [(-0.5, 0.0, 1), (-0.5, 0.0, 3), (-0.5, 0.0, 2), (0.0, -1.0, 2), (-0.5, 2.0, 0)]
+"""Alpha, beta, and of k: nothing, all, less than a stage, a stage and part of one, which leaves a third slice nothing."""
 
 
 def wanted(plan, a, b, c, alpha, beta) -> np.ndarray:
@@ -161,7 +161,7 @@ def kept_right(plan, source, device, batch: int = 1, less: int = 1) -> None:
     try:
         memory = allocated(device, source.interface, source.interface.extents(m, n, all_k, batch))
         for turn, ((alpha, beta, part), (more, misalign)) in enumerate(zip(TURNS, PLACES)):
-            k = (0, all_k, plan.block[2] - 1)[part]
+            k = (0, all_k, plan.block[2] - 1, all_k if plan.fallback else plan.block[2] + 15)[part]
             extents = source.interface.extents(m, n, k, batch)
             a, b, c = (np.stack(each) for each in zip(*(integers(plan, m, n, k, turn + 3 * entry) for entry in range(batch))))
             if plan.fallback and turn == 1:

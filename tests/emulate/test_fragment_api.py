@@ -100,6 +100,37 @@ def test_words_are_the_schemes(row, scheme, layout):
     assert np.array_equal(got, want)
 
 
+@pytest.mark.parametrize("layout", ["col_major", pytest.param("row_major", marks=pytest.mark.long)])
+def test_words_that_lie_in_memory_are_loaded_as_they_are(layout):
+    """Each into its own of a fragment's words, side by side in memory or a column apart."""
+    row, scheme, rng = ROWS[FIRST[0]], SCHEMES.get("ootomo"), np.random.default_rng(3)
+    m, n, k = row.shape
+    want = rng.integers(0, 1 << 16, (2, 2 * m, 2 * k)).astype(np.uint16)
+    memory = want if layout == "row_major" else np.ascontiguousarray(want.transpose(0, 2, 1))
+    loads = "".join(f"load_matrix_sync<{word}>(a, x + {word * 4 * m * k}, LD);" for word in (0, 1))
+    assert WORDS.count("load_matrix_sync(a, x, LD);") == 1
+    body = WORDS.replace("load_matrix_sync(a, x, LD);", loads).replace("SCHEME", scheme.name).replace("ROWS", str(2 * m)).replace("COLUMNS", str(2 * k))
+    body = body.replace("LD", str(memory.shape[2])).replace("LAYOUT", layout).replace(" N,", f" {n},")
+    assert np.array_equal(launched(row, "tcec", "const unsigned short* x", body, want.shape, memory, dtype=np.uint32), want)
+
+
+@pytest.mark.parametrize("layout", ["row_major", pytest.param("col_major", marks=pytest.mark.long)])
+def test_integers_that_become_bytes_keep_their_sign_and_their_neighbours(layout):
+    """Of a register's four bytes a negative one changes no other."""
+    row = next(one for one in ROWS.values() if one.word == "s8")
+    m, n, k = row.shape
+    want = np.random.default_rng(3).integers(-128, 128, (2 * m, 2 * k)).astype(np.int32)
+    memory = want if layout == "row_major" else np.ascontiguousarray(want.T)
+    body = f"""
+    fragment<matrix_a, {2 * m}, {n}, {2 * k}, Word, {layout}> a;
+    load_matrix_sync(a, x, {memory.shape[1]});
+    foreach_ij(a, [&](int index, int i, int j) {{
+        out[i * {2 * k} + j] = (signed char)a.tile[0][index / decltype(a)::Tile::elements].get(index % decltype(a)::Tile::elements);
+    }});
+"""
+    assert np.array_equal(launched(row, "wmma", "const int* x", body, want.shape, memory, dtype=np.int32), want)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("edit", [
     ("low -= widen_low(word_0), high -= widen_high(word_0);", "low -= widen_low(word_0);"),

@@ -27,12 +27,16 @@ CASES = {
     "pointers": ("rtx4090", "bf16x3", "pointers", "workgroups", "nn", MATRIX), "tf32": ("a100", "tf32x3", "grouped", "persistent", "tn", MATRIX),
     "mfma": ("mi210", "ootomo", "grouped", "workgroups", "nn", MATRIX), "wmma": ("rx7900xtx", "ootomo", "pointers", "persistent", "nt", MATRIX),
     "valu": ("mi300x", "fp32", "grouped", "persistent", "nn", LANES),
+    "unlike tiles": ("a100", "ootomo", "grouped", "workgroups", "nn", [[16, 32, 32, 128], [32, 32, 64, 128]]),
 }
+MORE = {"unlike tiles": {"promote": 64}}
+"""Of a split: these tiles have more threads than chunks, one column of fragments in a warp and two, and one or two stages between promotions."""
 
 
 def planned(name):
     gpu, scheme, kind, walk, layout, tiles = CASES[name]
-    data = {"problem": {"kind": kind, "layout": layout, "m": 64, "n": 64, "k": 64}, "split": {"scheme": scheme}, "target": {"gpu": gpu}, "batch": {"walk": walk}}
+    data = {"problem": {"kind": kind, "layout": layout, "m": 64, "n": 64, "k": 64}, "split": {"scheme": scheme} | MORE.get(name, {}), "target": {"gpu": gpu},
+            "batch": {"walk": walk}}
     if tiles:
         data["batch"]["tiles"] = tiles
     plan = solve(spec.loads(data))
@@ -170,7 +174,7 @@ FAULTS = {
     "no wait for the words": ("listed", "            __syncthreads();  // everyone's is, and so are the words", "            // everyone's is, and so are the words"),
     "no wait for the copies": ("listed", "cp_async_wait<STAGES - 2>();  // this thread's part of the next stage", "// this thread's part of the next stage"),
     "the other warps stay": ("table 3", "if ((int)threadIdx.x >= 128) return;", ""),
-    "the last columns are another's": ("listed", "&& columns > 0) *element = alpha", ") *element = alpha"),
+    "the last columns are another's": ("listed", "&& columns > beside(x)) *element = alpha", ") *element = alpha"),
     "the sort is none": ("stays", "if ((first < second) == ((low & size) == 0))", "if (false)"),
 }
 

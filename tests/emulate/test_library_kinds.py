@@ -113,7 +113,7 @@ def test_a_kernel_for_strided_batches_takes_arrays_of_pointers_in_one_launch(way
 def test_the_kernel_of_epilogues_finds_each_product_of_a_batch(scalars):
     """Of several blocks in each direction; rows and matrices lie further apart than they are long, and nothing between them is written."""
     source = finish_source("sm_80")
-    package, name = (gpu := plan_of().gpu).maker.emulator
+    package, name = (gpu := plan_of().gpu).maker.checked.emulator
     emulator = getattr(import_module(package), name)(assembled(source).assembly, gpu.unit, source=source.text, source_name=source.file_name, schedule=TOGETHER)
     batch, m, n, ldc, ldt, apart_c, apart_t = 3, 35, 131, 133, 140, 4800, 5000
     rng = np.random.default_rng(3)

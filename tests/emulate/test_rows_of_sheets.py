@@ -16,7 +16,7 @@ SPEC = '[problem]\nm = 128\nn = 128\nk = 256\n[split]\nscheme = "{}"\n'
 @pytest.mark.parametrize("sheet", SHEETS, ids=lambda path: path.stem)
 def test_a_row_of_a_data_sheet_has_kernels_within_a_minute(gemmgen, tmp_path, sheet, scheme):
     """The row, from which on the minute counts; then a spec without a tile solves, builds and is verified. Processor time, as others may share the machine."""
-    assert gemmgen("bringup", "--from-row", sheet, "-o", tmp_path / "new").code == 0
+    assert gemmgen("gpu", "from-row", sheet, "-o", tmp_path / "new").code == 0
     (tmp_path / "spec.toml").write_text(SPEC.format(scheme))
     start = sum(os.times()[:4])
     for verb, more in (("explain", []), ("build", ["-o", tmp_path / "built"]), ("verify", ["--device", "emulator"])):

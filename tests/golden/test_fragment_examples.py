@@ -26,7 +26,7 @@ def texts() -> dict[str, str]:
     for row in map(FRAGMENTS.get, SHOWN):
         found[header_name(row)] = fragment_header(row)
         for name in USES:
-            found[f"{name}_{row.name}{row.maker.source_suffix}"] = use(name, row, FP32 if name == "batched" else WORDS, header=False)
+            found[f"{name}_{row.name}{row.maker.files.source_suffix}"] = use(name, row, FP32 if name == "batched" else WORDS, header=False)
     return found
 
 

@@ -107,7 +107,7 @@ def test_another_process_with_another_hash_seed_renders_the_same(seed, left_out,
     def rendered(gpu: str | None, paths: list[Path]) -> dict[str, str]:
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
-            [sys.executable, "-m", "gemmgen", "render", "--json", *(["--gpu", gpu] if gpu else []), *map(str, paths)],
+            [sys.executable, "-m", "gemmgen", "build", "--source", "--json", *(["--gpu", gpu] if gpu else []), *map(str, paths)],
             cwd=tmp_path, env=environment, check=True, capture_output=True, text=True,
         )
         found = json.loads(done.stdout)

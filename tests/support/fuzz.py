@@ -192,8 +192,8 @@ def spec(draw: random.Random, folder: Path) -> list[str]:
     """A changed spec, rendered or explained."""
     path = folder / "row.toml"
     _written(draw, path, changed_toml(draw, draw.choice(_shipped("kernels")).read_text()))
-    verb = draw.choice((["render"], ["render", "-o", str(folder / "out" / "x.cu")], ["explain"], ["explain", "--json"], ["render", "-o", str(path)],
-                        ["render", "-o", "n" * 300], ["render", "--gpu", draw.choice(("t4", "h100", "mi300x", "row.toml", "x" * 3000))]))
+    verb = draw.choice((["build", "--source"], ["build", "--source", "-o", str(folder / "out" / "x.cu")], ["explain"], ["explain", "--json"], ["build", "--source", "-o", str(path)],
+                        ["build", "--source", "-o", "n" * 300], ["build", "--source", "--gpu", draw.choice(("t4", "h100", "mi300x", "row.toml", "x" * 3000))]))
     return [verb[0], str(path), *verb[1:]]
 
 
@@ -214,7 +214,7 @@ def _spec_with(key: str, table: str) -> Callable[[random.Random, Path], list[str
         other = {"gpu": '[split]\nscheme = "ootomo"\n', "scheme": '[target]\ngpu = "a100"\n'}[key]
         section = {"gpu": "target", "scheme": "split"}[key]
         (folder / "spec.toml").write_text(f'{other}[{section}]\n{key} = "row.toml"\n[tile]\nblock = [64, 64, 32]\nwarp = [32, 32, 32]\n')
-        return ["render", str(folder / "spec.toml")]
+        return ["build", "--source", str(folder / "spec.toml")]
     return made
 
 
@@ -227,7 +227,7 @@ def unit(draw: random.Random, folder: Path) -> list[str]:
     if draw.random() < 0.5:
         return ["gpus", str(folder / "own.toml"), *draw.choice(([], ["--json"]))]
     (folder / "spec.toml").write_text('[split]\nscheme = "ootomo"\n[target]\ngpu = "own.toml"\n[tile]\nblock = [64, 64, 32]\nwarp = [32, 32, 32]\n')
-    return ["render", str(folder / "spec.toml")]
+    return ["build", "--source", str(folder / "spec.toml")]
 
 
 HEADERS = (

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+from gemmgen.catalog.vendor import Frameworks
 from gemmgen.library import python
 from gemmgen.library.interface import ABI
 from gemmgen.render import render_text
@@ -63,7 +64,7 @@ def load() -> ctypes.CDLL:
     return library
 
 
-HOST = SimpleNamespace(name="host", arch_prefix="cpu", dlpack_type=1, torch_device="cpu", xla_platform="cpu")
+HOST = SimpleNamespace(name="host", arch_prefix="cpu", frameworks=Frameworks(dlpack_type=1, torch_device="cpu", xla_platform="cpu"))
 """What a vendor's row says of how frameworks name its devices, of the CPU."""
 
 

@@ -169,7 +169,7 @@ class Library:
                 source = finish_source(self._archs[0])
                 binary = assembled(source)
                 plan = self.kernels[0].built.plan
-                package, name = plan.gpu.maker.emulator
+                package, name = plan.gpu.maker.checked.emulator
                 self._devices[symbol] = getattr(import_module(package), name)(binary.assembly, plan.gpu.unit, source=source.text, source_name=source.file_name, schedule=TOGETHER)
             return self._devices[symbol], FINISH_KINDS
         for kernel in self.kernels:

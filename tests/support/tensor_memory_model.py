@@ -4,7 +4,8 @@ It knows what the PTX ISA writes of descriptors, lanes and columns, and computes
 product when it is issued, with the emulated matrix unit of the GPU's row. No hardware has confirmed
 any of it, which is why it stands among the tests. It faults where
 
-- sums are read that no commit covers, or by another warp than theirs,
+- sums are read that no commit covers, or by another warp than theirs, or before a fence after what said that they are there,
+- a warp says that it has read sums while it has not waited for them, or has no fence before,
 - sums that nobody has read yet are begun anew,
 - tensor memory is used that is not allocated, or still is when its block's warp ends.
 """
@@ -62,7 +63,56 @@ def tcgen05(cursor: Cursor):
         "alloc", "dealloc", "relinquish_alloc_permit", "mma", "commit", "ld", "wait::ld", "fence::before_thread_sync", "fence::after_thread_sync",
     )
     build = {"alloc": _alloc, "dealloc": _dealloc, "mma": _mma, "commit": _commit, "ld": _ld}.get(action)
-    return build(cursor) if build else lambda warp, mask: None
+    if build:
+        return build(cursor)
+
+    def run(warp, mask):
+        state, lanes = _order(warp), slice(None) if mask is None else mask
+        if action == "wait::ld":
+            state[COMING, lanes] = False
+        elif action == "fence::before_thread_sync":
+            if (late := state[COMING] if mask is None else state[COMING] & mask).any():
+                raise Fault("sums that are on their way are said to be read", lane=int(np.argmax(late)), needs="tcgen05.wait::ld")
+            state[READ, lanes] = False
+        elif action == "fence::after_thread_sync":
+            state[HEARD, lanes] = False
+
+    return run
+
+
+COMING, READ, HEARD = range(3)
+"""Of a lane: whether it waits for sums, has read some since its last fence before, has passed a barrier since its last fence after."""
+
+
+def _order(warp) -> np.ndarray:
+    """[3, lanes] bool."""
+    return warp.__dict__.setdefault("tensor_memory_order", np.zeros((3, warp.lanes), bool))
+
+
+def _check_heard(warp, lane: int) -> None:
+    if _order(warp)[HEARD, lane]:
+        raise Fault("tensor memory is used before a fence after the barrier that was waited for", lane=lane, needs="tcgen05.fence::after_thread_sync")
+
+
+def _mbarrier(build):
+    """The emulator's own, which hears of waits and of arrivals."""
+    def built(cursor: Cursor):
+        arrives, waits = ".arrive" in cursor.statement.opcode, "wait" in cursor.statement.opcode
+        inner = build(cursor)
+
+        def run(warp, mask):
+            state = _order(warp)
+            if arrives:
+                for lane in _active(warp, mask):
+                    if state[READ, (warp.number == warp.number[lane]) & (warp.cta == warp.cta[lane])].any():
+                        raise Fault("a barrier is told that sums were read before a fence", lane=lane, needs="tcgen05.fence::before_thread_sync")
+            if waits:
+                state[HEARD, slice(None) if mask is None else mask] = True
+            return inner(warp, mask)
+
+        return run
+
+    return built
 
 
 def _alloc(cursor: Cursor):
@@ -116,6 +166,7 @@ def _mma(cursor: Cursor):
 
     def run(warp, mask):
         for lane in _active(warp, mask):
+            _check_heard(warp, lane)
             word = int(warp.full(told, U32)[lane])
             m, n = (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
             name, raw = WORDS[word >> 7 & 7]
@@ -165,6 +216,7 @@ def _ld(cursor: Cursor):
         values = np.zeros((len(targets), warp.lanes), np.float32)
         _firsts(warp, mask)
         for lane in _active(warp, mask):
+            _check_heard(warp, lane)
             memory, quarter = _of(warp, lane), int(warp.number[lane]) % 4
             at = int(addresses[lane]) + offset
             columns = memory.span(at, len(targets))
@@ -173,6 +225,7 @@ def _ld(cursor: Cursor):
             values[:, lane] = memory.data[32 * quarter + int(warp.lane[lane]), columns]
             if warp.lane[lane] == 31:
                 memory.unread[quarter, columns] = False
+        _order(warp)[COMING : READ + 1, slice(None) if mask is None else mask] = True
         for target, value in zip(targets, values, strict=True):
             warp.put(target, value, mask)
 
@@ -182,3 +235,4 @@ def _ld(cursor: Cursor):
 def install(monkeypatch) -> None:
     """Teaches the emulator the stand-in for one test."""
     monkeypatch.setitem(BUILDERS, "tcgen05", tcgen05)
+    monkeypatch.setitem(BUILDERS, "mbarrier", _mbarrier(BUILDERS["mbarrier"]))

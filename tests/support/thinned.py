@@ -205,7 +205,7 @@ KEPT = {
     "test_own_expressions.py::test_explain_bounds_what_is_open_and_only_that": 2,
     "test_hip_export.py::test_the_launcher_asks_the_runtime_for_what_the_source_tells": 2,
     "test_tcgen05.py::test_consumer_blackwell_compiles_without": 1,
-    "test_tensor_memory.py::test_sabotage_is_found": 2,
+    "test_tensor_memory.py::test_sabotage_is_found": 4,
     "test_naming.py::test_what_of_a_gpu_shapes_a_kernel_is_in_its_name": 24,
     "test_demo.py::test_the_specs_are_for_the_gpu_that_is_there": 5,
     "test_export_batch.py::test_a_list_that_is_permuted_or_lacks_a_tile_is_noticed": 3,

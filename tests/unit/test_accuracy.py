@@ -325,10 +325,10 @@ def test_explain_tells_the_frontier(gemmgen, tmp_path):
 
 
 def test_the_table_of_schemes(gemmgen):
-    lines = {line.split()[0]: line for line in gemmgen("schemes").out.splitlines() if line}
+    lines = {line.split()[0]: line for line in gemmgen("list", "schemes").out.splitlines() if line}
     assert "2^-14 to 2^16" in lines["ootomo"] and lines["ootomo"].split()[-2:] == ["3", "all"] and "7.2e-07" in lines["ootomo"]
     assert "no unit" in lines["fp32"] and "FP32's" in lines["fp32"]
-    facts = json.loads(gemmgen("schemes", "tf32x3", "--json").out)
+    facts = json.loads(gemmgen("list", "schemes", "tf32x3", "--json").out)
     assert facts["costs"]["h100"] == 6 and "t4" not in facts["gpus"] and facts["bound"] == pytest.approx(7.15e-7, rel=1e-3)  # MixPert eq. 6, for one product
 
 

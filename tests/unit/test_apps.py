@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from gemmgen.catalog import output as outputs
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
 from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, mlp, race
@@ -175,14 +177,58 @@ def test_cublas_sgemm_gets_the_transposes_of_row_major_matrices(monkeypatch):
     vendor = object.__new__(who.Vendor)
     who.Matmul.__init__(vendor, "cublas-sgemm")
     names = ("handle", "op_a", "op_b", "m", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
-    vendor._cublas = SimpleNamespace(setStream=lambda *given: None, setMathMode=lambda *given: told.update(mode=given), setPointerMode=lambda *given: None,
-                                     sgemm=lambda *given: told.update(zip(names, given)))
-    vendor.xp = SimpleNamespace(cuda=SimpleNamespace(device=SimpleNamespace(get_cublas_handle=lambda: 1), get_current_stream=lambda: SimpleNamespace(ptr=0)))
+
+    def sgemm(*given):
+        told.update(zip(names, given))
+        told.update({name: ctypes.cast(told[name], ctypes.POINTER(ctypes.c_float))[0] for name in ("alpha", "beta")})  # of the host, while the call lasts
+
+    vendor._cublas = SimpleNamespace(setStream=lambda *given: told.update(stream=given), setMathMode=lambda *given: told.update(mode=given),
+                                     setPointerMode=lambda *given: told.update(pointers=given), sgemm=sgemm)
+    vendor.xp = SimpleNamespace(cuda=SimpleNamespace(device=SimpleNamespace(get_cublas_handle=lambda: 1), get_current_stream=lambda: SimpleNamespace(ptr=9)))
     a, b, out = OnPaper(1000, (40, 64), 100), OnPaper(2000, (24, 64), 70), OnPaper(3000, (40, 24), 77)
-    vendor._into(out, a, b, who.Shape(40, 24, 64, "nt"), 1.0, 0.0)
+    vendor._into(out, a, b, who.Shape(40, 24, 64, "nt"), -0.5, 2.0)
     assert {name: told[name] for name in ("op_a", "op_b", "m", "n", "k", "a", "lda", "b", "ldb", "c", "ldc")} == {
         "op_a": 1, "op_b": 0, "m": 24, "n": 40, "k": 64, "a": 2000, "lda": 70, "b": 1000, "ldb": 100, "c": 3000, "ldc": 77}
     assert told["mode"] == (1, 0)  # no TF32
+    assert (told["stream"], told["pointers"], told["alpha"], told["beta"]) == ((1, 9), (1, 0), -0.5, 2.0)
+
+
+def test_a_kernel_of_another_device_gets_copies_and_is_built_once_for_a_kind(monkeypatch):
+    """Operands row major whatever the op, C only where it is read, and a batch by a kernel of its own; all devices are released."""
+    asked, released = [], []
+
+    def build(spec):
+        asked.append((spec.spec.problem.kind, spec.spec.problem.m, spec.spec.problem.matrices))
+        none = SimpleNamespace(output=outputs.F32, epilogue=())
+        return SimpleNamespace(plan=none, source=spec.spec.problem.kind)
+
+    def gemm(device, plan, source, a, b, c, *, alpha, beta):
+        assert source == "gemm" and a.flags.c_contiguous and b.flags.c_contiguous and (c is None) == (beta == 0)
+        return SimpleNamespace(c=alpha * (a @ b) + (0 if c is None else beta * c))
+
+    def batch(device, plan, source, products):
+        assert source == "grouped"
+        return SimpleNamespace(products=[one.a @ one.b for one in products])
+
+    monkeypatch.setattr(who.road, "build", build)
+    monkeypatch.setattr(who.road, "open_device", lambda built, kind: SimpleNamespace(
+        name=f"{kind} {built.source}", kind=kind, release=lambda: released.append(built.source)))
+    monkeypatch.setattr(who.road, "check_affordable", lambda size, kind: asked.append((size, kind)))
+    monkeypatch.setattr(who, "gemm", gemm)
+    monkeypatch.setattr("gemmgen.run.batch.batch", batch)
+    copied = who.Copied("mine", who.spec_of("ootomo", "a100"), "emulator")
+    a, b, c = matrices((3, 5), (5, 2), (3, 2))
+    for op in who.OPS:
+        out = c.copy()
+        copied(a if op[0] == "n" else a.T, b if op[1] == "n" else b.T, op=op, alpha=-0.5, beta=2.0, out=out)
+        assert np.allclose(out, -0.5 * (a @ b) + 2 * c)
+    assert np.allclose(copied(a, b), a @ b) and copied.device_name == "emulator gemm"
+    copied.batch([(a, b, out := np.empty((3, 2), np.float32)), (b.T, a.T, np.empty((2, 3), np.float32))])
+    assert np.allclose(out, a @ b) and len(copied.kernels) == 2
+    assert asked[0][:2] == ("gemm", 3)
+    assert asked[-1] == ("grouped", 3, 2) and [one for one in asked if one[0] == (3, 2, 5)] == [((3, 2, 5), "emulator")] * 5
+    copied.release()
+    assert sorted(released) == ["gemm", "grouped"]
 
 
 def test_the_command_tells_milliseconds_and_the_largest_products_first():

@@ -79,7 +79,7 @@ def test_a_spec_that_cannot_be(gemmgen, write_spec, tmp_path, text, parts):
     out = tmp_path / "out"
     out.mkdir()
     check_refused(gemmgen("build", spec, "-o", out), *parts)
-    check_refused(gemmgen("render", spec, "-o", out), *parts)
+    check_refused(gemmgen("build", "--source", spec, "-o", out), *parts)
     as_json = gemmgen("verify", spec, "--json")
     assert as_json.code == 2 and json.loads(as_json.out)["where"]
     assert list(out.iterdir()) == []
@@ -88,7 +88,7 @@ def test_a_spec_that_cannot_be(gemmgen, write_spec, tmp_path, text, parts):
 
 def test_an_empty_spec(gemmgen, tmp_path):
     (tmp_path / "x.toml").write_text("")
-    check_refused(gemmgen("render", tmp_path / "x.toml"), "x.toml: [target] gpu: is missing")
+    check_refused(gemmgen("build", "--source", tmp_path / "x.toml"), "x.toml: [target] gpu: is missing")
 
 
 @pytest.mark.parametrize(("content", "parts"), [
@@ -99,7 +99,7 @@ def test_an_empty_spec(gemmgen, tmp_path):
 def test_a_file_that_is_no_toml(gemmgen, tmp_path, content, parts):
     path = tmp_path / "x.toml"
     path.write_bytes(content)
-    check_refused(gemmgen("render", path), "x.toml", *parts)
+    check_refused(gemmgen("build", "--source", path), "x.toml", *parts)
 
 
 def test_a_path_that_is_no_file(gemmgen, tmp_path):
@@ -114,14 +114,14 @@ def test_a_path_that_is_no_file(gemmgen, tmp_path):
 def test_what_permissions_forbid(gemmgen, write_spec, tmp_path):
     spec = write_spec()
     (tmp_path / "shut").mkdir(mode=0o500)
-    check_refused(gemmgen("render", spec, "-o", tmp_path / "shut"), "cannot be written", "Permission denied")
+    check_refused(gemmgen("build", "--source", spec, "-o", tmp_path / "shut"), "cannot be written", "Permission denied")
     spec.chmod(0)
-    check_refused(gemmgen("render", spec), "spec.toml: cannot be read", "Permission denied")
+    check_refused(gemmgen("build", "--source", spec), "spec.toml: cannot be read", "Permission denied")
 
 
 @pytest.mark.parametrize("output", ["missing/x.cu", "spec.toml/x.cu", "spec.toml/"])
 def test_a_place_that_cannot_be_written(gemmgen, write_spec, tmp_path, output):
-    check_refused(gemmgen("render", write_spec(), "-o", f"{tmp_path}/{output}"), output.rstrip("/"), "cannot be written", "got ")
+    check_refused(gemmgen("build", "--source", write_spec(), "-o", f"{tmp_path}/{output}"), output.rstrip("/"), "cannot be written", "got ")
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
 
 
@@ -131,12 +131,12 @@ def test_a_build_folder_that_is_none(gemmgen, write_spec, tmp_path):
 
 
 def test_a_device_is_not_replaced(gemmgen, write_spec):
-    check_refused(gemmgen("render", write_spec(), "-o", "/dev/null"), "/dev/null: is not a regular file")
+    check_refused(gemmgen("build", "--source", write_spec(), "-o", "/dev/null"), "/dev/null: is not a regular file")
     assert not os.path.isfile("/dev/null")
 
 
 def test_several_kernels_and_one_file(gemmgen, write_spec, tmp_path):
-    ran = gemmgen("render", write_spec(), write_spec(name="other.toml"), "-o", tmp_path / "x.cu")
+    ran = gemmgen("build", "--source", write_spec(), write_spec(name="other.toml"), "-o", tmp_path / "x.cu")
     check_refused(ran, "--output", "x.cu", "a folder")
 
 
@@ -242,7 +242,7 @@ def test_arguments_that_cannot_be(gemmgen, write_spec, arguments, parts):
 
 
 def test_a_verb_that_is_none(gemmgen):
-    check_refused(gemmgen("verfy"), "verfy", "gemmgen --help")
+    check_refused(gemmgen("verfy"), "verfy", "did you mean 'verify'?")
     check_refused(gemmgen("verify"), "SPEC", "gemmgen verify --help")
 
 

@@ -15,7 +15,7 @@ from judged import EXACT, WORST
 
 from gemmgen import road, timing
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.input import F32, INPUTS
+from gemmgen.catalog.input import INPUTS, USUAL
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import Progress
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
@@ -296,6 +296,8 @@ def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
     alone = timing.generated("main", plan, source, None, inputs, main_only=True)
     before = len(ran)
     assert before == each * inputs.sets  # the split pass once for each input set
+    words = [[value for one, value in zip(main.parameters, values) if one.region] for symbol, values in prepared if symbol == main.symbol][-inputs.sets:]
+    assert words[0] and not any(np.shares_memory(*both) for both in zip(words[0], words[1]))  # into words of the set's own
     alone.enqueue(1)
     assert len(ran) == before + 1 and prepared[ran[-1]][0] == main.symbol
 
@@ -461,7 +463,7 @@ class _Race:
 
 
 def kernel(name="ours", launches=2, size=None) -> Kernel:
-    return Kernel(name, SimpleNamespace(gpu=GPUS.get("h100"), inputs=SimpleNamespace(stored_b=F32)), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
+    return Kernel(name, SimpleNamespace(gpu=GPUS.get("h100"), inputs=SimpleNamespace(stored_b=USUAL)), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
 
 
 def test_the_bench_measures_all_at_every_size(monkeypatch):

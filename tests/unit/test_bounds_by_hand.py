@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from gemmgen.catalog.epilogue import epilogue_of
+from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model.accuracy import float_sums_worst, predicted, split_worst
 from gemmgen.model.error import U
@@ -79,6 +82,29 @@ def test_what_alpha_beta_and_the_c_before_may_round():
         assert share_of_worst(plan, one, one, None, np.array([[alpha + limit / 2]]), alpha, 0.0) == pytest.approx(0.5, rel=1e-6)
         assert share_of_worst(plan, one, one, np.nan * one, np.array([[alpha]]), alpha, 0.0) == 0  # beta = 0 does not look at C
     assert np.isnan(share_of_worst(plan, one, one, None, np.array([[np.nan]])))
+
+
+def test_what_a_c_of_16_bits_may_round():
+    """Of beta C alone, half a unit in the last place of FP16 beside FP32's three."""
+    plan = replace(plan_of(scheme="fp32", promote=0), output=all_outputs()["f16"])
+    a, b, before = np.zeros((3, 0), np.float32), np.zeros((0, 2), np.float32), np.full((3, 2), 4.0, np.float32)
+    assert share_of_worst(plan, a, b, before, -8 * (1 + np.full((3, 2), 2.0**-12)), 1.0, -2.0) == pytest.approx(2.0**-12 / (2.0**-11 + 3 * U), rel=1e-4)
+
+
+def test_a_product_of_lossy_words_is_held_to_its_words():
+    """Elements that FP16's words hold to five digits: what the words give is right, as what A B is would be, and a little beside either is not."""
+    plan, rng = plan_of(promote=0, tile=TINY), np.random.default_rng(0)
+    a, b = (1.37e-6 * (1 + rng.uniform(0, 0.5, (4, 1)))).astype(np.float32), rng.uniform(1, 2, (1, 5)).astype(np.float32)
+    by_words = computed(plan, a, b)
+    assert np.abs(by_words / exact(a, b) - 1).max() > 1e-6 and share_of_worst(plan, a, b, None, by_words) <= 1 >= share_of_worst(plan, a, b, None, exact(a, b))
+    assert share_of_worst(plan, a, b, None, by_words * 1.001) > 1
+
+
+def test_what_an_epilogue_was_given_is_taken_out_of_c():
+    plan, rng = replace(plan_of(scheme="fp32", promote=0), epilogue=epilogue_of(("bias",))), np.random.default_rng(0)
+    a, b, bias = (rng.uniform(0.5, 1, shape).astype(np.float32) for shape in ((3, 8), (8, 2), 2))
+    c = exact(a, b) + bias
+    assert share_of_worst(plan, a, b, None, c, ends={"bias": bias}) <= 1 < share_of_worst(plan, a, b, None, c + 1e-4, ends={"bias": bias})
 
 
 def test_worst_cases_by_hand():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -26,14 +26,14 @@ from gemmgen.workshop.bringup.egemm import profile, suited
 from gemmgen.workshop.bringup.findings import changes
 from gemmgen.workshop.bringup.fragments import row_text
 from gemmgen.workshop.bringup.instruction import Instruction, probe_instruction
-from gemmgen.workshop.bringup.maps import Maps, exact_words, find_maps
+from gemmgen.workshop.bringup.maps import Maps, exact_words, find_maps, held_of
 from gemmgen.workshop.bringup.named import instruction
 from gemmgen.workshop.bringup.probe import Raw
 from gemmgen.workshop.bringup.profiled import HYPOTHESES, profile_device
 from gemmgen.workshop.bringup.rules import Traits, find_traits
 from gemmgen.workshop.bringup.sums import Order, find_order
 from gemmgen.workshop.bringup.unit_row import differences, text_of, unit_row
-from gemmgen.workshop.bringup.unit_rules import AGAIN, EXTREMES, KINDS, Candidate, Found, every, predicted, prove, random_tiles
+from gemmgen.workshop.bringup.unit_rules import AGAIN, EXTREMES, KINDS, Candidate, Found, _any, _nearest, every, predicted, prove, random_tiles
 
 PROOF = 2000
 F16, BF16, TF32 = "mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_tf32"
@@ -394,6 +394,28 @@ def test_every_rule_that_a_row_can_say_is_tried():
     assert at.any() and (c[at] == -(decode("bf16", a[at]) @ decode("bf16", b[at]))).all()
 
 
+def test_as_many_random_tiles_are_drawn_as_were_asked_for():
+    """Few ones too, of the first kinds; and each is of words of its type, of which TF32 has no last 13 bits."""
+    dots = dots_of(NARROW, aligning_24)
+    for tiles in (1, 4, 7, 40):
+        drawn = np.concatenate([kinds for kinds, *_ in random_tiles(dots, 16 * 8 * tiles - 1, 0)])
+        assert len(drawn) == tiles and np.ptp(np.bincount(drawn, minlength=len(KINDS))) <= 1
+    assert not (_any(np.random.default_rng(0), "tf32", (9, 16, 64)) & 0x1FFF).any()
+
+
+def test_the_nearest_rule_is_by_all_that_was_asked():
+    """Two rules that a device is right by in turns: the one of the more products, whenever these were asked."""
+    dots, rng = dots_of(NARROW, aligning_24), np.random.default_rng(0)
+    a, b = ((rng.integers(0, 1 << 16, (3000, 8), np.uint16) & 0x81FF | 0x3F00) for _ in range(2))
+    c = rng.uniform(-1, 1, 3000).astype(np.float32)
+    with np.errstate(all="ignore"):
+        for bits in (20, 23):
+            before = predicted(Candidate("truncate", 8, bits), "bf16", a, b, c)
+            found = _nearest(dots, AT_ONCE, [], [(a, b, c, before)], 0, [], 0)
+            assert found.candidate == Candidate("truncate", 8, bits) and not found.fits
+        assert _nearest(dots, AT_ONCE, [], [], 0, [], 0).candidate == Candidate("truncate", 8, 24)  # the device's own
+
+
 # ---------------------------------------------------------------- maps
 
 
@@ -496,6 +518,18 @@ def test_a_wider_instruction_is_its_rows(name):
     assert maps.same_as(fragment) and not maps.same_as(FRAGMENTS.get("wgmma_m64n8k16_f16"))
     other = FakeGpu(by_row("exact", 16), {"c": swapped((0, 1), 1)})
     assert not find_maps(Raw(fragment, other.open(fragment))).same_as(fragment)
+
+
+def test_maps_are_a_rows_where_every_row_and_every_column_is():
+    fragment = FRAGMENTS.get(F16)
+    maps = find_maps(Raw(fragment, FakeGpu(by_row("exact", 16)).open(fragment)))
+    assert maps.same_as(fragment)
+    for name in "abc":
+        held = getattr(maps, name)
+        for axis in ("rows", "columns"):
+            assert not replace(maps, **{name: replace(held, **{axis: getattr(held, axis)[::-1]})}).same_as(fragment), (name, axis)
+    three = np.arange(24).reshape(8, 3, 1)
+    assert held_of(*np.divmod(three, 3), (8, 3)).odd == "registers that are no power of two"
 
 
 @pytest.mark.parametrize("name", [
@@ -652,9 +686,15 @@ def test_integers_that_stop_at_their_ends_are_told():
     assert one.whole[0] != one.whole[1] and one.traits.value("sums") == "stop at the ends of INT32"
 
 
-def test_no_product_of_matrices_is_refused():
-    one = probe_instruction(FakeGpu(lambda word, a, b, c: c), FRAGMENTS.get(F16), PROOF)
-    assert one.error and one.maps is None
+@pytest.mark.parametrize(("multiply", "problem"), [
+    (lambda word, a, b, c: c, "has another number of rows"),
+    (lambda word, a, b, c: 2 * by_row("exact", 16)(word, a, b, c), "sums that no one word of A and one of B can give"),
+    (lambda word, a, b, c: 1.5 * by_row("exact", 16)(word, a, b, c), "sums that no one word of A and one of B can give"),
+], ids=["no product", "twice it", "half as much again"])
+def test_no_product_of_matrices_is_refused(multiply, problem):
+    """Whole numbers of words that there are not, too."""
+    one = probe_instruction(FakeGpu(multiply), FRAGMENTS.get(F16), PROOF)
+    assert one.maps is None and one.error.problem == problem and one.error.got is not None
 
 
 # ---------------------------------------------------------------- EGEMM-TC's workflow

@@ -289,6 +289,46 @@ def test_another_vendors_gpu_is_measured_alike(arch):
     assert {key: values(session, Rates)[key] for key in expected} == expected
     assert session.value(f"rate {name} fma_per_clock").value == pytest.approx(1003, rel=2e-3)
     assert session.value("rate launch gap_us").value == 0.9 and session.value("rate bulk_copy bytes_per_clock") is None
+    assert session.value("rate l2 mib").value == pytest.approx(33.5, rel=0.02)  # by reads of device memory of more cycles than 20 bits count
+
+
+@pytest.mark.parametrize(("symbol", "share"), [("read_memory", 1), ("write_memory", 1), ("copy_memory", 2)])
+def test_a_copy_has_half_of_the_memory_to_read_and_half_to_write(symbol, share):
+    asked = []
+    of = SimpleNamespace(most=1 << 24, bench=SimpleNamespace(repeated=lambda value, *given: asked.append(given) or value(SimpleNamespace(span=1e-3))))
+    rate = rates.Rates._dram(of, symbol, share, 3)
+    [(kernel, blocks, threads, steps, count, step)] = asked
+    assert (kernel, blocks, threads, steps, step) == (symbol, 3, 512, 1, 1536) and count % (8 * 1536) == 0
+    assert 0.98 * of.most < 16 * count * share <= of.most and rate == pytest.approx(1e-6 * 16 * count * share)
+
+
+def test_the_clock_under_load_is_that_of_the_last_third(monkeypatch):
+    """The chip slows down in the second half of the launches: what it keeps up is the lower clock."""
+    clocks, told = iter([2000.0, 2000.0, 1500.0, 1500.0]), {}
+
+    class Slowing:
+        def __init__(self, *of):
+            pass
+
+        def scaled(self, *of, seconds):
+            return 7
+
+        def launch(self, symbol, blocks, threads, steps):
+            return next(clocks)
+
+        def told(self, mhz, blocks):
+            return SimpleNamespace(mhz=mhz, span=2.0 / mhz)
+
+    monkeypatch.setattr(rates, "Bench", Slowing)
+    session = Session(SimpleNamespace(kind="cuda", arch="sm_90"), None, "x", [], 1)
+    session.put(rates.Value(f"rate {F16} fma_per_clock", 1003.0, "so"))
+    rates.Rates._sustained(SimpleNamespace(
+        session=session, machine=SimpleNamespace(sensors=lambda: None), instructions={F16: FRAGMENTS.get(F16)}, mhz=None, sms=3, lines=[],
+        built={F16: SimpleNamespace(upload=lambda words, name: None)}, _plain=lambda name, value, *how: told.update({name: value})))
+    m, n, k = FRAGMENTS.get(F16).shape
+    form = rates.Form.of(FRAGMENTS.get(F16))
+    work = 2e-12 * 3 * form.issuers * form.per_step * m * n * k * 7
+    assert told == {"clock sustained_mhz": 1500.0, "clock sustained_tflops": pytest.approx(work * 1500 / 2)}
 
 
 def test_words_that_nobody_asked_for_are_not_missed():

@@ -57,8 +57,8 @@ def test_a_chosen_kernels_spec_names_the_row_from_its_folder():
     session = SimpleNamespace(machine=SimpleNamespace(name="A GPU"), gpu_row="here.toml")
     spec = {"target": {"gpu": "/somewhere/here.toml"}, "tile": {"block": [64, 32, 16], "gpu": "x"}}
     text = spec_text(spec, session, {"kernel": "gemmgen_k", "seconds": 1.25e-5})
-    assert text == '# gemmgen_k: chosen by gemmgen bringup, 12.5 us on A GPU.\n\n[target]\ngpu = "../here.toml"\n\n[tile]\nblock = [64, 32, 16]\ngpu = "x"\n'
-    assert spec_text({}, session, {"kernel": "k"}) == "# k: chosen by gemmgen bringup.\n"
+    assert text == '# gemmgen_k: chosen by gemmgen gpu probe, 12.5 us on A GPU.\n\n[target]\ngpu = "../here.toml"\n\n[tile]\nblock = [64, 32, 16]\ngpu = "x"\n'
+    assert spec_text({}, session, {"kernel": "k"}) == "# k: chosen by gemmgen gpu probe.\n"
 
 
 def test_a_fit_holds_out_what_it_is_told(monkeypatch):
@@ -210,7 +210,7 @@ def test_the_row_of_an_instruction_by_hand():
     held = SimpleNamespace(bits=SimpleNamespace(lanes=((0, 2),), registers=((8, 0),), packed=(), copies=1))
     maps = SimpleNamespace(fragment=fragment, a=held, b=None, c=held, tiles=7)
     lines = fragments.row_text(maps, "A GPU").splitlines()
-    assert lines[1] == 'source = "gemmgen bringup on A GPU: 7 products of one word of A with numbered words of B"'
+    assert lines[1] == 'source = "gemmgen gpu probe on A GPU: 7 products of one word of A with numbered words of B"'
     assert {f'name = "{MMA}"', "shape = [16, 8, 8]", 'word = "f16"', f'instruction = "{fragment.instruction}"', f"min_arch = {fragment.min_arch}"} <= {*lines}
     assert lines[lines.index("[a]"):] == ["[a]", "lanes = [[0, 2]]", "registers = [[8, 0]]", "", "[c]", "lanes = [[0, 2]]", "registers = [[8, 0]]"]
 
@@ -250,7 +250,7 @@ def test_a_workflows_verdict_and_consequence():
     assert one.verdict == f"{truncate.text}, bit for bit on all 60 draws"
     assert one.consequence.startswith("22 of the 30 full sums are not d_FLOAT")
     two = replace(one, rules=(truncate, tree), row=tree)
-    assert two.verdict.endswith("; 1 other rules of 40 are right on them, too: gemmgen bringup asks on; the catalog's row says the same")
+    assert two.verdict.endswith("; 1 other rules of 40 are right on them, too: gemmgen gpu probe asks on; the catalog's row says the same")
     assert replace(one, row=tree).verdict.endswith(f"; the catalog's row says {tree.text}")
     assert replace(one, rules=()).verdict.startswith("none of the 40 rules") and replace(one, rules=()).consequence.startswith("22 of the 30")
     assert replace(one, rules=(tree,)).consequence.startswith("every sum is rounded to nearest")
@@ -552,6 +552,6 @@ def test_the_register_model_of_a_row_goes_into_that_row(monkeypatch, tmp_path, n
     monkeypatch.setattr(calibrate, "registers_of", lambda place, most: asked.append((place.name, most)) or "[registers]")
     said = []
     monkeypatch.setattr(verb, "emit", said.append)
-    assert verb._from_row(tmp_path / "part.toml", None, None, tmp_path / "folder", False, [], 12) == 0
+    assert verb.from_row(tmp_path / "part.toml", tmp_path / "folder", kernels=12) == 0
     assert asked == [(f"{name}.toml", 12)] and written[f"{name}.toml"] == "a = 1\n\n[registers]\n"
     assert said == [f"told\nwrote {', '.join(sorted(filled.files))} to {tmp_path / 'folder'}"]

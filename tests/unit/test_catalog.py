@@ -585,7 +585,7 @@ def test_a_unit_says_what_was_not_checked():
 
 
 def test_two_types_of_c_of_one_name_are_refused(monkeypatch):
-    monkeypatch.setattr(output, "entry_points", lambda group: [SimpleNamespace(name="mine", load=lambda: output.F32)])
+    monkeypatch.setattr(output, "entry_points", lambda group: [SimpleNamespace(name="mine", load=lambda: output.USUAL)])
     with pytest.raises(GemmgenError, match="two have one name") as refused:
         output.all_outputs.__wrapped__()
     assert refused.value.got == "f32"

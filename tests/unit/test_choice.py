@@ -334,14 +334,14 @@ def test_verify_tells_it(gemmgen, monkeypatch, spec):
 def test_render_and_explain_tell_what_is_remembered(gemmgen, monkeypatch, spec, tmp_path):
     own = solve(load(spec)).hash
     compiler = Compiler(monkeypatch, lambda source: own in source.name)
-    before = gemmgen("render", spec)
+    before = gemmgen("build", "--source", spec)
     assert own in before.out and not before.err and "refused" not in gemmgen("explain", spec).out
-    assert "refused" not in json.loads(gemmgen("render", spec, "--json").out)
+    assert "refused" not in json.loads(gemmgen("build", "--source", spec, "--json").out)
     first_that_builds(load(spec))
     compiled = list(compiler.compiled)
-    ran = gemmgen("render", spec)
+    ran = gemmgen("build", "--source", spec)
     assert own not in ran.out and "passed over, since the compiler refused it before: block 128x96x32" in ran.err
-    assert own in json.loads(gemmgen("render", spec, "--json").out)["refused"][0]["kernel"]
+    assert own in json.loads(gemmgen("build", "--source", spec, "--json").out)["refused"][0]["kernel"]
     told = gemmgen("explain", spec)
     assert told.out.startswith("refused    block 128x96x32") and f"kernel     {json.loads(gemmgen('render', spec, '--json').out)['kernel']}" in told.out
     assert own in json.loads(gemmgen("explain", spec, "--json").out)["refused"][0]["kernel"]

@@ -412,11 +412,11 @@ def store(tmp_path):
 
 
 def test_the_command_tells_regrets_and_rules(store, tmp_path, capsys):
-    assert main(["choose", store, "--kernels", "2", "-o", str(tmp_path / "d.json")]) == 0
+    assert main(["study", "choose", store, "--kernels", "2", "-o", str(tmp_path / "d.json")]) == 0
     told = capsys.readouterr().out
     assert "2 of 3 kernels for 20 shapes" in told and "one kernel for all" in told and "held out" in told and "% by estimates" in told
     assert dispatch.load_table(tmp_path / "d.json").parts[0].rules
-    assert main(["choose", store, "--kernels", "2", "--held-out", "0", "--shapes", "hpl", "--json"]) == 0
+    assert main(["study", "choose", store, "--kernels", "2", "--held-out", "0", "--shapes", "hpl", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["sets"][GPU]["shapes"] == 93 and "held_out" not in value["table"]["parts"][0] and "nothing was timed at these shapes" in value["notes"][0]
 
@@ -444,14 +444,14 @@ def test_chosen_kernels_are_timed_at_every_shape_and_kept_as_rows(store, tmp_pat
     assert [note.partition(": ")[2] for note in notes] == ["not built: spills", "out of memory: None"]
     assert {(row.identity, row.m, row.seconds, row.device, row.verdict) for row in found} == {
         (name, m, m * 1e-6 + at, "a GPU", "timed") for at, name in enumerate(names[:2]) for m in (100, 200)}
-    assert len({row.predicted_seconds for row in found}) == 4
+    assert len({row.predicted_seconds for row in found}) == 4 == len({row.trial for row in found})  # of one trial only the newest row counts
     clock = iter((0.0, 1.0, 2.0))
     monkeypatch.setattr(choosing_timed, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     found.clear()
     assert choosing_timed.timed(chosen, GPU, shapes, found.append, seconds=1.5)[-1] == "no time was left for 2 of 3 shapes" and {row.m for row in found} == {100}
     monkeypatch.undo()
     monkeypatch.setattr(choosing_timed, "timed", lambda choice, gpu, shapes, keep, **more: keep(replace(choice.costs[gpu].rows[0], m=len(shapes))) or ["a note"])
-    assert main(["choose", store, "--kernels", "1", "--method", "greedy", "--held-out", "0", "--time", str(tmp_path / "times")]) == 0
+    assert main(["study", "choose", store, "--kernels", "1", "--method", "greedy", "--held-out", "0", "--time", str(tmp_path / "times")]) == 0
     assert "a note" in capsys.readouterr().err and [row.m for row in Store(tmp_path / "times").rows()] == [20]
 
 
@@ -468,5 +468,5 @@ def test_drawn_shapes_are_spread_by_their_logarithms_and_half_of_them_are_multip
     (["--gpu", "t4"], "none that the store has"), (["--shapes", "transformers"], "layout"),
 ])
 def test_the_command_refuses_with_a_remedy(store, capsys, more, problem):
-    assert main(["choose", store, *more]) == 2
+    assert main(["study", "choose", store, *more]) == 2
     assert problem in capsys.readouterr().err

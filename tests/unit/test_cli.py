@@ -21,17 +21,17 @@ from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import explain, libraries, show
-from gemmgen.cli.app import app
+from gemmgen.cli.app import greeting
 from gemmgen.cli.output import write_files
-from gemmgen.cli.verb import stem_of
+from gemmgen.cli.verb import GROUPS, RENAMED, VERBS, renamed, stem_of
 from gemmgen.errors import EmulationError, GemmgenError, ResourceError
 from gemmgen.model.accuracy import TOLD
+from gemmgen.paths import SPECS
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load
 from gemmgen.workshop.explore.store import Writer
 
-VERBS = [command.name or command.callback.__name__ for command in app.registered_commands]
 # Small enough that a whole verification takes seconds.
 TINY = '[split]\nscheme = "half"\n[tile]\nblock = [32, 32, 16]\nwarp = [32, 16, 16]\n'
 
@@ -48,17 +48,82 @@ def tiny(write_spec):
 # ---- help
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_has_examples(gemmgen, verb):
-    ran = gemmgen(verb, "--help")
-    assert ran.code == 0
+@pytest.mark.parametrize("verb", [*VERBS, *GROUPS])
+def test_help_has_a_sentence_and_examples(gemmgen, monkeypatch, verb):
+    monkeypatch.setenv("COLUMNS", "80")
+    ran = gemmgen(*verb.split(), "--help")
+    assert ran.code == 0 and (verb in VERBS or gemmgen(verb).out == ran.out)
     assert f"gemmgen {verb}" in ran.out.partition("Examples:")[2]
+    *group, word = verb.split()
+    [line] = [line for line in gemmgen(*group, "--help").out.partition("Examples:")[0].splitlines() if re.match(rf"  {word}  ", line)]
+    assert line.endswith(".") and not line.endswith("...") and len(line) <= 80
 
 
-def test_help_lists_the_verbs(gemmgen):
-    for ran in (gemmgen("--help"), gemmgen()):
-        assert ran.code == 0
-        assert all(verb in ran.out for verb in VERBS)
+def test_help_lists_at_most_fourteen_verbs_under_headings_and_no_old_name(gemmgen):
+    listed = gemmgen("--help").out.partition("\nKernel:\n")[2]
+    verbs = re.findall(r"^  (\S+)  ", listed, re.M)
+    assert sorted(verbs) == sorted({verb.split()[0] for verb in VERBS}) and len(verbs) <= 14
+    assert not RENAMED.keys() & set(verbs)
+    assert re.findall(r"^(\S.*):$", listed, re.M) == ["Library", "Design space", "GPU", "Start here, and look up"]
+
+
+def test_gemmgen_alone_greets_with_commands_that_run(gemmgen):
+    ran = gemmgen()
+    assert (ran.code, ran.err, ran.out) == (0, "", greeting() + "\n")
+    lines = [line for line in ran.out.splitlines() if line.startswith("  gemmgen ")]
+    starts = [one.examples[0] for one in VERBS.values() if one.start]
+    assert len(lines) == len(starts) == 3 and all(any(line.split("  ")[1] == start for start in starts) for line in lines)
+
+
+@pytest.mark.parametrize(("old", "new", "verb"), [
+    ("render x.toml -o y.cu", "build --source x.toml -o y.cu", "build --source"),
+    ("gpus h100 --json", "list gpus h100 --json", "list gpus"),
+    ("bringup --device cuda -o g/", "gpu probe --device cuda -o g/", "gpu probe"),
+    ("bringup --from-row my.toml --quiet -o g/", "gpu from-row my.toml -o g/", "gpu from-row"),
+    ("bringup -o g/ --from-row=my.toml", "gpu from-row -o g/ my.toml", "gpu from-row"),
+    ("explore small_cpu --trials=4", "study run small_cpu --trials 4", "study run"), ("explore --regret store", "study ask --regret store", "study ask"),
+    ("transform --library lab --output y.npy --levels l --kernels a,b -- ./p --output z", "tune --library lab --result y.npy --output l --levels a,b -- ./p --output z",
+     "tune"),
+    ("verify results", "verify results", ""), ("", "", ""),
+])
+def test_an_old_name_answers_with_the_new_one(old, new, verb):
+    assert renamed(old.split()) == (new.split(), verb)
+
+
+def test_a_note_names_the_new_verb_and_stdout_is_the_answers(gemmgen):
+    old, new = gemmgen("schemes", "ootomo", "--json"), gemmgen("list", "schemes", "ootomo", "--json")
+    assert (old.code, old.out, old.err) == (0, new.out, "note: this verb is now called: gemmgen list schemes\n") and new.err == ""
+    assert gemmgen("learn", "--help").out.startswith("Usage: gemmgen study learn ")
+
+
+def test_an_unknown_verb_is_told_with_the_nearest(gemmgen):
+    for wrong, near in ((["verfy"], "'verify'"), (["probe"], "'gpu probe'"), (["list", "gpu"], "'gpus'"), (["study", "xyz"], None)):
+        ran = gemmgen(*wrong, "x.toml")
+        assert ran.code == 2 and f"unknown verb\n  got    '{wrong[-1]}'" in ran.err
+        assert (f"did you mean {near}?" if near else "try    gemmgen study --help") in ran.err
+
+
+def test_shipped_specs_go_by_their_names(gemmgen, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert gemmgen("build", "--source", "scaled_a100").out == render(solve(load(SPECS / "kernels" / "scaled_a100.toml"))).text
+    rows = {row["name"]: row for row in json.loads(gemmgen("list", "specs", "--json").out)}
+    assert {path.stem for folder in ("kernels", "libraries", "programs", "studies") for path in (SPECS / folder).glob("*.toml")} == set(rows)
+    assert all(Path(row["file"]).is_file() for row in rows.values()) and rows["lab"]["kind"] == "library"
+    for wrong, told in (("scaled_a10", "did you mean 'scaled_a100'?"), ("specs/kernels/scaled_a100.toml", "scaled_a100, the name of a shipped spec"),
+                        ("nothing_like_it", "gemmgen list specs"), ("scaled_a100.tml", "is not a spec")):
+        ran = gemmgen("verify", wrong)
+        assert ran.code == 2 and told in ran.err, wrong
+    (tmp_path / "scaled_a100.toml").write_text(TINY + '[target]\ngpu = "a100"\n')
+    assert gemmgen("build", "--source", "scaled_a100.toml").out == render(solve(load(tmp_path / "scaled_a100.toml"))).text  # the user's own
+
+
+def test_a_shell_completes_verbs_gpus_and_specs():
+    def completed(words: str) -> set[str]:
+        environment = os.environ | {"_GEMMGEN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+        return set(subprocess.run([sys.executable, "-c", "from gemmgen.cli import main; main([])"], env=environment, capture_output=True, text=True).stdout.split())
+
+    assert completed("gemmgen ve") == {"verify"} and completed("gemmgen study re") == {"report"}
+    assert completed("gemmgen explain --gpu h1") == {"h100"} and completed("gemmgen verify scaled_a") == {"scaled_a100"}
 
 
 def test_version(gemmgen):
@@ -68,7 +133,7 @@ def test_version(gemmgen):
 def test_help_imports_nothing_heavy():
     program = (
         "import sys; from gemmgen.cli import main\n"
-        f"for verb in {VERBS}: main([verb, '--help'])\n"
+        f"for verb in {list(VERBS)}: main([*verb.split(), '--help'])\n"
         "print('HEAVY', *{'numpy', 'sympy', 'jinja2', 'sklearn', 'rich', 'gemmgen.spec', 'gemmgen.build'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -79,7 +144,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_render_prints_the_source(gemmgen, tiny):
-    ran = gemmgen("render", tiny)
+    ran = gemmgen("build", "--source", tiny)
     assert (ran.code, ran.out, ran.err) == (0, render(solve(load(tiny))).text, "")
 
 
@@ -91,7 +156,7 @@ def test_render_into_a_file_a_folder_and_a_new_folder(gemmgen, tiny, tmp_path):
         (tmp_path / "there", tmp_path / "there" / "tiny.cu"),
         (f"{tmp_path}/new/", tmp_path / "new" / "tiny.cu"),
     ):
-        ran = gemmgen("render", tiny, "-o", output)
+        ran = gemmgen("build", "--source", tiny, "-o", output)
         assert (ran.code, ran.out) == (0, f"wrote {expected}\n")
         assert expected.read_text() == source.text
         assert [path.name for path in expected.parent.iterdir() if path.name.startswith(".")] == []
@@ -101,17 +166,17 @@ def test_files_of_two_specs_of_one_name_or_of_another_gpu_tell_which(gemmgen, ti
     other = tmp_path / "other" / "tiny.toml"
     other.parent.mkdir()
     other.write_text(Path(tiny).read_text().replace('"half"', '"ootomo"'))
-    assert gemmgen("render", tiny, other, "-o", f"{tmp_path}/two/").code == 0
+    assert gemmgen("build", "--source", tiny, other, "-o", f"{tmp_path}/two/").code == 0
     hashes = {solve(load(path)).hash for path in (tiny, other)}
     assert {path.name for path in (tmp_path / "two").iterdir()} == {f"tiny_{one}.cu" for one in hashes} and len(hashes) == 2
-    assert gemmgen("render", tiny, "--gpu", "h100", "-o", f"{tmp_path}/gpu/").code == 0
+    assert gemmgen("build", "--source", tiny, "--gpu", "h100", "-o", f"{tmp_path}/gpu/").code == 0
     assert [path.name for path in (tmp_path / "gpu").iterdir()] == ["tiny_h100.cu"]
 
 
 def test_another_layout_than_the_specs(gemmgen, tiny, tmp_path):
     turned = render(solve(load(tiny).laid_out("tt"))).text
-    assert gemmgen("render", tiny, "--layout", "tt").out == turned != gemmgen("render", tiny).out
-    assert gemmgen("render", tiny, "--gpu", "h100", "--layout", "tt", "-o", f"{tmp_path}/out/").code == 0
+    assert gemmgen("build", "--source", tiny, "--layout", "tt").out == turned != gemmgen("build", "--source", tiny).out
+    assert gemmgen("build", "--source", tiny, "--gpu", "h100", "--layout", "tt", "-o", f"{tmp_path}/out/").code == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["tiny_h100_tt.cu"]
     ran = gemmgen("export", tiny, "--layout", "xx", "-o", tmp_path / "no")
     assert ran.code == 2 and "--layout: is unknown" in ran.err and "nn, nt, tn, tt" in ran.err and not (tmp_path / "no").exists()
@@ -119,18 +184,18 @@ def test_another_layout_than_the_specs(gemmgen, tiny, tmp_path):
 
 def test_render_json(gemmgen, tiny):
     plan = solve(load(tiny))
-    value = json.loads(gemmgen("render", tiny, "--json").out)
+    value = json.loads(gemmgen("build", "--source", tiny, "--json").out)
     assert value["text"] == render(plan).text
     assert value["plan"]["hash"] == plan.hash
     assert [launch["symbol"] for launch in value["launches"]][-1] == value["kernel"]
     assert value["launches"][-1]["grid"] == [[["m", 32], ["n", 32]]]
     path = tiny.parent / "out.cu"
-    written = json.loads(gemmgen("render", tiny, "--json", "-o", path).out)
+    written = json.loads(gemmgen("build", "--source", tiny, "--json", "-o", path).out)
     assert written == {**{key: part for key, part in value.items() if key != "text"}, "file": str(path)} and path.read_text() == value["text"]
 
 
 def test_several_specs_are_each_served(gemmgen, tiny, tmp_path):
-    ran = gemmgen("render", tiny, tmp_path / "missing.toml", tiny, "--json")
+    ran = gemmgen("build", "--source", tiny, tmp_path / "missing.toml", tiny, "--json")
     assert ran.code == 2
     good, bad, again = json.loads(ran.out)
     assert good == again and "text" in good
@@ -180,23 +245,23 @@ def test_build_for_amd_writes_hip_assembly_and_code_object(gemmgen, write_spec, 
 @pytest.mark.slow
 @pytest.mark.parametrize(("verb", "table"), [("gpus", GPUS), ("schemes", SCHEMES), ("fragments", FRAGMENTS)])
 def test_tables_list_and_tell(gemmgen, verb, table):
-    listing = gemmgen(verb).out
-    rows = json.loads(gemmgen(verb, "--json").out)
+    listing = gemmgen("list", verb).out
+    rows = json.loads(gemmgen("list", verb, "--json").out)
     assert [row["name"] for row in rows] == table.names()
     assert all(name in listing for name in table.names())
     for name in table.names()[:: len(table.names()) // 4]:
-        assert table.get(name).source in gemmgen(verb, name).out
-        assert json.loads(gemmgen(verb, name, "--json").out)["name"] == name
+        assert table.get(name).source in gemmgen("list", verb, name).out
+        assert json.loads(gemmgen("list", verb, name, "--json").out)["name"] == name
 
 
 def test_a_file_can_be_told_of_too(gemmgen, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text((SCHEMES.folder / "ootomo.toml").read_text().replace('"ootomo"', '"mine"'))
-    assert json.loads(gemmgen("schemes", path, "--json").out)["dropped"] == [{"a": 1, "b": 1}]
+    assert json.loads(gemmgen("list", "schemes", path, "--json").out)["dropped"] == [{"a": 1, "b": 1}]
 
 
 def test_the_lane_grid_is_the_map(gemmgen):
-    out = gemmgen("fragments", "mma_m16n8k16_f16").out
+    out = gemmgen("list", "fragments", "mma_m16n8k16_f16").out
     grid = [line.replace(":", " ").split() for line in out.partition("A [m, k]")[2].splitlines()[1:17]]
     held = FRAGMENTS.get("mma_m16n8k16_f16").a
     assert [len(line) for line in grid] == [32] * 16
@@ -206,10 +271,10 @@ def test_the_lane_grid_is_the_map(gemmgen):
 
 
 def test_a_wide_instruction_is_told_by_its_own_name(gemmgen):
-    listing = next(line for line in gemmgen("fragments").out.splitlines() if line.startswith("wgmma_m64n8k16_f16"))
+    listing = next(line for line in gemmgen("list", "fragments").out.splitlines() if line.startswith("wgmma_m64n8k16_f16"))
     for part in ("8 to 256 in steps of 8", "128", "A registers or shared memory, B shared memory", "sm_90a alone"):
         assert part in listing, part
-    out = gemmgen("fragments", "wgmma_m64n24k16_f16").out
+    out = gemmgen("list", "fragments", "wgmma_m64n24k16_f16").out
     assert "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16" in out
     grid = out.partition("C [m, n], 64x24")[2].partition("descriptor")[0]
     strips = [[line.split() for line in part.splitlines()[1:65]] for part in grid.split("columns ")[1:]]
@@ -222,15 +287,15 @@ def test_a_wide_instruction_is_told_by_its_own_name(gemmgen):
     told = out.partition("descriptor of a tile")[2]
     for part in ("address  0 to 13", "swizzle  62 to 63", "1: rows of 128 B", "0x4000004000010000", "B [k, n]"):
         assert (part in told) == (part != "B [k, n]"), part
-    assert json.loads(gemmgen("fragments", "wgmma_m64n24k16_f16", "--json").out)["shape"] == [64, 24, 16]
+    assert json.loads(gemmgen("list", "fragments", "wgmma_m64n24k16_f16", "--json").out)["shape"] == [64, 24, 16]
     for wrong in ("wgmma_m64n12k16_f16", "wgmma_m64n264k16_f16", "mma_m16n16k16_f16"):
-        assert "unknown fragment" in gemmgen("fragments", wrong).err
+        assert "unknown fragment" in gemmgen("list", "fragments", wrong).err
 
 
 def test_a_fragment_as_a_header(gemmgen):
-    ran = gemmgen("fragments", "mma_m16n8k16_f16", "--header")
+    ran = gemmgen("list", "fragments", "mma_m16n8k16_f16", "--header")
     assert ran.code == 0 and "foreach_ij" in ran.out
-    assert gemmgen("fragments", "--header").code == 2
+    assert gemmgen("list", "fragments", "--header").code == 2
 
 
 # ---- verify
@@ -340,10 +405,10 @@ def test_exit_codes_tell_a_wrong_kernel_from_wrong_use(gemmgen, tiny, judged, an
 
 
 def test_errors_go_to_stderr_or_as_json_to_stdout(gemmgen):
-    plain, as_json = gemmgen("gpus", "a1000"), gemmgen("gpus", "a1000", "--json")
+    plain, as_json = gemmgen("list", "gpus", "a1000"), gemmgen("list", "gpus", "a1000", "--json")
     assert plain.code == as_json.code == 2
     assert (plain.out, as_json.err) == ("", "")
-    assert plain.err.startswith("error: gemmgen gpus: unknown GPU\n  got    'a1000'\n  needs  one of: a100, ")
+    assert plain.err.startswith("error: gemmgen list gpus: unknown GPU\n  got    'a1000'\n  needs  one of: a100, ")
     assert json.loads(as_json.out)["try"] == "did you mean 'a100'?"
 
 
@@ -353,34 +418,34 @@ def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, ve
     monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("gemmgen.workshop.verbs.bench._plotted", lambda table, folder: [folder / "speed.png"])  # else it takes a GPU, or matplotlib
     arguments = {
-        "verify": [tiny, "--device", "emulator"], "render": [tiny], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
+        "verify": [tiny, "--device", "emulator"], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
         "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"],
-        "gpus": [], "schemes": [], "fragments": [], "schema": [],
+        **{f"list {table}": [] for table in ("gpus", "schemes", "fragments", "schema", "specs")},
         "tune": ["mlp", "--threshold", "0.1", "--gpu", "a100", "--size", "batch=16", "--levels", "half", "--device", "model"],
-        "library": [tmp_path / "lab.toml", "--dry-run"], "results": [tmp_path, "VALUES (1)"], "explore": ["small_cpu", "--dry-run"],
-        "choose": [tmp_path / "trials", "--kernels", "1"],
-        "bringup": ["--device", "emulator", "--gpu", "a100", "--only", "mma_m8n8k16_s8", "--products", "100", "-o", tmp_path / "found"],
-        "profile": ["--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_f16", "--draws", "50"],
+        "library": [tmp_path / "lab.toml", "--dry-run"], "study ask": [tmp_path, "VALUES (1)"], "study run": ["small_cpu", "--dry-run"],
+        "study choose": [tmp_path / "trials", "--kernels", "1"],
+        "gpu probe": ["--device", "emulator", "--gpu", "a100", "--only", "mma_m8n8k16_s8", "--products", "100", "-o", tmp_path / "found"],
+        "gpu profile": ["--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_f16", "--draws", "50"],
         "app": ["kmeans", "--device", "emulator"],
-        "report": [tmp_path / "trials", "-o", tmp_path / "report.html"], "learn": [tmp_path / "trials", "--gpu", GPU],
+        "study report": [tmp_path / "trials", "-o", tmp_path / "report.html"], "study learn": [tmp_path / "trials", "--gpu", GPU],
     }
     (tmp_path / "lab.toml").write_text(
         'name = "lab"\ngpus = ["a100"]\nlayouts = ["nn"]\nkernels_at_most = 1\nsizes = [[512, 512, 512]]\n[[use]]\nscheme = "half"\n')
-    if verb in ("choose", "report", "learn"):
+    if verb in ("study choose", "study report", "study learn"):
         with Writer(tmp_path / "trials") as writer:
             for row in timed(plans(few=2), sizes(6)):
                 writer.add(row)
-    if verb not in ("run", "transform"):  # those need a library that is built: test_drop_in has them
-        ran = gemmgen(verb, *arguments[verb], "--json")
+    if verb not in ("run", "gpu from-row"):  # test_drop_in and test_from_row have those
+        ran = gemmgen(*verb.split(), *arguments[verb], "--json")
         assert (ran.code, ran.err) == (0, "")
         assert json.loads(ran.out)
-    refused = gemmgen(verb, "--json", "--no-such-option")
+    refused = gemmgen(*verb.split(), "--json", "--no-such-option")
     assert (refused.code, refused.err) == (2, "")
     assert "--no-such-option" in json.loads(refused.out)["problem"]
 
 
 def test_schema_and_typeset_equations_are_the_same_in_json(gemmgen, tiny):
-    assert gemmgen("schema", "--json").out == gemmgen("schema").out
+    assert gemmgen("list", "schema", "--json").out == gemmgen("list", "schema").out
     assert json.loads(gemmgen("explain", tiny, "--latex", "--json").out)["latex"] + "\n" == gemmgen("explain", tiny, "--latex").out
 
 
@@ -392,21 +457,21 @@ def test_colour_only_on_a_terminal_and_never_with_no_color():
     def on_a_terminal(**extra) -> str:
         leader, follower = os.openpty()
         environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | extra
-        command("gpus", stdout=follower, env=environment)
+        command("list", "gpus", stdout=follower, env=environment)
         os.close(follower)
         return os.read(leader, 1 << 16).decode()
 
     assert "\x1b[" in on_a_terminal()
     assert "\x1b[" not in on_a_terminal(NO_COLOR="1")
     assert "\x1b[" not in on_a_terminal(TERM="dumb")
-    assert "\x1b[" not in command("gpus", capture_output=True).stdout
+    assert "\x1b[" not in command("list", "gpus", capture_output=True).stdout
 
 
 @pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error(tiny):
     read, write = os.pipe()
     os.close(read)
-    done = command("render", tiny, stdout=write, stderr=subprocess.PIPE)
+    done = command("build", "--source", tiny, stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -415,7 +480,7 @@ def test_a_reader_that_leaves_is_no_error(tiny):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_a_message(tiny):
     with open("/dev/full", "w") as full:
-        done = command("render", tiny, stdout=full, stderr=subprocess.PIPE)
+        done = command("build", "--source", tiny, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 2
     assert "standard output: cannot be written" in done.stderr and "Traceback" not in done.stderr
 
@@ -526,7 +591,7 @@ def test_shared_memory_of_either_kind_limits_what_is_resident():
     used = SimpleNamespace(registers=32, static_shared_bytes=16 << 10, spill_bytes=0, stack_bytes=None)
     gpu = GPUS.get("h100")
     launch = SimpleNamespace(symbol="k", role="gemm", threads=128, shared_bytes=40 << 10)
-    plan = SimpleNamespace(gpu=SimpleNamespace(limits=gpu.limits, maker=SimpleNamespace(register_kinds=())), summary="s")
+    plan = SimpleNamespace(gpu=SimpleNamespace(limits=gpu.limits, maker=SimpleNamespace(files=SimpleNamespace(register_kinds=()))), summary="s")
     source, binary = SimpleNamespace(launches=[launch], name="k"), SimpleNamespace(kernels={"k": used}, from_cache=True, arch="sm_90", compiler="c", seconds=1.0)
     [row] = show.kernel_facts(plan, source, binary)
     assert (row["blocks_per_sm"], row["limited_by"], row["occupancy"]) == (4, "shared memory", 0.25)  # 5 by its dynamic one alone

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import runpy
 import shlex
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 import typer
 from test_layering import ROOMS
 
+from gemmgen import road
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.policy import NAMES
-from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli.app import app
 from gemmgen.cli.inputs import problem_sizes
+from gemmgen.cli.verb import renamed
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import GemmgenError
 from gemmgen.model import error
@@ -32,6 +38,7 @@ from gemmgen.workshop.bench import BASELINES, baselines
 ROOT = SPECS.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SCRIPTS = sorted((ROOT / "bench").glob("*.py"))
+STREAM = "STREAM"
 PLACEHOLDERS = {"SPEC": "my.toml", "SPEC...": "my.toml", "CSV": "my.csv"}
 OURS = re.compile(r"(?:[A-Z_]+=\S+ )*(?:gemmgen|python|make|pytest) |bench/\w+\.py ")
 GEMMGEN = typer.main.get_command(app)
@@ -53,6 +60,23 @@ PRINTED += [
     (script.relative_to(ROOT), line.replace("[", "").replace("]", ""))
     for script in SCRIPTS for line in commands(re.search(r'"""(.*?)"""', script.read_text(), re.S)[1].replace("\\\\\n", "\\\n"))
 ]
+
+
+def strings(path: Path) -> list[str]:
+    """The text of a module's strings, with `X` where a formatted one has a value."""
+    def text(node: ast.AST) -> str:
+        if isinstance(node, ast.JoinedStr):
+            return "".join(text(part) for part in node.values)
+        return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "X"
+
+    tree = ast.parse(path.read_text())
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    return [text(node) for node in ast.walk(tree) if id(node) not in inner and (
+        isinstance(node, ast.JoinedStr) or isinstance(node, ast.Constant) and isinstance(node.value, str))]
+
+
+PROSE = set("and can dispatch does import in kernel leaves lies makes raises reads runs uses would writes wrote".split())
+"""Words that follow the product's name in sentences."""
 
 
 class Taken(Exception):
@@ -86,8 +110,16 @@ def there(path: str) -> bool:
     return bool(re.search("^my|/my", path)) or any(ROOT.glob(path))
 
 
-def check(code: str, monkeypatch) -> None:
-    """Raises whatever a command's own program would complain of."""
+def verb_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that the first words name, of a group its verb, and what follows."""
+    verb, rest = GEMMGEN.commands[words[0]], words[1:]
+    while hasattr(verb, "commands") and rest:
+        verb, rest = verb.commands[rest[0]], rest[1:]
+    return verb, rest
+
+
+def check(code: str, monkeypatch, *, old_names: bool = False) -> None:
+    """Raises whatever a command's own program would complain of; of an old name, unless those are allowed."""
     words = [PLACEHOLDERS.get(word, word) for word in shlex.split(code, comments=True)]
     while re.fullmatch(r"[A-Z_]+=\S+", words[0]):
         name = words.pop(0).partition("=")[0]
@@ -100,12 +132,14 @@ def check(code: str, monkeypatch) -> None:
     elif program == "pytest":
         assert all((ROOT / word).exists() for word in arguments if word.startswith("tests/"))
     elif program == "gemmgen":
+        arguments, new = renamed(arguments)
+        assert not new or old_names, new
         if arguments[0].startswith("--"):  # of the program itself
             assert arguments[0] in {option for one in GEMMGEN.params for option in one.opts} | {"--help"}
             return
-        verb = GEMMGEN.commands[arguments[0]]
-        alone = len(arguments) == 1  # the verb is spoken of, and need not have what it asks for
-        given = verb.make_context(verb.name, arguments[1:], resilient_parsing=alone).params
+        verb, arguments = verb_of(arguments)
+        alone = not arguments  # the verb is spoken of, and need not have what it asks for
+        given = verb.make_context(verb.name, list(arguments), resilient_parsing=alone).params
         assert all(there(word) for word in arguments if word.endswith(".toml")), arguments
         if given.get("sizes"):
             problem_sizes(given["sizes"]), baselines(given["against"] or "")
@@ -129,18 +163,42 @@ def test_every_page_is_looked_at():
     assert pages >= {f"docs/results/{name}.md" for name in ("amd", "h100", "hopper", "papers")}
     assert pages >= {f"bench/{script.name}" for script in SCRIPTS}
     assert len(PRINTED) > 60
-    assert commands("Text `make x` and\n\n    gemmgen gpus \\\n        --json\n\n```\npython y.py\n```\n") == ["python y.py", "gemmgen gpus  --json", "make x"]
+    assert commands("Text `make x` and\n\n    gemmgen list gpus \\\n        --json\n\n```\npython y.py\n```\n") == ["python y.py", "gemmgen list gpus  --json", "make x"]
 
 
 @pytest.mark.parametrize(("page", "code"), PRINTED, ids=[f"{page}: {code[:60]}" for page, code in PRINTED])
 def test_a_printed_command_runs(page, code, monkeypatch):
-    check(code, monkeypatch)
+    check(code, monkeypatch, old_names=page.name == "CHANGELOG.md")  # it tells what was
+
+
+# ---- messages and docstrings
+
+MESSAGES = sorted({
+    (str(path.relative_to(ROOT)), found) for path in sorted((ROOT / "gemmgen").rglob("*.py")) for text in strings(path)
+    for found in re.findall(r"(?<![\w/.~-])gemmgen(?: [a-z][a-z-]*)+(?: [A-Z./\w-]+)*(?: --[a-z-]+(?: [A-Z]+)?)*", text)
+})
+
+
+def test_a_message_names_verbs_and_options_of_today():
+    wrong = []
+    for path, told in MESSAGES:
+        words = told.split()[1:]
+        if words[0] in PROSE:
+            continue
+        try:
+            verb, rest = verb_of(words)
+            options = {option for one in verb.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
+            wrong += [(path, told, word) for word in rest if re.match("--[a-z]", word) and word.rstrip(".") not in options]
+        except KeyError as unknown:
+            wrong.append((path, told, str(unknown)))
+    assert len(MESSAGES) > 150 and wrong == []
 
 
 @pytest.mark.parametrize("wrong", [
     "gemmgen bench my.toml --sizes 64,...", "gemmgen bench my.toml --solve-every-size", "gemmgen verify specs/kernels/none.toml", "gemmgen verity my.toml",
-    "gemmgen render my.toml --gpu a1000", "gemmgen fragments mma_m16n8k17_f16", "make tests", "pytest tests/none", "python bench/sanitize.py --size 4096",
-    "bench/papers.py draw --policy wgmma", "bench/papers.py roofline bench/none.json", "python bench/none.py", "GEMMGEN_NONE=1 gemmgen gpus",
+    "gemmgen build my.toml --source --gpu a1000", "gemmgen list fragments mma_m16n8k17_f16", "make tests", "pytest tests/none", "python bench/sanitize.py --size 4096",
+    "bench/papers.py draw --policy wgmma", "bench/papers.py roofline bench/none.json", "python bench/none.py", "GEMMGEN_NONE=1 gemmgen list gpus",
+    "gemmgen gpus", "gemmgen study asks",
 ])
 def test_a_wrong_one_is_found(wrong, monkeypatch):
     with pytest.raises((AssertionError, FileNotFoundError, GemmgenError, KeyError, REFUSAL, SystemExit)):
@@ -155,34 +213,6 @@ def rows(page: str, *start: str) -> list[list[str]]:
     lines = (ROOT / page).read_text().splitlines()
     cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line.startswith("|")]
     return [row for row in cells if row[0].startswith(start)]
-
-
-def test_the_readmes_speeds_are_those_of_their_record():
-    ours = [row for row in rows("README.md", "1", "2", "4", "8") if row[0].endswith("^3")]
-    recorded = {row[0]: row for row in rows("docs/results/hopper.md", "1", "2", "4", "8")}
-    assert len(ours) == 5
-    for size, tflops, sgemm, f16, error, its_error in ours:
-        of = recorded[size]
-        assert [tflops, sgemm, f16] == [of[1], of[2].split()[0], of[3].split()[0]]
-        assert [float(error), float(its_error)] == [float(of[5]), float(of[6])]
-    [command] = [code for code in commands((ROOT / "README.md").read_text()) if code.startswith("gemmgen bench specs")]
-    assert command in commands((ROOT / "docs" / "results" / "hopper.md").read_text())
-
-
-def test_the_readmes_schemes_are_those_of_the_table():
-    table = [row for row in rows("README.md", "`") if len(row) == 4]
-    told = {name.strip("` "): (words, products) for names, words, products, _ in table for name in names.split(",")}
-    assert set(told) == set(SCHEMES.names())
-    for scheme in SCHEMES.rows():
-        words, products = told[scheme.name]
-        types = [word.type for word in scheme.words_of("a", packed_alike=True)]
-        if scheme.b:
-            assert words == f"{len(types)} x {scheme.leading}, B as stored"
-        elif scheme.uniform:
-            assert words.endswith(f"x {scheme.leading}") and str(len(types)) in words.partition(" x")[0].split(", ")
-        else:
-            assert words == ", ".join(f"{types.count(kind)} x {kind}" for kind in scheme.types)
-        assert str(len(scheme.products)) in products.split(", ")
 
 
 def test_the_page_on_speed_knows_every_baseline():
@@ -203,11 +233,19 @@ def test_the_architecture_names_every_room_in_the_order_of_imports():
     assert told == list(filter(None, ROOMS))
 
 
-def test_what_the_architecture_names_is_there():
-    names = re.findall(r"`([\w./*-]+(?:/[\w.*-]*|\.(?:py|j2|toml|md)))`", (ROOT / "ARCHITECTURE.md").read_text())
-    assert len(names) > 40
-    around = (".", "gemmgen", "tests/unit", "templates/lib")
-    assert [name for name in names if not any(list((ROOT / folder).glob(name.rstrip("/"))) for folder in around)] == []
+@pytest.mark.parametrize(("page", "few"), [("ARCHITECTURE.md", 20), ("docs/your-first-change.md", 30)])
+def test_the_files_that_a_page_on_the_tree_names_are_there(page, few):
+    text = (ROOT / page).read_text()
+    names = re.findall(r"`([\w./*-]+(?:/[\w.*-]*|\.(?:py|j2|toml|md)))`", text)
+    assert len(names) > few
+    assert [name for name in names if not name.startswith("my_") and not list(ROOT.glob(name.rstrip("/")))] == []
+
+
+def test_the_drawing_of_the_way_names_files_that_are_there():
+    drawing = re.search(r"^```\n(.*?)^```$", (ROOT / "ARCHITECTURE.md").read_text(), re.S | re.M)[1]
+    names = re.findall(r"(?<![\w/*])([a-z]+(?:/|\.py))", drawing)
+    assert {"spec.py", "solve/", "render.py", "build/", "run/", "verify/", "emulate/"} <= set(names)
+    assert [name for name in names if not (ROOT / "gemmgen" / name).exists() and not (ROOT / name).exists()] == []
 
 
 def anchors(text: str) -> set[str]:
@@ -273,9 +311,110 @@ def test_the_page_on_the_model_tells_where_every_equation_is():
 
 
 def test_the_kernel_that_pages_name_is_the_specs():
-    name = kernel_name(solve(load(SPECS / "kernels" / "sgemm_a100.toml")))
-    assert f"\nkernel     {name}\n" in (ROOT / "README.md").read_text()
+    names = [kernel_name(solve(load(SPECS / "kernels" / f"{name}.toml"))) for name in ("sgemm_a100", "scaled_a100")]
+    assert f"\nkernel     {names[1]}\n" in (ROOT / "README.md").read_text()
     for page in PAGES:
         if page.parent.name != "results":  # records are of their time
-            for told in re.findall(r"gemmgen_ootomo_mma_\w+", page.read_text()):
-                assert told == name, page.name
+            for told in re.findall(r"gemmgen_(?:ootomo|scaled)_mma_\w+", page.read_text()):
+                assert told in names, page.name
+
+
+# ---- the cookbook
+
+COOKBOOK = (ROOT / "docs" / "cookbook.md").read_text()
+RECIPES = re.findall(r"^## (.*)\n(?:(?!^## ).*\n)*?```toml\n((?:.*\n)*?)```", COOKBOOK, re.M)
+
+
+def test_the_cookbooks_recipes_are_found():
+    assert len(RECIPES) == COOKBOOK.count("```toml") == 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("title", "text"), RECIPES, ids=[title[:30] for title, _ in RECIPES])
+def test_a_recipes_spec_has_a_plan(title, text):
+    spec = tomllib.loads(text)
+    made = road.plan(spec)
+    assert made.gpu.name == spec["target"]["gpu"]
+    if "rows of A" in title:
+        assert made.design.name == "thin"
+    if "registers" in title:
+        assert made.predicted_registers <= 128
+    if "bias" in title.lower():
+        assert made.output.name == "f16" and [step.name for step in made.epilogue.steps] == ["bias", "relu"]
+
+
+@pytest.mark.slow
+def test_the_cookbooks_python_runs(capsys):
+    for text in re.findall(r"^```python\n(.*?)^```$", COOKBOOK, re.S | re.M):
+        exec(text, {})
+    assert "block" in capsys.readouterr().out
+
+
+# ---- the first page
+
+
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
+
+
+def test_the_readme_is_short_and_has_what_a_visitor_looks_for():
+    assert len(README.splitlines()) <= 90
+    assert {"make demo", "make test"} <= set(commands(README)) and "docs/pictures/accuracy_speed.svg" in README
+    assert [len(blocks(README, language)) for language in ("toml", "python", "c")] == [1, 1, 1]
+
+
+def test_the_readmes_spec_is_the_shipped_one():
+    [told] = blocks(README, "toml")
+    first, rest = told.split("\n", 1)
+    shipped = (ROOT / first.removeprefix("# ")).read_text()
+    assert rest.strip() == "".join(line for line in shipped.splitlines(keepends=True) if not line.startswith("#")).strip()
+
+
+@pytest.mark.slow
+def test_the_readmes_calls_are_right(tmp_path, monkeypatch):
+    """The call from Python is made, and a C compiler takes the one from C with the header that the call before has exported."""
+    for name in ("specs", "templates"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((40, 50), (50, 24)))
+    [python], [call] = blocks(README, "python"), blocks(README, "c")
+    found: dict = {"a": a, "b": b}
+    exec(python, found)
+    exact = a.astype(np.float64) @ b
+    assert np.linalg.norm(found["c"] - exact) < 5e-7 * np.linalg.norm(exact)
+    include, body = call.split("\n", 1)
+    program = f"""#include <stdio.h>
+        {include}
+        int main(void) {{
+            int m = 1, n = 1, k = 1; float *a = 0, *b = 0, *c = 0; void *workspace = 0; {STREAM} stream = 0;
+            {body}
+            return code; }}"""
+    header = (tmp_path / "third_party" / "sgemm" / "sgemm.h").read_text()
+    kind = re.search(r"(\w[\w ]*\*?) ?stream\)", header)[1]
+    (tmp_path / "call.c").write_text(program.replace(STREAM, kind))
+    ran = subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-Ithird_party/sgemm", "call.c"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.long
+def test_the_readmes_verdict_is_what_the_command_prints(gemmgen):
+    [told] = re.findall(r"^```\n(kernel .*?)^```$", README, re.S | re.M)
+    printed = gemmgen("verify", str(ROOT / "specs" / "kernels" / "scaled_a100.toml"), "--device", "emulator").out
+    for line in told.splitlines():
+        assert line.partition(", in ")[0] in printed, line
+
+
+def test_the_readmes_picture_is_drawn_of_the_records(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    import front_picture
+
+    assert front_picture.drawn() == (ROOT / "docs" / "pictures" / "accuracy_speed.svg").read_text()
+    found = {point.name: point for point in front_picture.points((ROOT / "docs" / "results" / "frontier_h200.txt").read_text())}
+    assert len(found) > 50 and found["cublas-sgemm"] == front_picture.Point("cublas-sgemm", 44.5, 1.1e-6)
+    assert found["scaled, 64"].error == 2.9e-7 and set(front_picture.LABELS) <= set(found)
+    assert front_picture.gemmul8((ROOT / "docs" / "results" / "residues.md").read_text()) == 77
+    assert front_picture.down(1e-7) < front_picture.down(1e-6) and front_picture.across(200) > front_picture.across(100)

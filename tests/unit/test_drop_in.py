@@ -773,21 +773,21 @@ def test_levels_are_chosen_among_what_serves(monkeypatch):
             chosen(1, kernels, **how)
 
 
-def test_gemmgen_transform(tmp_path, solver):
+def test_gemmgen_tune_of_an_unmodified_program(tmp_path, solver):
     """What it prints and writes; and exit code 2 where nothing meets the threshold."""
     levels, other = tmp_path / "solver.levels", tmp_path / "other.npy"
     np.save(other, np.ones((1, 54), np.float32))
 
     def gemmgen(*arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [sys.executable, "-m", "gemmgen", "transform", "--library", str(dropped_in.folder()), "--output", str(tmp_path / "result.npy"), *arguments, "--",
+            [sys.executable, "-m", "gemmgen", "tune", "--library", str(dropped_in.folder()), "--result", str(tmp_path / "result.npy"), *arguments, "--",
              *program_of(SOLVER, tmp_path)], capture_output=True, text=True, env=solver, check=False)
 
     said = gemmgen("--threshold", "1e-5", "-o", str(levels), "--quiet")
     assert not said.returncode, said.stderr
     assert levels.read_text() == "ordinal 0 kernel reference\nordinal 1 kernel reference_fallback\nall vendor\n"
     assert "2 GEMMs" in said.stdout and "5.33 times as fast as the vendor's" in said.stdout
-    told = gemmgen("--threshold", "1e-5", "--reference", str(other), "--json", "--kernels", "reference")
+    told = gemmgen("--threshold", "1e-5", "--reference", str(other), "--json", "--levels", "reference")
     assert told.returncode == 2 and json.loads(told.stdout)["text"] is None, told.stderr
 
 

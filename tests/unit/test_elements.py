@@ -35,12 +35,14 @@ def test_what_is_not_finite_is_so_in_the_type_of_the_elements():
     product, finite = F32.exact_or_special(a, a.T)
     assert product[0, 0] == np.inf and not finite[0, 0]
     assert F32.same_special(np.float32([[np.inf]]), product, finite) and not F32.same_special(np.float32([[np.nan]]), product, finite)
+    for wrong in (np.inf, np.nan):  # where a number is to be
+        assert not F32.same_special(np.float32([[wrong]]), np.ones((1, 1)), np.array([[True]]))
     wide = a.astype(np.float64)
     assert F64.exact_or_special(wide, wide.T)[1][0, 0]
 
 
 def test_types_of_b_and_of_c_are_rows_on_top_of_it():
-    for row in (inputs.F32, outputs.F32):
+    for row in (inputs.USUAL, outputs.USUAL):
         assert (row.name, row.title, row.element) == (F32.name, F32.title, F32.c_type) and np.dtype(row.dtype) == F32.dtype
 
 

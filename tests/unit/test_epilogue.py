@@ -12,6 +12,7 @@ from ways import TINY, plan_of
 from gemmgen import abi
 from gemmgen.catalog import epilogue as rows
 from gemmgen.catalog.epilogue import NONE, Epilogue, Step, epilogue_of
+from gemmgen.catalog.output import all_outputs
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.model.epilogue import costs
 from gemmgen.render import render
@@ -147,6 +148,17 @@ def test_no_two_results_are_farther_apart_than_the_slope_says(do):
     assert (own >= 0).all() and (own <= 2e-5).all()
 
 
+def test_an_error_grows_by_the_slope_of_every_later_step():
+    """Of x + bias, times -4: what the addition errs by is four times as large behind the scale, whose sign has no part in it."""
+    slope, own = epilogue_of(("bias", "scale")).error(np.array([[3.0, -8.0]]), {"bias": np.array([1, 2], np.float32), "scale": -4.0})
+    assert slope.tolist() == [[4, 4]] and own.tolist() == [[rows.U * (4 * 4 + 16), rows.U * (4 * 8 + 24)]]
+
+
+def test_a_vector_that_is_not_there_adds_what_changes_no_zero():
+    assert rows.Argument("bias", "n", "what is added", optional=True).at("i", "j") == "(bias ? bias[j] : -0.0f)"
+    assert rows.Argument("bias", "m", "what is added").at("i", "j") == "bias[i]"
+
+
 def test_the_steepest_point_of_gelu_is_near_its_row_s_slope():
     x = np.linspace(-8, 8, 160001)[None]
     for name in ("gelu", "gelu_tanh"):
@@ -167,6 +179,14 @@ def test_a_right_sum_is_found_behind_each_epilogue_and_a_wrong_one_is_not_hidden
     if do == ("gelu",):
         falling = np.full((1, 1), -1.5)
         assert traced(plan, plan.epilogue.values(falling - 0.01, {}).astype(np.float32), falling, {})[0, 0] < -1.5
+
+
+@pytest.mark.parametrize(("output", "own"), [("f32", 16 * rows.U), ("f16", 16 * rows.U + 2.0**-11 * (2 * 8 + 16))], ids=["f32", "f16"])
+def test_a_sum_is_as_far_off_as_c_is_beyond_what_the_epilogue_and_the_rounding_of_c_may_err_by(output, own):
+    """8 times 2: the scale's rounding, and that of a C of 16 bits."""
+    plan, right, given = replace(plan_with("scale"), output=all_outputs()[output]), np.array([[8.0]]), {"scale": 2.0}
+    for off, found in ((0.9 * own, 8), (-0.9 * own, 8), (own + 2e-3, 8 + 1e-3), (-own - 2e-3, 8 - 1e-3)):
+        assert traced(plan, 16 + np.array([[off]]), right, given)[0, 0] == pytest.approx(found, abs=1e-7)
 
 
 def test_special_values_behind_an_epilogue_are_those_that_it_makes():

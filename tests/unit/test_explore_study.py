@@ -25,9 +25,10 @@ from gemmgen.workshop.explore.regret import regret
 from gemmgen.workshop.explore.running import Progress
 from gemmgen.workshop.explore.space import Pool, in_turn, settled_spec
 from gemmgen.workshop.explore.strategies import ETA, Ask, Outcome, strategy_called
-from gemmgen.workshop.explore.studies import STRATEGIES, STUDIES, Problem, json_schema, load_study, study_from
+from gemmgen.workshop.explore.studies import STRATEGIES, Problem, json_schema, load_study, study_from
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.verbs import explore as verb
+from gemmgen.workshop.verbs import results
 
 SMALL = {"study": {"name": "one", "gpus": ["a100"], "sizes": [64]}, "space": {
     "split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": [2, 3]},
@@ -46,7 +47,7 @@ def with_space(**space):
 # ---- the language
 
 
-@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((SPECS / "studies").glob("*.toml")), ids=lambda path: path.stem)
 def test_shipped_studies_are_read(path):
     study = load_study(path)
     assert study.name == path.stem and study.problems() and load_study(path.stem).file == study.file
@@ -55,7 +56,7 @@ def test_shipped_studies_are_read(path):
 def test_the_schema_is_kept(request):
     if request.config.getoption("--update-golden"):
         (SPECS / "study.schema.json").write_text(json.dumps(json_schema(), indent=2) + "\n")
-    assert json.loads((SPECS / "study.schema.json").read_text()) == json_schema(), "gemmgen schema --study > specs/study.schema.json"
+    assert json.loads((SPECS / "study.schema.json").read_text()) == json_schema(), "gemmgen list schema --study > specs/study.schema.json"
 
 
 def test_a_value_may_be_a_list_and_a_list_of_lists_where_a_value_is_one():
@@ -314,6 +315,10 @@ def test_a_sampler_gets_the_nearest_candidate_and_is_told_logarithms(monkeypatch
     sampler.tell(asked[1], Outcome(1.0, 1e-6))
     sampler.tell(asked[0], Outcome())
     assert optuna.told == [pytest.approx(told), [50.0] * directions]  # a failure is worse than all times and errors
+    sampler.tell(asked[2], Outcome(1.0, 0.0))
+    sampler.tell(asked[3], Outcome(np.nan, np.nan))
+    assert optuna.told[2][-1] == 0 and optuna.told[3] == [50.0] * directions
+    assert directions == 1 or optuna.told[2][0] < np.log(1e-30)  # no error is better than all others
 
 
 def test_an_unknown_strategy_is_refused():
@@ -382,7 +387,7 @@ def test_regret_leaves_out_what_does_not_count():
 
 
 def run(capsys, *arguments):
-    code = main(["explore", *arguments])
+    code = main(["study", "run", *arguments])
     return code, *capsys.readouterr()
 
 
@@ -431,7 +436,7 @@ def test_progress_by_hand():
     assert "; best 10 us predicted at" in verb._state(progress)
     assert verb.progress_text(progress, "there").splitlines()[-1].split() == ["h200", "1024x2048x512", "nn", "fast", "10", "3e-07", "predicted"]
     found = SimpleNamespace(problems=2, rows=30, largest=20, counts=(1, 4), best="model", table={"model": (0.125, inf)})
-    assert verb.regret_text(found).splitlines()[3].split() == ["model", "12.50", "%", "-"]
+    assert results.regret_text(found).splitlines()[3].split() == ["model", "12.50", "%", "-"]
 
 
 def test_an_interrupted_study_has_an_exit_code_of_its_own(capsys, tmp_path, monkeypatch):
@@ -443,13 +448,13 @@ def test_an_interrupted_study_has_an_exit_code_of_its_own(capsys, tmp_path, monk
 
 def test_nothing_to_explore_is_a_message(capsys):
     code, _, err = run(capsys)
-    assert code == 2 and "needs" in err and "STUDY" in err
+    assert code == 2 and "STUDY" in err and "gemmgen study run --help" in err
     code, _, err = run(capsys, "small_cpu", "--store", "/dev/null/x", "--workers", "0")
     assert code == 2 and "error" in err
 
 
 def test_the_schema_of_studies_is_printed(capsys):
-    assert main(["schema", "--study"]) == 0
+    assert main(["list", "schema", "--study"]) == 0
     assert json.loads(capsys.readouterr().out) == json_schema()
 
 

@@ -272,6 +272,49 @@ def test_one_process_ends_what_is_begun_first_and_tells_what_became_of_it():
 # ---- dask workers
 
 
+def test_workers_of_this_machine_see_their_own_gpu_and_those_that_compile_see_none(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "SpecCluster", lambda workers, **more: workers)
+    made = workers._cluster(2, [SimpleNamespace(name="h200", uuid="GPU-1"), SimpleNamespace(name="h200", uuid="GPU-2")])
+    told = {name: (one["options"]["resources"], one["options"]["env"]["CUDA_VISIBLE_DEVICES"], one["options"]["nthreads"]) for name, one in made.items()}
+    assert told == {"compile-0": ({COMPILE: 1}, "", 1), "compile-1": ({COMPILE: 1}, "", 1), "h200-0": ({"h200": 1}, "GPU-1", 1), "h200-1": ({"h200": 1}, "GPU-2", 1)}
+
+
+def test_a_cluster_tells_all_that_is_done_and_asks_each_stage_of_a_worker_that_has_what_it_needs(monkeypatch):
+    """Answers that come between two looks come together; workers that ended with a trial made it die; what joins is seen after a while."""
+    distributed = pytest.importorskip("distributed")
+    futures, asked, there = [], [], {"a": {COMPILE: 1}}
+
+    def submit(*given, key, resources, pure):
+        asked.append((given, resources, pure))
+        futures.append(SimpleNamespace(add_done_callback=lambda call, at=len(futures): setattr(futures[at], "call", call)))
+        return futures[-1]
+
+    cluster = object.__new__(Cluster)
+    cluster._client = SimpleNamespace(submit=submit, scheduler_info=lambda n_workers: {"workers": {name: {"resources": one} for name, one in there.items()}})
+    cluster._futures, cluster._lock, cluster._done, cluster._event = {}, threading.Lock(), [], threading.Event()
+    cluster._looked, cluster._resources = 0.0, Counter()
+    for key, resource in (("one", COMPILE), ("two", "h200"), ("three", COMPILE)):
+        cluster.submit(key, resource, "x:y", 7, seconds=3)
+    assert asked == [((workers.stage, "x:y", (7,), 3), {resource: 1}, False) for resource in (COMPILE, "h200", COMPILE)]
+
+    def killed(timeout):
+        raise distributed.KilledWorker("x", SimpleNamespace(address="tcp://gone"), 3)
+
+    for future, result in zip(futures, (lambda timeout: ("value", 1), killed, lambda timeout: 1 / 0)):
+        future.result = result
+        future.call(future)
+    told = dict(cluster.wait(0))
+    assert [told[key][0] for key in ("one", "two", "three")] == ["value", "died", "failed"] and not cluster._futures and cluster.wait(0) == []
+    now = [100.0]
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert cluster.compilers == 1 and cluster.gpus == {}
+    there |= {"b": {COMPILE: 1, "h200": 1}}
+    assert (cluster.compilers, cluster.gpus) == (1, {})
+    now[0] += 3
+    assert (cluster.compilers, cluster.gpus) == (2, {"h200": 1})
+
+
 @pytest.mark.slow
 def test_workers_that_die_and_join_lose_nothing(tmp_path):
     """Of two processes that try, one is killed with its dask worker in the middle, and replaced."""
@@ -411,7 +454,7 @@ def test_ctrl_c_ends_in_order_and_keeps_rows(tmp_path):
     spec = tmp_path / "long.toml"
     spec.write_text('[study]\nname = "long"\ngpus = ["a100"]\nsizes = [64, 96, 128]\ntrials = 500\n[space.split]\nscheme = "ootomo"\n[space.tile]\n'
                     'block = [32, 32, 32]\nwarp = [32, 32, 32]\n')
-    process = subprocess.Popen([sys.executable, "-m", "gemmgen", "explore", str(spec), "--store", str(tmp_path / "store"), "--workers", "1"],
+    process = subprocess.Popen([sys.executable, "-m", "gemmgen", "study", "run", str(spec), "--store", str(tmp_path / "store"), "--workers", "1"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     threading.Timer(60, process.kill).start()
     time.sleep(8)

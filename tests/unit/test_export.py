@@ -676,6 +676,43 @@ int main(void)
     run(folder / "checks")
 
 
+def test_a_manifest_says_what_is_computed_and_how_far_the_matrices_of_a_batch_lie_apart(tmp_path):
+    """Of one product, of one with an epilogue, and of a strided batch with one."""
+    strided = {"problem": {"kind": "strided", "m": 512, "n": 512, "k": 512, "matrices": 64}, "pipeline": {"design": "strided"}}
+    plain, ended, batch = (json.loads((folder / "manifest.json").read_text()) for folder, told in (
+        (tmp_path / "plain", prepared()), (tmp_path / "ended", prepared("ended-nt")), (tmp_path / "batch", prepared(**strided, epilogue={"do": ["relu", "bias"]})),
+    ) if exporter.export(*told, folder, name="lab_gemm"))
+    sums, beta = "C = alpha A B + beta C in FP32", "; with beta = 0 C is not read"
+    assert plain["computes"] == sums + beta and "epilogue" not in plain["plan"] and "kind" not in plain["plan"]
+    assert ended["computes"] == f"{sums}, and of that a bias for each column, then GELU by the error function, then a scale of the whole C{beta}"
+    assert batch["computes"].startswith(f"{sums}, and of that ReLU, then a bias for each column{beta}; of all products of a batch, whose matrices of C lie apart")
+    assert (ended["plan"]["epilogue"], batch["plan"]["epilogue"], batch["plan"]["kind"]) == (["bias", "gelu", "scale"], ["relu", "bias"], "strided")
+    assert {x: one.get("stride") for x, one in plain["operands"].items()} == dict.fromkeys("abc")
+    assert {x: one["stride"] for x, one in batch["operands"].items()} == {x: f"stride_{x}" for x in "abc"}
+    assert [launch["terms_same_b"] for launch in plain["launches"]] == [1, None]  # of the pass that splits, A's term alone where B is the same
+
+
+@pytest.mark.parametrize("kind", ["grouped", "strided"])
+def test_epilogues_of_products_that_are_told_one_by_one_are_not_exported(kind, tmp_path):
+    data = {"problem": {"kind": kind, "m": 264, "n": 264, "k": 264, "matrices": 64}, "split": {"scheme": "fp32"}, "target": {"gpu": "a100"}, "epilogue": {"do": ["relu"]}}
+    plan = solve(loads(data | ({"pipeline": {"design": "strided"}, "split": {"scheme": "ootomo"}} if kind == "strided" else {})))
+    told = plan, (source := render(plan)), stand_in(plan, source, plan.arch)
+    if kind == "strided":
+        assert exporter.export(*told, tmp_path / "out", name="lab_gemm")
+        return
+    with pytest.raises(SpecError, match="writes no kernels with an epilogue for products that are told one by one") as refused:
+        exporter.export(*told, tmp_path / "out", name="lab_gemm")
+    assert "['relu']" in refused.value.got and "strided" in refused.value.remedy and not (tmp_path / "out").exists()
+
+
+def test_batches_whose_words_are_packed_first_are_not_exported(tmp_path):
+    plan = solve(loads({"problem": {"kind": "grouped", "m": 264, "n": 264, "k": 264, "matrices": 64}, "split": {"scheme": "ootomo"}, "pipeline": {"design": "packed"},
+                        "target": {"gpu": "h100"}}))
+    with pytest.raises(SpecError, match="writes no kernels for batches whose words are packed first") as refused:
+        exporter.export(plan, (source := render(plan)), stand_in(plan, source, plan.arch), tmp_path / "out", name="lab_gemm")
+    assert 'kind = "strided"' in refused.value.remedy and not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(("scheme", "most"), [("mixpert3", (2**31 - 1) // (2 * 127**2)), ("mixpert4", (2**31 - 1) // (3 * 127**2)), ("ootomo", LIMIT)])
 def test_the_last_k_of_a_scheme_is_served_and_the_next_one_is_refused(scheme, most, tmp_path):
     """Of integers, an INT32 sum holds two or three products of 127 x 127 for each k."""

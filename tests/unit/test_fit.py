@@ -18,6 +18,9 @@ def test_an_unknown_is_its_prior_and_so_many_deviations_within_its_bounds():
     plain, relative = Unknown((("a",),), 10.0, 2.0, low=7.0, high=20.0), Unknown((("a",),), 10.0, np.log(2), relative=True, low=5.0)
     assert (plain.at(1), plain.at(-3), plain.limits) == (12.0, 7.0, (-1.5, 5.0))
     assert relative.at(1) == pytest.approx(20) and relative.at(-9) == 5.0 and relative.limits[0] == pytest.approx(-1)
+    low, high = (Unknown((("a",),), 7.0, 2.0, low=7.0, high=high).limits for high in (9.0, 7.0))  # a prior on its bound is within, or no fit could begin there
+    assert low == (-1e-9, 1.0) and high == (-1e-9, 1e-9)
+    assert least([Unknown((("a",),), 7.0, 2.0, low=7.0)], lambda by: 3.0 - by).moved[0] > 0.5
 
 
 def test_many_measurements_lead_an_unknown_from_its_prior_and_one_does_so_less():

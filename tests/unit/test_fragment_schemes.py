@@ -51,10 +51,10 @@ def test_a_use_can_stand_without_its_header():
 
 
 def test_the_command_line(gemmgen, tmp_path):
-    assert gemmgen("fragments", "mma_m16n8k16_f16", "--use", "scan", "--space", "tcec", "-o", tmp_path / "scan.cu").code == 0
+    assert gemmgen("list", "fragments", "mma_m16n8k16_f16", "--use", "scan", "--space", "tcec", "-o", tmp_path / "scan.cu").code == 0
     assert "using namespace mma_m16n8k16_f16::tcec" in (tmp_path / "scan.cu").read_text()
     for wrong in (("--use", "scan"), ("mma_m16n8k16_f16", "--use", "scan", "--header"), ("mma_m16n8k16_f16", "--space", "tcec")):
-        assert gemmgen("fragments", *wrong).code == 2
+        assert gemmgen("list", "fragments", *wrong).code == 2
 
 
 def test_the_usual_tile_is_small_where_an_elements_words_take_more_than_four_bytes():

@@ -214,28 +214,28 @@ def test_wide_tiles_are_pictured_in_strips():
 @pytest.mark.parametrize(("name", "suffix"), [("wmma_m16n16k16_f16", ".cuh"), ("rdna4_m16n16k16_s8", ".hip.hpp")])
 def test_the_header_goes_where_it_is_told(gemmgen, tmp_path, name, suffix):
     path = tmp_path / f"mine{suffix}"
-    ran = gemmgen("fragments", name, "--header", "-o", path)
+    ran = gemmgen("list", "fragments", name, "--header", "-o", path)
     assert (ran.code, ran.out) == (0, f"wrote {path}\n")
-    assert path.read_text() == gemmgen("fragments", name, "--header").out
+    assert path.read_text() == gemmgen("list", "fragments", name, "--header").out
     assert path.read_text().startswith(f"// {name}{suffix}: who holds which element, for\n")
-    refused = gemmgen("fragments", name, "-o", path)
+    refused = gemmgen("list", "fragments", name, "-o", path)
     assert refused.code == 2 and "--header" in refused.err
 
 
 def test_a_picture_of_who_holds_what(gemmgen):
     """Lane 32 k / 4 + row holds four k, counted over its registers, of A of a 32x32x8."""
-    lines = gemmgen("fragments", "mfma_m32n32k8_f16").out.splitlines()
+    lines = gemmgen("list", "fragments", "mfma_m32n32k8_f16").out.splitlines()
     facts = {line.split("  ")[0]: line.split("  ", 1)[1].strip() for line in lines[: lines.index("")]}
     assert (facts["builtin"], facts["sums"]) == ("__builtin_amdgcn_mfma_f32_32x32x8f16", "FP32")
     assert (facts["needs"], facts["threads"]) == ("gfx908 gfx90a gfx942 gfx950", "64")
     assert facts["k"].startswith("8, in kernels 16 by 2 instructions")
     first = lines.index("A [m, k], 32x8: lane:element") + 1
     assert [line.split() for line in lines[first : first + 32]] == [[f"{32 * (k // 4) + i}:{k % 4}" for k in range(8)] for i in range(32)]
-    assert gemmgen("fragments", "mfma_m16n16k16_tf32").out.splitlines()[2].endswith("v_mfma_f32_16x16x8_xf32, 2 times")
+    assert gemmgen("list", "fragments", "mfma_m16n16k16_tf32").out.splitlines()[2].endswith("v_mfma_f32_16x16x8_xf32, 2 times")
 
 
 def test_the_table_tells_where_each_is(gemmgen):
-    rows = {line.split()[0]: line for line in gemmgen("fragments").out.splitlines()}
+    rows = {line.split()[0]: line for line in gemmgen("list", "fragments").out.splitlines()}
     assert set(ROWS) <= set(rows)
     assert " gfx1100 to gfx1153 " in rows["rdna3_m16n16k16_f16"] and " gfx908 gfx90a " in rows["mfma_m16n16k16_s8"]
 
@@ -246,7 +246,7 @@ def test_a_header_of_ones_own_row(gemmgen, tmp_path, name, guard):
     text = (FRAGMENTS.folder / f"{name}.toml").read_text().replace(f'"{name}"', '"mine"')
     path = tmp_path / "mine.toml"
     path.write_text(re.sub('(?m)^source = ".*"', lambda _: r'source = "a note\n#error here \\\\\n#error there"', text))
-    ran = gemmgen("fragments", path, "--header")
+    ran = gemmgen("list", "fragments", path, "--header")
     assert ran.code == 0
     assert "// Source: a note #error here" in ran.out and f"#ifndef {guard}\n" in ran.out
     assert not [line for line in ran.out.splitlines() if line.startswith("#error here") or line.startswith("#error there")]

@@ -224,6 +224,15 @@ def test_numbers_within_two_percent_agree(tmp_path):
     assert filled(tmp_path, but(MINE, rates__f32_tflops=5.45)).contradictions
 
 
+@pytest.mark.parametrize("figure", ["tflops", "sparse_tflops"])
+def test_a_word_type_whose_figure_is_0_is_none_of_the_chips(tmp_path, figure):
+    """Of the figure with sparsity as of the one without."""
+    part = but(MINE, sheet__tflops={"bf16": 42.6, "tf32": 21.3}) if figure != "tflops" else but(MINE, sheet__tflops={"bf16": 42.6, "tf32": 21.3, "s8": 0})
+    if figure != "tflops":
+        part = but(part, sheet__sparse_tflops={"s8": 0})
+    assert row_of(tmp_path, filled(tmp_path, part)).rates.tensor_fma_per_clock.keys() == {"f16", "bf16", "tf32"}
+
+
 # ---- Targets that nobody knows
 
 NEW = but(MINE, arch="sm_140")
@@ -300,27 +309,26 @@ def test_a_row_tells_limits_only_where_it_knows_better(tmp_path):
 def test_the_command_writes_a_row_and_says_what_changed(gemmgen, tmp_path):
     part, out = tmp_path / "part.toml", tmp_path / "out"
     part.write_text(_toml(but(MINE, "l2_mib")))
-    refused = gemmgen("bringup", "--from-row", part, "-o", out)
+    refused = gemmgen("gpu", "from-row", part, "-o", out)
     assert refused.code == 2 and "l2_mib: `L2 Cache`" in refused.err and "out.partial.toml" in refused.err
     assert sorted(path.name for path in out.iterdir()) == ["out.partial.toml", "report.json", "report.md"]
     part.write_text(_toml(MINE))
-    done = gemmgen("bringup", "--from-row", part, "--arch", "sm_87", "-o", out, "--json")
+    done = gemmgen("gpu", "from-row", part, "--arch", "sm_87", "-o", out, "--json")
     told = json.loads(done.out)
     assert done.code == 0 and (told["kind"], told["row"], told["missing"]) == ("data sheet", "out.toml", {})
     assert "l2_mib: new, 4.0" in told["changed"] and "measured barrier_cycles: new, 23" in told["changed"]
-    assert gemmgen("gpus", out / "out.toml").code == 0
-    assert "Nothing." in gemmgen("bringup", "--from-row", part, "-o", out).out
+    assert gemmgen("list", "gpus", out / "out.toml").code == 0
+    assert "Nothing." in gemmgen("gpu", "from-row", part, "-o", out).out
 
 
 @pytest.mark.parametrize(("options", "told"), [
-    ([], "either a device or a row"), (["--device", "cuda", "--from-row", "part.toml"], "either a device or a row"),
-    (["--device", "cuda", "--arch", "sm_87"], "--arch"), (["--from-row", "part.toml", "--gpu", "a100"], "--gpu"),
-    (["--from-row", "part.toml", "--seed", "1"], "--seed"), (["--from-row", "nowhere.toml"], "nowhere.toml: cannot be read"),
+    (["probe"], "--device"), (["probe", "--device", "cuda", "--arch", "sm_87"], "--arch"), (["from-row", "part.toml", "--gpu", "a100"], "--gpu"),
+    (["from-row"], "FILE"), (["from-row", "nowhere.toml"], "nowhere.toml: cannot be read"),
 ])
-def test_options_that_do_not_go_together(gemmgen, tmp_path, monkeypatch, options, told):
+def test_options_of_the_other_verb(gemmgen, tmp_path, monkeypatch, options, told):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "part.toml").write_text(_toml(MINE))
-    refused = gemmgen("bringup", *options, "-o", "out")
+    refused = gemmgen("gpu", *options, "-o", "out")
     assert refused.code == 2 and told in refused.err and not (tmp_path / "out").exists()
 
 
@@ -328,5 +336,5 @@ def test_a_folder_of_a_device_is_left_alone(gemmgen, tmp_path):
     (tmp_path / "part.toml").write_text(_toml(MINE))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "report.json").write_text('{"kind": "cuda", "values": {}}')
-    refused = gemmgen("bringup", "--from-row", tmp_path / "part.toml", "-o", tmp_path / "out")
+    refused = gemmgen("gpu", "from-row", tmp_path / "part.toml", "-o", tmp_path / "out")
     assert refused.code == 2 and "the other kind of bring-up" in refused.err and len(list((tmp_path / "out").iterdir())) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from gemmgen import road, timing
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.input import F32
+from gemmgen.catalog.input import USUAL
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import main
 from gemmgen.cli.output import Progress
@@ -193,7 +193,7 @@ def gpu(monkeypatch):
 
 
 def candidate(told, spread=1e-7):
-    plan = SimpleNamespace(gpu=GPUS.get("h200"), inputs=SimpleNamespace(stored_b=F32))
+    plan = SimpleNamespace(gpu=GPUS.get("h200"), inputs=SimpleNamespace(stored_b=USUAL))
     point = SimpleNamespace(told=told, seconds=1.0, errors={"uniform": 1e-7, "positive": 1e-7, "spread": spread})
     return benching.Candidate(point, SimpleNamespace(plan=plan, source=None, binary=None))
 

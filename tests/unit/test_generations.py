@@ -245,9 +245,9 @@ def test_an_unknown_generation_lists_those_that_ship(tmp_path):
 # ---- told and fitted
 
 def test_the_command_tells_constants_with_their_sources(gemmgen):
-    told = gemmgen("gpus", "h100").out
+    told = gemmgen("list", "gpus", "h100").out
     assert "fetch_share                0.048 (fitted to kernels timed on an H100 at 700 W)" in told and "sustained_f16_tflops" in told
-    assert "tcgen05" not in told and "wgmma" not in gemmgen("gpus", "mi300x").out
+    assert "tcgen05" not in told and "wgmma" not in gemmgen("list", "gpus", "mi300x").out
 
 
 def test_the_catalogues_page_names_every_constant():

@@ -13,9 +13,10 @@ from gemmgen.batch import PROBLEM, Tile
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.output import F32
+from gemmgen.catalog.output import USUAL
 from gemmgen.designs.grouped import equations, refusals
-from gemmgen.designs.grouped.design import warp_of
+from gemmgen.designs.grouped.design import Grouped, warp_of
+from gemmgen.designs.grouped.tile_of_each import TileOfEach
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.kinds import GEMM, all_kinds
 from gemmgen.model import batch as tilings
@@ -117,7 +118,7 @@ def test_what_a_batch_has_no_kernels_for_is_refused(sections, where):
 def test_a_c_of_another_type_is_refused(monkeypatch):
     """As another package may bring one: what tells a product has a pointer to FP32."""
     for one in (request, applicable):
-        monkeypatch.setattr(one, "all_outputs", lambda: {"f32": F32, "half": replace(F32, name="half")})
+        monkeypatch.setattr(one, "all_outputs", lambda: {"f32": USUAL, "half": replace(USUAL, name="half")})
     loaded = asked()
     for kind in all_kinds():
         loaded.spec.problem.__dict__ |= {"c": "half", "kind": kind}
@@ -399,3 +400,112 @@ def test_what_a_tile_is_told_to_be_can_be_one():
     error = refusals.no_warps((16, 16, 32, 512), (16, 8, 16), 32, 1, "spec")
     *tile, threads = map(int, re.search(r"such as (\d+) x (\d+) x (\d+) on (\d+)", error.remedy).groups())
     assert error.got == "16 x 16 x 32 on 512 threads" and "each of 16 warps of 32" in error.needs and warp_of((*tile, threads), fragment, 32)
+
+
+# ---- one text for all tiles
+
+CONSTANT = re.compile(r"    static constexpr int (.*?);(?:  //.*)?$", re.M)
+TERNARY = re.compile(r"\(?(\w+) < (\d+) \? ([^:]+?) : (\w+)\)?(?=[,;]|$| - | &)")
+
+
+def as_python(expression):
+    """An expression of integers that are not negative, as Python has it."""
+    return TERNARY.sub(r"(\3 if \1 < \2 else \4)", expression).replace("::", "_").replace("/", "//")
+
+
+def constants_of(text, number):
+    """The constants of one tile's kernel, by name."""
+    own, kernel = (text.split(f"struct {name} {{\n")[1].split("\n};")[0] for name in (f"Tile{number}", "TileKernel"))
+    known = {"WORDS": int(found[1])} if (found := re.search(r"constexpr int WORDS = (\d+)", text)) else {}
+    for prefix, part in (("Tile_", own), ("", kernel)):
+        for line in CONSTANT.findall(part):
+            for name, expression in (one.split(" = ", 1) for one in line.split(", ")):
+                known[prefix + name] = eval(as_python(expression), {}, known)
+    return {name: value for name, value in known.items() if not name.startswith("Tile_")}
+
+
+SHAPES = {
+    "words": ("h200", "ootomo", "nn", None, {}), "lanes": ("a800", "fp32", "nn", [list(row) for row in TABLE_3], {}),
+    "held words": ("mi300x", "ootomo", "tn", None, {}), "held lanes": ("mi210", "fp32", "nt", [list(row) for row in TABLE_3], {}),
+    "promoted inside and outside": ("a100", "ootomo", "nn", [[16, 32, 64, 128], [64, 64, 32, 128]], {"promote": 32}),
+    "promoted outside": ("a100", "ootomo", "nn", [[16, 32, 64, 128], [64, 64, 32, 128]], {"promote": 64}),
+    "more threads than chunks": ("a100", "ootomo", "nn", [[16, 32, 32, 128], [48, 64, 32, 128]], {}),
+    "wide warps": ("a100", "ootomo", "nn", [[32, 32, 32, 128], [128, 128, 32, 128]], {}),
+}
+
+
+def shaped(name):
+    gpu, scheme, layout, tiles, split = SHAPES[name]
+    more = {"batch": {"walk": "workgroups"} | ({"tiles": tiles} if tiles else {}), "split": split, "problem": {"layout": layout}}
+    return planned(gpu, scheme, build={"allow_spills": True}, **more)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_follows_from_a_tile_in_the_text_follows_from_it_in_its_plan(name):
+    plan = shaped(name)
+    text = render(plan).text
+    for number, tile in enumerate(plan.own.tiles):
+        known, fragment, geometry, lanes = constants_of(text, number), tile.fragment, tile.geometry, plan.lanes
+        wanted = {
+            "NUMBER": number, "THREADS": tile.threads, "WARPS_N": geometry.warps_n, "FRAGMENTS_M": geometry.tiles_m, "FRAGMENTS_N": geometry.tiles_n,
+            "K_STEPS": geometry.k_steps, "LINE_ROWS": geometry.line_rows, "LINE_PITCH": geometry.line_pitch, "FRAGMENT_M": fragment.shape[0],
+        }
+        wanted |= dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K", "WARP_M", "WARP_N"), (*tile.block, *tile.warp)))
+        raw = [4 * extent * tile.block[2] for extent in tile.block[:2]]
+        if tile.loads == "async":
+            wanted["STAGES"] = tile.stages
+        if fragment.on_matrix_unit:
+            each = [tile.packing.packed_tile_bytes(operand) for operand in tile.operands]
+            wanted |= {"ROW_BYTES": tile.staging.row_bytes, "ROW_CHUNKS": tile.staging.row_chunks, "STAGE_BYTES": known["WORDS"] * sum(each)}
+            wanted |= {"RAW_A_BYTES": raw[0], "RAW_BYTES": sum(raw)} if tile.loads == "async" else {}
+        else:
+            each = raw
+            wanted |= {"STAGE_BYTES": sum(raw), "LANE_ROWS": fragment.a.register_count // 4, "LANE_COLUMNS": fragment.b.register_count // 4}
+        wanted |= {"A_BYTES": each[0], "B_BYTES": each[1]}
+        stored = -(-geometry.line_rows * min(tile.warp[1], lanes) // lanes) * -(-tile.warp[1] // lanes)
+        wanted |= {"LINE_ELEMENTS": stored, "LINE_LANES": min(tile.warp[1], lanes)}
+        if plan.promote and not tile.promotion.promotes_at_once:
+            wanted["PROMOTE_STAGES"] = tile.promotion.promote_stages
+            if tile.promotion.promote_steps:
+                wanted["PROMOTE_STEPS"] = tile.promotion.promote_steps
+        assert {key: known[key] for key in wanted} == wanted
+        for x, operand in zip("AB", tile.operands):
+            parts = -(-operand.tile * tile.block[2] // (tile.threads * (tile.staging.chunk_elements if fragment.on_matrix_unit else 4)))
+            assert known.get(f"{x}_PARTS", 1) == parts or tile.loads == "async" and not fragment.on_matrix_unit
+
+
+@pytest.mark.parametrize("name", ["words", "held words", "lanes"])
+def test_chunks_of_a_row_change_places_as_its_plan_says(name):
+    plan = shaped(name)
+    moved = re.search(r"int swizzled\(int row, int chunk\) \{ return (.*); \}", render(plan).text)[1]
+    for tile in plan.own.tiles:
+        rows = tile.staging.leading_rows
+        chunks, line, mask = (rows.chunks, rows.swizzle_rows, rows.swizzle_mask) if tile.fragment.on_matrix_unit else (
+            tile.block[2] // 4, tile.staging.run_swizzle.line, tile.staging.run_swizzle.mask)
+        for row in range(32):
+            known = {"CHUNKS": chunks, "row": row, "chunk": 1}
+            assert eval(as_python(moved), {}, known) == 1 ^ (row // line & mask)
+
+
+def test_a_further_tile_is_a_type_and_a_call():
+    """What computes it is there once."""
+    few, more = (
+        render(planned("a100", "ootomo", batch={"walk": "workgroups", "tiles": tiles})).text
+        for tiles in ([[32, 32, 32, 128], [64, 64, 32, 128]], [[32, 32, 32, 128], [32, 64, 32, 128], [64, 64, 32, 128]])
+    )
+    assert more.count("\n") - few.count("\n") <= 11
+    assert few.count("void work_off(") == more.count("void work_off(") == 1 and more.count("::work_off(") == 3
+
+
+def test_what_only_some_tiles_need_is_there_where_one_does():
+    texts = {name: render(shaped(name)).text for name in SHAPES}
+    asked_of = {"is_part_of_a(row, chunk))": {"more threads than chunks"}, "if constexpr (FRAGMENTS_N == 1)": {
+        "words", "promoted inside and outside", "promoted outside", "more threads than chunks"},
+        "#pragma unroll UNROLLED": {"wide warps"}, "DOWN && row >=": {"lanes"}, "% DOWN == 0 || row <": {"held lanes"},
+        "until_promotion": {"promoted inside and outside", "promoted outside"}}
+    assert {part: {name for name, text in texts.items() if part in text} for part in asked_of} == asked_of
+
+
+@pytest.mark.parametrize("part", [Grouped, TileOfEach])
+def test_the_design_is_in_parts_that_one_takes_in_at_a_glance(part):
+    assert len([name for name in vars(part) if not name.startswith("_")]) <= 25

@@ -54,7 +54,9 @@ SPECIAL = {"a FIFO": (_fifo, "not a regular file"), "an endless device": (_endle
 
 
 @pytest.mark.parametrize(("make", "told"), SPECIAL.values(), ids=SPECIAL)
-@pytest.mark.parametrize("command", [("render", "{}"), ("gpus", "{}"), ("schemes", "{}"), ("fragments", "{}"), ("render", "{spec}", "--gpu", "{}")])
+@pytest.mark.parametrize("command", [
+    ("build", "--source", "{}"), *(("list", table, "{}") for table in ("gpus", "schemes", "fragments")), ("build", "--source", "{spec}", "--gpu", "{}"),
+])
 def test_a_spec_or_row_that_is_no_file(gemmgen, write_spec, tmp_path, make, told, command):
     path = tmp_path / "x.toml"
     make(path)
@@ -97,14 +99,14 @@ TEXTS = {
 def test_a_text_that_is_too_much(gemmgen, tmp_path, text, told):
     path = tmp_path / "x.toml"
     path.write_text(text, encoding="utf-8")
-    ran = gemmgen("render", path)
+    ran = gemmgen("build", "--source", path)
     check_refused(ran, *told)
     assert len(ran.err) < 6000
 
 
 def test_utf16_is_named(gemmgen, tmp_path):
     (tmp_path / "x.toml").write_bytes("[problem]".encode("utf-16"))
-    check_refused(gemmgen("render", tmp_path / "x.toml"), "not UTF-16")
+    check_refused(gemmgen("build", "--source", tmp_path / "x.toml"), "not UTF-16")
 
 
 def test_what_is_printed_is_obeyed_by_no_terminal_but_for_our_own_colours(capsys, monkeypatch):
@@ -333,16 +335,16 @@ def test_a_scheme_has_bounds(tmp_path):
 def test_a_name_that_no_file_can_have(gemmgen, write_spec, tmp_path, monkeypatch, output):
     monkeypatch.chdir(tmp_path)
     spec = write_spec(FIXED)
-    check_refused(gemmgen("render", spec, "-o", output), "cannot be written", "too long")
+    check_refused(gemmgen("build", "--source", spec, "-o", output), "cannot be written", "too long")
     assert [path.name for path in tmp_path.iterdir() if path.suffix] == ["spec.toml"]
 
 
 def test_a_spec_is_not_overwritten(gemmgen, write_spec, tmp_path):
     spec = write_spec(FIXED)
     before = spec.read_bytes()
-    check_refused(gemmgen("render", spec, "-o", spec), "spec.toml", "another ending")
+    check_refused(gemmgen("build", "--source", spec, "-o", spec), "spec.toml", "another ending")
     (tmp_path / "link.cu").symlink_to(spec)
-    check_refused(gemmgen("render", spec, "-o", tmp_path / "link.cu"), "another ending")
+    check_refused(gemmgen("build", "--source", spec, "-o", tmp_path / "link.cu"), "another ending")
     assert spec.read_bytes() == before
 
 

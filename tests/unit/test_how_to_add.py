@@ -73,6 +73,10 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
             shutil.copy(source, folder)
             _files.cache_clear()  # as the next command's own process would look
             return ""
+        if program == "cc" or program.startswith("./"):
+            ran = subprocess.run([program, *arguments], cwd=tmp_path, capture_output=True, text=True)
+            assert ran.returncode == 0, f"{command}: {ran.stderr}"
+            return ran.stdout
         assert program == "python", f"{command}: the page's test cannot run this"
         if (tmp_path / arguments[0]).is_file():
             ran = in_a_process(*arguments, module=())
@@ -98,8 +102,8 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
     def carry(text: str) -> Page:
         done, printed = Page(), ""
         for language, content in BLOCK.findall(text):
-            if language in ("toml", "python", "jinja", "ini"):
-                file = re.match(r"%?# (\S+\.\w+)\n", content)
+            if language in ("toml", "python", "jinja", "ini", "c"):
+                file = re.match(r"(?:%?#|//) (\S+\.\w+)\n", content)
                 assert file, f"a block that says no file: {content[:60]}"
                 (tmp_path / file[1]).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / file[1]).write_text(content)
@@ -192,6 +196,29 @@ def test_a_kind_is_added_as_its_page_says(carry_out, tmp_path):
     text = (tmp_path / "my_kernel.cu").read_text()
     assert "const int to_stage = min(stages_k, (m0 + TILE_M + BLOCK_K - 1) / BLOCK_K);" in text and "of an A with zeros above its diagonal" in text
     assert len(PAGES["kind"].splitlines()) < 450
+
+
+@pytest.mark.slow
+def test_a_first_change_is_made_as_its_page_says(carry_out, tmp_path):
+    """A scheme, an epilogue and a kind, one after the other in one folder."""
+    done = carry_out((ROOT / "docs" / "your-first-change.md").read_text())
+    assert (done.files, done.commands, done.said) == (8, 6, 13)
+    assert "0.01f * x" in (tmp_path / "my_layer.cu").read_text() and "!(column <= row)" in (tmp_path / "my_triangle.cu").read_text()
+    assert len((tmp_path / "gemmgen_below.py").read_text().splitlines()) < 40
+    step = tmp_path / "gemmgen_leaky.py"  # the fault that the page asks for
+    step.write_text(step.read_text().replace("0.01f", "0.02f", 1))
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    ran = subprocess.run(
+        [sys.executable, "-m", "gemmgen", "verify", "my_layer.toml"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+    )
+    assert ran.returncode == 1 and "FAILED permutation" in one_spaced(ran.stdout), ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "counts"), [("new-gpu", (3, 5, 7)), ("embed", (4, 7, 13)), ("explore", (3, 8, 10))])
+def test_a_tutorial_is_carried_out(carry_out, name, counts):
+    done = carry_out((ROOT / "docs" / "tutorials" / f"{name}.md").read_text())
+    assert (done.files, done.commands, done.said) == counts
 
 
 @pytest.mark.parametrize(("text", "told"), [

@@ -18,6 +18,7 @@ from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.interface import given
 from gemmgen.kinds import GEMM, GEMMT, GROUPED, POINTERS, STRIDED, SYMM, SYR2K, SYRK, TRMM, Kind, Tiles, all_kinds, kind_called, require_plain
 from gemmgen.model.equation import Constraint, Equation
+from gemmgen.verify import kinds as of_kinds
 
 MATRICES = tuple((given(x, "float", "", pointer=True, const=x != "c", restrict=True), given(f"ld{x}", "long long", "")) for x in "abc")
 SIZES = tuple(given(x, "int", "") for x in ("m", "n", "k")) + tuple(given(x, "float", "") for x in ("alpha", "beta"))
@@ -141,3 +142,73 @@ def test_what_knows_products_of_two_operands_alone_refuses_others():
         require_plain(Halved(), "races are of")
     with pytest.raises(SpecError, match="is missing"):
         GEMM.completed(np.zeros((1, 1), np.float32), None)
+
+
+# ---- what the judge asks
+
+
+class Triangle(Kind):
+    """Of C the elements on the diagonal and below alone."""
+
+    name = "triangle"
+
+    def computed(self, m, n):
+        return np.tri(m, n, dtype=bool)
+
+
+def right_c(c, computed, beta):
+    return True
+
+
+def an_element_off(c, computed, beta):
+    c[-1, 0] += 1e-3
+    return True
+
+
+def an_element_that_is_none(c, computed, beta):
+    c[0, 0] = np.nan
+    return True
+
+
+def one_left_out_where_c_is_read(c, computed, beta):
+    if beta:
+        c[2, 1] = 0
+    return True
+
+
+def another_written(c, computed, beta):
+    c[0, -1] = 0 if beta else c[0, -1]
+    return True
+
+
+def another_written_where_c_is_not_read(c, computed, beta):
+    c[0, 1] = c[0, 1] if beta else 0
+    return True
+
+
+def beside_it(c, computed, beta):
+    return False
+
+
+@pytest.mark.parametrize("fault", [
+    right_c, an_element_off, an_element_that_is_none, one_left_out_where_c_is_read, another_written, another_written_where_c_is_not_read, beside_it,
+], ids=lambda one: one.__name__)
+def test_a_kinds_question_looks_at_every_element_that_is_computed_and_at_all_others(fault, monkeypatch):
+    asked = []
+
+    def gemm(device, plan, source, a, b, before, *, alpha, beta, placement):
+        asked.append((beta, before is None))
+        computed = plan.kind.computed(a.shape[0], b.shape[1])
+        old = np.full(computed.shape, np.nan, np.float32) if before is None else before
+        c = np.where(computed, alpha * (a.astype(np.float64) @ b) + (beta * old if beta else 0), old).astype(np.float32)
+        intact = fault(c, computed, beta)
+        return SimpleNamespace(c=c, intact=intact)
+
+    monkeypatch.setattr(of_kinds, "gemm", gemm)
+    plan = replace(plan_of(scheme="fp32", promote=0), kind=Triangle())
+    right, told = of_kinds.question(plan, None, None)
+    assert right == (fault is right_c), told
+    assert asked == [(0.5, False), (0.0, True), (0.0, True)]
+    if right:
+        computed = sum(int(Triangle().computed(*size).sum()) for size in ((plan.block[0] + 3, plan.block[1] + 5), (2 * plan.block[0] + 1, plan.block[1] - 1), (3, 2)))
+        assert told.startswith(f"{computed} elements, at most 0.") and told.endswith("no others are written")

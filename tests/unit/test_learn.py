@@ -117,10 +117,10 @@ def test_the_command_prints_lines_of_a_row(rows, tmp_path, capsys):
     for row in rows:
         writer.add(row)
     writer.close()
-    assert main(["learn", str(tmp_path / "store"), "--gpu", GPU]) == 0
+    assert main(["study", "learn", str(tmp_path / "store"), "--gpu", GPU]) == 0
     told = capsys.readouterr().out
     assert tomllib.loads(told)["measured"]["wgmma"]["sustained_f16_tflops"]["value"] < 600 and "# new kernels:" in told
-    assert main(["learn", str(tmp_path / "store"), "--gpu", "t4", "--json"]) == 0
+    assert main(["study", "learn", str(tmp_path / "store"), "--gpu", "t4", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["constants"] == [] and "the prior holds" in value["reason"]
 

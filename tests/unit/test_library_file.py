@@ -33,7 +33,7 @@ def test_the_schema_is_the_models(request):
     path = SPECS / "library.schema.json"
     if request.config.getoption("--update-golden"):
         path.write_text(json.dumps(json_schema(), indent=2) + "\n")
-    assert json.loads(path.read_text()) == json_schema(), "gemmgen schema --library > specs/library.schema.json"
+    assert json.loads(path.read_text()) == json_schema(), "gemmgen list schema --library > specs/library.schema.json"
 
 
 def test_what_is_left_out_is_the_usual():
@@ -70,7 +70,7 @@ def test_files_are_sought_beside_the_librarys(tmp_path, monkeypatch):
 
 
 BAD = {
-    "no file": ("lib.json", None, "lib.json", "is not a library's file"),
+    "no file": ("lib.json", None, "lib.json", "is not a library"),
     "unknown key": ({"names": "x"}, None, "names", "unknown key"),
     "no gpus": ({"gpus": []}, None, "gpus", "is not acceptable"),
     "unknown gpu": ({"gpus": ["a1000"]}, None, "gpus", "unknown GPU"),

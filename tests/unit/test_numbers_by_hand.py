@@ -109,6 +109,8 @@ BY_HAND = (
     *((registers.HOISTED, wanted, dict(amd=1, unrolled=1, fragment_buffers=buffers, BK=64, FK=fk, fragment_registers=10))
       for buffers, fk, wanted in ((1, 16, 30), (1, 64, 0), (2, 16, 0))),
     *((registers.RING, wanted, dict(rings=rings, stages=stages)) for rings, stages, wanted in ((1, 2, 0), (1, 3, 1), (0, 3, 0))),
+    *((time.LAUNCHES, wanted, dict(split_shared=shared, split_register=register, split_reads=reads))
+      for shared, register, reads, wanted in ((0, 0, 1, 2), (0, 0, 2, 3), (1, 0, 2, 1), (0, 1, 1, 1))),
     # two stages of 128 rows of 32 x 4 B and two paddings of 8 B, and of 64 rows of 32 x 2 B and one
     (resources.SHARED_BYTES, 46080, dict(stages=2, BM=128, BK=32, element_bytes=4, words_a=2, row_padding=8, BN=64, b_element_bytes=2, words_b=1, tile_k=0,
                                          uncached=0, sums=1)),
@@ -717,3 +719,21 @@ def test_what_is_no_file_stays(tmp_path):
 
 def test_sizes_of_one_and_of_three_extents():
     assert problem_sizes("1024,4096x512x64 7") == [(1024,) * 3, (4096, 512, 64), (7, 7, 7)]
+
+
+def test_a_stage_is_unrolled_while_its_registers_are_few():
+    """Three quarters of a thread's share on AMD, all steps' fragments counted; 192 elsewhere, or where A is split behind shared memory that share, if it is less."""
+    def unrolled(**more):
+        known = dict(fragment_buffers=1, spread=0, WK=64, BK=64, FK=16, amd=0, accumulator_registers=128, fragment_registers=63, split_register=0,
+                     registers_per_thread=512, registers_per_sm=131072, threads=256) | more
+        return registers.UNROLLED.value(known | {"unroll_share": registers.SHARE.value(known)})
+
+    assert registers.SHARE.value({"registers_per_sm": 131072, "threads": 256}) == 384 and registers.SHARE.value({"registers_per_sm": 65536, "threads": 500}) == 98
+    assert [unrolled(fragment_registers=count) for count in (63, 64)] == [1, 0]
+    assert [unrolled(fragment_registers=count, split_register=1, threads=1024) for count in (63, 0)] == [0, 0]  # of 96
+    assert [unrolled(accumulator_registers=count, fragment_registers=0, split_register=1, threads=1024) for count in (95, 96)] == [1, 0]
+    assert [unrolled(amd=1, accumulator_registers=count) for count in (131, 132)] == [1, 0]  # four steps' fragments beside them are 383 and 384
+    assert [unrolled(amd=1, accumulator_registers=count, registers_per_thread=256, fragment_registers=0) for count in (191, 192)] == [1, 0]
+    assert unrolled(WK=32) == 0 and unrolled(WK=32, fragment_buffers=2) == 1 == unrolled(WK=32, spread=1)
+    guards = {(64, 0, 0, 1): 0, (96, 0, 0, 1): 12, (64, 0, 1, 2): 12, (64, 0, 0, 2): 0, (64, 32, 0, 1): 24, (96, 32, 0, 1): 60}
+    assert {one: registers.UNEVEN.value(dict(zip(("WM", "tile_k", "held", "fragment_buffers"), one), WN=64)) for one in guards} == guards

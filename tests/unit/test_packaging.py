@@ -52,8 +52,8 @@ def test_the_wheel_renders_the_checkouts_bytes(installed, tmp_path, gemmgen):
     )).split()
     assert all(Path(path).is_relative_to(installed) for path in where), where
     spec = installed / "gemmgen" / "specs" / "kernels" / "sgemm_a100.toml"
-    from_wheel = run_there(installed, tmp_path, "-m", "gemmgen", "render", str(spec))
-    from_checkout = gemmgen("render", ROOT / "specs" / "kernels" / "sgemm_a100.toml").out
+    from_wheel = run_there(installed, tmp_path, "-m", "gemmgen", "build", "--source", str(spec))
+    from_checkout = gemmgen("build", "--source", ROOT / "specs" / "kernels" / "sgemm_a100.toml").out
     assert from_wheel == from_checkout
 
 

@@ -6,9 +6,9 @@ import re
 import sys
 
 import pytest
-import typer
 
-from gemmgen.cli.app import app
+import gemmgen.cli.app  # noqa: F401: verbs register themselves
+from gemmgen.cli.verb import VERBS
 from gemmgen.paths import SPECS
 
 ROOT = SPECS.parent
@@ -21,7 +21,6 @@ NUMBERED = {
     "WMMAe": {"eq.": 8, "code": 6, "table": 1, "figure": 8},
 }
 """How many of each a paper has."""
-VERBS = typer.main.get_command(app).commands
 FILE = re.compile(r"[\w./-]+\.(?:py|toml|md|j2|cu|hip|txt|json|csv|svg)|[A-Z]+\.md")
 NOT_MEASURED = "not measured: "
 
@@ -56,7 +55,7 @@ def missing(span: str) -> str:
     """Why what a span names is not there; nothing where it is."""
     words = span.split()
     if words[0] == "gemmgen":
-        return "" if words[1] in VERBS else f"no verb {words[1]}"
+        return "" if {words[1], " ".join(words[1:3])} & set(VERBS) else f"no verb {words[1]}"
     path, _, name = span.partition(":")
     if path == "bench/papers.py" and name:  # its verbs
         return "" if name in script_verbs() else f"bench/papers.py has no verb {name}"

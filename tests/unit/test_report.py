@@ -191,9 +191,9 @@ def test_the_command_writes_a_page(tmp_path, capsys):
     for row in timed(plans(few=2), [(256, 256, 256)]):
         writer.add(row)
     writer.close()
-    assert main(["report", str(tmp_path / "store"), "-o", str(tmp_path / "r.html"), "--where", "kind = 'kernel'"]) == 0
+    assert main(["study", "report", str(tmp_path / "store"), "-o", str(tmp_path / "r.html"), "--where", "kind = 'kernel'"]) == 0
     assert "2 rows" in capsys.readouterr().out and Page((tmp_path / "r.html").read_text()).title == "store"
-    assert main(["report", str(tmp_path / "none")]) == 2
+    assert main(["study", "report", str(tmp_path / "none")]) == 2
     assert "is no store of trials" in capsys.readouterr().err
 
 

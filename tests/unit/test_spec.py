@@ -22,8 +22,8 @@ MINIMAL = {"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}
 
 
 def test_the_published_schema_is_in_step(update_golden, gemmgen):
-    """`gemmgen schema > specs/spec.schema.json`, or pytest --update-golden, brings it into step."""
-    printed = gemmgen("schema").out
+    """`gemmgen list schema > specs/spec.schema.json`, or pytest --update-golden, brings it into step."""
+    printed = gemmgen("list", "schema").out
     assert json.loads(printed) == json_schema()
     path = SPECS / "spec.schema.json"
     if update_golden:

@@ -309,6 +309,19 @@ def test_registers_move_within_the_file():
         assert f"setmaxnreg_dec<{plan.numbers['producer_registers']}>()" in text and f"setmaxnreg_inc<{plan.numbers['register_budget']}>()" in text
 
 
+def test_what_copies_and_counts_has_more_registers_for_three_words_and_for_the_strides_of_an_a_that_is_not_transposed():
+    """However many products the batch is expected to have; the warpgroups that multiply have what is left of 168 each."""
+    def registers(kind, layout, scheme="ootomo", **problem):
+        numbers = solve(loads({"problem": {"kind": kind, "layout": layout, "m": 1024, "n": 1024, "k": 256, **problem}, "target": {"gpu": "h100"},
+                               "split": {"scheme": scheme, "where": "mixed"}, "tile": {"block": [128, 96, 64], "warp": [64, 96, 64]}})).numbers
+        return numbers["producer_registers"], numbers["register_budget"]
+
+    assert {layout: registers("gemm", layout) for layout in ("nn", "nt", "tn", "tt")} == dict.fromkeys(("nn", "nt", "tn", "tt"), (56, 224))
+    strided = {layout: registers("strided", layout, matrices=count) for layout in ("nn", "nt", "tn", "tt") for count in (64, 1)}
+    assert strided == {"nn": (64, 216), "nt": (64, 216), "tn": (56, 224), "tt": (56, 224)}
+    assert registers("gemm", "nn", "bf16x6") == (64, 216)
+
+
 def test_a_plan_and_the_model_agree():
     for plan in PLANS:
         known = plan.model

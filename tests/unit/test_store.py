@@ -11,8 +11,10 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -255,6 +257,28 @@ def test_merged_files_have_at_most_so_many_rows(tmp_path):
     assert (done.merged, len(done.made)) == (4, 2) and len(parquet_files(tmp_path)) == 3 and numbers(tmp_path) == list(range(20))
 
 
+def test_what_is_large_is_left_as_it_is(tmp_path):
+    """A file of exactly so many bytes is none that is smaller."""
+    fill(tmp_path, 3)
+    fill(tmp_path, 600, batch_rows=600, first=3)
+    *small, large = sorted(parquet_files(tmp_path), key=lambda path: path.stat().st_size)
+    fill(tmp_path, 3, first=603)
+    assert len(small) == 1 and compact(tmp_path, small=large.stat().st_size).merged == 2
+    assert large.exists() and len(parquet_files(tmp_path)) == 2 and numbers(tmp_path) == list(range(606))
+
+
+def test_nobody_is_told_of_a_damaged_file_whose_rows_a_merged_one_has(tmp_path):
+    """As a merge leaves it that was ended before it removed its files."""
+    fill(tmp_path, 8)
+    old = {path: path.stat().st_size for path in parquet_files(tmp_path)}
+    compact(tmp_path)
+    for path, size in old.items():
+        path.write_bytes(b"x" * size)
+    notes: list[str] = []
+    store = Store(tmp_path, note=notes.append)
+    assert len(store.trials()) == 8 and not notes and not store.listing().torn and store.listing().replaced == {path.name for path in old}
+
+
 @pytest.mark.parametrize("removed", range(4))
 def test_merging_that_ends_anywhere_loses_and_doubles_nothing(tmp_path, monkeypatch, removed):
     fill(tmp_path, 12)
@@ -344,6 +368,20 @@ def test_a_listing_that_missed_a_merge_is_repeated(tmp_path, monkeypatch):
 
     monkeypatch.setattr(places.Folder, "names", names)
     assert len(Lister(places.Folder(tmp_path))().files) == 1
+
+
+def test_a_question_is_interrupted_until_it_hears(tmp_path):
+    """One that is interrupted before it begins hears nothing of it."""
+    heard = threading.Semaphore(0)
+    store = Store(tmp_path, seconds=0.05)
+
+    def asked(connection):
+        return [heard.acquire(timeout=2) for _ in range(3)]  # it begins behind the second
+
+    began = time.monotonic()
+    with pytest.raises(GemmgenError, match="took more than 0.05 s"):
+        store._within(SimpleNamespace(interrupt=heard.release), asked)
+    assert time.monotonic() - began < 1.8
 
 
 def test_columns_of_other_versions(tmp_path):
@@ -448,6 +486,20 @@ def test_a_bucket(tmp_path):
     assert numbers(bucket) == list(range(10)) and len(Store(bucket).listing().torn) == 1
 
 
+def test_a_place_that_has_folders_gets_them_made(tmp_path):
+    """A disk by its URI; and what is no file, or no Parquet, is no file of the store."""
+    bucket = f"local://{tmp_path}/not/there/yet/"
+    fill(bucket, 3)
+    (tmp_path / "not/there/yet/folder.parquet").mkdir()
+    (tmp_path / "not/there/yet/notes.txt").write_text("none")
+    place = places.place_of(bucket)
+    assert isinstance(place, places.Bucket) and numbers(bucket) == [0, 1, 2] and len(place.names()) == 1
+    [name] = place.names()
+    place.remove(name)
+    place.remove(name)  # which is gone already
+    assert not place.exists() and Store(bucket).trials() == set()
+
+
 @pytest.mark.parametrize("merged", [False, True])
 def test_a_bucket_that_failed_after_all_had_the_batch(tmp_path, monkeypatch, merged):
     """A batch has one name, however often it is written, so that it is there once. Merged in between, it may be there twice, and is not lost."""
@@ -471,6 +523,27 @@ def test_a_bucket_that_failed_after_all_had_the_batch(tmp_path, monkeypatch, mer
     writer.flush()
     assert numbers(bucket) == ([0, 0, 1, 2] if merged else [0, 1]) and len(Store(bucket).listing().files) == 1 + merged
     assert Store(bucket).query("SELECT count(*) AS c FROM latest")["c"].to_pylist() == [2 + merged]
+
+
+def test_half_of_a_file_is_taken_out_of_a_bucket(tmp_path):
+    """And the message is of the write, whether or not that could be done."""
+    bucket, removed = places.Bucket(f"local://{tmp_path}/there"), []
+
+    @contextlib.contextmanager
+    def half(path):
+        def write(content):
+            raise OSError(errno.EIO, "the line broke")
+
+        yield SimpleNamespace(write=write)
+
+    def gone(path):
+        removed.append(path)
+        raise OSError(errno.EIO, "the line is still broken")
+
+    bucket.files = SimpleNamespace(type_name="s3", open_output_stream=half, delete_file=gone)
+    with pytest.raises(GemmgenError, match="cannot be written") as refused:
+        bucket.put("a.parquet", b"x" * 10)
+    assert removed == [f"{tmp_path}/there/a.parquet"] and refused.value.got == "the line broke" and "10 B" in refused.value.needs
 
 
 def test_a_place_that_nothing_serves():

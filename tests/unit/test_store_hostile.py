@@ -67,10 +67,10 @@ def test_what_no_trial_can_have_counts_as_absent_and_no_error_as_none(tmp_path):
 def test_times_that_python_has_not(tmp_path, gemmgen):
     put(tmp_path, [made(0), made(1)], at=pyarrow.array([2**62, 0], pyarrow.timestamp("us", tz="UTC")))
     assert [row.at for row in Store(tmp_path).rows()] == [datetime.fromtimestamp(0, UTC)] * 2
-    assert gemmgen("results", tmp_path).code == 0
-    ran = gemmgen("results", tmp_path, "SELECT 'infinity'::TIMESTAMP AS t", "--json")
+    assert gemmgen("study", "ask", tmp_path).code == 0
+    ran = gemmgen("study", "ask", tmp_path, "SELECT 'infinity'::TIMESTAMP AS t", "--json")
     assert ran.code == 2 and "cannot be told" in json.loads(ran.out)["problem"] and json.loads(ran.out)["try"] == "t::VARCHAR in place of t"
-    assert json.loads(gemmgen("results", tmp_path, "SELECT 1 AS a, 2 AS b", "--json").out) == [{"a": 1, "b": 2}]
+    assert json.loads(gemmgen("study", "ask", tmp_path, "SELECT 1 AS a, 2 AS b", "--json").out) == [{"a": 1, "b": 2}]
 
 
 OTHER_TYPES = {
@@ -144,17 +144,17 @@ def test_every_verb_on_a_poisoned_store(tmp_path, gemmgen, monkeypatch):
     poisoned(folder)
     store = Store(folder)
     assert all(store.answer(name).num_rows for name in questions() if name not in ("changes", "model"))
-    verbs = [("results", folder, "--verdicts"), ("results", folder, "FROM trials"), ("results", folder, "--export-t4", tmp_path / "x.json"),
-             ("report", folder, "-o", tmp_path / "x.html"), ("choose", folder, "--kernels", 2, "--held-out", 0, "--gpu", "h200", "--layout", "nn"),
-             ("learn", folder, "--gpu", "h200"), ("explore", "--regret", folder), ("results", folder, "--merge")]
+    verbs = [("study", "ask", folder, "--verdicts"), ("study", "ask", folder, "FROM trials"), ("study", "ask", folder, "--export-t4", tmp_path / "x.json"),
+             ("study", "report", folder, "-o", tmp_path / "x.html"), ("study", "choose", folder, "--kernels", 2, "--held-out", 0, "--gpu", "h200", "--layout", "nn"),
+             ("study", "learn", folder, "--gpu", "h200"), ("study", "ask", folder, "--regret"), ("study", "ask", folder, "--merge")]
     with np.errstate(all="ignore"):
         for verb in verbs:
             ran = gemmgen(*verb)
             assert ran.code in (0, 2), (verb, ran.err)
             assert ran.code == 0 or "Error" not in ran.err.partition("\n")[0] and "  needs  " in ran.err, (verb, ran.err)
             assert not set("\x1b\x07\u202e\x9b") & set(ran.out + ran.err), verb
-    assert r"\x1b[31mred\x1b]0;title\x07\u202e" in gemmgen("results", folder, "SELECT kernel FROM trials").out
-    assert "is string" in gemmgen("results", folder).err
+    assert r"\x1b[31mred\x1b]0;title\x07\u202e" in gemmgen("study", "ask", folder, "SELECT kernel FROM trials").out
+    assert "is string" in gemmgen("study", "ask", folder).err
 
 
 def test_a_question_without_an_end_is_ended_with_its_limit(tmp_path, gemmgen):
@@ -165,14 +165,14 @@ def test_a_question_without_an_end_is_ended_with_its_limit(tmp_path, gemmgen):
     assert time.monotonic() - start < 5 and "--seconds" in caught.value.remedy and store.query("SELECT 1 AS a")["a"].to_pylist() == [1]
     with pytest.raises(GemmgenError, match="took more than"):
         Store(tmp_path, where=f"m < ({ENDLESS})", seconds=0.2).rows()
-    ran = gemmgen("results", tmp_path, ENDLESS, "--seconds", "0.2")
+    ran = gemmgen("study", "ask", tmp_path, ENDLESS, "--seconds", "0.2")
     assert ran.code == 2 and "took more than 0.2 s" in ran.err
 
 
 @pytest.mark.parametrize("sql", ["SELECT list(range) FROM range(1000000000)", "SELECT * FROM range(1000000000000)"], ids=["sums", "answer"])
 def test_a_question_that_takes_too_much_memory_is_ended_with_its_limit(tmp_path, gemmgen, sql):
     fill(tmp_path, 1)
-    ran = gemmgen("results", tmp_path, sql, "--memory", "16")
+    ran = gemmgen("study", "ask", tmp_path, sql, "--memory", "16")
     assert ran.code == 2 and "takes more than 16 MiB of memory" in ran.err and "--memory" in ran.err
 
 

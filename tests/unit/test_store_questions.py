@@ -235,20 +235,20 @@ def test_a_question_there_is_not(tmp_path):
 
 def test_the_verb_prints_tables_json_and_csv(gemmgen, tmp_path):
     stored(tmp_path / "s", {"seconds": 3e-6, "kernel": 'a, "b"'}, {"seconds": 2.34567e-6, "m": 128}, {"verdict": "refused", "reason": "two\nlines"})
-    ran = gemmgen("results", tmp_path / "s", "--best")
+    ran = gemmgen("study", "ask", tmp_path / "s", "--best")
     assert (ran.code, ran.err) == (0, "") and ran.out.splitlines()[0].split()[:5] == ["gpu", "layout", "m", "n", "k"] and " 2.346 " in ran.out
-    [one, other] = json.loads(gemmgen("results", tmp_path / "s", "--best", "--json").out)
+    [one, other] = json.loads(gemmgen("study", "ask", tmp_path / "s", "--best", "--json").out)
     assert (one["kernel"], other["microseconds"], other["rival"]) == ('a, "b"', pytest.approx(2.34567), None)
-    assert "wrote" in gemmgen("results", tmp_path / "s", "SELECT kernel, seconds, reason FROM trials", "--csv", tmp_path / "x.csv").out
+    assert "wrote" in gemmgen("study", "ask", tmp_path / "s", "SELECT kernel, seconds, reason FROM trials", "--csv", tmp_path / "x.csv").out
     assert list(csv.reader((tmp_path / "x.csv").open(newline="")))[1:] == [['a, "b"', "3e-06", ""], ["k1", "2.34567e-06", ""], ["k2", "", "two\nlines"]]
-    ran = gemmgen("results", tmp_path / "s", "FROM trials", "--rows", "1")
+    ran = gemmgen("study", "ask", tmp_path / "s", "FROM trials", "--rows", "1")
     assert len(ran.out.splitlines()) == 2 and "2 more rows" in ran.err
-    assert len(json.loads(gemmgen("results", tmp_path / "s", "FROM latest", "--json").out)) == 3
-    assert json.loads(gemmgen("results", tmp_path / "s", "--json").out)[0]["trials"] == 3
-    assert len(json.loads(gemmgen("results", tmp_path / "s", "--best", "--where", "m = 128", "--json").out)) == 1
-    assert gemmgen("results", tmp_path / "s", "--best", "--sql").out.strip() == questions()["best"].sql
+    assert len(json.loads(gemmgen("study", "ask", tmp_path / "s", "FROM latest", "--json").out)) == 3
+    assert json.loads(gemmgen("study", "ask", tmp_path / "s", "--json").out)[0]["trials"] == 3
+    assert len(json.loads(gemmgen("study", "ask", tmp_path / "s", "--best", "--where", "m = 128", "--json").out)) == 1
+    assert gemmgen("study", "ask", tmp_path / "s", "--best", "--sql").out.strip() == questions()["best"].sql
     sql = "SELECT 1.5::DECIMAL(9,2) a, [1, NULL] b, {'x': 1} c, sum(m) d, \"at\" e FROM trials GROUP BY ALL ORDER BY e LIMIT 1"
-    values = json.loads(gemmgen("results", tmp_path / "s", sql, "--json").out)
+    values = json.loads(gemmgen("study", "ask", tmp_path / "s", sql, "--json").out)
     assert values == [{"a": 1.5, "b": [1, None], "c": {"x": 1}, "d": 64, "e": values[0]["e"]}] and values[0]["e"].startswith("2026-01-01T00:")
 
 
@@ -256,7 +256,7 @@ def test_the_verb_merges_and_tells_of_torn_files(gemmgen, tmp_path):
     for _ in range(3):
         stored(tmp_path / "s", {"seconds": 1e-6})
     parquet_files(tmp_path / "s")[0].write_bytes(b"")
-    ran = gemmgen("results", tmp_path / "s", "--merge", "SELECT count(*) FROM trials")
+    ran = gemmgen("study", "ask", tmp_path / "s", "--merge", "SELECT count(*) FROM trials")
     assert ran.code == 0 and "merged 2 files into 1" in ran.err and ran.err.count("is not whole") == 2 and ran.out.split()[-1] == "2"
     assert len(parquet_files(tmp_path / "s")) == 2
 
@@ -281,7 +281,7 @@ REFUSED = {
 def test_the_verb_refuses(gemmgen, tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "s", {"seconds": 1e-6, "generator": "1"})
-    ran = gemmgen("results", *arguments, "--json")
+    ran = gemmgen("study", "ask", *arguments, "--json")
     assert ran.code == 2 and ran.err == "" and REFUSED[arguments] in json.loads(ran.out)["problem"] and json.loads(ran.out)["needs"]
 
 

@@ -106,3 +106,44 @@ def test_what_can_fail_is_let_be(text):
 def test_no_test_is_one_that_cannot_fail():
     found = {f"{path.name}:{line}": why for path in TESTS for line, why in vacuous(path.read_text())}
     assert len(TESTS) > 150 and not found
+
+
+# ---- sentences of the documentation
+
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+VAGUE = re.compile(r"(?:how|here|there|this|below|above|record|figures|docs|link|more|(?:how|what|where|which|why)\b.*)", re.I)
+"""Texts of links that do not name their target."""
+
+
+def prose(text: str) -> str:
+    """A page without blocks of code, code in lines and comments."""
+    for code in (r"^```.*?^```$", r"^    .*?$", r"<!--.*?-->", r"`[^`]*`"):
+        text = re.sub(code, "", text, flags=re.S | re.M)
+    return text
+
+
+def vague_links(text: str) -> list[str]:
+    return [said for said in (" ".join(one.split()) for one in re.findall(r"\[([^\]]+)\]\(", text)) if VAGUE.fullmatch(said)]
+
+
+def verbs_of_telling(text: str) -> list[str]:
+    """Sentences in which a thing tells something, or is told."""
+    return [sentence for sentence in re.split(r"(?<=[.:;|])\s", prose(text)) if re.search(r"\b(?:tells|told)\b", sentence, re.I)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_links_text_names_its_target(page):
+    assert vague_links(page.read_text()) == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "results"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_tells(page):
+    """A page's subject does, has or prints something: records are of their time and may still tell."""
+    assert verbs_of_telling(page.read_text()) == []
+
+
+def test_vague_sentences_are_found():
+    assert vague_links("x ([how](a.md)), [here](b), [what falls short](c), [batch record](d), [however](e), [`what`](f)") == ["how", "here", "what falls short"]
+    assert len(verbs_of_telling("The row tells it. A `told` value.\n\n    tells\n\n```\nis told\n```\nIt was told: so. Nobody does.")) == 2

@@ -156,10 +156,10 @@ def test_a_file_with_a_fault_adds_nothing(tmp_path):
 
 def test_the_verb_exports_and_imports(gemmgen, tmp_path):
     exported(tmp_path, [row(1), row(2)])
-    ran = gemmgen("results", tmp_path / "out", "--where", "trial = 't000002'", "--export-t4", tmp_path / "one.json")
+    ran = gemmgen("study", "ask", tmp_path / "out", "--where", "trial = 't000002'", "--export-t4", tmp_path / "one.json")
     assert ran.code == 0 and "1 results" in ran.out
-    ran = gemmgen("results", tmp_path / "new", "--import-t4", tmp_path / "one.json", "SELECT trial FROM trials")
+    ran = gemmgen("study", "ask", tmp_path / "new", "--import-t4", tmp_path / "one.json", "SELECT trial FROM trials")
     assert ran.code == 0 and ran.out.split() == ["trial", "t000002"] and numbers(tmp_path / "new") == [2]
-    ran = gemmgen("results", tmp_path / "new", "--import-t4", DATA / "kernel_tuner.json", *(f"--with={name}={value}" for name, value in FACTS.items()))
+    ran = gemmgen("study", "ask", tmp_path / "new", "--import-t4", DATA / "kernel_tuner.json", *(f"--with={name}={value}" for name, value in FACTS.items()))
     assert ran.code == 0 and "5 results" in ran.err
-    assert gemmgen("results", tmp_path / "new", "--import-t4", DATA / "kernel_tuner.json", "--with", "m").code == 2
+    assert gemmgen("study", "ask", tmp_path / "new", "--import-t4", DATA / "kernel_tuner.json", "--with", "m").code == 2

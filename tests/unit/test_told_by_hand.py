@@ -21,12 +21,13 @@ import pytest
 import gemmgen.verify as judging
 from gemmgen import demo, errors, export as exporter, road, timing
 from gemmgen.batch import PROBLEM
-from gemmgen.catalog.element import F32 as ELEMENT
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.input import F32, INPUTS
-from gemmgen.catalog.output import F32 as F32_OUT
+from gemmgen.catalog.input import INPUTS
+from gemmgen.catalog.output import USUAL
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.vendor import VENDORS
 from gemmgen.cli import explain, output, show
 from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
 from gemmgen.errors import DeviceError, GemmgenError, NotEmulated, SpecError, UnknownName
@@ -331,7 +332,7 @@ def judged(monkeypatch):
         return SimpleNamespace(as_dict=lambda: {"passed": state.passed}, passed=state.passed, failed=state.failed, unverified=state.unverified,
                                device_kind=state.kind)
 
-    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(name="mi300x", maker=SimpleNamespace(recorded=True)), hash="abcd")
+    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(name="mi300x", maker=SimpleNamespace(checked=SimpleNamespace(recorded=True))), hash="abcd")
     loaded = SimpleNamespace(spec=SimpleNamespace(verify=SimpleNamespace(require="scheme")))
     monkeypatch.setattr(road, "load", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or loaded)
     monkeypatch.setattr(road, "build", lambda loaded, progress: SimpleNamespace(plan=plan, refused=[]))
@@ -384,7 +385,7 @@ def test_a_record_is_kept_of_runs_on_amds_gpus_and_where_it_is_asked_for(judged,
     assert os.listdir(tmp_path) == ([kept] if kept else [])
     assert capsys.readouterr().out == "the report\n" + (f"kept in {kept}\n" if kept else "")
     assert not kept or json.loads((tmp_path / kept).read_text()) == {"recorded": True}
-    judged.plan.gpu.maker.recorded = False
+    judged.plan.gpu.maker.checked.recorded = False
     if save:
         with pytest.raises(SpecError, match="is for the record of an AMD kernel's run"):
             verify_verb([Path("x.toml")], save=Path(save))
@@ -473,7 +474,7 @@ def test_the_demonstration_verifies_what_it_built(monkeypatch, capsys):
 
 
 def test_what_probe_and_report_say_without_a_device(monkeypatch):
-    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(maker=SimpleNamespace(recorded=True)), standing="never run")
+    plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(maker=SimpleNamespace(checked=SimpleNamespace(recorded=True))), standing="never run")
     monkeypatch.setattr(judging, "resources", lambda *of: SimpleNamespace())
     monkeypatch.setattr(judging.Judge, "resources", lambda judge: judging.Check("resources", True, "few"))
     report = judging.resources_only(plan, SimpleNamespace(name="k"), None, "no model")
@@ -482,7 +483,7 @@ def test_what_probe_and_report_say_without_a_device(monkeypatch):
     assert not report.passed and not report.failed and not report.as_fp32 and report.errors is None and [one.name for one in report.checks] == ["resources"]
     assert judging.standing(plan, SimpleNamespace(kind="hip", name="MI300X")).endswith("run on MI300X")
     assert judging.standing(plan, SimpleNamespace(kind="emulator")) == "never run"
-    plan.gpu.maker.recorded = False
+    plan.gpu.maker.checked.recorded = False
     assert judging.standing(plan) == ""
 
 
@@ -658,9 +659,11 @@ def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
         def one(self, enqueue):
             return enqueue(0)
 
-    numpy_cupy.install(monkeypatch)
+    cupy, order = numpy_cupy.install(monkeypatch), []
     monkeypatch.setattr(racing, "Stopwatch", Watch)
-    assert racing.estimate(lambda index: 2.5 + index) == 2.5
+    monkeypatch.setattr(cupy.cuda, "Device", lambda: SimpleNamespace(synchronize=lambda: order.append("inputs are there")))
+    assert racing.estimate(lambda index: order.append("ran") or 2.5 + index) == 2.5
+    assert order == ["inputs are there", "ran"]
     monkeypatch.setattr(reference, "Reference", lambda inputs: SimpleNamespace(accuracy=lambda one: reference.Accuracy(1.0, 2.0, 3.0)))
     assert reference.error_of(None, None) == 1.0
 
@@ -670,14 +673,14 @@ def test_an_estimate_and_an_error_are_those_of_one_contender(monkeypatch):
 
 def test_the_products_that_batches_are_asked_with():
     tiles = (SimpleNamespace(m=8, n=6, k=4), SimpleNamespace(m=4, n=2, k=3))
-    asked = of_batches.ragged(SimpleNamespace(kind=GROUPED, launches=SimpleNamespace(batch_tiles=tiles), type=ELEMENT))
+    asked = of_batches.ragged(SimpleNamespace(kind=GROUPED, launches=SimpleNamespace(batch_tiles=tiles), type=F32))
     assert [one.sizes for one in asked] == [
         (11, 5, 13), (7, 1, 11), (8, 6, 4), (4, 2, 3), (9, 9, 9), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
     factors = [(1.0, 0.0), (-1.5, 0.0), (0.75, 2.0)] * 4
     factors[-2] = (0.0, 1.5)
     assert [(one.alpha, one.beta) for one in asked] == factors and all((one.c is None) == (one.beta == 0) for one in asked)
     assert [one.placement for one in asked[:4]] == [Placement(), Placement((1, 3, 1), (4, 8, 12)), Placement(), Placement((3, 3, 1), (12, 8, 12))]
-    alike = of_batches.ragged(SimpleNamespace(kind=POINTERS, launches=SimpleNamespace(batch_tiles=tiles), type=ELEMENT))
+    alike = of_batches.ragged(SimpleNamespace(kind=POINTERS, launches=SimpleNamespace(batch_tiles=tiles), type=F32))
     assert {(one.sizes, one.alpha, one.beta, one.placement) for one in alike} == {((9, 11, 6), -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12)))} and len(alike) == 5
     even = of_batches._even((30, 20, 40), 1)
     assert even.sizes == (30, 20, 40) and {*np.unique(even.a * 16)} == {*np.unique(even.b * 16)} == {*range(8, 16)}
@@ -1093,7 +1096,7 @@ def test_a_library_is_made_and_written_where_it_is_asked_for(monkeypatch):
 @pytest.fixture
 def made_kernel(monkeypatch):
     """A kernel that `road.render` and `road.build` give whatever they are asked for; what they were is in `calls`."""
-    plan = SimpleNamespace(hash="abcd", as_dict=lambda: {"p": 1}, gpu=SimpleNamespace(maker=SimpleNamespace(code_suffixes=(".ptx", ".cubin"), recorded=False)))
+    plan = SimpleNamespace(hash="abcd", as_dict=lambda: {"p": 1}, gpu=SimpleNamespace(maker=VENDORS["nvidia"]))
     launch = SimpleNamespace(symbol="k", grid=((("m", 64),),), threads=128, shared_bytes=7, params=("a", "b"))
     source = SimpleNamespace(name="k", arch="sm_80", hash="ffff", text="code\n", suffix=".cu", launches=[launch])
     binary = SimpleNamespace(arch="sm_80", compiler="c", from_cache=True, seconds=1.5, assembly="asm", code=b"bin")
@@ -1107,35 +1110,35 @@ def made_kernel(monkeypatch):
 
 def test_what_render_prints_and_writes(made_kernel, capsys, tmp_path):
     x = [Path("x.toml")]
-    assert build_verbs.render(x) == 0 and capsys.readouterr().out == "code\n"
-    build_verbs.render(x, gpu="h100", layout="tn", as_json=True)
+    assert build_verbs.build(x, source=True) == 0 and capsys.readouterr().out == "code\n"
+    build_verbs.build(x, gpu="h100", layout="tn", as_json=True, source=True)
     told = json.loads(capsys.readouterr().out)
     assert made_kernel.calls[-1] == ("x.toml", "h100", "tn") and (told["text"], told["file"], told["sha256"], told["arch"]) == ("code\n", None, "ffff", "sm_80")
     assert told["launches"] == [{"symbol": "k", "grid": [[["m", 64]]], "threads": 128, "shared_bytes": 7, "params": ["a", "b"]}]
-    build_verbs.render(x, output=str(tmp_path / "one.cu"))
+    build_verbs.build(x, output=str(tmp_path / "one.cu"), source=True)
     assert capsys.readouterr().out == f"wrote {tmp_path / 'one.cu'}\n" and (tmp_path / "one.cu").read_text() == "code\n"
-    build_verbs.render(x, output=str(tmp_path), as_json=True)
+    build_verbs.build(x, output=str(tmp_path), as_json=True, source=True)
     assert "text" not in json.loads(capsys.readouterr().out) and (tmp_path / "x.cu").is_file()
-    build_verbs.render([Path("x.toml"), Path("y.toml")], output=f"{tmp_path}/new/")
+    build_verbs.build([Path("x.toml"), Path("y.toml")], output=f"{tmp_path}/new/", source=True)
     assert sorted(os.listdir(tmp_path / "new")) == ["x.cu", "y.cu"]
-    assert refused_with(build_verbs.render, x * 2, output="one.cu").remedy == "-o one.cu/"
+    assert refused_with(build_verbs.build, x * 2, output="one.cu", source=True).remedy == "-o one.cu/"
     capsys.readouterr()
     refusals = [SimpleNamespace(plan=made_kernel.plan, as_dict=lambda: {"r": 1}), SimpleNamespace(plan=None, as_dict=lambda: {"r": 2})]
     made_kernel.refused = refusals
-    build_verbs.render(x)
+    build_verbs.build(x, source=True)
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("note: x.toml: printed, though the compiler") and second.startswith("note: x.toml: passed over, since the compiler")
-    build_verbs.render(x, as_json=True)
+    build_verbs.build(x, as_json=True, source=True)
     ran = capsys.readouterr()
     assert ran.err == "" and json.loads(ran.out)["refused"] == [{"r": 1}, {"r": 2}]
 
 
 def test_what_build_writes(made_kernel, capsys, tmp_path):
-    assert build_verbs.build([Path("x.toml")], tmp_path, "h100", "tn") == 0
+    assert build_verbs.build([Path("x.toml")], str(tmp_path), gpu="h100", layout="tn") == 0
     files = [tmp_path / f"x_h100_tn{suffix}" for suffix in (".cu", ".ptx", ".cubin")]
     assert capsys.readouterr().out == f"the table\nwrote      {files[0]}\n           {files[1]}\n           {files[2]}\n"
     assert [file.read_bytes() for file in files] == [b"code\n", b"asm", b"bin"] and made_kernel.calls == [("x.toml", "h100", "tn")]
-    build_verbs.build([Path("x.toml")], tmp_path, as_json=True)
+    build_verbs.build([Path("x.toml")], str(tmp_path), as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told == {"kernel": "k", "arch": "sm_80", "compiler": "c", "from_cache": True, "seconds": 1.5, "kernels": [], "plan": {"p": 1},
                     "files": [str(tmp_path / f"x{suffix}") for suffix in (".cu", ".ptx", ".cubin")]}
@@ -1300,7 +1303,7 @@ def test_strides_and_types_of_an_exports_functions():
      "m n k a lda b ldb c ldc batch workspace workspace_bytes"),
 ])
 def test_arguments_of_a_batchs_function_and_which_can_be_refused(kind, walk, names, refused):
-    plan = SimpleNamespace(kind=kind, type=ELEMENT, batch=SimpleNamespace(walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
+    plan = SimpleNamespace(kind=kind, type=F32, batch=SimpleNamespace(walk=walk, tiles=(1,)), own=SimpleNamespace(listed=64))
     told = of_exports.arguments(plan, "good")
     assert [one.name for one in told] == names.split() and [one.name for one in told if one.code] == refused.split()
     assert all(one.code in (None, one.name.upper()) for one in told) and told[0].declared == ("const good_problem *problems" if kind is GROUPED else "int m")
@@ -1333,7 +1336,7 @@ def test_operands_of_another_type_are_converted_once(monkeypatch):
     assert inputs.operands("float32")[0][0] is inputs.a[0] and [x.dtype.name for x in inputs.operands("float16")[1]] == ["float16"] * 2
     assert [x.shape for x in inputs.bytes()[0]] == [(4, 2), (6, 2)] and [x.shape for x in inputs.bytes(False)[0]] == [(4, 2), (2, 6)]
     assert inputs.results("float32") is inputs.c and [(x.shape, x.dtype.name) for x in inputs.results("int32")] == [((4, 6), "int32")] * inputs.sets
-    assert inputs.b_for(F32) is inputs.b and refused_with(inputs.b_for, INPUTS.get("f16")).got == "f16"
+    assert inputs.b_for(INPUTS[F32.name]) is inputs.b and refused_with(inputs.b_for, INPUTS.get("f16")).got == "f16"
 
 
 # ---- what words leave
@@ -1432,7 +1435,7 @@ def test_a_batchs_matrices_are_where_its_kernel_is_told(monkeypatch, kind, layou
     listed = SimpleNamespace(rows=np.arange(6, dtype=np.int32), extents={"turns": 4})
     design = SimpleNamespace(listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed)
     plan = SimpleNamespace(
-        kind=kind, layout=layout, output=F32_OUT, type=ELEMENT, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design)
+        kind=kind, layout=layout, output=USUAL, type=F32, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design)
     source = SimpleNamespace(interface=SimpleNamespace(constants={"chunk": 2}))
     for spoils in (False, True):
         device = Memory()

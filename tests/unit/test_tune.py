@@ -18,7 +18,8 @@ from gemmgen.timing import Contender
 from gemmgen.workshop import tune
 from gemmgen.workshop.programs import listed as program_module
 from gemmgen.workshop.programs import operations
-from gemmgen.workshop.programs.listed import PROGRAMS, Input, drawn, load_program
+from gemmgen.paths import SPECS
+from gemmgen.workshop.programs.listed import Input, drawn, load_program
 from gemmgen.workshop.programs.operations import OPERATIONS
 from gemmgen.workshop.programs.program import Gemm, behind
 from gemmgen.workshop.tune import on_gpu
@@ -681,7 +682,7 @@ def test_the_command_refuses_bad_arguments(gemmgen, chain, arguments, place):
 
 
 def test_every_shipped_program_is_whole():
-    paths = sorted(PROGRAMS.glob("*.toml"))
+    paths = sorted((SPECS / "programs").glob("*.toml"))
     assert {path.stem for path in paths} >= {"cholesky", "mlp"}
     for path in paths:
         assert load_program(path).gemms == load_program(path.stem).gemms

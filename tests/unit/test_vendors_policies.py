@@ -15,7 +15,7 @@ from gemmgen.catalog import policy
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.policy import POLICIES, UNAVAILABLE, owners
-from gemmgen.catalog.vendor import VENDORS, vendor_of
+from gemmgen.catalog.vendor import VENDORS, Checked, Files, Frameworks, Vendor, vendor_of
 from gemmgen.paths import TEMPLATES
 
 PACKAGE = Path(gemmgen.__file__).parent
@@ -89,9 +89,9 @@ def test_no_template_compares_them(path):
 def test_what_a_vendors_row_names_is_there(row):
     for folder in ("platform", "export/platform"):
         assert (TEMPLATES / folder / f"{row.platform}.j2").is_file()
-    assert (TEMPLATES / row.header_template).is_file()
+    assert (TEMPLATES / row.files.header_template).is_file()
     assert (PACKAGE / "run" / f"{row.platform}.py").is_file()
-    package, name = row.emulator
+    package, name = row.checked.emulator
     assert isinstance(getattr(import_module(package), name), type)
     every = {*row.portable_policies.values(), *row.preferred_policies}
     assert all((row.name, one) in POLICIES for one in every)
@@ -123,9 +123,9 @@ def test_a_target_of_nobodys():
 
 
 def test_standing_says_what_was_never_run():
-    assert VENDORS["nvidia"].standing_of("sm_80") is None and VENDORS["nvidia"].emulates("sm_80")
-    assert "executed by an interpreter" in VENDORS["amd"].standing_of("gfx942")
-    assert "not emulated" in VENDORS["amd"].standing_of("gfx908") and not VENDORS["amd"].emulates("gfx908")
+    assert VENDORS["nvidia"].checked.standing_of("sm_80") is None and VENDORS["nvidia"].checked.emulates("sm_80")
+    assert "executed by an interpreter" in VENDORS["amd"].checked.standing_of("gfx942")
+    assert "not emulated" in VENDORS["amd"].checked.standing_of("gfx908") and not VENDORS["amd"].checked.emulates("gfx908")
 
 
 @pytest.mark.parametrize("row", POLICIES.values(), ids=lambda row: f"{row.vendor} {row.name}")
@@ -156,3 +156,9 @@ def test_every_gpus_portable_policy_has_fragments(name):
     gpu = GPUS.get(name)
     mine = [one for one in FRAGMENTS.rows() if (one.vendor, one.policy) == (gpu.vendor, gpu.portable_policy)]
     assert any(one.runs_on(gpu.arch) for one in mine)
+
+
+@pytest.mark.parametrize("row", [Vendor, Files, Checked, Frameworks])
+def test_a_vendors_row_is_in_parts_that_one_takes_in_at_a_glance(row):
+    known = {name for name in (*vars(row), *row.__dataclass_fields__) if not name.startswith("_")}
+    assert len(known) <= 25

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
-from ways import plan_of
+from ways import WAYS, plan_of
 
 from gemmgen import plan as plan_module
 from gemmgen import views
@@ -36,3 +36,16 @@ def test_a_view_is_of_its_plan():
             view.plan = other
     assert {type(getattr(plan, name)) for name in NAMES} == {*CLASSES}
     assert other.geometry.warps_m == 2 * plan.geometry.warps_m
+
+
+def test_numbers_of_views_by_hand():
+    """Each beside one that differs in what decides it."""
+    whole = {layout: plan_of(**WAYS["warpgroups, row scales of whole rows"] | {"layout": layout}).launches.whole_cluster for layout in ("nn", "nt", "tn", "tt")}
+    assert whole == {"nn": 8, "nt": 1, "tn": 8, "tt": 8}  # blocks share an operand's columns where its k is not contiguous
+    spread = plan_of(**WAYS["packed words through registers, two buffers"]).staging
+    assert (spread.places_a_step, spread.places_to_spread) == (3, 1)  # the first of two steps, half of whose places get loads
+    assert replace(spread.plan, fragment_buffers=1).staging.places_to_spread == 3
+    assert [plan_of(**WAYS[way]).staging.padding for way in ("wmma", "wmma, register")] == [16, 0]
+    apart, alike = ["WORDS_A", "WORDS_B"], ["WORDS", "WORDS"]
+    for way, names in {"warpgroups that take turns, integer words, fewer of A": apart, "warpgroups, integer words, fewer of B, slices": apart, "wmma": alike}.items():
+        assert [plan_of(**WAYS[way]).packing.words_name(x) for x in "ab"] == names

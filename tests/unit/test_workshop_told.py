@@ -26,8 +26,9 @@ from gemmgen.workshop.tune import engine, precisions, told
 from gemmgen.workshop.tune.walk import Found, Question, Walk
 from gemmgen.workshop.verbs import apps as app_verb
 from gemmgen.workshop.verbs import bench as bench_verb
-from gemmgen.workshop.verbs import explore, results, transform
+from gemmgen.workshop.verbs import explore, results
 from gemmgen.workshop.verbs import report as report_verb
+from gemmgen.workshop.verbs import tune as tune_verb
 
 
 def words(text: str) -> list[str]:
@@ -74,7 +75,7 @@ def test_a_space_is_told_by_its_counts():
 
 def test_regret_is_plain_data():
     found = SimpleNamespace(counts=(1, 4), problems=2, rows=30, largest=20, best="model", table={"model": (0.5, 0.25)})
-    assert explore.regret_dict(found) == {"counts": [1, 4], "problems": 2, "rows": 30, "largest": 20, "best": "model", "regret": {"model": [0.5, 0.25]}}
+    assert results.regret_dict(found) == {"counts": [1, 4], "problems": 2, "rows": 30, "largest": 20, "best": "model", "regret": {"model": [0.5, 0.25]}}
 
 
 def test_a_line_is_told_at_most_so_often(monkeypatch):
@@ -188,17 +189,17 @@ def transformed(choice, highest=(0, 0)):
 
 
 def test_a_transformed_program_is_told():
-    lines = words(transform.text(transformed((0, 1))))
+    lines = words(tune_verb.text(transformed((0, 1))))
     assert lines[0] == "program 2 GEMMs, run 9 times" and "0 5x6x7 nt 1e-05 - 0" in lines and "1 6x6x7 nt 2e-05 3e-05 0" in lines
     at = lines.index("call chosen")
     assert [line for line in lines[at + 1 :] if line and "--" not in line] == [
         "0 a", "1 b", "error 1.5e-05 of at most 0.0001", "predicted 4 microseconds of GEMMs, 3 times as fast as the vendor's"]
-    refused = words(transform.text(transformed(None, (1, 0))))
+    refused = words(tune_verb.text(transformed(None, (1, 0))))
     assert refused[-1] == "refused no choice of levels meets 0.0001; the most accurate reaches 1.5"
-    value = transform.value(transformed((0, 1)))
+    value = tune_verb.value(transformed((0, 1)))
     assert (value["seconds"], value["vendor_seconds"], value["runs"], value["error"]) == (pytest.approx(4e-6), pytest.approx(1.2e-5), 9, 1.5e-5)
     assert [(one["ordinal"], one["m"], one["n"], one["k"], one["level"]) for one in value["calls"]] == [(0, 5, 6, 7, "kernel a"), (1, 6, 6, 7, "kernel b")]
-    none = transform.value(transformed(None))
+    none = tune_verb.value(transformed(None))
     assert none["seconds"] is None and none["vendor_seconds"] == pytest.approx(1.2e-5) and none["calls"][0]["level"] is None
 
 

@@ -29,7 +29,7 @@ def find(name: str, where: str) -> Fragment:
 def candidates(vendor: str, word: str, policy: str = "mma") -> list[Fragment]:
     """The fragments of a vendor and policy for a word type that kernels can be made of, those of one instruction first.
 
-    Those are the ones with a template and whole chunks, each by runs; the others serve as `gemmgen fragments NAME --header`.
+    Those are the ones with a template and whole chunks, each by runs; the others serve as `gemmgen list fragments NAME --header`.
     """
     found = [
         one for row in FRAGMENTS.rows()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemmgen.batch import Tile
-from gemmgen.catalog.output import F32
+from gemmgen.catalog.element import F32
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Numbers
 

@@ -145,7 +145,7 @@ class Specialised(Design):
         return equations.word_numbers(scheme, gpu)
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
-        return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu)
+        return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu) | {"strides": int(hints.strides)}
 
     def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
         """Where L2 does not hold the operands for a second pass and rows are long enough to keep a block busy (else two passes of smaller pieces

@@ -22,8 +22,9 @@ PRODUCER_REGISTERS = 40
 """A thread of the warpgroup that only issues copies."""
 COUNTING_REGISTERS = 56
 """The same where it also counts what words cannot hold of A."""
-THIRD_WORD_REGISTERS = 8
-"""What it has beside those where A has three words or more: with 56 alone it spills 12 B, and setmaxnreg takes multiples of 8."""
+MORE_REGISTERS = 8
+"""What it has beside those where A has three words or more, or is of a strided batch and not transposed: with 56 alone it spills 12 B and 24 B (NVRTC 13.5),
+and setmaxnreg takes multiples of 8."""
 MOST_REGISTERS = 240
 """A thread of a multiplying warpgroup."""
 OTHER_REGISTERS = 32
@@ -57,7 +58,8 @@ LAUNCH_REGISTERS = Equation(
 )
 PRODUCER = Equation(
     "W7", "producer_registers",
-    f"where(mixed > 0, where(words > 2, {COUNTING_REGISTERS + THIRD_WORD_REGISTERS}, {COUNTING_REGISTERS}), where(groups < 3, {PRODUCER_REGISTERS}, 32))",
+    f"where(mixed > 0, where((words > 2) | (strides > 0) & (a_strided == 0), {COUNTING_REGISTERS + MORE_REGISTERS}, {COUNTING_REGISTERS}),"
+    f" where(groups < 3, {PRODUCER_REGISTERS}, 32))",
     "registers a thread", "what the copying warpgroup keeps",
 )
 BUDGET = Equation(

@@ -713,8 +713,9 @@ CODE = {
         lambda registers_per_sm, threads: min(240, 8 * floor(registers_per_sm / threads / 8))
     ),
     # W7
-    "where(mixed > 0, where(words > 2, 64, 56), where(groups < 3, 40, 32))": (
-        lambda mixed, words, groups: where(mixed > 0, where(words > 2, 64, 56), where(groups < 3, 40, 32))
+    "where(mixed > 0, where((words > 2) | (strides > 0) & (a_strided == 0), 64, 56), where(groups < 3, 40, 32))": (
+        lambda mixed, words, strides, a_strided, groups: where(mixed > 0, where((words > 2) | ((strides > 0) & (a_strided == 0)), 64, 56),
+        where(groups < 3, 40, 32))
     ),
     # W8
     "min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))": (

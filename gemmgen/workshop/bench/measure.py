@@ -12,8 +12,9 @@ import numpy as np
 
 from gemmgen import timing
 from gemmgen.build import Binary
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.input import F32, Input
+from gemmgen.catalog.input import INPUTS, Input
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -95,7 +96,7 @@ def require_timed(plan: Plan, where: str) -> None:
     """
     from gemmgen.run import cuda
 
-    if not plan.gpu.maker.timed:
+    if not plan.gpu.maker.checked.timed:
         raise DeviceError(
             where, "times kernels beside cuBLAS and Triton, on NVIDIA's GPUs alone", got=plan.gpu.name,
             remedy="gemmgen verify SPEC --device hip, which tells the seconds of a run",
@@ -114,7 +115,7 @@ def require_gpu(where: str) -> None:
     """
     from gemmgen.run import cuda
 
-    reasons = [cuda.why_not(row) for row in GPUS.rows() if row.maker.timed]
+    reasons = [cuda.why_not(row) for row in GPUS.rows() if row.maker.checked.timed]
     if None not in reasons:
         reason = reasons[0]
         assert reason is not None
@@ -250,7 +251,7 @@ def type_of_b(plans: Sequence[Plan]) -> Input:
     if len(found) > 1:
         raise SpecError("[problem] b", "is of different types in one race", got=", ".join(sorted(found)), needs="one type beside FP32",
                         remedy="a race for each")
-    return next(iter(found.values()), F32)
+    return next(iter(found.values()), INPUTS[F32.name])
 
 
 def compiled_triton(against: Sequence[str], sizes: Sequence[Size], progress: Callable[[str], None], note: Callable[[str], None]) -> Any:

@@ -47,7 +47,7 @@ def measure(session: Session) -> None:
 
 def _timed(session: Session) -> bool:
     """Whether kernels can be timed on the device."""
-    return session.machine.kind == "cuda" and vendor_of(session.machine.arch).timed
+    return session.machine.kind == "cuda" and vendor_of(session.machine.arch).checked.timed
 
 
 # ---- registers
@@ -177,7 +177,7 @@ def fitted(rows: Sequence[Row], gpu: str, pool: Processes, held_out: bool = True
     answers = list(pool.all("gemmgen.workshop.bringup.calibrate:learnt", asked, seconds=LEARN_SECONDS))
     for kind, answer in answers:
         if kind != "value":
-            raise GemmgenError("gemmgen bringup", "the constants of the model of time could not be fitted", got=str(answer), remedy="report this")
+            raise GemmgenError("gemmgen gpu probe", "the constants of the model of time could not be fitted", got=str(answer), remedy="report this")
     (_, whole), *others = answers
     held: dict[str, tuple[float, float]] = {}
     counts: dict[str, int] = {}

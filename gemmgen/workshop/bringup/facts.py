@@ -34,7 +34,7 @@ def _text(session: Session, values: dict[str, Value], title: str) -> str:
     machine = session.machine
     lines = [
         "# Part of a GPU's row: what the driver tells, and what was measured. Missing: " + ", ".join(missing(values)) + ".",
-        f'name = "{session.name}"', f'title = "{title}"', f'source = "gemmgen bringup on {machine.name}"', f'vendor = "{vendor_of(machine.arch).name}"',
+        f'name = "{session.name}"', f'title = "{title}"', f'source = "gemmgen gpu probe on {machine.name}"', f'vendor = "{vendor_of(machine.arch).name}"',
         f'arch = "{machine.arch}"', f'matrix_unit = "units/{session.name}.toml"',
     ]
     for table, model in (("limits", Limits), ("rates", Rates)):

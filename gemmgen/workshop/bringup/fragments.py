@@ -50,7 +50,8 @@ def row_text(maps: Maps, device: str) -> str:
     """The row of an instruction as TOML, with the maps found; the facts of its name are the ones it was probed by."""
     fragment = maps.fragment
     lines = [
-        f'name = "{fragment.name}"', f'source = "gemmgen bringup on {device}: {_how(maps)}"', f'vendor = "{fragment.vendor}"', f'policy = "{fragment.policy}"',
+        f'name = "{fragment.name}"', f'source = "gemmgen gpu probe on {device}: {_how(maps)}"',
+        f'vendor = "{fragment.vendor}"', f'policy = "{fragment.policy}"',
         'map_source = "measured"',
     ]
     lines += [f"min_arch = {fragment.min_arch}"] if fragment.min_arch else []

@@ -102,7 +102,7 @@ class Filled:
             raise SpecError(
                 self.place, "leaves out what nothing else determines", got=", ".join(self.asked),
                 needs="\n         ".join(f"{key}: {line}" for key, line in self.asked.items()),
-                remedy=f"fill in the lines of {template} that are comments, then gemmgen bringup --from-row {template}",
+                remedy=f"fill in the lines of {template} that are comments, then gemmgen gpu from-row {template}",
             )
 
 
@@ -445,7 +445,7 @@ def _template(filled: Filled, partial: Partial) -> str:
     def line(key: str, value: Any, asked: str | None) -> str:
         return f"# {key} ={' ' * max(1, 24 - len(key))} # {asked}" if asked else f"{key} = {_value(value)}"
 
-    lines = ["# Part of a GPU's row. Missing, as comments: fill them in without the #, then gemmgen bringup --from-row again.", f'name = "{filled.name}"']
+    lines = ["# Part of a GPU's row. Missing, as comments: fill them in without the #, then gemmgen gpu from-row again.", f'name = "{filled.name}"']
     head = partial.model_dump(exclude_unset=True, exclude={"name", "limits", "rates", "measured", "sheet"}) | {"arch": filled.arch}
     for key in ("title", "source", "vendor", "arch", "like", "matrix_unit", "generation", "batch_threads"):
         if key in head or key in filled.asked:

@@ -96,8 +96,8 @@ def gpu_text(session: Session, values: Mapping[str, Value]) -> str:
     machine = session.machine
     title = session.known("gpu title")
     lines = [
-        f"# Of gemmgen bringup: each value with its standing and how it was found; {session.name}.toml is named by its path.",
-        f'name = "{session.name}"', f'title = "{title.value if title else machine.name}"', f'source = "gemmgen bringup on {machine.name}"',
+        f"# Of gemmgen gpu probe: each value with its standing and how it was found; {session.name}.toml is named by its path.",
+        f'name = "{session.name}"', f'title = "{title.value if title else machine.name}"', f'source = "gemmgen gpu probe on {machine.name}"',
         f'vendor = "{vendor_of(machine.arch).name}"', f'arch = "{machine.arch}"', f'matrix_unit = "units/{session.name}.toml"',
         f'generation = "{_generation_row(session)}"',
     ]
@@ -135,7 +135,7 @@ def generation_text(session: Session) -> str:
     like, machine = prior(session), session.machine
     lines = [
         f"# Constants that are not told here are {like}'s: priors.",
-        f'name = "{session.name}"', f'title = "{f"The constants of {machine.name}"[:100]}"', f'source = "gemmgen bringup on {machine.name}"',
+        f'name = "{session.name}"', f'title = "{f"The constants of {machine.name}"[:100]}"', f'source = "gemmgen gpu probe on {machine.name}"',
         f'vendor = "{vendor_of(machine.arch).name}"', f'like = "{like}"', "", "[measured]", *(f"# {text}" for text in session.told_of_times),
     ]
     sections: dict[str, list[str]] = {}

@@ -79,7 +79,7 @@ def measure(session: Session) -> None:
         session.not_sought["kernels"] = "the reference set solved, built, verified and timed on the rows found"
         return
     machine = session.machine
-    timing = machine.kind == "cuda" and vendor_of(machine.arch).timed
+    timing = machine.kind == "cuda" and vendor_of(machine.arch).checked.timed
     place = str(session.place())
     with Processes() as pool:
         found = solved(place, EMULATED if machine.kind == "emulator" else REFERENCE, CHOICES if timing else 1, pool, session.seed)
@@ -220,7 +220,7 @@ def _verified(one: Kernel) -> str:
 def spec_text(spec: Mapping[str, Any], session: Session, columns: Columns) -> str:
     """A chosen kernel's spec, from its folder on."""
     measured = f", {columns['seconds'] * 1e6:.4g} us on {session.machine.name}" if columns.get("seconds") else ""
-    lines = [f"# {columns['kernel']}: chosen by gemmgen bringup{measured}."]
+    lines = [f"# {columns['kernel']}: chosen by gemmgen gpu probe{measured}."]
     for section, values in spec.items():
         lines += ["", f"[{section}]"]
         for name, value in values.items():

@@ -157,11 +157,12 @@ def _pairs(raw: Raw) -> tuple[np.ndarray, int]:
         d = raw(a, np.broadcast_to(b, (places_a, *b.shape)), c).reshape(places_a, -1)
         with np.errstate(invalid="ignore"):
             here = np.rint(np.nan_to_num(d.astype(np.float64)))
-        if ((here != d) | (here < 0) | (here > base)).any() or reached is not None and (reached != (here > 0)).any():
-            raise DeviceError(fragment.name, "sums that no one word of A and one of B can give", got=float(d[here != d][0]) if (here != d).any() else None,
+            reached = here > 0 if reached is None else reached
+            found += np.where(reached, (here - 1).astype(np.int64) * base**digit, 0)
+        wrong = (here != d) | (here < 0) | (here > base) | (reached != (here > 0)) | (found >= places_b)
+        if wrong.any():
+            raise DeviceError(fragment.name, "sums that no one word of A and one of B can give", got=float(d[wrong][0]),
                               needs="an instruction that multiplies matrices")
-        reached = here > 0
-        found += np.where(reached, (here - 1).astype(np.int64) * base**digit, 0)
     return np.where(reached, found, NOBODY), places_a * digits
 
 

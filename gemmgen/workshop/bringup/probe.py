@@ -143,7 +143,7 @@ class EmulatedMachine:
     kind = "emulator"
 
     def __init__(self, gpu: Gpu):
-        if not gpu.maker.emulates(gpu.arch):
+        if not gpu.maker.checked.emulates(gpu.arch):
             raise DeviceError("--device emulator", "does not know the instructions of that GPU", got=gpu.arch,
                               remedy=f"another --gpu, or --device {gpu.maker.platform} where there is one")
         self._gpu, self.arch, self.name = gpu, gpu.arch, f"emulator of {gpu.title}"
@@ -194,7 +194,7 @@ def plain_source(template: str, arch: str, name: str, **values: Any) -> Source:
     words = _PLATFORMS[maker.platform]
     begins = {kind: partial(_begins, words[kind]) for kind in ("kernel", "holding", "any")}
     text = render_text(f"bringup/{template}", platform={**words, "name": maker.platform}, begins=begins, **values)
-    return Source(name=name, text=text, suffix=maker.source_suffix, interface=None, arch=arch, allow_spills=True)
+    return Source(name=name, text=text, suffix=maker.files.source_suffix, interface=None, arch=arch, allow_spills=True)
 
 
 def chain_forms(fragment: Fragment) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -245,7 +245,7 @@ def source(fragment: Fragment, arch: str) -> Source:
         loads=_loads(fragment) if loads_fragments(fragment) else None,
     )
     arch = fragment.arch or arch
-    return Source(name="bringup", text=text, suffix=fragment.maker.source_suffix, interface=None, arch=arch, allow_spills=False)
+    return Source(name="bringup", text=text, suffix=fragment.maker.files.source_suffix, interface=None, arch=arch, allow_spills=False)
 
 
 def loads_fragments(fragment: Fragment) -> bool:

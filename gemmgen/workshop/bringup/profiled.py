@@ -91,10 +91,10 @@ class Profiled:
     def verdict(self) -> str:
         """What all kinds of draws together say, in words."""
         if not self.rules:
-            return f"none of the {self.of} rules that a row of specs/units can say: gemmgen bringup describes such a unit trait by trait"
+            return f"none of the {self.of} rules that a row of specs/units can say: gemmgen gpu probe describes such a unit trait by trait"
         told = f"{self.rules[0].text}, bit for bit on all {sum(one.draws for one in self.kinds)} draws"
         if len(self.rules) > 1:
-            told += f"; {len(self.rules) - 1} other rules of {self.of} are right on them, too: gemmgen bringup asks on"
+            told += f"; {len(self.rules) - 1} other rules of {self.of} are right on them, too: gemmgen gpu probe asks on"
         if self.row:
             told += f"; the catalog's row says {'the same' if self.row in self.rules else self.row.text}"
         return told
@@ -140,7 +140,7 @@ def machine_for(kind: str, gpu: str | None) -> Machine:
     """
     if (kind == "emulator") != (gpu is not None):
         raise SpecError("--gpu", "names what the emulator is, and nothing else", got=gpu,
-                        needs="--device emulator --gpu NAME, or another --device without --gpu", remedy="gemmgen gpus")
+                        needs="--device emulator --gpu NAME, or another --device without --gpu", remedy="gemmgen list gpus")
     return EmulatedMachine(GPUS.get(gpu, where="--gpu")) if gpu else GpuMachine(kind)
 
 

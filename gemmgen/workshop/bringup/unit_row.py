@@ -158,6 +158,6 @@ def measure(session: Session) -> None:
     checked = [f'verified = "{count} random products returned by {device}"']
     if session.machine.kind == "emulator":  # which proves nothing of hardware
         checked = ['verified = ""', 'unchecked = "found on an emulator, not checked on hardware"']
-    text = text_of(row, session.name, f"gemmgen bringup on {device}", checked)
+    text = text_of(row, session.name, f"gemmgen gpu probe on {device}", checked)
     if text:
         session.rows[f"units/{session.name}.toml"] = text

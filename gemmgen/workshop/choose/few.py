@@ -309,7 +309,7 @@ def choose(
             raise SpecError("--gpu", "is none that the store has a right kernel of", got=gpu, needs=", ".join(there) or "rows of right kernels",
                             remedy="another --gpu, or a study of it")
     if not named:
-        raise SpecError("store", "has no kernel that may be chosen", needs=f"rows of kernels with verdict {', '.join(RIGHT)}", remedy="gemmgen explore STUDY")
+        raise SpecError("store", "has no kernel that may be chosen", needs=f"rows of kernels with verdict {', '.join(RIGHT)}", remedy="gemmgen study run STUDY")
     sets, of, notes = {}, {}, []
     table: dict[str, Any] = {"title": title, "generator": f"gemmgen {__version__}", "kernels": {}, "parts": []}
     for gpu in named:

@@ -47,7 +47,7 @@ def timed(
     notes = [f"{rows[name].kernel}: not built: {one.problem}" for name, one in made.items() if isinstance(one, GemmgenError)]
     built = {name: one for name, one in made.items() if not isinstance(one, GemmgenError)}
     for one in built.values():
-        require_timed(one.plan, "gemmgen choose --time")
+        require_timed(one.plan, "gemmgen study choose --time")
     predictions, device, began = Predictions(), device_name(), time.perf_counter()
     for number, shape in enumerate(shapes):
         if seconds is not None and time.perf_counter() - began > seconds:

@@ -35,7 +35,7 @@ def gpus_here() -> list[Here]:
     except (OSError, subprocess.SubprocessError):
         return []
     told = [[part.strip() for part in line.split(",")] for line in answer.splitlines() if line.count(",") == 3]
-    rows = [row for row in GPUS.rows() if row.maker.timed]
+    rows = [row for row in GPUS.rows() if row.maker.checked.timed]
     found = []
     for uuid, title, capability, driver in _visible(told, os.environ.get("CUDA_VISIBLE_DEVICES")):
         fitting = [row for row in rows if f"{arch_number(row.arch) // 10}.{arch_number(row.arch) % 10}" == capability]

@@ -47,7 +47,7 @@ def _object(row: Row, column: str) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise SpecError(f"row {row.trial or row.kernel}", f"has a column {column} that is no JSON object", got=getattr(row, column), needs="an object",
-                        remedy="rows that gemmgen explore wrote")
+                        remedy="rows that gemmgen study run wrote")
     return found
 
 

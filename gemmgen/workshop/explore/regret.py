@@ -66,7 +66,7 @@ def regret(rows: Iterable[Row], counts: Sequence[int] = COUNTS, strategies: Sequ
     fields = [list(group.values()) for group in groups.values() if len(group) >= LEAST_ROWS]
     if not fields:
         raise SpecError("--regret", "has too little to replay", got=f"{sum(map(len, groups.values()))} timed kernels",
-                        needs=f"a size with {LEAST_ROWS} timed kernels at least", remedy="gemmgen explore STUDY, on a GPU")
+                        needs=f"a size with {LEAST_ROWS} timed kernels at least", remedy="gemmgen study run STUDY, on a GPU")
     most = max(map(len, fields))
     counts = tuple(count for count in counts if count <= most)
     logs: dict[str, np.ndarray] = {}

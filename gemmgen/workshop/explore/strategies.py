@@ -155,7 +155,8 @@ class Sampled:
         return Ask(at)
 
     def _values(self, outcome: Outcome) -> list[float]:
-        seconds, error = (log(value) if 0 < value < inf else 50.0 for value in (outcome.seconds, outcome.error))
+        # An error may be 0, which is the best; what is infinite or no number is the worst.
+        seconds, error = (log(max(value, 1e-300)) if value < inf else 50.0 for value in (outcome.seconds, outcome.error))
         return [error, seconds][-self._directions :]
 
     def tell(self, ask: Ask, outcome: Outcome) -> None:

@@ -14,12 +14,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model
 
-from gemmgen.catalog.table import IDENTIFIER, Strict, Title, absolute, parse, read_toml, schema_of, shown
-from gemmgen.errors import SpecError, UnknownName
-from gemmgen.paths import SPECS
+from gemmgen.catalog.table import IDENTIFIER, Strict, Title, absolute, file_of, parse, read_toml, schema_of, shown
+from gemmgen.errors import SpecError
 from gemmgen.spec import MAX_EXTENT, LoadedSpec, Name, Spec, loads
 
-STUDIES = SPECS / "studies"
 STRATEGIES = {
     "model": "the model's ranking, best first, in turn for each GPU, size and layout",
     "all": "every candidate, in the order of the space",
@@ -285,12 +283,7 @@ def load_study(path: str | Path) -> Study:
         UnknownName: no shipped study has that name.
         SpecError: the file or a value in it is not acceptable.
     """
-    path = Path(path)
-    if path.suffix != ".toml":
-        known = [one.stem for one in STUDIES.glob("*.toml")]
-        if path.name not in known or len(path.parts) > 1:
-            raise UnknownName("STUDY", "study", str(path), known)
-        path = STUDIES / f"{path.name}.toml"
+    path = file_of(path, "study", "studies")
     return Study(parse(StudyFile, read_toml(path), shown(path)), shown(path), absolute(path).parent)
 
 

@@ -3,6 +3,6 @@
 | file | what it fits |
 | --- | --- |
 | `least` | anything: unknowns with a prior each, by least squares |
-| `time_model` | the constants of times, to kernels that were timed (`gemmgen learn`, `gemmgen bringup`) |
-| `register_model` | the constants of registers, to kernels that were compiled (`gemmgen bringup`, rows of specs/generations) |
+| `time_model` | the constants of times, to kernels that were timed (`gemmgen study learn`, `gemmgen gpu probe`) |
+| `register_model` | the constants of registers, to kernels that were compiled (`gemmgen gpu probe`, rows of specs/generations) |
 """

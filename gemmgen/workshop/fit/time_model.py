@@ -128,7 +128,7 @@ def learn(rows: Iterable[Row], gpu: str, *, seed: int = 1, held_out: float = HEL
     Raises:
         UnknownName: there is no such GPU. GemmgenError: scipy is missing.
     """
-    row_of = GPUS.get(gpu, where="gemmgen learn")
+    row_of = GPUS.get(gpu, where="gemmgen study learn")
     known = [row for row in rows if row.gpu == gpu and row.kind == "kernel" and timed_whole(row)]
     if len(known) > MOST_ROWS:
         known = [known[at] for at in np.sort(np.random.default_rng(seed).permutation(len(known))[:MOST_ROWS])]

@@ -11,14 +11,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from gemmgen.catalog.table import IDENTIFIER, Strict, Title, absolute, parse, read_toml, shown
+from gemmgen.catalog.table import IDENTIFIER, Strict, Title, absolute, file_of, parse, read_toml, shown
 from gemmgen.errors import SpecError, UnknownName
-from gemmgen.paths import SPECS
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.workshop.programs.operations import OPERATIONS, Shape
 from gemmgen.workshop.programs.program import Gemm, Runner
 
-PROGRAMS = SPECS / "programs"
 MOST_ELEMENTS = 1 << 34
 """Of an input, a result or a step's work: 64 GB in FP32."""
 
@@ -212,12 +210,7 @@ def load_program(
     Raises:
         SpecError, UnknownName: the file, a size or a shape in it is not acceptable.
     """
-    path = Path(path)
-    if path.suffix != ".toml":
-        shipped = {one.stem: one for one in sorted(PROGRAMS.glob("*.toml"))}
-        if str(path) not in shipped:
-            raise UnknownName("PROGRAM", "program", str(path), shipped)
-        path = shipped[str(path)]
+    path = file_of(path, "program", "programs")
     place = shown(path)
     file = parse(ProgramFile, read_toml(path), place)
     return listed(file, place, path.stem, folder=absolute(path).parent, sizes=sizes, arrays=arrays, read=read)

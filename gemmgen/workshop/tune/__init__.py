@@ -257,7 +257,7 @@ def _here(device: str) -> str:
 
     here = gpu_here() if device in ("auto", "cuda") else None
     if here is None:
-        raise SpecError("--gpu", "is not given", needs="a GPU to tune for, since none is here", remedy="--gpu h100, or see gemmgen gpus")
+        raise SpecError("--gpu", "is not given", needs="a GPU to tune for, since none is here", remedy="--gpu h100, or see gemmgen list gpus")
     return here
 
 
@@ -266,9 +266,9 @@ def _engine(device: str, gpu: str, levels: tuple[Level, ...], progress: Callable
     from gemmgen.run import why_not
 
     plan = next(iter(levels[0].plans.values()))
-    if device == "cuda" and not plan.gpu.maker.timed:
+    if device == "cuda" and not plan.gpu.maker.checked.timed:
         raise DeviceError("--device cuda", "runs no kernels of this vendor", got=gpu, needs="a GPU of NVIDIA's", remedy="--device model")
-    if device == "cuda" or device == "auto" and plan.gpu.maker.timed and why_not(plan) is None:
+    if device == "cuda" or device == "auto" and plan.gpu.maker.checked.timed and why_not(plan) is None:
         from gemmgen.workshop.tune.on_gpu import Gpu
 
         opened = Gpu(levels, progress)

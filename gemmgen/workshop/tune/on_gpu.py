@@ -126,7 +126,7 @@ def gpu_here() -> str | None:
     """The catalog's name of the GPU that is here; None where none is, or none that the catalog knows."""
     from gemmgen.catalog.gpu import GPUS
 
-    fitting = [row for row in GPUS.rows() if row.maker.timed and why_not(row) is None]
+    fitting = [row for row in GPUS.rows() if row.maker.checked.timed and why_not(row) is None]
     if not fitting:
         return None
     try:

@@ -58,7 +58,7 @@ def levels_for(
     known = SCHEMES.names()
     asked = tuple(names) or tuple(name for name in USUAL if name in known)
     if len(set(asked)) < len(asked):
-        raise SpecError("--levels", "name a scheme twice", got=",".join(asked), needs="each scheme once", remedy="gemmgen schemes")
+        raise SpecError("--levels", "name a scheme twice", got=",".join(asked), needs="each scheme once", remedy="gemmgen list schemes")
     made, left_out = [], []
     for name in asked:
         progress(f"plan {name}")
@@ -78,7 +78,7 @@ def levels_for(
     for gemm in gemms:
         if gemm.shape not in served:
             raise InfeasibleSpec("--levels", f"none serves the GEMM {gemm.name} on {gpu}", got=",".join(asked), needs="a scheme that this GPU serves",
-                                 has="; ".join(left_out) or None, remedy="gemmgen schemes, or another --gpu")
+                                 has="; ".join(left_out) or None, remedy="gemmgen list schemes, or another --gpu")
 
     def cost(level: Level) -> float:
         return sum(float(level.plans[gemm.shape].model["seconds"]) for gemm in gemms if gemm.shape in level.plans)

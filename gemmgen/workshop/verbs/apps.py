@@ -9,7 +9,7 @@ import typer
 
 from gemmgen.cli.output import Progress, emit, emit_json
 from gemmgen.cli.show import facts, table
-from gemmgen.cli.verb import PROGRAMS, Json, Quiet, verb
+from gemmgen.cli.verb import LIBRARY, Json, Quiet, verb
 
 if TYPE_CHECKING:
     from gemmgen.workshop.apps.race import Outcome
@@ -22,7 +22,7 @@ class AppDevice(StrEnum):
 
 
 @verb(
-    PROGRAMS,
+    LIBRARY,
     "gemmgen app",
     "gemmgen app kmeans",
     "gemmgen app kmeans --by ootomo,half --size points=256 --data drawn",

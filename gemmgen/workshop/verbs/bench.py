@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen.cli.output import Progress, emit, emit_json, json_text, note, write_files
-from gemmgen.cli.verb import RACES, Json, OtherGpu, Quiet, verb
+from gemmgen.cli.verb import KERNEL, Json, OtherGpu, Quiet, names, verb
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, DeviceError, SpecError
 from gemmgen.files import read
 
@@ -25,7 +25,7 @@ class Data(StrEnum):
 
 
 @verb(
-    RACES,
+    KERNEL,
     "gemmgen bench specs/kernels/sgemm_h100.toml",
     "gemmgen bench specs/kernels/*_h100.toml --sizes 1024,4096,4096x4096x512 --rounds 25 --out results",
     "gemmgen bench my.toml --solve-each-size --against cublas-sgemm,cublas-f16/3,triton-bf16x6 --seconds 180",
@@ -39,7 +39,8 @@ class Data(StrEnum):
 )
 def bench(
     specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC...", help=(
-        "Spec files (.toml), of one product or of batches; see specs/kernels. With --suite or --batches none for the rivals alone."))] = None,
+        "Spec files (.toml) or names of shipped ones, of one product or of batches. With --suite or --batches none for the rivals alone."),
+        autocompletion=names("kernels"))] = None,
     sizes: Annotated[str | None, typer.Option(help=(
         "Comma-separated: 4096 is 4096x4096x4096, or MxNxK; 1024,2048,4096,8192 if none are named."))] = None,
     suite: Annotated[str | None, typer.Option(metavar="NAMES", help=(
@@ -90,7 +91,7 @@ def bench(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Time kernels beside cuBLAS, Triton and torch, on this machine's GPU.
+    """Time kernels beside cuBLAS, Triton and torch on this GPU.
 
     Everything runs in one interleaved race on rotating random inputs: the chip
     is limited by power, so only figures taken side by side compare. Times of

@@ -1,4 +1,4 @@
-"""The verb `bringup`: from a device to rows that describe it."""
+"""`gemmgen gpu probe` and `gemmgen gpu from-row`: files that describe a GPU, from the GPU and from its data sheet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gemmgen.cli.output import Progress, emit, emit_json, is_folder, write_files
-from gemmgen.cli.verb import DEVICES, Json, Quiet, verb
+from gemmgen.cli.verb import DEVICE, Json, Quiet, group, verb
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, SpecError
 from gemmgen.files import read
 
@@ -21,49 +21,50 @@ KERNELS, EMULATED_KERNELS = 100, 40
 _MOST = 1 << 26
 
 
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where rows and reports go.")]
+Name = Annotated[str | None, typer.Option("--name", help="Of the rows; the folder's by default.")]
+
+
 class BringupDevice(StrEnum):
     cuda = "cuda"
     hip = "hip"
     emulator = "emulator"
 
 
+group("gpu", DEVICE, "Measure or describe a GPU: files that specs can name as its row.")
+
+
 @verb(
-    DEVICES,
-    "gemmgen bringup --device cuda -o my_gpu/",
-    "gemmgen bringup --device emulator --gpu h200 --products 20000 -o my_gpu/",
-    "gemmgen bringup --device cuda --only mma_m16n8k16_f16 -o my_gpu/",
-    "gemmgen bringup --from-row my.toml --arch sm_87 -o my_gpu/",
+    DEVICE,
+    "gemmgen gpu probe --device cuda -o my_gpu/",
+    "gemmgen gpu probe --device emulator --gpu h200 --products 20000 -o my_gpu/",
+    "gemmgen gpu probe --device cuda --only mma_m16n8k16_f16 -o my_gpu/",
+    name="gpu probe", was={"bringup": {}},
 )
-def bringup(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where rows and reports go.")],
-    device: Annotated[BringupDevice | None, typer.Option(help="The device; of the emulator, --gpu names the GPU.")] = None,
-    from_row: Annotated[Path | None, typer.Option("--from-row", metavar="FILE", help=(
-        "Part of a GPU's row, as data sheets tell it, instead of a device: made whole, or what is missing is told."))] = None,
-    arch: Annotated[str | None, typer.Option("--arch", metavar="ARCH", help="The compile target of --from-row, where FILE does not tell: sm_87.")] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="The GPU that the emulator is; see gemmgen gpus.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Of the rows; the folder's by default.")] = None,
+def probe(
+    output: Output,
+    device: Annotated[BringupDevice, typer.Option(help="The device; of the emulator, --gpu names the GPU.")],
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="The GPU that the emulator is; see gemmgen list gpus.")] = None,
+    name: Name = None,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="FRAGMENT", help=(
-        "This instruction, and no others; several of these. A name of gemmgen fragments, or the mnemonic of an mma.sync that has no row."))] = None,
+        "This instruction, and no others; several of these. A name of gemmgen list fragments, or the mnemonic of an mma.sync that has no row."))] = None,
     products: Annotated[int | None, typer.Option("--products", min=1, help=(
         f"Random products of proof an instruction; {ON_A_GPU:,} by default, {ON_AN_EMULATOR:,} of the emulator."))] = None,
     kernels: Annotated[int | None, typer.Option("--kernels", min=0, help=(
         f"How many kernels calibrate the models; {KERNELS} by default, {EMULATED_KERNELS} of the emulator. 0 leaves out the calibration and the"
-        " reference set, as does --only by itself. With --from-row the register model alone, by compiled kernels; none by default."
+        " reference set, as does --only by itself."
     ))] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Find out how a device multiplies matrices, what it holds and how fast it is, and write rows that say so.
+    """Measure how a GPU multiplies, its limits and its speed.
 
     Launches alone tell which lane holds which element of each matrix
     instruction, in which order it sums and how it rounds, where the GPU's limits
     are and what kernels reach. A folder that has a report of the last time is
     compared with it. The exit code is 1 where
     something that was sought was not found.
-
-    With --from-row no device is asked: what the architecture determines is
-    filled in, sums are checked, and what is missing is asked for by name.
     """
     from gemmgen.workshop.bringup import REPORT, bring_up
     from gemmgen.workshop.bringup.gpu_row import GPU_ROW
@@ -71,14 +72,6 @@ def bringup(
     from gemmgen.workshop.bringup.profiled import machine_for
     from gemmgen.workshop.bringup.rates import NO_CLOCK
 
-    if (device is None) == (from_row is None):
-        raise SpecError("gemmgen bringup", "needs either a device or a row", got=device and f"--device {device.value} --from-row {from_row}",
-                        needs="one of --device and --from-row", remedy="gemmgen bringup --help")
-    if from_row:
-        others = {"--gpu": gpu, "--only": only, "--products": products, "--seed": seed or None}
-        return _from_row(from_row, arch, name, output, as_json, [option for option, told in others.items() if told is not None], kernels or 0)
-    if arch is not None:
-        raise SpecError("--arch", "belongs to --from-row: a device tells its own", got=arch, needs="no --arch", remedy="gemmgen bringup --help")
     before = _before(output / REPORT)
     machine = machine_for(device.value, gpu)
     chosen = [instruction(one, machine.arch) for one in only] if only else None
@@ -116,19 +109,29 @@ def _before(path: Path, from_row: bool = False) -> str | None:
                         needs="a new folder, or one that a bring-up wrote", remedy="another -o")
     if before is not None and (json.loads(before).get("kind") == KIND) != from_row:
         raise SpecError("--output", "is a folder of the other kind of bring-up", got=str(folder),
-                        needs="one that was written with" + ("" if from_row else "out") + " --from-row", remedy="another -o")
+                        needs=f"one of {'gemmgen gpu from-row' if from_row else 'gemmgen gpu probe'}", remedy="another -o")
     return before
 
 
-def _from_row(file: Path, arch: str | None, name: str | None, output: Path, as_json: bool, others: list[str], kernels: int) -> int:
-    """The row of `file` made whole; with the register model's constants of its target, where kernels are to be compiled for them."""
+@verb(DEVICE, "gemmgen gpu from-row my.toml --arch sm_87 -o my_gpu/", name="gpu from-row", was={"bringup --from-row": {"--from-row": "", "--quiet": ""}})
+def from_row(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Part of a GPU's row (.toml), with what its data sheet says.")],
+    output: Output,
+    arch: Annotated[str | None, typer.Option("--arch", metavar="ARCH", help="The compile target, where FILE does not say: sm_87.")] = None,
+    name: Name = None,
+    kernels: Annotated[int, typer.Option("--kernels", min=0, help="Compile so many kernels to calibrate the register model.")] = 0,
+    as_json: Json = False,
+) -> int:
+    """Make a GPU's file from its data sheet.
+
+    No device is needed: what the architecture determines is filled in, sums are
+    checked, and what is missing is asked for by name.
+    """
     import json
 
     from gemmgen.workshop.bringup import REPORT
     from gemmgen.workshop.bringup.from_row import fill_in
 
-    if others:
-        raise SpecError(others[0], "belongs to a device", got="--from-row", needs=f"no {others[0]}", remedy="gemmgen bringup --help")
     filled = fill_in(file, arch, row_name(name or output.resolve().name), output, _before(output / REPORT, from_row=True))
     write_files(output, filled.files, rows=True)
     filled.refuse(output)

@@ -1,4 +1,4 @@
-"""`gemmgen explore`: the verb, what it says of a study's space, and its progress."""
+"""`gemmgen study run`: the verb, what it says of a study's space, and its progress."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gemmgen.cli.output import emit, emit_json, note, shown, tell
-from gemmgen.cli.verb import SCHEMAS, STUDIES, Json, Silent, verb
-from gemmgen.errors import EXIT_OK, SpecError
+from gemmgen.cli.verb import SCHEMAS, SPACE, Json, Silent, group, names, verb
+from gemmgen.errors import EXIT_OK
 
 if TYPE_CHECKING:
-    from gemmgen.workshop.explore.regret import Regret
     from gemmgen.workshop.explore.running import Progress
     from gemmgen.workshop.explore.space import Candidates
     from gemmgen.workshop.explore.studies import Problem
@@ -46,16 +45,19 @@ def _schema() -> dict[str, Any]:
 SCHEMAS["study"] = _schema
 
 
+group("study", SPACE, "Try many kernels on many sizes, keep the trials, ask them.")
+
+
 @verb(
-    STUDIES,
-    "gemmgen explore small_cpu",
-    "gemmgen explore specs/studies/sgemm_h200.toml --dry-run",
-    "gemmgen explore my_study.toml --store results/mine --strategy tpe --trials 500 --seconds 600",
-    "gemmgen explore my_study.toml --scheduler tcp://host:8786 --store s3://bucket/mine",
-    "gemmgen explore --regret explore-out/sgemm_h200",
+    SPACE,
+    "gemmgen study run small_cpu",
+    "gemmgen study run specs/studies/sgemm_h200.toml --dry-run",
+    "gemmgen study run my_study.toml --store results/mine --strategy tpe --trials 500 --seconds 600",
+    "gemmgen study run my_study.toml --scheduler tcp://host:8786 --store s3://bucket/mine",
+    name="study run", was={"explore": {}},
 )
 def explore(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="A study (.toml), or the name of one of specs/studies.")] = None,
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="A study (.toml), or the name of a shipped one.", autocompletion=names("studies"))],
     store: Annotated[str | None, typer.Option(metavar="DIR|URI", help="Where trials are kept; default: explore-out/NAME.")] = None,
     strategy: Annotated[Strategy | None, typer.Option(help="Instead of the study's own.")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="How many candidates are tried at most, instead of the study's own number.")] = None,
@@ -64,9 +66,7 @@ def explore(
     workers: Annotated[int | None, typer.Option(min=0, metavar="N", help=(
         "Processes that compile, beside one for each GPU; default: as many as there are processors; 0: one process, without a cluster."))] = None,
     scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A dask scheduler whose workers try, instead of this machine alone.")] = None,
-    regret: Annotated[str | None, typer.Option(metavar="STORE", help=(
-        "Replay every strategy on the measurements of a store, and tell how far its best is behind the best of all."))] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="For this GPU instead of the study's own; see gemmgen gpus.")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="For this GPU instead of the study's own; see gemmgen list gpus.")] = None,
     as_json: Json = False,
     quiet: Silent = False,
 ) -> int:
@@ -80,10 +80,6 @@ def explore(
     from gemmgen.workshop import explore as exploring
     from gemmgen.workshop.explore.running import Running, known_rows
 
-    if regret:
-        return _regret(regret, study, as_json)
-    if not study:
-        raise SpecError("gemmgen explore", "has nothing to explore", needs="a STUDY, or --regret STORE", remedy="gemmgen explore small_cpu")
     explored = exploring.study(study)
     if gpu:
         explored = exploring.study(explored.study.with_(gpus=[gpu]))
@@ -281,34 +277,3 @@ def progress_dict(progress: Progress) -> dict[str, Any]:
         "best": [{"problem": problem.told, "kernel": row.kernel, "trial": row.trial, "seconds": row.seconds, "predicted_seconds": row.predicted_seconds,
                   "reference_seconds": row.reference_seconds, "error": row.error} for problem, row in progress.best.items()],
     }
-
-
-# ---- regret
-
-
-def _regret(store: str, study: str | None, as_json: bool) -> int:
-    from gemmgen.workshop.explore.regret import regret
-    from gemmgen.workshop.explore.store import Store
-
-    rows = Store(store).rows("study = ?", (study,)) if study else Store(store).rows()
-    found = regret(rows)
-    emit_json(regret_dict(found)) if as_json else emit(regret_text(found))
-    return EXIT_OK
-
-
-def regret_text(found: Regret) -> str:
-    """The table of regret, in percent."""
-    from gemmgen.cli.show import table
-
-    rows = [(name, *(f"{100 * value:.2f} %" if value < float("inf") else "-" for value in values)) for name, values in found.table.items()]
-    return "\n".join([
-        f"regret after so many trials of each of {found.problems} problems, over the best of {found.rows} timed kernels "
-        f"(at most {found.largest} of a problem), geometric mean",
-        "", table(("strategy", *map(str, found.counts)), rows), "", f"least regret: {found.best}",
-    ])
-
-
-def regret_dict(found: Regret) -> dict[str, Any]:
-    """The same as plain data."""
-    return {"counts": list(found.counts), "problems": found.problems, "rows": found.rows, "largest": found.largest, "best": found.best,
-            "regret": {name: list(values) for name, values in found.table.items()}}

@@ -1,4 +1,4 @@
-"""`gemmgen report`, `choose` and `learn`: what is made of a store of trials."""
+"""`gemmgen study report`, `choose` and `learn`: what is made of a store of trials."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from gemmgen.cli.output import emit, emit_json, json_text, note, write_paths
 from gemmgen.cli.show import LABEL
-from gemmgen.cli.verb import STUDIES, Json, verb
+from gemmgen.cli.verb import SPACE, Json, verb
 from gemmgen.errors import EXIT_OK, SpecError
 
 if TYPE_CHECKING:
@@ -59,15 +59,16 @@ def _rows(store: str, where: str, quiet: bool) -> list[Row]:
 
 
 @verb(
-    STUDIES,
-    "gemmgen report explore-out/sgemm_h200 -o report.html",
-    "gemmgen report explore-out/sgemm_h200 --where \"scheme = 'ootomo'\" --table dispatch.json -o report.html",
+    SPACE,
+    "gemmgen study report explore-out/sgemm_h200 -o report.html",
+    "gemmgen study report explore-out/sgemm_h200 --where \"scheme = 'ootomo'\" --table dispatch.json -o report.html",
+    name="study report", was={"report": {}},
 )
 def report(
     store: StorePath,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="The page's title; default: the store's name.")] = "",
-    table: Annotated[Path | None, typer.Option(metavar="JSON", help="A dispatch table of gemmgen choose, whose rules and kernels are shown.")] = None,
+    table: Annotated[Path | None, typer.Option(metavar="JSON", help="A dispatch table of gemmgen study choose, whose rules and kernels are shown.")] = None,
     where: Where = "",
     seed: Seed = 1,
     as_json: Json = False,
@@ -94,11 +95,12 @@ def report(
 
 
 @verb(
-    STUDIES,
-    "gemmgen choose explore-out/sgemm_h200 --kernels 8 -o dispatch.json",
-    "gemmgen choose explore-out/sgemm_h200 --kernels 4 --shapes transformers --layout nn --error 1e-6",
-    "gemmgen choose explore-out/sgemm_h200 --shapes my_shapes.csv --held-out other_shapes.csv --json",
-    "gemmgen choose explore-out/sgemm_h200 --kernels 24 --shapes drawn:300 --time few_store --seconds 240",
+    SPACE,
+    "gemmgen study choose explore-out/sgemm_h200 --kernels 8 -o dispatch.json",
+    "gemmgen study choose explore-out/sgemm_h200 --kernels 4 --shapes transformers --layout nn --error 1e-6",
+    "gemmgen study choose explore-out/sgemm_h200 --shapes my_shapes.csv --held-out other_shapes.csv --json",
+    "gemmgen study choose explore-out/sgemm_h200 --kernels 24 --shapes drawn:300 --time few_store --seconds 240",
+    name="study choose", was={"choose": {}},
 )
 def choose(
     store: StorePath,
@@ -220,15 +222,18 @@ def choice_text(choice: Choice) -> str:
     return "\n".join(lines)
 
 
-@verb(STUDIES, "gemmgen learn explore-out/sgemm_h200 --gpu h200", "gemmgen learn explore-out/sgemm_h200 --gpu h200 > learnt.txt")
+@verb(
+    SPACE, "gemmgen study learn explore-out/sgemm_h200 --gpu h200", "gemmgen study learn explore-out/sgemm_h200 --gpu h200 > learnt.txt",
+    name="study learn", was={"learn": {}},
+)
 def learn(
     store: StorePath,
-    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Whose constants; see gemmgen gpus.")],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Whose constants; see gemmgen list gpus.")],
     where: Where = "",
     seed: Seed = 1,
     as_json: Json = False,
 ) -> int:
-    """Fit the time model's constants for a GPU to what a store has of it.
+    """Fit the time model of a GPU to the trials of a store.
 
     Prints the error of predicted times before and after, of kernels and sizes that
     were fitted to and of others that were held out, and the constants as lines for

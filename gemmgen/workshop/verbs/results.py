@@ -1,4 +1,4 @@
-"""The verb `results`: what a store of trials holds."""
+"""`gemmgen study ask`: what a store of trials holds."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gemmgen.cli.output import emit, emit_json, note, write_paths
-from gemmgen.cli.verb import STUDIES, Json, verb
+from gemmgen.cli.verb import SPACE, Json, verb
 from gemmgen.errors import EXIT_OK, SpecError
+
+if TYPE_CHECKING:
+    from gemmgen.workshop.explore.regret import Regret
 
 SHOWN = 200
 """Rows that a person's table has by default."""
 
 
 @verb(
-    STUDIES,
-    "gemmgen results study.store --best",
-    "gemmgen results study.store --frontier --where \"gpu = 'h200' and m = 4096\" --csv frontier.csv",
-    "gemmgen results study.store \"select scheme, count(*), min(seconds) from trials where verdict = 'timed' group by scheme\"",
-    "gemmgen results s3://bucket/study --changes 0.1.0 0.2.0 --json",
-    "gemmgen results study.store --export-t4 study.t4.json",
+    SPACE,
+    "gemmgen study ask study.store --best",
+    "gemmgen study ask study.store --frontier --where \"gpu = 'h200' and m = 4096\" --csv frontier.csv",
+    "gemmgen study ask study.store \"select scheme, count(*), min(seconds) from trials where verdict = 'timed' group by scheme\"",
+    "gemmgen study ask s3://bucket/study --changes 0.1.0 0.2.0 --json",
+    "gemmgen study ask study.store --export-t4 study.t4.json",
+    name="study ask", was={"results": {}, "explore --regret": {}},
 )
 def results(
     store: Annotated[str, typer.Argument(metavar="STORE", help="A folder, or a bucket's URI such as s3://bucket/folder.")],
@@ -38,6 +42,8 @@ def results(
     changes: Annotated[tuple[str, str] | None, typer.Option("--changes", metavar="BEFORE AFTER", help=(
         "What is faster, slower, newly refused or wrong between two versions of gemmgen, or commits."))] = None,
     verdicts: Annotated[bool, typer.Option("--verdicts", help="How trials ended, and why.")] = False,
+    regret: Annotated[bool, typer.Option("--regret", help=(
+        "Replay every strategy on the measurements, and tell how far its best is behind the best of all."))] = False,
     studies: Annotated[bool, typer.Option("--studies", help="Which studies the store holds; the default.")] = False,
     where: Annotated[str, typer.Option("--where", metavar="CONDITION", help="In SQL: the only rows that count, for ready-made questions too.")] = "",
     show_sql: Annotated[bool, typer.Option("--sql", help="Print a ready-made question's SQL instead of its answer.")] = False,
@@ -61,16 +67,19 @@ def results(
     from gemmgen.workshop.explore.store import Store, compact
     from gemmgen.workshop.explore.store.questions import questions
 
-    asked = {"best": best, "frontier": frontier, "model": model, "first-choice": first_choice, "changes": changes, "verdicts": verdicts, "studies": studies}
+    asked = {"best": best, "frontier": frontier, "model": model, "first-choice": first_choice, "changes": changes, "verdicts": verdicts, "regret": regret,
+             "studies": studies}
     names = [name for name, given in asked.items() if given]
     if len(names) + bool(sql) > 1:
-        raise SpecError("gemmgen results", "answers one question at a time", got=", ".join([*(["SQL"] if sql else []), *(f"--{name}" for name in names)]),
-                        needs="one of them", remedy="gemmgen results --help")
+        raise SpecError("gemmgen study ask", "answers one question at a time", got=", ".join([*(["SQL"] if sql else []), *(f"--{name}" for name in names)]),
+                        needs="one of them", remedy="gemmgen study ask --help")
+    if regret:
+        return _regret(store, where, as_json)
     name = "" if sql else names[0] if names else "studies"
     parameters = dict(zip(questions()[name].parameters, changes or ())) if name else {}
     if show_sql:
         if sql:
-            raise SpecError("--sql", "prints a ready-made question", got="SQL of your own", needs="--best or another", remedy="gemmgen results --help")
+            raise SpecError("--sql", "prints a ready-made question", got="SQL of your own", needs="--best or another", remedy="gemmgen study ask --help")
         emit_json({"question": name, "sql": questions()[name].sql}) if as_json else emit(questions()[name].sql)
         return EXIT_OK
 
@@ -78,7 +87,7 @@ def results(
         note(text, quiet=as_json)
 
     if facts and not import_t4:
-        raise SpecError("--with", "belongs to --import-t4", got=", ".join(facts), needs="--import-t4 FILE", remedy="gemmgen results --help")
+        raise SpecError("--with", "belongs to --import-t4", got=", ".join(facts), needs="--import-t4 FILE", remedy="gemmgen study ask --help")
     done: dict[str, Any] = {}
     if import_t4:
         from gemmgen.workshop.explore.store.t4 import import_file
@@ -100,7 +109,7 @@ def results(
     if changes and not answer.num_rows:
         _told_apart(opened, changes)
     if opened.many_files():
-        tell(f"{store} has many small files, of which each takes time: gemmgen results {store} --merge")
+        tell(f"{store} has many small files, of which each takes time: gemmgen study ask {store} --merge")
     if table:
         write_paths({table: _csv(answer)})
     if as_json:
@@ -112,6 +121,34 @@ def results(
         if answer.num_rows > rows:
             tell(f"{answer.num_rows - rows} more rows: --rows, --csv FILE or --json")
     return EXIT_OK
+
+
+def _regret(store: str, where: str, as_json: bool) -> int:
+    """`study ask --regret`: the exit code; raises as `explore.regret.regret`."""
+    from gemmgen.workshop.explore.regret import regret
+    from gemmgen.workshop.explore.store import Store
+
+    found = regret(Store(store, where=where).rows())
+    emit_json(regret_dict(found)) if as_json else emit(regret_text(found))
+    return EXIT_OK
+
+
+def regret_text(found: Regret) -> str:
+    """The table of regret, in percent."""
+    from gemmgen.cli.show import table
+
+    rows = [(name, *(f"{100 * value:.2f} %" if value < float("inf") else "-" for value in values)) for name, values in found.table.items()]
+    return "\n".join([
+        f"regret after so many trials of each of {found.problems} problems, over the best of {found.rows} timed kernels "
+        f"(at most {found.largest} of a problem), geometric mean",
+        "", table(("strategy", *map(str, found.counts)), rows), "", f"least regret: {found.best}",
+    ])
+
+
+def regret_dict(found: Regret) -> dict[str, Any]:
+    """The same as plain data."""
+    return {"counts": list(found.counts), "problems": found.problems, "rows": found.rows, "largest": found.largest, "best": found.best,
+            "regret": {name: list(values) for name, values in found.table.items()}}
 
 
 def _facts(given: list[str]) -> dict[str, str]:
@@ -137,7 +174,7 @@ def _told_apart(store: Any, versions: tuple[str, str]) -> None:
         if not any(version and (version == one["generator"] or (one["commit"] or "").startswith(version)) for one in there):
             raise SpecError("--changes", "names a version that the store has no trials of", got=version,
                             has=", ".join(f"{one['generator']} {one['commit'][:12]}".strip() for one in there) or "no trials",
-                            needs="a version of gemmgen, or the beginning of a commit", remedy="gemmgen results STORE --studies")
+                            needs="a version of gemmgen, or the beginning of a commit", remedy="gemmgen study ask STORE --studies")
 
 
 def _plain(value: Any) -> Any:

@@ -22,6 +22,8 @@ FOOTER = 8
 """Bytes at a Parquet file's end: the length of what is before them, and MAGIC."""
 SMALL = 16 << 20
 """Bytes below which a file is worth merging with others."""
+_OBJECTS = ("s3", "gcs", "abfs")
+"""File systems of pyarrow that have objects and no folders."""
 LEFT_BEHIND = 24 * 3600.0
 """Seconds after which nobody writes an unfinished file any more that is not locked."""
 
@@ -226,7 +228,7 @@ class Bucket:
 
     def put(self, name: str, content: bytes) -> None:
         try:
-            if self.files.type_name == "py":  # of fsspec, whose stores want a folder where they have such
+            if self.files.type_name not in _OBJECTS:  # fsspec's, a disk's and HDFS's stores want a folder where they have such
                 self.files.create_dir(self.path, recursive=True)
             with self.files.open_output_stream(f"{self.path}/{name}") as stream:
                 stream.write(content)

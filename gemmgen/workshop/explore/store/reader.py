@@ -135,7 +135,7 @@ class Store:
                     wait([answer], min(0.1, self.seconds))  # and then look for Ctrl-C
                 if not answer.done():
                     raise GemmgenError("SQL", f"took more than {self.seconds:g} s, and was ended", needs=f"an answer within {self.seconds:g} s",
-                                       remedy="a question that ends, a narrower WHERE, or gemmgen results --seconds for more time")
+                                       remedy="a question that ends, a narrower WHERE, or gemmgen study ask --seconds for more time")
             finally:
                 while not answer.done():  # again, since one that comes before the question begins is not heard
                     connection.interrupt()
@@ -157,7 +157,7 @@ class Store:
     def _too_much(self, sql: str) -> GemmgenError:
         limit = f"{self.memory >> 20} MiB"
         return GemmgenError("SQL", f"takes more than {limit} of memory", got=sql, needs=f"a question whose sums and answer fit into {limit}",
-                            remedy="fewer columns, a LIMIT, a narrower WHERE, or gemmgen results --memory for more")
+                            remedy="fewer columns, a LIMIT, a narrower WHERE, or gemmgen study ask --memory for more")
 
     def answer(self, question: str, **parameters: str) -> pyarrow.Table:
         """What a ready-made question gives.

@@ -55,7 +55,7 @@ def _parser(process: int) -> Any:
 def refused(sql: str, error: Exception) -> GemmgenError:
     """What DuckDB says of a query."""
     return GemmgenError("SQL", "cannot be answered", got=sql, needs=str(error).strip(),
-                        remedy="gemmgen results STORE \"describe trials\" lists the columns; quote \"at\", which is a word of SQL")
+                        remedy="gemmgen study ask STORE \"describe trials\" lists the columns; quote \"at\", which is a word of SQL")
 
 
 def _parts(tree: Any) -> Iterator[dict[str, Any]]:
