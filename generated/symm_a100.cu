@@ -284,6 +284,7 @@ GG_DEVICE void split_b(
     float value[8];
 
     // Neighbouring threads read whole sectors in either triangle: along k, or along n.
+#pragma unroll
     for (int i = 0; i < 8; ++i)
         value[i] = o < outer && k0 + my_k + i < k ? given_b(x, ld, o, k0 + my_k + i) : 0.0f;
 

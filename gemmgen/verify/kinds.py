@@ -22,9 +22,11 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
         given = kind.embedded(*(element.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, k), (k, n))), None)
         a, b = kind.completed(given.a, given.b)
         shape = a.shape[0], b.shape[1]
-        before, computed = element.rounded(rng.uniform(-1, 1, shape)) if beta else None, kind.computed(*shape)
-        result = gemm(device, plan, source, given.a, given.b, before, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (4, 8, 12)))
-        old = np.full(shape, element.poison) if before is None else before
+        before, computed = plan.output.rounded(element.rounded(rng.uniform(-1, 1, shape))) if beta else None, kind.computed(*shape)
+        # Elements of less than a word of memory: tiles end where words do, as the emulator knows no parts of a word.
+        beside = 1 if plan.output.dtype().itemsize >= 4 else shape[1] % 2
+        result = gemm(device, plan, source, given.a, given.b, before, alpha=alpha, beta=beta, placement=Placement((3, 5, beside), (4, 8, 12)))
+        old = plan.output.rounded(np.full(shape, element.poison)) if before is None else before
         added = None if before is None else kind.read(before)
         c = np.where(computed, result.c, alpha * element.exact(a, b) + (beta * added if beta else 0))
         share = share_of_worst(plan, a, b, added, c, alpha, beta)
