@@ -10,6 +10,7 @@ import pytest
 from assembled import assembled
 from ways import AMD_WAYS, plan_of
 
+from gemmgen.catalog.output import all_outputs
 from gemmgen.emulate import TOGETHER
 from gemmgen.kinds import Kind
 from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
@@ -203,3 +204,12 @@ def test_two_products_in_one_triangle(way, uplo):
         want = np.matmul(*plan.kind.completed(a, b))
     assert np.array_equal(np.where(plan.kind.computed(m, m), want, 0), result.c, equal_nan=True)
     assert (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("way", "kind", "c"), [("mma", Syrk(BOTH), "f16"), ("wgmma", Gemmt(UPPER), "bf16")], ids=["f16", "bf16"])
+def test_a_triangle_of_16_bits(way, kind, c):
+    device, plan, source = made(way, kind, layout="nt")
+    plan = replace(plan, output=all_outputs()[c])
+    source = render(plan)
+    right, told = kinds.question(plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+    assert right, told
