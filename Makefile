@@ -12,6 +12,7 @@
 
 VENV := .venv
 RUN := $(VENV)/bin/python
+DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 FRAMEWORKS := $(VENV)/.frameworks
 PYTHON ?=
@@ -24,7 +25,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n auto --maxprocesses 8 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,8p
 
-demo: $(INSTALLED)
+demo: $(DEMO)
 	@$(RUN) -m gemmgen.demo
 
 test-fast: $(INSTALLED)
@@ -56,9 +57,14 @@ clean:
 	rm -rf $(VENV) .rocm build-out dist .pytest_cache .hypothesis
 	find gemmgen tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Modules are compiled when they are first imported: most never are.
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile
+
+# What the demonstration needs and no more. An environment that has all has that, too.
 # Each candidate is run, because a name on the PATH may be a stub that only complains.
-$(INSTALLED): pyproject.toml
-	@for python in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
+$(DEMO): pyproject.toml
+	@if [ $(INSTALLED) -nt pyproject.toml ]; then touch -r $(INSTALLED) $@; exit; fi; \
+	for python in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
 	    if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        found=$$python; break; \
 	    fi; \
@@ -68,16 +74,20 @@ $(INSTALLED): pyproject.toml
 	    echo "  try    installing one (Debian, Ubuntu: python3-venv), or make PYTHON=/path/to/python3" >&2; \
 	    exit 2; \
 	fi; \
-	echo "installing gemmgen and its tools into $(VENV) with $$($$found --version)"; \
-	$$found -m venv --clear $(VENV)
-	@$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	echo "installing gemmgen into $(VENV) with $$($$found --version): 90 MB to download, 250 MB on disk"; \
+	$$found -m venv --clear $(VENV) && $(PIP) -e '.[demo]' && touch $@
+
+$(INSTALLED): $(DEMO)
+	@echo "installing what tests need into $(VENV): 1.4 GB on disk"
+	@$(PIP) -e '.[dev]'
 	@touch $@
 
 # JAX and torch for the CPU, where they can be had: tried once, and never torch's usual wheel, which brings CUDA of several GB.
 # The tests that need them skip elsewhere.
 $(FRAMEWORKS): $(INSTALLED)
+	@echo "installing JAX and torch for the CPU into $(VENV), where they can be had: 1.2 GB on disk"
 	@for wheels in jax 'torch==2.13.0+cpu'; do \
-	    timeout 300 $(RUN) -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 20 --only-binary :all: $$wheels 2>/dev/null || \
+	    timeout 300 $(PIP) --retries 0 --timeout 20 --only-binary :all: $$wheels 2>/dev/null || \
 	    echo "$$wheels could not be installed: tests that need it are skipped" >&2; \
 	done
 	@touch $@

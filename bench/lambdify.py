@@ -16,7 +16,7 @@ from gemmgen.designs import all_designs, common
 from gemmgen.kinds import all_kinds
 from gemmgen.kinds.triangles import UPPER, Syrk
 from gemmgen.kinds.triangular import RIGHT, Trmm
-from gemmgen.model import accuracy, bounds, epilogue, error, papers
+from gemmgen.model import accuracy, bounds, epilogue, error, papers, time
 from gemmgen.model.built import lambdified
 from gemmgen.model.equation import Constraint, Equation
 
@@ -45,7 +45,7 @@ def statements() -> list[Equation | Constraint]:
         *(group for _, group in design.equations.groups), design.equations.tiles, design.equations.pipeline, design.equations.launch,
         design.equations.predictions, design.constraints,
     ) for one in group]
-    return [*own, *error.EQUATIONS, *accuracy.EQUATIONS, *epilogue.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, *most_stages().values()]
+    return [*own, *error.EQUATIONS, *accuracy.EQUATIONS, *epilogue.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, time.SGEMM_SECONDS, *most_stages().values()]
 
 
 def most_stages() -> dict[str, Equation]:

@@ -153,5 +153,9 @@ class NotEmulated(DeviceError):
     """The emulator has no model of the kernel's instructions."""
 
 
+class Notice(UserWarning):
+    """Something is computed in another way than was asked for, or takes long once; the result is right."""
+
+
 class CacheWarning(UserWarning):
     """Something in the cache is not as gemmgen leaves it, and was not used."""

@@ -23,11 +23,12 @@ from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.kinds import GEMM, Kind
+from gemmgen.shown import Shown
 from gemmgen.views import Geometry, Inputs, Launches, Packing, Promotion, Scales, Staging
 from gemmgen.views.memory import Operand
 
 
-class _Facts:
+class _Facts(Shown):
     """What follows from a plan's decisions: identity, numbers of the design's equations, layouts."""
 
     layout: str
@@ -89,6 +90,11 @@ class _Facts:
     def summary(self) -> str:
         """The same in words."""
         return ", ".join(one.told(value) for one, value in self.told)
+
+    def _told(self) -> dict[str, Any]:
+        sizes = f"{self.hints.m} x {self.hints.n} x {self.hints.k}"
+        return {"gpu": self.gpu.name, "scheme": self.scheme.name, "fragment": self.fragment.name, "layout": self.layout, "for": sizes,
+                "decisions": self.summary, "hash": self.hash}
 
     @property
     def arch(self) -> str:
@@ -223,7 +229,7 @@ def _fields() -> list[tuple[Any, ...]]:
     ]
 
 
-Plan = make_dataclass("Plan", _fields(), bases=(_Facts,), frozen=True)
+Plan = make_dataclass("Plan", _fields(), bases=(_Facts,), frozen=True, repr=False)
 Plan.__module__ = __name__
 Plan.__doc__ = """Everything decided.
 

@@ -23,6 +23,7 @@ from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
+from gemmgen.shown import Shown
 from gemmgen.unused import without_unused
 
 HEADER_WIDTH = 140
@@ -31,8 +32,8 @@ C_TYPES = {"f32": "float", "s32": "int"}
 """What accumulators' types are in C."""
 
 
-@dataclass(frozen=True)
-class Source:
+@dataclass(frozen=True, repr=False)
+class Source(Shown):
     """The text of a kernel and how to launch it.
 
     Attributes:
@@ -49,6 +50,10 @@ class Source:
     interface: abi.Interface | None
     arch: str
     allow_spills: bool
+
+    def _told(self) -> dict[str, Any]:
+        launches = ", ".join(launch.symbol for launch in self.launches) if self.interface else None
+        return {"name": self.name, "arch": self.arch, "lines": self.text.count("\n"), "launches": launches, "sha256": self.hash[:16]}
 
     @property
     def launches(self) -> tuple[abi.Launch, ...]:

@@ -38,8 +38,17 @@ if TYPE_CHECKING:
     Spec = str | os.PathLike[str] | Mapping[str, Any] | LoadedSpec
     Kernel = Spec | Built
 
+__all__ = [
+    "NOBODY", "Watcher", "build", "check_affordable", "chosen", "explain", "export", "frontier", "library", "load", "load_library", "multiply",
+    "multiply_batch", "open_device", "plan", "record", "render", "verify",
+]
+
 MOST_EMULATED = 1 << 36
 """Multiply-adds of a product: the emulator does some 10^6 to 10^7 a second."""
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class Watcher(Protocol):
@@ -243,14 +252,18 @@ def multiply_batch(kernel: Kernel, products: Sequence[Product], *, device: str =
 
 def verify(
     kernel: Kernel, gpu: str | None = None, *, device: str = "auto", size: tuple[int | None, int | None, int | None] = (None, None, None),
-    a: np.ndarray | None = None, b: np.ndarray | None = None, require: Require | None = None, progress: Watcher = NOBODY,
+    a: np.ndarray | None = None, b: np.ndarray | None = None, require: Require | None = None, whole: bool = False, progress: Watcher = NOBODY,
 ) -> Report:
     """Every check on a kernel; that of resources alone where nothing here can run it.
+
+    On the emulator, products that would take more than a minute are computed in part: some blocks of C, all corners among them, with
+    their whole k (`Report.sample`). Where a kernel's blocks cannot be run by themselves, smaller products are (`Report.smaller`).
 
     Args:
         size: (m, n, k) of the headline product; None is the default, each for itself.
         a, b: [M, K] and [K, N], FP32, for the headline product instead of random data.
         require: `scheme`, or `fp32` where its errors have to be FP32's; None for what the spec says.
+        whole: compute all blocks, however long it takes.
 
     Raises:
         SpecError: the matrices do not fit this machine, or emulating them would take hours; others as `build` and `open_device`.
@@ -258,6 +271,7 @@ def verify(
     from gemmgen.build import Built
     from gemmgen.verify import default_size, resources_only
     from gemmgen.verify import verify as judged
+    from gemmgen.verify.sample import affordable
 
     if require is None:
         require = "scheme" if isinstance(kernel, Built) else load(kernel, gpu).spec.verify.require
@@ -269,9 +283,16 @@ def verify(
         return resources_only(built.plan, built.source, built.binary, error.problem)
     usual = default_size(built.plan, opened.kind)
     size = tuple(asked or default for asked, default in zip(size, usual))
+    given = a is not None and b is not None
     try:
-        check_affordable(size if a is None or b is None else a.shape[:1] + b.shape[::-1], opened.kind)
-        return judged(built.plan, built.source, built.binary, opened, progress=progress.step, size=size, require=require, a=a, b=b)
+        size = a.shape[:1] + b.shape[::-1] if given else size
+        check_affordable(size, opened.kind, whole)
+        sample, size, smaller = (None, size, "") if whole or opened.kind != "emulator" else affordable(built.plan, size, usual)
+        if smaller and given:
+            a, b = a[: size[0], : size[2]], b[: size[2], : size[1]]
+        return judged(
+            built.plan, built.source, built.binary, opened, progress=progress.step, size=size, require=require, a=a, b=b, sample=sample, smaller=smaller,
+        )
     finally:
         opened.release()
         progress.clear()
@@ -357,12 +378,13 @@ def load_library(source: str | os.PathLike[str] | Mapping[str, Any] | LoadedLibr
     return file.library_from(source) if isinstance(source, Mapping) else file.load_library(Path(source))
 
 
-def check_affordable(size: tuple[int, int, int], kind: str) -> None:
+def check_affordable(size: tuple[int, int, int], kind: str, whole: bool = True) -> None:
     """Whether a product is one that this machine can check.
 
     Args:
         size: (m, n, k).
         kind: of the device.
+        whole: whether all blocks of C are computed.
 
     Raises:
         SpecError: its matrices do not fit the memory, or emulating it would take hours.
@@ -374,6 +396,6 @@ def check_affordable(size: tuple[int, int, int], kind: str) -> None:
         raise SpecError("--m, --n, --k", "are too large for this machine's memory", got=shown,
                         needs=f"{held / 1e9:.3g} GB, for the matrices and their check in FP64", has=f"{memory / 1e9:.3g} GB",
                         remedy="smaller --m, --n, --k or matrices")
-    if kind == "emulator" and m * n * k > MOST_EMULATED:
+    if whole and kind == "emulator" and m * n * k > MOST_EMULATED:
         raise SpecError("--m, --n, --k", "are too large to be emulated", got=shown, needs="m n k of at most 2^36, which take hours",
-                        remedy="smaller --m, --n, --k or matrices, or a GPU")
+                        remedy="leave --whole out, smaller --m, --n, --k or matrices, or a GPU")

@@ -25,6 +25,7 @@ from gemmgen.errors import SpecError
 from gemmgen.kinds import GEMM, all_kinds
 from gemmgen.kinds.kind import LAYOUTS
 from gemmgen.model.expressions import MOST_CHARACTERS
+from gemmgen.shown import Shown
 
 T = TypeVar("T")
 MAX_EXTENT = 2**31 - 1
@@ -310,7 +311,7 @@ class Spec(Strict):
     verify: Verify = Verify()
 
 
-class LoadedSpec(Strict):
+class LoadedSpec(Shown, Strict):
     """A Spec with the place it came from, for messages and relative file names.
 
     Attributes:
@@ -321,6 +322,13 @@ class LoadedSpec(Strict):
     spec: Spec
     place: str
     folder: Path | None = None
+
+    def _told(self) -> dict[str, Any]:
+        spec = self.spec
+        sizes = f"{spec.problem.m} x {spec.problem.n} x {spec.problem.k}"
+        asked = ", ".join(f"{key} {getattr(spec.accuracy, key)}" for key in spec.accuracy.asked)
+        return {"from": self.place, "gpu": spec.target.gpu, "kind": spec.problem.kind, "layout": spec.problem.layout, "for": sizes, "scheme": spec.split.scheme,
+                "accuracy": asked}
 
     def on(self, gpu: str | None) -> LoadedSpec:
         """The same for another GPU; None leaves the spec's own."""

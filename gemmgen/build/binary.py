@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from gemmgen.errors import ResourceError
+from gemmgen.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,8 @@ class KernelResources(ABC):
         """The same in words."""
 
 
-@dataclass(frozen=True)
-class Binary:
+@dataclass(frozen=True, repr=False)
+class Binary(Shown):
     """Machine code for one architecture, and what it uses.
 
     Attributes:
@@ -63,15 +64,19 @@ class Binary:
     """
 
     arch: str
-    code: bytes = field(repr=False)
-    assembly: str = field(repr=False)
+    code: bytes
+    assembly: str
     kernels: Mapping[str, KernelResources] = field(hash=False)
     compiler: str
-    log: str = field(repr=False, compare=False)
+    log: str = field(compare=False)
     key: str
     source_name: str
     from_cache: bool = field(compare=False)
     seconds: float = field(compare=False)
+
+    def _told(self) -> dict[str, object]:
+        kernels = ", ".join(f"{name} ({used.registers} registers, {used.spill_bytes} B spilled)" for name, used in self.kernels.items())
+        return {"arch": self.arch, "compiler": self.compiler, "bytes": len(self.code), "kernels": kernels, "key": self.key[:16]}
 
 
 def refuse_spills(binary: Binary) -> None:

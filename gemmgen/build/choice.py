@@ -24,9 +24,11 @@ from typing import Any
 from gemmgen.build import build
 from gemmgen.build.binary import Binary
 from gemmgen.build.cache import Cache
+from gemmgen.build.reference import accepting
 from gemmgen.errors import BuildError, ResourceError
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render
+from gemmgen.shown import Shown
 from gemmgen.solve import Explanation, choices, explain
 from gemmgen.spec import LoadedSpec
 
@@ -59,8 +61,8 @@ class Refusal:
         }
 
 
-@dataclass(frozen=True)
-class Planned:
+@dataclass(frozen=True, repr=False)
+class Planned(Shown):
     """A spec's plan and source, as far as earlier builds tell.
 
     Attributes:
@@ -72,9 +74,12 @@ class Planned:
     source: Source
     refused: tuple[Refusal, ...] = ()
 
+    def _told(self) -> dict[str, Any]:
+        return {"kernel": self.source.name, **self.plan._told(), "refused": len(self.refused) or None}
 
-@dataclass(frozen=True)
-class Built:
+
+@dataclass(frozen=True, repr=False)
+class Built(Shown):
     """A kernel, ready to run.
 
     Attributes:
@@ -87,6 +92,11 @@ class Built:
     binary: Binary
     others: tuple[Binary, ...] = ()
     refused: tuple[Refusal, ...] = ()
+
+    def _told(self) -> dict[str, Any]:
+        used = self.binary.kernels[self.source.name]
+        return {"kernel": self.source.name, **self.plan._told(), "compiler": self.binary.compiler, "registers": used.registers,
+                "refused": len(self.refused) or None}
 
 
 def first_that_builds(
@@ -117,13 +127,14 @@ def first_that_builds(
         return Built(plan, source, binary, tuple(others), tuple(refused))
     first, tiles = refused[0].error, refused[0].plan.batch and refused[0].plan.batch.tiles
     remedy = f"{'[batch] tiles with a smaller last one' if tiles else '[tile] with a smaller warp'}, or [build] allow_spills = true"
-    if len(refused) == 1 and not tiles:
-        raise first
-    if len(refused) == 1:  # such a spec has no warp's tile to make smaller
-        raise ResourceError(first.where, first.problem, needs=first.needs, has=first.has, remedy=remedy) from first
+    known = ""
+    if others := accepting(refused[0].kernel):
+        known = f"; or GEMMGEN_NVRTC=.../libnvrtc.so of another NVRTC: {', '.join(others)} accept{'s' * (len(others) == 1)} {refused[0].kernel}"
+    if len(refused) == 1:  # a spec of several tiles has no warp's tile to make smaller
+        raise ResourceError(first.where, first.problem, needs=first.needs, has=first.has, remedy=f"{remedy if tiles else first.remedy}{known}") from first
     raise ResourceError(
         f"{loaded.place}: {'[batch] tiles' if tiles else '[tile]'}", f"the compiler refuses {len(refused)} choices of the model, one after another",
-        needs=first.needs, has="; ".join(map(str, refused)), remedy=remedy,
+        needs=first.needs, has="; ".join(map(str, refused)), remedy=f"{remedy}{known}",
     )
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gemmgen.errors import BuildError
 
-INSTALL = "pip install 'gemmgen[hip]'"
+INSTALL = "pip install 'gemmgen[rocm]'"
 
 _TARGET = "amdgcn-amd-amdhsa"
 _ARCH = re.compile(r"^\s+(gfx9(?:08|0a|42|50)|gfx1[12]\d\d)$", re.M)  # those with a matrix unit

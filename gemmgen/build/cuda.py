@@ -19,7 +19,8 @@ from gemmgen.build.binary import Binary
 from gemmgen.build.cache import USER_CACHE, Cache
 from gemmgen.build.cubin import read_cubin
 from gemmgen.build.diagnostics import Dialect, refusal
-from gemmgen.build.nvrtc import INSTALL, Compiler, find_compiler
+from gemmgen.build.drivers import install
+from gemmgen.build.nvrtc import Compiler, find_compiler
 from gemmgen.build.ptxas import accounts_differ, with_logged_spills
 from gemmgen.build.request import Product, Request, fulfil
 from gemmgen.errors import BuildError
@@ -139,7 +140,7 @@ def _make(compiler: Compiler, request: Request, cache: Cache | None, line_info: 
             has="read from the cubin: " + accounts[1],
             # Seen with recursion: a cubin does not mark the registers that calls save.
             remedy="no recursion and no calls through pointers; if there are none, "
-            f"{INSTALL} for a compiler whose cubins gemmgen can read",
+            f"{install()} for a compiler whose cubins gemmgen can read",
         )
     return Product(
         code=output.cubin,
@@ -153,7 +154,7 @@ def _remedy(compiler: Compiler, arch: str, message: str) -> str | None:
     if _NO_HEADER.search(message):
         if compiler.bundles_headers:
             return f"include only what {compiler.name} brings, or name a folder with -I"
-        return f"{INSTALL} for a compiler that brings the CUDA headers, or name a folder with -I"
+        return f"{install()} for a compiler that brings the CUDA headers, or name a folder with -I"
     if "too much shared data" in message:
         return "dynamic shared memory (extern __shared__), which may be larger"
     if "not supported on .target" in message and f"{arch}a" in compiler.archs:

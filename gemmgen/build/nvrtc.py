@@ -22,11 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gemmgen.build.cache import Cache
+from gemmgen.build.drivers import driver_version, install
 from gemmgen.build.elf import Elf
 from gemmgen.errors import BuildError
 from gemmgen.files import unfinished
-
-INSTALL = "pip install 'gemmgen[cuda]'"
 
 _BUILD_ID = (b"GNU", 3)  # the note's owner and NT_GNU_BUILD_ID
 _OLDEST_ARCH = 75  # the first whose matrix units and machine code gemmgen knows
@@ -107,7 +106,7 @@ class Compiler:
         since = _SINCE.get(int(found[1])) if found else None
         if since is None or since <= self.version:
             return None
-        return "NVRTC {}.{} or later: {}, or set GEMMGEN_NVRTC to such a libnvrtc.so".format(*since, INSTALL)
+        return "NVRTC {}.{} or later: {}, or set GEMMGEN_NVRTC to such a libnvrtc.so".format(*since, install())
 
     def run(self, text: str, name: str, options: Sequence[str]) -> Output:
         """Compile `text`, a file called `name`, with exactly these options.
@@ -202,7 +201,8 @@ def find_compiler() -> Compiler:
     """The NVRTC to use: `$GEMMGEN_NVRTC` (a library's path), else the one of the
     `nvidia-*` wheels, else a toolkit's (`$CUDA_HOME`, `$CUDA_PATH`, /usr/local/cuda).
 
-    The library is loaded once a process.
+    Of several, the first whose machine code this machine's driver loads is taken;
+    without a driver, the first. The library is loaded once a process.
 
     Raises:
         BuildError: there is none, or it cannot be loaded.
@@ -210,14 +210,16 @@ def find_compiler() -> Compiler:
     asked = os.environ.get("GEMMGEN_NVRTC")
     if asked:
         return _load(Path(asked).expanduser().absolute())
-    for path in _candidates():
-        if path.is_file():
-            return _load(path.resolve())
+    there = [path for path in _candidates() if path.is_file()]
+    newest = driver_version() // 1000
+    loaded = [path for path in there if not newest or int(path.name.rpartition(".")[2]) <= newest]
+    if there:
+        return _load((loaded or there)[0].resolve())
     raise BuildError(
         "NVRTC",
         "was not found; it compiles CUDA kernels, with or without a GPU",
-        needs="libnvrtc.so.13 of the wheel nvidia-cuda-nvrtc, or of a CUDA toolkit",
-        remedy=f"{INSTALL}, or set GEMMGEN_NVRTC to a libnvrtc.so",
+        needs="libnvrtc.so of CUDA 12.4 or later: of the wheels nvidia-cuda-nvrtc and nvidia-cuda-nvrtc-cu12, or of a CUDA toolkit",
+        remedy=f"{install()}, or set GEMMGEN_NVRTC to a libnvrtc.so",
     )
 
 
@@ -246,7 +248,7 @@ def _load(path: Path) -> Compiler:
             str(path),
             "cannot be loaded as NVRTC",
             got=error.problem if isinstance(error, BuildError) else str(error),
-            remedy=f"{INSTALL}, or set GEMMGEN_NVRTC to a whole libnvrtc.so",
+            remedy=f"{install()}, or set GEMMGEN_NVRTC to a whole libnvrtc.so",
         ) from None
     major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))

@@ -125,6 +125,13 @@ class Residues(Strict):
     pass_seconds: _constant(0, 1e-3, "what they take besides, and besides their launches")
 
 
+class Sgemm(Strict):
+    """Of the vendor's FP32 product, as cuBLAS's SGEMM."""
+
+    share: _constant(*_Share, "the share of f32_tflops that large products reach")
+    start_seconds: _constant(0, 1e-3, "what a product takes besides its work and its operands' way from memory")
+
+
 class Batches(Strict):
     """Of batches that are divided between two kernels."""
 
@@ -156,6 +163,7 @@ class Measured(Strict):
     thin: Thin | None = None
     residues: Residues | None = None
     batches: Batches | None = None
+    sgemm: Sgemm | None = None
 
     def of(self, policy: Literal["wgmma", "tcgen05", "straight", "thin", "residues", "batches"], place: str) -> Any:
         """The constants of kernels of a policy, or of a design that has its own.

@@ -70,11 +70,13 @@ class Frameworks:
     Attributes:
         dlpack_type: the number in DLPack.
         torch_device, xla_platform: the names in torch and XLA.
+        wheel_suffix: what the name of a library's wheel ends with, with the compiler's major version as `{major}`.
     """
 
     dlpack_type: int
     torch_device: str
     xla_platform: str
+    wheel_suffix: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ VENDORS: dict[str, Vendor] = {row.name: row for row in (
             code_of="the kernels' machine code for {arch}, for the driver API", code_per_arch=False,
         ),
         checked=Checked(timed=True, recorded=False, emulator=("gemmgen.emulate", "Emulator"), emulated=None, orders_memory=True, standing=None),
-        frameworks=Frameworks(dlpack_type=2, torch_device="cuda", xla_platform="CUDA"),
+        frameworks=Frameworks(dlpack_type=2, torch_device="cuda", xla_platform="CUDA", wheel_suffix="-cu{major}"),
     ),
     Vendor(
         name="amd", owner="AMD", arch_prefix="gfx", arch_pattern="gfx[0-9a-f]{3,4}", api="HIP", platform="hip",

@@ -28,13 +28,16 @@ def guarded(program: Callable[[], int], *, as_json: bool = False) -> int:
     A GemmgenError becomes a message on stderr or, with `as_json`, an object on
     stdout. Any other exception is a fault of gemmgen and shows itself.
     """
-    from gemmgen.cli.output import ReaderGone, emit, emit_error, warnings_as_notes
+    from gemmgen.cli.output import Progress, ReaderGone, emit, emit_error, warnings_as_notes
     from gemmgen.errors import GemmgenError
 
     try:
         try:
-            with warnings_as_notes():
-                code = program()
+            try:
+                with warnings_as_notes():
+                    code = program()
+            finally:
+                Progress.clear_all()
             emit("", end="")  # a full disk or a closed pipe may show only when all is flushed
             return code
         except GemmgenError as error:

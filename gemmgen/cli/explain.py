@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gemmgen.cli.show import facts, table
+from gemmgen.cli.show import LABEL, facts, table
 from gemmgen.errors import SpecError
 
 if TYPE_CHECKING:
@@ -75,15 +75,69 @@ def _line(equation: Equation, known: dict[str, Any]) -> tuple[str, str, str] | N
         return None
     unit = f" {equation.unit}" if equation.unit else ""
     return (equation.number, f"{equation.symbol} = {figure(equation.value(known))}{unit}",
-            f"= {equation.form}\n= {equation.filled(known)}")
+            f"= {equation.form}\n= {equation.folded(known)}")
+
+
+MOST_SHOWN = 3
+"""Of what would change a choice, and of the inequalities that a spec asks for."""
+
+
+def short(explanation: Explanation) -> str:
+    """The explanation in at most twenty lines: what was chosen, what limits it, the runner-up, what would change it, and the verdict."""
+    from gemmgen.model import epilogue, time
+    from gemmgen.model.accuracy import predicted
+    from gemmgen.naming import kernel_name
+    from gemmgen.solve.verdict import untold, verdict
+    from gemmgen.solve.why import why
+
+    e, plan, known = explanation, explanation.plan, explanation.numbers
+    found, worth, own = why(e), verdict(plan), float(known["seconds"])
+    unit = plan.unit if plan.fragment.on_matrix_unit else None
+    error = predicted(plan.scheme, unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.promotion.compensates)
+    rated = time.efficiency(plan.gpu, plan.scheme.leading).measured
+    size = (f"{plan.hints.matrices} of " if plan.kind.batched else "") + f"{plan.hints.m} x {plan.hints.n} x {plan.hints.k}"
+    limits = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.limits) or plan.design.binding(known)
+    lines = [
+        ("kernel", kernel_name(plan)), ("decided", plan.summary),
+        *([("scheme", f"{plan.scheme.name}: {e.scheme_reason}")] if e.scheme_reason else []),
+        *([("epilogue", _ended(plan, epilogue.costs(plan.epilogue, known)))] if plan.epilogue else []),
+        *([] if plan.inputs.stored_b.is_usual else [("operands", f"A of FP32, B of {plan.inputs.stored_b.title} as stored")]),
+        *([("fallback", f"{plan.fallback.scheme.name} for tiles of C with outliers: {plan.fallback.summary}")] if plan.fallback else []),
+        *_asked(e, known).items(), *list(_modelled(e).items())[:1],
+        ("predicted", f"{own * 1e3:.3g} ms, {known['tflops']:.1f} TFLOP/s for {size}; times "
+                      + ("rest on measurements" if rated else f"on {plan.arch} are assumed, for comparing")),
+        ("takes", f"{known['registers']} registers a thread, {known['shared_bytes']} B of shared memory, "
+                  f"{known['resident_blocks']} block{'s' * (known['resident_blocks'] != 1)} an SM"),
+        ("error", f"{_error(error.estimate)} estimated on U[-1, 1]; worst case "
+                  + (f"{error.worst:.1e} of |A||B|" if error.worst < float("inf") else "relative to rows")),
+        *([("limited by", f"{limits} of the time")] if found.limits else [("limited by", limits)] if limits else []),
+        *([("runner-up", f"{found.runner[0]}: {_slower(found.runner[1], own)}")] if found.runner else []),
+        *[("changed by", f"{one.what}: {one.then}" + (f", {100 * (1 - one.seconds / own):.0f} % faster" if not one.what.startswith("a product") else ""))
+          for one in found.changes[:MOST_SHOWN]],
+        ("searched", _searched(e)),
+        ("verdict", worth.sentence if worth else untold(plan)),
+    ]
+    return facts_in_order(lines)
+
+
+def facts_in_order(lines: Sequence[tuple[str, str]]) -> str:
+    """`key  value` lines, a key that comes again left out."""
+    return "\n".join(f"{'' if at and lines[at - 1][0] == key else key:<{LABEL}}{value}" for at, (key, value) in enumerate(lines))
+
+
+def _slower(seconds: float, own: float) -> str:
+    """`4 % slower`."""
+    share = seconds / own - 1
+    return "as fast" if abs(share) < 0.005 else f"{100 * share:.0f} % slower" if share > 0 else f"{-100 * share:.0f} % faster, within what the model can tell"
 
 
 def text(explanation: Explanation) -> str:
-    """The explanation as a person reads it."""
+    """The whole explanation as a person reads it: equations with numbers, bounds, candidates."""
     from gemmgen.model import epilogue, papers, time
     from gemmgen.model.equation import figure
     from gemmgen.naming import kernel_name
     from gemmgen.solve.search import TIE
+    from gemmgen.solve.verdict import verdict
 
     e, plan, known = explanation, explanation.plan, _numbers(explanation)
     reached = time.efficiency(plan.gpu, plan.scheme.leading)
@@ -102,11 +156,16 @@ def text(explanation: Explanation) -> str:
         **_asked(e, known),
         **_modelled(e),
         **({"binds": binds} if (binds := plan.design.binding(known)) else {}),
+        **({"verdict": worth.sentence} if (worth := verdict(plan)) else {}),
         "rates": reached.measured or f"{plan.arch}: assumed, not measured; times are for comparing candidates",
         "searched": _searched(e),
     })]
     if e.rejected:
-        parts.append("rejected\n" + "\n".join(f"{count:>10}  {label}" for label, count in e.rejected.items()))
+        meanings = {one.label: one for one in (*plan.design.constraints, *e.request.required)}
+        parts.append("rejected candidates, each by the first constraint that it breaks\n" + "\n".join(
+            f"{count:>10}  {label}" + (f"\n{'':>12}{meanings[label].name}: {meanings[label].reason}" if label in meanings else "")
+            for label, count in e.rejected.items()
+        ))
     for title, equations, values in _groups(e, known):
         lines = [line for equation in equations if (line := _line(equation, values))]
         parts += [_equations(title.lower(), lines)] if lines else []
@@ -120,7 +179,7 @@ def text(explanation: Explanation) -> str:
             paper_lines.append(_line(equation, papers.numbers(known | given)))
     parts.append(_equations("the papers' own, at this plan", paper_lines))
     parts.append("constraints\n" + "\n".join(
-        f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in (*plan.design.constraints, *e.request.required)
+        f"  {c.number:<4} {c.form}\n       {c.filled(known)}\n       {c.name}: {c.reason}" for c in (*plan.design.constraints, *e.request.required)
     ))
     if len(e.best) > 1:
         intensity = plan.design.equations.of("intensity").number
@@ -343,6 +402,8 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
     """For `--json`."""
     from gemmgen.solve.limits import limits
     from gemmgen.solve.papers import valued
+    from gemmgen.solve.verdict import verdict
+    from gemmgen.solve.why import why
 
     e, known = explanation, _numbers(explanation)
     found = limits(e.request, e.plan)
@@ -362,7 +423,7 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
             for decision, bounds in found.decisions for one in bounds
         ],
         "occupancy_steps": [{"registers": registers, "blocks": blocks} for registers, blocks in found.steps],
-        "asked": list(e.request.asked),
+        "asked": list(e.request.asked), "why": why(e).as_dict(), "verdict": worth.as_dict() if (worth := verdict(e.plan)) else None,
         **({"model": {
             "name": e.request.model.name, "objective": e.request.model.objective,
             "given": {name: {"value": value, "source": source} for name, (value, source) in e.request.model.given.items()},

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gemmgen.library.choice import Choice
     from gemmgen.library.file import LoadedLibrary
     from gemmgen.library.made import Library
+    from gemmgen.solve.verdict import Verdict
 
 
 def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] | None = None) -> str:
@@ -22,6 +23,7 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
     lines = [
         f"{'library':<{LABEL}}{library.name}: {len(choice.kernels)} of {choice.candidates} candidates, for {len(choice.sizes)} sizes",
         f"{'worth':<{LABEL}}predicted times are {choice.ratio:.3g} times the best candidates', in the mean; no set of so many has less than {choice.least:.3g}",
+        *(f"{'verdict' if at == 0 else '':<{LABEL}}{told}" for at, told in enumerate(verdict_lines(choice))),
         *(f"{'left open' if at == 0 else '':<{LABEL}}{told}" for at, told in enumerate(choice.relaxed)),
         *(f"{'left out' if at == 0 else '':<{LABEL}}{place} on {gpu}, {layout}: {why}" for at, (place, gpu, layout, why) in enumerate(choice.left_out)),
         *(f"{'refused' if at == 0 else '':<{LABEL}}{plan.gpu.name}, {plan.layout}: {plan.summary}: {error.problem}"
@@ -36,6 +38,16 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
     return "\n".join(lines)
 
 
+def verdict_lines(choice: Choice) -> list[str]:
+    """What the kernels of each GPU are worth beside plain FP32."""
+    from gemmgen.solve.verdict import summary
+
+    by_gpu: dict[str, list[Verdict]] = {}
+    for one in choice.verdicts:
+        by_gpu.setdefault(one.gpu, []).append(one)
+    return [summary(mine, "plain FP32 would be faster with a larger kernels_at_most") for mine in by_gpu.values()]
+
+
 def choice_value(choice: Choice) -> dict[str, Any]:
     """The same for programs."""
     return {
@@ -48,6 +60,7 @@ def choice_value(choice: Choice) -> dict[str, Any]:
             for one in choice.kernels
         ],
         "notes": list(choice.notes),
+        "verdicts": [one.as_dict() for one in choice.verdicts],
         "left_open": list(choice.relaxed),
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],
         "refused": [

@@ -10,10 +10,12 @@ import re
 import shutil
 import sys
 import textwrap
+import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from gemmgen.errors import GemmgenError, shortened
 from gemmgen.files import resolved, unfinished
@@ -48,6 +50,11 @@ def tell(text: str, end: str = "\n") -> None:
     print(shown(text, sys.stderr), end=end, file=sys.stderr, flush=True)
 
 
+def columns() -> float:
+    """How wide text on stdout may be: as the terminal is, without end elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+
+
 def fitted(text: str, columns: int) -> str:
     """`text` with no line longer than that, where it has spaces to break at: a line goes on below the start of its last column."""
     lines = []
@@ -73,7 +80,7 @@ def emit(text: str, end: str = "\n", *, as_is: bool = False) -> None:
         GemmgenError: it cannot be written, as on a full disk.
     """
     try:
-        text = text if as_is or not sys.stdout.isatty() else fitted(text, shutil.get_terminal_size().columns)
+        text = text if as_is or columns() == math.inf else fitted(text, int(columns()))
         print(shown(text, sys.stdout), end=end, flush=True)
     except BrokenPipeError:
         raise ReaderGone from None
@@ -138,35 +145,118 @@ def paint(text: str, colour: str, stream: IO[str] | None = None) -> str:
     return f"\0{_COLOURED}{colour}m{text}\0{_COLOURED}0m"
 
 
+EACH = 5.0
+"""Seconds after which a line says that a step goes on, where stderr is no terminal; on one the line changes every second."""
+OFTEN = 0.1
+"""Seconds between two states of a terminal's line."""
+_SHARE = re.compile(r"(\d+) of (\d+)\b")
+
+
 class Progress:
-    """What is being done, on stderr: on a terminal one line that changes, elsewhere a line a step.
+    """What is being done, on stderr: on a terminal one line that changes, elsewhere a line a step, and one every `EACH` seconds of a long one.
+
+    Of steps that say `3 of 12`, and of the thread blocks of a launch, the share that is done and the time that the rest takes are told.
 
     Args:
         subject: what the steps belong to.
         quiet: say nothing.
+        late: of a command that mostly ends soon: nothing before `EACH` seconds, on a terminal before one.
     """
 
-    def __init__(self, subject: str, quiet: bool = False):
-        self._subject, self._quiet = subject, quiet
+    _live: ClassVar[set[Progress]] = set()
+
+    def __init__(self, subject: str, quiet: bool = False, *, late: bool = False):
+        self._subject, self._quiet, self._late = subject, quiet, late
         self._tty = sys.stderr.isatty()
-        self._step = ""
+        self._step = self._launch = ""
+        self._counted, self._done = 0, 0
+        """Of how many steps this is one, 0 where nobody counts; and of a launch, the blocks that have run."""
+        self._share = 0.0
+        self._begun = self._shown = time.monotonic()
+        """When that began of which the share is, and when a line was last shown."""
+        self._stop: threading.Event | None = None
 
     def step(self, text: str) -> None:
-        self._step = f"{self._subject}: {text}"
-        if not self._quiet:
-            self._show(self._step) if self._tty else tell(self._step)
+        if self._quiet:
+            return
+        now, found = time.monotonic(), _SHARE.search(text)
+        number, total = (int(found[1]), int(found[2])) if found else (1, 0)
+        new = not total or total != self._counted
+        self._begun = now if new else self._begun
+        self._step, self._launch, self._counted, self._share = f"{self._subject}: {text}", "", total, (number - 1) / total if total else 0.0
+        if not self._late and (self._tty or new or now - self._shown >= EACH):
+            self._show()
+        self._watch()
 
     def blocks(self, symbol: str, done: int, total: int) -> None:
         """Thread blocks of the kernel `symbol` that have run."""
-        if self._tty and not self._quiet:
-            self._show(f"{self._step} ({done} of {total} blocks of {_short(symbol)})")
+        if self._quiet:
+            return
+        now = time.monotonic()
+        if not self._counted:
+            if not self._launch or done < self._done:
+                self._begun = now
+            self._share = done / max(total, 1)
+        self._launch, self._done = f" ({done} of {total} blocks of {_short(symbol)})", done
+        if not self._late and now - self._shown >= (OFTEN if self._tty else EACH):
+            self._show()
 
     def clear(self) -> None:
+        """No step goes on any more."""
+        if self._stop is not None:
+            self._stop.set()
+            self._stop = None
+        Progress._live.discard(self)
         if self._tty and not self._quiet:
-            self._show("")
+            _direct("\r\x1b[K")
 
-    def _show(self, text: str) -> None:
-        print(f"\r\x1b[K{shown(text, sys.stderr)}", end="", file=sys.stderr, flush=True)
+    @classmethod
+    def clear_all(cls) -> None:
+        """The same of all whose command has ended, however it did."""
+        for one in tuple(cls._live):
+            one.clear()
+
+    def _state(self) -> str:
+        """The step, what of it is done, and how long that took and the rest takes."""
+        seconds, share = time.monotonic() - self._begun, self._share
+        parts = [f"{100 * share:.0f} %"] if share else []
+        parts += [duration(seconds)] if seconds >= 1 else []
+        parts += [f"about {duration(seconds * (1 - share) / share)} left"] if share and seconds >= 1 else []
+        return ", ".join([self._step + self._launch, *parts])
+
+    def _watch(self) -> None:
+        """Shows steps that go on for long without a word."""
+        if self._stop is not None:
+            return
+        self._stop = stop = threading.Event()
+        Progress._live.add(self)
+        each = 1.0 if self._tty else EACH
+
+        def watch() -> None:
+            while not stop.wait(max(each - (time.monotonic() - self._shown), 0.1)):
+                if time.monotonic() - self._shown >= each:
+                    self._show()
+
+        threading.Thread(target=watch, daemon=True).start()
+
+    def _show(self) -> None:
+        self._shown, text = time.monotonic(), shown(self._state(), sys.stderr)
+        _direct(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}" if self._tty else f"{text}\n")
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `3 min`, `1.5 h`."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _direct(text: str) -> None:
+    """To stderr without its lock, which a process that is forked in this moment would keep."""
+    try:
+        sys.stderr.flush()
+        os.write(sys.stderr.fileno(), text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
+    except (OSError, ValueError, AttributeError):  # no file behind it, as in tests; or nobody reads it
+        with contextlib.suppress(OSError, ValueError):
+            print(text, end="", file=sys.stderr, flush=True)
 
 
 def _short(symbol: str) -> str:

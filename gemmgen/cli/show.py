@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from gemmgen.cli.output import BOLD, GREEN, RED, paint
+from gemmgen.cli.output import BOLD, GREEN, RED, columns, paint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from gemmgen.model.resources import Occupancy
     from gemmgen.plan import Plan
     from gemmgen.render import Source
+    from gemmgen.solve.verdict import Verdict
     from gemmgen.verify import Report
     from gemmgen.verify.metrics import Errors
 
@@ -24,18 +27,27 @@ LABEL = 11
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "") -> str:
-    """Columns as wide as they must be; numbers to the right."""
+    """Columns as wide as they must be, numbers to the right; on a terminal that is narrower, cells of the widest go on in lines below."""
     cells = [[str(cell) for cell in row] for row in rows]
     numeric = [
         all(isinstance(row[i], int | float) for row in rows) for i in range(len(header))
     ] if isinstance(rows, list) and rows else [False] * len(header)
     widths = [max(len(line[i]) for line in [list(header), *cells]) for i in range(len(header))]
-    lines = [
-        indent + "  ".join(
-            cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(line, widths, numeric)
-        ).rstrip()
-        for line in [list(header), *cells]
-    ]
+    room = columns() - len(indent) - 2 * (len(widths) - 1)
+    narrow = sum(widths) > room
+    least = [max((len(word) for line in [list(header), *cells] for word in line[i].split()), default=0) for i in range(len(header))]
+    while sum(widths) > room and widths != least:
+        widest = max((i for i in range(len(widths)) if widths[i] > least[i]), key=widths.__getitem__)
+        widths[widest] -= 1
+    lines = []
+    for line in [list(header), *cells]:
+        parts = [textwrap.wrap(cell, width) if narrow else [cell] for cell, width in zip(line, widths)]
+        lines.append("\n".join(
+            indent + "  ".join(
+                cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(part, widths, numeric)
+            ).rstrip()
+            for part in zip_longest(*parts, fillvalue="")
+        ))
     return "\n".join([paint(lines[0], BOLD), *lines[1:]])
 
 
@@ -73,6 +85,27 @@ def refused_facts(refused: Sequence[Refusal]) -> dict[str, Any]:
     return {"refused": [refusal.as_dict() for refusal in refused]} if refused else {}
 
 
+def verdict_lines(verdict: Verdict | None) -> list[str]:
+    """What the kernel is worth beside plain FP32; no lines where nothing tells."""
+    return [f"{'verdict':<{LABEL}}{verdict.sentence}"] if verdict else []
+
+
+def verdict_facts(verdict: Verdict | None) -> dict[str, Any]:
+    """The same for `--json`."""
+    return {"verdict": verdict.as_dict() if verdict else None}
+
+
+def worth_text(found: Sequence[Verdict]) -> str:
+    """The map of worth: a row a GPU, a column a size, in each cell the ratio to plain FP32 and the scheme that has it."""
+    from gemmgen.solve.verdict import times
+
+    gpus, sizes = dict.fromkeys(one.gpu for one in found), sorted({one.m for one in found})
+    cells = {(one.gpu, one.m): f"{times(one.ratio)} {one.scheme}" for one in found}
+    return table(("gpu", *(f"{size}^3" for size in sizes)), [(gpu, *(cells.get((gpu, size), "-") for size in sizes)) for gpu in gpus]) + (
+        "\n\ntimes plain FP32's speed, predicted, and the fastest scheme with FP32's error; below 1 plain FP32 is faster"
+    )
+
+
 def report(kernel: Built, judged: Report, seconds: float) -> str:
     """A Report as a person reads it."""
     from gemmgen.verify import against_fp32
@@ -92,10 +125,14 @@ def report(kernel: Built, judged: Report, seconds: float) -> str:
         word = paint("ok    ", GREEN) if check.passed else paint("FAILED", RED)
         detail = check.detail.replace("\n", "\n" + " " * (LABEL + name_width + 9))
         lines.append(("checks" if i == 0 else "", f"{word} {check.name:<{name_width}}  {detail}"))
+    if judged.sample:
+        lines.append(("blocks", f"{judged.sample.told} of C, whole k, corners and edges among them; --whole computes all"))
+    if judged.smaller:
+        lines.append(("size", judged.smaller))
     if judged.standing:
         lines.append(("standing", judged.standing))
     if judged.unverified:
-        return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines),
+        return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), *verdict_lines(judged.verdict),
                           f"{paint('NOT VERIFIED', RED)}: {judged.unverified}, never run; resources were checked, numbers were not"])
     lines.append(("errors", f"relative Frobenius {judged.errors.relative_frobenius:.2e} "
                             f"(bound {judged.bound.relative_frobenius:.2e}), {error_figures(judged.errors)}"))
@@ -107,11 +144,11 @@ def report(kernel: Built, judged: Report, seconds: float) -> str:
         m, n, k = judged.size
         rate = 2 * m * n * k / judged.seconds / 1e12
         lines.append(("time", f"{judged.seconds * 1e3:.3f} ms for {m}x{n}x{k}, {rate:.1f} TFLOPS, from one run"))
-    verdict = paint("PASSED", GREEN) if judged.passed else paint("FAILED", RED)
+    passed = paint("PASSED", GREEN) if judged.passed else paint("FAILED", RED)
     if judged.passed:
         worse = "; ".join(f"{name} {words}" for name, _, words in figures if words != "as FP32")
-        verdict += f" as what scheme {judged.promises} promises: {worse}" if worse else " as FP32"
-    return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), f"{verdict}, in {seconds:.0f} s"])
+        passed += f" as what scheme {judged.promises} promises: {worse}" if worse else " as FP32"
+    return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), *verdict_lines(judged.verdict), f"{passed}, in {seconds:.0f} s"])
 
 
 def record(told: Mapping[str, Any], path: Path) -> str:
@@ -150,6 +187,7 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
 
 
 def build_table(kernel: Built) -> str:
+    from gemmgen.solve.verdict import verdict
     from gemmgen.verify import standing
 
     plan, source, binary = kernel.plan, kernel.source, kernel.binary
@@ -168,6 +206,7 @@ def build_table(kernel: Built) -> str:
         f"{'compiled':<{LABEL}}for {binary.arch} by {binary.compiler}, {compiled}",
         table(header, rows, indent="  "),
         *(f"{'standing':<{LABEL}}{text}" for text in [standing(plan)] if text),
+        *verdict_lines(verdict(plan)),
     ])
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from gemmgen.cli.output import emit, emit_error, emit_json
+from gemmgen.cli.output import Progress, emit, emit_error, emit_json
 from gemmgen.errors import EXIT_OK, GemmgenError
 from gemmgen.paths import SPECS
 
@@ -18,12 +18,9 @@ if TYPE_CHECKING:
 
 
 
-def names(folder: str) -> Callable[[str], list[str]]:
+def names(folder: str) -> Callable[[], list[str]]:
     """What a shell completes to names of the shipped files of a folder of `specs/`; the user's own files it completes itself."""
-    def completed(incomplete: str) -> list[str]:
-        return sorted(path.stem for path in (SPECS / folder).glob("*.toml") if path.stem.startswith(incomplete))
-
-    return completed
+    return lambda: sorted(path.stem for path in (SPECS / folder).glob("*.toml"))
 
 
 SPEC_HELP = "Spec files (.toml), or names of shipped ones; see gemmgen list specs."
@@ -146,21 +143,30 @@ def stem_of(path: Path, specs: Sequence[Path], gpu: str | None, layout: str | No
     return named if sum(other.stem == path.stem for other in specs) == 1 else f"{named}_{plan.hash}"
 
 
-def for_each(specs: Sequence[Path], as_json: bool, serve: Callable[[Path], tuple[str, Any, int]], *, as_is: bool = False) -> int:
+def for_each(specs: Sequence[Path], as_json: bool, serve: Callable[[Path], tuple[str, Any, int]], *, step: str = "", as_is: bool = False) -> int:
     """Serve every spec, whatever becomes of the others; the worst exit code.
 
     Args:
         serve: gives the text for a person, the object for a program, and the exit code.
+        step: what is done, for the progress of a spec that takes long; '' where `serve` shows its own.
         as_is: the text is source, whose lines a terminal's width does not change.
     """
+    def served(spec: Path) -> tuple[str, Any, int]:
+        progress = Progress(spec.name, as_json or not step, late=True)
+        progress.step(step)
+        try:
+            return serve(spec)
+        finally:
+            progress.clear()
+
     if len(specs) == 1:
-        text, value, code = serve(specs[0])
+        text, value, code = served(specs[0])
         emit_json(value) if as_json else emit(text, as_is=as_is)
         return code
     worst, values = EXIT_OK, []
     for number, spec in enumerate(specs):
         try:
-            text, value, code = serve(spec)
+            text, value, code = served(spec)
             if not as_json:
                 emit(("\n" if number and "\n" in text else "") + text, as_is=as_is)
         except GemmgenError as error:

@@ -3,6 +3,7 @@
 For each GPU and layout the solver's plans at every size are candidates, the best one of each tile; the model tells what each of them takes at all
 sizes. Each GPU and layout first gets the kernel that is best where a size weighs as much as there is to compute: large products must not suffer from
 small ones. Kernels that take a strided batch in one launch are for batches alone, and each GPU and layout gets one of these next, where there is room.
+Plain FP32 is a candidate like any other, where its error serves as well, and what it beats at every size is none.
 Then what is made small is the geometric mean of times over the best known, every GPU and layout counting as much and a size by the square root
 of its mean extent: the kernel that gains most is taken, again and again (`gemmgen.library.cover`).
 """
@@ -33,14 +34,18 @@ from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
 from gemmgen.solve import Ranked, ranked, solve
 from gemmgen.solve.fallback import NONE as NO_FALLBACK
+from gemmgen.solve.lookup import PLAIN
 from gemmgen.solve.request import Request, requests
 from gemmgen.solve.search import TIE
+from gemmgen.solve.verdict import LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, sgemm_seconds
 from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Target, Tile, loads
 
 MOST_TILES = 12
 """Tiles of one size whose best plans are candidates."""
 SLOWEST = 1.5
 """How much longer than the best plan of its size such a plan may take."""
+PLAIN_PLACE = "plain FP32"
+"""What names the kernels that every library may take beside those of its file."""
 Size = tuple[int, int, int, int]
 """m, n, k, and how many such products."""
 
@@ -149,6 +154,7 @@ class Choice:
         refused: plans that the compiler refused, and why.
         left_out: (place, GPU, layout, why) where a spec has no kernel.
         notes: what is to be known of it, in words.
+        verdicts: of the kernels of each GPU and the file's first layout together, at each size, beside plain FP32.
     """
 
     sizes: tuple[Size, ...]
@@ -160,6 +166,7 @@ class Choice:
     left_out: tuple[tuple[str, str, str, str], ...] = ()
     relaxed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
 
 
 @dataclass
@@ -167,13 +174,16 @@ class Pool:
     """All candidates of a library; those that the compiler refuses are struck out, and the choice is made anew.
 
     Attributes:
-        left_out, relaxed: as `Choice` has them.
+        left_out, relaxed, notes: as `Choice` has them.
+        plain: [sizes] seconds of gemmgen's fastest FP32 kernels, by GPU and layout, whether these are candidates or not.
     """
 
     library: LoadedLibrary
     candidates: list[Candidate]
     left_out: tuple[tuple[str, str, str, str], ...] = ()
     relaxed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    plain: Mapping[tuple[str, str], np.ndarray] = field(default_factory=dict)
     refused: dict[str, tuple[Plan, GemmgenError]] = field(default_factory=dict)
 
     def refuse(self, plan: Plan, error: GemmgenError) -> None:
@@ -215,8 +225,24 @@ class Pool:
             kernels += sorted(served, key=lambda one: -len(one.sizes))
         return Choice(
             sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
-            self.relaxed, narrow(kernels) if file.shim else (),
+            self.relaxed, (*self.notes, *(narrow(kernels) if file.shim else ())), tuple(self._verdicts(kernels)),
         )
+
+    def _verdicts(self, kernels: Sequence[Served]) -> Iterator[Verdict]:
+        """What the chosen kernels are worth together at each size, beside the faster of gemmgen's FP32 kernels and the vendor's SGEMM."""
+        layout = self.library.file.layouts[0]
+        for gpu in self.library.gpus:
+            mine = [one.candidate for one in kernels if (one.candidate.gpu.name, one.candidate.layout) == (gpu.name, layout)]
+            own = self.plain.get((gpu.name, layout))
+            if own is None:
+                continue
+            errors = [error_over_fp32s(one.plan) for one in mine]
+            for at, (m, n, k, products) in enumerate(self.library.sizes):
+                best = min(range(len(mine)), key=lambda number: mine[number].seconds[at])
+                told = [(float(own[at]), OWN), *([(vendors, VENDORS_OWN)] if (vendors := sgemm_seconds(gpu, m, n, k, products)) else [])]
+                fp32, whose = min(told)
+                if math.isfinite(fp32) and math.isfinite(mine[best].seconds[at]):
+                    yield Verdict(gpu.name, m, n, k, float(mine[best].seconds[at]), fp32, whose, errors[best], mine[best].plan.scheme.name, products)
 
     def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:
         refused = [error for plan, error in self.refused.values() if (plan.gpu.name, plan.layout) == (gpu, layout)]
@@ -316,15 +342,27 @@ def pool(
     Raises:
         SpecError, UnknownName: a name in a dispatch table is none.
     """
-    progress("candidates")
     asked = [
         (place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes, library.kinds)
         for gpu in library.gpus for layout in library.file.layouts for place, spec, names in library.specs if gpu.name in names
     ]
+    plain = loads({"split": {"scheme": PLAIN}}, PLAIN_PLACE)
+    asked += [
+        (PLAIN_PLACE, retargeted(plain, gpu_name(library, gpu), layout), gpu, library.sizes, library.kinds)
+        for gpu in library.gpus for layout in library.file.layouts
+    ]
     found: list[Candidate] = []
+    own: dict[tuple[str, str], list[Candidate]] = {}
     left_out: list[tuple[str, str, str, str]] = []
     relaxed: dict[str, None] = {}
-    for (place, ways, gpu, *_), answer in zip(asked, each(_answer, asked)):
+    answers = iter(each(_answer, asked))
+    for number, (place, ways, gpu, *_) in enumerate(asked, 1):
+        progress(f"candidates {number} of {len(asked)}")
+        answer = next(answers)
+        if place == PLAIN_PLACE:
+            if not isinstance(answer, GemmgenError):
+                own[gpu.name, ways[0][1].spec.problem.layout] = answer[1]
+            continue
         if isinstance(answer, GemmgenError):
             left_out.append((place, gpu.name, ways[0][1].spec.problem.layout, answer.problem))
             continue
@@ -336,7 +374,42 @@ def pool(
         for gpu in library.gpus:
             if gpu.name in names:
                 found += [one for layout in library.file.layouts for one in _of_table(place, table, gpu, layout, library.sizes)]
-    return Pool(library, found, tuple(left_out), tuple(relaxed))
+    found, notes = _with_plain(library, found, own)
+    seconds = {group: np.min([one.seconds for one in mine], axis=0) for group, mine in own.items()}
+    return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds)
+
+
+def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mapping[tuple[str, str], Sequence[Candidate]]) -> tuple[list[Candidate], list[str]]:
+    """(the candidates with plain FP32's and without those that it beats at every size, what is to be known of these).
+
+    Where a use asks for less error than FP32 has, or a dispatch table's measured times decide, FP32 does not stand in.
+    """
+    tables = {name for _, _, names in library.tables for name in names}
+    serves = {
+        gpu.name: gpu.name not in tables and all(
+            accepts_fp32(retargeted(spec, gpu_name(library, gpu), library.file.layouts[0])[0][1]) for _, spec, names in library.specs if gpu.name in names
+        ) for gpu in library.gpus
+    }
+    candidates, beaten = [], {}
+    for one in found:
+        own = plain.get((one.gpu.name, one.layout), ()) if serves[one.gpu.name] else ()
+        best = np.min([other.seconds for other in own], axis=0) if own else np.full(len(one.seconds), np.inf)
+        served = np.isfinite(one.seconds)
+        ratio = float((best[served] / one.seconds[served]).max(initial=0.0))
+        if ratio >= LOSING or not served.any() or one.request and one.request.scheme.name == PLAIN:
+            candidates.append(one)
+        else:
+            beaten.setdefault((one.place, one.gpu.name, one.layout), []).append(ratio)
+    kept = {(one.place, one.gpu.name, one.layout) for one in candidates}
+    notes = [
+        f"{place} on {gpu}, {layout}: no kernel is taken: plain FP32 is predicted to be faster at every size, "
+        f"these run at {max(ratios):.2f} of its speed at best"
+        for (place, gpu, layout), ratios in beaten.items() if (place, gpu, layout) not in kept
+    ]
+    asked = {(one.gpu.name, one.layout) for one in found if one.request and one.request.scheme.name == PLAIN}
+    there = {(one.gpu.name, one.layout) for one in found}  # where no use has a kernel, that is told, and nothing stands in
+    more = [one for group, mine in plain.items() if serves[group[0]] and group in there - asked for one in mine]
+    return [*candidates, *more], notes
 
 
 def _answer(asked: tuple[str, Sequence[tuple[str, LoadedSpec]], Gpu, Sequence[Size], Sequence[str]]) -> tuple[str, list[Candidate]] | GemmgenError:

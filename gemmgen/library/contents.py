@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gemmgen import __version__
+from gemmgen.build import drivers
 from gemmgen.interface import WORKSPACE_ALIGNMENT
 from gemmgen.errors import SpecError
 from gemmgen.export import prose
@@ -50,8 +50,7 @@ def title(library: Library) -> str:
 
 def least_driver(library: Library) -> int:
     """The oldest driver that loads the machine code: of the compiler's own major version, or whatever knows the functions that are called."""
-    versions = [int(found[1]) for compiler in library.compilers if (found := re.match(r"NVRTC (\d+)", compiler))]
-    return 1000 * max(versions) if versions else 60_000_000
+    return drivers.least_driver(library.compilers) or 60_000_000
 
 
 def driver_told(library: Library, number: int) -> str:
@@ -164,6 +163,7 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
         "finish": [{"file": f"src/code/{image.file}", "arch": image.arch} for image in library.finish],
         "shim": list(library.shim),
         "refused": [{"kernel": plan.hash, "plan": plan.summary, "problem": error.problem, "has": error.has} for plan, error in choice.refused],
+        "verdicts": [one.as_dict() for one in choice.verdicts],
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],
         "relaxed": list(choice.relaxed),
         "sha256": {file: hashlib.sha256(content).hexdigest() for file, content in sorted(files.items())},

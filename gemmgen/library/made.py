@@ -140,8 +140,10 @@ def _accepted(
         left = [plan for key, plan in wanted.items() if key not in built]
         if not left:
             return choice, built
-        progress(f"compile {len(left)} kernels")
-        for plan, result in zip(left, each(compiled, left)):
+        results = iter(each(compiled, left))
+        for number, plan in enumerate(left, 1):
+            progress(f"compile kernel {number} of {len(left)}")
+            result = next(results)
             if isinstance(result, ResourceError):
                 found.refuse(plan, result)
                 refused = result

@@ -11,6 +11,7 @@ it is first asked.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -84,6 +85,10 @@ class Equation:
         """The form with numbers for its symbols, to six digits, so that the four that are printed of its value come out of it."""
         return _NAME.sub(lambda name: name[0] if name[0] in _NO_SYMBOLS else figure(numbers[name[0]], 6), self.form)
 
+    def folded(self, numbers: Numbers) -> str:
+        """`filled`, without what a reader skips: a case that does not hold, a product with 0, a sum with 0, a factor of 1."""
+        return ast.unparse(_Folded(numbers).visit(ast.parse(self.form, mode="eval").body))
+
     # ---- symbolic
 
     @cached_property
@@ -95,6 +100,36 @@ class Equation:
     def latex(self) -> str:
         """`symbol = form`, typeset."""
         return f"{self.tex or typeset(self.symbol)} = {_printed(self.expression)}"
+
+
+class _Folded(ast.NodeTransformer):
+    """A form with numbers for its symbols; names stand for figures, so that they are printed as they are."""
+
+    def __init__(self, numbers: Numbers):
+        self._numbers = numbers
+
+    def _value(self, node: ast.expr) -> Any:
+        return eval(compile(ast.fix_missing_locations(ast.Expression(node)), "form", "eval"), {"__builtins__": {}, **FUNCTIONS}, dict(self._numbers))
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:  # noqa: N802 (ast's own naming)
+        return node if node.id in _NO_SYMBOLS else ast.Name(figure(self._numbers[node.id], 6))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802
+        if isinstance(node.func, ast.Name) and node.func.id == "where":
+            condition, then, other = node.args
+            return self.visit(then if self._value(condition) else other)
+        return self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:  # noqa: N802
+        if not isinstance(node.op, ast.Add | ast.Sub | ast.Mult):
+            return self.generic_visit(node)
+        left, right = self._value(node.left), self._value(node.right)
+        if isinstance(node.op, ast.Mult) and 0 in (left, right):
+            return ast.Name("0")
+        neutral = int(isinstance(node.op, ast.Mult))
+        if right == neutral:
+            return self.visit(node.left)
+        return self.visit(node.right) if left == neutral and not isinstance(node.op, ast.Sub) else self.generic_visit(node)
 
 
 def _printed(expression: sympy.Basic) -> str:

@@ -129,6 +129,10 @@ LAUNCHES = Equation(
 )
 SECONDS = Equation("M18", "seconds", "kernel_seconds + split_seconds + launches * launch_seconds", "s", "one after another")
 TFLOPS = Equation("M19", "tflops", "2 * batch * M * N * K / seconds / 10.0**12", "TFLOP/s", "LE-GEMM eq. 18 without its epilogue term")
+SGEMM_SECONDS = Equation(
+    "M24", "sgemm_seconds", "sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) / dram_rate)", "s",
+    "the vendor's FP32 product: work at a share of the FP32 units' rate, then the operands' way; where its constants were measured",
+)
 
 EQUATIONS = (
     TENSOR_CYCLES, FETCH_CYCLES, FILL_CYCLES, PROMOTION_CYCLES, SPLIT_CYCLES, EXPOSED_CYCLES, BALANCE, SHARED_CYCLES, CHAIN_CYCLES, L2_CYCLES,
@@ -163,4 +167,15 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
         "dram_rate": rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value,
         **{symbol: getattr(gpu.measured, constant).value for symbol, constant in CONSTANT_OF.items()},
         "mma_efficiency": reached.mma,
+    }
+
+
+def sgemm_numbers(gpu: Gpu) -> dict[str, float] | None:
+    """The symbols of M24 beside the sizes; None where nobody measured the vendor's SGEMM on such a GPU."""
+    sgemm = gpu.measured.sgemm
+    if sgemm is None or sgemm.share.assumed:
+        return None
+    return {
+        "sgemm_start": sgemm.start_seconds.value, "sgemm_rate": sgemm.share.value * gpu.rates.f32_tflops * 1e12,
+        "dram_rate": gpu.rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value,
     }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.build import Binary
+from gemmgen.build.drivers import check_driver, extra, install, told as version_told
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.errors import DeviceError
 from gemmgen.run import KernelArguments, Target
@@ -53,7 +54,7 @@ def _no_gpu() -> DeviceError | None:
         absent = error.name == "cupy"
         return DeviceError(
             _PLACE, "cupy is not installed" if absent else "cupy is installed and cannot be imported", got=_first_line(error),
-            needs="cupy for CUDA 13, with what it depends on", remedy=f"pip install 'gemmgen[cuda-gpu]', or {_EMULATOR}",
+            needs=f"cupy for CUDA {extra()[4:]}, with what it depends on", remedy=f"{install()}, or {_EMULATOR}",
         )
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -77,8 +78,8 @@ def _refusal(cupy: Any, status: str) -> DeviceError:
                 remedy=f"install the driver; nvidia-smi then lists the GPU; or {_EMULATOR}",
             )
         return DeviceError(
-            _PLACE, "the NVIDIA driver is too old for cupy's CUDA runtime", got=f"a driver for CUDA {_version(driver)}", needs=needs,
-            remedy=f"update the driver, or install cupy for an older CUDA; or {_EMULATOR}",
+            _PLACE, "the NVIDIA driver is too old for cupy's CUDA runtime", got=f"a driver for {version_told(driver)}", needs=needs,
+            remedy=f"pip install 'gemmgen[cuda{driver // 1000}]', update the driver, or {_EMULATOR}",
         )
     return DeviceError(
         _PLACE, "no CUDA GPU answers", got=status, needs="a GPU that nvidia-smi lists and CUDA_VISIBLE_DEVICES does not hide",
@@ -177,6 +178,13 @@ class _Direct:
 
 
 def open_device(binary: Binary) -> CudaDevice:
+    """
+    Raises:
+        DeviceError: the driver is too old for the machine code.
+    """
+    import cupy
+
+    check_driver(binary.compiler, cupy.cuda.runtime.driverGetVersion(), _PLACE)
     return CudaDevice(binary)
 
 

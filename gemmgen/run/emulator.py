@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ class EmulatorDevice:
     Attributes:
         clusters_at_once: a GPU so small that blocks work off several tiles each, as they do on a real one; where slices of k
             meet, of so many blocks that they seldom divide the tiles, since else one block would get all slices of a tile.
+        only: of launches, by the kernel's name, the blocks that are run: a sample of C's (`gemmgen.verify.sample`); the others are left out.
         not_modelled: what of the order of memory goes unnoticed where a kernel gets it wrong.
     """
 
@@ -41,6 +42,7 @@ class EmulatorDevice:
         self.plan, self.source, self.binary, self.processes = plan, source, binary, processes
         self.progress = progress
         self.conflicts: dict[str, int] = {}
+        self.only: Mapping[str, Sequence[int]] = {}
         self.clusters_at_once = 2 if plan.split_k == 1 else 5
         self.not_modelled = NOT_MODELLED if plan.gpu.maker.checked.orders_memory else ()
         self.schedule = schedule
@@ -84,7 +86,9 @@ class EmulatorDevice:
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
         report = partial(self.progress, symbol) if self.progress else None
         self.emulator.schedule = self.schedule
-        options = {"overlaps": True} if overlaps else {}  # which AMD's launches cannot
+        options: dict[str, Any] = {"overlaps": True} if overlaps else {}  # which AMD's launches cannot
+        if symbol in self.only:
+            options["ctas"] = self.only[symbol]
         stats = self.emulator.launch(
             symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report, **options
         )
@@ -112,6 +116,7 @@ class UnplannedDevice(EmulatorDevice):
     def __init__(self, gpu: Gpu, source: Source, binary: Binary):
         self.conflicts: dict[str, int] = {}
         self.clusters_at_once, self.progress, self.schedule = None, None, TOGETHER
+        self.only = {}
         self.name = f"emulator of {gpu.title}"
         package, name = gpu.maker.checked.emulator
         made_for = getattr(import_module(package), name)

@@ -32,7 +32,7 @@ class _Runtime:
         except ImportError as error:
             raise DeviceError(
                 _PLACE, "hip-python is not installed", got=str(error),
-                remedy=f"pip install 'gemmgen[hip-gpu]', of hip-python the version of your ROCm; or {_EMULATOR}",
+                remedy=f"pip install 'gemmgen[rocm]', of hip-python the version of your ROCm; or {_EMULATOR}",
             ) from None
         self.hip = hip
 

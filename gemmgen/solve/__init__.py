@@ -74,6 +74,7 @@ class Explanation:
         weighed: predicted seconds of each policy's best plan, and of each design's that another package brings, where the spec leaves these open.
         request: the spec with its names looked up, for the plan's policy.
         tile: of a paper's model that chose it, None where none did; passed: those that it preferred and no kernel has.
+        runner: the best candidate that a compiler would tell from the chosen one; None where there is none.
         ours: the plan that the predicted time chooses, beside a paper's; None where it has none, or no paper's model chose.
     """
 
@@ -92,6 +93,7 @@ class Explanation:
     tile: Tile | None = None
     passed: tuple[Passed, ...] = ()
     ours: Plan | None = None
+    runner: Candidate | None = None
 
 
 def solve(loaded: LoadedSpec) -> Plan:
@@ -267,7 +269,9 @@ class _Solution:
             tied = int((cost == cost.min()).sum())
         else:
             tied = int((known["seconds"] <= known["seconds"].min() * (1 + search.TIE)).sum())
+        others = _unlike(known, np.asarray(self.order), _row(known, self.order[0]), design.telling)
         return Explanation(
+            runner=_candidate(design, _row(known, others[0])) if len(others) else None,
             plan=self.plan, numbers=numbers, candidates=self.searched.candidates, feasible=self.searched.feasible,
             rejected=self.searched.rejected, best=tuple(_candidate(design, row) for row in rows),
             front=tuple(_candidate(design, row) for row in front), tied=tied,

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from gemmgen.catalog.output import all_outputs
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.decisions import SUMS
 from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
@@ -35,6 +36,8 @@ class Point:
         meets: whether it gives the error that the spec asks for; None where it asks for none.
         sums_in_unit: whether a matrix unit sums, so that there is something to promote.
         chooses_sums: whether its design lets a spec say how sums are added up.
+        word: the type of the scheme's leading words.
+        file: how the spec names a scheme of the user's own; empty for shipped ones.
     """
 
     scheme: str
@@ -50,6 +53,8 @@ class Point:
     sums_in_unit: bool = True
     sums: str = "plain"
     chooses_sums: bool = False
+    word: str = ""
+    file: str = ""
 
     @property
     def told(self) -> str:
@@ -103,7 +108,8 @@ def _no_worse(one: Point, other: Point) -> bool:
 
 
 def frontier(loaded: LoadedSpec) -> Frontier:
-    """Solve the spec with every scheme, promoted as gemmgen would, never, as seldom as the error allows that the spec asks for, and compensated.
+    """Solve the spec with every shipped scheme and, where the spec names a file, the user's own; promoted as gemmgen would, never, as seldom as the
+    error allows that the spec asks for, and compensated.
 
     Whatever else the spec fixes stays fixed, but for the scheme.
 
@@ -115,23 +121,32 @@ def frontier(loaded: LoadedSpec) -> Frontier:
     asked = contract(loaded, all_outputs()[problem.c].roundoff)
     data = asked.data[0] if asked else loaded.spec.accuracy.data
     plans: dict[tuple[str, int, str], Plan] = {}
+    files: dict[str, str] = {}
     refused: list[tuple[str, GemmgenError]] = []
-    for scheme in schemes_for(problem.b):
+    own = loaded.spec.split.scheme if loaded.spec.split.scheme.endswith(".toml") else ""
+    named = [scheme.name for scheme in schemes_for(problem.b)]
+    if own:
+        scheme = SCHEMES.get(own, where=f"{loaded.place}: [split] scheme", relative_to=loaded.folder)
+        files = {scheme.name: own}
+        named = [*(name for name in named if name != scheme.name), scheme.name]
+    for name in named:
+        called = files.get(name, name)
         try:
-            usual = solve(with_scheme(loaded, scheme.name))
+            usual = solve(with_scheme(loaded, called))
         except InfeasibleSpec as error:
-            refused.append((scheme.name, error))
+            refused.append((name, error))
             continue
-        plans[scheme.name, usual.promote, usual.sums] = usual
+        plans[name, usual.promote, usual.sums] = usual
         for promote, sums in _others(asked, usual, loaded.spec.split.sums) if loaded.spec.split.promote is None else ():
             try:
-                other = solve(with_scheme(loaded, scheme.name, promote, sums))
-                plans.setdefault((scheme.name, other.promote, other.sums), other)
+                other = solve(with_scheme(loaded, called, promote, sums))
+                plans.setdefault((name, other.promote, other.sums), other)
             except InfeasibleSpec:  # the kernels of this design do not promote so
                 continue
     if not plans:
         raise refused[-1][1]
-    points = sorted((_point(plan, asked, data) for plan in plans.values()), key=lambda point: (point.seconds, point.figure))
+    found = (replace(_point(plan, asked, data), file=files.get(plan.scheme.name, "")) for plan in plans.values())
+    points = sorted(found, key=lambda point: (point.seconds, point.figure))
     return Frontier(
         next(iter(plans.values())).gpu.name, (problem.m, problem.n, problem.k), data, asked.text if asked else "",
         tuple(replace(point, beaten_by=_better(point, points)) for point in points), tuple((name, error.problem) for name, error in refused),
@@ -147,7 +162,7 @@ def with_scheme(loaded: LoadedSpec, scheme: str, promote: int | None = None, sum
 
 def spec_of(loaded: LoadedSpec, point: Point) -> LoadedSpec:
     """The spec with a point of its frontier decided: the scheme, the interval, and how sums are added up where its design has that choice."""
-    return with_scheme(loaded, point.scheme, point.promote, point.sums if point.chooses_sums else None)
+    return with_scheme(loaded, point.file or point.scheme, point.promote, point.sums if point.chooses_sums else None)
 
 
 def _others(asked: Contract | None, plan: Plan, sums: str) -> Iterator[tuple[int | None, str]]:
@@ -175,7 +190,7 @@ def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
     return Point(
         plan.scheme.name, plan.promote, plan.fragment.policy, {name: one.estimate for name, one in found.items()}, figure, found[data].worst,
         float(plan.model["seconds"]), float(plan.model["tflops"]), meets=figure <= 1 if asked else None,
-        sums_in_unit=plan.fragment.on_matrix_unit, sums=plan.sums, chooses_sums=SUMS in plan.design.own,
+        sums_in_unit=plan.fragment.on_matrix_unit, sums=plan.sums, chooses_sums=SUMS in plan.design.own, word=plan.scheme.leading,
     )
 
 

@@ -80,13 +80,14 @@ def _source(specs: list[Path], output: str | None, gpu: str | None, layout: str 
             value["text"] = source.text
         return f"wrote {written}" if written else source.text.rstrip("\n"), value, EXIT_OK
 
-    return for_each(specs, as_json, serve, as_is=not output)
+    return for_each(specs, as_json, serve, step="decide", as_is=not output)
 
 
 def _built(specs: list[Path], folder: Path, gpu: str | None, layout: str | None, as_json: bool) -> int:
     """`build` without --source: the exit code."""
     from gemmgen import road
     from gemmgen.cli import show
+    from gemmgen.solve.verdict import verdict
     from gemmgen.verify import standing
 
     def serve(path: Path) -> tuple[str, Any, int]:
@@ -99,9 +100,9 @@ def _built(specs: list[Path], folder: Path, gpu: str | None, layout: str | None,
             "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,
             "seconds": binary.seconds, "files": [str(file) for file in files.values()],
             "kernels": show.kernel_facts(plan, source, binary), "plan": plan.as_dict(),
-            **({"standing": standing(plan)} if standing(plan) else {}), **show.refused_facts(kernel.refused),
+            **({"standing": standing(plan)} if standing(plan) else {}), **show.verdict_facts(verdict(plan)), **show.refused_facts(kernel.refused),
         }
         wrote = "\n".join(f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files.values()))
         return f"{show.build_table(kernel)}\n{wrote}", value, EXIT_OK
 
-    return for_each(specs, as_json, serve)
+    return for_each(specs, as_json, serve, step="decide and compile")

@@ -16,26 +16,29 @@ from gemmgen.errors import EXIT_OK, SpecError
     KERNEL,
     "gemmgen explain sgemm_h100",
     "gemmgen explain my.toml --candidate block=256x128x32 --candidate stages=4",
+    "gemmgen explain my.toml --full",
+    "gemmgen explain my.toml --html my.html",
     "gemmgen explain my.toml --latex > model.tex",
     "gemmgen explain my.toml --frontier --plot frontier.png",
     "gemmgen explain --symbols",
-    start="see what the model decides for an H100, and why",
 )
 def explain(
     specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC", help=SPEC_HELP, autocompletion=names("kernels"))] = None,
+    full: Annotated[bool, typer.Option("--full", help="Every equation with its numbers, bounds, rejected and best candidates.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write all of it as one page: roofline, tiles, candidates, equations.")] = None,
     latex: Annotated[bool, typer.Option("--latex", help="Typeset the equations with their values.")] = False,
     candidate: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=(
         "Look at this choice instead: block, warp, group, split_k, cluster, where, promote, loads, stages, fragment_buffers, "
         "consumers."))] = None,
     frontier: Annotated[bool, typer.Option("--frontier", help=(
-        "Tell every scheme's predicted error and time on that GPU and size, and which no other beats in both; so does a spec with [accuracy]."))] = False,
+        "Tell every scheme's predicted error and time on that GPU and size, and which no other beats in both."))] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the frontier into this picture.")] = None,
     symbols: Annotated[bool, typer.Option("--symbols", help="List the symbols that a spec's own objective and inequalities may name.")] = False,
     gpu: OtherGpu = None,
     layout: OtherLayout = None,
     as_json: Json = False,
 ) -> int:
-    """Explain what the model decides for a spec, and why.
+    """Explain what the model decides for a spec, and what it is worth.
 
     A candidate that cannot be is refused with exit code 2 and the inequality it
     breaks.
@@ -45,6 +48,7 @@ def explain(
     from gemmgen.cli import explain as explaining
     from gemmgen.cli import show
     from gemmgen.solve import judged
+    from gemmgen.cli.explain_page import page
     from gemmgen.solve.picture import IMAGES, frontier_image
 
     if symbols:
@@ -59,19 +63,25 @@ def explain(
     if plot and len(specs) > 1:
         raise SpecError("--plot", "one picture cannot show several frontiers", got=str(plot), needs="one SPEC", remedy="a call for each spec")
 
+    if html and len(specs) > 1:
+        raise SpecError("--html", "one page cannot explain several specs", got=str(html), needs="one SPEC", remedy="a call for each spec")
+
     def serve(path: Path) -> tuple[str, Any, int]:
         loaded = road.load(path, gpu, layout)
-        found = road.frontier(loaded) if frontier or plot or loaded.spec.accuracy.asked else None
-        drawn = write_paths({plot: frontier_image(found, plot.suffix)}) if found and plot else ()
+        found = road.frontier(loaded) if frontier or plot else None
+        written = write_paths({plot: frontier_image(found, plot.suffix)}) if plot else []
+        if found and not (as_json or full or html or latex or candidate):
+            return "\n".join([explaining.frontier_text(found), *(f"wrote {file}" for file in written)]), None, EXIT_OK
         if candidate:
             loaded = explaining.with_candidate(loaded, candidate)
         explanation, refused = (judged(loaded), ()) if candidate else explained(loaded)
+        written += write_paths({html: page(explanation, path.name)}) if html else []
         told = [("% " if latex else "") + line for line in show.refused_lines(refused)]
-        text = "\n".join([*told, (explaining.latex if latex else explaining.text)(explanation)])
+        text = "\n".join([*told, (explaining.latex if latex else explaining.text if full else explaining.short)(explanation)])
         if not as_json:
             more = [explaining.frontier_text(found)] if found and not latex else []
-            return "\n\n".join([text, *more, *(f"wrote {file}" for file in drawn if not latex)]), None, EXIT_OK
+            return "\n\n".join([text, *more, *(f"wrote {file}" for file in written if not latex)]), None, EXIT_OK
         about = {"frontier": explaining.frontier_dict(found)} if found else {}
         return "", {**explaining.as_dict(explanation), **about, **show.refused_facts(refused), **({"latex": text} if latex else {})}, EXIT_OK
 
-    return for_each(specs, as_json, serve)
+    return for_each(specs, as_json, serve, step="decide")

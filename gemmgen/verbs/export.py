@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gemmgen.cli.output import emit, emit_json
+from gemmgen.cli.output import Progress, emit, emit_json
 from gemmgen.cli.verb import KERNEL, Json, OtherGpu, OtherLayout, names, verb
 from gemmgen.errors import EXIT_OK
 
@@ -40,11 +40,14 @@ def export(
     from gemmgen import export as exporter
     from gemmgen import road
     from gemmgen.cli import show
+    from gemmgen.solve.verdict import verdict
     from gemmgen.verify import standing
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
-    kernel = road.build(spec, gpu, layout=layout, archs=lambda plan: exporter.target_archs(plan, archs or ()))
+    progress = Progress(spec.name, as_json, late=True)
+    kernel = road.build(spec, gpu, layout=layout, archs=lambda plan: exporter.target_archs(plan, archs or ()), progress=progress)
+    progress.clear()
     plan, source, binary = kernel.plan, kernel.source, kernel.binary
     targets = [binary.arch, *(other.arch for other in kernel.others)]
     files = road.export(kernel, output, name=name, force=force)
@@ -52,11 +55,11 @@ def export(
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
         **({"archs": targets} if standing(plan) or len(targets) > 1 else {}), **({"standing": standing(plan)} if standing(plan) else {}),
-        **show.refused_facts(kernel.refused),
+        **show.verdict_facts(verdict(plan)), **show.refused_facts(kernel.refused),
     }
     if as_json:
         emit_json(value)
     else:
         wrote = [f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files)]
-        emit("\n".join([*wrote, *show.refused_lines(kernel.refused)]))
+        emit("\n".join([*wrote, *show.refused_lines(kernel.refused), *show.verdict_lines(verdict(plan))]))
     return EXIT_OK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,16 +11,31 @@ from gemmgen.cli.output import emit, emit_json, write_paths
 from gemmgen.cli.verb import SCHEMAS, WORLD, Json, Row, group, verb
 from gemmgen.errors import SpecError
 
+if TYPE_CHECKING:
+    from gemmgen.catalog.gpu import Gpu
 
 group("list", WORLD, "List GPUs, schemes, matrix instructions, specs and file schemas.")
 
 
-@verb(WORLD, "gemmgen list gpus", "gemmgen list gpus h100", "gemmgen list gpus my_gpu.toml --json", name="list gpus", was={"gpus": {}})
-def gpus(name: Row = None, as_json: Json = False) -> None:
+@verb(
+    WORLD, "gemmgen list gpus", "gemmgen list gpus h100", "gemmgen list gpus my_gpu.toml --json", "gemmgen list gpus --worth --plot worth.svg",
+    name="list gpus", was={"gpus": {}},
+)
+def gpus(
+    name: Row = None,
+    worth: Annotated[bool, typer.Option("--worth", help=(
+        "Instead: how many times as fast as plain FP32 the fastest kernels with FP32's error are predicted to be, by GPU and size; some minutes."))] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw that map into this picture.")] = None,
+    as_json: Json = False,
+) -> None:
     """List the GPUs that specs can name, or show one."""
     from gemmgen.catalog.gpu import GPUS
     from gemmgen.cli import show
 
+    if plot and not worth:
+        raise SpecError("--plot", "draws the map of worth alone", got=str(plot), needs="--worth beside it", remedy=f"--worth --plot {plot}")
+    if worth:
+        return _worth([GPUS.get(name, where="gemmgen list gpus")] if name else GPUS.rows(), plot, as_json)
     if name:
         row = GPUS.get(name, where="gemmgen list gpus")
         emit_json(row.model_dump(mode="json")) if as_json else emit(show.gpu_text(row))
@@ -33,6 +48,25 @@ def gpus(name: Row = None, as_json: Json = False) -> None:
         [(g.name, g.arch, g.unit.label(), g.rates.sms, g.limits.shared_bytes_per_block, g.rates.f16_tflops, g.title)
          for g in rows],
     ))
+
+
+def _worth(gpus: list[Gpu], plot: Path | None, as_json: bool) -> None:
+    """`--worth`."""
+    from gemmgen.cli.output import Progress
+    from gemmgen.cli.show import LABEL, worth_text
+    from gemmgen.solve.picture import IMAGES, worth_image
+    from gemmgen.solve.verdict import worth
+
+    if plot and plot.suffix not in IMAGES:
+        raise SpecError("--plot", "is no picture that can be drawn", got=str(plot), needs=f"a name that ends in {', '.join(IMAGES)}", remedy="--plot worth.svg")
+    progress = Progress("worth", as_json)
+    found = worth(gpus, progress=progress.step)
+    progress.clear()
+    written = write_paths({plot: worth_image(found, plot.suffix)}) if plot else []
+    if as_json:
+        emit_json([one.as_dict() for one in found])
+    else:
+        emit("\n".join([worth_text(found), *(f"{'wrote':<{LABEL}}{file}" for file in written)]))
 
 
 @verb(WORLD, "gemmgen list schemes", "gemmgen list schemes ootomo", "gemmgen list schemes my_scheme.toml --json", name="list schemes", was={"schemes": {}})
@@ -131,7 +165,7 @@ def fragments(
     ))
 
 
-@verb(WORLD, "gemmgen list specs", "gemmgen list specs --json", name="list specs", start="specs of kernels, libraries, programs and studies that are shipped")
+@verb(WORLD, "gemmgen list specs", "gemmgen list specs --json", name="list specs")
 def specs(as_json: Json = False) -> None:
     """List the shipped specs, libraries, programs and studies.
 

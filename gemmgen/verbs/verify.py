@@ -46,6 +46,8 @@ def verify(
     require: Annotated[Required | None, typer.Option(help=(
         "How good a right kernel has to be: as its scheme promises, or besides as FP32: at most twice the error of a sequential "
         "FP32 dot product of the same data. Instead of the spec's [verify] require."))] = None,
+    whole: Annotated[bool, typer.Option("--whole", help=(
+        "On the emulator, compute all blocks of C, however long it takes; without it, what would take over a minute is sampled."))] = False,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help=(
         "Where the record of an AMD kernel's run goes; a run on an AMD GPU leaves one in this folder without it."))] = None,
     as_json: Json = False,
@@ -99,7 +101,7 @@ def verify(
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
                             remedy="--json, and a redirection of the output")
         report = road.verify(
-            kernel, device=device, size=(m, n, k), require=require or loaded.spec.verify.require, progress=progress, **own,
+            kernel, device=device, size=(m, n, k), require=require or loaded.spec.verify.require, whole=whole, progress=progress, **own,
         )
         text, value = show.report(kernel, report, time.perf_counter() - start), {**report.as_dict(), **show.refused_facts(kernel.refused)}
         if report.device_kind == "hip" or save and not report.unverified:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -19,11 +21,14 @@ from gemmgen.model.resources import Occupancy, occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
+from gemmgen.shown import Shown
+from gemmgen.solve.verdict import Verdict, verdict
 from gemmgen.split import Words, split
 from gemmgen.verify import batch, ends, kinds, oracles, strided
 from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost, share_of_worst
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, relative_frobenius
+from gemmgen.verify.sample import Sample, blocks
 
 Progress = Callable[[str], None]
 Require = Literal["scheme", "fp32"]
@@ -74,8 +79,8 @@ class Resources:
     occupancy: Occupancy
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """The judgement on one kernel on one device.
 
     Attributes:
@@ -84,6 +89,9 @@ class Report:
         status: what the kernels counted there.
         of_fp32: for each product whose error is told, that error over FP32's own: of a sequential dot product of the same data.
         promises: the scheme's name, as whose bound a kernel passes that need not be as good as FP32.
+        verdict: what the kernel is worth beside plain FP32; None where nothing tells.
+        sample: the blocks of C that were computed of the products whose errors are told; None for all.
+        smaller: why these products are smaller than what was asked for; empty where they are not.
         device_kind: as its driver calls it; `none` where nothing could run.
         standing: of an AMD kernel, as `standing` says it; else empty.
         unverified: why the numbers could not be judged; empty where they were.
@@ -104,6 +112,16 @@ class Report:
     unverified: str = ""
     of_fp32: dict[str, float] = field(default_factory=dict)
     promises: str = ""
+    verdict: Verdict | None = None
+    sample: Sample | None = None
+    smaller: str = ""
+
+    def _told(self) -> dict[str, Any]:
+        failed = ", ".join(check.name for check in self.checks if not check.passed)
+        size = " x ".join(map(str, self.size)) if self.size else None
+        error = f"{self.errors.relative_frobenius:.2e} (bound {self.bound.relative_frobenius:.2e})" if self.errors and self.bound else None
+        return {"kernel": self.kernel, "verdict": "passed" if self.passed else f"failed: {failed}" if self.failed else f"not verified: {self.unverified}",
+                "device": self.device, "size": size, "relative Frobenius": error, "checks": len(self.checks)}
 
     @property
     def as_fp32(self) -> bool:
@@ -141,6 +159,9 @@ class Report:
             "seconds": self.seconds,
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "passed": self.passed,
+            "verdict": self.verdict.as_dict() if self.verdict else None,
+            "sample": {"blocks": self.sample.blocks, "of": self.sample.of, "sentence": self.sample.told} if self.sample else None,
+            **({"smaller": self.smaller} if self.smaller else {}),
             **({"standing": self.standing} if self.standing else {}),
             **({"unverified": self.unverified} if self.unverified else {}),
         }
@@ -180,8 +201,8 @@ def tensor_columns(binary: Binary) -> int:
 class Judge:
     """Puts the questions to one kernel on one device."""
 
-    def __init__(self, plan: Plan, source: Source, binary: Binary, device: Device | None):
-        self.plan, self.source, self.binary, self.device = plan, source, binary, device
+    def __init__(self, plan: Plan, source: Source, binary: Binary, device: Device | None, sample: Sample | None = None):
+        self.plan, self.source, self.binary, self.device, self.sample = plan, source, binary, device, sample
 
     def run(self, problem: oracles.Problem, quiet: bool = False, **options: Any) -> Result:
         """What the kernel makes of a problem.
@@ -196,6 +217,21 @@ class Judge:
         result = gemm(self.device, self.plan, self.source, whole.a, whole.b, c=whole.c, ends=self._ends(m, n, quiet), **options)
         return replace(result, c=self.plan.kind.part(result.c, m, n))
 
+    def sampled(self, problem: oracles.Problem) -> tuple[Result, oracles.Problem]:
+        """What the kernel makes of a problem of the size of `sample`: the elements of the sample's blocks, side by side, and the problem that they are.
+        Of any other, and without a sample, `run` and the problem itself."""
+        some = self.sample
+        if some is None or (problem.a.shape[0], problem.b.shape[1], problem.a.shape[1]) != some.size:
+            return self.run(problem), problem
+        device: Any = self.device
+        device.only = blocks(self.plan, some)
+        try:
+            m, n, _ = some.size
+            result = gemm(device, self.plan, self.source, problem.a, problem.b, ends=self._ends(m, n, quiet=False))
+        finally:
+            device.only = {}
+        part = oracles.Problem(problem.a[some.places(0)], np.ascontiguousarray(problem.b[:, some.places(1)]))
+        return replace(result, c=some.part(result.c), intact=result.intact and some.untouched(result.c)), part
 
     def _ends(self, m: int, n: int, quiet: bool) -> dict[str, Any]:
         return (ends.quiet if quiet else ends.drawn)(self.plan, m, n)
@@ -245,7 +281,7 @@ class Judge:
         Args:
             random: whether the data is drawn evenly, as statistical bounds suppose.
         """
-        result = self.run(problem)
+        result, problem = self.sampled(problem)
         element = self.plan.type
         product, finite = element.exact_or_special(problem.a, problem.b, self._summed.rounded)
         # What is not finite is held to be of the same kind, and kept out of the figures.
@@ -269,14 +305,15 @@ class Judge:
             good = within and relative_frobenius(summed, want) <= apart.relative_frobenius
             if good or not random:  # a user's data is held to the product itself
                 break
-        m, n, k = *reference.shape, problem.a.shape[1]
+        m, n, k = self.sample.size if self.sample else (*reference.shape, problem.a.shape[1])
         of_fp32 = right.against_fp32(c, reference)
         special = "" if finite.all() else f", {(~finite).sum()} elements not finite{'' if alike else ', not as in FP32'}"
         if np.any(flushed):
             share = np.linalg.norm(flushed) / max(np.linalg.norm(reference), np.finfo(float).tiny)
             special += f"; {share:.1e} of it is not in the words that the unit multiplies, which takes subnormal ones for zero"
         detail = (
-            f"{m}x{n}x{k}: relative Frobenius {found.relative_frobenius:.2e} (bound {limit.relative_frobenius:.2e}, FP32's own {right.fp32:.2e}), "
+            f"{m}x{n}x{k}{f', {self.sample.told}' if self.sample else ''}: "
+            f"relative Frobenius {found.relative_frobenius:.2e} (bound {limit.relative_frobenius:.2e}, FP32's own {right.fp32:.2e}), "
             f"scaled {found.scaled:.1e} (worst case {limit.scaled:.1e}){special}"
         )
         return Accuracy(Check(name, good, detail), found, limit, result, within, of_fp32)
@@ -457,13 +494,14 @@ def resources_only(plan: Plan, source: Source, binary: Binary, reason: str) -> R
     return Report(
         kernel=source.name, arch=plan.arch, device="none", resources=resources(plan, source, binary), errors=None, bound=None, size=None,
         status={}, seconds=None, checks=(Judge(plan, source, binary, None).resources(),), standing=standing(plan), unverified=reason,
+        verdict=verdict(plan),
     )
 
 
 def verify(
     plan: Plan, source: Source, binary: Binary, device: Device, *,
     a: np.ndarray | None = None, b: np.ndarray | None = None,
-    size: tuple[int, int, int] | None = None, require: Require = "scheme", progress: Progress | None = None,
+    size: tuple[int, int, int] | None = None, require: Require = "scheme", progress: Progress | None = None, sample: Sample | None = None, smaller: str = "",
 ) -> Report:
     """Every check on one kernel on one device.
 
@@ -476,13 +514,15 @@ def verify(
         size: (m, n, k) of it otherwise.
         require: how good a right kernel has to be: as its scheme promises, or besides as FP32.
         progress: told what is being done.
+        sample: on the emulator, the blocks of C that are computed of products of `size` (`gemmgen.verify.sample`); None for all.
+        smaller: for the report, why `size` is less than what was asked for.
 
     Raises:
         EmulationError: only for an instruction the emulator lacks; a fault of
             the kernel is a failed check.
     """
     say = progress or (lambda text: None)
-    judge = Judge(plan, source, binary, device)
+    judge = Judge(plan, source, binary, device, sample)
     shape = size or default_size(plan, device.kind)
     own = a is None or b is None
     headline = oracles.uniform(plan, -1, 1, shape, 0) if own else oracles.Problem(a, b)
@@ -535,7 +575,7 @@ def verify(
         kernel=source.name, arch=plan.arch, device=device.name, resources=resources(plan, source, binary),
         errors=found.errors, bound=found.bound, size=(headline.a.shape[0], headline.b.shape[1], headline.a.shape[1]),
         status=found.result.status, seconds=found.result.seconds, checks=tuple(checks), device_kind=device.kind, standing=standing(plan, device),
-        of_fp32=of_fp32, promises=plan.scheme.name,
+        of_fp32=of_fp32, promises=plan.scheme.name, verdict=verdict(plan), sample=sample, smaller=smaller,
     )
 
 
@@ -574,7 +614,7 @@ def _schedule(device: Any, name: str) -> None:
 
 def _schedules(judge: Judge, problem: oracles.Problem, first: Result | None) -> Check:
     """The same product with warps in the other order and copies landing at the other extreme."""
-    second = judge.run(problem)
+    second, _ = judge.sampled(problem)
     if first is None or first.c.shape != second.c.shape:
         return Check("schedules", False, "the first schedule gave no result to compare")
     differ = int((first.c.view(np.uint32) != second.c.view(np.uint32)).sum())
@@ -585,3 +625,15 @@ def _schedules(judge: Judge, problem: oracles.Problem, first: Result | None) -> 
     elif judge.device.not_modelled:
         detail += "\nof the order of memory not modelled: " + "; ".join(judge.device.not_modelled)
     return Check("schedules", differ == 0, detail)
+
+
+class _Called(ModuleType):
+    """This room, which can be called as `gemmgen.verify(spec)`: the package's public function and the room have one name."""
+
+    def __call__(self, *given: Any, **named: Any) -> Report:
+        import gemmgen
+
+        return gemmgen.road.verify(*given, **named)
+
+
+sys.modules[__name__].__class__ = _Called

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen.build import reference
+
 WHEELS = {
     "12.4": "nvidia-cuda-nvrtc-cu12==12.4.*", "12.9": "nvidia-cuda-nvrtc-cu12==12.9.*", "13.0": "nvidia-cuda-nvrtc==13.0.*", "newest": "nvidia-cuda-nvrtc",
 }
@@ -18,8 +20,8 @@ FOLDER = "GEMMGEN_TEST_NVRTCS"
 
 UNKNOWN = {"12.4": {"sm_100", "sm_120"}}
 """GPUs of shipped specs that came after a compiler."""
-SPILLS = {"12.4": {"batch_h200", "batch_packed_low_h200", "mixpert1_h200", "mixpert4_h200", "mixpert4_outliers_h200", "mixpert_triangle_h200"}}
-"""Specs that leave nothing open which would help. CUDA 12.4 gives warpgroups that take turns with tiles fewer registers than they ask for."""
+SPILLS = {"12.4": {"batch_packed_low_h200", "mixpert1_h200", "mixpert4_h200", "mixpert4_outliers_h200", "mixpert_triangle_h200"}}
+"""Specs of which every choice that is tried spills. CUDA 12.4 gives warpgroups that take turns with tiles fewer registers than they ask for."""
 
 
 def library(version: str, cache: Path) -> Path:
@@ -62,3 +64,20 @@ def test_every_shipped_spec_builds_or_is_refused_with_the_reason(answer):
     for name, one in outcomes.items():
         assert "error" in one or one["allows"] or not one["spills"], (name, one)
         assert "pinned" not in one or one["pinned"]["error"] == "ResourceError", (name, one)
+
+
+@pytest.mark.long
+def test_what_compilers_accept_of_what_others_refuse_is_recorded(answer, request):
+    """gemmgen/build/reference.json, which errors tell from; `--update-golden` with each compiler writes it."""
+    version, told = answer
+    found = {kernel: accepted for one in told["outcomes"].values() for kernel, accepted in one.get("kernels", {}).items()}
+    record = json.loads(reference.RECORD.read_text())
+    if request.config.getoption("--update-golden"):
+        kernels = record.keys() | {kernel for kernel, accepted in found.items() if not accepted}
+        own = {kernel: {told["name"]: found[kernel]} if kernel in found else {} for kernel in kernels}
+        record = {kernel: dict(sorted((record.get(kernel, {}) | own[kernel]).items())) for kernel in sorted(kernels)}
+        reference.RECORD.write_text(json.dumps(record, indent=2) + "\n")
+    assert {kernel for kernel, accepted in found.items() if not accepted} <= record.keys()
+    for kernel, compilers in record.items():
+        if kernel in found and (told["name"] in compilers or version != "newest"):  # a newer one than the record's need not be in it
+            assert compilers.get(told["name"]) == found[kernel], kernel

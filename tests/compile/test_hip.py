@@ -18,7 +18,7 @@ from gemmgen.build.request import Request
 from gemmgen.errors import BuildError, ResourceError
 from gemmgen.render import Source
 
-pytest.importorskip("ziglang", reason="no compiler for HIP: pip install 'gemmgen[hip]'")
+pytest.importorskip("ziglang", reason="no compiler for HIP: pip install 'gemmgen[rocm]'")
 
 KERNEL = 'extern "C" __attribute__((global)) void '
 
@@ -447,7 +447,7 @@ def test_no_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setattr(clang.importlib.util, "find_spec", lambda name: None)
     error = refused(COPY)
     assert "was not found" in str(error)
-    assert "pip install 'gemmgen[hip]'" in error.remedy and "GEMMGEN_HIPCC" in error.remedy
+    assert "pip install 'gemmgen[rocm]'" in error.remedy and "GEMMGEN_HIPCC" in error.remedy
 
 
 def test_compilers_that_are_none(tmp_path):

@@ -414,7 +414,7 @@ def test_no_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setattr(nvrtc, "_candidates", lambda: iter([Path("/nowhere/libnvrtc.so.13")]))
     error = refused(SCALE)
     assert "was not found" in str(error)
-    assert "pip install 'gemmgen[cuda]'" in error.remedy
+    assert "pip install 'gemmgen[cuda13]'" in error.remedy
     assert "GEMMGEN_NVRTC" in error.remedy
 
 
@@ -460,7 +460,7 @@ def test_a_damaged_library_is_a_build_error(damage, monkeypatch, tmp_path):
     error = refused(SCALE)
     assert error.where == str(library)
     assert "cannot be loaded" in error.problem
-    assert "pip install 'gemmgen[cuda]'" in error.remedy
+    assert "pip install 'gemmgen[cuda13]'" in error.remedy
 
 
 # --- the cache --------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def made(tmp_path_factory):
     """The library, and the package as a module of its own, whatever other one of that name is loaded."""
     folder = tmp_path_factory.mktemp("library")
     library = Library(folder, [kernel("nn"), kernel("tn", layout="tn"), kernel("nt", layout="nt")], archs=["sm_80"], arch="sm_80")
-    for path, content in python.files(SimpleNamespace(name=NAME, guard=NAME.upper(), shim=(), maker=reference.HOST)).items():
+    for path, content in python.files(SimpleNamespace(name=NAME, guard=NAME.upper(), shim=(), maker=reference.HOST, compilers=())).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
     with pytest.MonkeyPatch.context() as patch:

@@ -9,6 +9,7 @@ import pytest
 
 from gemmgen import emulate
 from gemmgen.build import build
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.emulate import TOGETHER
 from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import EmulationError, NotEmulated
@@ -16,7 +17,8 @@ from gemmgen.render import render
 from gemmgen.run import Placement, gemm, open_device
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
-from gemmgen.spec import loads
+from gemmgen.spec import load, loads
+from gemmgen.verbs.init import Starter, starter
 from gemmgen.verify import verify
 from assembled import assembled
 from verifying import assert_passed, assert_right_in_short, report_of
@@ -34,6 +36,13 @@ def assert_right(plan, whole: bool):
 
 in_short_or_whole = pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["in short", "whole"])
 SHIPPED = shipped()
+
+
+@pytest.mark.parametrize("gpu", ["a100", "mi300x", pytest.param("h100", marks=pytest.mark.long)])
+def test_the_first_spec_that_init_writes_is_right_in_short(gpu, tmp_path):
+    path = tmp_path / "kernel.toml"
+    path.write_text(starter(Starter.kernel, GPUS.get(gpu), gpu, path))
+    assert_right_in_short(solve(load(path)))
 
 
 @pytest.mark.parametrize("name", tailed(SHIPPED, SHIPPED.keys() - IN_SHORT))

@@ -1,18 +1,21 @@
 """What the NVRTC of `$GEMMGEN_NVRTC` makes of specs, as JSON; a process of its own, since two NVRTCs do not share one.
 
-    GEMMGEN_NVRTC=.../libnvrtc.so.12 python tests/support/compiled_with.py
+    GEMMGEN_NVRTC=.../libnvrtc.so.12 python tests/support/compiled_with.py [NAME ...]
+
+Names are those of shipped specs and of OPEN; none are all.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from ways import shipped
 
 from gemmgen.build import build, first_that_builds
 from gemmgen.build.nvrtc import find_compiler
-from gemmgen.errors import GemmgenError
+from gemmgen.errors import GemmgenError, ResourceError
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import LoadedSpec, loads
@@ -35,11 +38,12 @@ def outcome(loaded: LoadedSpec) -> dict[str, Any] | None:
     try:
         built = first_that_builds(loaded)
     except GemmgenError as error:
-        return {"arch": plan.gpu.arch, "error": error.as_dict()}
+        return {"arch": plan.gpu.arch, "error": error.as_dict(), "kernels": {render(plan).name: False} if isinstance(error, ResourceError) else {}}
     kernels = built.binary.kernels
     answer: dict[str, Any] = {
         "arch": plan.gpu.arch, "compiler": built.binary.compiler, "spills": sum(used.spill_bytes for used in kernels.values()),
         "allows": built.plan.allow_spills, "refused": [str(one) for one in built.refused],
+        "kernels": {one.kernel: False for one in built.refused} | {built.source.name: True},
         "registers": kernels[built.source.name].registers, "predicted": built.plan.predicted_registers,
     }
     if built.refused:
@@ -53,7 +57,8 @@ def outcome(loaded: LoadedSpec) -> dict[str, Any] | None:
 def main() -> None:
     compiler = find_compiler()
     specs = shipped() | {name: loads(spec) for name, spec in OPEN.items()}
-    outcomes = {name: found for name, loaded in specs.items() if (found := outcome(loaded))}
+    asked = sys.argv[1:] or list(specs)
+    outcomes = {name: found for name in asked if (found := outcome(specs[name]))}
     print(json.dumps({"name": compiler.name, "archs": compiler.archs, "outcomes": outcomes}))
 
 

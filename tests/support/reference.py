@@ -72,7 +72,7 @@ HOST = SimpleNamespace(name="host", arch_prefix="cpu", frameworks=Frameworks(dlp
 def package() -> Path:
     """A folder for sys.path with the Python package `lab` of the reference library."""
     home = folder()
-    for name, content in python.files(SimpleNamespace(name=NAME, guard=NAME.upper(), shim=("torch", "jax"), maker=HOST)).items():
+    for name, content in python.files(SimpleNamespace(name=NAME, guard=NAME.upper(), shim=("torch", "jax"), maker=HOST, compilers=())).items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_bytes(content)
     return home / "python"

@@ -358,7 +358,7 @@ def test_without_scikit_learn_it_is_said_what_to_do(gemmgen, monkeypatch):
 
 def test_scikit_learns_estimators_get_the_same_from_its_own_data():
     pytest.importorskip("sklearn")
-    x, classes = data.digits(2000, "test")
+    x, classes = data.digits(2000)
     assert x.shape == (2000, 64) and x.dtype == np.float32 and np.array_equal(x[1797:], x[:203]) and set(classes) == set(range(10))
     assert abs(x[:1797].mean(axis=0)).max() < 1e-5
     for name, sizes in (("kmeans", {"points": 400, "iterations": 4}), ("knn", {}), ("mlp", {"steps": 4})):

@@ -546,6 +546,7 @@ def test_the_register_model_of_a_row_goes_into_that_row(monkeypatch, tmp_path, n
 
     name, written, asked = "own" if named else "folder", {}, []
     files = {f"{name}.toml": "a = 1\n\n", "report.json": "{}", "report.md": "told"}
+    monkeypatch.setattr(from_row, "summary", lambda told: "in short")
     filled = from_row.Filled("a place", name, "sm_80", {}, {}, {}, files=files, row=f"{name}.toml")
     monkeypatch.setattr(from_row, "fill_in", lambda *given: filled)
     monkeypatch.setattr(verb, "write_files", lambda folder, files, rows: written.update(files))
@@ -554,4 +555,46 @@ def test_the_register_model_of_a_row_goes_into_that_row(monkeypatch, tmp_path, n
     monkeypatch.setattr(verb, "emit", said.append)
     assert verb.from_row(tmp_path / "part.toml", tmp_path / "folder", kernels=12) == 0
     assert asked == [(f"{name}.toml", 12)] and written[f"{name}.toml"] == "a = 1\n\n[registers]\n"
-    assert said == [f"told\nwrote {', '.join(sorted(filled.files))} to {tmp_path / 'folder'}"]
+    assert said == [f"in short\nwrote {tmp_path / 'folder' / 'report.md'}, the whole report, and 2 more files"]
+
+
+def told_of(**more):
+    """A bring-up's report as plain data."""
+    rule = {"fits": True, "random": {"any": [100, 100], "small": [50, 49]}}
+    value = {"value": 1, "standing": "measured", "how": "", "proof": ""}
+    return {
+        "device": "NVIDIA X", "arch": "sm_77", "seconds": 93.5, "changed": None, "shipped": {"unit": "hopper", "differences": []}, "not_measured": {},
+        "instructions": [
+            {"name": "a", "maps": {"as_shipped": True}, "rule": rule}, {"name": "b", "maps": {"as_shipped": False}, "rule": rule | {"fits": False, "random": {}}},
+            {"name": "c", "integers": {"products": 1000, "exact": 1000}}, {"name": "d", "error": {}},
+        ],
+        "values": {
+            "gpu sms": value | {"value": 77, "standing": "told"}, "gpu registers_per_sm": value | {"value": 65536}, "gpu l2_mib": value,
+            "rate dram read_gb_per_s": value | {"value": 3000.5}, "rate clock sustained_tflops": value | {"value": None, "standing": "not found", "how": "hot"},
+            "kernel half": value | {"value": 12.5}, "kernel fp32": value | {"value": None, "standing": "not found", "how": "wrong"},
+        },
+    } | more
+
+
+def test_a_bring_ups_summary_has_the_verdict_first_and_ten_lines():
+    lines = dict(line.split("  ", 1) for line in findings.summary(told_of()).splitlines())
+    assert list(lines)[0] == "verdict" and len(lines) <= 10
+    assert {name: text.strip() for name, text in lines.items()} == {
+        "verdict": "INCOMPLETE: 2 sought and not found: rate clock sustained_tflops, kernel fp32", "device": "NVIDIA X (sm_77), in 93.5 s",
+        "instructions": "2 of 4 described by a rule; lane maps of 2 found, 1 as shipped", "proof": "1,149 of 1,150 random products as the rules say",
+        "unit": "as the shipped hopper", "GPU": "1 values told, 2 values measured; 77 SMs, 65536 registers an SM", "rates": "3000.5 GB/s of memory",
+        "kernels": "1 of 2 verified",
+    }
+
+
+def test_a_summary_says_what_differs_changed_and_was_left_out():
+    nothing = {"value": None, "standing": "not found", "how": rates.NO_CLOCK}
+    told = told_of(
+        changed=["a", "b", "c", "d"], shipped={"unit": "ada", "differences": ["x", "y"]}, not_measured={"kernels": "", "calibration": ""},
+        values={"rate dram read_gb_per_s": nothing, "gpu row": nothing | {"how": "too little"}},
+    )
+    text = findings.summary(told, without=["gpu row"])
+    for part in ("COMPLETE: all that was sought", "unlike the shipped ada: x; y", "a; b; c and 1 more", "not measured  kernels, calibration", rates.NO_CLOCK):
+        assert part in text, part
+    assert "INCOMPLETE: 1 sought and not found: gpu row" in findings.summary(told) and findings.missed(told) == ["gpu row"]
+    assert "changed       nothing since the last time" in findings.summary(told_of(changed=[])) and "no shipped unit" in findings.summary(told_of(shipped=None))

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from gemmgen.build import choice
+from gemmgen.build import choice, reference
 from gemmgen.build.binary import Binary
 from gemmgen.build.choice import TRIES, explained, first_not_refused, first_that_builds
 from gemmgen.build.cubin import CubinResources
@@ -16,6 +16,7 @@ from gemmgen.cli.output import Progress
 from gemmgen.designs import portable
 from gemmgen.designs.portable.design import PREDICTED
 from gemmgen.errors import BuildError, ResourceError
+from gemmgen.render import render
 from gemmgen.solve import MOST_OF_A_WAY, alternatives, choices, explain, search, solve
 from gemmgen.spec import load, loads
 from gemmgen.workshop.bench.racers import racers
@@ -238,6 +239,21 @@ def test_a_batch_whose_tiles_are_open_takes_smaller_ones(monkeypatch, loaded, la
         Compiler(monkeypatch, refusing(1))
         built = first_that_builds(loaded)
         assert built.plan == plans[1] and [one.plan for one in built.refused] == plans[:1]
+
+
+@pytest.mark.parametrize("loaded", [loads(FIXED), quick()], ids=["fixed", "open"])
+def test_the_compilers_that_accept_what_this_one_refuses_are_told(monkeypatch, loaded):
+    """As the reference set recorded them, the oldest first, of the model's first choice."""
+    names = [render(plan).name for plan in first(loaded, 1)]
+    monkeypatch.setattr(reference, "_record", lambda: {names[0]: {"NVRTC 13.5": True, "NVRTC 9.2": True, "NVRTC 13.0": False}, "another": {"NVRTC 1.0": True}})
+    Compiler(monkeypatch, lambda source: True)
+    with pytest.raises(ResourceError) as refused:
+        first_that_builds(loaded)
+    assert refused.value.remedy.endswith(f"; or GEMMGEN_NVRTC=.../libnvrtc.so of another NVRTC: NVRTC 9.2, NVRTC 13.5 accept {names[0]}")
+    monkeypatch.setattr(reference, "_record", dict)
+    with pytest.raises(ResourceError) as refused:
+        first_that_builds(loaded)
+    assert "GEMMGEN_NVRTC" not in refused.value.remedy
 
 
 @pytest.mark.parametrize(("loaded", "where"), [(grouped(), "spec: [batch] tiles"), (grouped(batch={"tiles": [[64, 64, 32, 128]]}), "gemmgen_ootomo")])

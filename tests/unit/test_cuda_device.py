@@ -54,6 +54,7 @@ def test_a_driver_that_is_too_old_is_told_with_its_version(monkeypatch):
     install(monkeypatch, NO_DRIVER, driver=12040)
     reason = told()
     assert "too old" in reason.problem and reason.got == "a driver for CUDA 12.4" and "CUDA 13 or later" in reason.needs
+    assert reason.remedy.startswith("pip install 'gemmgen[cuda12]'")
 
 
 @pytest.mark.parametrize("gpus", [0, "cudaErrorNoDevice: no CUDA-capable device is detected"])
@@ -71,7 +72,7 @@ def test_an_error_without_words_is_told_by_its_type(monkeypatch):
 def test_cupy_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     reason = told()
-    assert reason.problem == "cupy is not installed" and "pip install 'gemmgen[cuda-gpu]'" in reason.remedy
+    assert reason.problem == "cupy is not installed" and "pip install 'gemmgen[cuda13]'" in reason.remedy
 
 
 def test_cupy_that_lacks_what_it_depends_on(monkeypatch, tmp_path):
@@ -168,7 +169,8 @@ class Gpu:
             function=SimpleNamespace(Module=lambda: SimpleNamespace(load=lambda code: calls.append(code), get_function=function)), driver=driver, Event=event,
             Device=lambda: SimpleNamespace(id=0, compute_capability=self.capability), get_current_stream=lambda: stream,
             get_elapsed_time=lambda first, last: 500.0 * (last.at - first.at), alloc_pinned_memory=lambda nbytes: SimpleNamespace(ptr=nbytes + 1),
-            runtime=SimpleNamespace(getDeviceCount=lambda: 1, getDeviceProperties=lambda number: {"name": b"a GPU"}),
+            runtime=SimpleNamespace(getDeviceCount=lambda: 1, getDeviceProperties=lambda number: {"name": b"a GPU"},
+                                    driverGetVersion=lambda: 13000),
         )
         self.capability, self.uint8, self.full, self.asnumpy = "90", np.uint8, full, np.asarray
         self.zeros, self.empty = (lambda count, dtype: full(count, 0, dtype)), (lambda count, dtype: full(count, 1, dtype))
@@ -193,7 +195,7 @@ def gpu(monkeypatch):
 
 @pytest.fixture
 def device(gpu):
-    return cuda.open_device(SimpleNamespace(code=b"cubin"))
+    return cuda.open_device(SimpleNamespace(code=b"cubin", compiler="NVRTC 13.5"))
 
 
 def four(device) -> list:

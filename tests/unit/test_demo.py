@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +18,12 @@ from gemmgen.solve import solve
 
 @pytest.mark.slow
 @pytest.mark.long  # scikit-learn takes seconds to import
+def test_the_digits_are_scikit_learns():
+    theirs = pytest.importorskip("sklearn.datasets").load_digits()
+    for mine, own in zip(demo.digits(), (theirs.data, theirs.target), strict=True):
+        assert mine.dtype == own.dtype and np.array_equal(mine, own)
+
+
 def test_features_are_standardised_and_not_integers():
     z = demo._features()
     assert z.shape == (1797, 64) and z.dtype == np.float32
@@ -71,3 +82,21 @@ def test_the_demonstration_wants_right_neighbours_of_one_scheme_and_wrong_ones_o
     monkeypatch.setattr(demo, "_gram", gram)
     assert demo._digits() is right
     assert ("0 of 150" in capsys.readouterr().out.split("ootomo")[1].splitlines()[0]) is (ootomo == 0)
+
+
+@pytest.mark.slow
+def test_the_demonstration_imports_no_package_that_make_demo_does_not_install():
+    program = (
+        "import sys, importlib.metadata as metadata, gemmgen.demo as demo\n"
+        "import gemmgen.solve, gemmgen.build, gemmgen.emulate.ptx.emulator, gemmgen.run.emulator, gemmgen.verify, gemmgen.render\n"
+        "demo._features(); demo.road.plan(demo._shipped('digits_half'))\n"
+        "of = metadata.packages_distributions()\n"
+        "print(*{name.lower() for module in list(sys.modules) for name in of.get(module.partition('.')[0], ())})"
+    )
+    loaded = set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["demo"]]
+    named = {re.match(r"[\w.-]+", one)[0].lower() for one in wanted}
+    theirs = {"annotated-types", "markupsafe", "mpmath", "pydantic_core", "pydantic-core", "typing-inspection", "typing_extensions", "typing-extensions",
+              "annotated-doc", "shellingham", "rich"}  # what those bring
+    assert {"numpy", "pydantic"} <= loaded and loaded - named - theirs - {"gemmgen", "setuptools", "cupy-cuda13x", "cupy-cuda12x"} == set()

@@ -75,7 +75,7 @@ def strings(path: Path) -> list[str]:
         isinstance(node, ast.JoinedStr) or isinstance(node, ast.Constant) and isinstance(node.value, str))]
 
 
-PROSE = set("and can dispatch does import in kernel leaves lies makes raises reads runs uses would writes wrote".split())
+PROSE = set("and can dispatch does import in is kernel knows leaves lies makes raises reads runs uses would writes wrote".split())
 """Words that follow the product's name in sentences."""
 
 

@@ -216,6 +216,6 @@ def test_what_it_takes_in_a_kernel_and_as_one_of_its_own():
 
 
 def test_explain_tells_what_it_does_and_takes(gemmgen, write_spec):
-    told = gemmgen("explain", write_spec('[epilogue]\ndo = ["bias", "gelu_tanh"]\n' + SETTLED)).out
+    told = gemmgen("explain", write_spec('[epilogue]\ndo = ["bias", "gelu_tanh"]\n' + SETTLED), "--full").out
     assert "a bias for each column, then GELU by tanh" in told and "Y1" in told and "as a kernel behind it" in told
-    assert "Y1" not in gemmgen("explain", write_spec(SETTLED)).out
+    assert "Y1" not in gemmgen("explain", write_spec(SETTLED), "--full").out

@@ -1071,7 +1071,7 @@ def test_the_verb_writes_and_tells(gemmgen, write_spec, tmp_path, monkeypatch):
     monkeypatch.setattr("gemmgen.build.choice.build", lambda source, **options: binary)
     spec = write_spec("[tile]\nblock = [64, 64, 32]\nwarp = [32, 32, 32]\n")
     ran = gemmgen("export", spec, "-o", tmp_path / "out", "--name", "lab_gemm")
-    assert ran.code == 0 and ran.out.count("\n") == 8 and str(tmp_path / "out" / "lab_gemm.h") in ran.out
+    assert ran.code == 0 and ran.out.count("\n") == 9 and "\nverdict    " in ran.out and str(tmp_path / "out" / "lab_gemm.h") in ran.out
     assert contents(tmp_path / "out") == contents(exported(tmp_path / "same"))
     told = json.loads(gemmgen("export", spec, "-o", tmp_path / "out", "--json").out)
     assert told["name"] == exporter.default_name(plan) and told["kernel"] == source.name

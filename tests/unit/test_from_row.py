@@ -318,7 +318,46 @@ def test_the_command_writes_a_row_and_says_what_changed(gemmgen, tmp_path):
     assert done.code == 0 and (told["kind"], told["row"], told["missing"]) == ("data sheet", "out.toml", {})
     assert "l2_mib: new, 4.0" in told["changed"] and "measured barrier_cycles: new, 23" in told["changed"]
     assert gemmgen("list", "gpus", out / "out.toml").code == 0
-    assert "Nothing." in gemmgen("gpu", "from-row", part, "-o", out).out
+    again = gemmgen("gpu", "from-row", part, "-o", out).out
+    assert "changed   nothing" in again and again.startswith("verdict   COMPLETE: out.toml describes out (sm_87)") and len(again.splitlines()) <= 12
+    assert "Nothing." in (out / "report.md").read_text() and f"wrote {out / 'report.md'}, the whole report" in again
+
+
+SHEET = (Path(__file__).parents[1] / "data" / "sheets" / "rtx4060ti.toml").read_text()
+
+
+@pytest.mark.parametrize(("figure", "told"), [
+    (44.1, ""), (88.2, "twice what such cards have (rtx4090): a figure with sparsity, or with FP16 sums? Dense with FP32 sums it should be 44.1"),
+    (176.4, "four times what such cards have (rtx4090): a figure with sparsity and FP16 sums? Dense with FP32 sums it should be 44.1"), (130.0, ""),
+])
+def test_a_rate_that_is_a_known_multiple_is_named_with_what_it_should_be(gemmgen, tmp_path, figure, told):
+    """Cards of the same line count, GeForce here: an L40S of the same arch has twice their rate."""
+    part = tmp_path / "part.toml"
+    part.write_text(SHEET.replace("tensor_fma_per_clock = { f16 = 256 }", f"f16_tflops = {figure}"))
+    ran = gemmgen("gpu", "from-row", part, "-o", tmp_path / "mine")
+    said = ran.out + ran.err
+    assert (f"f16_tflops is {figure:g}, {told}" in said) if told else "such cards" not in said
+    assert ran.code == (0 if figure in (44.1, 88.2) else 2)
+
+
+def test_figures_with_sparsity_are_named_for_every_word(gemmgen, tmp_path):
+    part = tmp_path / "part.toml"
+    part.write_text('''title = "NVIDIA H100 PCIe"
+source = "a test"
+arch = "sm_90"
+[rates]
+sms = 114
+boost_mhz = 1755
+f16_tflops = 1513
+dram_gb_per_s = 2000
+dram_gib = 80
+l2_mib = 50
+[sheet]
+tflops = { s8 = 3026, e4m3 = 1513 }
+''')
+    said = gemmgen("gpu", "from-row", part, "-o", tmp_path / "pcie").err
+    assert "f16_tflops is 1513, twice" in said and "should be 756.5; " in said
+    assert "tflops.s8 is 3026, twice what such cards have (h100): a figure with sparsity? Dense it should be 1513" in said and "tflops.e4m3 is" not in said
 
 
 @pytest.mark.parametrize(("options", "told"), [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.catalog.generation import GENERATION_TABLE, Batches, Constant, Measured, Residues, Straight, Tcgen05, Wgmma, Within
+from gemmgen.catalog.generation import GENERATION_TABLE, Batches, Constant, Measured, Residues, Sgemm, Straight, Tcgen05, Wgmma, Within
 from gemmgen.catalog.gpu import GENERATIONS, GPUS, nearest_generation
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.vendor import VENDORS
@@ -252,5 +252,5 @@ def test_the_command_tells_constants_with_their_sources(gemmgen):
 
 def test_the_catalogues_page_names_every_constant():
     page = (DOCS / "catalog.md").read_text()
-    for model in (Measured, Wgmma, Tcgen05, Straight, Residues, Batches):
+    for model in (Measured, Wgmma, Tcgen05, Straight, Residues, Batches, Sgemm):
         assert all(f"`{name}`" in page for name in model.model_fields)

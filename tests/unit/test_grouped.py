@@ -172,7 +172,7 @@ def test_stages_that_a_kernel_would_not_have_are_refused(gpu, stages, number):
 
 def test_a_candidate_of_a_batchs_kernel_is_judged(gemmgen, write_spec):
     path = write_spec('[problem]\nkind = "grouped"\n[target]\ngpu = "h200"\n')
-    ran = gemmgen("explain", path, "--candidate", "stages=3")
+    ran = gemmgen("explain", path, "--candidate", "stages=3", "--full")
     assert ran.code == 0 and "64x64x32 on 128 threads, warps of 32x32, 3 stages" in ran.out
     ran = gemmgen("explain", write_spec('[problem]\nkind = "grouped"\n[target]\ngpu = "h200"\n[solve]\nrequire = ["shared_bytes < 9"]\n'), "--candidate", "stages=3")
     assert ran.code and "it breaks U1, shared_bytes < 9" in ran.err and "Traceback" not in ran.err

@@ -37,7 +37,7 @@ def test_without_hip_python_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "hip", None)
     reason = why_not(GPUS.get("mi210"))
     assert reason.where == "--device hip" and "hip-python is not installed" in reason.problem
-    assert "pip install 'gemmgen[hip-gpu]'" in reason.remedy and "--device emulator" in reason.remedy
+    assert "pip install 'gemmgen[rocm]'" in reason.remedy and "--device emulator" in reason.remedy
 
 
 @pytest.mark.skipif(find_library("amdhip64") is not None, reason="ROCm is installed here")

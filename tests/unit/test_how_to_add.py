@@ -222,8 +222,8 @@ def test_a_tutorial_is_carried_out(carry_out, name, counts):
 
 
 @pytest.mark.parametrize(("text", "told"), [
-    ("```\ngemmgen gpus nonesuch\n```\n", "nonesuch"), ("```\nrm -r specs\n```\n", "cannot run"), ("```toml\nname = 1\n```\n", "says no file"),
-    ("```\ngemmgen gpus a100\n```\n\n```text\nNVIDIA H100\n```\n", "was not printed"),
+    ("```\ngemmgen list gpus nonesuch\n```\n", "nonesuch"), ("```\nrm -r specs\n```\n", "cannot run"), ("```toml\nname = 1\n```\n", "says no file"),
+    ("```\ngemmgen list gpus a100\n```\n\n```text\nNVIDIA H100\n```\n", "was not printed"),
 ])
 def test_a_page_that_is_wrong_would_be_noticed(carry_out, text, told):
     with pytest.raises(AssertionError, match=told):

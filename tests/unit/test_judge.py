@@ -498,6 +498,7 @@ def test_a_report_as_json():
         "errors": {"relative_frobenius": 1e-7, "max_error": 2e-6, "mred": 3e-7, "scaled": 4e-8}, "bound": {"relative_frobenius": 5e-7, "scaled": 6e-7},
         "error_over_fp32s": {"U[0, 1]": 0.5432, "U[-1, 1]": 3.0}, "as_fp32": False, "status": {"a_lossy": 9}, "seconds": 1e-3,
         "checks": [{"name": "edges", "passed": True, "detail": "fine"}, {"name": "range", "passed": False, "detail": "not"}], "passed": False,
+        "verdict": None, "sample": None,
     }
     assert report.as_dict() == told and (report.passed, report.failed) == (False, True)
     unrun = replace(report, checks=report.checks[:1], standing="compiled", unverified="no device", size=None, errors=None, bound=None, of_fp32={})

@@ -17,8 +17,8 @@ PACKAGE = Path(gemmgen.__file__).parent
 
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
-    "", "errors", "paths", "files", "catalog", "interface", "batch", "decisions", "model", "kinds", "designs", "spec", "views", "plan", "solve", "naming", "abi", "unused", "render",
-    "fragment_header", "fragment_uses", "split", "build", "emulate", "run", "verify", "export", "timing", "library", "road", "cli", "verbs", "demo", "__main__",
+    "", "errors", "shown", "paths", "files", "catalog", "interface", "batch", "decisions", "model", "kinds", "designs", "spec", "views", "plan", "solve", "naming", "abi", "unused", "render",
+    "fragment_header", "fragment_uses", "split", "build", "emulate", "run", "verify", "export", "timing", "library", "road", "doctor", "api", "cli", "verbs", "demo", "__main__",
     "workshop", "workshop.explore", "workshop.bench", "workshop.programs", "workshop.tune", "workshop.fit", "workshop.choose", "workshop.apps", "workshop.bringup", "workshop.verbs",
 )
 WORKSHOP = "workshop"
@@ -28,10 +28,10 @@ HOMES = {
     "jinja2": {"render"},
     "pydantic": {"spec", "catalog", "library", "workshop.programs", "workshop.explore", "workshop.choose"},
     "pydantic_core": set(),
-    "cupy": {"run", "timing", "workshop.apps"},
+    "cupy": {"run", "timing", "api", "workshop.apps"},
     "hip": {"run"},
     "typer": {"cli", "verbs", "workshop.verbs"},
-    "sklearn": {"demo", "workshop.apps"},
+    "sklearn": {"workshop.apps"},
     "torch": {"timing", "workshop.apps"},
     "triton": {"timing"},
     "pyarrow": {"workshop.explore"},

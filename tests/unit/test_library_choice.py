@@ -108,7 +108,7 @@ def test_large_products_with_packed_operands_are_read_once_by_tiles_that_two_war
     """One pass leaves the words of two, so that kernels of both are of one format; and where power binds, a warpgroup alone is slower."""
     use = [{"split": {"scheme": "scaled"}, "fragment": {"policy": "wgmma"}, "tile": {"split_k": 1}}]
     of = solved(use=use, gpus=["h200"], layouts=["nn"], kernels_at_most=3, packed=True, sizes=[[size] * 3 for size in (512, 1024, 2048, 4096, 8192)])
-    kernels = choice.pool(of).choose().kernels
+    kernels = own(choice.pool(of)).choose().kernels
     assert len({one.candidate.format for one in kernels}) == 1
     assert {one.plan.launches.splits_whole for one in kernels} == {False, True}
     [large] = [one.plan for one in kernels if (8192, 8192, 8192, 1) in one.sizes]
@@ -216,6 +216,11 @@ def test_where_kernels_for_batches_alone_are_left_there_is_none():
 SMALL = ((128, 128, 128), (1024, 1024, 1024))
 
 
+def own(pool: Pool) -> Pool:
+    """The same without plain FP32, which every library may take."""
+    return replace(pool, candidates=[one for one in pool.candidates if one.place != choice.PLAIN_PLACE])
+
+
 def solved(**more):
     return library_from({"name": "lab", "gpus": ["a100"], "layouts": ["nn"], "sizes": [list(size) for size in SMALL], "kernels_at_most": 2, **more})
 
@@ -250,7 +255,8 @@ def test_what_is_set_to_zero_is_counted_as_an_operation(scheme, policy, more):
 
 def test_a_design_that_does_not_have_the_scheme_takes_none_from_the_others():
     """The straight design is asked about small products, and has no scales of rows."""
-    [one] = {one.request.design.name for one in choice.pool(solved(use=[{"scheme": "scaled"}], sizes=[[128, 128, 128]])).candidates}
+    asked = [("", loads({"split": {"scheme": "scaled"}, "target": {"gpu": "a100"}}))]
+    [one] = {one.request.design.name for one in choice.candidates_of("here", asked, GPUS.get("a100"), [(128, 128, 128, 1)])[1]}
     assert one == "portable"
 
 
@@ -264,8 +270,8 @@ def test_small_products_get_kernels_of_one_launch():
 
 def test_all_kernels_promote_as_the_specs_own_sizes_ask():
     """A kernel for short sums serves long ones, too: it must not err more because it was chosen at a short one."""
-    own = {one.plan.promote for one in choice.pool(solved(use=[{"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32]}}])).candidates}
-    assert own == {128}
+    found = own(choice.pool(solved(use=[{"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32]}}])))
+    assert {one.plan.promote for one in found.candidates} == {128}
 
 
 def test_a_spec_on_another_gpu_keeps_what_is_there(tmp_path):
@@ -273,12 +279,12 @@ def test_a_spec_on_another_gpu_keeps_what_is_there(tmp_path):
         '[split]\nscheme = "ootomo"\n[fragment]\npolicy = "wgmma"\n[tile]\nblock = [64, 64, 64]\nwarp = [64, 64, 64]\n[target]\ngpu = "h100"\n'
     )
     use = [{"spec": str(tmp_path / "hopper.toml")}]
-    on_a100 = choice.pool(solved(use=use))
+    on_a100 = own(choice.pool(solved(use=use)))
     assert on_a100.relaxed and "left open" in on_a100.relaxed[0]
     assert {one.request.fragment.policy for one in on_a100.candidates} == {"mma"}
-    own = choice.pool(solved(use=use, gpus=["h100"]))
-    assert not own.relaxed
-    assert {(one.request.fragment.policy, one.plan.block) for one in own.candidates} == {("wgmma", (64, 64, 64))}
+    on_h100 = own(choice.pool(solved(use=use, gpus=["h100"])))
+    assert not on_h100.relaxed
+    assert {(one.request.fragment.policy, one.plan.block) for one in on_h100.candidates} == {("wgmma", (64, 64, 64))}
 
 
 def test_where_no_kernel_is_found_the_reason_is_told():

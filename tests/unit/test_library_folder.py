@@ -22,9 +22,10 @@ from schema_check import violations
 from gemmgen import road
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.table import read_toml
+from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import GemmgenError, ResourceError, SpecError
 from gemmgen.export.contents import numeric_version
-from gemmgen.library import contents, made, shim, write
+from gemmgen.library import contents, made, python, shim, write
 from gemmgen.library.dispatch import Part, Rule
 from gemmgen.library.file import library_from
 from gemmgen.library.interface import ABI
@@ -302,6 +303,78 @@ def test_the_wheels_recipe_puts_the_library_into_the_package(folder, tmp_path):
     (tmp_path / "liblab.so").symlink_to("elsewhere.so")
     assert ran(place / "python" / "build_wheel.py", CC="no-such-compiler", LAB_LIBRARY=tmp_path / "liblab.so").returncode == 0
     assert (package / "liblab.so").read_bytes() == (tmp_path / "elsewhere.so").read_bytes() and not (package / "liblab.so").is_symlink()
+
+
+@pytest.mark.slow
+def test_a_wheel_is_called_after_its_compiler_and_needs_nothing_in_a_clean_environment(folder, tmp_path, monkeypatch):
+    """pip installs it without an index; its library loads, with the stand-in for the driver in the driver's place; an older driver is told by both versions."""
+    need("gcc")
+    place, compiler = tmp_path / "lab", tmp_path / "cc"
+    shutil.copytree(folder, place)
+    driver = tmp_path / "standin" / "libcuda.so.1"
+    driver.parent.mkdir()
+    run("gcc", "-std=c99", "-D_POSIX_C_SOURCE=200809L", "-fPIC", "-shared", Path(reference.__file__).with_name("standin_driver.c"), "-o", driver, cwd=tmp_path)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old.c").write_text("int cuDriverGetVersion(int *version) { *version = 12040; return 0; }\n")
+    run("gcc", "-fPIC", "-shared", "old.c", "-o", "old/libcuda.so.1", cwd=tmp_path)
+    compiler.write_text('#!/bin/sh\nexec gcc "$@" -O0\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    monkeypatch.delenv("LAB_LIBRARY", raising=False)
+    wheel = python.wheel(place)
+    assert wheel.parent == place / "dist" and wheel.name.startswith("lab_cu13-") and [path.name for path in place.glob("dist/*")] == [wheel.name]
+    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    clean = tmp_path / "venv" / "bin" / "python"
+    run(clean, "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel, cwd=tmp_path)
+    shutil.rmtree(place)
+    assert "Name: lab-cu13\n" in run(clean, "-m", "pip", "show", "lab-cu13", cwd=tmp_path)
+    program = (
+        "import lab\n"
+        "try: lab.prepare()\n"
+        "except lab.Error as error: print(error)\n"
+        "else: print(lab.target().arch, lab.select(512, 512, 512).name, lab._c.path())\n"
+    )
+
+    def told(folder: str) -> str:
+        done = subprocess.run([clean, "-c", program], cwd=tmp_path, env={"LD_LIBRARY_PATH": str(tmp_path / folder)}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    arch, name, path = told("standin").split("'")[1:2] + told("standin").split()[1:]
+    assert arch == "sm_90" and name.startswith("gemmgen_") and Path(path).is_relative_to(tmp_path / "venv")
+    assert "this machine's driver is for CUDA 12.4, and the machine code needs one for CUDA 13.0 (-22)" in told("old")
+    assert "the GPU's driver is not there" in told("nowhere")
+
+
+@pytest.mark.parametrize(("compilers", "vendor", "name"), [
+    (("NVRTC 12.9",), "nvidia", "gemmgen-blas-cu12"), (("NVRTC 12.9", "NVRTC 13.5"), "nvidia", "gemmgen-blas-cu13"), (("clang 22",), "amd", "gemmgen-blas"),
+])
+def test_wheels_of_two_cuda_versions_have_two_names(compilers, vendor, name):
+    assert python.distribution(SimpleNamespace(name="gemmgen_blas", compilers=compilers, maker=VENDORS[vendor])) == name
+
+
+def test_a_wheel_without_a_compiler_is_refused_with_the_remedy(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder, tmp_path / "lab")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.delenv("LAB_LIBRARY", raising=False)
+    for make in (python.wheel, python.compile_in_place):
+        with pytest.raises(GemmgenError) as refused:
+            make(tmp_path / "lab")
+        assert "cannot compile" in refused.value.problem and "C compiler" in refused.value.needs and "install gcc" in refused.value.remedy
+
+
+def test_the_command_builds_a_wheel_where_it_is_asked(library_of, gemmgen, tmp_path, monkeypatch):
+    """And says where it is; beside --dry-run it is refused."""
+    monkeypatch.setattr(python, "wheel", lambda folder: folder / "dist" / "lab.whl")
+    (tmp_path / "lab.toml").write_text(
+        'name = "lab"\ngpus = ["a100"]\nlayouts = ["nn"]\nkernels_at_most = 1\nsizes = [[512, 512, 512]]\n[[use]]\nsplit = { scheme = "ootomo" }\n'
+        "tile = { block = [64, 64, 32], warp = [32, 32, 32] }\npipeline = { stages = 3 }\n")
+    told = gemmgen("library", tmp_path / "lab.toml", "-o", tmp_path / "out", "--wheel")
+    assert told.code == 0 and told.out.splitlines()[-1].split() == ["wheel", str(tmp_path / "out" / "dist" / "lab.whl")]
+    assert json.loads(gemmgen("library", tmp_path / "lab.toml", "-o", tmp_path / "out", "--wheel", "--json").out)["wheel"].endswith("lab.whl")
+    assert "wheel" not in gemmgen("library", tmp_path / "lab.toml", "-o", tmp_path / "out").out
+    refused = gemmgen("library", tmp_path / "lab.toml", "--wheel", "--dry-run")
+    assert refused.code == 2 and "--wheel" in refused.err
 
 
 def test_pkg_config_tells_how_the_library_is_linked(folder, tmp_path):

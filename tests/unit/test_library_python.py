@@ -485,7 +485,7 @@ def test_what_is_asked_for_a_choice(lab, monkeypatch):
 @pytest.mark.parametrize(("vendor", "told"), [("nvidia", (2, "cuda", "CUDA", "sm_")), ("amd", (10, "cuda", "ROCM", "gfx"))])
 def test_a_package_knows_its_vendors_devices_by_each_frameworks_name(vendor, told):
     """DLPack's kDLCUDA and kDLROCM; torch calls both cuda."""
-    files = python.files(SimpleNamespace(name="lab", guard="LAB", shim=("torch", "jax"), maker=VENDORS[vendor]))
+    files = python.files(SimpleNamespace(name="lab", guard="LAB", shim=("torch", "jax"), maker=VENDORS[vendor], compilers=()))
     known: dict = {"__name__": "lab._c"}
     exec(files["python/lab/_c.py"].decode(), known)  # noqa: S102
     assert tuple(known[name] for name in ("DLPACK_TYPE", "TORCH_DEVICE", "XLA_PLATFORM", "ARCH_PREFIX")) == told

@@ -66,6 +66,37 @@ def test_the_wheel_holds_every_template_spec_and_module(wheel):
     assert not any(name.startswith(("tests/", "generated/", "bench/")) for name in inside)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
+def test_the_wheel_and_an_extra_are_all_that_a_first_look_needs(wheel, tmp_path, extra):
+    """In a clean environment: a shipped spec is verified without a GPU, and arrays are multiplied."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    clean = tmp_path / "venv" / "bin"
+    done = subprocess.run([clean / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[{extra}]"],
+                          capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"pip cannot install gemmgen[{extra}]: {done.stderr.strip().splitlines()[-1:]}")
+    environment = {"PATH": os.environ["PATH"], "GEMMGEN_CACHE": str(tmp_path / "cache")}
+    verified = subprocess.run([clean / "gemmgen", "verify", "sgemm_a100", "--m", "64", "--n", "64", "--k", "128"], cwd=tmp_path, env=environment,
+                              capture_output=True, text=True)
+    assert verified.returncode == 0 and "PASSED" in verified.stdout, verified.stderr
+    program = "import gemmgen; print(gemmgen.matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist()); print(gemmgen.explain('sgemm_a100.toml').plan.arch)"
+    (tmp_path / "sgemm_a100.toml").write_text((ROOT / "specs" / "kernels" / "sgemm_a100.toml").read_text())
+    told = subprocess.run([clean / "python", "-W", "ignore", "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["[[11.0]]", "sm_80"]
+    version = "import gemmgen.build.nvrtc as n; print(n.find_compiler().version[0])"
+    assert subprocess.run([clean / "python", "-c", version], env=environment, capture_output=True, text=True, check=True).stdout.strip() == extra[4:]
+
+
+def test_extras_of_earlier_releases_still_have_what_they_had():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["cuda-gpu"] == ["gemmgen[cuda13]"] and extras["hip-gpu"] == ["gemmgen[rocm]"]
+    for old, new in (("cuda", "cuda13"), ("hip", "rocm")):
+        assert extras[old] == extras[new][:1] and len(extras[new]) == 2
+    assert [one.partition(">")[0] for extra in ("cuda12", "cuda13") for one in extras[extra]] == [
+        "nvidia-cuda-nvrtc-cu12", "cupy-cuda12x", "nvidia-cuda-nvrtc", "cupy-cuda13x"]
+
+
 def test_the_wheel_has_the_command_and_the_version(installed):
     [metadata] = installed.glob("*.dist-info")
     assert "gemmgen = gemmgen.cli:main" in (metadata / "entry_points.txt").read_text()

@@ -97,8 +97,8 @@ def test_ones_own_matrices_must_be_affordable_and_what_was_opened_is_released(mo
     asked, released = [], []
     device = SimpleNamespace(kind="emulator", release=lambda: released.append(True))
 
-    def refused(size, kind):
-        asked.append((size, kind))
+    def refused(size, kind, whole):
+        asked.append((size, kind, whole))
         raise SpecError("--m, --n, --k", "are too large")
 
     monkeypatch.setattr(road, "build", lambda *of, **how: SimpleNamespace(plan=None, source=None, binary=None))
@@ -109,7 +109,7 @@ def test_ones_own_matrices_must_be_affordable_and_what_was_opened_is_released(mo
     for given in ({"a": a, "b": b}, {"size": (None, 17, None)}):
         with pytest.raises(SpecError, match="too large"):
             road.verify(TINY, require="scheme", **given)
-    assert asked == [((7, 13, 11), "emulator"), ((2, 17, 5), "emulator")] and released == [True, True]
+    assert asked == [((7, 13, 11), "emulator", False), ((2, 17, 5), "emulator", False)] and released == [True, True]
 
 
 @pytest.mark.parametrize(("beside", "fails"), [(None, False), ("second", False), ("second", True)])

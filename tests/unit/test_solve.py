@@ -369,7 +369,7 @@ def test_a_judged_candidate_names_the_inequality():
 
 def test_explain_prints_each_equation_with_numbers(gemmgen, write_spec):
     path = write_spec('[split]\nscheme = "ootomo"\n[fragment]\npolicy = "mma"\n[target]\ngpu = "h100"\n')
-    ran = gemmgen("explain", path)
+    ran = gemmgen("explain", path, "--full")
     assert ran.code == 0
     for part in ("R3", "= stages * (BM * (BK * element_bytes + words_a * row_padding) + BN * (BK * b_element_bytes + words_b * row_padding", "rejected",
                  "LE-GEMM eq. 15", "EGEMM eq. 8", "WMMAe eq. 1",

@@ -465,7 +465,7 @@ def test_a_transposed_a_takes_four_more_loads_a_step(wm, depth):
 
 def test_explain_prints_the_designs_own_equations(gemmgen, write_spec):
     path = write_spec('[split]\nscheme = "ootomo"\n[fragment]\npolicy = "wgmma"\n[target]\ngpu = "h100"\n')
-    ran = gemmgen("explain", path)
+    ran = gemmgen("explain", path, "--full")
     assert ran.code == 0
     for part in ("W5 ", "W27", "W32", "M1 ", "C23", "C25", "binds", "cluster", "rejected", "front of W12", "the least W13 a FLOP wins"):
         assert part in ran.out, part

@@ -95,11 +95,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("terminal", "quiet", "written"), [
-    (True, False, "\r\x1b[Kx.toml: compiling\r\x1b[Kx.toml: compiling (3 of 8 blocks of split)\r\x1b[Kx.toml: compiling (8 of 8 blocks of gemm)\r\x1b[K"),
+    (True, False, "\r\x1b[Kx.toml: compiling\r\x1b[Kx.toml: compiling (3 of 8 blocks of split), 38 %\r\x1b[Kx.toml: compiling (8 of 8 blocks of gemm), 100 %\r\x1b[K"),
     (True, True, ""), (False, False, "x.toml: compiling\n"), (False, True, ""),
 ])
 def test_progress_is_one_line_on_a_terminal_and_a_line_a_step_elsewhere(monkeypatch, terminal, quiet, written):
     monkeypatch.setattr(sys, "stderr", Terminal(terminal))
+    monkeypatch.setattr(output, "OFTEN", 0)
+    monkeypatch.setenv("COLUMNS", "80")
     progress = output.Progress("x.toml", quiet)
     progress.step("compiling")
     progress.blocks("sgemm_0123abcd_split", 3, 8)
@@ -261,7 +263,7 @@ def test_a_report_tells_what_failed_was_counted_and_is_worse_than_fp32():
     judged = SimpleNamespace(
         kernel="k", device="d", resources=resources, checks=checks, standing="compiled", unverified="", errors=Errors(1e-7, 1e-6, 1e-7, 1e-8),
         bound=SimpleNamespace(relative_frobenius=5e-7), of_fp32={"U": 1.5, "V": 20.4}, status={"a_lossy": 3, "b_lossy": 0}, seconds=None, size=(1, 2, 3),
-        passed=True, promises="half")
+        passed=True, promises="half", sample=None, smaller="", verdict=None)
     kernel = SimpleNamespace(plan=SimpleNamespace(summary="s", gpu=SimpleNamespace(limits=SimpleNamespace(registers_per_thread=255))), refused=["r1", "r2"])
     lines = show.report(kernel, judged, 7.4).splitlines()
     assert lines[1:5] == ["decided    s", "refused    r1", "           r2", "device     d"]
@@ -282,7 +284,7 @@ def test_a_report_tells_what_failed_was_counted_and_is_worse_than_fp32():
 
 def test_an_equations_line():
     one = SimpleNamespace(number="E1", symbol="x", unit="B", form="a + b", variables=("a", "b"), value=lambda known: known["a"] + known["b"],
-                          filled=lambda known: "1 + 2")
+                          folded=lambda known: "1 + 2")
     assert explain._line(one, {"a": 1, "b": 2}) == ("E1", "x = 3 B", "= a + b\n= 1 + 2")
     assert explain._line(one, {"a": 1}) is None
     one.unit = ""
@@ -355,9 +357,9 @@ def test_the_exit_code_of_a_verification(judged, passed, failed, unverified, cod
 def test_what_verify_asks_for(judged, tmp_path):
     x = [Path("x.toml")]
     verify_verb(x, n=5)
-    assert judged.calls[-2:] == [("x.toml", None, None), {"device": "auto", "size": (None, 5, None), "require": "scheme"}]
+    assert judged.calls[-2:] == [("x.toml", None, None), {"device": "auto", "size": (None, 5, None), "require": "scheme", "whole": False}]
     verify_verb(x, m=1, k=MAX_EXTENT, device="hip", require="fp32", gpu="h100", layout="tn")
-    assert judged.calls[-2:] == [("x.toml", "h100", "tn"), {"device": "hip", "size": (1, None, MAX_EXTENT), "require": "fp32"}]
+    assert judged.calls[-2:] == [("x.toml", "h100", "tn"), {"device": "hip", "size": (1, None, MAX_EXTENT), "require": "fp32", "whole": False}]
     a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
@@ -477,6 +479,7 @@ def test_what_probe_and_report_say_without_a_device(monkeypatch):
     plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(maker=SimpleNamespace(checked=SimpleNamespace(recorded=True))), standing="never run")
     monkeypatch.setattr(judging, "resources", lambda *of: SimpleNamespace())
     monkeypatch.setattr(judging.Judge, "resources", lambda judge: judging.Check("resources", True, "few"))
+    monkeypatch.setattr(judging, "verdict", lambda plan: None)
     report = judging.resources_only(plan, SimpleNamespace(name="k"), None, "no model")
     assert (report.kernel, report.arch, report.device, report.device_kind, report.unverified, report.standing) == (
         "k", "gfx942", "none", "none", "no model", "never run")
@@ -1008,7 +1011,7 @@ def test_tables_and_their_json(capsys):
     gpu = GPUS.get("h100")
     assert line[:2] == ["h100", "sm_90"] and {str(gpu.rates.sms), str(gpu.limits.shared_bytes_per_block), str(gpu.rates.f16_tflops)} <= {*line}
     assert [one["name"] for one in json.loads(printed(rows.gpus, as_json=True))] == GPUS.names()
-    assert json.loads(printed(rows.gpus, "h100", True))["name"] == "h100"
+    assert json.loads(printed(rows.gpus, "h100", as_json=True))["name"] == "h100"
     assert [one["name"] for one in json.loads(printed(rows.schemes, as_json=True))] == SCHEMES.names() and printed(rows.schemes).startswith("name ")
     facts = json.loads(printed(rows.schemes, "ootomo", True))
     assert (facts["bits"], facts["dropped"], facts["range"], facts["costs"]["a100"]) == (22, [{"a": 1, "b": 1}], "2^-14 to 2^16", 3.0)
@@ -1029,7 +1032,7 @@ def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("gemmgen.build.choice.explained", lambda loaded: ("found", []))
     monkeypatch.setattr("gemmgen.solve.judged", lambda loaded: f"judged {loaded}")
     monkeypatch.setattr("gemmgen.solve.picture.frontier_image", lambda found, suffix: f"{found} as {suffix}".encode())
-    for name, told in {"text": lambda one: f"text of {one}", "latex": lambda one: f"latex of {one}", "as_dict": lambda one: {"of": one},
+    for name, told in {"text": lambda one: f"all of {one}", "short": lambda one: f"text of {one}", "latex": lambda one: f"latex of {one}", "as_dict": lambda one: {"of": one},
                        "frontier_text": lambda found: f"frontier {found}", "frontier_dict": lambda found: {"front": found},
                        "with_candidate": lambda loaded, candidate: f"with {candidate}"}.items():
         monkeypatch.setattr(explain, name, told)
@@ -1040,13 +1043,14 @@ def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
 
     assert printed() == "text of found" and printed(latex=True) == "latex of found" and state.calls == [("x.toml", None, None)] * 2
     assert printed(candidate=["a=1"], gpu="h100", layout="tn") == "text of judged with ['a=1']" and state.calls[-1] == ("x.toml", "h100", "tn")
-    assert printed(frontier=True) == "text of found\n\nfrontier front" and printed(frontier=True, latex=True) == "latex of found"
+    assert printed(frontier=True) == "frontier front" and printed(frontier=True, latex=True) == "latex of found"
+    assert printed(full=True) == "all of found" and printed(full=True, frontier=True) == "all of found\n\nfrontier front"
     picture = tmp_path / "x.svg"
-    assert printed(plot=picture) == f"text of found\n\nfrontier front\n\nwrote {picture}" and picture.read_text() == "front as .svg"
+    assert printed(plot=picture) == f"frontier front\nwrote {picture}" and picture.read_text() == "front as .svg"
     assert json.loads(printed(as_json=True)) == {"of": "found"} and json.loads(printed(as_json=True, latex=True)) == {"of": "found", "latex": "latex of found"}
     assert json.loads(printed(as_json=True, frontier=True)) == {"of": "found", "frontier": {"front": "front"}}
     state.asked = True
-    assert printed() == "text of found\n\nfrontier front"
+    assert printed() == "text of found"
     assert refused_with(explain_verb, None).where == "gemmgen explain" and refused_with(explain_verb, [Path("x")], plot=Path("x.doc")).got == "x.doc"
     assert refused_with(explain_verb, [Path("x")] * 2, plot=Path("x.svg")).problem == "one picture cannot show several frontiers"
     monkeypatch.setattr(explain, "symbols", lambda: ["s"])
@@ -1102,9 +1106,10 @@ def made_kernel(monkeypatch):
     binary = SimpleNamespace(arch="sm_80", compiler="c", from_cache=True, seconds=1.5, assembly="asm", code=b"bin")
     state = SimpleNamespace(plan=plan, source=source, binary=binary, others=(), refused=[], calls=[])
     monkeypatch.setattr(road, "render", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or state)
-    monkeypatch.setattr(road, "build", lambda path, gpu, layout, archs=None: state.calls.append((path.name, gpu, layout)) or state)
+    monkeypatch.setattr(road, "build", lambda path, gpu, layout, archs=None, progress=None: state.calls.append((path.name, gpu, layout)) or state)
     monkeypatch.setattr(show, "kernel_facts", lambda *of: [])
     monkeypatch.setattr(show, "build_table", lambda kernel: "the table")
+    monkeypatch.setattr("gemmgen.solve.verdict.verdict", lambda plan: None)
     return state
 
 
@@ -1140,7 +1145,7 @@ def test_what_build_writes(made_kernel, capsys, tmp_path):
     assert [file.read_bytes() for file in files] == [b"code\n", b"asm", b"bin"] and made_kernel.calls == [("x.toml", "h100", "tn")]
     build_verbs.build([Path("x.toml")], str(tmp_path), as_json=True)
     told = json.loads(capsys.readouterr().out)
-    assert told == {"kernel": "k", "arch": "sm_80", "compiler": "c", "from_cache": True, "seconds": 1.5, "kernels": [], "plan": {"p": 1},
+    assert told == {"kernel": "k", "arch": "sm_80", "compiler": "c", "from_cache": True, "seconds": 1.5, "kernels": [], "plan": {"p": 1}, "verdict": None,
                     "files": [str(tmp_path / f"x{suffix}") for suffix in (".cu", ".ptx", ".cubin")]}
 
 
@@ -1152,7 +1157,7 @@ def test_what_export_tells(made_kernel, capsys, monkeypatch):
     assert export_verb(Path("x.toml"), Path("o"), name="good", force=True, as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert calls == [(Path("o"), None, False), (Path("o"), "good", True)] and made_kernel.calls == [("x.toml", "h100", "tn"), ("x.toml", None, None)]
-    assert told == {"name": "good", "kernel": "k", "arch": "sm_80", "compiler": "c", "files": ["o/a.h", "o/b"], "plan": {"p": 1}}
+    assert told == {"name": "good", "kernel": "k", "arch": "sm_80", "compiler": "c", "files": ["o/a.h", "o/b"], "plan": {"p": 1}, "verdict": None}
     made_kernel.others = (SimpleNamespace(arch="sm_90"),)
     export_verb(Path("x.toml"), Path("o"), as_json=True)
     told = json.loads(capsys.readouterr().out)

@@ -85,6 +85,7 @@ class AmdEmulator(HostMemory):
         shared_bytes: int,
         args: Sequence[Value],
         progress: Progress | None = None,
+        ctas: Sequence[int] | None = None,
     ) -> LaunchStats:
         """Run a kernel to its end.
 
@@ -94,6 +95,7 @@ class AmdEmulator(HostMemory):
             args: in the order of the kernel's parameters. A pointer is a Buffer,
                 None or an address; `bytes` fill a parameter that is a struct.
             progress: called as (workgroups done, workgroups in all).
+            ctas: the workgroups that are run, by their linear numbers; None for all.
 
         Raises:
             EmulationError: the launch does not fit the kernel, or the kernel does
@@ -126,7 +128,7 @@ class AmdEmulator(HostMemory):
             lock=nullcontext(),
             source=self.source,
         )
-        return run_strips(launch, self.strip, self.processes, progress)
+        return run_strips(launch, self.strip, self.processes, progress, ctas)
 
     # ---- arguments
     def _fill_segment(self, kernel: Kernel, args: Sequence[Value], grid, block, shared_bytes: int) -> None:

@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
@@ -35,22 +35,26 @@ def partition(ctas: int, strip: int, processes: int, cluster: int = 1) -> list[r
 
 
 def run_strips(
-    launch: GridLaunch, strip: int, processes: int, progress: Progress | None = None
+    launch: GridLaunch, strip: int, processes: int, progress: Progress | None = None, ctas: Sequence[int] | None = None
 ) -> LaunchStats:
-    """Run every CTA of the grid.
+    """Run every CTA of the grid, or those alone.
+
+    Args:
+        ctas: linear numbers, whole clusters.
 
     Raises:
         EmulationError: of the first strip that failed.
     """
     x, y, z = launch.grid
-    strips = partition(x * y * z, strip, processes, launch.cluster)
+    whole = range(x * y * z) if ctas is None else ctas
+    strips = [whole[each.start : each.stop] for each in partition(len(whole), strip, processes, launch.cluster)]
     workers = min(processes, len(strips))
     if workers < 2 or "fork" not in multiprocessing.get_all_start_methods():
         total = LaunchStats()
         for ctas in strips:
             total.add(launch.run_strip(ctas))
             if progress:
-                progress(total.ctas, x * y * z)
+                progress(total.ctas, len(whole))
         return total
     return _Workers(launch, strips, workers).run(progress)
 
@@ -58,7 +62,7 @@ def run_strips(
 class _Workers:
     """Processes that run strips until none is left."""
 
-    def __init__(self, launch: GridLaunch, strips: list[range], count: int):
+    def __init__(self, launch: GridLaunch, strips: list[Sequence[int]], count: int):
         context = multiprocessing.get_context("fork")
         self.launch = replace(launch, lock=context.Lock())
         self.strips = strips

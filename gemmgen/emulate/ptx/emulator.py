@@ -84,6 +84,7 @@ class Emulator(HostMemory):
         args: Sequence[Argument],
         progress: Progress | None = None,
         overlaps: bool = False,
+        ctas: Sequence[int] | None = None,
     ) -> LaunchStats:
         """Run a kernel to its end.
 
@@ -95,6 +96,7 @@ class Emulator(HostMemory):
             progress: called as (CTAs done, CTAs in all).
             overlaps: whether it may begin before the launch before it is over (a programmatic dependent
                 launch); what that one writes it may then not touch before griddepcontrol.wait.
+            ctas: of the grid, those that are run, by their linear numbers, whole clusters; None for all.
 
         Raises:
             EmulationError: the launch does not fit the kernel, or the kernel does
@@ -124,7 +126,7 @@ class Emulator(HostMemory):
             before=before,
             cluster=cluster,
         )
-        return run_strips(launch, self.strip, self.processes, progress)
+        return run_strips(launch, self.strip, self.processes, progress, ctas)
 
     def _check_threads(self, program: Program, block: tuple[int, int, int]) -> None:
         threads, limit = int(np.prod(block)), program.entry.threads

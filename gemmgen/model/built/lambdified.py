@@ -1692,6 +1692,11 @@ CODE = {
     "T_mem1 + T_mem2 <= T_comp": (
         lambda T_mem1, T_mem2, T_comp: T_mem1 + T_mem2 <= T_comp
     ),
+    # M24
+    "sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) / dram_rate)": (
+        lambda sgemm_start, batch, M, N, K, sgemm_rate, dram_rate: sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) /
+        dram_rate)
+    ),
     # C10
     (
     "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "

@@ -1,4 +1,4 @@
-"""Data of applications: scikit-learn's, or drawn with NumPy alone."""
+"""Data of applications: the shipped digits, scikit-learn's blobs, or drawn with NumPy alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gemmgen.demo import digits as shipped_digits
 from gemmgen.errors import GemmgenError
 
 
@@ -30,15 +31,11 @@ def standardised(x: np.ndarray) -> np.ndarray:
     return np.divide(x - x.mean(axis=0), deviation, out=np.zeros(x.shape), where=deviation > 0).astype(np.float32)
 
 
-def digits(count: int, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """scikit-learn's handwritten digits: ([count, 64] standardised, FP32; [count] classes), again from the start beyond its 1797.
-
-    Raises:
-        GemmgenError: scikit-learn is not installed.
-    """
-    loaded = sklearn("datasets", where).load_digits()
-    of = np.arange(count) % len(loaded.data)
-    return standardised(loaded.data.astype(np.float64))[of], loaded.target[of].astype(np.int64)
+def digits(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The demonstration's handwritten digits: ([count, 64] standardised, FP32; [count] classes), again from the start beyond its 1797."""
+    pixels, classes = shipped_digits()
+    of = np.arange(count) % len(pixels)
+    return standardised(pixels)[of], classes[of]
 
 
 def blobs(count: int, features: int, clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -51,7 +51,7 @@ def inertia(points: np.ndarray, centres: np.ndarray, labels: np.ndarray) -> floa
 
 def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
     count, clusters, turns = sizes["points"], sizes["clusters"], sizes["iterations"]
-    points = digits(count, "gemmgen app kmeans")[0] if data == "digits" else (
+    points = digits(count)[0] if data == "digits" else (
         sklearn_blobs(count, sizes["features"], clusters, seed) if data == "blobs" else blobs(count, sizes["features"], clusters, seed)[0]
     )
     first = points[np.random.default_rng(seed).choice(count, clusters, replace=count < clusters)]

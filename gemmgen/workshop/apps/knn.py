@@ -49,7 +49,7 @@ def voted(classes: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
     count, asked, nearest = sizes["points"], sizes["queries"], sizes["neighbours"]
-    both, classes = digits(count + asked, "gemmgen app knn") if data == "digits" else blobs(count + asked, sizes["features"], 10, seed)
+    both, classes = digits(count + asked) if data == "digits" else blobs(count + asked, sizes["features"], 10, seed)
     points, queries = both[:count], both[count:]
 
     def run(matmul: Matmul, of: Arrays) -> Arrays:

@@ -51,7 +51,7 @@ def step(matmul: Matmul, layers: list[Any], target: Any, weights: list[Any], bia
 
 def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
     batch, width, steps = sizes["batch"], sizes["width"], sizes["steps"]
-    x, classes = digits(batch, "gemmgen app mlp") if data == "digits" else blobs(batch, sizes["features"], CLASSES, seed)
+    x, classes = digits(batch) if data == "digits" else blobs(batch, sizes["features"], CLASSES, seed)
     if data == "drawn":
         x = (x / np.float32(4)).astype(np.float32)
     widths = (x.shape[1], *(width,) * (LAYERS - 1), CLASSES if data == "digits" else sizes["outputs"])

@@ -119,8 +119,8 @@ def _raced(
         exact = _told(problem, in_fp64, {name: in_fp64.array(x) for name, x in problem.inputs.items()})
     inputs = {name: who[0].array(x) for name, x in problem.inputs.items()}
     figures: list[Figures] = []
-    for one in who:
-        progress(one.name)
+    for number, one in enumerate(who, 1):
+        progress(f"{one.name} ({number} of {len(who)})")
         figures.append(problem.judge(_told(problem, one, inputs), exact))
     calls, seconds, products = dict(who[0].calls), [None] * len(who), [None] * len(who)  # type: Any
     if on_gpu:

@@ -85,7 +85,7 @@ def timed_baselines(against: Sequence[str]) -> tuple[str, ...]:
 # ---- the GPU
 
 
-_GPU_REMEDY = "a machine with a GPU that runs these kernels, and pip install 'gemmgen[cuda-gpu]'"
+_GPU_REMEDY = "a machine with a GPU that runs these kernels, and pip install 'gemmgen[cuda13]' or 'gemmgen[cuda12]'"
 
 
 def require_timed(plan: Plan, where: str) -> None:
@@ -159,7 +159,7 @@ def each(
     until = time.perf_counter() + seconds if seconds else None
     warm_up, done, refused = WARM_UP_SECONDS, 0, None
     for number, (name, place) in enumerate(places.items()):
-        progress(name)
+        progress(f"{name} ({number + 1} of {len(places)})")
         began = time.perf_counter()
         share = (until - began) / (len(places) - number) if until else None
 

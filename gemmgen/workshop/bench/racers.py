@@ -243,6 +243,9 @@ def _built(loaded: Sequence[LoadedSpec], progress: road.Watcher) -> list[Built |
 
     if not loaded:
         return []
-    progress.step(f"decide and compile {len(loaded)} kernel{'s' * (len(loaded) > 1)}")
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1, len(loaded))) as pool:  # the compiler runs outside the interpreter's lock
-        return list(pool.map(built, loaded))
+        results, found = pool.map(built, loaded), []
+        for number in range(1, len(loaded) + 1):
+            progress.step(f"decide and compile kernel {number} of {len(loaded)}")
+            found.append(next(results))
+        return found

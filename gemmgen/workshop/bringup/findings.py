@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemmgen import __version__
 from gemmgen.workshop.bringup.instruction import Instruction
+from gemmgen.workshop.bringup.rates import NO_CLOCK
 from gemmgen.workshop.bringup.session import Session, Value
 from gemmgen.workshop.bringup.unit_row import differences, unit_row
 from gemmgen.workshop.bringup.unit_rules import EXTREMES
@@ -82,6 +84,64 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+SHOWN = 3
+"""Names that a line of the summary lists."""
+
+
+def missed(told: Mapping[str, Any], *, without: Sequence[str] = ()) -> list[str]:
+    """Names of what was sought and not found, but for what a device without a clock cannot tell.
+
+    Args:
+        without: names that do not count.
+    """
+    return [name for name, value in told["values"].items() if value["standing"] == "not found" and value["how"] != NO_CLOCK and name not in without]
+
+
+def summary(told: Mapping[str, Any], *, without: Sequence[str] = ()) -> str:
+    """The report in some ten lines: the verdict first; arguments as `missed`."""
+    values, instructions, lacking = told["values"], told["instructions"], missed(told, without=without)
+
+    def few(names: Sequence[str], between: str = ", ") -> str:
+        return between.join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+    def of(prefix: str) -> dict[str, Any]:
+        return {name.removeprefix(prefix): one for name, one in values.items() if name.startswith(prefix)}
+
+    def figures(**units: str) -> str:
+        there = [(name.replace("__", " "), unit) for name, unit in units.items()]
+        return ", ".join(f"{of('rate ')[name]['value']:g} {unit}" for name, unit in there if of("rate ").get(name, {}).get("value"))
+
+    rules = [one for one in instructions if one.get("rule", {}).get("fits") or one.get("integers")]
+    kinds = [count for one in instructions for count in one.get("rule", {}).get("random", {}).values()]
+    kinds += [(one["integers"]["products"], one["integers"]["exact"]) for one in instructions if one.get("integers")]
+    asked, right = sum(count for count, _ in kinds), sum(agreeing for _, agreeing in kinds)
+    maps = [one["maps"]["as_shipped"] for one in instructions if one.get("maps")]
+    standings = Counter(one["standing"] for one in of("gpu ").values())
+    limits = {name: one["value"] for name, one in of("gpu ").items() if one["value"] is not None}
+    kernels = of("kernel ")
+    verdict = f"INCOMPLETE: {len(lacking)} sought and not found: {few(lacking)}" if lacking else "COMPLETE: all that was sought was found"
+    rates = figures(clock__sustained_tflops="TFLOPS sustained", dram__read_gb_per_s="GB/s of memory", clock__sustained_mhz="MHz under load")
+    shipped, changed = told["shipped"], told["changed"]
+    lines = {
+        "verdict": verdict,
+        "device": f"{told['device']} ({told['arch']}), in {told['seconds']:g} s",
+        "instructions": f"{len(rules)} of {len(instructions)} described by a rule; lane maps of {len(maps)} found, {sum(maps)} as shipped",
+        "proof": f"{right:,} of {asked:,} random products as the rules say",
+        "unit": "no shipped unit to compare with" if shipped is None else (
+            f"as the shipped {shipped['unit']}" if not shipped["differences"] else
+            f"unlike the shipped {shipped['unit']}: {few(shipped['differences'], '; ')}"),
+        "GPU": ", ".join(f"{count} values {standing}" for standing, count in standings.items()) + "; " + ", ".join(
+            f"{limits[name]} {unit}" for name, unit in (("sms", "SMs"), ("registers_per_sm", "registers an SM"), ("shared_bytes_per_block", "B shared a block"))
+            if name in limits),
+        "rates": rates or (NO_CLOCK if any(one["how"] == NO_CLOCK for one in values.values()) else "none"),
+        "kernels": f"{sum(one['value'] is not None for one in kernels.values())} of {len(kernels)} verified" if kernels else "",
+        "not measured": few(list(told["not_measured"])),
+        "changed": "" if changed is None else few(changed, "; ") or "nothing since the last time",
+    }
+    width = max(map(len, lines))
+    return "\n".join(f"{label:<{width}}  {text}" for label, text in lines.items() if text)
 
 
 def markdown(told: Mapping[str, Any], session: Session) -> str:

@@ -13,8 +13,8 @@ from gemmgen.workshop.bringup.session import Session, Value
 def measure(session: Session) -> None:
     """Probe every instruction of the session."""
     for_egemm = suited(session.fragments)
-    for fragment in session.fragments:
-        session.progress(fragment.name)
+    for number, fragment in enumerate(session.fragments, 1):
+        session.progress(f"{fragment.name} ({number} of {len(session.fragments)})")
         one = probe_instruction(session.machine, fragment, session.products, session.seed, egemm=fragment is for_egemm)
         session.instructions.append(one)
         session.values.append(_value(one))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +64,7 @@ class Filled:
         sheet: lines of the data sheet beside the row.
         asked: what is missing, by key, each with where it stands.
         checks: relations between numbers; contradictions: those that do not hold, and other disagreements, a sentence each; hints: what may be behind.
-        notes: what may be right and is unlike other GPUs of the arch, a sentence each.
+        notes: what may be right and is unlike other GPUs of the arch, a sentence each; multiples: those of figures that are some times what they should be.
         constants: of the model of time, by key.
         files: of the folder, by path; row: that of the row among them, None where it is not whole.
     """
@@ -78,6 +79,7 @@ class Filled:
     contradictions: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    multiples: list[str] = field(default_factory=list)
     constants: dict[str, Known] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     row: str | None = None
@@ -96,13 +98,17 @@ class Filled:
             raise SpecError(
                 self.place, "tells numbers that contradict each other", got="; ".join(self.contradictions),
                 needs=f"numbers that agree within {100 * RATE_TOLERANCE:g} %, and cores, units and limits exactly",
-                remedy="; ".join(self.hints) or "look the numbers up again: another model's, the base clock, or figures with sparsity or FP16 sums?",
+                remedy="; ".join([*self.multiples, *self.hints]) or
+                "look the numbers up again: another model's, the base clock, or figures with sparsity or FP16 sums?",
             )
         if self.asked:
             raise SpecError(
                 self.place, "leaves out what nothing else determines", got=", ".join(self.asked),
                 needs="\n         ".join(f"{key}: {line}" for key, line in self.asked.items()),
-                remedy=f"fill in the lines of {template} that are comments, then gemmgen gpu from-row {template}",
+                remedy="; ".join([
+                    *self.multiples,
+                    f"{'else ' if self.multiples else ''}fill in the lines of {template} that are comments, then gemmgen gpu from-row {template}",
+                ]),
             )
 
 
@@ -141,7 +147,8 @@ def fill_in(file: Path, arch: str | None, name: str, folder: Path, before: str |
     filled.contradictions = contradictions + [one.text for one in filled.checks if not one.holds]
     filled.hints = [f"{key} = {_near(value)}, where that alone is wrong" for key, value in numbers.suspects()]
     filled.hints += _slips(filled.checks)
-    filled.notes = _unlike(known, target_name, filled.name)
+    filled.multiples = multiples(known, target_name, filled.name, partial.title or "")
+    filled.notes = filled.multiples + _unlike(known, target_name, filled.name)
     keys = [key for model in (Limits, Rates) for key in model.model_fields if key not in ("tensor_fma_per_clock", "shared_banks")]
     taken = [word for word in words if not _zero(known, word)]
     filled.values = {key: known[key] for key in (*keys, "shared_banks", *(WORD_RATE + word for word in taken)) if key in known}
@@ -240,6 +247,43 @@ def _alike(arch: str, name: str) -> list[Mapping[str, int]]:
     return [row.rates.tensor_fma_per_clock for row in GPUS.rows() if row.arch == arch and row.name != name]
 
 
+MULTIPLES = {2: "with sparsity, or with FP16 sums", 4: "with sparsity and FP16 sums"}
+"""What a figure of matrix units is that is so many times the dense one with FP32 sums."""
+_FLOATS = ("f16", "bf16")
+"""Words whose products some GPUs sum in FP16 at twice the rate."""
+_NEAR = 0.15
+"""How far a figure may be from such a multiple: clocks that figures are stated at differ by so much."""
+
+
+def multiples(known: Mapping[str, Known], arch: str, name: str, title: str) -> list[str]:
+    """Figures that are twice or four times what GPUs of the same arch have at these counts and clocks, a sentence each with what it should be.
+
+    Args:
+        title: of the product: where shipped GPUs of its line (`NVIDIA GeForce`) are of the arch, those count alone.
+    """
+    rows = [row for row in GPUS.rows() if row.arch == arch and row.name != name]
+    line = title.split()[:2]
+    rows = [row for row in rows if row.title.split()[:2] == line] or rows
+    clock = known.get("tensor_boost_mhz") or known.get("boost_mhz")
+    found = []
+    for key, one in known.items():
+        word = "f16" if key == "f16_tflops" else key.removeprefix("tflops.") if key.startswith("tflops.") else ""
+        having = {row.rates.tensor_fma_per_clock[word]: row.name for row in rows if word in row.rates.tensor_fma_per_clock}
+        if not having or one.standing != "given" or not one.value or clock is None or "sms" not in known:
+            continue
+        shares = {one.value / (2e-6 * known["sms"].value * clock.value * rate): who for rate, who in having.items()}
+        if any(abs(share - 1) <= 2 * _NEAR for share in shares):
+            continue
+        for share, who in shares.items():
+            for times, why in MULTIPLES.items():
+                if abs(share / times - 1) <= _NEAR and (word in _FLOATS or times == 2):
+                    why = why if word in _FLOATS else "with sparsity"
+                    dense = "Dense with FP32 sums" if word in _FLOATS else "Dense"
+                    found.append(f"{key} is {one.value:g}, {'twice' if times == 2 else 'four times'} what such cards have ({who}): a figure {why}? "
+                                 f"{dense} it should be {one.value / times:g}")
+    return found
+
+
 def _unlike(known: Mapping[str, Known], arch: str, name: str) -> list[str]:
     """Rates that no other shipped GPU of the arch has: a figure with sparsity or FP16 sums gives a power of two as well."""
     notes, alike = [], _alike(arch, name)
@@ -252,10 +296,12 @@ def _unlike(known: Mapping[str, Known], arch: str, name: str) -> list[str]:
 
 
 def _slips(checks: Iterable[Check]) -> list[str]:
-    """What is behind a factor of two."""
+    """What is behind a factor of two, and the number that would hold."""
     for one in checks:
-        if not one.holds and "tflops" in one.relation.left and (abs(one.left / one.right - 2) < 0.1 or abs(one.left / one.right - 0.5) < 0.03):
-            return [f"{one.relation.left} is off by a factor of two: a figure with sparsity, with FP16 sums, or of both dies?"]
+        share = one.left / one.right
+        if not one.holds and "tflops" in one.relation.left and (abs(share - 2) < 0.1 or abs(share - 0.5) < 0.03):
+            found = f"{one.relation.left} is off by a factor of two: a figure with sparsity, with FP16 sums, or of both dies?"
+            return [found + (f" It should be {one.left / 2:g}" if share > 1 else "")]
     return []
 
 
@@ -483,6 +529,21 @@ def as_dict(filled: Filled, before: Mapping[str, Any] | None) -> dict[str, Any]:
         ],
     }
     return told | {"changed": None if before is None else changes(before, told)}
+
+
+def summary(told: Mapping[str, Any]) -> str:
+    """The report of a whole row in a few lines: the verdict first, then what to look at again."""
+    standings = Counter(one["standing"] for one in told["values"].values())
+    lines = [
+        ("verdict", f"COMPLETE: {told['row']} describes {told['name']} ({told['arch']})" + (
+            f"; {len(told['notes'])} value{'s' * (len(told['notes']) != 1)} to look at again" if told["notes"] else "")),
+        ("values", ", ".join(f"{count} {standing}" for standing, count in standings.items())),
+        ("sums", f"{sum(one['holds'] for one in told['checks'])} of {len(told['checks'])} hold within {100 * RATE_TOLERANCE:g} %"),
+        *(("look at", note) for note in told["notes"]),
+        *([("changed", "; ".join(told["changed"][:3]) + (f"; and {len(told['changed']) - 3} more" if len(told["changed"]) > 3 else "") or "nothing")]
+          if told["changed"] is not None else []),
+    ]
+    return "\n".join(f"{label:<8}  {text}" for label, text in lines)
 
 
 def markdown(filled: Filled, told: Mapping[str, Any]) -> str:

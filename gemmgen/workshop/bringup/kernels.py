@@ -107,8 +107,8 @@ def solved(gpu: str, reference: Sequence[tuple[str, Sequence[Size]]], choices: i
 def race(found: Sequence[Begun], pool: Processes, timing: bool, progress: Any) -> None:
     """What became of every candidate; timed, one after another, where that counts."""
     rivals: dict[Size, float | None] = {}
-    for kernel, begun in found:
-        progress(f"kernels: {kernel.name}")
+    for number, (kernel, begun) in enumerate(found, 1):
+        progress(f"kernels: {kernel.name} ({number} of {len(found)})")
         for one, future in begun:
             kind, answer = future.result()
             columns, made = answer if kind == "value" else ({"verdict": "failed", "reason": str(answer)}, b"")
@@ -128,12 +128,12 @@ def race(found: Sequence[Begun], pool: Processes, timing: bool, progress: Any) -
 def verify(found: Sequence[Begun], pool: Processes, device: str, progress: Any) -> None:
     """`gemmgen verify` of every chosen kernel, each once."""
     begun: dict[str, Any] = {}
-    for kernel, _ in found:
+    for number, (kernel, _) in enumerate(found, 1):
         if kernel.best is None:
             continue
         one, columns = kernel.best
         if columns["identity"] not in begun:
-            progress(f"verify: {kernel.name}")
+            progress(f"verify: {kernel.name} ({number} of {len(found)})")
             args = "gemmgen.workshop.bringup.kernels:verified", one.spec, device
             begun[columns["identity"]] = pool.begin(*args, seconds=VERIFY_SECONDS) if device == "emulator" else pool.on_gpu(*args, seconds=VERIFY_SECONDS)
     for kernel, _ in found:

@@ -11,8 +11,8 @@ there are not too many kernels and shapes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +23,10 @@ from gemmgen.catalog.table import parse
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.library import cover, dispatch
 from gemmgen.library.cover import Taken
+from gemmgen.model.accuracy import DISTRIBUTIONS
+from gemmgen.solve.contract import fp32_estimate
+from gemmgen.solve.lookup import PLAIN
+from gemmgen.solve.verdict import OWN, VENDORS_OWN, Verdict, plain_of
 from gemmgen.workshop.choose.shapes import Shape, merged, parted, shapes_of
 from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.rebuilt import Predictions, kernel_of, plan_of, spec_of, timed_whole
@@ -40,6 +44,9 @@ AROUND, NEAR = 16, 0.6
 """Shapes near each one that rules are learnt by, too, and how far they lie: the deviation of the logarithms of their sizes."""
 LEAST_PARTED = 16
 """Shapes of which some can be held out."""
+MOST_JUDGED = 24
+"""Shapes that are held against plain FP32, the heaviest: a shape that nobody timed FP32 at costs a solve."""
+SGEMM = "cublas-sgemm"
 Method = Literal["auto", "greedy", "exact"]
 Decide = Literal["auto", "rules", "estimates"]
 
@@ -105,18 +112,21 @@ class Choice:
         costs: likewise.
         table: the dispatch table, with the regrets.
         notes: what is to be known of the figures.
+        verdicts: of each GPU, the chosen kernels beside plain FP32 at the heaviest shapes.
     """
 
     sets: Mapping[str, Chosen]
     costs: Mapping[str, Costs]
     table: dispatch.Table
     notes: tuple[str, ...] = ()
+    verdicts: Mapping[str, tuple[Verdict, ...]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, for `--json`."""
         sets = {gpu: {"kernels": len(one.kernels), "of": len(self.costs[gpu].rows), "shapes": len(self.costs[gpu].shapes), "method": one.method,
                       "ratio": float(np.exp(one.cost)), "no_set_has_less": float(np.exp(one.least))} for gpu, one in self.sets.items()}
-        return {"sets": sets, "notes": list(self.notes), "table": self.table.model_dump(mode="json", exclude_none=True)}
+        verdicts = {gpu: [one.as_dict() for one in mine] for gpu, mine in self.verdicts.items()}
+        return {"sets": sets, "notes": list(self.notes), "verdicts": verdicts, "table": self.table.model_dump(mode="json", exclude_none=True)}
 
 
 # ---- times
@@ -346,7 +356,30 @@ def choose(
             told = part.get("held_out", part["regret"])
             part["decided_by"] = ("rules" if told["rules"] <= told["estimates"] else "estimates") if decide == "auto" else decide
         table["parts"] += parts
-    return Choice(sets, of, _table(table), tuple(notes))
+    verdicts = {gpu: tuple(_verdicts([row for row in rows if row.gpu == gpu], of[gpu], sets[gpu])) for gpu in sets}
+    return Choice(sets, of, _table(table), tuple(notes), verdicts)
+
+
+def _verdicts(rows: Sequence[Row], every: Costs, chosen: Chosen) -> Iterator[Verdict]:
+    """The fastest chosen kernel at each of the heaviest shapes beside plain FP32: as measured where the store has times of both, else as predicted."""
+    if every.gpu not in GPUS.names():
+        return
+    gpu = GPUS.get(every.gpu)
+    times: dict[tuple[int, int, int, str], list[tuple[float, str, str]]] = {}
+    for row in rows:
+        whose = VENDORS_OWN if row.kind == "rival" and row.kernel == SGEMM else OWN if row.kind == "kernel" and row.scheme == PLAIN else ""
+        if whose and row.verdict == "timed" and row.seconds:
+            times.setdefault((row.m, row.n, row.k, row.layout), []).append((row.seconds, whose, row.device))
+    for at in np.argsort(-every.weights, kind="stable")[:MOST_JUDGED]:
+        shape, best = every.shapes[at], min(chosen.kernels, key=lambda kernel: every.seconds[kernel, at])
+        row, device = every.rows[best], ""
+        known = times.get((*shape.size, shape.layout)) if every.measured[best, at] else None
+        try:
+            fp32, whose, device = min(known) if known else (*plain_of(gpu, *shape.size, shape.layout), "")
+        except GemmgenError:
+            continue
+        error, own = every.error[best], fp32_estimate(max(shape.k, 1), DISTRIBUTIONS["uniform"])
+        yield Verdict(every.gpu, *shape.size, float(every.seconds[best, at]), fp32, whose, error / own if error else 1.0, row.scheme, measured=device)
 
 
 def _model(rows: Sequence[Row], gpu: str, learn: bool) -> tuple[Gpu | None, str]:

@@ -41,9 +41,11 @@ def timed(
     from gemmgen.workshop.bench.measure import require_timed
 
     rows = {kernel_of(row): row for at in choice.sets[gpu].kernels for row in (choice.costs[gpu].rows[at],)}
-    progress(f"compile {len(rows)} kernels")
     with ThreadPoolExecutor() as pool:
-        made = dict(zip(rows, pool.map(_built, rows.values())))
+        results, made = pool.map(_built, rows.values()), {}
+        for number, name in enumerate(rows, 1):
+            progress(f"compile kernel {number} of {len(rows)}")
+            made[name] = next(results)
     notes = [f"{rows[name].kernel}: not built: {one.problem}" for name, one in made.items() if isinstance(one, GemmgenError)]
     built = {name: one for name, one in made.items() if not isinstance(one, GemmgenError)}
     for one in built.values():
@@ -52,7 +54,7 @@ def timed(
     for number, shape in enumerate(shapes):
         if seconds is not None and time.perf_counter() - began > seconds:
             return [*notes, f"no time was left for {len(shapes) - number} of {len(shapes)} shapes"]
-        progress(str(shape))
+        progress(f"{shape} ({number + 1} of {len(shapes)})")
         mine = {name: one for name, one in built.items() if one.plan.layout == shape.layout}
         try:
             taken = _raced(mine, shape.size, rounds, slice_ms)

@@ -221,7 +221,7 @@ def profile(
     count = len(program.gemms)
     alone = []
     for at, gemm in enumerate(program.gemms):
-        progress(f"profile {gemm.name}")
+        progress(f"profile {gemm.name} ({at + 1} of {count})")
         alone.append([runs.alone(at, level) if isfinite(seconds[at][level]) else inf for level in range(len(made))])
     every = [(i,) * count for i in range(len(made)) if all(isfinite(own[i]) for own in seconds)]
     uniform = tuple((made[choice[0]].name, sum(own[choice[0]] for own in seconds), runs.error(choice)) for choice in every)

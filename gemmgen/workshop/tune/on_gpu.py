@@ -15,6 +15,7 @@ from gemmgen import timing
 from gemmgen.build import Built, first_that_builds
 from gemmgen.errors import BuildError, DeviceError, ResourceError
 from gemmgen.run import why_not
+from gemmgen.run.here import described
 from gemmgen.timing import products
 from gemmgen.workshop.programs.program import in_fp64
 from gemmgen.workshop.tune.precisions import Level
@@ -77,8 +78,9 @@ class Gpu:
 
     def seconds(self, gemms: Sequence[Gemm], levels: Sequence[Level]) -> list[list[float]]:
         measured = {}
-        for shape in dict.fromkeys(gemm.shape for gemm in gemms):
-            self._progress(f"time {shape[0]}x{shape[1]}x{shape[2]} {shape[3]}")
+        shapes = tuple(dict.fromkeys(gemm.shape for gemm in gemms))
+        for number, shape in enumerate(shapes, 1):
+            self._progress(f"time {shape[0]}x{shape[1]}x{shape[2]} {shape[3]} ({number} of {len(shapes)})")
             kernels = {level.name: self._built[level.name, shape] for level in levels if (level.name, shape) in self._built}
             self._contenders[shape] = products.contenders(shape[:3], kernels)
             measured[shape] = products.raced(self._contenders[shape], rounds=ROUNDS, slice_ms=SLICE_MS, warm_up=WARM_UP_SECONDS)
@@ -105,8 +107,6 @@ class Gpu:
 def _built(levels: Sequence[Level], progress: Callable[[str], None]) -> tuple[dict[Any, Built], tuple[str, ...]]:
     """Kernels by (level, shape), compiled side by side, and why others are none."""
     wanted = {(level.name, shape): spec for level in levels for shape, spec in level.specs.items() if shape in level.plans}
-    progress(f"compile {len(wanted)} kernels")
-
     def one(key: Any) -> Built | ResourceError | BuildError:
         try:
             return first_that_builds(wanted[key])
@@ -114,7 +114,10 @@ def _built(levels: Sequence[Level], progress: Callable[[str], None]) -> tuple[di
             return error
 
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1, len(wanted))) as pool:  # the compiler runs outside the interpreter's lock
-        made = dict(zip(wanted, pool.map(one, wanted)))
+        results, made = pool.map(one, wanted), {}
+        for number, key in enumerate(wanted, 1):
+            progress(f"compile kernel {number} of {len(wanted)}")
+            made[key] = next(results)
     refused = [error for error in made.values() if not isinstance(error, Built)]
     if len(refused) == len(made):
         raise refused[0]
@@ -130,7 +133,6 @@ def gpu_here() -> str | None:
     if not fitting:
         return None
     try:
-        name = timing.device_name().lower()
+        return described(timing.device_name(), fitting).name
     except DeviceError:
         return None
-    return next((row.name for row in fitting if row.name in name), fitting[0].name)

@@ -60,8 +60,8 @@ def levels_for(
     if len(set(asked)) < len(asked):
         raise SpecError("--levels", "name a scheme twice", got=",".join(asked), needs="each scheme once", remedy="gemmgen list schemes")
     made, left_out = [], []
-    for name in asked:
-        progress(f"plan {name}")
+    for number, name in enumerate(asked, 1):
+        progress(f"plan {name} ({number} of {len(asked)})")
         scheme = SCHEMES.get(name, where="--levels", relative_to=Path())
         specs = {shape: spec_of(name, shape, gpu) for shape in dict.fromkeys(gemm.shape for gemm in gemms)}
         plans, refused = {}, None

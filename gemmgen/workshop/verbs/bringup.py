@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -66,28 +67,30 @@ def probe(
     compared with it. The exit code is 1 where
     something that was sought was not found.
     """
-    from gemmgen.workshop.bringup import REPORT, bring_up
+    from gemmgen.workshop.bringup import REPORT, bring_up, findings
     from gemmgen.workshop.bringup.gpu_row import GPU_ROW
     from gemmgen.workshop.bringup.named import instruction
     from gemmgen.workshop.bringup.profiled import machine_for
-    from gemmgen.workshop.bringup.rates import NO_CLOCK
 
     before = _before(output / REPORT)
     machine = machine_for(device.value, gpu)
     chosen = [instruction(one, machine.arch) for one in only] if only else None
     progress = Progress("bringup", quiet or as_json)
-    session, told, files = bring_up(
+    _, told, files = bring_up(
         machine, row_name(name or output.resolve().name), products=products or (ON_AN_EMULATOR if gpu else ON_A_GPU), chosen=chosen, seed=seed, before=before,
         kernels=kernels if kernels is not None else 0 if only else EMULATED_KERNELS if gpu else KERNELS,
         progress=progress.step,
     )
     progress.clear()
     write_files(output, files, rows=True)
-    # A few instructions alone need not make a whole row of a GPU.
-    sought = [value for value in session.values if not (only and value.name == GPU_ROW)]
-    failed = [value.name for value in sought if value.standing == "not found" and value.how != NO_CLOCK]
-    emit_json(told) if as_json else emit(files["report.md"] + f"\nwrote {', '.join(sorted(files))} to {output}")
-    return EXIT_FAILED if failed else EXIT_OK
+    without = [GPU_ROW] if only else []  # a few instructions alone need not make a whole row of a GPU
+    emit_json(told) if as_json else emit(f"{findings.summary(told, without=without)}\n{_wrote(files, output)}")
+    return EXIT_FAILED if findings.missed(told, without=without) else EXIT_OK
+
+
+def _wrote(files: Mapping[str, str], folder: Path) -> str:
+    """Where the whole report is, and how many files lie beside it."""
+    return f"wrote {folder / 'report.md'}, the whole report, and {len(files) - 1} more files"
 
 
 def _before(path: Path, from_row: bool = False) -> str | None:
@@ -130,7 +133,7 @@ def from_row(
     import json
 
     from gemmgen.workshop.bringup import REPORT
-    from gemmgen.workshop.bringup.from_row import fill_in
+    from gemmgen.workshop.bringup.from_row import fill_in, summary
 
     filled = fill_in(file, arch, row_name(name or output.resolve().name), output, _before(output / REPORT, from_row=True))
     write_files(output, filled.files, rows=True)
@@ -142,7 +145,8 @@ def from_row(
         assert row is not None  # else it was refused
         section = registers_of((output / row).resolve(), kernels)
         write_files(output, {row: filled.files[row].rstrip() + f"\n\n{section}\n"}, rows=True)
-    emit_json(json.loads(filled.files[REPORT])) if as_json else emit(filled.files["report.md"] + f"\nwrote {', '.join(sorted(filled.files))} to {output}")
+    told = json.loads(filled.files[REPORT])
+    emit_json(told) if as_json else emit(f"{summary(told)}\n{_wrote(filled.files, output)}")
     return EXIT_OK
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gemmgen.cli.output import emit, emit_json, note, shown, tell
+from gemmgen.cli.output import duration, emit, emit_json, note, shown, tell
 from gemmgen.cli.verb import SCHEMAS, SPACE, Json, Silent, group, names, verb
 from gemmgen.errors import EXIT_OK
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gemmgen.workshop.explore.workers import Pool
 
 INTERRUPTED = 130
-EACH_LINE = 10.0
+EACH_LINE = 5.0
 """Seconds between two lines of progress where stderr is no terminal."""
 
 
@@ -189,9 +189,7 @@ def space_dict(candidates: Candidates) -> dict[str, Any]:
 
 
 def _span(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return "-" if seconds is None else duration(seconds)
 
 
 # ---- progress

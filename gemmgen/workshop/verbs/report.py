@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import emit, emit_json, json_text, note, write_paths
+from gemmgen.cli.output import Progress, emit, emit_json, json_text, note, write_paths
 from gemmgen.cli.show import LABEL
 from gemmgen.cli.verb import SPACE, Json, verb
 from gemmgen.errors import EXIT_OK, SpecError
@@ -84,8 +84,12 @@ def report(
     from gemmgen.workshop.explore import report as reporting
 
     loaded = load_table(table) if table else None
+    progress = Progress("report", as_json, late=True)
+    progress.step("read the store")
     rows = _rows(store, where, as_json)
+    progress.step(f"draw {len(rows):,} rows")
     page = reporting.report(rows, title=title or Path(store.rstrip("/")).name or store, table=loaded, seed=seed)
+    progress.clear()
     [written] = write_paths({output: page})
     if as_json:
         emit_json({"file": str(written), "bytes": len(page.encode()), "rows": len(rows)})
@@ -140,11 +144,15 @@ def choose(
     from gemmgen.workshop.choose.shapes import load_shapes, shapes_of
 
     wanted = load_shapes(shapes) if shapes else None
+    progress = Progress("choose", as_json, late=True)
+    progress.step("read the store")
     rows = _rows(store, where, as_json)
+    progress.step(f"choose among {len(rows):,} rows")
     found = choosing.choose(
         rows, kernels, wanted, gpus=gpu or (), layout=layout and layout.value, error=error, held_out=_held_out(held_out), seed=seed,
         method=method.value, decide=decide.value, learn=learn, title=f"shapes {shapes}" if shapes else "sizes of the store",
     )
+    progress.clear()
     written = write_paths({output: json_text(found.table.model_dump(mode="json", exclude_none=True)) + "\n"}) if output else []
     if time:
         _time(found, time, wanted or shapes_of(rows), seconds, as_json)
@@ -157,7 +165,6 @@ def choose(
 
 def _time(found: Choice, place: str, shapes: list[Shape], seconds: float | None, quiet: bool) -> None:
     """`choose --time`; raises as `choose.timed.timed`."""
-    from gemmgen.cli.output import Progress
     from gemmgen.workshop.choose.timed import timed
     from gemmgen.workshop.explore.store import Writer
 
@@ -195,6 +202,7 @@ def _percent(ratio: float) -> str:
 def choice_text(choice: Choice) -> str:
     """Kernels, rules and regrets as text."""
     from gemmgen.library.dispatch import as_text
+    from gemmgen.solve.verdict import summary
 
     lines = []
     for text in choice.notes:
@@ -204,6 +212,7 @@ def choice_text(choice: Choice) -> str:
         proof = "the best set, proven by an integer programme" if one.least >= one.cost - 1e-9 and one.method == "exact" else (
             f"{one.method}; no set of so many has less than {_percent(2.718281828459045 ** one.least)}")
         lines += ["", f"{gpu:<{LABEL}}{len(one.kernels)} of {len(costs.rows)} kernels for {len(costs.shapes)} shapes: {proof}"]
+        lines += [f"{'verdict':<{LABEL}}{summary(mine)}" for mine in (choice.verdicts.get(gpu),) if mine]
         for part in choice.table.parts:
             if part.gpu != gpu:
                 continue
@@ -243,7 +252,12 @@ def learn(
     """
     from gemmgen.workshop.fit.time_model import learn as learnt
 
-    found = learnt(_rows(store, where, as_json), gpu, seed=seed)
+    progress = Progress("learn", as_json, late=True)
+    progress.step("read the store")
+    rows = _rows(store, where, as_json)
+    progress.step(f"fit {len(rows):,} rows")
+    found = learnt(rows, gpu, seed=seed)
+    progress.clear()
     emit_json(found.as_dict()) if as_json else emit(learnt_text(found))
     return EXIT_OK
 

@@ -1,0 +1,545 @@
+"""`gemmgen.matmul`: the product of two arrays of any library, at FP32's accuracy and by what is fastest on this machine.
+
+For arrays in a GPU's memory there are two ways: a library of gemmgen's kernels for that GPU (`gemmgen.library.kept`), and the product of the arrays' own
+library. Which is taken is decided at the first call with arrays that lie alike, and kept in a table: by the library's predictions where these are far
+apart, else by timing both.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from importlib import import_module
+from itertools import zip_longest
+from math import prod
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
+
+if TYPE_CHECKING:
+    from gemmgen.run.here import Here
+
+__all__ = ["ACCURACIES", "matmul"]
+
+ACCURACIES = ("fp32", "fp64")
+CLEAR = 2.0
+"""Predicted times of both ways that are further apart than this factor decide; nearer ones are measured."""
+HOST_SECONDS = 50e-6
+"""Products that take less than this are measured whatever is predicted: the host's time, which no prediction has, may decide them."""
+OPERATOR_SECONDS = 60e-6
+"""What a torch operator with a gradient takes of the host (docs/frameworks.md): products that save less go to torch."""
+WORTH_A_COPY = 512**3
+"""Multiply-adds of NumPy's arrays from which on it is tried whether a GPU is faster, copies included."""
+ROUNDS, SLICE_SECONDS, MOST_CALLS = 5, 2e-3, 20
+MOST_KEPT = 4096
+
+Product = Callable[[Any, Any], Any]
+
+_products: dict[Any, Product] = {}
+"""By both types and the accuracy."""
+_noted: set[str] = set()
+
+
+def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
+    """a @ b, for arrays of NumPy, CuPy, torch, JAX and any other library of the array API; lists are NumPy's arrays.
+
+    The result's library, device, shape and type are those of `a @ b`. float32 arrays of CuPy, torch and JAX in a GPU's memory are multiplied by gemmgen's
+    kernels on the matrix units, or by their own library in FP32 without TF32 where that is faster. The first product on a GPU builds a library of kernels
+    for it, once: it is kept in the cache folder. NumPy's float32 arrays are copied to a GPU where that pays. All others are multiplied by their own
+    library, and a `gemmgen.errors.Notice` says so once. torch and JAX have gradients.
+
+    Args:
+        a: [..., m, k] or [k], in any order and strides.
+        b: [..., k, n] or [k]. Batches broadcast.
+        accuracy: `fp32`: errors as FP32's. `fp64`: both are converted to float64 and multiplied by their own library; the result is float64.
+
+    Returns:
+        [..., m, n], in the current stream of the arrays' library.
+
+    Raises:
+        SpecError: shapes do not fit, or a and b are of two libraries, types or devices.
+        UnknownName: there is no such accuracy.
+    """
+    product = _products.get((type(a), type(b), accuracy))
+    if product is None:
+        product = _kept(_products, (type(a), type(b), accuracy), _product_of(a, b, accuracy))
+    return product(a, b)
+
+
+def _kept(table: dict[Any, Product], key: Any, product: Product) -> Product:
+    """It, put into a table that is emptied where it would grow without end."""
+    if len(table) >= MOST_KEPT:
+        table.clear()
+    table[key] = product
+    return product
+
+
+def _product_of(a: Any, b: Any, accuracy: str) -> Product:
+    if accuracy not in ACCURACIES:
+        raise UnknownName("matmul: accuracy", "accuracy", accuracy, ACCURACIES)
+    homes = [_home(x, name) for x, name in ((a, "a"), (b, "b"))]
+    if homes[0] is not homes[1]:
+        raise SpecError("matmul: a, b", "are arrays of two libraries", got=f"{_type(a)} and {_type(b)}", needs="arrays of one library on one device",
+                        remedy=f"{homes[0].__name__}.asarray(b)")
+    front = _front(homes[0])
+    return front.product if accuracy == "fp32" else front.in_fp64
+
+
+def _type(x: Any) -> str:
+    return f"{type(x).__module__.partition('.')[0]}.{type(x).__qualname__}"
+
+
+def _home(x: Any, name: str) -> ModuleType:
+    """The module whose `matmul` multiplies arrays of this type."""
+    for home, kind in (("torch", "Tensor"), ("jax", "Array"), ("cupy", "ndarray")):
+        if (loaded := sys.modules.get(home)) is not None and isinstance(x, getattr(loaded, kind, ())):
+            return loaded
+    if hasattr(x, "__array_namespace__") and not isinstance(x, _numpy().ndarray):
+        return x.__array_namespace__()
+    if isinstance(x, list | tuple | int | float | complex) or hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+        return _numpy()
+    raise SpecError(f"matmul: {name}", "is no array", got=_type(x), needs="an array of NumPy, CuPy, torch, JAX or the array API, or lists of numbers",
+                    remedy=f"numpy.asarray({name})")
+
+
+def _numpy() -> ModuleType:
+    import numpy
+
+    return numpy
+
+
+@cache
+def _front(home: ModuleType) -> _Front:
+    return {"torch": _Torch, "jax": _Jax, "cupy": _Cupy, "numpy": _Numpy}.get(home.__name__, _Front)(home)
+
+
+def _note(about: str, text: str) -> None:
+    """Tell once a process, of each thing that it is about, at the line that called this package."""
+    if about in _noted:
+        return
+    _noted.add(about)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"gemmgen.matmul: {text}", Notice, stacklevel=level)
+
+
+def _check_shapes(a: Sequence[int], b: Sequence[int]) -> None:
+    """
+    Raises:
+        SpecError: there is no product of arrays of these shapes.
+    """
+    got = f"{list(a)} and {list(b)}"
+    if not a or not b:
+        raise SpecError("matmul: a, b", "has a number for an operand", got=got, needs="arrays of one dimension or more", remedy="a * b")
+    rows = b[-2] if len(b) > 1 else b[0]
+    if a[-1] != rows:
+        turned = len(b) > 1 and a[-1] == b[-1]
+        raise SpecError("matmul: a, b", "have shapes that do not fit", got=got, needs=f"b of {a[-1]} rows, as a has columns",
+                        remedy="b transposed: gemmgen.matmul(a, b.swapaxes(-1, -2))" if turned else "a[..., m, k] and b[..., k, n]")
+    for x, y in zip(reversed(a[:-2]), reversed(b[:-2])):
+        if x != y and 1 not in (x, y):
+            raise SpecError("matmul: a, b", "have batches that do not broadcast", got=got, needs="extents before the last two that are equal or 1",
+                            remedy="a dimension of extent 1 where one operand is to be repeated")
+
+
+def _extents(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int, int]:
+    """m, n, k and the number of products, of shapes that fit."""
+    products = prod(y if x == 1 else x for x, y in zip_longest(reversed(a[:-2]), reversed(b[:-2]), fillvalue=1))
+    return a[-2] if len(a) > 1 else 1, b[-1] if len(b) > 1 else 1, a[-1], products
+
+
+def _note_type(kind: str, own: str) -> None:
+    if kind == "float64":
+        _note("float64", f"float64 arrays are multiplied by {own} in FP64, which gemmgen's kernels do not do; convert both to float32 for these")
+
+
+def _note_no_gpu(own: str) -> None:
+    _note("no GPU", f"the arrays are in no GPU's memory: {own} multiplies them on the CPU")
+
+
+def _note_refused(error: Exception, own: str) -> None:
+    _note(f"refused {error}", f"{own} multiplies, as the library of kernels does not: {error}")
+
+
+@cache
+def _package(gpu: Here) -> ModuleType | None:
+    """The library of a GPU; None where there is none, which is told once."""
+    from gemmgen.library import kept
+
+    def progress(step: str) -> None:
+        _note(f"build {gpu.title}", f"builds its library of kernels for {gpu.title}, once, which takes about 40 s of a core")
+
+    try:
+        return kept.package(gpu, progress)
+    except GemmgenError as error:
+        _note(f"no library {gpu.title}", f"there is no library of kernels for {gpu.title}, so the arrays' own library multiplies:\n{error}")
+        return None
+
+
+def _first_is_faster(first: Product, second: Product, a: Any, b: Any, synchronize: Callable[[], None], expected: float) -> bool:
+    """Times both in turns, the host's time included.
+
+    Args:
+        expected: seconds of a product.
+    """
+    calls = max(2, min(MOST_CALLS, int(SLICE_SECONDS / max(expected, 1e-9))))
+    least = []
+    for product in (first, second):
+        product(a, b)
+    for _ in range(ROUNDS):
+        for product in (first, second):
+            synchronize()
+            start = time.perf_counter()
+            for _ in range(calls):
+                product(a, b)
+            synchronize()
+            least.append(time.perf_counter() - start)
+    return min(least[::2]) < min(least[1::2])
+
+
+def _chosen(choices: Sequence[Any], own: Product, vendor: Product, a: Any, b: Any, synchronize: Callable[[], None] | None) -> Product:
+    """The faster way.
+
+    Args:
+        choices: what the library does for each part of the product.
+        synchronize: None where nothing may be timed.
+    """
+    seconds, sgemm = sum(one.seconds for one in choices), sum(one.sgemm_seconds for one in choices)
+    if not choices or any(one.is_fallback for one in choices):
+        return vendor
+    if synchronize is None or sgemm >= HOST_SECONDS and not seconds / CLEAR < sgemm < CLEAR * seconds:
+        return own if seconds < sgemm else vendor
+    return own if _first_is_faster(own, vendor, a, b, synchronize, min(seconds, sgemm)) else vendor
+
+
+class _Front:
+    """Products of one library's arrays, by its own `matmul`.
+
+    Attributes:
+        home: its namespace.
+    """
+
+    def __init__(self, home: ModuleType):
+        self.home = home
+        self.name = home.__name__.removesuffix("._namespace")
+
+    def product(self, a: Any, b: Any) -> Any:
+        """At FP32's accuracy."""
+        _check_shapes(a.shape, b.shape)
+        if a.dtype != b.dtype:
+            raise SpecError("matmul: a, b", "are of two types", got=f"{a.dtype} and {b.dtype}", needs="one type", remedy="convert one of them")
+        _note(self.name, f"{self.name} multiplies its arrays itself; gemmgen's kernels take those of CuPy, torch and JAX")
+        return self.home.matmul(a, b)
+
+    def in_fp64(self, a: Any, b: Any) -> Any:
+        """Both as float64."""
+        _check_shapes(a.shape, b.shape)
+        return self.home.matmul(*(self.home.astype(x, self.home.float64) for x in (a, b)))
+
+
+class _Numpy(_Front):
+    """NumPy's arrays, and lists. The GPU is used through CuPy."""
+
+    def __init__(self, home: ModuleType):
+        super().__init__(home)
+        self._known: dict[Any, Product] = {}
+
+    def product(self, a: Any, b: Any) -> Any:
+        a, b = self._arrays(a, b)
+        if a.dtype != self.home.float32 or b.dtype != self.home.float32:
+            _note_type(str(self.home.result_type(a, b)), self.name)
+            return self.home.matmul(a, b)
+        if (product := self._known.get((a.shape, b.shape))) is None:
+            product = _kept(self._known, (a.shape, b.shape), self._decided(a, b))
+        return product(a, b)
+
+    def in_fp64(self, a: Any, b: Any) -> Any:
+        a, b = self._arrays(a, b)
+        return self.home.matmul(a.astype(self.home.float64), b.astype(self.home.float64))
+
+    def _arrays(self, *given: Any) -> list[Any]:
+        arrays = []
+        for x, name in zip(given, "ab"):
+            try:
+                array = self.home.asarray(x)
+            except ValueError as error:  # rows of several lengths
+                raise SpecError(f"matmul: {name}", "is no array of numbers", got=str(error), needs="rows of one length",
+                                remedy=f"numpy.asarray({name})") from None
+            if array.dtype.kind not in "biufcV":  # V: bfloat16 and the like
+                raise SpecError(f"matmul: {name}", "is no array of numbers", got=array.dtype, needs="numbers", remedy=f"{name}.astype('float32')")
+            arrays.append(array)
+        _check_shapes(*(array.shape for array in arrays))
+        return arrays
+
+    def _decided(self, a: Any, b: Any) -> Product:
+        from gemmgen.run.here import cuda_gpus
+
+        own = self.home.matmul
+        if not cuda_gpus():
+            _note_no_gpu(self.name)
+            return own
+        if prod(_extents(a.shape, b.shape)) < WORTH_A_COPY or (carried := _carried()) is None:
+            return own
+        try:
+            carried(a, b)  # which builds the library, and loads kernels
+        except MemoryError:  # the GPU's
+            return own
+        times = [time.perf_counter()]
+        for product in (carried, own):
+            product(a, b)
+            times.append(time.perf_counter())
+        return carried if times[1] - times[0] < times[2] - times[1] else own
+
+
+@cache
+def _carried() -> Product | None:
+    """A product of NumPy's arrays on the GPU; None without CuPy, which is told once."""
+    try:
+        import cupy
+    except ImportError:
+        from gemmgen.build.drivers import install
+
+        _note("no cupy", f"NumPy multiplies, as there is no CuPy to reach the GPU with: {install()}")
+        return None
+    return lambda a, b: cupy.asnumpy(_front(cupy).product(cupy.asarray(a), cupy.asarray(b)))
+
+
+class _Cupy(_Front):
+    """CuPy's arrays."""
+
+    def __init__(self, home: ModuleType):
+        super().__init__(home)
+        self._known: dict[Any, Product] = {}
+
+    def product(self, a: Any, b: Any) -> Any:
+        key = a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, a.device.id, b.device.id
+        if (product := self._known.get(key)) is None:
+            product = _kept(self._known, key, self._decided(a, b))
+        return product(a, b)
+
+    def in_fp64(self, a: Any, b: Any) -> Any:
+        _check_shapes(a.shape, b.shape)
+        return self.home.matmul(a.astype(self.home.float64), b.astype(self.home.float64))
+
+    def _decided(self, a: Any, b: Any) -> Product:
+        from gemmgen.run.here import cuda_gpus
+
+        _check_shapes(a.shape, b.shape)
+        vendor, gpus = self.home.matmul, cuda_gpus()
+        _check_devices(a.device.id, b.device.id)
+        if a.dtype != "float32" or b.dtype != "float32":
+            _note_type(str(self.home.result_type(a, b)), self.name)
+            return vendor
+        package = _package(gpus[a.device.id]) if a.device.id < len(gpus) else None
+        if package is None or not a.size or not b.size:
+            return vendor
+        m, n, k, products = _extents(a.shape, b.shape)
+        try:
+            with a.device:
+                choices = [package.select(m, n, k, batch=products)]
+        except package.Error as error:
+            _note_refused(error, self.name)
+            return vendor
+        if os.environ.get("CUPY_TF32", "0") not in ("", "0"):  # CuPy's product is none of FP32's accuracy
+            return package.matmul
+        return _chosen(choices, package.matmul, vendor, a, b, self.home.cuda.get_current_stream().synchronize)
+
+
+def _check_devices(a: Any, b: Any) -> None:
+    if a != b:
+        raise SpecError("matmul: a, b", "are on two devices", got=f"{a} and {b}", needs="arrays on one device", remedy="a copy of one on the other's device")
+
+
+class _Torch(_Front):
+    """torch's tensors, with gradients. On the way that is taken again and again stand a look at both tensors and one in a table."""
+
+    def __init__(self, home: ModuleType):
+        super().__init__(home)
+        self._known: dict[Any, Product] = {}
+        self._loaded: dict[int, ModuleType] = {}  # libraries by the number of their device
+        self._forward_ad = home.autograd.forward_ad
+        self._plain = frozenset((home.Tensor, home.nn.Parameter))
+        self.product = self._looked_up()
+
+    def _looked_up(self) -> Product:
+        """The product by the table: what every call goes through, so names are looked up here."""
+        known, is_compiling = self._known.get, self.home.compiler.is_compiling
+
+        def product(a: Any, b: Any) -> Any:
+            if is_compiling():
+                return self._traced(a, b)
+            try:
+                key = a.shape, a.stride(), a.dtype, a.device, a.layout, b.shape, b.stride(), b.dtype, b.device, b.layout
+            except RuntimeError:  # some sparse tensors have no strides
+                return self.home.matmul(a, b)
+            found = known(key)
+            if found is None:
+                if not (type(a) in self._plain and type(b) in self._plain) or self._watched():
+                    return self._traced(a, b)
+                found = _kept(self._known, key, self._decided(a, b))
+            return found(a, b)
+
+        return product
+
+    def in_fp64(self, a: Any, b: Any) -> Any:
+        _check_shapes(a.shape, b.shape)
+        return self.home.matmul(a.double(), b.double())
+
+    def _watched(self) -> bool:
+        """Whether something looks at each operator: a transform such as vmap, a mode, or derivatives forward."""
+        c = self.home._C
+        return c._len_torch_dispatch_stack() > 0 or c._functorch.peek_interpreter_stack() is not None or self._forward_ad._current_level >= 0
+
+    def _traced(self, a: Any, b: Any) -> Any:
+        """By operators that torch sees: the library's where it is loaded."""
+        package = self._loaded.get(a.device.index or 0) if a.device.type == "cuda" and a.dtype == b.dtype == self.home.float32 else None
+        return self.home.matmul(a, b) if package is None else package.torch.matmul(a, b)
+
+    def _here(self, index: int) -> Here:
+        from gemmgen.run.here import Here, cuda_gpus
+
+        torch = self.home
+        if torch.version.hip:
+            told = torch.cuda.get_device_properties(index)
+            return Here(told.name, told.gcnArchName.partition(":")[0], told.multi_processor_count)
+        return cuda_gpus()[index]
+
+    def _operators(self, device: Any) -> ModuleType | None:
+        """The library's module for torch, of a device; None where there is none."""
+        if device.type != "cuda":
+            _note_no_gpu(self.name)
+            return None
+        package = _package(self._here(device.index))
+        if package is None:
+            return None
+        operators = import_module(f"{package.__name__}.torch")
+        self._loaded[device.index] = package
+        return operators
+
+    def _decided(self, a: Any, b: Any) -> Product:
+        torch = self.home
+        _check_shapes(a.shape, b.shape)
+        _check_devices(a.device, b.device)
+        if a.layout != torch.strided or b.layout != torch.strided:
+            return torch.matmul
+        if a.dtype != b.dtype:
+            raise SpecError("matmul: a, b", "are of two types", got=f"{a.dtype} and {b.dtype}", needs="one type", remedy="b.to(a.dtype)")
+        if a.dtype != torch.float32:
+            _note_type(str(a.dtype).removeprefix("torch."), self.name)
+            return torch.matmul
+        vendor = self._vendor(a.device.type, torch.mm if a.dim() == b.dim() == 2 else torch.matmul)
+        operators = self._operators(a.device) if a.numel() and b.numel() else None
+        if operators is None:
+            return vendor
+        if min(a.dim(), b.dim()) < 2:  # no kernel is made for vectors
+            return vendor
+
+        def in_lines(x: Any) -> Any:
+            """Stored in rows or in columns."""
+            return x if operators._in_lines(x.shape, x.stride()) else x.contiguous()
+
+        laid = [in_lines(x.detach()) for x in (a, b)]
+        try:
+            prepared, choices = operators.prepared(*laid)
+        except operators._c.Error as error:
+            _note_refused(error, self.name)
+            return vendor
+        run = prepared if laid[0].data_ptr() == a.data_ptr() and laid[1].data_ptr() == b.data_ptr() else lambda a, b: prepared(in_lines(a), in_lines(b))
+        timed = torch.cuda.synchronize if a.is_cuda else lambda: None
+        if a.is_cuda and torch.cuda.is_current_stream_capturing():
+            timed = None
+        with torch.no_grad():
+            fast = _chosen(choices, run, vendor, a.detach(), b.detach(), timed)
+        if fast is vendor:
+            return vendor
+        saved = sum(one.sgemm_seconds - one.seconds for one in choices)
+        return self._guarded(run, operators.matmul, operators.matmul if saved > OPERATOR_SECONDS else vendor)
+
+    def _guarded(self, run: Product, operator: Product, graded: Product) -> Product:
+        """`run`, where nothing but the numbers is asked for; else what torch sees, and of a gradient what is faster."""
+        torch, plain, watched = self.home, self._plain, self._watched
+        gradients = torch.is_grad_enabled
+
+        def product(a: Any, b: Any) -> Any:
+            if (a.requires_grad or b.requires_grad) and gradients():
+                return graded(a, b)
+            if type(a) not in plain or type(b) not in plain or a.is_neg() or b.is_neg() or watched():
+                return operator(a, b)
+            return run(a, b)
+
+        return product
+
+    def _vendor(self, kind: str, multiply: Product) -> Product:
+        """torch's product without TF32 and without autocast, whatever the program allows other products."""
+        torch = self.home
+        precision, autocasts = torch.get_float32_matmul_precision, torch.is_autocast_enabled
+
+        def product(a: Any, b: Any) -> Any:
+            allowed = precision()
+            if allowed == "highest" and not autocasts(kind):
+                return multiply(a, b)
+            try:
+                torch.set_float32_matmul_precision("highest")
+                with torch.autocast(kind, enabled=False):
+                    return multiply(a, b)
+            finally:
+                torch.set_float32_matmul_precision(allowed)
+
+        return product
+
+
+class _Jax(_Front):
+    """JAX's arrays, under jit, grad and vmap, too: the way is chosen while a product is traced, by predictions."""
+
+    def __init__(self, home: ModuleType):
+        super().__init__(home)
+        self._product = home.jit(self._traced)
+
+    def product(self, a: Any, b: Any) -> Any:
+        _check_shapes(a.shape, b.shape)
+        return self._product(a, b)
+
+    def in_fp64(self, a: Any, b: Any) -> Any:
+        _check_shapes(a.shape, b.shape)
+        if not self.home.config.jax_enable_x64:
+            raise SpecError("matmul: accuracy", "asks JAX for float64, which it has not enabled", got="fp64", needs="jax_enable_x64",
+                            remedy='jax.config.update("jax_enable_x64", True)')
+        return self.home.numpy.matmul(a.astype("float64"), b.astype("float64"))
+
+    def _traced(self, a: Any, b: Any) -> Any:
+        vendor = partial(self.home.numpy.matmul, precision="highest")
+        if a.dtype != "float32" or b.dtype != "float32":
+            _note_type(str(self.home.numpy.result_type(a, b)), self.name)
+            return vendor(a, b)
+        package = self._package()
+        if package is None or not self._is_faster(package, a.shape, b.shape):
+            return vendor(a, b)
+        own = import_module(f"{package.__name__}.jax").matmul
+        return self.home.lax.platform_dependent(a, b, default=vendor, **{package._c.XLA_PLATFORM.lower(): own})
+
+    def _package(self) -> ModuleType | None:
+        from gemmgen.run.here import cuda_gpus
+
+        if self.home.default_backend() != "gpu" or not cuda_gpus():
+            _note_no_gpu(self.name)
+            return None
+        return _package(cuda_gpus()[0])
+
+    @staticmethod
+    def _is_faster(package: ModuleType, a: Sequence[int], b: Sequence[int]) -> bool:
+        """Whether the library predicts it."""
+        if min(len(a), len(b)) < 2 or not prod(a) or not prod(b):
+            return False
+        m, n, k, products = _extents(a, b)
+        try:
+            choice = package.select(m, n, k, batch=products)
+        except package.Error as error:
+            _note_refused(error, "jax")
+            return False
+        return not choice.is_fallback and choice.seconds < choice.sgemm_seconds

@@ -1,0 +1,257 @@
+"""What a kernel is worth: its time beside that of plain FP32 on the same GPU at the same size.
+
+    verdict(plan).sentence      on h200 at 4096 x 4096 x 4096: 4.0 x FP32 (predicted)
+    verdict(plan).loses         whether plain FP32 is faster, with an error that is no worse by much
+
+Plain FP32 is the faster of two: gemmgen's own kernel of scheme `fp32`, and the vendor's SGEMM (M24) where its constants were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, inf, log
+from typing import Any
+
+from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.errors import GemmgenError
+from gemmgen.kinds import GEMM, STRIDED
+from gemmgen.model import time
+from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
+from gemmgen.plan import Plan
+from gemmgen.solve import explain, solve
+from gemmgen.solve.contract import EVERYWHERE, fp32_estimate
+from gemmgen.solve.lookup import PLAIN
+from gemmgen.spec import LoadedSpec, loads
+
+OWN, VENDORS_OWN = "gemmgen's FP32 kernel", "the vendor's SGEMM"
+LOSING = 0.95
+"""Of plain FP32's speed: predictions of two kernels do not tell more apart."""
+FINER = 0.1
+"""Times FP32's error, on all data that `[accuracy] as` speaks of: a kernel that errs no more serves who needs more
+than FP32, and is not held against its speed."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A kernel's time beside plain FP32's, both for all products of a launch.
+
+    Attributes:
+        gpu: its name.
+        m, n, k, products: the size.
+        seconds, fp32_seconds: of the kernel, and of plain FP32.
+        fp32: whose plain FP32.
+        error: the kernel's estimated relative Frobenius error over a sequential FP32 dot product's, the worst of `EVERYWHERE`; infinite out of range.
+        scheme: the kernel's.
+        measured: the device on which both times were measured; empty where they are predicted.
+    """
+
+    gpu: str
+    m: int
+    n: int
+    k: int
+    seconds: float
+    fp32_seconds: float
+    fp32: str = OWN
+    error: float = 1.0
+    scheme: str = ""
+    products: int = 1
+    measured: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as plain FP32."""
+        return self.fp32_seconds / self.seconds
+
+    @property
+    def plain(self) -> bool:
+        """Whether the kernel is plain FP32 itself."""
+        return self.scheme == PLAIN
+
+    @property
+    def loses(self) -> bool:
+        """Whether plain FP32 serves better: it is faster, and the kernel's error is not far smaller."""
+        return self.ratio < LOSING and self.error > FINER
+
+    @property
+    def how(self) -> str:
+        return f"measured on {self.measured}" if self.measured else "predicted"
+
+    @property
+    def size(self) -> str:
+        """`64 of 256 x 256 x 256`."""
+        return (f"{self.products} of " if self.products > 1 else "") + f"{self.m} x {self.n} x {self.k}"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in a line."""
+        at = f"on {self.gpu} at {self.size}"
+        if self.loses:
+            return f"use {self.fp32 if self.plain else 'FP32'}: this kernel runs at {self.ratio:.2f} of its speed {at} ({self.how})"
+        if self.plain:
+            return f"{at}: plain FP32 itself ({self.how})"
+        finer = f" with {self.error:.1g} of its error" if self.ratio < LOSING else ""
+        return f"{at}: {times(self.ratio)} x FP32{finer} ({self.how})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json` and manifests."""
+        return {
+            "gpu": self.gpu, "m": self.m, "n": self.n, "k": self.k, "products": self.products, "seconds": self.seconds, "fp32_seconds": self.fp32_seconds,
+            "ratio": round(self.ratio, 4), "fp32": self.fp32, "error_over_fp32s": round(self.error, 4) if self.error < inf else None,
+            "loses": self.loses, "how": "measured" if self.measured else "predicted", "measured_on": self.measured or None, "sentence": self.sentence,
+        }
+
+
+def times(ratio: float) -> str:
+    """A ratio with two digits that count."""
+    return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.1f}" if ratio >= 0.995 else f"{ratio:.2f}"
+
+
+def verdict(plan: Plan) -> Verdict | None:
+    """Of a plan at the sizes of its hints; None where there is no plain FP32 to compare with, as for elements of another type, and of batches whose
+    products get tiles of their own (`untold` says why)."""
+    if plan.batch and plan.batch.tiles:
+        return None
+    found = plain_seconds(plan)
+    if found is None:
+        return None
+    seconds, whose = found
+    h = plan.hints
+    own = float(plan.model["seconds"])
+    return Verdict(plan.gpu.name, h.m, h.n, h.k, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1)
+
+
+def untold(plan: Plan) -> str:
+    """Why a plan has no verdict."""
+    if plan.batch and plan.batch.tiles:
+        # docs/results/batches.md: on an H200 they were measured to be 1.5 times as fast, and are predicted to be slower.
+        return "none: predicted times of batches whose products get tiles of their own do not rank matrix unit and FP32 units; gemmgen bench --suite does"
+    return f"none: there is no plain FP32 product to compare {plan.type.name} with"
+
+
+def plain_seconds(plan: Plan) -> tuple[float, str] | None:
+    """(seconds of plain FP32 for a plan's problem, whose), the faster of both; None where there is none."""
+    if not plan.type.is_usual:
+        return None
+    try:
+        own = plan if plan.scheme.name == PLAIN else plain_plan(plan)
+    except GemmgenError:
+        own = None
+    found = [(float(own.model["seconds"]), OWN)] if own else []
+    if plan.kind in (GEMM, STRIDED) and not plan.epilogue:
+        h = plan.hints
+        vendors = sgemm_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if plan.kind.batched else 1)
+        found += [] if vendors is None else [(vendors, VENDORS_OWN)]
+    return min(found, default=None)
+
+
+def plain_plan(plan: Plan) -> Plan:
+    """gemmgen's own FP32 kernel for the problem of a plan.
+
+    Raises:
+        GemmgenError: there is none.
+    """
+    h = plan.hints
+    return _plain(_named(plan.gpu), plan.kind.name, plan.layout, plan.output.name, tuple(plan.epilogue.names), (h.m, h.n, h.k), h.matrices)
+
+
+def plain_of(gpu: Gpu, m: int, n: int, k: int, layout: str = "nn") -> tuple[float, str]:
+    """(seconds of plain FP32 for one product, whose), the faster of both.
+
+    Raises:
+        GemmgenError: there is no FP32 kernel for it.
+    """
+    own = float(_plain(_named(gpu), GEMM.name, layout, "f32", (), (m, n, k), 1).model["seconds"]), OWN
+    vendors = sgemm_seconds(gpu, m, n, k)
+    return own if vendors is None else min(own, (vendors, VENDORS_OWN))
+
+
+@lru_cache(256)
+def _plain(gpu: str, kind: str, layout: str, c: str, epilogue: tuple[str, ...], size: tuple[int, int, int], matrices: int) -> Plan:
+    problem = {"kind": kind, "layout": layout, "c": c, **dict(zip("mnk", size)), "matrices": matrices}
+    return solve(loads({"problem": problem, "split": {"scheme": PLAIN}, "target": {"gpu": gpu}, "epilogue": {"do": list(epilogue)}}, "plain FP32"))
+
+
+def _named(gpu: Gpu) -> str:
+    """How a spec names a GPU: a row of one's own by its file."""
+    shipped = gpu.name in GPUS.names() and GPUS.get(gpu.name) == gpu
+    return gpu.name if shipped or gpu._folder is None else str(gpu._folder / f"{gpu.name}.toml")
+
+
+def sgemm_seconds(gpu: Gpu, m: int, n: int, k: int, batch: int = 1) -> float | None:
+    """M24: the vendor's SGEMM; None where nobody measured it on such a GPU."""
+    rates = time.sgemm_numbers(gpu)
+    return None if rates is None else float(time.SGEMM_SECONDS.value({**rates, "M": float(m), "N": float(n), "K": float(k), "batch": float(batch)}))
+
+
+def error_over_fp32s(plan: Plan) -> float:
+    """The estimated error over a sequential FP32 dot product's, the worst of `EVERYWHERE`."""
+    unit, k = plan.unit if plan.fragment.on_matrix_unit else None, max(plan.hints.k, 1)
+    found = []
+    for name in EVERYWHERE:
+        data = DISTRIBUTIONS[name]
+        own = predicted(plan.scheme, unit, k, plan.promote, data, plan.output.roundoff, plan.promotion.compensates).estimate
+        found.append(own / fp32_estimate(k, data))
+    return max(found)
+
+
+def accepts_fp32(loaded: LoadedSpec) -> bool:
+    """Whether plain FP32 may stand in for what a spec asks of the error: an `[accuracy]` that FP32 gives, or a scheme that is not far finer."""
+    from gemmgen.catalog.scheme import SCHEMES
+    from gemmgen.solve.contract import contract
+
+    asked = contract(loaded)
+    if asked is not None:
+        return asked.times(SCHEMES.get(PLAIN), None, 0) <= 1
+    try:
+        return error_over_fp32s(solve(loaded)) > FINER
+    except GemmgenError:
+        return True
+
+
+def summary(verdicts: Sequence[Verdict], otherwise: str = "use FP32") -> str:
+    """Several sizes on one GPU in a line: the geometric mean, and where plain FP32 is faster.
+
+    Args:
+        otherwise: what is said of those sizes.
+    """
+    mean = exp(sum(log(one.ratio) for one in verdicts) / len(verdicts))
+    measured = sorted({one.measured for one in verdicts if one.measured})
+    count = sum(bool(one.measured) for one in verdicts)
+    how = "predicted" if not measured else f"measured on {', '.join(measured)}" + ("" if count == len(verdicts) else f" at {count}, else predicted")
+    sizes = f"{len(verdicts)} sizes" if len(verdicts) > 1 else "1 size"
+    lost = [one for one in verdicts if one.loses]
+    told = f"on {verdicts[0].gpu}: {times(mean)} x FP32 in the mean of {sizes} ({how})"
+    if lost:
+        shown = ", ".join(one.size for one in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+        told += f"; {otherwise} at {shown}"
+    return told
+
+
+# ---- the map of worth
+
+WORTH_SIZES = (256, 1024, 4096, 16384)
+"""Rows, columns and sum of the products of the map."""
+
+
+def worth(gpus: Sequence[Gpu], sizes: Sequence[int] = WORTH_SIZES, progress: Callable[[str], None] = lambda step: None) -> list[Verdict]:
+    """Of each GPU and size, the fastest kernel with FP32's error (`[accuracy] as = "fp32"`) that is not plain FP32 itself, beside plain FP32.
+
+    A GPU on which no scheme reaches that error, or which has no plain FP32 kernel, is left out.
+    """
+    found = []
+    for gpu in gpus:
+        for number, size in enumerate(sizes):
+            progress(f"{gpu.name}, size {number + 1} of {len(sizes)}")
+            try:
+                loaded = loads({"problem": dict.fromkeys("mnk", size), "accuracy": {"as": "fp32"}, "target": {"gpu": _named(gpu)}}, "worth")
+                weighed = {name.split()[0]: seconds for name, seconds in sorted(explain(loaded).weighed.items(), key=lambda one: -one[1])}
+                fp32, whose = plain_of(gpu, size, size, size)
+            except GemmgenError:
+                continue
+            others = [(seconds, scheme) for scheme, seconds in weighed.items() if scheme != PLAIN]
+            if others:
+                seconds, scheme = min(others)
+                found.append(Verdict(gpu.name, size, size, size, seconds, fp32, whose, 1.0, scheme))
+    return found

@@ -1,0 +1,510 @@
+"""`gemmgen.matmul`, over the reference library on the CPU in a GPU's place, and what the package shows of itself."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+import threading
+import warnings
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gemmgen
+import numpy_cupy
+import reference
+from gemmgen import api, road
+from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
+from gemmgen.run.here import Here
+
+H200 = Here("NVIDIA H200", "sm_90", 132, 13000)
+
+
+@pytest.fixture(autouse=True)
+def anew(monkeypatch):
+    """No product, note or library is known yet, and no GPU is here."""
+    monkeypatch.setattr(api, "_products", {})
+    monkeypatch.setattr(api, "_noted", set())
+    tables = api._front, api._package, api._carried
+    for cached in tables:
+        cached.cache_clear()
+    monkeypatch.setattr("gemmgen.run.here.cuda_gpus", lambda: ())
+    yield
+    for cached in tables:
+        cached.cache_clear()
+
+
+def made(*shape, seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def close(got, want):
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-5)
+
+
+def noticed(call):
+    """(what it gives, the notices)."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        given = call()
+    return given, [str(one.message) for one in caught if issubclass(one.category, Notice)]
+
+
+# ---- NumPy
+
+
+@pytest.mark.parametrize(("a", "b"), [((5, 9), (9, 7)), ((3, 5, 9), (9, 7)), ((2, 1, 5, 9), (3, 9, 7)), ((9,), (9, 7)), ((5, 9), (9,)), ((9,), (9,))])
+def test_numpys_arrays_are_multiplied_as_numpy_does(a, b):
+    for dtype in (np.float32, np.float64, np.int32):
+        x, y = made(*a, dtype=dtype), made(*b, seed=1, dtype=dtype)
+        got, told = noticed(lambda: gemmgen.matmul(x, y))
+        assert got.dtype == dtype and got.shape == (x @ y).shape
+        close(got, x @ y)
+    assert gemmgen.matmul(np.asfortranarray(made(5, 9))[::2], made(9, 7)).shape == (3, 7)
+
+
+def test_lists_and_float64_are_multiplied_in_fp64_which_is_told_once():
+    got, told = noticed(lambda: gemmgen.matmul([[1.0, 1e-12]], [[1.0], [1.0]]))
+    assert got.dtype == np.float64 and got[0, 0] == 1 + 1e-12
+    assert len(told) == 1 and "float64 arrays are multiplied by numpy in FP64" in told[0] and "float32" in told[0]
+    assert noticed(lambda: gemmgen.matmul([[1.0]], np.ones((1, 1))))[1] == []
+
+
+def test_a_machine_without_a_gpu_says_so_once():
+    x = made(4, 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            gemmgen.matmul(x, x)
+    assert [(one.filename, one.category) for one in caught] == [(__file__, Notice)] and "numpy multiplies them on the CPU" in str(caught[0].message)
+
+
+def test_fp64_of_float32_arrays():
+    x = np.float32([[1, 2**-20]])
+    got = gemmgen.matmul(x, x.T, accuracy="fp64")
+    assert got.dtype == np.float64 and got[0, 0] == 1 + 2.0**-40
+
+
+@pytest.mark.parametrize(("call", "error", "told"), [
+    (lambda: gemmgen.matmul(made(5, 9), made(5, 9)), SpecError, ("matmul: a, b", "b of 9 rows", "swapaxes")),
+    (lambda: gemmgen.matmul(made(5, 9), made(8, 4)), SpecError, ("matmul: a, b", "b of 9 rows", "a[..., m, k]")),
+    (lambda: gemmgen.matmul(made(2, 5, 9), made(3, 9, 5)), SpecError, ("matmul: a, b", "equal or 1", "extent 1")),
+    (lambda: gemmgen.matmul(made(5, 9), 3.0), SpecError, ("matmul: a, b", "one dimension or more", "a * b")),
+    (lambda: gemmgen.matmul([[1], [2, 3]], made(2, 2)), SpecError, ("matmul: a", "rows of one length", "numpy.asarray(a)")),
+    (lambda: gemmgen.matmul(made(2, 2), np.array([["x"]])), SpecError, ("matmul: b", "numbers", "astype")),
+    (lambda: gemmgen.matmul(made(2, 2), "x"), SpecError, ("matmul: b", "an array of NumPy", "numpy.asarray(b)")),
+    (lambda: gemmgen.matmul(made(2, 2), made(2, 2), accuracy="fp23"), UnknownName, ("matmul: accuracy", "fp32", "fp32")),
+])
+def test_refusals_say_where_what_is_needed_and_what_to_try(call, error, told):
+    for _ in range(2):  # and are not forgotten where the types are known
+        with pytest.raises(error) as refused:
+            call()
+        assert refused.value.where == told[0] and told[1] in refused.value.needs and told[2] in refused.value.remedy and refused.value.got
+
+
+def test_numpys_arrays_go_to_a_gpu_where_that_is_faster(monkeypatch):
+    monkeypatch.setattr("gemmgen.run.here.cuda_gpus", lambda: (H200,))
+    asked, slow = [], [0.0]
+    monkeypatch.setattr(api, "_carried", lambda: lambda a, b: asked.append(a.shape) or api.time.sleep(slow[0]) or a @ b)
+    x = made(8, 8)
+    gemmgen.matmul(x, x)
+    assert asked == [], "a copy takes longer"
+    monkeypatch.setattr(api, "WORTH_A_COPY", 8**3)
+    monkeypatch.setattr(api, "_products", {})
+    own = lambda a, b: api.time.sleep(0.01) or a @ b  # noqa: E731
+    front = api._Numpy(SimpleNamespace(**{name: getattr(np, name) for name in ("float32", "asarray")}, matmul=own, __name__="numpy"))
+    close(front.product(x, x), x @ x)
+    assert len(asked) == 3 and front._known[x.shape, x.shape] is not own, "once to load kernels, once timed, and this product"
+    slow[0] = 0.1
+    front._known.clear()
+    close(front.product(x, x), x @ x)
+    assert front._known[x.shape, x.shape] is own
+
+
+# ---- which way is taken
+
+
+def choice(seconds, sgemm, fallback=False):
+    return SimpleNamespace(seconds=seconds, sgemm_seconds=sgemm, is_fallback=fallback)
+
+
+@pytest.mark.parametrize(("choices", "timed", "own"), [
+    ([choice(1e-3, 3e-3)], None, True), ([choice(3e-3, 1e-3)], None, False), ([choice(1e-3, 1.5e-3)], False, False), ([choice(1.5e-3, 1e-3)], True, True),
+    ([choice(1e-6, 40e-6)], False, False), ([choice(1e-3, 9e-3, fallback=True)], None, False), ([], None, False),
+    ([choice(1e-3, 3e-3), choice(4e-3, 3e-3)], True, True),
+])
+def test_predictions_decide_where_they_are_clear_and_times_elsewhere(monkeypatch, choices, timed, own):
+    asked = []
+    monkeypatch.setattr(api, "_first_is_faster", lambda *given: asked.append(given) or timed)
+    found = api._chosen(choices, "own", "vendor", None, None, lambda: None)
+    assert found == ("own" if own else "vendor") and bool(asked) == (timed is not None)
+    captured = api._chosen(choices, "own", "vendor", None, None, None)
+    assert len(asked) == (timed is not None), "nothing is timed while a graph is captured"
+    predicted = sum(one.seconds - one.sgemm_seconds for one in choices)
+    assert captured == ("own" if predicted < 0 and not choices[0].is_fallback else "vendor")
+
+
+def test_both_ways_are_timed_in_turns_after_a_first_call(monkeypatch):
+    now, calls = [0.0], []
+
+    def way(name, seconds):
+        def product(a, b):
+            calls.append(name)
+            now[0] += 5.0 if calls.count(name) == 1 else seconds
+
+        return product
+
+    monkeypatch.setattr(api.time, "perf_counter", lambda: now[0])
+    assert api._first_is_faster(way("own", 1e-3), way("vendor", 2e-3), None, None, lambda: None, 1e-3)
+    assert calls[:6] == ["own", "vendor", "own", "own", "vendor", "vendor"] and calls.count("own") == 1 + 2 * api.ROUNDS
+    calls.clear()
+    assert not api._first_is_faster(way("own", 2e-3), way("vendor", 2e-3), None, None, lambda: None, 1.0), "of equal ones the vendor's"
+
+
+def test_what_is_no_library_is_told_once(monkeypatch):
+    def none(gpu, progress):
+        progress("candidates"), progress("compile")
+        raise GemmgenError("cc", "is not installed", remedy="install gcc")
+
+    monkeypatch.setattr("gemmgen.library.kept.package", none)
+    found, told = noticed(lambda: api._package(H200))
+    assert found is None and len(told) == 2 and "builds its library of kernels for NVIDIA H200" in told[0] and "install gcc" in told[1]
+    assert noticed(lambda: api._package(H200)) == (None, [])
+
+
+def test_tables_do_not_grow_without_end(monkeypatch):
+    monkeypatch.setattr(api, "MOST_KEPT", 3)
+    table = {}
+    for key in range(7):
+        assert api._kept(table, key, key) == key and len(table) <= 3
+
+
+@pytest.mark.parametrize(("a", "b", "extents"), [
+    ((5, 9), (9, 7), (5, 7, 9, 1)), ((3, 5, 9), (9, 7), (5, 7, 9, 3)), ((2, 1, 5, 9), (4, 9, 7), (5, 7, 9, 8)), ((9,), (2, 9, 7), (1, 7, 9, 2)),
+    ((5, 9), (9,), (5, 1, 9, 1)),
+])
+def test_extents_of_a_product(a, b, extents):
+    assert api._extents(a, b) == extents
+
+
+# ---- CuPy
+
+
+def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
+    cupy, taken = numpy_cupy.install(monkeypatch), []
+
+    class Array(numpy_cupy.Array):
+        class device:  # noqa: N801
+            id = 0
+
+            def __enter__(self): ...
+            def __exit__(self, *given): ...
+
+        device = device()
+
+    cupy.__name__, cupy.ndarray, cupy.matmul, cupy.result_type = "cupy", Array, lambda a, b: taken.append("cupy") or a @ b, np.result_type
+    cupy.cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: None)
+    package = SimpleNamespace(select=lambda m, n, k, batch: taken.append((m, n, k, batch)) or choice(1e-3, 1e-2),
+                              matmul=lambda a, b: taken.append("own") or a @ b, Error=KeyError)
+    monkeypatch.setattr(api, "_package", lambda gpu: package if gpu is H200 else None)
+    monkeypatch.setattr("gemmgen.run.here.cuda_gpus", lambda: (H200,))
+    front = api._Cupy(cupy)
+    a, b = (np.asarray(x).view(Array) for x in (made(3, 5, 9), made(9, 7)))
+    for _ in range(2):
+        close(front.product(a, b), np.asarray(a) @ np.asarray(b))
+    assert taken == [(5, 7, 9, 3), "own", "own"]
+    assert len(noticed(lambda: front.product(a.astype(np.float64).view(Array), b))[1]) == 1
+    assert taken[-1] == "cupy"
+    taken.clear()
+    monkeypatch.setenv("CUPY_TF32", "1")
+    package.select = lambda m, n, k, batch: choice(1e-2, 1e-3)
+    front.product(a[:2], b)
+    assert taken == ["own"], "whose product is no FP32"
+    monkeypatch.delenv("CUPY_TF32")
+    taken.clear()
+    front.product(a, made(9, 8).view(Array))
+    assert taken == ["cupy"]
+    with pytest.raises(SpecError, match="do not fit"):
+        front.product(a, a)
+
+    def refuses(m, n, k, batch):
+        raise KeyError("refused")
+
+    package.select = refuses
+    taken.clear()
+    assert len(noticed(lambda: front.product(a, made(9, 6).view(Array)))[1]) == 1 and taken == ["cupy"]
+
+
+# ---- torch
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """torch, whose tensors of the CPU stand for a GPU's: the reference library multiplies them."""
+    torch = pytest.importorskip("torch")
+    operators = reference.imported("lab.torch")
+    monkeypatch.setattr(api._Torch, "_operators", lambda self, device: operators)
+    monkeypatch.setattr(api, "_first_is_faster", lambda *given: True)
+    return torch
+
+
+@pytest.fixture
+def calls():
+    return reference.load().lab_calls
+
+
+def tensors(torch, *shapes):
+    return [torch.from_numpy(made(*shape, seed=seed)) for seed, shape in enumerate(shapes)]
+
+
+@pytest.mark.parametrize(("a", "b"), [((5, 9), (9, 7)), ((3, 5, 9), (9, 7)), ((2, 1, 5, 9), (3, 9, 7)), ((2, 3, 5, 9), (2, 3, 9, 7))])
+def test_torchs_tensors_by_the_library(torch, calls, a, b):
+    a, b = tensors(torch, a, b)
+    for x, y in ((a, b), (a.mT.contiguous().mT, b), (a, b.mT.contiguous().mT)):
+        for _ in range(2):
+            before = calls()
+            close(gemmgen.matmul(x, y), x.double() @ y.double())
+            assert calls() > before
+    front = api._front(torch)
+    assert len(front._known) == len({(x.stride(), y.stride()) for x, y in ((a, b), (a.mT.contiguous().mT, b), (a, b.mT.contiguous().mT))})
+
+
+def test_a_second_call_looks_nothing_up(torch, monkeypatch):
+    a, b = tensors(torch, (5, 9), (9, 7))
+    gemmgen.matmul(a, b)
+    for name in ("_decided", "_operators", "_vendor"):
+        monkeypatch.setattr(api._Torch, name, None)
+    monkeypatch.setattr(api, "_check_shapes", None)
+    close(gemmgen.matmul(a + 1, b), (a + 1) @ b)
+
+
+def test_a_prepared_product_of_batches_that_are_no_single_one(torch):
+    """One call for each of the outer products, at the place of each operand; where a copy would have to be made there is none."""
+    operators = reference.imported("lab.torch")
+    a, b = (x[:, :3] for x in tensors(torch, (2, 5, 6, 9), (2, 4, 9, 7)))
+    run, choices = operators.prepared(a, b)
+    assert len(choices) == 2
+    close(run(a, b), a @ b)
+    whole = torch.from_numpy(made(18, 18))
+    for x, y in ((whole[::2, ::2], whole[:9]), (whole[:, :9], whole[::2, ::2]), (whole[0], whole), (whole, whole[0])):
+        assert operators.prepared(x, y) is None
+
+
+def test_what_lies_otherwise_is_another_product(torch):
+    whole = torch.from_numpy(made(20, 20))
+    for a, b in ((whole[:5, :9], whole[:9, :7]), (whole[::2, :9], whole[:9, :7]), (whole[:5, ::2], whole[:10, 3:]), (whole.T[:5, :9], whole[:9, :7]),
+                 (whole[0], whole), (whole, whole[:, 1]), (whole[0], whole[1]), (whole[:0], whole), (whole[:, :0], whole[:0])):
+        close(gemmgen.matmul(a, b), a @ b)
+
+
+@pytest.mark.parametrize("saved", [1.0, 0.0])
+def test_gradients(torch, calls, monkeypatch, saved):
+    """By the library's operators where they save more than an operator costs, else by torch; the same numbers."""
+    monkeypatch.setattr(api, "OPERATOR_SECONDS", -1.0 if saved else 1.0)
+    a, b = (x.requires_grad_() for x in tensors(torch, (5, 9), (9, 7)))
+    gemmgen.matmul(a, b)
+    before = calls()
+    found = torch.autograd.grad(gemmgen.matmul(a, b).square().sum(), (a, b))
+    assert (calls() > before) == bool(saved)
+    for got, want in zip(found, torch.autograd.grad((a @ b).square().sum(), (a, b))):
+        close(got, want)
+    with torch.no_grad():
+        before = calls()
+        assert not gemmgen.matmul(a, b).requires_grad and calls() > before
+
+
+def test_what_looks_at_operators_sees_them(torch):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    a, b = tensors(torch, (4, 5, 9), (9, 7))
+    gemmgen.matmul(a[0], b)
+    close(torch.func.vmap(lambda x: gemmgen.matmul(x, b))(a), a @ b)
+    close(torch.func.grad(lambda x: gemmgen.matmul(x, b).sum())(a[0]), torch.func.grad(lambda x: (x @ b).sum())(a[0]))
+    for negative in (torch._neg_view(a[0]), torch.complex(torch.zeros_like(a[0]), a[0]).conj().imag):  # as a[0] lies, and with gaps
+        assert negative.is_neg()
+        close(gemmgen.matmul(negative, b), -(a[0] @ b))
+    with FlopCounterMode(display=False) as counter:
+        gemmgen.matmul(torch.from_numpy(made(3, 9)), b)  # not known before, and under a mode not taken for later
+    assert counter.get_total_flops() == 2 * 3 * 9 * 7
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(torch.from_numpy(made(6, 9)), torch.ones(6, 9))
+        tangent = torch.autograd.forward_ad.unpack_dual(gemmgen.matmul(dual, b)).tangent
+    close(tangent, torch.ones(6, 9) @ b)
+
+
+def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch):
+    monkeypatch.setattr(api._Torch, "_operators", lambda self, device: None)
+    a, b = tensors(torch, (5, 9), (9, 7))
+    seen = []
+    product = torch.mm
+    monkeypatch.setattr(torch, "mm", lambda x, y: seen.append((torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu"))) or product(x, y))
+    torch.set_float32_matmul_precision("high")
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert gemmgen.matmul(a, b).dtype == torch.float32
+        assert gemmgen.matmul(a, b).dtype == torch.float32 and torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        gemmgen.matmul(a, b)
+    assert seen == [("highest", False)] * 3
+
+
+def test_other_types_of_torch_are_torchs(torch, calls):
+    before = calls()
+    for kind in (torch.float64, torch.bfloat16, torch.int32):
+        a, b = torch.ones(3, 4).to(kind), torch.ones(4, 2).to(kind)
+        got, told = noticed(lambda: gemmgen.matmul(a, b))
+        assert got.dtype == kind and got.tolist() == [[4, 4]] * 3 and len(told) == (kind == torch.float64)
+    assert gemmgen.matmul(torch.ones(3, 4), torch.ones(4, 2), accuracy="fp64").dtype == torch.float64
+    sparse = torch.eye(4).to_sparse()
+    for one in (sparse, sparse.to_sparse_csr()):
+        close(gemmgen.matmul(one, torch.ones(4, 2)), torch.ones(4, 2))
+    assert calls() == before
+    for b in (torch.ones(4, 2, dtype=torch.float64), np.ones((4, 2), np.float32), torch.ones(4, 2, device="meta")):
+        with pytest.raises(SpecError, match="of two types|of two libraries|on two devices"):
+            gemmgen.matmul(torch.ones(3, 4), b)
+
+
+def test_what_the_library_refuses_is_torchs_and_told_once(torch, monkeypatch):
+    from lab import _c
+
+    operators = reference.imported("lab.torch")
+
+    def refuses(*given):
+        raise _c.Error(_c.NOT_SERVED)
+
+    monkeypatch.setattr(operators, "prepared", refuses)
+    a, b = tensors(torch, (5, 9), (9, 7))
+    got, told = noticed(lambda: (gemmgen.matmul(a, b), gemmgen.matmul(a[:4], b)))
+    close(got[0], a @ b)
+    assert len(told) == 1 and "torch multiplies" in told[0] and "(-21)" in told[0]
+
+
+def test_threads_share_a_product(torch):
+    a, b = tensors(torch, (40, 50), (50, 45))
+    gemmgen.matmul(a, b)
+    wrong = []
+
+    def run(number):
+        x = a + number
+        want = x @ b
+        for _ in range(200):
+            if not torch.allclose(gemmgen.matmul(x, b), want, atol=1e-3):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.slow
+def test_a_compiled_program_has_torchs_own_operators(torch):
+    a, b = tensors(torch, (5, 9), (9, 7))
+    gemmgen.matmul(a, b)
+    close(torch.compile(lambda x, y: gemmgen.matmul(x, y) + 1, backend="eager")(a, b), a @ b + 1)
+
+
+# ---- JAX
+
+
+def test_jaxs_arrays_by_the_library(monkeypatch, calls):
+    jax = pytest.importorskip("jax")
+    package = reference.imported()
+    reference.compile_xla()
+    monkeypatch.setattr(api._Jax, "_package", lambda self: package)
+    a, b = (jax.numpy.asarray(made(*shape)) for shape in ((3, 5, 9), (9, 7)))
+    before = calls()
+    close(gemmgen.matmul(a, b), np.asarray(a) @ np.asarray(b))
+    assert calls() > before
+    close(jax.jit(gemmgen.matmul)(a, b), np.asarray(a) @ np.asarray(b))
+    for got, want in zip(jax.grad(lambda x, y: gemmgen.matmul(x, y).sum(), (0, 1))(a, b), jax.grad(lambda x, y: (x @ y).sum(), (0, 1))(a, b)):
+        close(got, want)
+    close(jax.vmap(gemmgen.matmul, (0, None))(a, b), np.asarray(a) @ np.asarray(b))
+    monkeypatch.setattr(package, "select", lambda *given, **named: choice(2.0, 1.0))
+    api._front.cache_clear()
+    api._products.clear()
+    before = calls()
+    close(gemmgen.matmul(a[0], b), np.asarray(a)[0] @ np.asarray(b))
+    assert calls() == before, "the vendor's is predicted to be faster"
+    with pytest.raises(SpecError, match="not enabled"):
+        gemmgen.matmul(a, b, accuracy="fp64")
+    with pytest.raises(SpecError, match="do not fit"):
+        gemmgen.matmul(a, a)
+
+
+# ---- any other library
+
+
+def test_arrays_of_another_library_are_its_own():
+    class Array:
+        shape, dtype = (2, 2), "other.float32"
+
+        def __array_namespace__(self):
+            return namespace
+
+    namespace = ModuleType("other")
+    namespace.matmul, namespace.astype, namespace.float64 = (lambda a, b: ("a product", a, b)), (lambda x, kind: kind), "float64"
+    got, told = noticed(lambda: gemmgen.matmul(Array(), Array()))
+    assert got[0] == "a product" and len(told) == 1 and "other multiplies its arrays itself" in told[0]
+    assert gemmgen.matmul(Array(), Array(), accuracy="fp64")[1:] == ("float64", "float64")
+
+
+# ---- what the package shows
+
+
+def test_public_names_are_listed_and_typed():
+    """The stub, which type checkers read, names what is there; nothing else shows."""
+    stub = ast.parse((Path(gemmgen.__file__).with_suffix(".pyi")).read_text())
+    imported = {alias.asname: f"{node.module}.{alias.name}" for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    [listed] = [ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)]
+    assert sorted(dir(gemmgen)) == sorted(gemmgen.__all__) == sorted(listed) == sorted({*imported, "__version__"})
+    for name, home in imported.items():
+        module, _, attribute = home.rpartition(".")
+        assert name in ("road", "errors", "verify") or getattr(import_module(module), attribute) is getattr(gemmgen, name), name
+    assert Path(gemmgen.__file__).with_name("py.typed").is_file()
+    for name in ("matmul", "explain", "tune"):
+        signature = inspect.signature(getattr(gemmgen, name))
+        assert signature.return_annotation is not inspect.Signature.empty and all(one.annotation is not one.empty for one in signature.parameters.values())
+    assert dir(road) == sorted(road.__all__) and not {"os", "Any", "Callable"} & set(dir(road))
+    functions = {name for name, value in vars(road).items() if inspect.isfunction(value) and value.__module__ == road.__name__ and not name.startswith("_")}
+    assert functions <= set(road.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'matmull'"):
+        gemmgen.matmull  # noqa: B018
+
+
+def test_verify_is_a_room_and_a_function(monkeypatch):
+    import gemmgen.verify as room
+
+    monkeypatch.setattr(road, "verify", lambda *given, **named: (given, named))
+    assert gemmgen.verify is room and gemmgen.verify("a spec", size=(1, 2, 3)) == (("a spec",), {"size": (1, 2, 3)})
+
+
+def test_importing_the_package_takes_no_heavy_library_and_little_time():
+    program = "import sys, time; t = time.perf_counter(); import gemmgen; print(time.perf_counter() - t, *{'numpy', 'sympy', 'torch'} & set(sys.modules))"
+    took = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
+    assert all(len(one) == 1 for one in took) and min(float(one[0]) for one in took) < 0.05
+
+
+def test_values_show_themselves_in_a_line_and_in_a_table():
+    from gemmgen.paths import SPECS
+
+    spec = road.load(SPECS / "kernels" / "sgemm_a100.toml")
+    planned = road.render(spec)
+    for value, words in ((spec, "sgemm_a100.toml, gpu a100"), (planned, "kernel gemmgen_ootomo_mma"), (planned.plan, "gpu a100, scheme ootomo"),
+                         (planned.source, "arch sm_80")):
+        assert words in repr(value) and str(value) == repr(value) and "\n" not in repr(value) and len(repr(value)) < 500
+        page = value._repr_html_()
+        assert page.startswith("<table>") and page.count("<tr>") == len(value._rows()) >= 4
+    from gemmgen.build.binary import Binary
+
+    binary = Binary("sm_80", b"\x00" * 10, "ptx", {}, "<b>", "", "0" * 64, "k.cu", False, 1.0)
+    assert "bytes 10" in repr(binary) and "\\x00" not in repr(binary) and "<td style='text-align:left'>&lt;b&gt;</td>" in binary._repr_html_()

@@ -1,0 +1,165 @@
+"""What a kernel is worth beside plain FP32: by hand, on GPUs whose FP16 products run at half rate, in libraries, and as every verb says it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from gemmgen import road
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.library import choice
+from gemmgen.library.file import library_from
+from gemmgen.solve import verdict as verdicts
+from gemmgen.solve.verdict import FINER, LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, plain_of, sgemm_seconds, summary, times, verdict
+from gemmgen.spec import loads
+
+
+def of(gpu: str, scheme: str = "scaled", size: int = 4096, **more):
+    return verdict(road.plan({"problem": dict.fromkeys("mnk", size), "split": {"scheme": scheme}, "target": {"gpu": gpu}, **more}))
+
+
+def made(seconds: float, fp32: float = 1.0, error: float = 0.5, scheme: str = "scaled", **more) -> Verdict:
+    return Verdict("mine", 8, 4, 2, seconds, fp32, error=error, scheme=scheme, **more)
+
+
+def test_sentences_by_hand():
+    assert made(0.25).sentence == "on mine at 8 x 4 x 2: 4.0 x FP32 (predicted)"
+    assert made(0.05, products=3, measured="a card").sentence == "on mine at 3 of 8 x 4 x 2: 20 x FP32 (measured on a card)"
+    assert made(2.0).sentence == "use FP32: this kernel runs at 0.50 of its speed on mine at 8 x 4 x 2 (predicted)"
+    assert made(2.0, error=FINER / 2).sentence == "on mine at 8 x 4 x 2: 0.50 x FP32 with 0.05 of its error (predicted)"
+    assert made(1.0, scheme="fp32").sentence == "on mine at 8 x 4 x 2: plain FP32 itself (predicted)"
+    assert made(2.0, scheme="fp32", fp32=1.0).sentence.startswith(f"use {OWN}: ")
+    assert replace(made(2.0, scheme="fp32"), fp32=VENDORS_OWN).sentence.startswith("use the vendor's SGEMM: ")
+    assert [times(ratio) for ratio in (0.5, 0.994, 0.996, 3.64, 9.94, 9.96, 20.4)] == ["0.50", "0.99", "1.0", "3.6", "9.9", "10", "20"]
+
+
+def test_what_loses():
+    assert made(1 / (LOSING - 0.01)).loses and not made(1 / (LOSING + 0.01)).loses
+    assert made(2.0, error=inf).loses and not made(2.0, error=FINER).loses
+
+
+@pytest.mark.parametrize(("gpu", "ratio"), [("rtx4090", 0.70), ("rtx3090", 0.70), ("rtx5090", 0.70), ("a100", 3.2), ("h100", 3.9), ("mi300x", 2.5)])
+def test_the_model_says_where_three_products_lose(gpu, ratio):
+    found = of(gpu)
+    assert found.ratio == pytest.approx(ratio, rel=0.03) and found.loses == (ratio < 1)
+    assert found.sentence.startswith("use FP32") == (ratio < 1)
+
+
+def test_the_vendors_sgemm_counts_where_it_was_measured():
+    """M24 by hand: 5.9 us, work at 0.686 of 66.9 TFLOP/s, 12 MiB at 0.835 of 4.8 TB/s."""
+    h200 = GPUS.get("h200")
+    by_hand = 5.9e-6 + 2 * 1024**3 / (0.686 * 66.9e12) + 12 * 2**20 / (0.835 * 4.8e12)
+    assert sgemm_seconds(h200, 1024, 1024, 1024) == pytest.approx(by_hand)
+    assert sgemm_seconds(h200, 1024, 1024, 1024, 3) == pytest.approx(5.9e-6 + 3 * (by_hand - 5.9e-6))
+    assert sgemm_seconds(GPUS.get("rtx4090"), 1024, 1024, 1024) is None, "what is taken over from Hopper is assumed"
+    assert plain_of(h200, 512, 512, 512)[1] == VENDORS_OWN and plain_of(h200, 4096, 4096, 4096)[1] == OWN
+    assert of("h200", "fp32", 512).sentence.startswith("use the vendor's SGEMM")
+
+
+def test_a_problem_without_plain_fp32_has_no_verdict():
+    tiles = road.plan({"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}})
+    assert tiles.batch.tiles and verdict(tiles) is None
+
+
+def test_the_yardstick_has_the_problem_of_the_kernel():
+    problem = {"m": 16384, "n": 3072, "k": 768, "layout": "tn", "c": "f16"}
+    plan = road.plan({"problem": problem, "epilogue": {"do": ["bias", "relu"]}, "target": {"gpu": "h200"}})
+    own = verdicts.plain_plan(plan)
+    assert (own.scheme.name, own.layout, own.output.name, own.epilogue.names, own.hints) == ("fp32", "tn", "f16", plan.epilogue.names, plan.hints)
+    assert verdict(plan).fp32 == OWN, "the vendor's product has no epilogue"
+
+
+def test_a_gpu_of_ones_own_is_the_yardsticks_too(tmp_path):
+    slow = (GPUS.folder / "a100.toml").read_text().replace('name = "a100"', 'name = "slow"').replace("f32_tflops = 19.5", "f32_tflops = 9.75")
+    (tmp_path / "slow.toml").write_text(slow.replace("f32_tflops = 9.75", "f32_tflops = 9.75\nf32_fma_per_clock = 32"))
+    assert of(str(tmp_path / "slow.toml")).ratio > 1.5 * of("a100").ratio
+
+
+def test_integers_are_weighed_where_an_error_as_fp32s_is_asked_for():
+    """On GeForce, whose FP16 products with FP32 sums run at half rate."""
+    even = road.plan({"accuracy": {"as": "fp32", "data": "uniform"}, "target": {"gpu": "rtx4090"}})
+    assert even.scheme.family.exact and verdict(even).ratio > 1.1
+    assert road.plan({"accuracy": {"as": "fp32"}, "target": {"gpu": "rtx4090"}}).scheme.name == "fp32", "no scheme that holds all data is faster"
+
+
+def test_whether_fp32_may_stand_in():
+    def asked(**sections):
+        return loads({"target": {"gpu": "a100"}, **sections})
+
+    assert accepts_fp32(asked(split={"scheme": "scaled"})) and accepts_fp32(asked(accuracy={"as": "fp32"}))
+    assert not accepts_fp32(asked(accuracy={"as": "fp32-rounded"})) and not accepts_fp32(asked(split={"scheme": "residues8"}))
+
+
+def test_a_summary_tells_the_mean_and_where_fp32_is_faster():
+    mine = [made(0.25), made(1.0), replace(made(4.0), m=1), replace(made(4.0), m=2)]
+    assert summary(mine) == "on mine: 0.71 x FP32 in the mean of 4 sizes (predicted); use FP32 at 1 x 4 x 2, 2 x 4 x 2"
+    assert summary([replace(mine[0], measured="a card"), mine[0]]) == "on mine: 4.0 x FP32 in the mean of 2 sizes (measured on a card at 1, else predicted)"
+    assert summary(mine[2:], "no") == "on mine: 0.25 x FP32 in the mean of 2 sizes (predicted); no at 1 x 4 x 2, 2 x 4 x 2"
+
+
+# ---- libraries
+
+
+def library(gpu: str, use, **more):
+    return library_from({"name": "mine", "gpus": [gpu], "layouts": ["nn"], "kernels_at_most": 2, "sizes": [[2048] * 3, [4096] * 3], "use": use, **more})
+
+
+def test_a_library_never_takes_what_loses():
+    chosen = choice.pool(library("rtx4090", [{"scheme": "scaled"}])).choose()
+    assert {one.plan.scheme.name for one in chosen.kernels} == {"fp32"} and not any(one.loses for one in chosen.verdicts)
+    [note] = chosen.notes
+    assert note.startswith("library: [[use]] 1 on rtx4090, nn: no kernel is taken: plain FP32 is predicted to be faster") and "0.69" in note
+
+
+def test_a_library_takes_fp32_as_any_other_candidate():
+    pool = choice.pool(library("a100", [{"scheme": "scaled"}], sizes=[[64] * 3, [4096] * 3]))
+    chosen = {one.plan.scheme.name: one.sizes for one in pool.choose().kernels}
+    assert chosen == {"fp32": ((64, 64, 64, 1),), "scaled": ((4096, 4096, 4096, 1),)}
+    told = {one.m: one for one in pool.choose().verdicts}
+    assert told[64].plain and told[64].ratio == pytest.approx(1) and told[4096].ratio > 3
+
+
+def test_fp32_does_not_stand_in_where_less_error_is_asked_for():
+    found = choice.pool(library("rtx4090", [{"scheme": "residues8"}]))
+    assert {one.plan.scheme.name for one in found.choose().kernels} == {"residues8"} and not found.notes
+    assert found.choose().verdicts[1].ratio < LOSING, "and the verdict says what it costs"
+
+
+def test_fp32_stands_in_for_no_use_without_a_kernel():
+    with pytest.raises(InfeasibleSpec) as caught:
+        choice.pool(library("t4", [{"scheme": "bf16x3"}])).choose()
+    assert "no [[use]] has a kernel" in caught.value.problem
+
+
+# ---- verbs
+
+
+@pytest.fixture
+def losing(write_spec):
+    return write_spec('[split]\nscheme = "half"\n[problem]\nm = 16\nn = 16\nk = 16\n[tile]\nblock = [32, 32, 16]\nwarp = [32, 16, 16]\n', "losing.toml")
+
+
+SENTENCE = "use FP32: this kernel runs at "
+
+
+def test_build_and_export_say_it(gemmgen, losing, tmp_path):
+    built = gemmgen("build", losing, "-o", tmp_path / "built").out
+    assert f"\nverdict    {SENTENCE}" in built
+    assert json.loads(gemmgen("build", losing, "-o", tmp_path / "built", "--json").out)["verdict"]["loses"] is True
+    assert f"\nverdict    {SENTENCE}" in gemmgen("export", losing, "-o", tmp_path / "one").out
+    assert json.loads(gemmgen("export", losing, "-o", tmp_path / "one", "--json").out)["verdict"]["sentence"].startswith(SENTENCE)
+
+
+def test_a_librarys_dry_run_says_it(gemmgen, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\ngpus = ["rtx4090"]\nlayouts = ["nn"]\nkernels_at_most = 1\nsizes = [[1024, 1024, 1024], [4096, 4096, 4096]]\n'
+                    '[[use]]\nscheme = "scaled"\n')
+    ran = gemmgen("library", path, "--dry-run")
+    assert "\nverdict    on rtx4090: " in ran.out and "plain FP32 would be faster with a larger kernels_at_most at 1024 x 1024 x 1024" in ran.out
+    assert "no kernel is taken: plain FP32" in ran.err
+    value = json.loads(gemmgen("library", path, "--dry-run", "--json").out)
+    assert [one["m"] for one in value["verdicts"]] == [1024, 4096]
