@@ -92,7 +92,7 @@ def _environment() -> Any:
         most_tile_exponent=MOST_TILE_EXPONENT,
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
-    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)
+    environment.filters.update(nested=_nested, bracketed="({})".format, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)
     return environment
 
 

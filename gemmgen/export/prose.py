@@ -27,6 +27,12 @@ BOUND_K = (128, 1024, 4096, 16384, 65536)
 EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile
 
 
+def example_size(plan: Plan) -> tuple[int, int, int]:
+    """M, N and K of the example's product."""
+    m, n, k = EXAMPLE_SIZE
+    return m, m if plan.kind.aliases.get("n") == "m" else n, k
+
+
 # ---- limits
 
 
@@ -269,10 +275,11 @@ def example_losses(plan: Plan, archs: Sequence[str]) -> dict[str, float]:
 
 def example_matrices(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """[M, K] and [K, N] as the example draws them; a B of words as stored holds multiples of 1/128."""
-    m, n, k = EXAMPLE_SIZE
-    state, drawn = 1, np.empty((k, m + n), np.float32)
+    m, n, k = example_size(plan)
+    of_b = 0 if plan.kind.one_operand else n
+    state, drawn = 1, np.empty((k, m + of_b), np.float32)
     for index in range(drawn.size):
         state = (state * 1664525 + 1013904223) % 2**32
         drawn.flat[index] = (state >> 8) / 2**23 - 1
-    a, b = np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:])
+    a, b = np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:] if of_b else drawn)
     return a, b if plan.inputs.stored_b.is_usual else np.floor(128 * b) / 128

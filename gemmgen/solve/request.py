@@ -19,7 +19,7 @@ from gemmgen.designs import Asked, Choices, Design, Hints, all_designs, designs_
 from gemmgen.designs.design import refuse_batch
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.errors import InfeasibleSpec, UnknownName
-from gemmgen.kinds import Kind, kind_called
+from gemmgen.kinds import Kind, kind_of
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
 from gemmgen.solve import papers
@@ -72,7 +72,7 @@ class Request:
     @property
     def kind(self) -> Kind:
         """Of product."""
-        return kind_called(self.loaded.spec.problem.kind)
+        return kind_of(self.loaded.spec.problem)
 
     @property
     def settled(self) -> bool:
@@ -189,7 +189,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
 
 def _hints(loaded: LoadedSpec) -> Hints:
     problem = loaded.spec.problem
-    kind = kind_called(problem.kind)
+    kind = kind_of(problem)
     return Hints(problem.m, problem.n, problem.k, kind.products(problem), kind.strides)
 
 

@@ -191,7 +191,7 @@ class Launches(View):
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another; none that also tells which rows stand out."""
-        return not self.plan.batch and not self.plan.fallback and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
+        return not self.plan.batch and not self.plan.fallback and not self.plan.kind.packs and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
 
     @property
     def whole_cluster(self) -> int:
@@ -220,10 +220,21 @@ class Launches(View):
         return self.plan.lanes
 
     @property
-    def split_before(self) -> tuple[Operand, ...]:
-        """The operands that a pass before the main kernel splits."""
+    def packed(self) -> tuple[Operand, ...]:
+        """The operands whose words the main kernel finds packed."""
         a, b = self.plan.operands
         return {"prepass": (a, b), "mixed": (b,)}.get(self.plan.where, ())
+
+    @property
+    def shares_words(self) -> bool:
+        """Whether A's words are B's, too: of a kind of one operand, where rows of A and columns of B are packed alike."""
+        alike = self.plan.block[0] == self.plan.block[1] and self.plan.words_of("a") == self.plan.words_of("b")
+        return (self.plan.kind.one_operand or self.plan.kind.twice) and self.plan.where == "prepass" and alike
+
+    @property
+    def split_before(self) -> tuple[Operand, ...]:
+        """The operands that a pass before the main kernel splits."""
+        return self.packed[:1] if self.shares_words else self.packed
 
     @property
     def flushes_words(self) -> bool:
@@ -261,8 +272,10 @@ class Inputs(View):
         """The C type of an element of operand `a` or `b` as it is given."""
         return self.stored_b.element if operand == "b" else self.plan.type.c_type
 
-    def element(self, operand: str, at: str) -> str:
-        """The FP32 value of element `at` of operand `a` or `b`, as C."""
+    def element(self, operand: str, at: str, o: str = "", kk: str = "") -> str:
+        """The FP32 value of element `at` of operand `a` or `b`, as C; of one of which a triangle is read, at row or column `o` and `kk`."""
+        if operand in self.plan.kind.given:
+            return f"given_{operand}({operand}, ld{operand}, {o}, {kk})"
         one = f"{operand}[{at}]"
         return self.stored_b.widen.format(x=one) if operand == "b" else one
 

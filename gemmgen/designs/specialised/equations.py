@@ -202,7 +202,7 @@ MOVING_CYCLES = Equation(
 )
 UNIT_SECONDS = Equation(
     "W30", "unit_seconds",
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)"
+    "2 * products * tiles * BM * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)"
     " * where((compensated > 0) & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)", "s",
     "as fast as the chip's power allows, or as sums move; blocks of a cluster wait for one another's sums, and a warpgroup alone for its own",
 )

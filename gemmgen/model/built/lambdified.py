@@ -271,7 +271,7 @@ CODE = {
     "(BM + BN) * BK * moved_bytes": (
         lambda BM, BN, BK, moved_bytes: (BM + BN) * BK * moved_bytes
     ),
-    # T3
+    # W12
     "stage_flops / stage_bytes": (
         lambda stage_flops, stage_bytes: stage_flops / stage_bytes
     ),
@@ -287,7 +287,7 @@ CODE = {
     "min(shared_banks / 4, BK * word_bytes / 16)": (
         lambda shared_banks, BK, word_bytes: min(shared_banks / 4, BK * word_bytes / 16)
     ),
-    # T16
+    # K5
     "tiles * split_k": (
         lambda tiles, split_k: tiles * split_k
     ),
@@ -464,7 +464,7 @@ CODE = {
     "BN % WN == 0": (
         lambda BN, WN: BN % WN == 0
     ),
-    # C55
+    # C7
     "threads <= threads_per_block": (
         lambda threads, threads_per_block: threads <= threads_per_block
     ),
@@ -529,11 +529,11 @@ CODE = {
     "(compensated == 0) | (promote > FK)": (
         lambda compensated, promote, FK: (compensated == 0) | (promote > FK)
     ),
-    # C56
+    # C10
     "shared_bytes <= shared_bytes_per_block": (
         lambda shared_bytes, shared_bytes_per_block: shared_bytes <= shared_bytes_per_block
     ),
-    # C11
+    # C43
     "accumulator_registers + other_registers <= register_budget": (
         lambda accumulator_registers, other_registers, register_budget: accumulator_registers + other_registers <= register_budget
     ),
@@ -872,11 +872,11 @@ CODE = {
     ),
     # W30
     (
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0)"
-    " & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)"): (
-        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered, WM, WN, alone: 2 * products
-        * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster >
-        1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)
+    "2 * products * tiles * BM * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 + "
+    "clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)"): (
+        lambda products, tiles, BM, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered, WM, WN, alone: 2 * products *
+        tiles * BM * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 + clustered, 1) *
+        where((BM == WM) & (BN == WN), 1 + alone, 1)
     ),
     # W32
     (
@@ -931,7 +931,7 @@ CODE = {
         FK < min(0.75 * registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers <
         where(split_register > 0, min(192, unroll_share), 192))))), 1, 0)
     ),
-    # D10
+    # G16
     "min(register_budget, ceil(demand))": (
         lambda register_budget, demand: min(register_budget, ceil(demand))
     ),
@@ -1053,8 +1053,8 @@ CODE = {
         + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + turn_cycles_each)
     ),
     # Q22
-    "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
-        lambda moduli, M, BM, N, BN, K, unit_rate: 2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    "2 * moduli * tiles * BM * BN * K / unit_rate": (
+        lambda moduli, tiles, BM, BN, K, unit_rate: 2 * moduli * tiles * BM * BN * K / unit_rate
     ),
     # Q35
     "pass_share * split_bytes / dram_rate + pass_seconds": (
@@ -1420,6 +1420,87 @@ CODE = {
     # C54
     "(WK % (4 * lanes_k) == 0) & (WK >= 4 * lanes_k * (stages - 1)) & (BK % WK == 0)": (
         lambda WK, lanes_k, stages, BK: ((WK % (4 * lanes_k) == 0) & (WK >= 4 * lanes_k * (stages - 1))) & (BK % WK == 0)
+    ),
+    # K2
+    "ceil(M / (BM * cluster))": (
+        lambda M, BM, cluster: ceil(M / (BM * cluster))
+    ),
+    # K3
+    "cluster * triangle_rows - ceil(N / BN)": (
+        lambda cluster, triangle_rows, N, BN: cluster * triangle_rows - ceil(N / BN)
+    ),
+    # K4
+    "batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short)": (
+        lambda batch, cluster, triangle_rows, triangle_short: batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short)
+    ),
+    # T12
+    "(M + where(words_a == words_b, 0, N)) * K * moved_bytes": (
+        lambda M, words_a, words_b, N, K, moved_bytes: (M + where(words_a == words_b, 0, N)) * K * moved_bytes
+    ),
+    # T14
+    (
+    "where(split_shared + split_register > 0, 0, K * (M * (4 * split_reads + words_a * word_bytes) + where(words_a == words_b, 0, N) * (b_bytes * "
+    "split_reads + words_b * word_bytes)))"): (
+        lambda split_shared, split_register, K, M, split_reads, words_a, word_bytes, words_b, N, b_bytes: where(split_shared + split_register > 0, 0,
+        K * (M * (4 * split_reads + words_a * word_bytes) + where(words_a == words_b, 0, N) * (b_bytes * split_reads + words_b * word_bytes)))
+    ),
+    # K1
+    "BM == BN": (
+        lambda BM, BN: BM == BN
+    ),
+    # K7
+    "ceil(2 * ceil(K / BK) / split_k)": (
+        lambda K, BK, split_k: ceil(2 * ceil(K / BK) / split_k)
+    ),
+    # K6
+    "ceil((ceil(K / BK) + BM * cluster / BK) / 2 / split_k)": (
+        lambda K, BK, BM, cluster, split_k: ceil((ceil(K / BK) + BM * cluster / BK) / 2 / split_k)
+    ),
+    # K4
+    "batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short * triangle_rows)": (
+        lambda batch, cluster, triangle_rows, triangle_short: batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short *
+        triangle_rows)
+    ),
+    # K6
+    "ceil((ceil(K / BK) + BN / BK) / 2 / split_k)": (
+        lambda K, BK, BN, split_k: ceil((ceil(K / BK) + BN / BK) / 2 / split_k)
+    ),
+    # W20
+    "batch * K * (M * a_bytes + where(words_a == words_b, 0, N) * b_word_bytes)": (
+        lambda batch, K, M, a_bytes, words_a, words_b, N, b_word_bytes: batch * K * (M * a_bytes + where(words_a == words_b, 0, N) * b_word_bytes)
+    ),
+    # W22
+    (
+    "batch * K * (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * where(words_a == words_b, 0, N)) + where(2 * plane_bytes <= l2_size, 0, "
+    "where(mixed > 0, 0, M) * a_word_bytes + where(words_a == words_b, 0, N) * b_word_bytes))"): (
+        lambda batch, K, split_passes, mixed, M, b_bytes, words_a, words_b, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K *
+        (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * where(words_a == words_b, 0, N)) + where(2 * plane_bytes <= l2_size, 0, where(mixed >
+        0, 0, M) * a_word_bytes + where(words_a == words_b, 0, N) * b_word_bytes))
+    ),
+    # W30
+    (
+    "2 * products * tiles * BM * BN * (stages_k * split_k * BK) / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & "
+    "(cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)"): (
+        lambda products, tiles, BM, BN, stages_k, split_k, BK, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered, WM, WN,
+        alone: 2 * products * tiles * BM * BN * (stages_k * split_k * BK) / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated >
+        0) & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)
+    ),
+    # Q9
+    "K * (M + where(words_a == words_b, 0, N)) * moduli": (
+        lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * moduli
+    ),
+    # Q11
+    "K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))": (
+        lambda K, M, words_a, words_b, N, plane_bytes, l2_size, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <=
+        l2_size, 0, moduli))
+    ),
+    # Q28
+    "(M + where(words_a == words_b, 0, N)) * K * moduli": (
+        lambda M, words_a, words_b, N, K, moduli: (M + where(words_a == words_b, 0, N)) * K * moduli
+    ),
+    # Q30
+    "K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)": (
+        lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)
     ),
     # E1
     "u * sqrt(K / (16 * ln2))": (
