@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gemmgen.model.resources import Occupancy
     from gemmgen.plan import Plan
     from gemmgen.render import Source
-    from gemmgen.solve.verdict import Verdict
+    from gemmgen.verdict import Verdict
     from gemmgen.verify import Report
     from gemmgen.verify.metrics import Errors
 
@@ -97,7 +97,7 @@ def verdict_facts(verdict: Verdict | None) -> dict[str, Any]:
 
 def worth_text(found: Sequence[Verdict]) -> str:
     """The map of worth: a row a GPU, a column a size, in each cell the ratio to plain FP32 and the scheme that has it."""
-    from gemmgen.solve.verdict import times
+    from gemmgen.verdict import times
 
     gpus, sizes = dict.fromkeys(one.gpu for one in found), sorted({one.m for one in found})
     cells = {(one.gpu, one.m): f"{times(one.ratio)} {one.scheme}" for one in found}
@@ -187,7 +187,7 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
 
 
 def build_table(kernel: Built) -> str:
-    from gemmgen.solve.verdict import verdict
+    from gemmgen.verdict import verdict
     from gemmgen.verify import standing
 
     plan, source, binary = kernel.plan, kernel.source, kernel.binary
