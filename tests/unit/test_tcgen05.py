@@ -309,7 +309,8 @@ def test_a_fault_is_found(name):
 
 
 @pytest.mark.parametrize("bits, problem", [
-    (descriptor(0) ^ 1 << 46, "bits 46 to 48"), (descriptor(0) | 1 << 49, "base offset or reserved"), (descriptor(0) | 1 << 52, "base offset or reserved"),
+    (descriptor(0) ^ 1 << 46, "bits 46 to 48"), (descriptor(0) ^ 1 << 47, "bits 46 to 48"), (descriptor(0) ^ 1 << 48, "bits 46 to 48"),
+    (descriptor(0) | 1 << 49, "base offset or reserved"), (descriptor(0) | 1 << 52, "base offset or reserved"),
     (descriptor(0) | 1 << 60, "base offset or reserved"), (descriptor(0) ^ 7 << 61, "swizzle 1"), (descriptor(128), "inside its swizzle pattern"),
     (ROW.descriptor.constant(128) | 512 >> 4, "inside its swizzle pattern"), (ROW.descriptor.constant(64) | 128 >> 4, "inside its swizzle pattern"),
 ])
