@@ -404,3 +404,28 @@ def test_warps_of_one_quarter_see_what_the_other_has_stored_after_a_fence():
     assert "fence::after_thread_sync" in fault.value.needs
     memory.fence_after(threads[5])
     assert memory.load(5, threads[5], 32 << 16 | 480, 4, "here").tolist() == values.tolist()
+
+
+def test_a_commit_covers_its_own_threads_products_until_then():
+    """Of thread 32's, not of thread 33's, and none that is issued later."""
+    memory, threads = TensorMemory(4), np.arange(32)
+    memory.allocate(0, 64, "there")
+    memory.fence_before(threads)
+    memory.meet(np.arange(4))
+    memory.fence_after(np.arange(128))
+    first = memory.begin(32, slice(448, 464), False, "there")
+    assert memory.commit(33)[4 + 1] == 0
+    told = memory.commit(32)
+    assert told[4 + 1] == first and memory.begin(32, slice(464, 480), False, "there") > first
+    memory.hear(threads, told)
+    memory.fence_after(threads)
+    assert memory.load(0, threads, 448, 16, "here").shape == (16, 32)
+    with pytest.raises(Fault, match="known to be done") as fault:
+        memory.load(0, threads, 464, 16, "here")
+    assert "no commit covers" in fault.value.got
+    memory.hear(threads, memory.commit(32))
+    with pytest.raises(Fault, match="known to be done") as fault:
+        memory.load(0, threads, 464, 16, "here")
+    assert "fence::after_thread_sync" in fault.value.needs
+    with pytest.raises(Fault, match="written before the products"):
+        memory.store(0, threads, 464, np.zeros((16, 32), np.uint32), "here")

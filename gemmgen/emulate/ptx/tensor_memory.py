@@ -197,8 +197,9 @@ class TensorMemory:
 
     def commit(self, thread: int) -> np.ndarray:
         """`[2 warps]`, what the arrival of a commit by a thread tells."""
-        told = self.passed_on(thread)
-        self.committed[thread] = told[self.warps + thread // 32] = self.issued[thread]
+        told, own = self.passed_on(thread), self.warps + thread // 32
+        self.committed[thread] = self.issued[thread]
+        told[own] = max(told[own], self.issued[thread])
         return told
 
     def hear(self, threads: np.ndarray, told: np.ndarray) -> None:
