@@ -455,6 +455,7 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
                 }
             }
         }
+
         if (thread == WARPGROUPS * 128 + 32) {
             int slot = 0;
             u32 phase = 0;
