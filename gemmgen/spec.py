@@ -169,7 +169,7 @@ class FragmentChoice(Strict):
     policy: Literal["auto", *NAMES, *UNAVAILABLE] = Field(
         "auto",
         description="the programming interface of the matrix unit, or fma for none; wgmma: whole warpgroups, operands from "
-        "shared memory; tcgen05: the same with sums in tensor memory, compiled and never run; auto takes the fastest that the "
+        "shared memory; tcgen05: the same with sums in tensor memory; auto takes the fastest that the "
         "GPU has of tcgen05, wgmma and mma, on AMD mfma (CDNA) or wmma (RDNA), and fma for f32 words; rocwmma is refused: its headers "
         "are in no package index, so that its kernels could not be checked",
     )

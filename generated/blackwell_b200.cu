@@ -7,7 +7,7 @@
 // fragment  tcgen05.mma.cta_group::1.kind::f16
 // decided   block 128x256x32, warpgroup 128x128x32, split prepass, loads bulk, 4 stages, group 1, 1 slice of k, promote 64
 // block     384 threads, 196712 B of dynamic shared memory
-// checked   compiled and its resources checked; not emulated, never run
+// checked   compiled, every instruction executed by an interpreter; hardware unconfirmed: never run, and the rule of tcgen05's sums is assumed
 // target    sm_100a
 // plan      842a15f5, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
@@ -457,8 +457,8 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
         }
 
         if (thread == WARPGROUPS * 128 + 32) {
-            int slot = 0, last = -1;  // the last stage that was read
-            u32 phase = 0, last_phase = 0;
+            int slot = 0;
+            u32 phase = 0;
             int buffer = 0;
             u32 buffer_phase = 1;  // a buffer that has never been filled counts as emptied
             u32 tile_phase = 1;
@@ -503,13 +503,12 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
                         }
                     }
                     tcgen05_commit(free + slot * 8);
-                    last = slot, last_phase = phase;
                     if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
                 if (work.count > 0) tcgen05_commit(complete);
             }
-            // Nothing may arrive at a barrier of a block that has ended.
-            if (last >= 0) mbarrier_wait(free + last * 8, last_phase);
+            // Nothing may arrive at a barrier of a block that has ended: commits need not arrive in order.
+            for (int i = 0; i < STAGES; ++i) mbarrier_wait(free + i * 8, i < slot ? phase : phase ^ 1);
         }
     } else {
         setmaxnreg_inc<208>();

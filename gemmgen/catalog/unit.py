@@ -78,6 +78,7 @@ class MatrixUnit(Row):
         block: for each word type, how many products are summed at once.
         integers: words whose sums are INT32 and exact.
         variants: how it sums products of other words; the first that fits a word and an interface holds.
+        assumed: interfaces whose instructions are assumed to sum as the checked ones do, and why, as `unchecked` says it.
         flushes_subnormals: whether subnormal words, and subnormal FP32 numbers on the way,
             count as zero.
         verified: what the row was checked against, or empty when it was not;
@@ -92,6 +93,7 @@ class MatrixUnit(Row):
     block: dict[UnitWord, _Block]
     integers: Annotated[tuple[Literal[tuple(INTEGERS)], ...], Field(strict=False)] = ()
     variants: Annotated[tuple[Variant, ...], Field(strict=False)] = ()
+    assumed: dict[Literal[NAMES], Title] = {}
     flushes_subnormals: bool | None = None
     verified: Prose
     unverified_words: Annotated[tuple[UnitWord, ...], Field(strict=False)] = ()
@@ -132,22 +134,23 @@ class MatrixUnit(Row):
         if found is None:
             return self
         told = {name: getattr(found, name) for name in ("rule", "fraction_bits", "sum_bits", "verified", "unchecked", "source")}
-        return self.model_copy(update={**told, "block": {**self.block, word: found.block}, "variants": (), "unverified_words": ()})
+        return self.model_copy(update={**told, "block": {**self.block, word: found.block}, "variants": (), "unverified_words": (), "assumed": {}})
 
     @property
     def rounds_to_nearest(self) -> bool:
         """Whether the accumulator is rounded to nearest, and not cut."""
         return self.rule != "truncate"
 
-    def checked(self, word: str | None = None) -> bool:
-        """Whether the row was checked against hardware: for `word`, or for any word at all. Sums of integers have no rule to be checked."""
-        unit = self if word is None else self.of(word)
-        return word in self.integers or bool(unit.verified) and word not in unit.unverified_words
+    def checked(self, word: str | None = None, policy: str | None = None) -> bool:
+        """Whether the row was checked against hardware: for `word`, or for any word at all; by the instructions of `policy`, or by any.
+        Sums of integers have no rule to be checked."""
+        unit = self if word is None else self.of(word, policy)
+        return word in self.integers or bool(unit.verified) and word not in unit.unverified_words and policy not in unit.assumed
 
-    def label(self, word: str | None = None) -> str:
-        """The name, and whether the row was checked: for `word`, or for any word at all."""
-        unit = self if word is None else self.of(word)
-        return self.name if self.checked(word) else f"{self.name}, {unit.unchecked or 'unverified'}"
+    def label(self, word: str | None = None, policy: str | None = None) -> str:
+        """The name, and whether the row was checked, as `checked` has it."""
+        unit = self if word is None else self.of(word, policy)
+        return self.name if self.checked(word, policy) else f"{self.name}, {unit.assumed.get(policy) or unit.unchecked or 'unverified'}"
 
 
 UNITS = Table("matrix unit", "units", MatrixUnit)

@@ -81,9 +81,7 @@ class Checked:
     """How far kernels of a design have been checked.
 
     Attributes:
-        emulated: whether the emulator knows their instructions.
         standing: how far they have been checked, where none has ever run; None where some have.
     """
 
-    emulated: bool = True
     standing: str | None = None

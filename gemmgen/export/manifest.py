@@ -55,7 +55,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
-        **({"standing": standing(plan)} if plan.gpu.maker.checked.recorded else {}),
+        **({"standing": told} if (told := standing(plan)) else {}),
         **_code_objects(plan, source, binaries, name),
         "operands": {
             x: {"type": plan.inputs.elements_of(x), "order": "row major", "rows": at["rows"], "columns": at["columns"],

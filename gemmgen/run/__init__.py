@@ -372,7 +372,7 @@ def why_not(target: Target) -> DeviceError | None:
 
 def emulated(plan: Plan) -> bool:
     """Whether the emulator has a model of the kernel's instructions."""
-    return plan.design.checked.emulated and plan.gpu.maker.checked.emulates(plan.arch)
+    return plan.gpu.maker.checked.emulates(plan.arch)
 
 
 def _driver(target: Target) -> Any:
@@ -422,12 +422,10 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
         if kind == own:
             raise reason
     if not emulated(plan):
-        kind_of_kernel = plan.arch if plan.design.checked.emulated else plan.fragment.policy
-        other = "a GPU of another architecture" if plan.design.checked.emulated else 'policy = "mma"'
         raise NotEmulated(
-            where, f"{kind_of_kernel} kernels are compiled, not emulated", got=kind,
+            where, f"{plan.arch} kernels are compiled, not emulated", got=kind,
             needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run",
-            remedy=f"{other}, or {where} {own} where there is one",
+            remedy=f"a GPU of another architecture, or {where} {own} where there is one",
         )
     from gemmgen.run.emulator import EmulatorDevice
 

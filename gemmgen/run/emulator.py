@@ -46,8 +46,8 @@ class EmulatorDevice:
         self.clusters_at_once = 2 if plan.split_k == 1 else 5
         self.not_modelled = NOT_MODELLED if plan.gpu.maker.checked.orders_memory else ()
         self.schedule = schedule
-        types = plan.scheme.types
-        unit, comma, unchecked = plan.gpu.unit.label(next((one for one in types if not plan.gpu.unit.checked(one)), types[0])).partition(",")
+        types, policy, row = plan.scheme.types, plan.fragment.policy, plan.gpu.unit
+        unit, comma, unchecked = row.label(next((one for one in types if not row.checked(one, policy)), types[0]), policy).partition(",")
         engine = f"{unit} matrix unit{comma}{unchecked}" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
         self.name = f"emulator ({engine})"
         self._emulator: Emulator | AmdEmulator | None = None  # made when first used, and kept: assembly is decoded once

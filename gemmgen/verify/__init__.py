@@ -93,7 +93,7 @@ class Report(Shown):
         sample: the blocks of C that were computed of the products whose errors are told; None for all.
         smaller: why these products are smaller than what was asked for; empty where they are not.
         device_kind: as its driver calls it; `none` where nothing could run.
-        standing: of an AMD kernel, as `standing` says it; else empty.
+        standing: as `standing` says it.
         unverified: why the numbers could not be judged; empty where they were.
     """
 
@@ -168,16 +168,16 @@ class Report(Shown):
 
 
 def standing(plan: Plan, ran_on: Device | None = None) -> str:
-    """How far an AMD kernel has been checked, for every report of one; empty of an NVIDIA kernel.
+    """How far a kernel has been checked where none of its vendor's or design's was ever run, for every report of one; else empty.
 
     Args:
         ran_on: what executed it; None where nothing did.
     """
-    if not plan.gpu.maker.checked.recorded:
-        return ""
-    if ran_on is not None and ran_on.kind == "hip":
-        return f"compiled by clang, resources read from the code object; run on {ran_on.name}"
-    return plan.standing or ""
+    told = plan.standing or ""
+    if not told or ran_on is None or ran_on.kind == "emulator":
+        return told
+    compiled = "compiled by clang, resources read from the code object" if plan.gpu.maker.checked.recorded else "compiled, resources checked"
+    return f"{compiled}; run on {ran_on.name}"
 
 
 def resources(plan: Plan, source: Source, binary: Binary, role: str = "gemm") -> Resources:
@@ -321,7 +321,7 @@ class Judge:
     @property
     def simulates(self) -> bool:
         """Whether what the matrix unit's model computes is what this device should: of the emulator, and where hardware has confirmed it."""
-        confirmed = all(self.plan.gpu.unit.checked(word) for word in self.plan.scheme.types)
+        confirmed = all(self.plan.gpu.unit.checked(word, self.plan.fragment.policy) for word in self.plan.scheme.types)
         return self.device.kind == "emulator" or confirmed or not self.plan.fragment.on_matrix_unit
 
     def words(self, problem: oracles.Problem) -> tuple[Words, Words]:

@@ -13,7 +13,7 @@ import pytest
 
 from gemmgen.emulate import TOGETHER
 from gemmgen.run.emulator import EmulatorDevice
-from random_specs import SEED, bulk_specs, check_many, examples, open_specs, specs
+from random_specs import SEED, bulk_specs, check_many, examples, open_specs, specs, tensor_memory_specs
 from ways import AMD
 
 SHARDS = 20
@@ -44,6 +44,12 @@ def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard, each)
 def test_a_random_spec_of_the_other_design_does_so_too(shard, each):
     outcomes = check_many(each, SEED + shard, bulk_specs(), emulated)
     assert outcomes["refused"] and outcomes["verified"] + outcomes["compiled"], outcomes
+
+
+@shards(2, drawn=(3, examples(10, SHARDS)))
+def test_a_random_spec_with_sums_in_tensor_memory_does_so_too(shard, each):
+    outcomes = check_many(each, SEED + shard, tensor_memory_specs(), emulated)
+    assert outcomes["verified"], outcomes
 
 
 @shards(3, drawn=(5, examples(25, 2 * SHARDS)))

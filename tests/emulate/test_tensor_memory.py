@@ -1,13 +1,13 @@
-"""What surrounds tcgen05 in its kernels, with a stand-in for the instructions themselves (tests/support/tensor_memory_model.py)."""
+"""Kernels whose sums are in tensor memory: their schedules, tiles one after the other, and what is put wrong in them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-import tensor_memory_model
 from gemmgen import emulate
 from gemmgen.build import build
 from gemmgen.errors import EmulationError
@@ -19,11 +19,6 @@ from gemmgen.verify import Judge, oracles, verify
 from assembled import assembled
 from verifying import assert_passed
 from ways import sampled
-
-
-@pytest.fixture(autouse=True)
-def stand_in(monkeypatch):
-    tensor_memory_model.install(monkeypatch)
 
 
 AHEAD = emulate.Schedule("eager copies, highest warp first", "highest", "eager")
@@ -86,20 +81,33 @@ def test_an_interval_of_two_stages_that_k_does_not_fill_is_moved_out_too(stages)
 
 
 @pytest.mark.parametrize("before, after, problem", [
-    ("mbarrier_wait(emptied + buffer * 8, buffer_phase);", "", "sums are begun anew that nobody has read"),
+    ("mbarrier_wait(emptied + buffer * 8, buffer_phase);", "", "deadlock|known to be done|more arrivals|not have read yet"),
     ("tcgen05_commit(filled + buffer * 8);", "mbarrier_arrive(filled + buffer * 8);", "no commit covers"),
     ("multiply_add(sums, a_at + (A_BYTES", "multiply_add(sums + 256, a_at + (A_BYTES", "not allocated"),
-    ("            tcgen05_fence_before_sync();\n            __syncwarp", "            __syncwarp", "told that sums were read before a fence"),
-    ("filled + buffer * 8, phase);\n                tcgen05_fence_after_sync();", "filled + buffer * 8, phase);", "before a fence after the barrier"),
-    ('        "tcgen05.wait::ld.sync.aligned;\\n"\n', "", "on their way are said to be read"),
+    ("tcgen05_commit(filled + buffer * 8);", "tcgen05_commit(emptied + buffer * 8);", "deadlock|more arrivals"),
+    ("tcgen05_commit(filled + buffer * 8);", "tcgen05_commit(filled);", "deadlock|more arrivals|known to be done"),
+    ("for (int i = 0; i < STAGES; ++i) mbarrier_wait(free + i * 8, i < slot ? phase : phase ^ 1);", "", "a CTA ends while the arrival of a tcgen05.commit"),
+    ("mbarrier_wait(free + slot * 8, phase);", "", "in flight|overwritten while|more arrivals|so many bytes"),
+    ("if (multiplies) tcgen05_dealloc(sums);", "", "ends while tensor memory is allocated"),
+    ("(lane / 32 * 32 << 16)", "(lane / 64 * 64 << 16)", "lanes of tensor memory that are another one's"),
+    ("mbarrier_wait(taken, tile_phase);", "", "deadlock|known to be done|not have read yet|more arrivals"),
+    ("            tcgen05_fence_before_sync();\n            __syncwarp", "            __syncwarp", "not have read yet.*fence::before_thread_sync"),
+    ("filled + buffer * 8, phase);\n                tcgen05_fence_after_sync();", "filled + buffer * 8, phase);", "known to be done.*fence::after_thread_sync"),
+    ('        "tcgen05.wait::ld.sync.aligned;\\n"\n', "", "a tcgen05.ld may not have written yet"),
 ])
 def test_sabotage_is_found(before, after, problem):
+    """By one of the schedules that `verify` runs. Two tiles for a block."""
     plan, source, _ = kernel()
     assert source.text.count(before) == 1
-    wrong = source.__class__(**{**source.__dict__, "text": source.text.replace(before, after)})
+    wrong = replace(source, text=source.text.replace(before, after))
     binary = assembled(wrong)
-    device = emulator(plan, wrong, binary)
-    device.set_schedule(AHEAD)
-    judge = Judge(plan, wrong, binary, device)
-    with pytest.raises(EmulationError, match=problem):
-        judge.accuracy("sabotage", oracles.uniform(plan, -1, 1, (128, 32, 256), 3))
+    found = []
+    for schedule in (*emulate.SCHEDULES, AHEAD):
+        device = emulator(plan, wrong, binary)
+        device.set_schedule(schedule)
+        try:
+            check = Judge(plan, wrong, binary, device).accuracy("sabotage", oracles.uniform(plan, -1, 1, (384, 32, 256), 3)).check
+            found += [] if check.passed else [check.detail]
+        except EmulationError as error:
+            found.append(str(error))
+    assert any(re.search(problem, one, re.DOTALL) for one in found), found

@@ -65,6 +65,7 @@ STRAIGHT = {"where": "lane", "loads": "direct"}
 THIN = {"scheme": "fp32", "where": "lane", "loads": "streamed", "promote": 0}
 HOPPER = {"gpu": "h100", "fragment": {"policy": "wgmma"}}
 SMALL_GROUPS = HOPPER | {"tile": {"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 1}, "stages": 3}
+TENSOR_MEMORY = {"gpu": "b200", "fragment": {"policy": "tcgen05"}, "tile": {"block": [128, 32, 32], "warp": [128, 32, 32]}}
 
 WAYS = {
     "shared, strided and not": dict(where="shared", loads="spread", fragment_buffers=1),
@@ -211,6 +212,11 @@ WAYS = {
         HOPPER, tile={"block": [192, 32, 32], "warp": [192, 32, 32], "cluster": 2}, where="mixed", layout="tt", promote=128, stages=3),
     "rows of two lines of banks, padded": dict(
         tile={"block": [32, 16, 128], "warp": [16, 16, 128]}, stages=2, loads="spread", fragment_buffers=2, rows="padded", layout="tt"),
+    "tensor memory": dict(TENSOR_MEMORY, stages=3),
+    "tensor memory, two warpgroups, slices": dict(
+        TENSOR_MEMORY, tile={"block": [128, 32, 32], "warp": [128, 16, 32]}, split_k=3, layout="nt", promote=32, stages=2),
+    "tensor memory, row scales, never promoted": dict(TENSOR_MEMORY, scheme="scaled", layout="tn", promote=0, stages=4),
+    "tensor memory, promoted within a stage": dict(TENSOR_MEMORY, layout="tt", promote=16, stages=2),
 }
 
 

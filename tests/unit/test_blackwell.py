@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
-from gemmgen.errors import InfeasibleSpec, NotEmulated, SpecError
+from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.designs import specialised, tensor_memory
 from gemmgen.fragment_header import fragment_header
 from gemmgen.model.equation import Equation
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.paths import SPECS
 from gemmgen.render import render
-from gemmgen.run import open_device
+from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import explain, solve
 from gemmgen.spec import load, loads
+from gemmgen.verify import Judge, standing
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if row.in_tensor_memory}
 TILE = {"block": [128, 256, 32], "warp": [128, 128, 32]}
@@ -215,10 +217,28 @@ def test_what_cannot_be(sections, problem):
     assert error.problem == problem and error.remedy
 
 
-def test_the_emulator_refuses():
+def test_the_emulator_says_that_the_rule_of_the_sums_is_assumed():
+    """Of tcgen05, not of warps' instructions, whose products a B200 has returned."""
+    named = {policy: EmulatorDevice(plan, None, None).name for policy in ("tcgen05", "mma") for plan in [solve(asked(policy=policy))]}
+    assert named == {
+        "tcgen05": "emulator (blackwell matrix unit, assumed of tcgen05 as of warps' instructions, hardware unconfirmed)",
+        "mma": "emulator (blackwell matrix unit)",
+    }
+
+
+def test_a_gpus_answers_are_not_held_to_an_assumed_rule():
+    for policy, simulates in (("tcgen05", False), ("mma", True)):
+        plan = solve(asked(policy=policy))
+        assert Judge(plan, None, None, SimpleNamespace(kind="cuda")).simulates == simulates
+        assert Judge(plan, None, None, SimpleNamespace(kind="emulator")).simulates
+
+
+def test_every_report_says_how_far_it_was_checked():
     plan = solve(load(SPECS / "kernels" / "blackwell_b200.toml"))
-    with pytest.raises(NotEmulated, match="tcgen05 kernels are compiled, not emulated"):
-        open_device("emulator", plan, render(plan), None)
+    told = "compiled, every instruction executed by an interpreter; hardware unconfirmed: never run, and the rule of tcgen05's sums is assumed"
+    assert standing(plan) == standing(plan, SimpleNamespace(kind="emulator", name="emulator")) == told
+    assert standing(plan, SimpleNamespace(kind="cuda", name="NVIDIA B200")) == "compiled, resources checked; run on NVIDIA B200"
+    assert standing(solve(asked(policy="mma"))) == ""
 
 
 def test_a_header_of_its_own_is_refused():
@@ -228,7 +248,7 @@ def test_a_header_of_its_own_is_refused():
 
 def test_the_source_says_what_was_checked():
     text = render(solve(load(SPECS / "kernels" / "blackwell_b200.toml"))).text
-    assert "// checked   compiled and its resources checked; not emulated, never run" in text.splitlines()
+    assert "// checked   compiled, every instruction executed by an interpreter; hardware unconfirmed: never run, and the rule of" in text
 
 
 def test_every_row_loads_strictly():

@@ -76,7 +76,7 @@ def test_every_kind_of_kernel_is_verified(in_short):
     assert {plan.gpu.vendor for plan in plans} == {gpu.vendor for gpu in GPUS.rows()}
     assert {plan.gpu.arch for plan in plans} >= {gpu.arch for gpu in GPUS.rows() if gpu.vendor == "nvidia"} | set(VENDORS["amd"].checked.emulated)
     assert {plan.fragment.policy for plan in plans} == {row.policy for row in FRAGMENTS.rows() if (TEMPLATES / "atoms" / row.atom).is_file()}
-    for design in {plan.design.name for plan in plans if plan.design.checked.emulated}:
+    for design in {plan.design.name for plan in plans}:
         mine = [plan for plan in plans if plan.design.name == design or (design == "cuda_cores" and plan.design.name == "portable")]  # whose kernel it has
         assert {plan.layout for plan in mine} == {"nn", "nt", "tn", "tt"}, design
         chained = mine[0].design.family == "residual chain"  # residues of slices are not added up, and all rows have factors
@@ -92,8 +92,7 @@ def test_every_kind_of_kernel_is_verified(in_short):
 def test_every_question_is_asked_of_each_design_and_vendor(in_make_test, in_short):
     asked, whole = {}, set()
     for plan, question in in_short:
-        if plan.design.checked.emulated:
-            asked.setdefault((plan.gpu.vendor, plan.design.stays), set()).add(question)
+        asked.setdefault((plan.gpu.vendor, plan.design.stays), set()).add(question)
     assert len(asked) == 3
     for kind, questions in asked.items():
         assert questions >= QUESTIONS.keys(), kind

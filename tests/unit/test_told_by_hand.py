@@ -487,7 +487,9 @@ def test_what_probe_and_report_say_without_a_device(monkeypatch):
     assert judging.standing(plan, SimpleNamespace(kind="hip", name="MI300X")).endswith("run on MI300X")
     assert judging.standing(plan, SimpleNamespace(kind="emulator")) == "never run"
     plan.gpu.maker.checked.recorded = False
-    assert judging.standing(plan) == ""
+    assert judging.standing(plan, SimpleNamespace(kind="cuda", name="B200")) == "compiled, resources checked; run on B200"
+    plan.standing = None
+    assert judging.standing(plan) == judging.standing(plan, SimpleNamespace(kind="cuda", name="H200")) == ""
 
 
 @pytest.mark.parametrize(("kind", "stays", "size"), [
@@ -1100,7 +1102,7 @@ def test_a_library_is_made_and_written_where_it_is_asked_for(monkeypatch):
 @pytest.fixture
 def made_kernel(monkeypatch):
     """A kernel that `road.render` and `road.build` give whatever they are asked for; what they were is in `calls`."""
-    plan = SimpleNamespace(hash="abcd", as_dict=lambda: {"p": 1}, gpu=SimpleNamespace(maker=VENDORS["nvidia"]))
+    plan = SimpleNamespace(hash="abcd", as_dict=lambda: {"p": 1}, gpu=SimpleNamespace(maker=VENDORS["nvidia"]), standing=None)
     launch = SimpleNamespace(symbol="k", grid=((("m", 64),),), threads=128, shared_bytes=7, params=("a", "b"))
     source = SimpleNamespace(name="k", arch="sm_80", hash="ffff", text="code\n", suffix=".cu", launches=[launch])
     binary = SimpleNamespace(arch="sm_80", compiler="c", from_cache=True, seconds=1.5, assembly="asm", code=b"bin")

@@ -53,7 +53,9 @@ class TensorMemory(Design):
     )
     order = specialised.Specialised.order
     text = replace(specialised.Specialised.text, parts="[tiles][SLICES][elements of a thread][threads that move sums]")
-    checked = Checked(emulated=False, standing="compiled and its resources checked; not emulated, never run")
+    checked = Checked(
+        standing="compiled, every instruction executed by an interpreter; hardware unconfirmed: never run, and the rule of tcgen05's sums is assumed",
+    )
 
     def serves(self, fragment: Fragment) -> bool:
         return fragment.in_tensor_memory

@@ -19,6 +19,7 @@ class Flight:
         target: `nbytes` bytes from this offset on; read: gives them.
         barrier: offset of the mbarrier it signals.
         place: where it was issued.
+        what: it is, for messages.
     """
 
     cta: int
@@ -27,6 +28,7 @@ class Flight:
     nbytes: int
     barrier: int
     place: str
+    what = "a copy into its shared memory"
 
     def signals(self, barrier: int) -> bool:
         return self.barrier == barrier

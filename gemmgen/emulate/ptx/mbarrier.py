@@ -38,6 +38,7 @@ class Barrier:
         phase: phases completed.
         maker: (CTA, thread) that initialised it.
         place: of the last signal from another CTA.
+        telling: what its arrivals so far tell of tensor memory; told: the same of those until its last complete phase.
     """
 
     expected: int
@@ -50,6 +51,8 @@ class Barrier:
     signalled: int = -1
     seen: int = 0
     place: str = ""
+    telling: np.ndarray | None = None
+    told: np.ndarray | None = None
 
 
 class Barriers:
@@ -122,6 +125,11 @@ class Barriers:
         self._complete(barrier)
         return phase
 
+    def tell(self, offset: int, told: np.ndarray) -> None:
+        """What the next arrival tells of tensor memory, see `TensorMemory`."""
+        barrier = self.at(offset)
+        barrier.telling = told if barrier.telling is None else np.maximum(barrier.telling, told)
+
     def expect(self, offset: int, nbytes: int) -> None:
         """`nbytes` more are to come in this phase; a negative number has come."""
         barrier = self.at(offset)
@@ -140,6 +148,7 @@ class Barriers:
         if barrier.pending == 0 and barrier.tx == 0:
             barrier.phase += 1
             barrier.pending = barrier.expected
+            barrier.told = barrier.telling
             self.strip.changes += 1
 
     def check_use(self, offset: int, cta: int, place: str, asynchronous: bool = False) -> Barrier:

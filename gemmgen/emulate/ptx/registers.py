@@ -1,7 +1,7 @@
 """The register file of warps, and registers that a matrix instruction in flight still has.
 
 A register is a vector `[lanes]` of whatever type it was last written as, or a
-0-d constant. A wgmma has its registers until a wait covers it: until then reading
+0-d constant. A wgmma, or a load from tensor memory, has its registers until a wait covers it: until then reading
 what it writes, or writing what it reads, is a fault.
 """
 
@@ -31,12 +31,21 @@ class InFlight:
         data: `[lanes]`, what it will hold.
         groups: `[lanes]` int32, the group of matrix instructions that has it, -1 for none.
         written: whether those instructions write it; else they only read it.
+        load: whether they are loads from tensor memory.
     """
 
     dtype = None  # unlike any register's: `Registers.get` looks twice
 
-    def __init__(self, data: np.ndarray, groups: np.ndarray, written: bool):
-        self.data, self.groups, self.written = data, groups, written
+    def __init__(self, data: np.ndarray, groups: np.ndarray, written: bool, load: bool = False):
+        self.data, self.groups, self.written, self.load = data, groups, written, load
+
+    @property
+    def by(self) -> str:
+        return "tcgen05.ld" if self.load else "wgmma"
+
+    @property
+    def wait(self) -> str:
+        return "tcgen05.wait::ld" if self.load else "a wgmma.wait_group that covers it"
 
 
 class Registers:
@@ -49,14 +58,14 @@ class Registers:
     Attributes:
         r: the register file, a vector (or 0-d constant) for each slot.
         active: the lanes that execute the instruction at hand, None for all.
-        finished: `[lanes]`, groups of matrix instructions known to be complete.
+        finished: `[lanes]`, groups of matrix instructions known to be complete; loaded: loads from tensor memory.
     """
 
     def __init__(self, lanes: int, slots: int):
         self.lanes = lanes
         self.r: list = [_UNSET] * slots
         self.active: np.ndarray | None = None
-        self.finished = np.zeros(lanes, np.int32)
+        self.finished, self.loaded = np.zeros(lanes, np.int32), np.zeros(lanes, np.int32)
 
     def put(self, slot: int, value: np.ndarray, mask: np.ndarray | None) -> None:
         """Write a register in the lanes of the mask; slot -1 is the sink."""
@@ -92,7 +101,7 @@ class Registers:
     # ---- registers of matrix instructions in flight
     def _flying(self, value: InFlight) -> np.ndarray:
         """`[lanes]` bool: those that a wait must still cover."""
-        return value.groups >= self.finished
+        return value.groups >= (self.loaded if value.load else self.finished)
 
     def _landed(self, slot: int, value: InFlight) -> np.ndarray:
         """What an instruction reads from a register that was in flight."""
@@ -101,9 +110,9 @@ class Registers:
             self.r[slot] = value.data
         elif value.written and (wrong := flying if self.active is None else flying & self.active).any():
             raise Fault(
-                "a register is read that a wgmma may not have written yet",
+                f"a register is read that a {value.by} may not have written yet",
                 lane=int(np.argmax(wrong)),
-                needs="a wgmma.wait_group that covers it",
+                needs=value.wait,
             )
         return value.data
 
@@ -112,22 +121,23 @@ class Registers:
         flying = self._flying(old)
         if (wrong := flying if mask is None else flying & mask).any():
             raise Fault(
-                f"a register is written that a wgmma may not have {'written' if old.written else 'read'} yet",
+                f"a register is written that a {old.by} may not have {'written' if old.written else 'read'} yet",
                 lane=int(np.argmax(wrong)),
-                needs="a wgmma.wait_group that covers it",
+                needs=old.wait,
             )
         if mask is None:
             return value
         data = old.data.view(value.dtype).copy()
         np.copyto(data, value, where=mask)
-        return InFlight(data, np.where(mask, -1, old.groups), old.written) if flying.any() else data
+        return InFlight(data, np.where(mask, -1, old.groups), old.written, old.load) if flying.any() else data
 
-    def fly(self, slot: int, value: np.ndarray | None, groups: np.ndarray, mask: np.ndarray | None) -> None:
+    def fly(self, slot: int, value: np.ndarray | None, groups: np.ndarray, mask: np.ndarray | None, load: bool = False) -> None:
         """Hand a register to a group of matrix instructions, with what they make of it.
 
         Args:
             value: `[lanes]`, None when they only read it.
             groups: `[lanes]`, the group of each lane.
+            load: whether it is a load from tensor memory.
         """
         old = self.r[slot]
         flown = old.__class__ is InFlight
@@ -142,7 +152,7 @@ class Registers:
             data = np.zeros(self.lanes, value.dtype) if data is _UNSET else data.view(value.dtype).copy()
             np.copyto(data, value, where=mask)
             value, groups = data, np.where(mask, groups, before)
-        self.r[slot] = InFlight(value, groups, True)
+        self.r[slot] = InFlight(value, groups, True, load)
 
     def accumulator(self, slot: int, dtype: np.dtype = _F32) -> np.ndarray | None:
         """A register as the next matrix instruction reads it, in flight or not; None if never written."""
@@ -178,7 +188,7 @@ class Registers:
         data = old.data if old.__class__ is InFlight else old
         data = np.zeros(self.lanes, value.data.dtype) if data is _UNSET else data.view(value.data.dtype).copy()
         np.copyto(data, value.data, where=mask)
-        self.r[target] = InFlight(data, np.where(mask, value.groups, groups), True)
+        self.r[target] = InFlight(data, np.where(mask, value.groups, groups), True, value.load)
         return True
 
 

@@ -31,6 +31,7 @@ from gemmgen.emulate.ptx.mbarrier import Barriers
 from gemmgen.emulate.ptx.memory import CtaMemory
 from gemmgen.emulate.ptx.order import Order, Writes
 from gemmgen.emulate.ptx.program import Program
+from gemmgen.emulate.ptx.tensor_memory import TensorMemory
 from gemmgen.emulate.ptx.warp import BUSY, ENDED, WARP, Warp, warps_of
 
 _TIMEOUTS = 50  # times in a row that waits may time out, with nothing else happening, before it is a deadlock
@@ -99,6 +100,7 @@ class Strip:
         cluster_phase: `[clusters]`, how often each cluster's barrier has opened.
         agreed: what the warps of a warpgroup must do alike, see `isa/wgmma`.
         order: what its threads know of writes to global memory.
+        tensor: the tensor memory of each CTA; empty where the program uses none.
     """
 
     def __init__(self, launch: Launch, ctas: Sequence[int]):
@@ -119,6 +121,7 @@ class Strip:
         self.registers = launch.registers
         indices, every, ranks = warps_of(launch.block), range(len(ctas)), launch.cluster
         self.order = Order(launch, linear, len(indices))
+        self.tensor = [TensorMemory(len(indices)) for _ in ctas] if launch.program.tensor_memory else []
         if launch.schedule.warps == "together":
             self.warps = [Warp(self, indices, every)]
         else:
@@ -198,10 +201,12 @@ class Strip:
             lane = int(np.argmax(warp.cta == cta))
             with at_lane(lane):
                 self.barriers.check_end(int(cta))
+                if self.tensor:
+                    self.tensor[cta].check_end()
             for flight in self.flights:
                 if flight.cta == cta:
                     raise Fault(
-                        "a CTA ends while a copy into its shared memory is in flight",
+                        f"a CTA ends while {flight.what} is in flight",
                         lane=lane,
                         got=f"the one at {self.shared.describe(flight.target)}, issued at {flight.place}",
                         needs="a wait for the mbarrier it signals",
@@ -234,7 +239,7 @@ class Strip:
         for cluster in np.flatnonzero(opened):
             self.cluster_phase[cluster] = least[cluster]
             self.barriers.ordered(range(cluster * size, (cluster + 1) * size))
-            self.order.settle(range(cluster * size, (cluster + 1) * size), cluster=True)
+            self._meet(range(cluster * size, (cluster + 1) * size), cluster=True)
             self.changes += 1
 
     def _release(self, waits: np.ndarray) -> bool:
@@ -269,15 +274,25 @@ class Strip:
                 only[there, cta] = True
                 self._pass(only)
                 if self.arrived.pop((int(cta), name), None):  # threads whose warps are not known
-                    self.order.settle([cta])
+                    self._meet([cta])
                 freed = True
         return freed
 
     def _pass(self, free: np.ndarray) -> None:
         """Let the warps `[warps, ctas]` bool go on."""
         self.order.meet(free)
+        for cta, memory in enumerate(self.tensor):
+            if free[:, cta].any():
+                memory.meet(np.flatnonzero(free[:, cta]))
         for warp in self.warps:
             warp.release(free[warp.place])
+
+    def _meet(self, ctas: Sequence[int], cluster: bool = False) -> None:
+        """All threads of each CTA meet, or all of a cluster."""
+        self.order.settle(ctas, cluster=cluster)
+        if self.tensor:
+            for cta in ctas:
+                self.tensor[cta].meet(np.arange(self.tensor[cta].warps))
 
     # ---- errors
     def _check_warpgroups(self) -> None:

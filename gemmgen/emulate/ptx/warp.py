@@ -46,6 +46,7 @@ class Warp(Registers):
         local: the lanes' local memory.
         committed: `[lanes]`, groups of copies committed so far.
         pending: copies in flight, see `isa/copy`.
+        loads: `[lanes]`, loads from tensor memory so far.
         products: `[lanes]`, groups of matrix instructions committed; reading: their operands in shared memory, see `isa/wgmma`.
         fenced: `[lanes]` bool, whether a wgmma.fence was executed; sums: the last one's
             D by its registers, see `isa/wgmma`.
@@ -68,7 +69,7 @@ class Warp(Registers):
         self.local = ThreadMemory(self.lanes, launch.program.local)
         self.committed = np.zeros(self.lanes, np.int32)
         self.pending: list = []
-        self.products = np.zeros(self.lanes, np.int32)
+        self.products, self.loads = np.zeros(self.lanes, np.int32), np.zeros(self.lanes, np.int32)
         self.reading: list = []
         self.fenced = np.zeros(self.lanes, bool)
         self.sums: dict = {}

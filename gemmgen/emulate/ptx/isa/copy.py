@@ -185,6 +185,7 @@ class Arrival:
     warp: object
     lanes: list[int]
     place: str
+    what = "a copy into its shared memory"
 
     def signals(self, barrier: int) -> bool:
         return self.target == barrier

@@ -99,6 +99,8 @@ def _arrive(cursor: Cursor, action: str):
         for lane, offset in places(access, warp, mask):
             with at_lane(lane):
                 barriers.check_use(offset, int(warp.cta[lane]), place)
+                if warp.strip.tensor and offset // warp.strip.shared.pitch == warp.cta[lane]:
+                    barriers.tell(offset, warp.strip.tensor[warp.cta[lane]].passed_on(int(warp.tid[lane])))
                 if expecting:
                     barriers.expect(offset, numbers[lane])
                 phases[lane] = barriers.arrive(offset, 1 if expecting else numbers[lane])
@@ -151,6 +153,8 @@ def _wait(cursor: Cursor, action: str):
                 with at_lane(int(lanes[one])):
                     answers[number] = _complete(barriers.at(int(offsets[one])), int(wanted[one]), parity)
             ready[lanes] = answers[which]
+            if warp.strip.tensor:
+                _hear(warp, lanes, offsets, answers[which])
         late = np.tile(warp.impatient, 32) & ~ready
         if mask is not None:
             late &= mask
@@ -162,6 +166,15 @@ def _wait(cursor: Cursor, action: str):
         return None if passed.all() or (mask is not None and passed[mask].all()) else passed
 
     return run
+
+
+def _hear(warp, lanes: np.ndarray, offsets: np.ndarray, ready: np.ndarray) -> None:
+    """Lanes that go on know what the barriers' arrivals told of tensor memory."""
+    for offset in np.unique(offsets[ready]).tolist():
+        cta, told = offset // warp.strip.shared.pitch, warp.strip.barriers.at(offset).told
+        there = lanes[ready & (offsets == offset) & (warp.cta[lanes] == cta)]
+        if told is not None and len(there):
+            warp.strip.tensor[cta].hear(warp.tid[there], told)
 
 
 def _complete(barrier, phase: int, parity: bool) -> bool:

@@ -1,0 +1,53 @@
+"""Kernels whose sums are in tensor memory on a B200: right, and with the bits that the emulator says.
+
+    python -m pytest tests/device/test_tcgen05_gpu.py
+
+Where all of them pass, `assumed` in specs/units/blackwell.toml has an answer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen.build import build
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.paths import SPECS
+from gemmgen.render import render
+from gemmgen.run import cuda, gemm
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import load
+from gemmgen.verify import verify
+from ways import TENSOR_MEMORY, WAYS, plan_of
+
+pytestmark = pytest.mark.device
+
+
+@pytest.fixture(autouse=True)
+def on_a_b200():
+    if reason := cuda.why_not(GPUS.get("b200")):
+        pytest.skip(f"NOT RUN: {reason.problem}")
+
+
+def test_the_shipped_kernel_passes():
+    plan = solve(load(SPECS / "kernels" / "blackwell_b200.toml"))
+    source = render(plan)
+    binary = build(source)
+    report = verify(plan, source, binary, cuda.CudaDevice(binary))
+    assert report.passed, report.as_dict()
+    assert report.seconds and report.standing.startswith("compiled, resources checked; run on")
+
+
+SCHEMES = {scheme: dict(TENSOR_MEMORY, scheme=scheme, promote=32) for scheme in ("half", "bf16x3", "tf32x3", "ootomo4")}
+
+
+@pytest.mark.parametrize("name", [*(way for way in WAYS if way.startswith("tensor memory")), *SCHEMES])
+def test_the_gpu_and_the_emulator_give_the_same_bits(name):
+    plan = plan_of(**(WAYS | SCHEMES)[name])
+    source = render(plan)
+    binary = build(source)
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((150, 300), (300, 70)))
+    expected, found = (gemm(device, plan, source, a, b).c for device in (EmulatorDevice(plan, source, binary), cuda.CudaDevice(binary)))
+    assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
