@@ -73,7 +73,7 @@ class Candidates:
         seconds_taken: by enumerating and ranking.
         part, row: [N] of each candidate its part, and its row in the part's columns.
         seconds: [N] predicted.
-        stratum: [N] candidates of one stratum compete: those of a problem, and where the study limits no error, of a scheme.
+        stratum: [N] candidates of one stratum compete: those of a problem, and where neither [accept] nor [accuracy] limits the error, of a scheme.
         order: [N] candidates, the best of each stratum first, then the second of each.
     """
 
@@ -196,7 +196,8 @@ class Pool:
 
 def _listed(combination: Combination) -> str:
     """The scheme that a combination names; empty where the error contract chooses."""
-    return combination.loaded.spec.split.scheme or ""
+    spec = combination.loaded.spec
+    return "" if spec.accuracy.asked else spec.split.scheme or ""
 
 
 def _numbered(names: Sequence[str]) -> np.ndarray:
@@ -265,7 +266,8 @@ def candidates(study: Study) -> Candidates:
     ))
     strata: dict[Any, int] = {}
     of_part = [
-        strata.setdefault((one.problem,) if limit is not None else (one.problem, one.request.scheme.name), len(strata)) for one in parts
+        strata.setdefault((one.problem, one.request.scheme.name if limit is None and _listed(combinations[one.combination]) else ""), len(strata))
+        for one in parts
     ]
     stratum = np.array(of_part, int)[part] if parts else np.zeros(0, int)
     return Candidates(
