@@ -216,8 +216,8 @@ def pool_of(count=60, strata=2, seed=0):
     rng = np.random.default_rng(seed)
     features = np.stack([np.arange(count) % 30, rng.integers(0, 4, count)], axis=1).astype(float)
     seconds, stratum = rng.uniform(1, 2, count), np.arange(count) % strata
-    return Pool(stratum, stratum, in_turn(stratum, seconds), seconds, np.full(count, 1e-6), np.arange(count) // 2 % 2, ("one", "two"), lambda rows: features[rows],
-                np.zeros(count, int), np.zeros(count, int))
+    return Pool(stratum, stratum, in_turn(stratum, seconds), seconds, np.full(count, 1e-6), np.arange(count) // 2 % 2, ("one", "two"),
+                lambda rows: features[rows], np.zeros(count, int), np.zeros(count, int))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -16,9 +16,10 @@ from explored import AT, GPU, plans, row_of, sizes, timed
 
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError
+from gemmgen.solve.verdict import OWN, VENDORS_OWN
 from gemmgen.workshop.choose.few import choose
 from gemmgen.workshop.explore import report as reporting
-from gemmgen.workshop.explore.headline import headline
+from gemmgen.workshop.explore.headline import fp32_times, headline, verdict_of
 from gemmgen.workshop.explore.report import MOST_POINTS, facts, rejected, report
 from gemmgen.workshop.explore.store import Writer
 from gemmgen.workshop.explore.trial_row import Row
@@ -178,9 +179,23 @@ def test_the_headline_is_the_best_kernel_with_fp32s_error_its_gain_what_binds_it
     assert headline([replace(row, gpu="nobody", scheme="nobody") for row in untimed]).verdict is None
 
 
+def test_a_measured_time_is_held_against_a_measured_fp32_alone():
+    """cuBLAS at the size, or a timed kernel of scheme fp32; else both are predicted, however long the kernel took."""
+    [row, *_] = timed(plans(few=1), [(1024, 1024, 1024)], rival=None)
+    row = replace(row, seconds=1.0, predicted_seconds=1e-4)
+    assert verdict_of(row, {}).seconds == 1e-4 and verdict_of(row, {}).how == "predicted"
+    plain = replace(row, scheme="fp32", seconds=3.0, identity="plain")
+    rival = Row("s", "t", "rival", "timed", "cublas-sgemm", GPU, 1024, 1024, 1024, "nn", seconds=2.0, device="NVIDIA H200")
+    for rows, ratio, whose in (([plain], 3.0, OWN), ([plain, rival], 2.0, VENDORS_OWN)):
+        found = verdict_of(row, fp32_times(rows))
+        assert (found.seconds, found.ratio, found.fp32, found.how) == (1.0, ratio, whose, "measured on NVIDIA H200")
+    assert fp32_times([replace(plain, verdict="compiled"), replace(rival, kernel="cublas-tf32"), replace(rival, seconds=None)]) == {}
+
+
 def test_what_was_tried_names_every_scheme_and_why_others_were_left_out():
     """A study that ran twice has two rows of what the model rejected; the newest counts, and an inequality has one line."""
-    space = Row("s", "1", "space", "modelled", "", GPU, 0, 0, 0, "", at=AT, extra=json.dumps({"rejected": {"C7 threads <= 512": 5}, "left_out": {"half": "old"}}))
+    space = Row("s", "1", "space", "modelled", "", GPU, 0, 0, 0, "", at=AT,
+                extra=json.dumps({"rejected": {"C7 threads <= 512": 5}, "left_out": {"half": "old"}}))
     later = replace(space, trial="2", at=AT + timedelta(1), extra=json.dumps(
         {"rejected": {"C7 threads <= 512": 6, "C7 threads <= most": 1}, "left_out": {"half": "its error"}}))
     rows = timed(plans(few=2), [(256, 256, 256)], rival=None)

@@ -84,7 +84,8 @@ def test_where_nothing_was_timed_predictions_answer_and_where_some_were_both_do(
     """At m = 64 nothing is timed, at 128 one of two kernels is; refused and wrong kernels are no answer."""
     store = stored(
         tmp_path, {"verdict": "compiled", "predicted_seconds": 2e-6, "predicted_error": 1e-6},
-        {"verdict": "right", "predicted_seconds": 3e-6, "predicted_error": 9e-7, "error": 1e-7}, {"verdict": "modelled", "predicted_seconds": 4e-6, "error": 1e-6},
+        {"verdict": "right", "predicted_seconds": 3e-6, "predicted_error": 9e-7, "error": 1e-7},
+        {"verdict": "modelled", "predicted_seconds": 4e-6, "error": 1e-6},
         {"verdict": "refused", "predicted_seconds": 1e-6, "predicted_error": 1e-9},
         {"m": 128, "seconds": 5e-6, "error": 1e-6, "predicted_seconds": 1e-6, "predicted_error": 1e-9},
         {"m": 128, "verdict": "compiled", "predicted_seconds": 2e-6, "predicted_error": 1e-8},
@@ -100,10 +101,19 @@ def test_where_nothing_was_timed_predictions_answer_and_where_some_were_both_do(
     assert len(store.rows()) == 7
 
 
+def test_a_kernel_that_was_timed_has_no_predicted_row(tmp_path):
+    store = stored(
+        tmp_path, {"identity": "a", "seconds": 5e-6, "predicted_seconds": 1e-6}, {"identity": "a", "verdict": "compiled", "predicted_seconds": 1e-6},
+        {"identity": "b", "verdict": "compiled", "predicted_seconds": 2e-6}, {"identity": "a", "verdict": "compiled", "predicted_seconds": 3e-6, "m": 128},
+    )
+    assert answer(store, "best", "m", "times", "kernel", "kernels") == [(64, "measured", "k0", 1), (64, "predicted", "k2", 1), (128, "predicted", "k3", 1)]
+
+
 def test_the_model_is_held_against_the_compiler_and_the_emulator_where_nothing_was_timed(tmp_path):
     store = stored(
         tmp_path, {"verdict": "compiled", "registers": 100, "predicted_registers": 98}, {"verdict": "compiled", "registers": 90, "predicted_registers": 94},
-        {"verdict": "right", "error": 2e-7, "predicted_error": 1e-7}, {"verdict": "modelled", "scheme": "half", "predicted_registers": 98, "predicted_error": 1e-4},
+        {"verdict": "right", "error": 2e-7, "predicted_error": 1e-7},
+        {"verdict": "modelled", "scheme": "half", "predicted_registers": 98, "predicted_error": 1e-4},
         {"verdict": "refused", "registers": 255, "predicted_registers": 98},
     )
     [one] = store.answer("model").to_pylist()
@@ -208,10 +218,10 @@ def test_questions_have_the_answers_that_python_works_out(tmp_path, seed):
             rivals = [one for one in group if one["kind"] == "rival" and one["error"] and best["error"] and one["error"] <= 2 * best["error"]]
             rival = min(rivals, key=lambda one: one["seconds"], default={"kernel": None, "seconds": nan})
             flops = 2.0 * best["m"] * best["n"] * best["k"]
-            expected.append(((*place(best), best["times"]), best["kernel"], best["scheme"], best["block"], 1e6 * best["seconds"], flops / best["seconds"] / 1e12, best["error"],
-                             len(kernels), rival["kernel"], rival["seconds"] / best["seconds"]))
-    found = [((*place(one), one["times"]), one["kernel"], one["scheme"], one["block"], one["microseconds"], one["tflops"], one["error"], one["kernels"], one["rival"],
-              nan if one["times_as_fast"] is None else one["times_as_fast"]) for one in store.answer("best").to_pylist()]
+            expected.append(((*place(best), best["times"]), best["kernel"], best["scheme"], best["block"], 1e6 * best["seconds"],
+                             flops / best["seconds"] / 1e12, best["error"], len(kernels), rival["kernel"], rival["seconds"] / best["seconds"]))
+    found = [((*place(one), one["times"]), one["kernel"], one["scheme"], one["block"], one["microseconds"], one["tflops"], one["error"],
+              one["kernels"], one["rival"], nan if one["times_as_fast"] is None else one["times_as_fast"]) for one in store.answer("best").to_pylist()]
     assert len(found) > 8 and any(one[8] for one in found)
     assert [one[:4] + one[6:9] for one in found] == [one[:4] + one[6:9] for one in sorted(expected)]
     assert np.allclose([one[4:6] + one[9:] for one in found], [one[4:6] + one[9:] for one in sorted(expected)], rtol=1e-12, equal_nan=True)

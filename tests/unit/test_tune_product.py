@@ -39,7 +39,8 @@ def test_a_product_is_tuned_by_one_call_and_the_answer_is_kept(tmp_path, monkeyp
     tuned = gemmgen.tune(512, 256, 1024, gpu="a100", progress=progress.append)
     assert not tuned.kept and not tuned.measured and progress[-1].done == UNTIMED_TRIALS
     rows = tuned.study.rows("kind = 'kernel'")
-    assert tuned.seconds == min(row.predicted_seconds for row in rows) and str(tuned.study.store).startswith(str(tmp_path / "cache" / "tuned" / "a100_512x256x1024"))
+    assert tuned.seconds == min(row.predicted_seconds for row in rows)
+    assert str(tuned.study.store).startswith(str(tmp_path / "cache" / "tuned" / "a100_512x256x1024"))
     plan = solve(loads(tuned.spec))
     assert plan.hash == tuned.plan.hash == tuned.row.identity and (plan.hints.m, plan.hints.n, plan.hints.k) == (512, 256, 1024)
     chosen = solve(loads({"problem": {"m": 512, "n": 256, "k": 1024}, "accuracy": {"as": "fp32"}, "target": {"gpu": "a100"}}))
@@ -154,5 +155,6 @@ def test_plots_have_measured_points_full_and_predicted_ones_hollow():
 
 
 def test_importing_what_tunes_a_product_loads_no_heavy_library():
-    code = "import sys; import gemmgen.workshop.explore.product, gemmgen.workshop.explore.figures; print([n for n in ('duckdb', 'pyarrow', 'plotly') if n in sys.modules])"
+    code = ("import sys; import gemmgen.workshop.explore.product, gemmgen.workshop.explore.figures; "
+            "print([n for n in ('duckdb', 'pyarrow', 'plotly') if n in sys.modules])")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

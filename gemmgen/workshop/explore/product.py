@@ -121,7 +121,8 @@ def tuned(
     name = f"tune_{hashlib.sha256(f'{gpu} {asked_of}'.encode()).hexdigest()[:12]}"
     timed = row.name in here
     head = {
-        "name": name, "title": f"{m} x {n} x {k} {layout} on {row.name}, accuracy {accuracy}", "gpus": [gpu], "sizes": [[m, n, k]], "layouts": [layout], "strategy": "model", "seconds": seconds,
+        "name": name, "title": f"{m} x {n} x {k} {layout} on {row.name}, accuracy {accuracy}", "gpus": [gpu], "sizes": [[m, n, k]], "layouts": [layout],
+        "strategy": "model", "seconds": seconds,
         "trials": MOST_TRIALS if timed else UNTIMED_TRIALS, "compile": bool(compiler_name(row.arch)), "rivals": [SGEMM] if timed and layout == "nn" else [],
     }
     asked = {"relative_frobenius" if figure else "as": accuracy}

@@ -271,8 +271,8 @@ def candidates(study: Study) -> Candidates:
     ]
     stratum = np.array(of_part, int)[part] if parts else np.zeros(0, int)
     return Candidates(
-        study, combinations, problems, parts, count, {gpu: by_number(one) for gpu, one in rejected.items()}, refused, least_error, time.perf_counter() - start, part, row, seconds, stratum,
-        in_turn(stratum, key),
+        study, combinations, problems, parts, count, {gpu: by_number(one) for gpu, one in rejected.items()}, refused, least_error,
+        time.perf_counter() - start, part, row, seconds, stratum, in_turn(stratum, key),
     )
 
 

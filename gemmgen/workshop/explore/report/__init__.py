@@ -143,7 +143,8 @@ def _point(row: Row, at: int) -> dict[str, Any]:
     seconds, decided = seconds_of(row), _decided(row)
     predicted = row.predicted_seconds if possible("predicted_seconds", row.predicted_seconds) else None
     return {
-        "gpu": _clean(row.gpu), "kind": row.kind, "verdict": row.verdict, "times": "measured" if row.verdict == "timed" else "predicted", "kernel": _clean(row.kernel), "scheme": _clean(row.scheme, 40),
+        "gpu": _clean(row.gpu), "kind": row.kind, "verdict": row.verdict, "times": "measured" if row.verdict == "timed" else "predicted",
+        "kernel": _clean(row.kernel), "scheme": _clean(row.scheme, 40),
         "design": _clean(row.design or row.policy, 40), "size": _size(row), "edge": round(_edge(row), 2), "cube": row.m == row.n == row.k,
         "tflops": _short(2e-12 * row.m * row.n * row.k / seconds),
         "seconds": _short(seconds), "predicted": _short(predicted), "error": _short(error_of(row)),

@@ -62,7 +62,8 @@
     words.addEventListener("input", () => { state.words = words.value.toLowerCase().split(/\s+/).filter(Boolean); fill(); });
     fill();
     return made("div", {}, made("div", { class: "search" }, made("label", {}, "Filter ", words), count),
-      made("div", { class: "wide tall", tabindex: "0", role: "region", "aria-label": "Table" }, made("table", {}, made("thead", {}, made("tr", {}, ...heads)), body)));
+      made("div", { class: "wide tall", tabindex: "0", role: "region", "aria-label": "Table" },
+        made("table", {}, made("thead", {}, made("tr", {}, ...heads)), body)));
   }
   function bar(share) {
     const element = made("span", { class: "bar" });
@@ -329,7 +330,8 @@
         ...one.facts.flatMap(([name, text]) => [made("dt", {}, name), made("dd", {}, text)]))));
     }
     if (data.schemes.length) place.append(made("h2", {}, "What was tried"), table(["GPU", "scheme", "trials", "usable", "least error", "left out, because"],
-        data.schemes.map(([gpu, scheme, trials, right, error, why]) => [gpu, scheme, trials.toLocaleString("en"), right.toLocaleString("en"), short(error), why]),
+        data.schemes.map(([gpu, scheme, trials, right, error, why]) =>
+          [gpu, scheme, trials.toLocaleString("en"), right.toLocaleString("en"), short(error), why]),
         ["", "", "number", "number", "number", ""]));
     place.append(made("h2", {}, "What became of the trials"), table(["verdict", "meaning", "trials", ""], data.verdicts
         .map((one) => [one.verdict, one.meaning, one.count.toLocaleString("en"), bar(one.count / most)]), ["", "", "number", "bars"]));
