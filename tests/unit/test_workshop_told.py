@@ -113,10 +113,10 @@ def test_a_report_keeps_frontiers_and_draws_the_rest_once():
     rows[31] = trial(31, 9e2, None, kind="rival", scheme="", kernel="sgemm")
     rows[35] = trial(35, 500.0, 5.0, scheme="half")
     for most in (4, 12, 39):
-        kept = [int(row.trial) for row in report.thinned(rows, True, 1, most)]
+        kept = [int(row.trial) for row in report.thinned(rows, 1, most)]
         assert kept == sorted(set(kept)) and len(kept) == most and {0, 17, 31, 35} <= {*kept}
-    assert report.thinned(rows, True, 1, 40) == rows and report.thinned(rows, True, 1, 12) != report.thinned(rows, True, 2, 12)
-    assert [int(row.trial) for row in report.thinned(rows, True, 1, 2)] == [0, 35]
+    assert report.thinned(rows, 1, 40) == rows and report.thinned(rows, 1, 12) != report.thinned(rows, 2, 12)
+    assert [int(row.trial) for row in report.thinned(rows, 1, 2)] == [0, 35]
 
 
 def test_a_studys_reference_is_a_spec_by_name_or_file(tmp_path):
