@@ -109,6 +109,15 @@ def test_a_kernel_that_was_timed_has_no_predicted_row(tmp_path):
     assert answer(store, "best", "m", "times", "kernel", "kernels") == [(64, "measured", "k0", 1), (64, "predicted", "k2", 1), (128, "predicted", "k3", 1)]
 
 
+def test_of_equal_times_the_smaller_error_and_then_the_name_decides(tmp_path):
+    """Predicted times are often equal, and the answer must not change from one question to the next."""
+    same = {"verdict": "compiled", "predicted_seconds": 1e-6}
+    store = stored(tmp_path, {**same, "kernel": "b", "predicted_error": 1e-7}, {**same, "kernel": "a"}, {**same, "kernel": "c", "predicted_error": 1e-8},
+                   {**same, "kernel": "d", "predicted_error": 1e-8}, {"m": 8, **same, "kernel": "z"}, {"m": 8, **same, "kernel": "y"})
+    assert answer(store, "best", "m", "kernel") == [(8, "y"), (64, "c")]
+    assert answer(store, "first-choice", "m", "first_choice", "fastest") == [(8, "y", "y"), (64, "a", "a")]
+
+
 def test_the_model_is_held_against_the_compiler_and_the_emulator_where_nothing_was_timed(tmp_path):
     store = stored(
         tmp_path, {"verdict": "compiled", "registers": 100, "predicted_registers": 98}, {"verdict": "compiled", "registers": 90, "predicted_registers": 94},

@@ -41,6 +41,7 @@ def test_a_product_is_tuned_by_one_call_and_the_answer_is_kept(tmp_path, monkeyp
     rows = tuned.study.rows("kind = 'kernel'")
     assert tuned.seconds == min(row.predicted_seconds for row in rows)
     assert str(tuned.study.store).startswith(str(tmp_path / "cache" / "tuned" / "a100_512x256x1024"))
+    assert max(row.predicted_seconds for row in rows) < 1.1 * tuned.seconds, "slower schemes wait"
     plan = solve(loads(tuned.spec))
     assert plan.hash == tuned.plan.hash == tuned.row.identity and (plan.hints.m, plan.hints.n, plan.hints.k) == (512, 256, 1024)
     chosen = solve(loads({"problem": {"m": 512, "n": 256, "k": 1024}, "accuracy": {"as": "fp32"}, "target": {"gpu": "a100"}}))

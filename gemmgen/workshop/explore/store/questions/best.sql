@@ -8,7 +8,7 @@ WITH known AS MATERIALIZED (
     WHERE kind IN ('kernel', 'rival')
 ),
 fastest AS (
-    SELECT gpu, layout, m, n, k, times, count(*) AS kernels, arg_min(struct_pack(kernel, scheme, block, seconds, error), seconds) AS best
+    SELECT gpu, layout, m, n, k, times, count(*) AS kernels, min(struct_pack(seconds, error, kernel, scheme, block)) AS best
     FROM known
     WHERE kind = 'kernel'
     GROUP BY gpu, layout, m, n, k, times

@@ -15,8 +15,8 @@ chosen AS (
     GROUP BY gpu, layout, m, n, k
     UNION ALL
     SELECT gpu, layout, m, n, k, 'predicted' AS times, count(*) FILTER (good) AS kernels,
-           arg_min(struct_pack(kernel, seconds := predicted_seconds), predicted_seconds) AS first,
-           arg_min(struct_pack(kernel, seconds := predicted_seconds), predicted_seconds) FILTER (good) AS fastest
+           min(struct_pack(seconds := predicted_seconds, kernel)) AS first,
+           min(struct_pack(seconds := predicted_seconds, kernel)) FILTER (good) AS fastest
     FROM predicted
     GROUP BY gpu, layout, m, n, k
     HAVING count(measured) = 0 AND count(*) FILTER (good) > 0
