@@ -39,13 +39,14 @@ KNOWN_TIMES = """
     WITH timed AS MATERIALIZED (
         SELECT DISTINCT identity, gpu, m, n, k, layout FROM latest WHERE kind = 'kernel' AND verdict = 'timed' AND seconds > 0 AND identity <> ''
     )
-    SELECT *, 'measured' AS times, seconds AS known_seconds, error AS known_error FROM latest WHERE verdict = 'timed' AND seconds > 0
-    UNION ALL
-    SELECT *, 'predicted', predicted_seconds, coalesce(error, predicted_error) FROM latest AS untimed
-    WHERE verdict IN ('modelled', 'compiled', 'right') AND kind = 'kernel' AND predicted_seconds > 0 AND NOT EXISTS (
+    SELECT *, CASE verdict WHEN 'timed' THEN 'measured' ELSE 'predicted' END AS times,
+           CASE verdict WHEN 'timed' THEN seconds ELSE predicted_seconds END AS known_seconds,
+           CASE verdict WHEN 'timed' THEN error ELSE coalesce(error, predicted_error) END AS known_error
+    FROM latest AS untimed
+    WHERE (verdict = 'timed' AND seconds > 0) OR (verdict IN ('modelled', 'compiled', 'right') AND kind = 'kernel' AND predicted_seconds > 0 AND NOT EXISTS (
         FROM timed WHERE timed.identity = untimed.identity AND timed.gpu = untimed.gpu AND timed.m = untimed.m AND timed.n = untimed.n AND timed.k = untimed.k
         AND timed.layout = untimed.layout
-    )
+    ))
 """
 """Of `latest` the rows with a measured time, and with a predicted one those of kernels that were not timed there: `times` says which."""
 _TRIES = 5
