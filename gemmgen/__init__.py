@@ -13,8 +13,8 @@
     print(report.passed)
     road.export(kernel, "third_party/sgemm")
 
-Each stop of the road is a frozen value: spec, plan, source, binary, report. `explain` and `verify` are the road's, `tune` chooses a precision for each
-product of a program. Importing this package is cheap: names are imported when they are first used.
+Each stop of the road is a frozen value: spec, plan, source, binary, report. `explain` and `verify` are the road's, `tune` finds the fastest kernel
+of one product, or a precision for each product of a program. Importing this package is cheap: names are imported when they are first used.
 """
 
 from importlib import import_module as _import_module

@@ -23,7 +23,8 @@ from gemmgen.workshop.explore import gpus, strategies
 from gemmgen.workshop.explore import regret as replaying
 from gemmgen.workshop.explore.regret import regret
 from gemmgen.workshop.explore.running import Progress
-from gemmgen.workshop.explore.space import Pool, in_turn, settled_spec
+from gemmgen.workshop.explore.space import Pool, by_number, in_turn, settled_spec
+from gemmgen.workshop.explore.store import Store
 from gemmgen.workshop.explore.strategies import ETA, Ask, Outcome, strategy_called
 from gemmgen.workshop.explore.studies import STRATEGIES, Problem, json_schema, load_study, study_from
 from gemmgen.workshop.explore.trial_row import Row
@@ -215,7 +216,8 @@ def pool_of(count=60, strata=2, seed=0):
     rng = np.random.default_rng(seed)
     features = np.stack([np.arange(count) % 30, rng.integers(0, 4, count)], axis=1).astype(float)
     seconds, stratum = rng.uniform(1, 2, count), np.arange(count) % strata
-    return Pool(stratum, stratum, in_turn(stratum, seconds), seconds, np.full(count, 1e-6), np.arange(count) // 2 % 2, ("one", "two"), lambda rows: features[rows])
+    return Pool(stratum, stratum, in_turn(stratum, seconds), seconds, np.full(count, 1e-6), np.arange(count) // 2 % 2, ("one", "two"),
+                lambda rows: features[rows], np.zeros(count, int), np.zeros(count, int))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -262,6 +264,80 @@ def test_the_model_goes_best_first_in_turn():
     assert asked == pool.order[:4].tolist() and {int(pool.stratum[at]) for at in asked[:2]} == {0, 1}
 
 
+def test_covering_gives_schemes_equal_shares_their_frontier_first_and_then_each_design():
+    """One problem, schemes a (candidates 0 to 4) and b (5 to 7). Of a, 1 is the fastest, 3 slower and more accurate, 2 slower and no better, 4 of a design of
+    its own; all are slower than b's."""
+    seconds = np.array([8, 5, 6, 7, 9, 1, 2, 3.0])
+    error = np.array([1e-6, 1e-6, 1e-6, 1e-7, 1e-6, 1e-5, 1e-5, 1e-5])
+    zero, listed, family = np.zeros(8, int), np.array([0] * 5 + [1] * 3), np.array([0, 0, 0, 0, 1, 2, 2, 2])
+    pool = Pool(zero, zero, np.argsort(seconds), seconds, error, family, (), lambda rows: rows, family, listed)
+    assert strategies.covering(pool).tolist() == [1, 5, 3, 6, 4, 7, 2, 0]
+
+
+def test_covering_reaches_every_size_and_every_scheme_with_few_trials():
+    problem, listed = (axis.ravel() for axis in np.meshgrid(np.repeat(np.arange(4), 5), np.arange(3), indexing="ij"))
+    count = len(problem)
+    zero, ones = np.zeros(count, int), np.ones(count)
+    pool = Pool(problem, problem, in_turn(problem, ones), ones, ones, zero, (), lambda rows: rows, listed, listed)
+    order = strategies.covering(pool)
+    first = order[:4]
+    assert set(problem[first].tolist()) == {0, 1, 2, 3} and set(listed[first].tolist()) == {0, 1, 2}
+    assert sorted(Counter(zip(problem[order[:24]].tolist(), listed[order[:24]].tolist())).values()) == [2] * 12 and sorted(order.tolist()) == list(range(count))
+
+
+def test_covering_keeps_the_models_order_where_times_are_nearly_equal():
+    found = explore.study(SMALL).candidates()
+    front = [at for at in strategies.covering(found.pool) if found.part_of(at).request.design.name == found.part_of(found.order[0]).request.design.name]
+    assert front[0] == found.order[0] and front[2:] == [at for at in found.order if at in set(front[2:])]
+
+
+LISTED = {"study": {**SMALL["study"], "sizes": [4096]}, "space": {
+    "split": {"scheme": ["ootomo", "half", "scaled", "e4m3x6"]}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}}}
+
+
+def test_the_default_covers_every_listed_scheme_and_tells_what_is_left_out_and_why(tmp_path, capsys):
+    """Nothing is compiled, so that a study of many candidates takes seconds. Without a scheme's name no row stands in a table."""
+    limited = {**LISTED, "accept": {"relative_frobenius": 1e-6}}
+    found = explore.study(limited).candidates()
+    assert explore.study(limited).study.strategy == "cover"
+    left = strategies.left_out(found, "cover", 40)
+    assert left["half"].startswith("its predicted error 2.6e-04 is above") and "e4m3" in left["e4m3x6"] and {"ootomo", "scaled"}.isdisjoint(left)
+    one = strategies.left_out(found, "model", 1)
+    assert {"ootomo", "scaled"} & {name for name, why in one.items() if "in the 1 trials of strategy model" in why}
+    path = tmp_path / "s.toml"
+    path.write_text("""[study]
+name = "listed"
+gpus = ["a100"]
+sizes = [4096]
+trials = 9
+compile = false
+[space.split]
+scheme = ["ootomo", "half", "scaled"]
+[space.tile]
+block = [64, 64, 32]
+[accept]
+relative_frobenius = 1e-6
+""")
+    assert main(["study", "run", str(path), "--store", str(tmp_path / "s")]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "left out half (its predicted error 2.6e-04 is above [accept] relative_frobenius = 1e-06)" in told
+    assert "schemes 5 ootomo, 4 scaled" in told or "schemes 5 scaled, 4 ootomo" in told
+    rows = Store(tmp_path / "s").rows("kind = 'kernel'")
+    assert {row.verdict for row in rows} == {"modelled"} and all(row.scheme and row.design and row.block and row.kernel and row.decided != "{}" for row in rows)
+    assert main(["study", "run", str(path), "--store", str(tmp_path / "s"), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["kept"] == 9 and again["left_out"].keys() == {"half"} and sum(again["schemes"].values()) == 9
+    for question in ("--best", "--frontier", "--first-choice", "--verdicts", "--studies"):
+        assert main(["study", "ask", str(tmp_path / "s"), question, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out), question
+
+
+def test_an_inequality_with_two_texts_is_one():
+    found = by_number({"C7 threads <= 512": 3, "C10 a <= b": 5, "C7 threads <= most": 4, "[accept] x": 1})
+    assert found == {"C7 threads <= 512 or else threads <= most": 7, "C10 a <= b": 5, "[accept] x": 1}
+    assert by_number(Counter(found) + Counter({"C7 threads <= 512": 1})) == Counter(found) + Counter({"C7 threads <= 512 or else threads <= most": 1})
+
+
 def test_halving_lets_the_better_third_rise_and_failures_never():
     pool = pool_of(18, strata=1)
     strategy, asked = strategy_called("halving", pool), Counter()
@@ -304,7 +380,7 @@ def test_a_sampler_gets_the_nearest_candidate_and_is_told_logarithms(monkeypatch
     monkeypatch.setattr(strategies, "library", lambda name: optuna)
     features = np.array([[0.0, 5], [1, 5], [2, 5], [0, 5], [1, 5], [2, 5]])
     zero = np.zeros(6, int)
-    pool = Pool(zero, zero, np.arange(6), np.ones(6), np.ones(6), np.array([0, 0, 0, 1, 1, 1]), ("one", "two"), lambda rows: features[rows])
+    pool = Pool(zero, zero, np.arange(6), np.ones(6), np.ones(6), np.array([0, 0, 0, 1, 1, 1]), ("one", "two"), lambda rows: features[rows], zero, zero)
     sampler = strategies.Sampled(pool, lambda optuna, seed: None, directions)
     assert sampler._spaces[0].distributions == {"one": (0, 2), "way": ([0, 1],)}  # what does not vary is not suggested
     asked = []
@@ -410,7 +486,7 @@ class Space(SimpleNamespace):
 
 
 def test_an_estimate_by_hand():
-    space = Space(study=SimpleNamespace(head=SimpleNamespace(trials=100, seconds=None, emulate=False), gpus=lambda: ["h200", "a100"]))
+    space = Space(study=SimpleNamespace(head=SimpleNamespace(trials=100, seconds=None, emulate=False, compile=True), gpus=lambda: ["h200", "a100"]))
     pool = SimpleNamespace(compilers=4, gpus={"h200": 2})
     times = [("kernel", 3.0, 1.0, 0.5), ("kernel", 5.0, 2.0, 1.0), ("rival", None, None, None)]
     known = [SimpleNamespace(kind=kind, compile_seconds=compile_, judge_seconds=judge, time_seconds=time) for kind, compile_, judge, time in times]

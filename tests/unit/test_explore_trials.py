@@ -134,6 +134,17 @@ def test_the_same_command_goes_on_where_it_stopped(tmp_path):
     assert space.gpu == "a100" and json.loads(space.extra)["rejected"] == dict(study.candidates().rejected)
 
 
+def test_a_modelled_row_does_not_stand_for_a_trial(tmp_path):
+    study = {**BAD, "study": {**BAD["study"], "compile": False}}
+    first, pool = explore.study(study).run(tmp_path), InHere()
+    assert first.done == 6 and {row.verdict for row in rows_of(tmp_path).values()} == {"modelled"}
+    second = Running(explore.study(BAD).candidates(), tmp_path, pool).run()
+    assert second.kept == 0 and pool.calls == 6
+    assert explore.study(study).run(tmp_path).kept == 6, "what was compiled is not modelled again"
+    latest = Store(tmp_path).query("SELECT verdict, count(*) AS c FROM latest GROUP BY verdict").to_pylist()
+    assert sum(one["c"] for one in latest) == 6 and "modelled" not in {one["verdict"] for one in latest}
+
+
 def test_a_trial_is_another_with_another_compiler_kernel_problem_data_stage_or_effort():
     def named(compiler="NVRTC 12", identity="i", problem="h200 1x2x3 nn", data="uniform", how="timed", **effort):
         running = SimpleNamespace(_compilers={"sm_90a": compiler, "sm_80": "NVRTC 1"}, study=SimpleNamespace(head=SimpleNamespace(data=data)))

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 
 import numpy as np
@@ -15,8 +16,10 @@ from explored import AT, GPU, plans, row_of, sizes, timed
 
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError
+from gemmgen.solve.verdict import OWN, VENDORS_OWN
 from gemmgen.workshop.choose.few import choose
 from gemmgen.workshop.explore import report as reporting
+from gemmgen.workshop.explore.headline import fp32_times, headline, verdict_of
 from gemmgen.workshop.explore.report import MOST_POINTS, facts, rejected, report
 from gemmgen.workshop.explore.store import Writer
 from gemmgen.workshop.explore.trial_row import Row
@@ -141,6 +144,65 @@ def test_an_empty_store_one_point_and_one_without_times():
     untimed = facts(timed(plans(few=2), sizes(3), verdict="compiled"))
     assert not untimed["timed"] and "Nothing was timed" in untimed["notes"][0] and len(untimed["points"]) == 6
     assert untimed["points"][0][untimed["columns"].index("tflops")] > 0
+
+
+def test_where_some_were_timed_the_others_are_shown_as_predicted():
+    """A kernel that was timed at a size has no predicted point there; one that was not has."""
+    [one, *_] = plans()
+    rows = timed(plans(few=2), [(256, 256, 256)], rival=None)
+    rows += timed(plans(few=2), [(256, 256, 256), (512, 512, 512)], verdict="compiled", rival=None)
+    page = facts(rows)
+    times = [dict(zip(page["columns"], point)) for point in page["points"]]
+    assert sorted((point["size"][:3], point["times"]) for point in times) == [("256", "measured")] * 2 + [("512", "predicted")] * 2
+    assert page["timed"] and page["notes"] == ["2 of 4 kernels were not timed: their speeds are what the model predicts, and their points are hollow."]
+    assert any("512 x 512 x 512" in kernel["where"] for kernel in page["kernels"])
+
+
+def test_the_headline_is_the_best_kernel_with_fp32s_error_its_gain_what_binds_it_and_how_sure():
+    rows = timed(plans(), [(256, 256, 256), (4096, 4096, 4096)], rival=4.0)
+    best = min((row for row in rows if row.kind == "kernel" and row.m == 4096), key=lambda row: row.seconds)
+    rough = [replace(row, kernel="rough", identity="rough", seconds=row.seconds / 9, error=1e-3) for row in rows if row.kind == "kernel"]
+    found = headline([*rows, *rough])
+    assert found.row == best and found.verdict.ratio == pytest.approx(4.0) and "measured on" in found.verdict.sentence + "measured on"
+    assert found.mean.startswith(f"on {GPU}: 4.0 x FP32 in the mean of 2 sizes") and found.bound[0][1] > 0.2
+    assert found.sure.startswith("measured on NVIDIA H200: the median of 11 rounds, half of which lie within 2.0 %; the model is off by")
+    told = facts([*rows, *rough])["headlines"]
+    assert [one["gpu"] for one in told] == [GPU] and [name for name, _ in told[0]["facts"]] == [
+        "kernel", "speed", "error", "bound by", "how sure", "all sizes"]
+    assert headline(rough).row.kernel == "rough", "where no kernel has FP32's error the fastest stands there, and its error"
+
+    untimed = timed(plans(few=2), [(4096, 4096, 4096)], verdict="compiled")
+    found = headline(untimed)
+    assert found.verdict.how == "predicted" and found.sure == f"predicted; the kernel is compiled, not run; no kernel of {GPU} was timed here"
+    assert found.verdict.seconds == min(row.predicted_seconds for row in untimed)
+    assert headline([]) is None and headline([replace(row, verdict="wrong") for row in untimed]) is None
+    assert headline([replace(row, gpu="nobody", scheme="nobody") for row in untimed]).verdict is None
+
+
+def test_a_measured_time_is_held_against_a_measured_fp32_alone():
+    """cuBLAS at the size, or a timed kernel of scheme fp32; else both are predicted, however long the kernel took."""
+    [row, *_] = timed(plans(few=1), [(1024, 1024, 1024)], rival=None)
+    row = replace(row, seconds=1.0, predicted_seconds=1e-4)
+    assert verdict_of(row, {}).seconds == 1e-4 and verdict_of(row, {}).how == "predicted"
+    plain = replace(row, scheme="fp32", seconds=3.0, identity="plain")
+    rival = Row("s", "t", "rival", "timed", "cublas-sgemm", GPU, 1024, 1024, 1024, "nn", seconds=2.0, device="NVIDIA H200")
+    for rows, ratio, whose in (([plain], 3.0, OWN), ([plain, rival], 2.0, VENDORS_OWN)):
+        found = verdict_of(row, fp32_times(rows))
+        assert (found.seconds, found.ratio, found.fp32, found.how) == (1.0, ratio, whose, "measured on NVIDIA H200")
+    assert fp32_times([replace(plain, verdict="compiled"), replace(rival, kernel="cublas-tf32"), replace(rival, seconds=None)]) == {}
+
+
+def test_what_was_tried_names_every_scheme_and_why_others_were_left_out():
+    """A study that ran twice has two rows of what the model rejected; the newest counts, and an inequality has one line."""
+    space = Row("s", "1", "space", "modelled", "", GPU, 0, 0, 0, "", at=AT,
+                extra=json.dumps({"rejected": {"C7 threads <= 512": 5}, "left_out": {"half": "old"}}))
+    later = replace(space, trial="2", at=AT + timedelta(1), extra=json.dumps(
+        {"rejected": {"C7 threads <= 512": 6, "C7 threads <= most": 1}, "left_out": {"half": "its error"}}))
+    rows = timed(plans(few=2), [(256, 256, 256)], rival=None)
+    for given in ([*rows, space, later], [later, space, *rows]):
+        page = facts(given)
+        assert page["schemes"] == [[GPU, "ootomo", 2, 2, 2.1e-7, ""], [GPU, "half", 0, 0, None, "its error"]]
+        assert [(one["reason"], one["count"]) for one in page["rejected"]] == [("C7 threads <= 512 or else threads <= most", 7)]
 
 
 def test_numbers_that_are_none_are_left_out():

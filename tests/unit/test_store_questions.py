@@ -18,6 +18,7 @@ pytest.importorskip("pyarrow")
 
 from test_store import parquet_files
 
+from gemmgen.cli import main
 from gemmgen.errors import GemmgenError
 from gemmgen.workshop.explore.store import Store, Writer, compact, questions
 from gemmgen.workshop.explore.trial_row import Row
@@ -44,7 +45,7 @@ def test_the_best_is_the_fastest_that_was_timed_last(tmp_path):
         {"seconds": 1.0e-6, "kind": "rival", "kernel": "rough", "error": 2.1e-7}, {"seconds": 3.5e-6, "kind": "rival", "kernel": "slow", "error": 1e-9},
         {"seconds": 3e-6, "kind": "rival", "kernel": "fair", "error": 2e-7},
     )
-    assert answer(store, "best", "gpu", "layout", "m", "kernel", "timed", "rival") == [
+    assert answer(store, "best", "gpu", "layout", "m", "kernel", "kernels", "rival") == [
         ("a100", "nn", 64, "k7", 1, None), ("h200", "nn", 64, "k1", 2, "fair"), ("h200", "nn", 128, "k5", 1, None), ("h200", "tn", 64, "k6", 1, None),
     ]
     [_, one, *_] = store.answer("best").to_pylist()
@@ -75,7 +76,76 @@ def test_the_model_against_measurement(tmp_path):
 
 def test_what_the_first_choice_costs(tmp_path):
     store = stored(tmp_path, {"seconds": 4e-6, "predicted_seconds": 1e-6}, {"seconds": 2e-6, "predicted_seconds": 3e-6}, {"seconds": 1e-6})
-    assert answer(store, "first-choice", "first_choice", "fastest", "times_the_fastest", "timed") == [("k0", "k1", 2.0, 2)]
+    assert answer(store, "first-choice", "first_choice", "fastest", "times_the_fastest", "kernels", "times") == [
+        ("k0", "k1", 2.0, 2, "measured")]
+
+
+def test_where_nothing_was_timed_predictions_answer_and_where_some_were_both_do(tmp_path):
+    """At m = 64 nothing is timed, at 128 one of two kernels is; refused and wrong kernels are no answer."""
+    store = stored(
+        tmp_path, {"verdict": "compiled", "predicted_seconds": 2e-6, "predicted_error": 1e-6},
+        {"verdict": "right", "predicted_seconds": 3e-6, "predicted_error": 9e-7, "error": 1e-7},
+        {"verdict": "modelled", "predicted_seconds": 4e-6, "error": 1e-6},
+        {"verdict": "refused", "predicted_seconds": 1e-6, "predicted_error": 1e-9},
+        {"m": 128, "seconds": 5e-6, "error": 1e-6, "predicted_seconds": 1e-6, "predicted_error": 1e-9},
+        {"m": 128, "verdict": "compiled", "predicted_seconds": 2e-6, "predicted_error": 1e-8},
+        {"m": 128, "verdict": "modelled", "seconds": None, "kind": "space", "scheme": "", "predicted_seconds": 1e-9, "predicted_error": 1e-9},
+    )
+    assert answer(store, "best", "m", "times", "kernel", "error", "kernels") == [
+        (64, "predicted", "k0", 1e-6, 3), (128, "measured", "k4", 1e-6, 1), (128, "predicted", "k5", 1e-8, 1)]
+    assert answer(store, "frontier", "m", "times", "kernel", "error") == [
+        (64, "predicted", "k0", 1e-6), (64, "predicted", "k1", 1e-7), (128, "measured", "k4", 1e-6), (128, "predicted", "k5", 1e-8)]
+    assert answer(store, "first-choice", "m", "times", "first_choice", "fastest", "times_the_fastest", "kernels") == [
+        (64, "predicted", "k3", "k0", pytest.approx(2.0), 3), (128, "measured", "k4", "k4", 1.0, 1)]
+    assert store.query("SELECT DISTINCT scheme FROM latest")["scheme"].to_pylist() == ["ootomo"], "what was rejected before it was tried is no trial"
+    assert len(store.rows()) == 7
+
+
+def test_a_kernel_that_was_timed_has_no_predicted_row(tmp_path):
+    store = stored(
+        tmp_path, {"identity": "a", "seconds": 5e-6, "predicted_seconds": 1e-6}, {"identity": "a", "verdict": "compiled", "predicted_seconds": 1e-6},
+        {"identity": "b", "verdict": "compiled", "predicted_seconds": 2e-6}, {"identity": "a", "verdict": "compiled", "predicted_seconds": 3e-6, "m": 128},
+    )
+    assert answer(store, "best", "m", "times", "kernel", "kernels") == [(64, "measured", "k0", 1), (64, "predicted", "k2", 1), (128, "predicted", "k3", 1)]
+
+
+def test_of_equal_times_the_smaller_error_and_then_the_name_decides(tmp_path):
+    """Predicted times are often equal, and the answer must not change from one question to the next."""
+    same = {"verdict": "compiled", "predicted_seconds": 1e-6}
+    store = stored(tmp_path, {**same, "kernel": "b", "predicted_error": 1e-7}, {**same, "kernel": "a"}, {**same, "kernel": "c", "predicted_error": 1e-8},
+                   {**same, "kernel": "d", "predicted_error": 1e-8}, {"m": 8, **same, "kernel": "z"}, {"m": 8, **same, "kernel": "y"})
+    assert answer(store, "best", "m", "kernel") == [(8, "y"), (64, "c")]
+    assert answer(store, "first-choice", "m", "first_choice", "fastest") == [(8, "y", "y"), (64, "a", "a")]
+
+
+def test_the_model_is_held_against_the_compiler_and_the_emulator_where_nothing_was_timed(tmp_path):
+    store = stored(
+        tmp_path, {"verdict": "compiled", "registers": 100, "predicted_registers": 98}, {"verdict": "compiled", "registers": 90, "predicted_registers": 94},
+        {"verdict": "right", "error": 2e-7, "predicted_error": 1e-7},
+        {"verdict": "modelled", "scheme": "half", "predicted_registers": 98, "predicted_error": 1e-4},
+        {"verdict": "refused", "registers": 255, "predicted_registers": 98},
+    )
+    [one] = store.answer("model").to_pylist()
+    assert (one["scheme"], one["kernels"], one["compiled"], one["registers_off"], one["spread"]) == ("ootomo", 0, 2, 3.0, None)
+    assert one["error_ratio"] == pytest.approx(2)
+
+
+def test_versions_are_compared_by_predictions_where_nothing_was_timed_by_both(tmp_path):
+    store = stored(tmp_path, *(
+        {"generator": generator, "spec": f"s{at}", "verdict": "compiled", "predicted_seconds": seconds}
+        for generator, times in (("1", (1e-6, 2e-6)), ("2", (0.5e-6, 2e-6))) for at, seconds in enumerate(times)))
+    [one] = store.answer("changes", before="1", after="2").to_pylist()
+    assert {name: one[name] for name in ("times", "candidates", "faster", "slower")} == {"times": "predicted", "candidates": 2, "faster": 1, "slower": 0}
+    assert one["ratio"] == pytest.approx(0.5**0.5) and one["best_after"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", [*(name for name in questions() if name not in ("changes", "studies", "verdicts")), "--where", "SQL"])
+def test_a_question_that_has_nothing_says_what_would_give_it_something(tmp_path, capsys, name):
+    stored(tmp_path, {"verdict": "refused"})
+    asked = {"--where": ["--best", "--where", "m = 1"], "SQL": ["select * from trials where m = 1"]}.get(name, [f"--{name}"])
+    assert main(["study", "ask", str(tmp_path), *asked]) == 0
+    expected = {"--where": "--where m = 1 leaves no trial", "SQL": "the SQL selects none"}.get(name) or questions()[name].empty
+    assert f"no row: {expected}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_what_changed_between_two_versions(tmp_path):
@@ -135,8 +205,11 @@ def drawn_rows(seed: int) -> list[dict]:
 def test_questions_have_the_answers_that_python_works_out(tmp_path, seed):
     given = [{**one, "at": datetime(2026, 1, 1, at // 60, at % 60, tzinfo=UTC)} for at, one in enumerate(drawn_rows(seed))]
     store = stored(tmp_path, *given)
-    newest = list({one["trial"]: one for one in given}.values())  # the last of each trial
+    newest = list({one["trial"]: one for one in given if one["kind"] != "space"}.values())  # the last of each trial
     timed = [one for one in newest if one["verdict"] == "timed" and one["seconds"]]
+    untimed = [one | {"seconds": one["predicted_seconds"]} for one in newest
+               if one["verdict"] in ("right", "compiled", "modelled") and one["kind"] == "kernel" and one["predicted_seconds"]]
+    known = [(one | {"times": times}) for times, rows in (("measured", timed), ("predicted", untimed)) for one in rows]
 
     def by(rows, *names):
         groups: dict[tuple, list[dict]] = {}
@@ -147,27 +220,27 @@ def test_questions_have_the_answers_that_python_works_out(tmp_path, seed):
     problem = ("gpu", "layout", "m", "n", "k")
     place = lambda one: (one["gpu"], one["layout"], one["m"] * one["n"] * one["k"], one["m"], one["n"], one["k"])  # noqa: E731
     expected = []
-    for key, group in by(timed, *problem).items():
+    for key, group in by(known, *problem, "times").items():
         kernels = [one for one in group if one["kind"] == "kernel"]
         if kernels:
             best = min(kernels, key=lambda one: one["seconds"])
             rivals = [one for one in group if one["kind"] == "rival" and one["error"] and best["error"] and one["error"] <= 2 * best["error"]]
             rival = min(rivals, key=lambda one: one["seconds"], default={"kernel": None, "seconds": nan})
             flops = 2.0 * best["m"] * best["n"] * best["k"]
-            expected.append((place(best), best["kernel"], best["scheme"], best["block"], 1e6 * best["seconds"], flops / best["seconds"] / 1e12, best["error"],
-                             len(kernels), rival["kernel"], rival["seconds"] / best["seconds"]))
-    found = [(place(one), one["kernel"], one["scheme"], one["block"], one["microseconds"], one["tflops"], one["error"], one["timed"], one["rival"],
-              nan if one["times_as_fast"] is None else one["times_as_fast"]) for one in store.answer("best").to_pylist()]
+            expected.append(((*place(best), best["times"]), best["kernel"], best["scheme"], best["block"], 1e6 * best["seconds"],
+                             flops / best["seconds"] / 1e12, best["error"], len(kernels), rival["kernel"], rival["seconds"] / best["seconds"]))
+    found = [((*place(one), one["times"]), one["kernel"], one["scheme"], one["block"], one["microseconds"], one["tflops"], one["error"],
+              one["kernels"], one["rival"], nan if one["times_as_fast"] is None else one["times_as_fast"]) for one in store.answer("best").to_pylist()]
     assert len(found) > 8 and any(one[8] for one in found)
     assert [one[:4] + one[6:9] for one in found] == [one[:4] + one[6:9] for one in sorted(expected)]
     assert np.allclose([one[4:6] + one[9:] for one in found], [one[4:6] + one[9:] for one in sorted(expected)], rtol=1e-12, equal_nan=True)
 
     expected = []
-    for group in by([one for one in timed if one["error"] is not None], *problem).values():
-        expected += [(place(one), one["seconds"], one["kernel"], one["kind"]) for one in group
+    for group in by([one for one in known if one["error"] is not None], *problem, "times").values():
+        expected += [((*place(one), one["times"]), one["seconds"], one["kernel"], one["kind"]) for one in group
                      if not any(other["seconds"] < one["seconds"] and other["error"] <= one["error"] for other in group)]
     found = store.answer("frontier").to_pylist()
-    assert [(place(one), one["kernel"], one["kind"]) for one in found] == [(one[0], *one[2:]) for one in sorted(expected)]
+    assert [((*place(one), one["times"]), one["kernel"], one["kind"]) for one in found] == [(one[0], *one[2:]) for one in sorted(expected)]
     assert np.allclose([one["microseconds"] for one in found], [1e6 * one[1] for one in sorted(expected)], rtol=1e-12)
 
     predicted = [one for one in timed if one["kind"] == "kernel" and one["predicted_seconds"]]
@@ -175,8 +248,8 @@ def test_questions_have_the_answers_that_python_works_out(tmp_path, seed):
     for group in by(predicted, *problem).values():
         first, best = min(group, key=lambda one: one["predicted_seconds"]), min(group, key=lambda one: one["seconds"])
         expected.append((place(first), len(group), first["kernel"], best["kernel"], first["seconds"] / best["seconds"], 1e6 * first["seconds"]))
-    found = [(place(one), one["timed"], one["first_choice"], one["fastest"], one["times_the_fastest"], one["microseconds"])
-             for one in store.answer("first-choice").to_pylist()]
+    found = [(place(one), one["kernels"], one["first_choice"], one["fastest"], one["times_the_fastest"], one["microseconds"])
+             for one in store.answer("first-choice").to_pylist() if one["times"] == "measured"]
     assert [one[:4] for one in found] == [one[:4] for one in sorted(expected)] and any(one[2] != one[3] for one in found)
     assert np.allclose([one[4:] for one in found], [one[4:] for one in sorted(expected)], rtol=1e-12)
 
@@ -304,6 +377,6 @@ def test_a_million_rows(tmp_path):
     timed = rows.join(newest, ["trial", "at"], join_type="inner").filter((pc.field("kind") == "kernel") & (pc.field("verdict") == "timed"))
     problem = ["gpu", "layout", "m", "n", "k"]
     least = timed.group_by(problem).aggregate([("seconds", "min")]).sort_by([(name, "ascending") for name in problem])
-    found = before.sort_by([(name, "ascending") for name in problem])
+    found = before.filter(pc.field("times") == "measured").sort_by([(name, "ascending") for name in problem])
     assert found.num_rows == least.num_rows and found.select(problem).equals(least.select(problem).cast(found.select(problem).schema))
     assert pc.max(pc.abs(pc.subtract(found["microseconds"], pc.multiply(least["seconds_min"], 1e6)))).as_py() < 1e-9

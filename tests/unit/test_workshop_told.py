@@ -49,7 +49,7 @@ class Space(SimpleNamespace):
 
 
 def test_a_space_is_told_by_its_counts():
-    head = SimpleNamespace(title="a title", emulate=False)
+    head = SimpleNamespace(title="a title", emulate=False, compile=True)
     space = Space(
         study=SimpleNamespace(name="mine", head=head, strategy="model"), problems=[1, 2], combinations=[1, 2, 3], count=5000, seconds_taken=1.234,
         rejected=Counter({"small": 800, "large": 3000}),
@@ -57,7 +57,7 @@ def test_a_space_is_told_by_its_counts():
                  refused("p5", "y", "no words")],
     )
     estimate = {"trials": 1000, "left": 990, "seconds": 120.0, "timed": ["h200", "a100"], "measured": True}
-    lines = words(explore.space_text(space, estimate))
+    lines = words(explore.space_text(space, estimate, {}, "model"))
     assert lines == [
         "study mine: a title", "space 2 of GPU, size and layout, 3 with all choices of listed values",
         "candidates 5,000; the model rejects 3,800; 1,200 remain, ranked in 1.23 s",
@@ -65,12 +65,17 @@ def test_a_space_is_told_by_its_counts():
         "rejected", "3,000 large", "800 small", "", "combinations that no kernel serves", "4 no kernel: p1, x; p2; p3 ...", "1 no words: p5, y",
     ]
     head.title, head.emulate, space.refused = "", True, space.refused[:3]
-    lines = words(explore.space_text(space, estimate | {"timed": [], "measured": False}))
+    lines = words(explore.space_text(space, estimate | {"timed": [], "measured": False}, {}, "model"))
     assert lines[0] == "study mine" and "judged on the emulator, not timed;" in lines[3] and lines[3].endswith("(a guess: nothing is stored yet)")
     assert lines[-1] == "3 no kernel: p1, x; p2; p3"
     head.emulate, space.rejected, space.refused = False, Counter(), []
-    lines = words(explore.space_text(space, estimate | {"timed": []}))
+    lines = words(explore.space_text(space, estimate | {"timed": []}, {}, "model"))
     assert len(lines) == 4 and "compiled, not timed;" in lines[3]
+    head.compile, space.refused = False, [refused("p1", "x", "no kernel"), refused("p2", "", "no words")]
+    left = {"half": "its error", "x": "no kernel", **{f"s{at}": "slow" for at in range(6)}}
+    lines = words(explore.space_text(space, estimate | {"timed": []}, left, "cover"))
+    assert "by strategy cover, not compiled;" in lines[3] and lines[4] == "left out half (its error); x (no kernel); s0, s1, s2, s3 and 2 more (slow)"
+    assert lines[5:] == ["", "combinations that no kernel serves", "1 no words: p2"], "what was left out is said once"
 
 
 def test_regret_is_plain_data():
@@ -108,10 +113,10 @@ def test_a_report_keeps_frontiers_and_draws_the_rest_once():
     rows[31] = trial(31, 9e2, None, kind="rival", scheme="", kernel="sgemm")
     rows[35] = trial(35, 500.0, 5.0, scheme="half")
     for most in (4, 12, 39):
-        kept = [int(row.trial) for row in report.thinned(rows, True, 1, most)]
+        kept = [int(row.trial) for row in report.thinned(rows, 1, most)]
         assert kept == sorted(set(kept)) and len(kept) == most and {0, 17, 31, 35} <= {*kept}
-    assert report.thinned(rows, True, 1, 40) == rows and report.thinned(rows, True, 1, 12) != report.thinned(rows, True, 2, 12)
-    assert [int(row.trial) for row in report.thinned(rows, True, 1, 2)] == [0, 35]
+    assert report.thinned(rows, 1, 40) == rows and report.thinned(rows, 1, 12) != report.thinned(rows, 2, 12)
+    assert [int(row.trial) for row in report.thinned(rows, 1, 2)] == [0, 35]
 
 
 def test_a_studys_reference_is_a_spec_by_name_or_file(tmp_path):

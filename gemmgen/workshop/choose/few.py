@@ -25,10 +25,10 @@ from gemmgen.library import cover, dispatch
 from gemmgen.library.cover import Taken
 from gemmgen.model.accuracy import DISTRIBUTIONS
 from gemmgen.solve.contract import fp32_estimate
-from gemmgen.solve.lookup import PLAIN
-from gemmgen.verdict import OWN, VENDORS_OWN, Verdict, plain_of
+from gemmgen.verdict import Verdict, plain_of
 from gemmgen.workshop.choose.shapes import Shape, merged, parted, shapes_of
 from gemmgen.workshop.explore.extras import library
+from gemmgen.workshop.explore.headline import MOST_JUDGED, fp32_times
 from gemmgen.workshop.explore.rebuilt import Predictions, kernel_of, plan_of, spec_of, timed_whole
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.time_model import learn as learnt
@@ -44,9 +44,6 @@ AROUND, NEAR = 16, 0.6
 """Shapes near each one that rules are learnt by, too, and how far they lie: the deviation of the logarithms of their sizes."""
 LEAST_PARTED = 16
 """Shapes of which some can be held out."""
-MOST_JUDGED = 24
-"""Shapes that are held against plain FP32, the heaviest: a shape that nobody timed FP32 at costs a solve."""
-SGEMM = "cublas-sgemm"
 Method = Literal["auto", "greedy", "exact"]
 Decide = Literal["auto", "rules", "estimates"]
 
@@ -364,18 +361,13 @@ def _verdicts(rows: Sequence[Row], every: Costs, chosen: Chosen) -> Iterator[Ver
     """The fastest chosen kernel at each of the heaviest shapes beside plain FP32: as measured where the store has times of both, else as predicted."""
     if every.gpu not in GPUS.names():
         return
-    gpu = GPUS.get(every.gpu)
-    times: dict[tuple[int, int, int, str], list[tuple[float, str, str]]] = {}
-    for row in rows:
-        whose = VENDORS_OWN if row.kind == "rival" and row.kernel == SGEMM else OWN if row.kind == "kernel" and row.scheme == PLAIN else ""
-        if whose and row.verdict == "timed" and row.seconds:
-            times.setdefault((row.m, row.n, row.k, row.layout), []).append((row.seconds, whose, row.device))
+    gpu, times = GPUS.get(every.gpu), fp32_times(rows)
     for at in np.argsort(-every.weights, kind="stable")[:MOST_JUDGED]:
         shape, best = every.shapes[at], min(chosen.kernels, key=lambda kernel: every.seconds[kernel, at])
         row, device = every.rows[best], ""
         known = times.get((*shape.size, shape.layout)) if every.measured[best, at] else None
         try:
-            fp32, whose, device = min(known) if known else (*plain_of(gpu, *shape.size, shape.layout), "")
+            fp32, whose, device = known or (*plain_of(gpu, *shape.size, shape.layout), "")
         except GemmgenError:
             continue
         error, own = every.error[best], fp32_estimate(max(shape.k, 1), DISTRIBUTIONS["uniform"])

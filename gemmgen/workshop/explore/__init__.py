@@ -2,9 +2,12 @@
 
     from gemmgen.workshop import explore
 
-    study = explore.study("specs/studies/small_cpu.toml")
-    print(len(study.candidates()))
-    progress = study.run("explore-out/small_cpu")
+    study = explore.study("specs/studies/small_cpu.toml")      # its store: explore-out/small_cpu, as `gemmgen study run` has it
+    study.run(trials=40)
+    study.resume(trials=80)
+    study.table("best").to_pandas()                            # an Arrow table
+    study.figure("frontier")                                   # plotly's, which notebooks show
+    study.report("report.html")
 """
 
 from __future__ import annotations
@@ -17,9 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import plotly.graph_objects
+    import pyarrow
+
     from gemmgen.workshop.explore.running import Progress
     from gemmgen.workshop.explore.space import Candidates
+    from gemmgen.workshop.explore.store import Store
     from gemmgen.workshop.explore.studies import Study
+    from gemmgen.workshop.explore.trial_row import Row
     from gemmgen.workshop.explore.workers import Pool
 
 __all__ = ["Explored", "study"]
@@ -27,13 +35,21 @@ __all__ = ["Explored", "study"]
 
 @dataclass(frozen=True)
 class Explored:
-    """A study as programs use it.
+    """A study as programs use it. Its files are those of the command `gemmgen study`.
 
     Attributes:
         study: what its file says.
+        place: its store, a folder or a URI; None for `explore-out/NAME` in the working folder.
     """
 
     study: Study
+    place: str | PathLike[str] | None = None
+
+    @property
+    def store(self) -> str | Path:
+        """Where trials are kept."""
+        place = self.place if self.place is not None else f"explore-out/{self.study.name}"
+        return place if isinstance(place, str) else Path(place)
 
     @cached_property
     def _candidates(self) -> Candidates:
@@ -50,13 +66,13 @@ class Explored:
         return self._candidates
 
     def run(
-        self, store: str | PathLike[str], *, strategy: str | None = None, trials: int | None = None, seconds: float | None = None,
+        self, store: str | PathLike[str] | None = None, *, strategy: str | None = None, trials: int | None = None, seconds: float | None = None,
         scheduler: str | None = None, workers: int | None = 0, progress: Callable[[Progress], None] = lambda progress: None,
     ) -> Progress:
         """Try candidates and keep what comes of each in a store; what the store holds already is not tried again.
 
         Args:
-            store: a folder, or a URI.
+            store: a folder, or a URI, instead of the study's own.
             strategy, trials, seconds: instead of the study's own.
             scheduler: address of a cluster of dask.distributed.
             workers: processes that compile on this machine, None for as many as there are processors, beside one for each GPU; 0: one
@@ -68,18 +84,88 @@ class Explored:
         """
         from gemmgen.workshop.explore.running import Running
 
+        place = self.store if store is None else store
         pool = pool_of(scheduler, workers)
         try:
             return Running(
-                self.candidates(), Path(store) if isinstance(store, PathLike) else store, pool, trials=trials, seconds=seconds, strategy=strategy,
+                self.candidates(), Path(place) if isinstance(place, PathLike) else place, pool, trials=trials, seconds=seconds, strategy=strategy,
                 told_progress=progress,
             ).run()
         finally:
             pool.close()
 
+    def resume(self, **how: Any) -> Progress:
+        """Go on with the study's store; arguments as `run`.
 
-def study(source: str | PathLike[str] | Mapping[str, Any] | Study) -> Explored:
+        Raises:
+            GemmgenError: there is no such store; others as `run`.
+        """
+        self._opened("").listing()
+        return self.run(**how)
+
+    def table(self, question: str = "SELECT * FROM latest", where: str = "", **parameters: str) -> pyarrow.Table:
+        """What the store answers, as an Arrow table; `.to_pandas()` makes it a data frame.
+
+        Args:
+            question: one SELECT, or the name of a ready-made question such as `best`, `frontier`, `model`.
+            where: a condition, in SQL, on the rows that count.
+            parameters: of the question.
+
+        Raises:
+            GemmgenError: there is no such store or question, or the SQL is refused.
+        """
+        opened = self._opened(where)
+        try:
+            return opened.query(question, parameters) if " " in question else opened.answer(question, **parameters)
+        finally:
+            opened.close()
+
+    def rows(self, where: str = "") -> list[Row]:
+        """The store's rows.
+
+        Raises:
+            GemmgenError: as `table`.
+        """
+        opened = self._opened(where)
+        try:
+            return opened.rows()
+        finally:
+            opened.close()
+
+    def figure(self, name: str = "frontier", where: str = "") -> plotly.graph_objects.Figure:
+        """A plot of the store: `frontier` (error against speed), `sizes` (the fastest of each scheme over the size), `model` (predicted against measured).
+
+        Points with a predicted time are hollow.
+
+        Raises:
+            UnknownName: there is no such plot. GemmgenError: as `table`, or plotly is missing.
+        """
+        from gemmgen.workshop.explore.figures import figure
+
+        return figure(name, self.rows(where), self.study.name)
+
+    def report(self, path: str | PathLike[str] = "report.html", where: str = "") -> Path:
+        """Write the report of `gemmgen study report`, and give its path.
+
+        Raises:
+            GemmgenError: as `table`, or plotly is missing.
+        """
+        from gemmgen.cli.output import write_paths
+        from gemmgen.workshop.explore.report import report
+
+        return write_paths({Path(path): report(self.rows(where), title=self.study.name)})[0]
+
+    def _opened(self, where: str) -> Store:
+        from gemmgen.workshop.explore.store import Store
+
+        return Store(self.store, where=where)
+
+
+def study(source: str | PathLike[str] | Mapping[str, Any] | Study, store: str | PathLike[str] | None = None) -> Explored:
     """A study: a .toml file, the name of one under specs/studies, or a dictionary of its sections.
+
+    Args:
+        store: where its trials are kept, a folder or a URI; None for `explore-out/NAME`.
 
     Raises:
         SpecError, UnknownName: it is not acceptable.
@@ -87,8 +173,8 @@ def study(source: str | PathLike[str] | Mapping[str, Any] | Study) -> Explored:
     from gemmgen.workshop.explore.studies import Study, load_study, study_from
 
     if isinstance(source, Study):
-        return Explored(source)
-    return Explored(study_from(source) if isinstance(source, Mapping) else load_study(Path(source)))
+        return Explored(source, store)
+    return Explored(study_from(source) if isinstance(source, Mapping) else load_study(Path(source)), store)
 
 
 def pool_of(scheduler: str | None = None, workers: int | None = None) -> Pool:

@@ -120,8 +120,9 @@ def pool_of(rows: Sequence[Row]) -> Pool:
     seconds = np.array([row.predicted_seconds if row.predicted_seconds is not None else inf for row in rows])
     error = np.array([row.predicted_error if row.predicted_error is not None else inf for row in rows])
     nothing = np.zeros(len(rows), int)
+    families = {family: at for at, family in enumerate(dict.fromkeys((row.scheme, row.design) for row in rows))}
     return Pool(nothing, nothing, np.argsort(seconds, kind="stable"), seconds, error, np.array([ways[word] for word in words]), names,
-                lambda at: features[at])
+                lambda at: features[at], np.array([families[row.scheme, row.design] for row in rows]), nothing)
 
 
 def _numbers(decided: Mapping[str, object]) -> dict[str, float]:

@@ -22,16 +22,16 @@ from gemmgen.errors import GemmgenError, SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.workshop.explore.space import Candidates
 from gemmgen.workshop.explore.store import Store, Writer
-from gemmgen.workshop.explore.strategies import Ask, Outcome, strategy_called
+from gemmgen.workshop.explore.strategies import Ask, Outcome, left_out, strategy_called
 from gemmgen.workshop.explore.studies import DATA_TOLD, Problem, Study
-from gemmgen.workshop.explore.trial import ROUNDS, SLICE_MS, Task
+from gemmgen.workshop.explore.trial import ROUNDS, SLICE_MS, Task, facts
 from gemmgen.workshop.explore.trial_row import Row, told
 from gemmgen.workshop.explore.workers import AHEAD, COMPILE, Pool
 
 TRIES_OF_REFERENCE = 8
 """Of the model's choices of a size, for its reference kernel."""
 STAGES = {name: f"gemmgen.workshop.explore.trial:{name}" for name in ("compiled", "timed", "emulated", "first_to_build")}
-GOOD = ("compiled", "right", "timed")
+GOOD = ("modelled", "compiled", "right", "timed")
 """Verdicts of kernels that count."""
 
 
@@ -46,6 +46,7 @@ class Progress:
         seconds: since the first was begun.
         left: seconds that the rest will take, by what the others took; None where that is not known yet.
         best: of each problem the fastest row.
+        schemes: of kernels that ended, how many of each scheme.
         gpu_seconds: that GPUs judged and timed, of all workers together.
     """
 
@@ -56,12 +57,15 @@ class Progress:
     seconds: float = 0.0
     left: float | None = None
     best: dict[Problem, Row] = field(default_factory=dict)
+    schemes: Counter[str] = field(default_factory=Counter)
     gpu_seconds: float = 0.0
     interrupted: bool = False
 
     def add(self, row: Row, problem: Problem) -> None:
         """A trial ended."""
         self.verdicts[row.verdict] += 1
+        if row.kind == "kernel" and row.scheme:
+            self.schemes[row.scheme] += 1
         self.gpu_seconds += (row.judge_seconds or 0) + (row.time_seconds or 0) if row.uuid else 0
         best = self.best.get(problem)
         if row.verdict in GOOD and row.kind == "kernel" and (best is None or _cost(row) < _cost(best)):
@@ -109,6 +113,7 @@ class Running:
         for name in head.rivals:
             if name not in CUBLAS:
                 raise UnknownName(f"{self.study.place}: [study] rivals", "library routine", name, CUBLAS)
+        self._left_out = left_out(candidates, strategy or self.study.strategy, trials or head.trials)
         self._limit = seconds if seconds is not None else head.seconds
         self._strategy = strategy_called(strategy or self.study.strategy, candidates.pool, head.seed)
         self._stages = STAGES | dict(stages or {})
@@ -130,17 +135,16 @@ class Running:
 
     def run(self) -> Progress:
         """Until the trials, the time or the candidates are used up, or Ctrl-C; rows are flushed whatever happens."""
-        start = time.monotonic()
+        self._start = time.monotonic()
         try:
             self._keep_rejected()
             while True:
-                self.progress.seconds = time.monotonic() - start
                 self._begin_more()
                 if not self._busy:
                     break
                 for key, answer in self.pool.wait(0.5):
                     self._advance(key, answer)
-                self.progress.seconds = time.monotonic() - start
+                self._clock()
                 self._estimate()
                 self._told(self.progress)
         except KeyboardInterrupt:
@@ -152,13 +156,16 @@ class Running:
     def _keep_rejected(self) -> None:
         """A row for each GPU, of what the model rejects before it becomes a trial, for reports."""
         for gpu, rejected in self.candidates.rejected_on.items():
-            extra = told({"rejected": dict(rejected)})
+            extra = told({"rejected": dict(rejected), "left_out": self._left_out})
             key = hashlib.sha256(f"{self.study.name} {gpu} {extra}".encode()).hexdigest()[:16]
-            if rejected and key not in self._known:
+            if (rejected or self._left_out) and key not in self._known:
                 self.writer.add(Row(
                     study=self.study.name, trial=key, kind="space", verdict="modelled", kernel="", gpu=gpu, m=0, n=0, k=0, layout="", generator=__version__,
                     commit=self._commit, extra=extra,
                 ))
+
+    def _clock(self) -> None:
+        self.progress.seconds = time.monotonic() - self._start
 
     @property
     def _busy(self) -> bool:
@@ -176,12 +183,14 @@ class Running:
     def _begin_more(self) -> None:
         gpus = self.pool.gpus
         ahead = self.pool.compilers + 1 + AHEAD * sum(gpus.values())
+        self._clock()
         while self._asked < self.progress.wanted and len(self._open) < ahead and not (self._limit and self.progress.seconds >= self._limit):
             ask = self._strategy.ask()
             if ask is None:
                 return
             self._asked += 1
             self._begin(ask, gpus)
+            self._clock()
 
     def _begin(self, ask: Ask, gpus: Mapping[str, int]) -> None:
         candidates, head, accept = self.candidates, self.study.head, self.study.file.accept
@@ -189,21 +198,25 @@ class Running:
         how = "timed" if problem.gpu in gpus else "emulated" if head.emulate else "compiled"
         spec = candidates.spec(ask.at)
         row = Row(
-            study=self.study.name, trial=self._id(plan.hash, problem, plan.gpu.arch, how, ask.effort), kind="kernel", verdict="modelled", kernel="",
+            study=self.study.name, trial=self._id(plan.hash, problem, plan.gpu.arch, how, ask.effort), kind="kernel", verdict="modelled",
             gpu=problem.gpu, m=problem.m, n=problem.n, k=problem.k, layout=problem.layout, writer=self.writer.id, generator=__version__,
             commit=self._commit, spec=told(spec), data=DATA_TOLD[head.data], predicted_seconds=float(candidates.seconds[ask.at]),
-            predicted_error=part.error if isfinite(part.error) else None, identity=plan.hash,
+            predicted_error=part.error if isfinite(part.error) else None, **facts(plan),
             extra=told({"effort": round(ask.effort, 4)} if ask.effort < 1 else {}),
         )
-        if row.trial in self._known:
+        known = self._known.get(row.trial)
+        if known is not None and (known.verdict != "modelled" or not head.compile):
             self.progress.kept += 1
-            self._end(self._known[row.trial], ask, problem, kept=True)
+            self._end(known, ask, problem, kept=True)
             return
         task = Task(
             spec, problem.size, problem.layout, head.data, None, accept.relative_frobenius, accept.scaled,
             rounds=max(3, round(ROUNDS * ask.effort)), slice_ms=max(1.0, SLICE_MS * ask.effort),
         )
         trial = _Trial(row, task, part.problem, ask)
+        if not head.compile:
+            self._finish(trial, {})
+            return
         if how == "timed":
             self._want_reference(part.problem)
         self._submit(trial, "compiled", COMPILE, task, how != "compiled")

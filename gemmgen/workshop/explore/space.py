@@ -5,11 +5,13 @@ Nothing is a Plan before it is asked for: a study has hundreds of thousands of c
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -67,10 +69,11 @@ class Candidates:
         rejected_on: of each GPU how many each inequality rejects, each candidate at the first that it breaks, and how many the study's own limit on the
             error.
         refused: combinations that no kernel can serve.
+        least_error: of each listed scheme the least predicted error of its kernels, those beyond the study's limit included.
         seconds_taken: by enumerating and ranking.
         part, row: [N] of each candidate its part, and its row in the part's columns.
         seconds: [N] predicted.
-        stratum: [N] candidates of one stratum compete: those of a problem, and where the study limits no error, of a scheme.
+        stratum: [N] candidates of one stratum compete: those of a problem, and where neither [accept] nor [accuracy] limits the error, of a scheme.
         order: [N] candidates, the best of each stratum first, then the second of each.
     """
 
@@ -81,6 +84,7 @@ class Candidates:
     count: int
     rejected_on: Mapping[str, Counter[str]]
     refused: Sequence[Refused]
+    least_error: Mapping[str, float]
     seconds_taken: float
     part: np.ndarray
     row: np.ndarray
@@ -95,13 +99,31 @@ class Candidates:
     @property
     def rejected(self) -> Counter[str]:
         """The same of all GPUs together."""
-        return sum(self.rejected_on.values(), Counter())
+        return by_number(sum(self.rejected_on.values(), Counter()))
 
     def part_of(self, at: int) -> Part:
         return self.parts[self.part[at]]
 
     def problem_of(self, at: int) -> Problem:
         return self.problems[self.part_of(at).problem]
+
+    @cached_property
+    def families(self) -> tuple[tuple[str, str], ...]:
+        """(scheme, design) of the candidates, by number."""
+        return tuple(dict.fromkeys((one.request.scheme.name, one.request.design.name) for one in self.parts))
+
+    @property
+    def unserved(self) -> dict[str, str]:
+        """Listed schemes without a candidate, and why."""
+        served, found = {_listed(self.combinations[one.combination]) for one in self.parts}, {}
+        limit = self.study.file.accept.relative_frobenius
+        for one in self.combinations:
+            if (scheme := _listed(one)) and scheme not in served and scheme in self.least_error and limit is not None:
+                found[scheme] = f"its predicted error {self.least_error[scheme]:.1e} is above [accept] relative_frobenius = {limit:g}"
+        for one in self.refused:
+            if (scheme := _listed(one.combination)) and scheme not in served:
+                found.setdefault(scheme, one.error.problem)
+        return found
 
     def plan(self, at: int) -> Plan:
         """Everything decided."""
@@ -136,7 +158,10 @@ class Candidates:
 
         problem = np.array([part.problem for part in self.parts], int)[self.part] if len(self) else np.zeros(0, int)
         error = np.array([part.error for part in self.parts])[self.part] if len(self) else np.zeros(0)
-        return Pool(problem, self.stratum, self.order, self.seconds, error, self.part, tuple(names), features)
+        numbers = {family: at for at, family in enumerate(self.families)}
+        family = np.array([numbers[one.request.scheme.name, one.request.design.name] for one in self.parts], int)[self.part] if len(self) else problem
+        listed = _numbered([_listed(self.combinations[one.combination]) for one in self.parts])[self.part] if len(self) else problem
+        return Pool(problem, self.stratum, self.order, self.seconds, error, self.part, tuple(names), features, family, listed)
 
 
 @dataclass(frozen=True)
@@ -150,6 +175,8 @@ class Pool:
         way: [N] number of what is no figure: the scheme, the policy, the design.
         features: rows [R] -> [R, F], the values of the decisions' symbols.
         names: [F] the symbols.
+        family: [N] number of the scheme and the design.
+        listed: [N] number of the scheme, as the study lists it; equal where it lists none.
     """
 
     problem: np.ndarray
@@ -160,9 +187,35 @@ class Pool:
     way: np.ndarray
     names: tuple[str, ...]
     features: Callable[[np.ndarray], np.ndarray]
+    family: np.ndarray
+    listed: np.ndarray
 
     def __len__(self) -> int:
         return len(self.problem)
+
+
+def _listed(combination: Combination) -> str:
+    """The scheme that a combination names; empty where the error contract chooses."""
+    spec = combination.loaded.spec
+    return "" if spec.accuracy.asked else spec.split.scheme or ""
+
+
+def _numbered(names: Sequence[str]) -> np.ndarray:
+    numbers = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], int)
+
+
+def by_number(rejected: Mapping[str, int]) -> Counter[str]:
+    """Counts of rejected candidates with one line for each inequality: C7 has another text in some designs."""
+    texts: dict[str, list[str]] = {}
+    counts: Counter[str] = Counter()
+    for label, count in rejected.items():
+        number, _, text = label.partition(" ")
+        key = number if re.fullmatch(r"C\d+", number) else label
+        counts[key] += count
+        known = texts.setdefault(key, [])
+        known += [one for one in text.split(" or else ") if key == number and one not in known]
+    return Counter({" ".join(filter(None, (key, " or else ".join(texts[key])))): count for key, count in counts.items()})
 
 
 def candidates(study: Study) -> Candidates:
@@ -177,6 +230,7 @@ def candidates(study: Study) -> Candidates:
     numbers = {problem: at for at, problem in enumerate(problems)}
     parts: list[Part] = []
     refused: list[Refused] = []
+    least_error: dict[str, float] = {}
     rejected: dict[str, Counter[str]] = {problem.gpu: Counter() for problem in problems}
     count = 0
     limit = study.file.accept.relative_frobenius
@@ -197,6 +251,7 @@ def candidates(study: Study) -> Candidates:
             count += space.candidates
             rejected[combination.problem.gpu].update(space.rejected)
             error_of = _error(request, study.head.data)
+            least_error[_listed(combination)] = min(error_of, least_error.get(_listed(combination), inf))
             if limit is not None and error_of > limit:
                 rejected[combination.problem.gpu][f"[accept] relative_frobenius <= {limit:g}"] += len(space.order)
                 continue
@@ -211,12 +266,13 @@ def candidates(study: Study) -> Candidates:
     ))
     strata: dict[Any, int] = {}
     of_part = [
-        strata.setdefault((one.problem,) if limit is not None else (one.problem, one.request.scheme.name), len(strata)) for one in parts
+        strata.setdefault((one.problem, one.request.scheme.name if limit is None and _listed(combinations[one.combination]) else ""), len(strata))
+        for one in parts
     ]
     stratum = np.array(of_part, int)[part] if parts else np.zeros(0, int)
     return Candidates(
-        study, combinations, problems, parts, count, rejected, refused, time.perf_counter() - start, part, row, seconds, stratum,
-        in_turn(stratum, key),
+        study, combinations, problems, parts, count, {gpu: by_number(one) for gpu, one in rejected.items()}, refused, least_error,
+        time.perf_counter() - start, part, row, seconds, stratum, in_turn(stratum, key),
     )
 
 

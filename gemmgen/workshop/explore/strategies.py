@@ -20,7 +20,7 @@ import numpy as np
 
 from gemmgen.errors import UnknownName
 from gemmgen.workshop.explore.extras import library
-from gemmgen.workshop.explore.space import Pool
+from gemmgen.workshop.explore.space import Candidates, Pool
 from gemmgen.workshop.explore.studies import STRATEGIES
 
 ETA = 3
@@ -86,6 +86,57 @@ class Random(InOrder):
         from gemmgen.workshop.explore.space import in_turn
 
         super().__init__(in_turn(pool.stratum, np.random.default_rng(seed).random(len(pool))))
+
+
+def covering(pool: Pool) -> np.ndarray:
+    """[N] candidates in turn of each problem and listed scheme, which get equal shares. Of each first the predicted frontier of error and time, then the best
+    of every other scheme and design, then the model's ranking.
+
+    Schemes take turns along a diagonal of problems and schemes, so that fewer trials than both together still reach every problem and every scheme.
+    """
+    if not len(pool):
+        return pool.order
+    key = _key(pool)
+    schemes, scheme = np.unique(pool.listed, return_inverse=True)
+    stratum = pool.problem * len(schemes) + scheme
+    phase = np.full(len(pool), 2)
+    by_time = np.lexsort((pool.error, key, stratum))
+    _, starts = np.unique(stratum[by_time], return_index=True)
+    for start, end in zip(starts, [*starts[1:], len(by_time)]):
+        mine = by_time[start:end]
+        phase[mine[np.unique(pool.family[mine], return_index=True)[1]]] = 1
+        least = np.minimum.accumulate(pool.error[mine])
+        phase[mine[np.concatenate([[True], pool.error[mine][1:] < least[:-1]])]] = 0
+    order = np.lexsort((key, phase, stratum))
+    rank = np.empty(len(pool), int)
+    rank[order] = np.arange(len(pool)) - np.searchsorted(stratum[order], stratum[order])
+    return np.lexsort((pool.problem, (scheme - pool.problem) % len(schemes), rank))
+
+
+def _key(pool: Pool) -> np.ndarray:
+    """[N] predicted seconds that keep the model's order within each stratum, where nearly equal times are ranked by other things."""
+    strata = pool.stratum[pool.order]
+    grouped = np.argsort(strata, kind="stable")
+    key, mine = np.empty(len(pool)), pool.order[grouped]
+    _, starts = np.unique(strata[grouped], return_index=True)
+    for start, end in zip(starts, [*starts[1:], len(mine)]):
+        seconds = np.maximum.accumulate(pool.seconds[mine[start:end]])
+        key[mine[start:end]] = seconds * (1 + 1e-12 * np.arange(len(seconds)))
+    return key
+
+
+def left_out(candidates: Candidates, strategy: str, trials: int) -> dict[str, str]:
+    """What a study lists, or the model has a kernel of, and no trial will be of, with the reason: schemes by name, `scheme by design` for designs."""
+    found, families = dict(candidates.unserved), candidates.families
+    if strategy in ORDERS and trials < len(candidates):
+        tried = {families[at] for at in np.unique(candidates.pool.family[ORDERS[strategy](candidates.pool)[:trials]])}
+        schemes = {scheme for scheme, _ in tried}
+        for scheme, design in families:
+            if scheme not in schemes:
+                found[scheme] = f"other kernels come first in the {trials} trials of strategy {strategy}"
+            elif (scheme, design) not in tried:
+                found[f"{scheme} by design {design}"] = f"slower by the model than the {trials} trials"
+    return found
 
 
 class Halving:
@@ -205,9 +256,10 @@ def _nsga2(optuna: Any, seed: int) -> Any:
     return optuna.samplers.NSGAIISampler(seed=seed, population_size=16)
 
 
+ORDERS: dict[str, Callable[[Pool], np.ndarray]] = {"cover": covering, "model": lambda pool: pool.order, "all": lambda pool: np.arange(len(pool))}
+"""Strategies whose order is known beforehand."""
 _MAKERS: dict[str, Callable[[Pool, int], Strategy]] = {
-    "model": lambda pool, seed: InOrder(pool.order),
-    "all": lambda pool, seed: InOrder(np.arange(len(pool))),
+    **{name: (lambda pool, seed, order=order: InOrder(order(pool))) for name, order in ORDERS.items()},
     "random": Random,
     "halving": Halving,
     "tpe": lambda pool, seed: Sampled(pool, _tpe, 1, seed),

@@ -19,6 +19,7 @@ from gemmgen.errors import SpecError
 from gemmgen.spec import MAX_EXTENT, LoadedSpec, Name, Spec, loads
 
 STRATEGIES = {
+    "cover": "each listed scheme in turn: its predicted frontier of error and time, the best of each design, then the model's ranking",
     "model": "the model's ranking, best first, in turn for each GPU, size and layout",
     "all": "every candidate, in the order of the space",
     "random": "drawn evenly from all",
@@ -26,7 +27,7 @@ STRATEGIES = {
     "tpe": "Optuna's tree-structured Parzen estimator on the time",
     "nsga2": "Optuna's NSGA-II on error and time",
 }
-DEFAULT_STRATEGY = "model"
+DEFAULT_STRATEGY = "cover"
 DATA = {"uniform": (-1.0, 1.0, 0), "positive": (0.0, 1.0, 0), "spread": (0.0, 0.0, 20)}
 """What inputs are drawn from: (low, high, octaves), as `gemmgen.timing.Inputs` takes them."""
 DATA_TOLD = {"uniform": "U[-1, 1]", "positive": "U[0, 1]", "spread": "2^-20 to 2^20"}
@@ -73,6 +74,7 @@ class StudyHead(Strict):
         (), description="library routines that are timed once for each GPU and size, as gemmgen bench --against names them, such as cublas-sgemm"
     )
     data: Literal[*DATA] = Field("uniform", description="; ".join(f"{name}: {told}" for name, told in DATA_TOLD.items()))
+    compile: bool = Field(True, description="false: candidates are kept with the model's figures alone, some thousands a minute; nothing is compiled")
     emulate: bool = Field(False, description="where no GPU of the kind is at hand, judge kernels on the emulator; small tiles take seconds, large ones minutes")
 
 

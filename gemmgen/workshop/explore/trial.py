@@ -19,6 +19,7 @@ import numpy as np
 from gemmgen.build import build, first_that_builds
 from gemmgen.build.binary import Binary
 from gemmgen.errors import BuildError, GemmgenError, InfeasibleSpec, NotEmulated, ResourceError, SpecError
+from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render
 from gemmgen.solve import solve
@@ -135,14 +136,14 @@ def first_to_build(specs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], 
     return None
 
 
-def facts(plan: Plan, source: Source) -> Columns:
-    """The columns that plan and source tell."""
+def facts(plan: Plan, source: Source | None = None) -> Columns:
+    """The columns that a plan and, where it was rendered, its source tell."""
     launches = [
         {"symbol": one.symbol, "grid": [list(factor) for factor in one.grid], "threads": one.threads, "shared_bytes": one.shared_bytes,
          "params": list(one.params)} for one in source.launches
-    ]
+    ] if source else []
     return {
-        "kernel": source.name, "identity": plan.hash, "launches": _hash(told({"launches": launches})), "decided": told(plan.decided),
+        "kernel": kernel_name(plan), "identity": plan.hash, "launches": _hash(told({"launches": launches})) if source else "", "decided": told(plan.decided),
         "scheme": plan.scheme.name, "promote": plan.promote, "sums": plan.sums, "policy": plan.fragment.policy, "design": plan.design.name,
         "block": "x".join(map(str, plan.block)), "warp": "x".join(map(str, plan.warp)), "stages": plan.stages, "split_k": plan.split_k,
         "predicted_registers": plan.predicted_registers,

@@ -6,6 +6,8 @@
     tuned = tune.tune(tune.recorded(function, inputs), 1e-5, gpu="h100")
     print(tuned.levels_of(tuned.choice), tuned.error(tuned.choice))
 
+    tune.tune(4096, 4096, 4096, accuracy="fp32", budget="2 min")     # one product: `gemmgen.workshop.explore.product`
+
 A program is profiled: the time of each GEMM at each level, and the error of the final output where that GEMM alone is at
 that level. Then the search walks (`gemmgen.workshop.tune.walk`), and every combination that it takes was run.
 """
@@ -16,8 +18,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.workshop.tune.engine import Engine, Simulation, Timed
@@ -28,9 +31,13 @@ from gemmgen.workshop.programs.recorded import Recorded, recorded
 from gemmgen.workshop.tune.runs import EXACT, Runs
 from gemmgen.workshop.tune.walk import Choice, Found, Question, search
 
+if TYPE_CHECKING:
+    from gemmgen.workshop.explore.product import TunedProduct
+    from gemmgen.workshop.explore.running import Progress
+
 __all__ = [
     "DEVICES", "USUAL", "Gemm", "Level", "Listed", "Profile", "Program", "Recorded", "Tuned", "check_threshold", "load_program", "profile",
-    "recorded", "tune",
+    "recorded", "tune", "tuned_program",
 ]
 
 SGEMM = "cublas-sgemm"
@@ -228,7 +235,35 @@ def profile(
     return Profile(program, gpu, engine, made, (*left_out, *refused), seconds, alone, runs.error((EXACT,) * count), uniform, runs)
 
 
+@overload
 def tune(
+    program: Program | str | os.PathLike[str], threshold: float, *, gpu: str | None = None, device: str = "auto", levels: Sequence[str] = (),
+    exhaustive: bool = True, progress: Callable[[str], None] = lambda text: None,
+) -> Tuned: ...
+
+
+@overload
+def tune(
+    m: int, n: int, k: int, *, accuracy: str | float = "fp32", budget: str | float = "2 min", gpu: str | None = None, layout: str = "nn",
+    store: str | os.PathLike[str] | None = None, again: bool = False, workers: int | None = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> TunedProduct: ...
+
+
+def tune(*what: Any, **how: Any) -> Tuned | TunedProduct:
+    """Tune a product, given as its three extents, or a program.
+
+    `tune(m, n, k, accuracy="fp32", budget="2 min")` finds the fastest kernel of one product and keeps the answer for the next call; arguments and errors as
+    `gemmgen.workshop.explore.product.tuned`. `tune(program, threshold)` chooses a level for each GEMM of a program; as `tuned_program`.
+    """
+    if what and isinstance(what[0], Integral) or not what and "m" in how:
+        from gemmgen.workshop.explore.product import tuned
+
+        return tuned(*what, **how)
+    return tuned_program(*what, **how)
+
+
+def tuned_program(
     program: Program | str | os.PathLike[str], threshold: float, *, gpu: str | None = None, device: str = "auto", levels: Sequence[str] = (),
     exhaustive: bool = True, progress: Callable[[str], None] = lambda text: None,
 ) -> Tuned:

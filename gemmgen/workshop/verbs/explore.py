@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from gemmgen.workshop.explore.workers import Pool
 
 INTERRUPTED = 130
+MOST_NAMED = 4
 EACH_LINE = 5.0
 """Seconds between two lines of progress where stderr is no terminal."""
 
 
 class Strategy(StrEnum):
+    cover = "cover"
     model = "model"
     all = "all"
     random = "random"
@@ -66,6 +68,8 @@ def explore(
     workers: Annotated[int | None, typer.Option(min=0, metavar="N", help=(
         "Processes that compile, beside one for each GPU; default: as many as there are processors; 0: one process, without a cluster."))] = None,
     scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A dask scheduler whose workers try, instead of this machine alone.")] = None,
+    compiling: Annotated[bool | None, typer.Option("--compile/--no-compile", help=(
+        "Whether kernels are compiled, instead of what the study says; without, the model's figures alone are kept, of 1,000 candidates in seconds."))] = None,
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="For this GPU instead of the study's own; see gemmgen list gpus.")] = None,
     as_json: Json = False,
     quiet: Silent = False,
@@ -79,26 +83,29 @@ def explore(
     """
     from gemmgen.workshop import explore as exploring
     from gemmgen.workshop.explore.running import Running, known_rows
+    from gemmgen.workshop.explore.strategies import left_out
 
     explored = exploring.study(study)
-    if gpu:
-        explored = exploring.study(explored.study.with_(gpus=[gpu]))
+    if gpu or compiling is not None:
+        explored = exploring.study(explored.study.with_(gpus=[gpu] if gpu else None, compile=compiling))
+    head = explored.study.head
     candidates = explored.candidates()
     place = store or f"explore-out/{explored.study.name}"
     known = known_rows(place, explored.study.name)
-    pool = None if dry_run else exploring.pool_of(scheduler, workers)
+    pool = None if dry_run else exploring.pool_of(scheduler, workers if head.compile else 0)
+    left = left_out(candidates, strategy or explored.study.strategy, trials or head.trials)
     try:
         estimate = estimated(candidates, pool, trials, seconds, list(known.values()))
-        value: dict[str, Any] = {**space_dict(candidates), "estimate": estimate, "store": place}
+        value: dict[str, Any] = {**space_dict(candidates), "left_out": left, "estimate": estimate, "store": place}
         if dry_run:
-            emit_json(value) if as_json else emit(space_text(candidates, estimate))
+            emit_json(value) if as_json else emit(space_text(candidates, estimate, left, strategy or explored.study.strategy))
             return EXIT_OK
         assert pool is not None
         if not as_json:
-            emit(space_text(candidates, estimate))
+            emit(space_text(candidates, estimate, left, strategy or explored.study.strategy))
         untimed = [name for name in explored.study.gpus() if name not in pool.gpus]
-        if untimed:
-            note(f"no {' or '.join(untimed)} is at hand: its kernels are {'judged on the emulator' if explored.study.head.emulate else 'compiled'}, "
+        if untimed and head.compile:
+            note(f"no {' or '.join(untimed)} is at hand: its kernels are {'judged on the emulator' if head.emulate else 'compiled'}, "
                  "and ranked by the model; nothing of them is timed", quiet=quiet or as_json)
         if not pool.compilers:
             note(f"no worker of {pool.name} has the resource compile yet; trials begin when one joins", quiet=quiet or as_json)
@@ -134,10 +141,10 @@ def estimated(candidates: Candidates, pool: Pool | None, trials: int | None, sec
     left = max(0, count - sum(row.kind == "kernel" for row in known))
     compilers = max(1, pool.compilers if pool else os.cpu_count() or 1)
     gpus = pool.gpus if pool else {one.name: 1 for one in gpus_here()}
-    timed = [name for name in candidates.study.gpus() if name in gpus]
-    compiling = left * usual("compile_seconds", COMPILE_SECONDS) / compilers
+    timed = [name for name in candidates.study.gpus() if name in gpus and candidates.study.head.compile]
+    compiling = left * (usual("compile_seconds", COMPILE_SECONDS) / compilers if candidates.study.head.compile else MODEL_SECONDS)
     running = left * (usual("judge_seconds", JUDGE_SECONDS) + usual("time_seconds", TIME_SECONDS)) / sum(gpus[name] for name in timed) if timed else (
-        left * usual("judge_seconds", EMULATE_SECONDS) / compilers if candidates.study.head.emulate else 0.0
+        left * usual("judge_seconds", EMULATE_SECONDS) / compilers if candidates.study.head.emulate and candidates.study.head.compile else 0.0
     )
     limit = seconds or candidates.study.head.seconds
     whole = max(compiling, running)
@@ -145,11 +152,11 @@ def estimated(candidates: Candidates, pool: Pool | None, trials: int | None, sec
             "timed": timed, "measured": bool(known)}
 
 
-COMPILE_SECONDS, JUDGE_SECONDS, TIME_SECONDS, EMULATE_SECONDS = 2.0, 0.4, 0.5, 5.0
+COMPILE_SECONDS, JUDGE_SECONDS, TIME_SECONDS, EMULATE_SECONDS, MODEL_SECONDS = 2.0, 0.4, 0.5, 5.0, 0.001
 """Of a trial, as long as a store tells nothing else."""
 
 
-def space_text(candidates: Candidates, estimate: dict[str, Any]) -> str:
+def space_text(candidates: Candidates, estimate: dict[str, Any], left_out: Mapping[str, str], strategy: str) -> str:
     """How many candidates there are, what the model rejects and why, and how long the rest will take."""
     from gemmgen.cli.show import LABEL
 
@@ -161,22 +168,36 @@ def space_text(candidates: Candidates, estimate: dict[str, Any]) -> str:
         f"{'candidates':<{LABEL}}{candidates.count:,}; the model rejects {rejected:,}; {left:,} remain, ranked in {candidates.seconds_taken:.2f} s",
     ]
     how = f"timed on {', '.join(estimate['timed'])}" if estimate["timed"] else (
-        "judged on the emulator, not timed" if study.head.emulate else "compiled, not timed"
+        "not compiled" if not study.head.compile else "judged on the emulator, not timed" if study.head.emulate else "compiled, not timed"
     )
     lines.append(
-        f"{'trials':<{LABEL}}{estimate['trials']:,} by strategy {study.strategy}, {how}; {estimate['left']:,} to do, about {_span(estimate['seconds'])} "
+        f"{'trials':<{LABEL}}{estimate['trials']:,} by strategy {strategy}, {how}; {estimate['left']:,} to do, about {_span(estimate['seconds'])} "
         f"({'by the stored trials' if estimate['measured'] else 'a guess: nothing is stored yet'})"
     )
+    if left_out:
+        lines.append(f"{'left out':<{LABEL}}{left_out_text(left_out)}")
     if candidates.rejected:
         lines += ["", "rejected", *(f"{count:>12,}  {label}" for label, count in sorted(candidates.rejected.items(), key=lambda one: -one[1]))]
     if candidates.refused:
         reasons: dict[str, list[str]] = {}
         for one in candidates.refused:
+            if one.error.problem in left_out.values():
+                continue  # said already
             reasons.setdefault(one.error.problem, []).append(", ".join(filter(None, (one.combination.problem.told, one.combination.told))))
-        lines += ["", "combinations that no kernel serves", *(
+        lines += [] if not reasons else ["", "combinations that no kernel serves", *(
             f"{len(which):>12,}  {why}: {'; '.join(which[:3])}{' ...' if len(which) > 3 else ''}" for why, which in reasons.items()
         )]
     return "\n".join(lines)
+
+
+def left_out_text(left_out: Mapping[str, str]) -> str:
+    """What no trial is of and why, in a line: `half (its predicted error 2.6e-04 is above ...), mixpert1 (...)`."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in left_out.items():
+        reasons.setdefault(why, []).append(name)
+    parts = [f"{', '.join(names[:MOST_NAMED])}{f' and {len(names) - MOST_NAMED} more' if len(names) > MOST_NAMED else ''} ({why})"
+             for why, names in reasons.items()]
+    return "; ".join(parts)
 
 
 def space_dict(candidates: Candidates) -> dict[str, Any]:
@@ -248,6 +269,7 @@ def progress_text(progress: Progress, place: str) -> str:
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(progress.verdicts.items(), key=lambda one: -one[1]))
     lines = [
         "", f"{'tried':<{LABEL}}{progress.done} of {progress.wanted}, {progress.kept} of them before; all kernels, references and rivals: {verdicts or 'none'}",
+        f"{'schemes':<{LABEL}}{', '.join(f'{count} {name}' for name, count in progress.schemes.most_common()) or 'none'}",
         f"{'took':<{LABEL}}{progress.seconds:.1f} s" + (f", GPUs at work {progress.gpu_seconds:.1f} s together" if progress.gpu_seconds else ""),
         f"{'store':<{LABEL}}{place}",
     ]
@@ -270,7 +292,7 @@ def progress_text(progress: Progress, place: str) -> str:
 def progress_dict(progress: Progress) -> dict[str, Any]:
     """The same as plain data."""
     return {
-        "tried": progress.done, "kept": progress.kept, "verdicts": dict(progress.verdicts), "seconds": progress.seconds,
+        "tried": progress.done, "kept": progress.kept, "verdicts": dict(progress.verdicts), "schemes": dict(progress.schemes), "seconds": progress.seconds,
         "gpu_seconds": progress.gpu_seconds, "interrupted": progress.interrupted,
         "best": [{"problem": problem.told, "kernel": row.kernel, "trial": row.trial, "seconds": row.seconds, "predicted_seconds": row.predicted_seconds,
                   "reference_seconds": row.reference_seconds, "error": row.error} for problem, row in progress.best.items()],

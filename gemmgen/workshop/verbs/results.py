@@ -106,8 +106,10 @@ def results(
         emit_json(done) if as_json else emit(f"wrote {export_t4}: {done['exported']} results")
         return EXIT_OK
     answer = opened.answer(name, **parameters) if name else opened.query(sql or "")
-    if changes and not answer.num_rows:
-        _told_apart(opened, changes)
+    if not answer.num_rows:
+        if changes:
+            _told_apart(opened, changes)
+        tell(f"no row: {_why_empty(opened, name, where)}")
     if opened.many_files():
         tell(f"{store} has many small files, of which each takes time: gemmgen study ask {store} --merge")
     if table:
@@ -161,6 +163,15 @@ def _facts(given: list[str]) -> dict[str, str]:
         if not one.partition("=")[0] or "=" not in one:
             raise SpecError("--with", "is not a name and a value", got=one, needs="NAME=VALUE", remedy="--with gpu=h200")
     return dict(one.split("=", 1) for one in given)
+
+
+def _why_empty(store: Any, name: str, where: str) -> str:
+    """What would give an answer rows."""
+    from gemmgen.workshop.explore.store.questions import questions
+
+    if where and not store.query("SELECT count(*) AS rows FROM trials")["rows"][0].as_py():
+        return f"--where {where} leaves no trial; without it the question is of all"
+    return questions()[name].empty if name else "the SQL selects none"
 
 
 def _told_apart(store: Any, versions: tuple[str, str]) -> None:

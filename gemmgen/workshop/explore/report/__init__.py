@@ -25,7 +25,9 @@ import numpy as np
 from gemmgen import __version__
 from gemmgen.errors import GemmgenError
 from gemmgen.workshop.explore.extras import library
+from gemmgen.workshop.explore.headline import error_of, headline, known, seconds_of
 from gemmgen.workshop.explore.rebuilt import kernel_of, plan_of
+from gemmgen.workshop.explore.space import by_number
 from gemmgen.workshop.explore.trial_row import VERDICTS, Row, possible
 
 if TYPE_CHECKING:
@@ -37,9 +39,10 @@ MOST_KERNELS = 16
 MOST_TEXT = 200
 """Characters of a name or reason from the store."""
 MOST_REASONS = 40
+MOST_HEADLINES = 8
 _HERE = Path(__file__).resolve().parent
 COLUMNS = (
-    "gpu", "kind", "verdict", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "decided", "jitter",
+    "gpu", "kind", "verdict", "times", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "decided", "jitter",
 )
 _NUMBERS = re.compile(r"(?<![A-Za-z_0-9.])-?\d[\d,._]*(e[+-]?\d+)?")
 TRIALS = ("kernel", "reference", "rival")
@@ -77,24 +80,28 @@ def _plotly() -> str:
 def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dict[str, Any]:
     """The page's data, as plain values."""
     everything, rows = rows, [row for row in rows if row.kind in TRIALS]
-    timed = any(row.verdict == "timed" and row.seconds for row in rows)
-    plottable = [row for row in rows if row.kind != "reference" and row.verdict in SUCCESSES and _seconds(row, timed)]
-    shown = thinned(plottable, timed, seed)
-    points = [_point(row, timed, at) for at, row in enumerate(shown)]
+    plottable = [row for row in known(rows) if row.kind != "reference"]
+    timed = any(row.verdict == "timed" for row in plottable)
+    shown = thinned(plottable, seed)
+    points = [_point(row, at) for at, row in enumerate(shown)]
     counts = Counter(_size(row) for row in shown)
     sizes = dict.fromkeys((row.gpu, _size(row), _edge(row)) for row in sorted(shown, key=_edge))
     notes = []
     if rows and not timed:
         notes.append("Nothing was timed: speeds are what the model predicts.")
+    elif untimed := sum(row.verdict != "timed" for row in plottable):
+        notes.append(f"{untimed:,} of {len(plottable):,} kernels were not timed: their speeds are what the model predicts, and their points are hollow.")
     if len(shown) < len(plottable):
         notes.append(f"{len(shown):,} of {len(plottable):,} points are drawn: the fastest of each rival and scheme at each size, those on a frontier, and "
                      "others by chance. Counts are of all rows.")
-    kernels, told = _kernels(rows, timed, table)
+    kernels, told = _kernels(rows, table)
     verdicts = Counter(row.verdict for row in rows)
     named = sorted({row.gpu for row in rows}, key=lambda gpu: (-sum(row.gpu == gpu for row in plottable[:10_000]), gpu))
     return {
         "about": _about(rows), "notes": notes, "timed": timed, "shown": len(shown), "plottable": len(plottable),
         "gpus": [_gpu([row for row in rows if row.gpu == gpu], gpu) for gpu in named],
+        "headlines": [one for gpu in named[:MOST_HEADLINES] if (one := _headline([row for row in rows if row.gpu == gpu]))],
+        "schemes": _schemes(everything),
         "sizes": [{"gpu": _clean(gpu), "label": size, "points": counts[size]} for gpu, size, _ in sizes],
         "decisions": list(dict.fromkeys(name for one in points for name in one["decided"])),
         "columns": COLUMNS, "points": [[one[name] for name in COLUMNS] for one in points],
@@ -111,17 +118,6 @@ def _clean(text: object, most: int = MOST_TEXT) -> str:
         return text
     text = text[:most] + "…" if len(text) > most else text
     return "".join(char if char.isprintable() else " " for char in text).encode("utf-8", "replace").decode()
-
-
-def _seconds(row: Row, timed: bool) -> float | None:
-    """Measured seconds; the predicted ones where nothing was timed."""
-    found = row.seconds if timed and row.verdict == "timed" else None if timed else row.predicted_seconds
-    return found if possible("seconds", found) else None
-
-
-def _error(row: Row) -> float | None:
-    found = row.error if row.error is not None else row.predicted_error
-    return found if found is not None and math.isfinite(found) and found > 0 else None
 
 
 def _size(row: Row) -> str:
@@ -143,14 +139,15 @@ def _decided(row: Row) -> dict[str, str]:
     return {_clean(name, 40): _clean("x".join(map(str, value)) if isinstance(value, list) else value, 40) for name, value in list(found.items())[:24]}
 
 
-def _point(row: Row, timed: bool, at: int) -> dict[str, Any]:
-    seconds, decided = _seconds(row, timed), _decided(row)
+def _point(row: Row, at: int) -> dict[str, Any]:
+    seconds, decided = seconds_of(row), _decided(row)
     predicted = row.predicted_seconds if possible("predicted_seconds", row.predicted_seconds) else None
     return {
-        "gpu": _clean(row.gpu), "kind": row.kind, "verdict": row.verdict, "kernel": _clean(row.kernel), "scheme": _clean(row.scheme, 40),
+        "gpu": _clean(row.gpu), "kind": row.kind, "verdict": row.verdict, "times": "measured" if row.verdict == "timed" else "predicted",
+        "kernel": _clean(row.kernel), "scheme": _clean(row.scheme, 40),
         "design": _clean(row.design or row.policy, 40), "size": _size(row), "edge": round(_edge(row), 2), "cube": row.m == row.n == row.k,
         "tflops": _short(2e-12 * row.m * row.n * row.k / seconds),
-        "seconds": _short(seconds), "predicted": _short(predicted), "error": _short(_error(row)),
+        "seconds": _short(seconds), "predicted": _short(predicted), "error": _short(error_of(row)),
         "decided": decided, "jitter": round(at * 0.618034 % 1, 3),
     }
 
@@ -159,7 +156,7 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.5g}")
 
 
-def thinned(rows: Sequence[Row], timed: bool, seed: int, most: int = MOST_POINTS) -> list[Row]:
+def thinned(rows: Sequence[Row], seed: int, most: int = MOST_POINTS) -> list[Row]:
     """At most so many rows: the fastest of each rival and scheme at each size, those on a frontier, and others that are drawn."""
     if len(rows) <= most:
         return list(rows)
@@ -167,12 +164,12 @@ def thinned(rows: Sequence[Row], timed: bool, seed: int, most: int = MOST_POINTS
     fastest: dict[tuple[Any, ...], tuple[float, int]] = {}
     by_size: dict[tuple[Any, ...], list[tuple[float, float, int]]] = {}
     for at, row in enumerate(rows):
-        seconds, error, size = _seconds(row, timed) or math.inf, _error(row), (row.m, row.n, row.k, row.layout)
+        seconds, error, size = seconds_of(row) or math.inf, error_of(row), (row.m, row.n, row.k, row.layout)
         # A rival's row of a size is one of a few, repeated by every study: the fastest stands for them.
-        key = (row.gpu, size, row.kind, row.scheme if row.kind == "kernel" else row.kernel)
+        key = (row.gpu, size, row.kind, row.verdict == "timed", row.scheme if row.kind == "kernel" else row.kernel)
         fastest[key] = min(fastest.get(key, (math.inf, at)), (seconds, at))
         if row.kind == "kernel" and error is not None:
-            by_size.setdefault((row.gpu, size), []).append((seconds, error, at))
+            by_size.setdefault((row.gpu, size, row.verdict == "timed"), []).append((seconds, error, at))
     kept |= {at for _, at in fastest.values()}
     for found in by_size.values():
         least = math.inf
@@ -224,20 +221,24 @@ def rejected(rows: Iterable[Row]) -> list[dict[str, Any]]:
     Rows with a bad verdict count by their reason without its numbers, of which the first is told. A row whose `extra` has `rejected`,
     counts by inequality of candidates that the model refused before they became trials, adds those.
     """
+    rows = list(rows)
     found: Counter[tuple[str, str, str]] = Counter()
+    before: dict[str, Counter[str]] = {}
     examples: dict[tuple[str, str, str], str] = {}
-    for row in rows:
-        if row.verdict not in SUCCESSES:
+    for row in [*(row for row in rows if row.kind != "space"), *newest(rows)]:
+        if row.verdict not in SUCCESSES and row.kind != "space":
             line = row.reason.strip().splitlines()[0] if row.reason.strip() else "no reason was kept"
             key = row.gpu, row.verdict, _NUMBERS.sub("", line)  # equal but for their numbers, which differ with each kernel
             examples.setdefault(key, line)
             found[key] += 1
         if "rejected" in row.extra:
             try:
-                counts = {(row.gpu, "by the model", str(name)): int(count) for name, count in json.loads(row.extra).get("rejected", {}).items()}
+                counts = {str(name): int(count) for name, count in json.loads(row.extra).get("rejected", {}).items()}
             except (ValueError, TypeError, AttributeError, RecursionError):
                 continue
-            found.update(counts)
+            before.setdefault(row.gpu, Counter()).update(counts)
+    for gpu, counted in before.items():
+        found.update({(gpu, "by the model", name): count for name, count in by_number(counted).items()})
     every: list[dict[str, Any]] = []
     for gpu in dict.fromkeys(gpu for gpu, _, _ in found):
         mine = [(key, count) for key, count in found.most_common() if key[0] == gpu]
@@ -248,13 +249,65 @@ def rejected(rows: Iterable[Row]) -> list[dict[str, Any]]:
     return every
 
 
-def _kernels(rows: Sequence[Row], timed: bool, table: Table | None) -> tuple[list[dict[str, Any]], str]:
+def _slowness(row: Row) -> tuple[bool, float]:
+    """Measured times come before predicted ones."""
+    return row.verdict != "timed", seconds_of(row) or math.inf
+
+
+def _headline(rows: Sequence[Row]) -> dict[str, Any] | None:
+    found = headline(rows)
+    if found is None:
+        return None
+    row, verdict = found.row, found.verdict
+    error, bound = error_of(row), [f"{name} {100 * share:.0f} %" for name, share in found.bound[:3]]
+    return {
+        "gpu": _clean(row.gpu), "told": _clean(verdict.sentence) if verdict else f"the best kernel on {_clean(row.gpu)} at {_size(row)}",
+        "facts": [[name, _clean(text)] for name, text in (
+            ("kernel", row.kernel), ("speed", f"{_short(2e-12 * row.m * row.n * row.k / (seconds_of(row) or math.inf))} TFLOP/s, "
+                                              f"{_short(1e6 * (seconds_of(row) or 0))} µs"),
+            ("error", f"{error:.1e}, {'measured' if row.error is not None else 'predicted'}" if error else ""),
+            ("bound by", ", ".join(bound)), ("how sure", found.sure), ("all sizes", found.mean)) if text],
+    }
+
+
+def _schemes(rows: Sequence[Row]) -> list[list[Any]]:
+    """Of each GPU and scheme: trials, right kernels, the least error; and the schemes that studies left out, with the reason."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for row in rows:
+        if row.kind == "kernel" and row.scheme:
+            one = found.setdefault((_clean(row.gpu), _clean(row.scheme, 40)), [0, 0, None, ""])
+            one[0] += 1
+            one[1] += row.verdict in SUCCESSES
+            if row.verdict in SUCCESSES and (error := error_of(row)) is not None:
+                one[2] = _short(min(error, one[2] or math.inf))
+    for row in newest(rows):
+        try:
+            left = json.loads(row.extra).get("left_out", {}).items()
+        except (ValueError, AttributeError, RecursionError):
+            continue
+        for name, why in list(left)[:MOST_REASONS]:
+            found.setdefault((_clean(row.gpu), _clean(name, 40)), [0, 0, None, _clean(why)])
+    return [[gpu, scheme, *values] for (gpu, scheme), values in sorted(found.items(), key=lambda one: (one[0][0], -one[1][0], one[0][1]))]
+
+
+def newest(rows: Iterable[Row]) -> list[Row]:
+    """Of each study and GPU the newest row of what was rejected before it became a trial: a study that ran again has several."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        if row.kind == "space" and (row.study, row.gpu) in found and found[row.study, row.gpu].at > row.at:
+            continue
+        if row.kind == "space":
+            found[row.study, row.gpu] = row
+    return list(found.values())
+
+
+def _kernels(rows: Sequence[Row], table: Table | None) -> tuple[list[dict[str, Any]], str]:
     """(the kernels to show with their text, what they are)."""
     best: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        if row.kind == "kernel" and row.verdict in SUCCESSES and (seconds := _seconds(row, timed)):
+    for row in known(rows):
+        if row.kind == "kernel":
             key = (row.gpu, row.scheme, row.m, row.n, row.k, row.layout)
-            if key not in best or seconds < (_seconds(best[key], timed) or math.inf):
+            if key not in best or _slowness(row) < _slowness(best[key]):
                 best[key] = row
     wins: dict[tuple[str, str], list[Row]] = {}
     for row in best.values():
@@ -275,8 +328,8 @@ def _kernels(rows: Sequence[Row], timed: bool, table: Table | None) -> tuple[lis
     for key, won in picked:
         won = sorted(won, key=_edge)
         text, why = _text(won[0])
-        speeds = [2e-12 * row.m * row.n * row.k / seconds for row in won if (seconds := _seconds(row, timed))]
-        error = max((one for row in won if (one := _error(row)) is not None), default=None)
+        speeds = [2e-12 * row.m * row.n * row.k / seconds for row in won if (seconds := seconds_of(row))]
+        error = max((one for row in won if (one := error_of(row)) is not None), default=None)
         about = [won[0].scheme, won[0].design or won[0].policy, f"{_span(speeds)} TFLOP/s" if speeds else "", f"error {error:.1e}" if error else ""]
         sizes = [_size(row) for row in won if best.get((row.gpu, row.scheme, row.m, row.n, row.k, row.layout)) is row]
         more = f" and {len(sizes) - 12} more sizes" if len(sizes) > 12 else ""

@@ -2,7 +2,10 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const points = data.points.map((values) => Object.fromEntries(data.columns.map((name, at) => [name, values[at]])));
-  const measure = data.timed ? "measured" : "predicted";
+  const mixed = data.timed && points.some((one) => one.times === "predicted");
+  const measure = mixed ? "measured (hollow: predicted)" : data.timed ? "measured" : "predicted";
+  const isMeasured = (one) => one.times === "measured";
+  const measuredFirst = (of) => of.some(isMeasured) ? of.filter(isMeasured) : of; // predicted times do not compete with measured ones
 
   // ---- elements; text from the store only ever becomes text
 
@@ -26,6 +29,41 @@
     return made("div", { class: "wide" }, made("table", {},
       made("thead", {}, made("tr", {}, ...header.map((one, at) => cell("th", one, at)))),
       made("tbody", {}, ...rows.map((row) => made("tr", {}, ...row.map((one, at) => cell("td", one, at)))))));
+  }
+  // Rows of numbers and texts: a column's name sorts by it, words leave the rows that have all of them.
+  function sortable(header, rows, kinds) {
+    const state = { at: -1, up: true, words: [] };
+    const tell = (value) => value === null ? "–" : typeof value !== "number" ? value : Math.abs(value) < 1e-3 ? short(value) : digits(value);
+    const body = made("tbody"), count = made("span", { class: "quiet", role: "status" });
+    const heads = header.map((name, at) => {
+      const button = made("button", { type: "button" }, name);
+      const head = made("th", { scope: "col", ...(kinds[at] ? { class: kinds[at] } : {}) }, button);
+      button.addEventListener("click", () => {
+        // The first click has the largest number, or the first word, on top.
+        const up = state.at === at ? !state.up : !rows.some((row) => typeof row[at] === "number");
+        Object.assign(state, { at, up });
+        fill();
+      });
+      return head;
+    });
+    function fill() {
+      const { at, up, words } = state;
+      const left = rows.filter((row) => { const text = row.map(tell).join(" ").toLowerCase(); return words.every((word) => text.includes(word)); });
+      if (at >= 0) left.sort((a, b) => {
+        if (a[at] === null || b[at] === null) return (a[at] === null) - (b[at] === null);
+        const order = typeof a[at] === "number" ? a[at] - b[at] : String(a[at]).localeCompare(String(b[at]), "en", { numeric: true });
+        return up ? order : -order;
+      });
+      heads.forEach((head, nth) => { nth === at ? head.setAttribute("aria-sort", up ? "ascending" : "descending") : head.removeAttribute("aria-sort"); });
+      body.replaceChildren(...left.map((row) => made("tr", {}, ...row.map((one, nth) => made("td", kinds[nth] ? { class: kinds[nth] } : {}, tell(one))))));
+      count.textContent = left.length < rows.length ? `${left.length} of ${rows.length} rows` : `${rows.length} rows`;
+    }
+    const words = made("input", { type: "search", size: 24 });
+    words.addEventListener("input", () => { state.words = words.value.toLowerCase().split(/\s+/).filter(Boolean); fill(); });
+    fill();
+    return made("div", {}, made("div", { class: "search" }, made("label", {}, "Filter ", words), count),
+      made("div", { class: "wide tall", tabindex: "0", role: "region", "aria-label": "Table" },
+        made("table", {}, made("thead", {}, made("tr", {}, ...heads)), body)));
   }
   function bar(share) {
     const element = made("span", { class: "bar" });
@@ -109,15 +147,15 @@
       "Right and low is good; no kernel beats one on the line in both.");
     if (!all.length) return place.append(nothing("No kernel at this size has both an error and a time."));
     const traces = schemes.map((scheme) => [scheme, all.filter((one) => one.kind !== "rival" && one.scheme === scheme)]).filter(([, of]) => of.length)
-      .map(([scheme, of]) => scatter(of, (one) => one.tflops, (one) => one.error,
-          { name: plain(scheme || "kernels"), marker: { color: colourOf(scheme), symbol: symbolOf(scheme), size: 8, opacity: .75 } }));
+      .map(([scheme, of]) => scatter(of, (one) => one.tflops, (one) => one.error, { name: plain(scheme || "kernels"), marker: { color: colourOf(scheme),
+          symbol: of.map((one) => symbolOf(scheme) + (mixed && !isMeasured(one) ? "-open" : "")), size: 8, opacity: .75 } }));
     rivals.forEach((name, at) => {
       const of = all.filter((one) => one.kind === "rival" && one.kernel === name);
       if (of.length) traces.push(scatter(of, (one) => one.tflops, (one) => one.error,
           { name: plain(name), marker: { color: colour("rival"), symbol: MARKS[at % MARKS.length], size: 11 } }));
     });
     const front = [];
-    for (const one of all.filter((one) => one.kind !== "rival").sort((a, b) => b.tflops - a.tflops || a.error - b.error)) {
+    for (const one of measuredFirst(all.filter((one) => one.kind !== "rival")).sort((a, b) => b.tflops - a.tflops || a.error - b.error)) {
       if (!front.length || one.error < front[front.length - 1].error) front.push(one);
     }
     traces.unshift({ type: "scatter", mode: "lines", name: "frontier", x: front.map((one) => one.tflops), y: front.map((one) => one.error),
@@ -132,8 +170,8 @@
       "Lines join cubes; other products stand at the cube of as many multiply-adds, hollow.");
     if (!all.length) return place.append(nothing("No row of this GPU has a time."));
     const best = (of) => {
-      const found = new Map();
-      for (const one of of) if (!found.has(one.size) || one.tflops > found.get(one.size).tflops) found.set(one.size, one);
+      const found = new Map(), rank = (one) => (isMeasured(one) ? 1e12 : 0) + one.tflops;
+      for (const one of of) if (!found.has(one.size) || rank(one) > rank(found.get(one.size))) found.set(one.size, one);
       return [...found.values()].sort((a, b) => a.edge - b.edge);
     };
     const line = (of, more) => {
@@ -155,14 +193,16 @@
     for (let at = Math.floor(Math.min(...exponents)); at <= Math.ceil(Math.max(...exponents)); at += narrow() ? 2 : 1) ticks.push(2 ** at);
     plot(place, traces, { xaxis: { title: { text: "cube root of m n k" }, type: "log", tickvals: ticks, ticktext: ticks.map(String) },
         yaxis: { title: { text: `TFLOP/s, ${measure}` }, rangemode: "tozero" } });
-    const rows = sizesOf(chosen.gpu).map((size) => {
-      const of = all.filter((one) => one.size === size.label), own = best(of.filter((one) => one.kind === "kernel"))[0],
-          other = best(of.filter((one) => one.kind === "rival"))[0];
-      return own && [size.label, digits(own.tflops), own.kernel, other ? digits(other.tflops) : "–", other ? other.kernel : "–", other
-          ? digits(own.tflops / other.tflops) : "–"];
-    }).filter(Boolean);
-    place.append(made("h2", {}, "The fastest at each size, whatever its error"),
-        table(["size", "TFLOP/s", "kernel", "best rival", "which", "ratio"], rows, ["", "number", "name", "number", "", "number"]));
+    const fastest = new Map(best(all.filter((one) => one.kind === "kernel")).map((one) => [one.size, one]));
+    const others = new Map(best(all.filter((one) => one.kind === "rival")).map((one) => [one.size, one]));
+    const header = ["size", "TFLOP/s", "µs", "times", "scheme", "error", "kernel"], kinds = ["size", "number", "number", "", "", "number", "name"];
+    if (others.size) { header.push("best rival", "its TFLOP/s", "ratio"); kinds.push("size", "number", "number"); }
+    const rows = [...fastest.values()].map((own) => {
+      const other = others.get(own.size);
+      return [own.size, own.tflops, 1e6 * own.seconds, own.times, own.scheme, own.error, own.kernel,
+        ...(others.size ? other ? [other.kernel, other.tflops, own.tflops / other.tflops] : [null, null, null] : [])];
+    });
+    place.append(made("h2", {}, "The fastest at each size, whatever its error"), sortable(header, rows, kinds));
   }
 
   const CLASSES = [[.95, "at least 95 % of the best at the size", "c1", 2.2, 1], [.8, "80 to 95 %", "c0", 1.4, .8],
@@ -175,8 +215,9 @@
       `the last axis is its ${measure} speed as a share of the best at that size. A name in the legend hides or shows its lines.`);
     if (!all.length || !names.length) return place.append(nothing("The kernels differ in no decision that was recorded."));
     const best = new Map();
-    for (const one of all) best.set(one.size, Math.max(best.get(one.size) || 0, one.tflops));
-    const share = (one) => one.tflops / best.get(one.size);
+    const rival = (one) => `${one.times} ${one.size}`; // predicted and measured speeds have each their best
+    for (const one of all) best.set(rival(one), Math.max(best.get(rival(one)) || 0, one.tflops));
+    const share = (one) => one.tflops / best.get(rival(one));
     const valueOf = (one, name) => one.decided[name] === undefined ? "–" : one.decided[name];
     const values = names.map((name) => unique(all.map((one) => valueOf(one, name)))
         .sort((a, b) => String(a).localeCompare(String(b), "en", { numeric: true })));
@@ -284,6 +325,14 @@
     const total = data.verdicts.reduce((sum, one) => sum + one.count, 0);
     if (!total) return place.append(nothing("The store is empty: no trial was made yet."));
     const most = Math.max(...data.verdicts.map((one) => one.count));
+    for (const one of data.headlines) {
+      place.append(made("section", { class: "headline", "aria-label": `The best kernel of ${one.gpu}` }, made("h2", {}, one.told), made("dl", {},
+        ...one.facts.flatMap(([name, text]) => [made("dt", {}, name), made("dd", {}, text)]))));
+    }
+    if (data.schemes.length) place.append(made("h2", {}, "What was tried"), table(["GPU", "scheme", "trials", "usable", "least error", "left out, because"],
+        data.schemes.map(([gpu, scheme, trials, right, error, why]) =>
+          [gpu, scheme, trials.toLocaleString("en"), right.toLocaleString("en"), short(error), why]),
+        ["", "", "number", "number", "number", ""]));
     place.append(made("h2", {}, "What became of the trials"), table(["verdict", "meaning", "trials", ""], data.verdicts
         .map((one) => [one.verdict, one.meaning, one.count.toLocaleString("en"), bar(one.count / most)]), ["", "", "number", "bars"]));
     const facts = [["device", (one) => one.device], ["cards", (one) => one.cards || ""], ["driver", (one) => one.driver],

@@ -1,4 +1,5 @@
-"""Questions that come ready-made: SQL texts beside this file, each with what it tells in its first lines."""
+"""Questions that come ready-made: SQL texts beside this file. The comment before each says what it tells, and after `Empty:` why an answer may have no row
+and what would give it one."""
 
 from __future__ import annotations
 
@@ -18,12 +19,14 @@ class Question:
     Attributes:
         name: such as `best`.
         tells: what its rows are.
+        empty: why it may have none, and what to type then.
         sql: its SELECT.
         parameters: names that have to be given.
     """
 
     name: str
     tells: str
+    empty: str
     sql: str
     parameters: tuple[str, ...]
 
@@ -36,6 +39,6 @@ def questions() -> Mapping[str, Question]:
         text = path.read_text()
         head = re.match(r"(?:--.*\n)+", text)
         sql = text[head.end():] if head else text
-        tells = re.sub(r"\n?-- ?", " ", head[0]).strip() if head else ""
-        found[path.stem] = Question(path.stem, tells, text.strip(), tuple(dict.fromkeys(re.findall(r"\$(\w+)", sql))))
+        tells, _, empty = " ".join(re.findall(r"(?m)^-- ?(.*)$", head[0] if head else "")).partition(" Empty: ")
+        found[path.stem] = Question(path.stem, tells, empty, text.strip(), tuple(dict.fromkeys(re.findall(r"\$(\w+)", sql))))
     return found

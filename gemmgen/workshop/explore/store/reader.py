@@ -35,6 +35,20 @@ LATEST = """
     )
 """
 """The newest row of each trial; in two parts, since few are there twice and the rest need no sorting."""
+KNOWN_TIMES = """
+    WITH timed AS MATERIALIZED (
+        SELECT DISTINCT identity, gpu, m, n, k, layout FROM latest WHERE kind = 'kernel' AND verdict = 'timed' AND seconds > 0 AND identity <> ''
+    )
+    SELECT *, CASE verdict WHEN 'timed' THEN 'measured' ELSE 'predicted' END AS times,
+           CASE verdict WHEN 'timed' THEN seconds ELSE predicted_seconds END AS known_seconds,
+           CASE verdict WHEN 'timed' THEN error ELSE coalesce(error, predicted_error) END AS known_error
+    FROM latest AS untimed
+    WHERE (verdict = 'timed' AND seconds > 0) OR (verdict IN ('modelled', 'compiled', 'right') AND kind = 'kernel' AND predicted_seconds > 0 AND NOT EXISTS (
+        FROM timed WHERE timed.identity = untimed.identity AND timed.gpu = untimed.gpu AND timed.m = untimed.m AND timed.n = untimed.n AND timed.k = untimed.k
+        AND timed.layout = untimed.layout
+    ))
+"""
+"""Of `latest` the rows with a measured time, and with a predicted one those of kernels that were not timed there: `times` says which."""
 _TRIES = 5
 """How often a question is asked again because files of it were merged away meanwhile, or proved damaged."""
 _WITHOUT = {"autoinstall_known_extensions": False, "autoload_known_extensions": False, "allow_community_extensions": False}
@@ -47,8 +61,9 @@ class _Unfit(Exception):
 class Store:
     """What was tried, to be asked.
 
-    SQL is DuckDB's, of the view `trials`, which has the columns of `gemmgen.workshop.explore.trial_row` and those that a newer gemmgen wrote, and of `latest`,
-    which has the newest row of each trial alone. It is run without access to other files, the network or extensions, and can only select.
+    SQL is DuckDB's, of the view `trials`, which has the columns of `gemmgen.workshop.explore.trial_row` and those that a newer gemmgen wrote, of `latest`,
+    which has the newest row of each trial alone, and of `known_times`, which adds to `latest` the time that a kernel is known by. `every_row` has the rows
+    of what was rejected before it became a trial as well. SQL is run without access to other files, the network or extensions, and can only select.
 
     Args:
         store: a folder or a URI.
@@ -186,7 +201,7 @@ class Store:
             parameters: of the condition.
         """
         names = ", ".join(f'"{one.name}"' for one in fields(Row))
-        table = self.query(f"SELECT {names} FROM trials" + (f" WHERE {where}" if where else ""), parameters)
+        table = self.query(f"SELECT {names} FROM every_row" + (f" WHERE {where}" if where else ""), parameters)
         columns = []
         for one in fields(Row):
             values = table[one.name].to_pylist()
@@ -266,8 +281,10 @@ class Store:
         where = f" WHERE ({self.where}\n)" if self.where else ""
         if where:
             check_select(f"SELECT * FROM trials{where}")
-        connection.execute(f"CREATE VIEW trials AS SELECT * FROM ({every}){where}")
+        connection.execute(f"CREATE VIEW every_row AS SELECT * FROM ({every}){where}")
+        connection.execute("CREATE VIEW trials AS SELECT * FROM every_row WHERE kind IS DISTINCT FROM 'space'")
         connection.execute(f"CREATE VIEW latest AS {LATEST}")
+        connection.execute(f"CREATE VIEW known_times AS {KNOWN_TIMES}")
         return connection
 
     def _dataset(self, names: Sequence[str]) -> Any:

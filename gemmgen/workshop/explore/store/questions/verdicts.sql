@@ -1,8 +1,8 @@
 -- How trials ended, by GPU: how many, and the five most frequent reasons of each verdict. Numbers in a reason are told as #.
+-- Empty: the store has no trial; gemmgen study run STUDY makes some.
 WITH reasons AS (
     SELECT gpu, verdict, reason, count(*) AS trials
     FROM trials
-    WHERE kind <> 'space'
     GROUP BY gpu, verdict, reason
 ),
 kinds AS (
