@@ -136,5 +136,6 @@ def _absent(policy: str, shape: str | None, word: str, known: list[Fragment], gp
         )
     return InfeasibleSpec(
         key, f"{gpu.name} does not have {shape}" if shape else f"{gpu.name} has no {'matrix instruction' if portable else policy} for {word}",
-        got=shape or (None if portable else policy), needs=_targets(having), has=gpu.arch, remedy="another gpu" if portable else 'another gpu, or policy = "auto"',
+        got=shape or (None if portable else policy), needs=_targets(having), has=gpu.arch,
+        remedy="another gpu" if portable else 'another gpu, or policy = "auto"',
     )

@@ -226,7 +226,8 @@ def _compute(numbers: Numbers, arch: str, words: Iterable[str], name: str) -> No
             # Matrix units at the rate of a card whose units are cut down would clock above the boost.
             fitting = []
             for theirs in {row["f16"] for row in alike} if rate not in known else ():
-                other = Numbers({**known, rate: Known(theirs, "determined", f"as of every shipped GPU of {arch} whose rate gives such a clock")}, numbers.relations)
+                supposed = Known(theirs, "determined", f"as of every shipped GPU of {arch} whose rate gives such a clock")
+                other = Numbers({**known, rate: supposed}, numbers.relations)
                 other.compute()
                 if "tensor_boost_mhz" in other.known and other.known["tensor_boost_mhz"].value <= (1 + RATE_TOLERANCE) * clock.value:
                     fitting.append(other.known[rate])
