@@ -28,7 +28,7 @@ def gpus(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw that map into this picture.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the GPUs that specs can name, or show one with its schemes and verdict."""
+    """List the GPUs that specs can name, or show one."""
     from gemmgen.catalog.gpu import GPUS
     from gemmgen.cli import show
 
