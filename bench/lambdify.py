@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gemmgen.designs import all_designs, common
+from gemmgen.kinds import all_kinds
+from gemmgen.kinds.triangles import UPPER, Syrk
+from gemmgen.kinds.triangular import RIGHT, Trmm
 from gemmgen.model import accuracy, bounds, epilogue, error, papers, time
 from gemmgen.model.built import lambdified
 from gemmgen.model.equation import Constraint, Equation
@@ -36,8 +39,9 @@ MOST_STAGES = {
 
 
 def statements() -> list[Equation | Constraint]:
-    """All that is evaluated: of every design, of the error that promotion decides, of the papers."""
-    own = [one for design in all_designs() for group in (
+    """All that is evaluated: of every design and the kinds of products that it computes, of the error that promotion decides, of the papers."""
+    of_kinds = (one.of(kind) for one in all_designs() for kind in (*all_kinds().values(), Syrk(UPPER), Trmm(side=RIGHT)) if not kind.plain and one.computes(kind))
+    own = [one for design in (*all_designs(), *of_kinds) for group in (
         *(group for _, group in design.equations.groups), design.equations.tiles, design.equations.pipeline, design.equations.launch,
         design.equations.predictions, design.constraints,
     ) for one in group]

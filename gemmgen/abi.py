@@ -51,16 +51,17 @@ def interface(plan: Plan) -> Interface:
         constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.launches.whole_cluster} if plan.launches.splits_whole else {}),
         padded=padded, buffers=_buffers(plan, padded, counters),
         counters=counters, launches=tuple(_aliased(plan, launch) for launch in _launches(plan, counters)),
-        tiles=partial(plan.kind.tiles.number, block=plan.block) if plan.kind.tiles else None,
+        tiles=partial(plan.kind.tiles.number, tile=(plan.block[0] * plan.cluster, plan.block[1])) if plan.kind.tiles else None,
     )
 
 
 def _aliased(plan: Plan, launch: Launch) -> Launch:
-    """The launch with the arguments that the plan's kind passes on in place of a parameter's own."""
-    return replace(launch, lines=tuple(
-        replace(line, parameters=tuple(replace(one, argument=plan.kind.aliases.get(one.argument, one.argument)) for one in line.parameters))
-        for line in launch.lines
-    )) if plan.kind.aliases else launch
+    """The launch with the arguments that the plan's kind passes on in place of a parameter's own, and A's buffers in place of B's where those are its words."""
+    def aliased(one: Parameter) -> Parameter:
+        region = f"a_{one.region[2:]}" if plan.launches.shares_words and one.region and one.region.startswith("b_") else one.region
+        return replace(one, argument=plan.kind.aliases.get(one.argument, one.argument), region=region)
+
+    return replace(launch, lines=tuple(replace(line, parameters=tuple(map(aliased, line.parameters))) for line in launch.lines)) if plan.kind.aliases else launch
 
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:
@@ -119,7 +120,12 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     found_by_adding = not plan.launches.splits_whole  # blocks raise what others found
     lines = tuple(f"largest magnitudes of {whose}{none}" for whose in ("A's rows", "B's columns"))
     maxima = _buffer_pair("absmax", "unsigned int", scales, found_by_adding, lines, each, zeroed_again=found_by_adding)
-    return (
+    runs = _buffer_pair(
+        "exponents", "int", 4, False, tuple(f"e of each {plan.scheme.family.run_k} k of {whose}, whose words are of 2^e times its elements"
+                                            for whose in ("A's rows", "B's columns")),
+        ("k_padded", *each), per=plan.block[2],  # room for one a stage, so that no extent of its own is needed
+    ) if plan.scheme.family.run_k else ()
+    found = (
         _status(counters),
         *(() if plan.launches.splits_whole else maxima),
         *(_buffer_pair(
@@ -129,9 +135,10 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
         *(maxima if plan.launches.splits_whole else ()),
-        Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
+        Buffer("a_words", "unsigned char", of_a * ("a" in before) * (1 + plan.kind.twice), ("m_padded", "k_padded", *each), False,
+               "A's words, packed" + ", and B's behind them" * plan.kind.twice),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
-        *tiles,
+        *tiles, *runs,
         *([
             Buffer("a_flags", "unsigned int", 4, ("m_padded",), False, "of rows of tiles: whether they fall back", per=plan.block[0]),
             Buffer("b_flags", "unsigned int", 4, ("n_padded",), False, "the same of columns of tiles", per=plan.block[1]),
@@ -139,6 +146,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
         *(_buffers_of_residues(plan) if plan.scheme.family.residues else ()),
     )
+    return tuple(one for one in found if not (plan.launches.shares_words and one.name.startswith("b_")))
 
 
 def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
@@ -231,6 +239,10 @@ def _tile_scales(const: bool) -> tuple[Parameter, ...]:
     return _pair("scales", "float", "scales of tiles of k of {}", const)
 
 
+def _run_exponents(const: bool) -> tuple[Parameter, ...]:
+    return _pair("exponents", "int", "exponents of runs of k of {}", const)
+
+
 def _factors(const: bool) -> tuple[Parameter, ...]:
     return _pair("scales", "double", "factors of {}, and one over each", const)
 
@@ -258,7 +270,7 @@ def _packed_stages(plan: Plan, operand: Operand) -> str:
 def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
     """The blocks of a kernel whose first blocks take A and whose others take B, or all B; of a batch, all matrices of each."""
     end = "_padded" if padded else ""
-    return tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k), *_each(plan)) for operand in operands)
+    return (1 + plan.kind.twice) * tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k), *_each(plan)) for operand in operands)
 
 
 def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
@@ -266,6 +278,13 @@ def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
     return tuple(
         ((operand.outer + "_padded", views.WHOLE_ROWS * plan.launches.whole_cluster if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1))
         for operand in operands
+    )
+
+
+def _runs(plan: Plan, operands: Sequence[Operand]) -> Grid:
+    """The same of a kernel whose blocks take runs of k, each as a whole."""
+    return tuple(
+        ((f"{operand.outer}_padded", plan.launches.run_outer(operand)), ("k", plan.scheme.family.run_k), *_each(plan)) for operand in operands
     )
 
 
@@ -317,27 +336,35 @@ def _fallback(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Laun
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, scaled = plan.launches.split_before, plan.scheme.normalize == "row"
     tiles, whole = plan.launches.split_tile, plan.launches.splits_whole
+
+    def over(operands: Sequence[Operand]) -> Grid:
+        return _runs(plan, operands) if plan.scheme.family.run_k else _over(plan, operands, *tiles, padded=True)
+
     return Launch(
         symbol=symbol, role="split", meaning="the largest magnitudes of rows and columns, and operands into words" if whole else "operands into words",
-        grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=views.SPLIT_THREADS, shared_bytes=0,
+        grid=_whole(plan, before) if whole else over(before), threads=views.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_a(plan), *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
             *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.family.tile_k else []),
+            *([Line(_run_exponents(const=False))] if plan.scheme.family.run_k else []),
             *([Line(_energies(const=False))] if plan.fallback else []),
-            Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
+            Line(tuple(counted[f"{x}_status"] for x in ("ab" if plan.kind.twice else [operand.name for operand in before]))),
+            *_strides(plan, "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
+        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand else over([operand for operand in before if operand.name == "a"]),
         cluster=plan.launches.whole_cluster if whole else 1,
     )
 
 
 def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
-    before, sliced = plan.launches.split_before, plan.split_k > 1
+    before, sliced = plan.launches.packed, plan.split_k > 1
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
     lines = [Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in before]
     lines.extend(_row_scales(plan))
     if plan.scheme.family.tile_k:
         lines.append(Line(_tile_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.family.tile_k}][BLOCK]"))
+    if plan.scheme.family.run_k:
+        lines.append(Line(_run_exponents(const=True), f"of runs of {plan.scheme.family.run_k} k [outer / BLOCK][runs][BLOCK]"))
     if plan.fallback:
         lines.append(Line(_flags(const=True), "tiles that another kernel computes"))
     if plan.scheme.family.residues:

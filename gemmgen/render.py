@@ -92,7 +92,7 @@ def _environment() -> Any:
         most_tile_exponent=MOST_TILE_EXPONENT,
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
-    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)
+    environment.filters.update(nested=_nested, bracketed="({})".format, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)
     return environment
 
 
@@ -197,6 +197,7 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             whole_floats=views.WHOLE_FLOATS,
             whole_rows=views.WHOLE_ROWS,
             whole_columns=views.WHOLE_COLUMNS,
+            run_floats=views.RUN_FLOATS,
             residue_blocks=views.RESIDUE_BLOCKS,
             norms_outer=views.NORMS_OUTER,
             norms_threads=views.NORMS_THREADS,

@@ -18,6 +18,7 @@ from gemmgen.catalog.epilogue import all_steps
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
+from gemmgen.catalog.scheme import RUNS
 from gemmgen.catalog.table import Strict, absolute, file_of, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.designs import all_decisions, all_designs
@@ -99,6 +100,12 @@ class Problem(Strict):
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )
     type: Literal[*ELEMENTS] = Field(F32.name, description="type of the elements of A, B and C, and of sums as they are stored")
+    uplo: Literal["lower", "upper", "both"] | None = Field(
+        None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too. Of trmm: which "
+        "triangle of A, or of B, there is, as the formula reads it; of symm, which one is read"
+    )
+    side: Literal["left", "right"] | None = Field(None, description="of trmm and symm: whether A is the triangle, or symmetric (the default), or B")
+    diag: Literal["nonunit", "unit"] | None = Field(None, description="of trmm: unit: the triangle's diagonal is 1, and is not read")
     b: Literal[*INPUTS] = Field(
         "f32", description="type of B's elements, beside an A of FP32; other than f32 only with a scheme that takes B as it is stored"
     )
@@ -115,6 +122,7 @@ Split = create_model(
         "auto", description="a name under specs/schemes, or a .toml file; auto takes FP16 words that stay right on the GPU's matrix unit"
     )),
     **_decided("split"),
+    run=(_among(RUNS), Field(None, description="of a scheme whose runs of k have scales of their own: k of a run; auto takes the scheme's")),
     special=(Literal["exact", "fast"], Field(
         "exact", description="exact: non-finite elements of A B are computed again in FP32; fast: they are not"
     )),

@@ -14,7 +14,7 @@ import numpy as np
 from gemmgen.catalog.conversion import to_integer
 from gemmgen.catalog.number import INTEGERS, Format
 from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, SEGMENT_K, Residues
-from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Family, ResidueWords, Scheme, Tiles, Word
+from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Family, ResidueWords, Runs, Scheme, Tiles, Word
 from gemmgen.catalog.unit import MatrixUnit
 
 
@@ -65,13 +65,13 @@ def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
 
 
 def in_tiles(x: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """`x` [rows, k] as [rows, tiles, tile_k], with zeros at the end."""
-    (rows, k), tile_k = x.shape, scheme.family.tile_k
-    return np.pad(x, ((0, 0), (0, -k % tile_k))).reshape(rows, -(-k // tile_k), tile_k)
+    """`x` [rows, k] as [rows, tiles, tile_k] or [rows, runs, run_k], with zeros at the end."""
+    (rows, k), shared_k = x.shape, scheme.family.shared_k
+    return np.pad(x, ((0, 0), (0, -k % shared_k))).reshape(rows, -(-k // shared_k), shared_k)
 
 
 def exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """log2 of the powers of two that elements of `x` [rows, k] are multiplied by: [rows], or of tiles of k [rows, tiles]."""
+    """log2 of the powers of two that elements of `x` [rows, k] are multiplied by: [rows], or of tiles or runs of k [rows, tiles]."""
     return _exponents(scheme.family, x)
 
 
@@ -86,9 +86,15 @@ def _(family: Tiles, x: np.ndarray) -> np.ndarray:
     return np.minimum(row_exponents(tiles.reshape(-1, family.tile_k), family.scheme), MOST_TILE_EXPONENT).reshape(tiles.shape[:2])
 
 
+@_exponents.register
+def _(family: Runs, x: np.ndarray) -> np.ndarray:
+    runs = in_tiles(x, family.scheme)
+    return row_exponents(runs.reshape(-1, family.run_k), family.scheme).reshape(runs.shape[:2])
+
+
 def of_elements(of_rows: np.ndarray, scheme: Scheme, k: int) -> np.ndarray:
-    """What belongs to rows [rows], or to tiles of k [rows, tiles], as what each element has of it: [rows, 1] or [rows, k]."""
-    return np.repeat(of_rows, scheme.family.tile_k, axis=1)[:, :k] if of_rows.ndim == 2 else of_rows[:, None]
+    """What belongs to rows [rows], or to tiles or runs of k [rows, tiles], as what each element has of it: [rows, 1] or [rows, k]."""
+    return np.repeat(of_rows, scheme.family.shared_k, axis=1)[:, :k] if of_rows.ndim == 2 else of_rows[:, None]
 
 
 def row_factors(x: np.ndarray, residues: Residues) -> np.ndarray:
@@ -146,7 +152,7 @@ class Words:
     Attributes:
         words: what the scheme says of each.
         planes: [words, rows, k] in FP64, unscaled: word i as stored.
-        exponents: [rows], log2 of each row's scale, or [rows, tiles] of each tile's; 0 of residues, which have `steps`.
+        exponents: [rows], log2 of each row's scale, or [rows, tiles] of each tile's or run's; 0 of residues, which have `steps`.
         is_lossy, overflows, is_nonfinite: [rows, k], which elements the split kernel counts as what.
         steps: [rows], of residues what one of a row's integers stands for; None of other words.
     """
@@ -319,8 +325,9 @@ def _kept_products(family: Family, a: Words, b: Words) -> np.ndarray:
     return np.ldexp(_recombined(family.scheme, a, b), -(a.exponents[:, None] + b.exponents[None, :]))
 
 
-@_kept_products.register
-def _(family: Tiles, a: Words, b: Words) -> np.ndarray:
+@_kept_products.register(Tiles)
+@_kept_products.register(Runs)
+def _(family: Tiles | Runs, a: Words, b: Words) -> np.ndarray:
     return _recombined(family.scheme, *(_scaled_back(one, family.scheme) for one in (a, b)))
 
 
@@ -338,5 +345,5 @@ def _recombined(scheme: Scheme, a: Words, b: Words) -> np.ndarray:
 
 
 def _scaled_back(words: Words, scheme: Scheme) -> Words:
-    """Words of tiles times what each stands for, so that those of all tiles add up."""
+    """Words of tiles or runs times what each stands for, so that those of all tiles add up."""
     return replace(words, planes=np.ldexp(words.planes, -of_elements(words.exponents, scheme, words.planes.shape[2])))

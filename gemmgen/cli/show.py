@@ -277,6 +277,8 @@ def scheme_range(scheme: Scheme) -> str:
         return "FP32's"
     if tile_k := scheme.family.tile_k:
         return f"any tile of {tile_k} k; in it from 2^{lowest - scheme.target_exponent} of its largest"
+    if run_k := scheme.family.run_k:
+        return f"any run of {run_k} k; in it from 2^{lowest - scheme.target_exponent} of its largest"
     if scheme.family.residues:
         return f"any row; in it from 2^-{scheme.precision.bits} of its norm"
     if scheme.normalize == "row":

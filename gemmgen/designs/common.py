@@ -148,6 +148,23 @@ def _tile_of_k(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
+def _run_of_k(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    (fk, bk), run = (numbers["FK"], plan.block[2]), numbers["run"]
+    return InfeasibleSpec(
+        f"{place}: [split] promote", f"{plan.scheme.name} has scales for every {run} k", got=f"promote = {plan.promote}, block k = {bk}",
+        needs=f"promotion at longer intervals than an instruction's k, {fk}, and whole intervals and stages in {run} k",
+        remedy=f"promote = {max(2 * fk, min(run, 64))}, and a block k that divides {run}",
+    )
+
+
+def _slice_of_run(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] split_k", f"{plan.scheme.name} has scales for every {numbers['run']} k, in which a slice may begin",
+        got=f"split_k = {plan.split_k}, promote = {plan.promote}", needs=f"promotion at intervals that divide block k = {plan.block[2]}",
+        remedy=f"split_k = 1, or promote = {plan.block[2]}",
+    )
+
+
 SHARED_MEMORY = Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line", shared_memory)
 FEW_TILES = Constraint(
     "C22", "slices of k", "(split_k == 1) | (tiles < sms)", "slices cost a way through L2; they are for tiles that leave SMs idle", _many_tiles,
@@ -168,6 +185,14 @@ PROMOTION = Feature("promotion", constraints=(Constraint(
 ),))
 TILES_OF_K = Feature("scales of tiles of k", constraints=(Constraint(
     "C58", "tile of k", "(tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))", "sums of INT32 end where the scales change", _tile_of_k,
+),))
+RUNS_OF_K = Feature("scales of runs of k", constraints=(Constraint(
+    "C73", "run of k", "(run == 0) | ((promote > FK) & (run % max(promote, 1) == 0) & (run % BK == 0))",
+    "a sum in FP32 registers changes its unit where a run ends, between two promotions and two stages", _run_of_k,
+),))
+SLICES_OF_RUNS = Feature("slices of k that begin inside runs", constraints=(Constraint(
+    "C74", "slices of runs", "(run == 0) | (split_k == 1) | (BK % max(promote, 1) == 0)", "a slice may begin inside a run, and promotion keeps step with both",
+    _slice_of_run,
 ),))
 COMPENSATION = Feature("compensated sums", (SUMS,), constraints=(Constraint(
     "C39", "compensation", "(compensated == 0) | (promote > FK)", "what does not move stays in an accumulator that lives on", _compensation,

@@ -7,6 +7,7 @@ to know something of a design asks that object; nobody asks which one it is.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, cached_property
@@ -18,7 +19,7 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme, Sums
 from gemmgen.designs.asked import Asked, Choices, Hints, Way
 from gemmgen.designs.batched import Batched, refuse_arguments, refuse_batch, refuse_scales
-from gemmgen.designs.feature import ANY_KIND, PERSISTENT, Feature
+from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES, PERSISTENT, Feature
 from gemmgen.designs.modelled import Decided
 from gemmgen.designs.parts import Checked, Text
 from gemmgen.designs.searched import Searched
@@ -71,7 +72,7 @@ class Design(Searched, Batched):
 
     def computes(self, kind: Kind) -> bool:
         """Whether it has kernels for products of this kind."""
-        return kind.name in self.kinds or self.has(ANY_KIND) and not kind.batched
+        return kind.name in self.kinds or self.has(ANY_KIND) and not kind.batched and (self.has(GIVEN_TRIANGLES) or not kind.packs)
 
     def of(self, kind: Kind) -> Design:
         """The design with the kind's equations of traffic and time in place of its own of the same symbols, and the kind's constraints besides its own."""
@@ -143,7 +144,7 @@ class Design(Searched, Batched):
 
 @cache
 def _of_kind(design: Design, kind: Kind) -> Design:
-    if not (kind.equations or kind.constraints):
+    if not (kind.equations or kind.constraints or kind.one_operand or any(kind.k_range)):
         return design
     own: dict[str, tuple[Equation, ...]] = {}
     before: tuple[Equation, ...] = ()  # equations of symbols that the design does not have, which the next one asks for
@@ -153,12 +154,20 @@ def _of_kind(design: Design, kind: Kind) -> Design:
             own[one.symbol], before = before, ()
 
     def replaced(equations: tuple[Equation, ...]) -> tuple[Equation, ...]:
-        return tuple(new for one in equations for new in own.get(one.symbol, (one,)))
+        return tuple(new for one in equations for new in own.get(one.symbol, (for_kind(one),)))
+
+    def for_kind(one: Equation) -> Equation:
+        """Of a kind of one operand no words of B are made or read besides A's, but where products read more words of one than of the other. Of a kind
+        whose tiles have a part of k, the matrix unit has that part alone."""
+        if (any(kind.k_range) or kind.twice) and one.symbol == "unit_seconds":
+            return replace(one, form=re.sub(r"\bK\b", "(stages_k * split_k * BK)", one.form))
+        return replace(one, form=re.sub(r"\bN\b", "where(words_a == words_b, 0, N)", one.form)) if kind.one_operand and one.symbol in ("plane_bytes", "split_bytes") else one
 
     made = type(design)()
     made.features = (*design.features, Feature(f"products of kind {kind}", constraints=kind.constraints))
     made.forms = replace(
-        design.forms, predictions=replaced(design.forms.predictions), groups=tuple((title, replaced(group)) for title, group in design.forms.groups),
+        design.forms, tiles=replaced(design.forms.tiles), pipeline=replaced(design.forms.pipeline), predictions=replaced(design.forms.predictions),
+        groups=tuple((title, replaced(group)) for title, group in design.forms.groups),
     )
     return made
 

@@ -84,7 +84,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     interface = source.interface
     zeroed = [buffer.name for buffer in interface.buffers if buffer.zeroed]
     counters = [field for counters in interface.counters for field in counters.fields]
-    m, n, k = prose.EXAMPLE_SIZE
+    m, n, k = prose.example_size(plan)
     example = prose.coefficients(plan, k, archs)
     largest_grid, grid_limit = prose.largest_grid(plan, source)
     overflows = not plan.scheme.precision.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
@@ -93,7 +93,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "name": name, "guard": name.upper(), "plan": plan, "version": numeric_version(), "arch": plan.arch, "archs": archs,
         "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
         "code_endings": [code_ending(plan, archs, arch) for arch in archs],
-        **_of_stored_b(plan),
+        **_of_stored_b(plan), **_of_kind(plan),
         "target": {
             "archs": archs, "arch_numbers": " ".join(arch.removeprefix("sm_") for arch in archs),
             # Spelled out, as nvcc may add PTX of the plain architecture to -arch of one's own instructions.
@@ -158,7 +158,11 @@ def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
     first = known["workspace"][0]
     given = [name for name, _ in _ends(plan, batched)]
     vectors = [(name, first + at, "NULL, and C has elements") for at, name in enumerate(given) if name in plan.inputs.vectors]
-    moved = [(argument, position + (len(given) if position >= first else 0), reason) for argument, (position, reason) in known.items()]
+    left = {argument: position for argument, (position, _) in known.items() if argument in plan.kind.aliases}
+    moved = [
+        (argument, position + (len(given) if position >= first else 0) - sum(before < position for before in left.values()), reason)
+        for argument, (position, reason) in known.items() if argument not in left
+    ]
     return sorted(moved + vectors, key=lambda one: one[1])
 
 
@@ -204,6 +208,19 @@ def _of_stored_b(plan: Plan) -> dict[str, str]:
         return {"b_type": "float", "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any", "b_aligned": "4 bytes"}
     return {"b_type": "uint16_t", "b_told": f", B given as {plan.inputs.stored_b.title}", "b_bits": f", bits of {plan.inputs.stored_b.title} numbers",
             "draw_b": "std::floor(128 * draw()) / 128", "b_data": "given_b", "any_b": "any_b", "b_aligned": "an element's own size"}
+
+
+def _of_kind(plan: Plan) -> dict[str, Any]:
+    """What the C function is given of sizes and operands: not what the kind of product passes on from another argument, as n of a square C."""
+    square, alone = plan.kind.aliases.get("n") == "m", plan.kind.one_operand
+    sizes = ("m", "k") if square else ("m", "n", "k")
+    b = "" if alone else f", const {_of_stored_b(plan)['b_type']}{{}}b, int64_t ldb"
+    tile_m, tile_n = plan.block[0] * plan.cluster, plan.block[1]
+    return {
+        "square": square, "alone": alone, "sizes_declared": ", ".join(f"int {one}" for one in sizes), "sizes_passed": ", ".join(sizes),
+        "sizes_upper": ", ".join(sizes).upper(), "sizes_told": "m and k" if square else "m, n and k", "b_declared": b.format(" *"), "b_pointed": b.format("* "),
+        "tile": {"m": tile_m, "n": tile_n}, "computed": plan.kind.stored if plan.kind.stored and not plan.kind.mirrored else "",
+    }
 
 
 def _of_batches(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:

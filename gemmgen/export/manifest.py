@@ -44,13 +44,14 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
         "name": name,
-        "computes": "C = alpha A B + beta C in FP32" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "") + "; with beta = 0 C is not read" + (
+        "computes": f"{plan.kind.formula} in FP32" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "") + "; with beta = 0 C is not read" + (
             "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.launches.repeated else ""),
         "kernel": source.name,
         "plan": {
             "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name, "special": plan.special,
             "design": plan.design.name, **decided(plan), **interface.constants, **({"asked": list(plan.asked)} if plan.asked else {}),
-            **({"kind": plan.kind.name} if plan.launches.repeated else {}), **({"epilogue": plan.epilogue.names} if plan.epilogue else {}),
+            **({"kind": plan.kind.name, **plan.kind.options} if plan.launches.repeated or not plan.kind.plain else {}),
+            **({"epilogue": plan.epilogue.names} if plan.epilogue else {}),
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
@@ -60,13 +61,16 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
             x: {"type": plan.inputs.elements_of(x), "order": "row major", "rows": at["rows"], "columns": at["columns"],
                 **({"holds": plan.inputs.stored_b.name} if x == "b" and not plan.inputs.stored_b.is_usual else {}),
                 "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.launches.repeated else {})}
-            for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
+            for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items() if x not in plan.kind.aliases
         },
         "limits": {
             "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid,
             **({"largest_k": plan.scheme.family.largest_k} if plan.scheme.family.largest_k else {}),
         },
         "alignment": {"operands": plan.inputs.stored_b.bytes, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
+        **({"aliases": dict(plan.kind.aliases)} if plan.kind.aliases else {}),
+        **({"tiles": {"count": plan.kind.tiles.count, "TILE_M": plan.block[0] * plan.cluster, "TILE_N": plan.block[1],
+                      "rule": "tiles_m = ceil(m / TILE_M), tiles_n = ceil(n / TILE_N), integer arithmetic"}} if plan.kind.tiles else {}),
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "

@@ -11,7 +11,7 @@ import numpy as np
 
 from gemmgen.abi import FALLBACK
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.scheme import Family, ResidueWords, Tiles
+from gemmgen.catalog.scheme import Family, ResidueWords, Runs, Tiles
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.spec import MAX_EXTENT
@@ -25,6 +25,12 @@ LARGEST_GRID = 2**31 - 1
 BOUND_K = (128, 1024, 4096, 16384, 65536)
 """The k for which header and manifest tell the bounds."""
 EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile
+
+
+def example_size(plan: Plan) -> tuple[int, int, int]:
+    """M, N and K of the example's product."""
+    m, n, k = EXAMPLE_SIZE
+    return m, m if plan.kind.aliases.get("n") == "m" else n, k
 
 
 # ---- limits
@@ -153,6 +159,12 @@ def _(family: Tiles) -> list[str]:
 
 
 @_scaled.register
+def _(family: Runs) -> list[str]:
+    return [f"Each run of {family.run_k} k of a row of A and column of B is scaled by the power of two that brings",
+            "its largest element near that, so nothing overflows. Sums go on from run to run in units that hold them."]
+
+
+@_scaled.register
 def _(family: ResidueWords) -> list[str]:
     return ["Each row of A and column of B is scaled by a factor that makes the Euclidean norm of its",
             f"integers about {family.residues.target:.3g}, so nothing overflows."]
@@ -215,14 +227,15 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
     if plan.scheme.exact or plan.scheme.family.by_row:
         return "\n".join(f" * {line}" for line in lines)
     scheme, form = plan.scheme, first.format
-    losing, scaled = flushing(plan, archs), scheme.normalize == "row"
+    losing, scaled = flushing(plan, archs), scheme.normalize in ("row", "run")
     lowest, words = scheme.precision.lowest(bool(losing)), "the words"
     if losing:
         lines += [f"The matrix units of {' and '.join(losing)} take subnormal words for zero. What an element loses by that is counted",
                   "with the rest."]
         words = "the words that are multiplied"
     if scaled:
-        lines += [f"The first bound holds where each element is 0 or at least 2^{lowest - scheme.target_exponent} of the largest of its row of A or",
+        line = f"run of {scheme.family.run_k} k of a row of A or" if scheme.family.run_k else "row of A or"
+        lines += [f"The first bound holds where each element is 0 or at least 2^{lowest - scheme.target_exponent} of the largest of its {line}",
                   "column of B. Smaller ones count as lossy: all below"
                   f" 2^{form.min_exponent - scheme.target_exponent - 1} of that largest one, and those of",
                   f"which {words} leave more than 2^-{scheme.precision.bits}."]
@@ -262,10 +275,11 @@ def example_losses(plan: Plan, archs: Sequence[str]) -> dict[str, float]:
 
 def example_matrices(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """[M, K] and [K, N] as the example draws them; a B of words as stored holds multiples of 1/128."""
-    m, n, k = EXAMPLE_SIZE
-    state, drawn = 1, np.empty((k, m + n), np.float32)
+    m, n, k = example_size(plan)
+    of_b = 0 if plan.kind.one_operand else n
+    state, drawn = 1, np.empty((k, m + of_b), np.float32)
     for index in range(drawn.size):
         state = (state * 1664525 + 1013904223) % 2**32
         drawn.flat[index] = (state >> 8) / 2**23 - 1
-    a, b = np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:])
+    a, b = np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:] if of_b else drawn)
     return a, b if plan.inputs.stored_b.is_usual else np.floor(128 * b) / 128

@@ -1,4 +1,4 @@
-"""The kinds of products: one product, batches, and those that other packages bring by entry points of the group `gemmgen.kinds`.
+"""The kinds of products: one product, a triangle of one, batches, and those that other packages bring by entry points of the group `gemmgen.kinds`.
 
 What a kind must have, `Kind` tells; docs/add-a-kind.md shows one being added.
 """
@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import entry_points
+from typing import Any
 
 from gemmgen.errors import GemmgenError
 from gemmgen.kinds.batches import GROUPED, POINTERS, STRIDED
 from gemmgen.kinds.kind import GEMM, Kind, Problem, Tiles, require_plain
+from gemmgen.kinds.triangles import GEMMT, SYR2K, SYRK
+from gemmgen.kinds.triangular import SYMM, TRMM
 
-__all__ = ["GEMM", "GROUPED", "POINTERS", "STRIDED", "Kind", "Problem", "Tiles", "all_kinds", "kind_called", "require_plain"]
+__all__ = [
+    "GEMM", "GEMMT", "GROUPED", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "Kind", "Problem", "Tiles", "all_kinds", "kind_called", "kind_of", "require_plain",
+]
 
 ENTRY_POINTS = "gemmgen.kinds"
 
@@ -24,7 +29,7 @@ def all_kinds() -> dict[str, Kind]:
     Raises:
         GemmgenError: two have one name.
     """
-    found = [GEMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name))]
+    found = [GEMM, SYRK, SYR2K, GEMMT, TRMM, SYMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name))]
     names = [one.name for one in found]
     if twice := {name for name in names if names.count(name) > 1}:
         raise GemmgenError("kinds of products", "two have one name", got=", ".join(sorted(twice)), needs="a name for each",
@@ -35,3 +40,8 @@ def all_kinds() -> dict[str, Kind]:
 def kind_called(name: str) -> Kind:
     """The kind of that name, which there is."""
     return all_kinds()[name]
+
+
+def kind_of(problem: Any) -> Kind:
+    """The kind that a spec's section [problem] asks for, with what the section decides of it."""
+    return kind_called(problem.kind).of(problem)

@@ -36,20 +36,18 @@ class Held(Protocol):
 class Tiles:
     """The tiles of C that a kind computes, and their order.
 
-    C has blocks_m x blocks_n tiles of BLOCK_M x BLOCK_N elements. In the C text these four names are known, and `place`, the tile's number.
+    C has tiles_m x tiles_n tiles of TILE_M x TILE_N elements: a block's tile, or that of a cluster of blocks. The C text knows these four names and
+    GROUP_ROWS, the rows of tiles that are best worked off together.
 
     Attributes:
-        number: (m, n, block) -> how many tiles are computed of C [m, n]; block is (BLOCK_M, BLOCK_N, BLOCK_K).
-        count: C, the same number.
-        row, column: C, the row and the column of tiles of tile `place`.
-        functions: C, what these call.
+        number: (m, n, tile) -> how many tiles are computed of C [m, n]; tile is (TILE_M, TILE_N).
+        count: C, the same number, without GROUP_ROWS: the host asks it, too.
+        functions: C, `GG_DEVICE Tile tile_at(int place, int tiles_m, int tiles_n)`, the row and the column of tile `place`, and what it calls.
     """
 
-    number: Callable[[int, int, tuple[int, int, int]], int]
+    number: Callable[[int, int, tuple[int, int]], int]
     count: str
-    row: str
-    column: str
-    functions: str = ""
+    functions: str
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,17 @@ class Kind:
         fields: the members of `Products` in kernels that look products up, in order.
         layouts: of A and B that there are kernels for.
         aliases: arguments of the call that a kernel's parameters get in place of their own: {"b": "a"} has it read A as B.
+        options: what a spec's section [problem] has decided of it, by key: kinds of one name and other options are others.
+        twice: whether it sums two products, A^T in place of B and B^T in place of A in the second: as if k were doubled.
         tiles: of C that are computed; None for all.
-        k_range: C, the k at which a tile's sum begins, and at which it ends, of the tile's first row `m0` and column `n0`; empty for 0 and for k.
+        k_range: C, the k at which a tile's sum begins, and at which it ends, of the tile's first row `m0` and column `n0`, TILE_M rows high (`Tiles`);
+            empty for 0 and for k.
+        given: by operand, C, the element at its row (of B its column) `o` and at `kk`, where `at(o, kk)` is what memory holds there; without the
+            operands whose elements are what memory holds.
+        longest_last: whether later tiles have more k, so that they are worked off from the last one.
         stored: C, whether the element of C at `row` and `column` is computed; empty where all are.
+        whole: C, whether all elements of a block's tile at `m0` and `n0` are; empty where that is not known, as `stored` is asked then.
+        mirrored: whether each element is stored a second time, at its column and row.
         counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
             exactly one of the tiles that share them does, and one that has every k. Needed where tiles or k are left out.
         equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
@@ -100,9 +106,15 @@ class Kind:
     fields: tuple[str, ...] = ()
     layouts: tuple[str, ...] = LAYOUTS
     aliases: Mapping[str, str] = {}
+    options: Mapping[str, str] = {}
+    twice = False
     tiles: Tiles | None = None
     k_range = ("", "")
+    given: Mapping[str, str] = {}
+    longest_last = False
     stored = ""
+    whole = ""
+    mirrored = False
     counts = ("", "")
     equations: tuple[Equation, ...] = ()
     constraints: tuple[Constraint, ...] = ()
@@ -111,18 +123,32 @@ class Kind:
         return self.name
 
     def __eq__(self, other: object) -> bool:
-        """Kinds have no state, and one that came from another process is the same."""
-        return type(self) is type(other) and self.name == other.name
+        """Kinds have no state but their options, and one that came from another process is the same."""
+        return type(self) is type(other) and (self.name, self.options) == (other.name, other.options)
 
     def __hash__(self) -> int:
-        return hash(self.name)
+        return hash((self.name, *self.options.items()))
 
     @property
     def plain(self) -> bool:
         """Whether a product is that of a given A and a given B, of which all elements are computed."""
-        return not (self.aliases or self.tiles or any(self.k_range) or self.stored)
+        return not (self.aliases or self.tiles or any(self.k_range) or self.stored or self.packs)
+
+    @property
+    def one_operand(self) -> bool:
+        """Whether B is A, read the other way."""
+        return self.aliases.get("b") == "a"
+
+    @property
+    def packs(self) -> bool:
+        """Whether a pass before the main kernel has to split the operands."""
+        return self.twice or bool(self.given)
 
     # ---- what a spec may ask of it
+
+    def of(self, problem: Any) -> Kind:
+        """The kind with what a spec's section [problem] decides of it."""
+        return self
 
     def check(self, problem: Any, place: str) -> None:
         """
@@ -132,11 +158,19 @@ class Kind:
         Raises:
             InfeasibleSpec: there are no kernels of this kind for it.
         """
+        for key in ("uplo", "side", "diag"):
+            if getattr(problem, key) is not None and key not in self.options:
+                raise InfeasibleSpec(
+                    f"{place}: [problem] {key}", f"kind {self.name} has no such choice", got=getattr(problem, key), needs="a kind that has it",
+                    remedy='leave it out, or kind = "trmm"',
+                )
         if problem.layout not in self.layouts:
             raise InfeasibleSpec(
                 f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),
                 remedy=f'layout = "{self.layouts[0]}"',
             )
+        if self.given and problem.b != "f32":
+            raise InfeasibleSpec(f"{place}: [problem] b", f"kind {self.name} has a B of FP32 alone", got=problem.b, needs="f32", remedy='b = "f32"')
         for extent, other in self.aliases.items():
             if extent in ("m", "n", "k") and getattr(problem, extent) != getattr(problem, other):
                 raise InfeasibleSpec(
@@ -189,6 +223,10 @@ class Kind:
 
     def part(self, c: np.ndarray, m: int, n: int) -> np.ndarray:
         """The part A B [m, n] of such a product's C."""
+        return c
+
+    def read(self, c: np.ndarray) -> np.ndarray:
+        """What alpha A B is added to, of a C [M, N] whose factor beta is not 0: C itself, or what stands for elements of it that are not read."""
         return c
 
     def computed(self, m: int, n: int) -> np.ndarray:

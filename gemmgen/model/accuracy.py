@@ -266,7 +266,7 @@ def _word_sizes(scheme: Scheme, flushes: bool, data: Distribution, operand: str)
             left.append((0.0, 0.0, 0.0) if worst < 2.0 ** (exponent - 23) else (mean, rms, worst))
         absolute += share * back * np.array([mean for mean, _, _ in left])
         squares += share * back**2 * np.array([rms**2 for _, rms, _ in left])
-    top = scheme.target_exponent if scheme.normalize == "row" else data.top
+    top = scheme.target_exponent if scheme.normalize in ("row", "run") else data.top
     return WordSizes(
         tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0],
         all(word.fixed or top <= word.format.max_exponent for word in words if word.source == 0),
@@ -325,7 +325,7 @@ def _sum_numbers(
     tile_k = scheme.family.tile_k
     promote, compensated = (tile_k, False) if tile_k else (promote, compensated)
     promoted = tile_k or bool(promote) and accumulator.promoted and unit is not None
-    chunk = min(promote, k) if promoted else k
+    chunk = min(promote, k) if promoted else min(k, scheme.family.run_k or k)
     block = unit.block[accumulator.word] if unit else 1
     cuts, floors = bool(unit) and unit.rule == "truncate", bool(unit) and unit.rule == "floor"
     # A product of two words has so many bits after the point; what is aligned to a sum less than `slack` times as large loses none.
@@ -449,10 +449,13 @@ def predicted(
             leading, random = known, [*random, of_both]
         else:
             low += (of_both * sqrt(sum(sizes.rms(p) ** 2 for p in own))) ** 2
+    # Where a run of k ends the other sums join the promoted one, which is as large as it is by then; a compensated one's rest, which is small.
+    roundings, joined = scheme.family.recombination.roundings, scheme.family.runs(k) if scheme.family.run_k else 1
+    last = min(roundings, 1)
     numbers = leading | {
         "sign_share": data.sign_share, "words_bias": bias, "words_scatter": sqrt(scatter),
         "sums_coherent": coherent, "sums_random": sqrt(sum(each**2 for each in random)), "low_sums": sqrt(low),
-        "roundings": scheme.family.recombination.roundings, "last_roundings": min(scheme.family.recombination.roundings, 1), "output_roundoff": output_roundoff,
+        "roundings": roundings * joined, "last_roundings": last if compensated else last * (joined + 1) / 2, "output_roundoff": output_roundoff,
         "sums_worst": worst, **_worst_numbers(scheme),
     }
     numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)

@@ -76,7 +76,7 @@ def promote_for(scheme: Scheme, unit: MatrixUnit, fragment_k: int, k: int) -> in
     """The largest interval whose expected error is no more than TARGET of sequential FP32's.
 
     0 for one product of words, which round far more coarsely than the unit cuts, and where a unit that
-    rounds to nearest meets the target without. Else at least two
+    rounds to nearest meets the target without; not where runs of k have scales of their own. Else at least two
     instructions: promoting each one's sum at once makes another, slower kernel, for
     those who ask for it. But where the unit's sums have fewer bits than FP32's and an instruction is one of its sums, every one is promoted: low
     products leave nothing in a sum that holds a high one.
@@ -84,7 +84,8 @@ def promote_for(scheme: Scheme, unit: MatrixUnit, fragment_k: int, k: int) -> in
     Args:
         unit: as it sums such words (`MatrixUnit.of`).
     """
-    if len(scheme.products) == 1 or scheme.leading not in unit.block:
+    runs = scheme.family.run_k is not None  # their sum stands in FP32 registers, whatever the unit makes of it
+    if len(scheme.products) == 1 and not runs or scheme.leading not in unit.block:
         return 0
     if unit.sum_bits and unit.block[scheme.leading] == fragment_k:
         return fragment_k
@@ -95,7 +96,7 @@ def promote_for(scheme: Scheme, unit: MatrixUnit, fragment_k: int, k: int) -> in
         in_the_end = known["unit_error"] if interval == k else known["error"]
         return in_the_end <= TARGET * known["fp32_error"]
 
-    if unit.rounds_to_nearest and good_enough(k):
+    if unit.rounds_to_nearest and good_enough(k) and not runs:
         return 0
     interval = LARGEST_PROMOTE
     while interval > 2 * fragment_k and not good_enough(interval):

@@ -123,13 +123,17 @@ TILE_SUMS = Equation(
     "the integer sums on their way, of two fragments, and of all where clang orders the steps of a stage; and the scales of a thread's rows and"
     " columns, where tiles of k have their own; on RDNA those sums are accumulators; not fitted",
 )
+RUN_SUMS = Equation(
+    "G32", "run_sums", "where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)", "registers a thread",
+    "what clang holds of all sums at once where a run of k ends; of compiled kernels of gfx942 and gfx1100, not fitted",
+)
 WAITING = Equation("G27", "waiting", "promotes * unit_sums", "registers a thread", "the FP32 sums that promotion adds to, idle between two of them")
 DEMAND = Equation(
     "G14", "demand",
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums"
     " + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow"
     " + when_promoting * promotes + when_both * shallow_promotes + per_staged * staged + when_sliced * sliced"
-    " + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring + tile_sums + generation",
+    " + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring + tile_sums + run_sums + generation",
     "registers a thread", "a slope for what is held, an offset for each generation; fitted for each kind of loop",
 )
 BUDGET = Equation(
@@ -143,7 +147,7 @@ REGISTERS = Equation(
 )
 EQUATIONS = (
     A_FRAGMENTS, B_FRAGMENTS, HELD_WORDS, SHARE, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES,
-    SHALLOW_PROMOTES, A_PARTS, B_PARTS, STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, TILE_SUMS, WAITING,
+    SHALLOW_PROMOTES, A_PARTS, B_PARTS, STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, TILE_SUMS, RUN_SUMS, WAITING,
 )
 SLOPE_OF = {  # symbol of a slope, as rows of specs/generations have them: what it multiplies
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "held_words",
@@ -153,11 +157,11 @@ SLOPE_OF = {  # symbol of a slope, as rows of specs/generations have them: what 
     "per_hoisted": "hoisted", "when_ring": "ring",
 }
 UNEVEN = Equation(
-    "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * {UNEVEN_GUARD})"
+    "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * {UNEVEN_GUARD})"
     f" + where(held * fragment_buffers > 1, {UNEVEN_GUARD}, 0) + where(tile_k > 0, {2 * UNEVEN_GUARD}, 0)",
     "registers a thread",
     "a guard: near the limit, warps that are no powers of two, and two fragment buffers beside a tile on its way through"
-    " registers, and tiles of k with scales of their own, of such warps above all, were seen to spill where others of the same demand did not",
+    " registers, and tiles and runs of k with scales of their own, of such warps above all, were seen to spill where others of the same demand did not",
 )
 
 

@@ -58,8 +58,8 @@ FILL_CYCLES = Equation(
 PROMOTION_CYCLES = Equation(
     "M4", "promotion_cycles",
     "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)"
-    " + where(tile_k > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)",
-    "cycles a block and stage", "an addition and a zero for each element and interval, or three operations, while the matrix unit waits; of a tile of k"
+    " + where(tile_k + run > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k + run, 1), 0)",
+    "cycles a block and stage", "an addition and a zero for each element and interval, or three operations, while the matrix unit waits; of a tile or run of k"
     " with scales of its own an operation a sum, the scale, and an addition",
 )
 SPLIT_CYCLES = Equation(

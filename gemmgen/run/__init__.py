@@ -200,8 +200,9 @@ def gemm(
         SpecError: shapes or types do not fit, an argument of the epilogue is missing or unknown, or the kernel's launch takes a whole batch.
         EmulationError, DeviceError: from the driver.
     """
-    a, b = plan.kind.completed(a, b)
-    check_extents(a, b, c, element=plan.type)
+    whole = plan.kind.completed(a, b)
+    check_extents(*whole, c, element=plan.type)
+    b = whole[1] if b is None else b
     if plan.launches.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
     one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement, ends=ends)

@@ -18,9 +18,10 @@ from gemmgen.catalog.scheme import Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS
 from gemmgen.designs import Design, all_designs, designs_of, owners_of
-from gemmgen.designs.feature import SPLITS_APART, STORED_B
+from gemmgen.designs.common import RUNS_OF_K
+from gemmgen.designs.feature import PACKS_APART, SPLITS_APART, STORED_B
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.kinds import GEMM, Kind, kind_called
+from gemmgen.kinds import GEMM, Kind, kind_of
 from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import Spec
 
@@ -45,7 +46,7 @@ class Case:
     @property
     def kind(self) -> Kind:
         """Of product."""
-        return kind_called(self.spec.problem.kind)
+        return kind_of(self.spec.problem)
 
     @property
     def b(self) -> str:
@@ -66,6 +67,12 @@ class Case:
     def unit(self) -> MatrixUnit:
         """What multiplies on the matrix unit."""
         return self.gpu.unit.of(self.scheme.leading, self.fragment.policy)
+
+    @property
+    def same_words(self) -> bool:
+        """Whether kernels of the design pack the same words of A and of B."""
+        of_a, of_b = (self.scheme.words_of(operand, packed_alike=not self.design.has(PACKS_APART)) for operand in "ab")
+        return of_a == of_b
 
     @property
     def unknown_words(self) -> list[str]:
@@ -194,6 +201,10 @@ OF_SCHEME = (
         lambda case: f'[problem] b = "{case.b}", or scheme = "{preferred_scheme(case.gpu.unit, case.spec.problem.b).name}"',
         has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b)),
     ),
+    Refusal(
+        "[split] run", lambda case: case.spec.split.run is not None and case.scheme.family.run_k is None, "runs of k of {scheme.name} have no scales",
+        lambda case: case.spec.split.run, 'a scheme with normalize = "run"', 'run = "auto", or scheme = "run_scaled"', error=SpecError,
+    ),
 )
 
 
@@ -228,6 +239,16 @@ OF_KERNEL = (
     ),
     _lacking(lambda design, scheme: scheme.uniform or design.mixes(scheme), "words of several types: {types}"),
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
+    _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
+    Refusal(
+        "[split] scheme", lambda case: case.scheme.family.run_k is not None and not case.kind.plain, "scales of runs of k are found of a whole A and B",
+        lambda case: f"{case.scheme.name}, kind {case.kind}", "a scheme with scales of rows, or without any", 'scheme = "scaled"',
+    ),
+    Refusal(
+        "[split] scheme", lambda case: case.kind.twice and (bool(case.scheme.family.tile_k) or not case.same_words),
+        "kind {case.kind} multiplies the words of A by those of B, and those of B by those of A", lambda case: case.scheme.name,
+        "a scheme whose products read the same words of both, without scales of tiles of k", 'scheme = "auto"',
+    ),
     _lacking(lambda design, scheme: bool(scheme.alike or scheme.b or design.has(SPLITS_APART)), "other words of B than of A"),
     _uncompensated(lambda case: not case.fragment.on_matrix_unit, IN_FP32, "a scheme whose words a matrix unit multiplies"),
     _uncompensated(lambda case: case.scheme.family.exact, EXACT, "a scheme of floating-point words"),

@@ -13,7 +13,7 @@ from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, designs_of, owner_of
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
-from gemmgen.kinds import kind_called
+from gemmgen.kinds import kind_of
 from gemmgen.spec import FragmentChoice, LoadedSpec, Spec
 
 PLAIN, PLAIN_POLICY = "fp32", "fma"
@@ -46,7 +46,7 @@ def plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragmen
     if _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY):
         return []
     usable = [row for row in candidates(gpu.vendor, plain.leading, PLAIN_POLICY) if row.runs_on(gpu.arch)][:1]
-    return [(plain, row, one) for row in usable for one in designs_of(row, kind_called(spec.problem.kind)) if one.is_narrow and one.suits(sizes)]
+    return [(plain, row, one) for row in usable for one in designs_of(row, kind_of(spec.problem)) if one.is_narrow and one.suits(sizes)]
 
 
 def fixed(loaded: LoadedSpec) -> dict[str, Any]:

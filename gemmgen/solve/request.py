@@ -12,14 +12,14 @@ from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.output import all_outputs
-from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
+from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme, with_runs
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS, Decision
 from gemmgen.designs import Asked, Choices, Design, Hints, all_designs, designs_of
 from gemmgen.designs.design import refuse_batch
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.errors import InfeasibleSpec, UnknownName
-from gemmgen.kinds import Kind, kind_called
+from gemmgen.kinds import Kind, kind_of
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
 from gemmgen.solve import papers
@@ -72,7 +72,7 @@ class Request:
     @property
     def kind(self) -> Kind:
         """Of product."""
-        return kind_called(self.loaded.spec.problem.kind)
+        return kind_of(self.loaded.spec.problem)
 
     @property
     def settled(self) -> bool:
@@ -164,6 +164,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
     spec, place = loaded.spec, loaded.place
     case = Case(place, spec, gpu, scheme)
     refuse(OF_SCHEME, case)
+    scheme = with_runs(scheme, spec.split.run)
     requests, found, refused = [], [], []
     usable = [(fragment, designs_of(fragment, case.kind, case.family)) for fragment in fragments(spec.fragment, scheme, gpu, place)]
     refused += [first(OF_KIND, replace(case, fragment=fragment)) for fragment, designs in usable if not designs]
@@ -188,7 +189,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
 
 def _hints(loaded: LoadedSpec) -> Hints:
     problem = loaded.spec.problem
-    kind = kind_called(problem.kind)
+    kind = kind_of(problem)
     return Hints(problem.m, problem.n, problem.k, kind.products(problem), kind.strides)
 
 

@@ -50,18 +50,24 @@ class Contender:
     samples: list[Sample] = field(default_factory=list)
 
 
-def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inputs, *, main_only: bool = False, only: str = "") -> Contender:
+def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inputs, *, main_only: bool = False, only: str = "",
+              judged: bool = True) -> Contender:
     """A generated kernel with its split pass: all launches of the Source.
 
     Args:
         main_only: time the last launch alone. The others run here, once for each input set, into words of the set's own.
         only: the same of the launch of this role (`gemmgen.abi.Launch.role`).
+        judged: whether C is to be A B of the inputs; else the plan may be of any kind of product.
+
+    Raises:
+        SpecError: C is of another type than FP32, or not A B.
     """
     import cupy
 
     only = "gemm" if main_only else only
     require_f32(plan.output, "races are between kernels that have")
-    require_plain(plan.kind, "races are of")
+    if judged:
+        require_plain(plan.kind, "races are of")
     of_b = inputs.b_for(plan.inputs.stored_b)
     m, n, k = inputs.size
     check_sums(plan, k)
@@ -104,7 +110,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
             enqueue(index)
         at = [launch.role for launch in interface.launches if launch.blocks(extents)].index(only)
         zeroed_again, launches = False, [[steps[at]] for steps in launches]
-    return Contender(name, enqueue, plan.layout, inputs.c, judged=not plan.epilogue, detail=source.name)
+    return Contender(name, enqueue, plan.layout, inputs.c, judged=judged and not plan.epilogue, detail=source.name)
 
 
 def _ends(plan: Plan, m: int, n: int) -> dict[str, Any]:

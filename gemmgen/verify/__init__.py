@@ -333,8 +333,11 @@ class Judge:
     def miscounted(self, problem: oracles.Problem, status: dict[str, int]) -> str:
         """What the kernels should have counted and have not; empty where all is right."""
         whole = self.plan.kind.embedded(problem.a, problem.b, None)
-        words = self.words(oracles.Problem(*self.plan.kind.completed(whole.a, whole.b)))
+        given = (whole.a, whole.b) if self.plan.kind.twice else self.plan.kind.completed(whole.a, whole.b)
+        words = self.words(oracles.Problem(*given))
         counts = {f"{x}_{kind}": getattr(one, kind) for x, one in zip("ab", words) for kind in ("lossy", "overflow", "nonfinite")}
+        if self.plan.kind.one_operand and self.plan.launches.shares_words:
+            counts |= {key: 0 for key in counts if key.startswith("b_")}
         wrong = {key: value for key, value in counts.items() if status.get(key) != value}
         return ", ".join(f"{key} {status.get(key)}, not {value}" for key, value in wrong.items())
 
@@ -415,8 +418,17 @@ class Judge:
         Args:
             drawn: as `oracles.all_ranges` takes it.
         """
-        problem = oracles.all_ranges(self.plan, **drawn)
-        words, result, element = self.words(problem), self.run(problem, quiet=True), self.plan.type
+        return self._promised("range", oracles.all_ranges(self.plan, **drawn), "of rows and columns from 2^-149 on")
+
+    def runs(self) -> Check:
+        """The same of runs of k whose scales are far apart, and of runs of zeros."""
+        return self._promised("runs", oracles.far_runs(self.plan), "of runs of k from 2^-100 to 2^100")
+
+    def _promised(self, name: str, asked: oracles.Problem, of: str) -> Check:
+        """Whether every element is within the worst case, or its row or column counted."""
+        result = self.run(asked, quiet=True)
+        problem, element = self._completed(asked), self.plan.type
+        words, uncounted = self.words(problem), self.miscounted(asked, result.status)
         with np.errstate(invalid="ignore", over="ignore"):
             want, magnitude = element.exact(problem.a, problem.b), element.exact(np.abs(problem.a), np.abs(problem.b))
             apart = want - lost(self.plan, problem.a, problem.b, want)
@@ -424,13 +436,22 @@ class Judge:
         promised = ~words[0].counted[:, None] & ~words[1].counted[None, :] & (magnitude < self.plan.output.largest / 2)
         allowed = allowance(self.plan, problem.a, problem.b, magnitude, repaired=True)
         wrong = promised & ~(error <= allowed)
-        uncounted = self.miscounted(problem, result.status)
-        detail = f"{promised.sum()} of {promised.size} elements promised, of rows and columns from 2^-149 on: {wrong.sum()} beyond the worst case"
+        detail = f"{promised.sum()} of {promised.size} elements promised, {of}: {wrong.sum()} beyond the worst case"
         if wrong.any():
             i, j = np.argwhere(wrong)[0]
             detail += f"; C[{i}, {j}] = {result.c[i, j]!r}, not {apart[i, j]:.9g}, and nothing of its row and column is counted"
         detail += f"; counted {uncounted}" if uncounted else "; the rest counted"
-        return Check("range", promised.any() and not wrong.any() and not uncounted, detail)
+        return Check(name, promised.any() and not wrong.any() and not uncounted, detail)
+
+    def _completed(self, problem: oracles.Problem) -> oracles.Problem:
+        """The rows of A and the columns of B that are multiplied for a problem: of a kind with others beside them all of their elements, which scales are by."""
+        kind, (m, n) = self.plan.kind, (problem.a.shape[0], problem.b.shape[1])
+        if kind.plain or self.plan.launches.of_products:
+            return problem
+        given = kind.embedded(problem.a, problem.b, None)
+        a, b = kind.completed(given.a, given.b)
+        rows, columns = (kind.part(at, m, n) for at in np.indices((a.shape[0], b.shape[1])))
+        return replace(problem, a=a[rows[:, 0]], b=b[:, columns[0]])
 
     def special(self) -> Check:
         """Inf, NaN and overflow come out as FP32 arithmetic has them, everything else as usual."""
@@ -542,6 +563,8 @@ def verify(
     if plan.fallback:
         ask("outliers", judge.outliers)
     ask("range", judge.range)
+    if plan.scheme.family.run_k:
+        ask("runs", judge.runs)
     for title, question in judge.of_batches.items():
         ask(title, question)
     ask("U[0, 1]", lambda: accuracy("U[0, 1]", oracles.uniform(plan, 0, 1, shape, 6)))

@@ -247,8 +247,10 @@ def _count(scheme: Scheme, accumulator: Accumulator) -> int:
 
 def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, float]]:
     """For each accumulator: itself, the k it sums inside the unit, and its share: what its sum is multiplied by in the end."""
+    # The k of sums that join the others in the end, or where a run of k ends; not there where the next one's scales are the same.
+    stays = min(max(k, 1), plan.scheme.family.run_k or k) if plan.promotion.compensates else k
     return [
-        (acc, plan.promote if plan.promotion.promotes(acc) else max(k, 1), plan.scheme.family.recombination.share(acc))
+        (acc, plan.promote if plan.promotion.promotes(acc) else max(stays, 1), plan.scheme.family.recombination.share(acc))
         for acc in plan.scheme.accumulators
     ]
 
@@ -272,6 +274,9 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         if plan.promotion.promotes(acc):
             c, r = (TO_NEAREST, TO_NEAREST) if plan.promotion.compensates else _promotion(k, chunk)
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
+            if scheme.family.run_k and not plan.promotion.compensates:  # the others join where a run ends
+                c, r = _promotion(k, scheme.family.run_k)
+                coherent, square = sqrt(coherent**2 + c**2), square + r**2
     if scheme.family.by_row:
         # What words leave is relative to rows, and so is not told by two coefficients of the data; these are of evenly spread data.
         norm, each = float(np.linalg.norm(reference)), fixed.relative(scheme, k)
@@ -307,7 +312,7 @@ def underflow(plan: Plan, k: int) -> float:
     scheme, unit = plan.scheme, plan.unit
     if not plan.fragment.on_matrix_unit:
         return max(k, 1) * TINIEST / 2 * sum(_count(scheme, acc) * scheme.family.recombination.share(acc) for acc in scheme.accumulators)
-    total = fixed.underflow(scheme, k)
+    total = fixed.underflow(scheme, k) + _below_range(plan, k)
     for acc, chunk, share in _chunks(plan, k):
         if acc.type != "f32" or 2 * (FORMATS[acc.word].min_exponent - FORMATS[acc.word].fraction_bits) >= -126:
             continue
@@ -319,6 +324,13 @@ def underflow(plan: Plan, k: int) -> float:
         steps = ceil(max(k, 1) / chunk) * ceil(min(chunk, max(k, 1)) / q)
         total += share * _count(scheme, acc) * steps * step
     return total
+
+
+def _below_range(plan: Plan, k: int) -> float:
+    """What sums lose where they stand for themselves, since units of runs of k are too far apart: a rounding of FP32's smallest number for each that
+    moves out of the unit, and of what joins it where a run ends."""
+    family = plan.scheme.family
+    return (ceil(k / plan.promote) + 2 * family.runs(k)) * TINIEST if family.run_k else 0.0
 
 
 def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, repaired: bool = False) -> np.ndarray:

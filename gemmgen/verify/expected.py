@@ -131,9 +131,12 @@ def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for of_warps in shares(plan, a.shape[1]):
         part = np.zeros_like(c)
         for mine in of_warps:
+            # Runs of k are counted from the first, wherever a slice begins; its k are neighbours.
+            of_all = plan.scheme.family.run_k is not None
             part += product(
-                plan.scheme, plan.unit if plan.fragment.on_matrix_unit else None, a[:, mine], b[mine], promote=plan.promote,
+                plan.scheme, plan.unit if plan.fragment.on_matrix_unit else None, *((a, b) if of_all else (a[:, mine], b[mine])), promote=plan.promote,
                 fragment_k=plan.fragment.shape[2], compensated=plan.promotion.compensates,
+                **({"part": slice(mine[0], mine[-1] + 1)} if of_all else {}),
             )
         c = c + part
     return c

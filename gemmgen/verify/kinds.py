@@ -14,7 +14,7 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
     """Whether all of C is right, of ragged products of up to three tiles each way; and the numbers behind it, in a line.
 
     With alpha and beta: each element that the kind computes is within the worst case of the product that it is, the others are as they were, bit for bit.
-    With beta = 0 C is not read: the others are still NaN.
+    With beta = 0 C is not read: the others are still NaN. A C whose triangle is stored twice is symmetric, bit for bit.
     """
     kind, element, (bm, bn, bk) = plan.kind, plan.type, plan.block
     rng, worst, wrong, count = np.random.default_rng(12), 0.0, [], 0
@@ -22,14 +22,19 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
         given = kind.embedded(*(element.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, k), (k, n))), None)
         a, b = kind.completed(given.a, given.b)
         shape = a.shape[0], b.shape[1]
-        before, computed = element.rounded(rng.uniform(-1, 1, shape)) if beta else None, kind.computed(*shape)
-        result = gemm(device, plan, source, given.a, given.b, before, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (4, 8, 12)))
-        old = np.full(shape, element.poison) if before is None else before
-        c = np.where(computed, result.c, alpha * element.exact(a, b) + (beta * old if beta else 0))
-        share = share_of_worst(plan, a, b, before, c, alpha, beta)
+        before, computed = plan.output.rounded(element.rounded(rng.uniform(-1, 1, shape))) if beta else None, kind.computed(*shape)
+        # Elements of less than a word of memory: tiles end where words do, as the emulator knows no parts of a word.
+        beside = 1 if plan.output.dtype().itemsize >= 4 else shape[1] % 2
+        result = gemm(device, plan, source, given.a, given.b, before, alpha=alpha, beta=beta, placement=Placement((3, 5, beside), (4, 8, 12)))
+        old = plan.output.rounded(np.full(shape, element.poison)) if before is None else before
+        added = None if before is None else kind.read(before)
+        c = np.where(computed, result.c, alpha * element.exact(a, b) + (beta * added if beta else 0))
+        share = share_of_worst(plan, a, b, added, c, alpha, beta)
         worst, count = max(worst, share), count + int(computed.sum())
         if not share <= 1:
             wrong.append(f"{share:.2g} of the worst case")
         if not result.intact or result.c[~computed].tobytes() != old[~computed].tobytes():
             wrong.append("elements that are not computed were written")
+        if kind.mirrored and result.c.tobytes() != np.ascontiguousarray(result.c.T).tobytes():
+            wrong.append("C is not symmetric")
     return not wrong, "; ".join(wrong) or f"{count} elements, at most {worst:.2f} of the worst case; no others are written"

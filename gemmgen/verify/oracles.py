@@ -46,7 +46,7 @@ MOST_PROMOTE = 1 << 16
 
 
 def wrapping_k(plan: Plan) -> int:
-    """A k for which every stage is used again and again and promotion fires more than once.
+    """A k for which every stage is used again and again, promotion fires more than once and a run of k with scales of its own ends.
 
     Raises:
         SpecError: promotion is so seldom that no question can wait for it.
@@ -56,7 +56,8 @@ def wrapping_k(plan: Plan) -> int:
             "[split] promote", "is too large for a kernel to be verified: each question is of sums that are promoted twice", got=plan.promote,
             needs=f"0, or at most {MOST_PROMOTE}", remedy=f"promote = {MOST_PROMOTE // plan.block[2] * plan.block[2]}, or 0, which is never",
         )
-    return max(8, 2 * plan.stages + 1) * plan.block[2] + 2 * plan.promote
+    least = max(8, 2 * plan.stages + 1) * plan.block[2] + 2 * plan.promote
+    return max(least, plan.scheme.family.run_k + 2 * plan.block[2]) if plan.scheme.family.run_k else least
 
 
 def uniform(plan: Plan, low: float, high: float, shape: tuple[int, int, int], seed: int) -> Problem:
@@ -142,6 +143,25 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
 
     of_a, of_b = lines(m), np.ascontiguousarray(lines(n).T)
     return Problem(of_a, plan.inputs.stored_b.rounded(of_b))
+
+
+def far_runs(plan: Plan, seed: int = 8, shape: tuple[int, int] = (53, 45)) -> Problem:
+    """Rows of A and columns of B whose runs of k differ by up to so many powers of two, from few to more than a sum in FP32 goes through in one unit; large
+    ones of A meet small ones of B, and some are zeros, the first among them.
+
+    Args:
+        shape: (m, n); of k it has three runs and a half.
+    """
+    rng, run = np.random.default_rng(seed), plan.scheme.family.run_k
+    k = 3 * run + run // 2 + 5
+
+    def lines(count: int, sign: int) -> np.ndarray:
+        reaches = np.array((0, 2, 9, 18, 40, 100))[np.arange(count) * 6 // count, None]
+        powers = np.rint(sign * reaches * np.sin(np.arange(4)[None, :] * 2.5 + 1) + rng.integers(-1, 2, (count, 4)))
+        scales = np.where(rng.random((count, 4)) < 0.1, 0.0, np.exp2(powers))
+        return plan.type.rounded(rng.choice([-1, 1], (count, k)) * rng.uniform(0.5, 1, (count, k)) * np.repeat(scales, run, axis=1)[:, :k])
+
+    return Problem(lines(shape[0], 1), np.ascontiguousarray(lines(shape[1], -1).T))
 
 
 def _even(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
@@ -260,7 +280,7 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
         words = split(values[:, None], plan.scheme, operand=operand)
         shares = [p[:, 0] * 2.0**-w.scale for p, w in zip(words.planes, words.words)]
         sums = np.concatenate([np.zeros((1, len(values))), np.cumsum(shares, axis=0)])
-        return np.ldexp(sums, -words.exponents)
+        return np.ldexp(sums, -words.exponents.ravel())
 
     p_x, p_y = leading(x, "a"), leading(y, "b")
     a, b = np.zeros((m, k)), np.zeros((k, n))

@@ -36,6 +36,7 @@ RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words a
 NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
 NORMS_THREADS = 1024
 WHOLE_K = 1 << 30
+RUN_FLOATS = 32  # of a thread that holds its part of a run of k while the largest element is found, where k is not contiguous
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Geometry(View):
     def pairs_under_way(self) -> int:
         """Pairs of neighbours in C that a thread reads while it stores as many others: fewer where its sums take most registers, and
         1, none ahead, where they leave no register."""
-        combined = self.plan.split_k > 1 or self.combines_sums or self.plan.promotion.compensates
+        combined = self.plan.split_k > 1 or self.combines_sums or self.plan.promotion.one_sum
         held = self.elements * (1 if combined else len(self.plan.scheme.family.recombination.steps))
         return 8 if held <= 64 else 4 if held <= 160 else 1
 
@@ -190,7 +191,7 @@ class Launches(View):
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another; none that also tells which rows stand out."""
-        return not self.plan.batch and not self.plan.fallback and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
+        return not self.plan.batch and not self.plan.fallback and not self.plan.kind.packs and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
 
     @property
     def whole_cluster(self) -> int:
@@ -207,16 +208,33 @@ class Launches(View):
         """Blocks that a launch needs at most, where they stay and work off tiles."""
         return self.plan.numbers["blocks_at_once"] if self.plan.design.stays else None
 
+    def run_outer(self, operand: Operand) -> int:
+        """Rows of A or columns of B of whose runs of k a block of the split kernel takes one each: one a warp where k is contiguous; else as many as its
+        threads hold, so that neighbours are read together."""
+        run = self.plan.scheme.family.run_k
+        return SPLIT_THREADS // self.plan.lanes if operand.k_contiguous else SPLIT_THREADS * RUN_FLOATS // run
+
     @property
     def absmax_outer(self) -> int:
         """Rows of A or columns of B that one block of the maxima's kernel takes: one a lane."""
         return self.plan.lanes
 
     @property
-    def split_before(self) -> tuple[Operand, ...]:
-        """The operands that a pass before the main kernel splits."""
+    def packed(self) -> tuple[Operand, ...]:
+        """The operands whose words the main kernel finds packed."""
         a, b = self.plan.operands
         return {"prepass": (a, b), "mixed": (b,)}.get(self.plan.where, ())
+
+    @property
+    def shares_words(self) -> bool:
+        """Whether A's words are B's, too: of a kind of one operand, where rows of A and columns of B are packed alike."""
+        alike = self.plan.block[0] == self.plan.block[1] and self.plan.words_of("a") == self.plan.words_of("b")
+        return (self.plan.kind.one_operand or self.plan.kind.twice) and self.plan.where == "prepass" and alike
+
+    @property
+    def split_before(self) -> tuple[Operand, ...]:
+        """The operands that a pass before the main kernel splits."""
+        return self.packed[:1] if self.shares_words else self.packed
 
     @property
     def flushes_words(self) -> bool:
@@ -254,8 +272,10 @@ class Inputs(View):
         """The C type of an element of operand `a` or `b` as it is given."""
         return self.stored_b.element if operand == "b" else self.plan.type.c_type
 
-    def element(self, operand: str, at: str) -> str:
-        """The FP32 value of element `at` of operand `a` or `b`, as C."""
+    def element(self, operand: str, at: str, o: str = "", kk: str = "") -> str:
+        """The FP32 value of element `at` of operand `a` or `b`, as C; of one of which a triangle is read, at row or column `o` and `kk`."""
+        if operand in self.plan.kind.given:
+            return f"given_{operand}({operand}, ld{operand}, {o}, {kk})"
         one = f"{operand}[{at}]"
         return self.stored_b.widen.format(x=one) if operand == "b" else one
 
@@ -280,6 +300,16 @@ class Promotion(View):
     def compensates(self) -> bool:
         """Whether only the leading bits of a sum leave the unit, and the rest stays there."""
         return self.plan.sums == "compensated"
+
+    @property
+    def one_sum(self) -> bool:
+        """Whether the main loop ends with all sums in the registers of the promoted one."""
+        return self.compensates or bool(self.plan.scheme.family.run_k)
+
+    @property
+    def run_stages(self) -> int:
+        """Stages of a run of k that has scales of its own; 0 where none has."""
+        return (self.plan.scheme.family.run_k or 0) // self.plan.block[2]
 
     @property
     def mean_cut(self) -> float:

@@ -31,3 +31,6 @@ def test_what_is_not_counted_is_within_the_bound(scheme, policy, where):
         check = judge.range(seed=seed, shape=(420, 410, k))
         assert check.passed, check.detail
         print(check.detail)
+    if kernel.plan.scheme.family.run_k:
+        check = judge.runs()
+        assert check.passed, check.detail

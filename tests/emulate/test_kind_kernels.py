@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cache
-from types import ModuleType
 
 import numpy as np
 import pytest
 from assembled import assembled
 from ways import AMD_WAYS, plan_of
 
+from gemmgen.catalog.output import all_outputs
 from gemmgen.emulate import TOGETHER
-from gemmgen.kinds import GEMM, Kind
-from gemmgen.paths import SPECS
+from gemmgen.kinds import Kind
+from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
+from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
 from gemmgen.render import render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
@@ -49,20 +49,19 @@ class Band(Kind):
     counts = "n0 == 0", "m0 + BLOCK_M >= m"
 
 
-def syrk() -> Kind:
-    """The kind of docs/add-a-kind.md."""
-    [text, *_] = re.findall(r"^```python\n(.*?)^```$", (SPECS.parent / "docs" / "add-a-kind.md").read_text(), re.S | re.M)
-    module = ModuleType("gemmgen_syrk")
-    exec(text, module.__dict__)
-    return module.KIND
-
-
-SYRK = syrk()
+WGMMA = dict(gpu="h200", fragment={"policy": "wgmma"}, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2, "group": 2}, promote=32, stages=3)
+OF_TRIANGLES = WAYS | {
+    "wgmma": WGMMA, "wgmma, row scales": WGMMA | dict(scheme="scaled"), "wgmma, slices": WGMMA | dict(split_k=2),
+    "wgmma, turns": WGMMA | dict(consumers="pingpong", tile=WGMMA["tile"] | {"cluster": 1}),
+    "wgmma, tiles of k": WGMMA | dict(scheme="mixpert2_tile", promote=0),
+    "wgmma, residues": WGMMA | dict(scheme="residues8", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}),
+    "mma, residues": dict(scheme="residues8", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
+}
 
 
 @cache
 def made(way: str, kind: Kind, **more):
-    plan = replace(plan_of(**WAYS[way], **({} if kind.plain or not kind.aliases else {"layout": "nt"})), kind=kind)
+    plan = replace(plan_of(**OF_TRIANGLES[way], **more), kind=kind)
     source = render(plan)
     return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
 
@@ -94,22 +93,123 @@ def test_what_words_cannot_hold_is_counted_once(kind):
     assert (status["b_lossy"], status["a_lossy"]) == (2, 1)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_kind_of_another_package_is_right_on_every_way(way):
-    device, plan, source = made(way, SYRK)
-    assert device.name and plan.kind is SYRK and "tiles_above" in source.text and not source.interface.asks("b") and not source.interface.asks("n")
+SIDE = dict(zip(OF_TRIANGLES, (LOWER, UPPER, BOTH) * len(OF_TRIANGLES)))
+"""One triangle for each way, in turn; the other ones are of two ways besides."""
+
+
+@pytest.mark.parametrize(("way", "uplo"), [*SIDE.items(), ("wgmma", LOWER), ("wgmma", BOTH), ("mma", UPPER)])
+def test_syrk_is_right_on_every_way(way, uplo):
+    device, plan, source = made(way, Syrk(uplo), layout="tn" if uplo == UPPER else "nt")
+    assert plan.cluster == OF_TRIANGLES[way].get("tile", {}).get("cluster", 1) and not source.interface.asks("b") and not source.interface.asks("n")
+    assert plan.launches.shares_words == (plan.where == "prepass" and plan.words_of("a") == plan.words_of("b"))
     right, told = kinds.question(plan, source, device)
     assert right, told
 
 
-def test_fewer_blocks_are_launched():
-    _, plan, source = made("mma", SYRK)
-    bm, bn, _ = plan.block
-    rows, columns = 8 * bm, 8 * bn
-    size = max(rows, columns)
-    main = source.launches[-1]
-    whole = -(-size // bm) * -(-size // bn)
-    blocks = main.blocks(source.interface.extents(size, size, 64))
-    assert blocks == SYRK.tiles.number(size, size, plan.block) < whole and main.blocks(source.interface.extents(0, 0, 64)) == 0
-    assert replace(plan, kind=GEMM).model["tiles"] == whole or plan.hints.m != size
-    assert plan.hash != replace(plan, kind=GEMM).hash
+@pytest.mark.parametrize(("way", "uplo", "layout"), [("wgmma", UPPER, "nn"), ("wgmma, turns", LOWER, "tt"), ("mma, slices", UPPER, "tn"), ("mfma", LOWER, "nn")])
+def test_gemmt_is_right(way, uplo, layout):
+    device, plan, source = made(way, Gemmt(uplo), layout=layout)
+    assert source.interface.asks("b") and not source.interface.asks("n")
+    right, told = kinds.question(plan, source, device)
+    assert right, told
+
+
+@pytest.mark.parametrize(("way", "uplo"), [("wgmma", LOWER), ("wgmma, row scales", BOTH), ("mma", UPPER)])
+def test_what_is_not_finite_is_computed_again_where_it_is_computed(way, uplo):
+    """An Inf in one row of A: FP32 has Inf or NaN in a row and a column of C, of which half is computed, and the others stay."""
+    device, plan, source = made(way, Syrk(uplo), layout="tn" if uplo == UPPER else "nt")
+    m, k = 2 * plan.block[0] + 3, plan.block[2] + 1
+    a = np.random.default_rng(7).integers(1, 5, (m, k)).astype(np.float32)
+    a[70, 3], a[5, 1], a[5, 2] = np.inf, np.inf, -np.inf
+    result = gemm(device, plan, source, a, None, np.full((m, m), 7, np.float32), alpha=1.0, beta=0.0)
+    computed = plan.kind.computed(m, m)
+    with np.errstate(invalid="ignore"):
+        want = np.where(computed, a @ a.T, 7)
+    assert np.array_equal(result.c, want, equal_nan=True)
+    half = np.tri(m, dtype=bool)
+    assert result.status["repaired"] == (~np.isfinite(want) & (half.T if uplo == UPPER else half)).sum() and result.status["b_nonfinite"] == 0
+
+
+@pytest.mark.parametrize("way", ["wgmma", "mma"])
+def test_no_k_and_no_rows(way):
+    device, plan, source = made(way, Syrk(LOWER), layout="nt")
+    c = np.arange(35 * 35, dtype=np.float32).reshape(35, 35)
+    for a, alpha in ((np.zeros((35, 0), np.float32), 2.0), (np.full((35, 9), np.nan, np.float32), 0.0)):
+        result = gemm(device, plan, source, a, None, c, alpha=alpha, beta=3.0)
+        assert (result.c == np.where(np.tri(35, dtype=bool), 3 * c, c)).all() and result.intact
+    assert gemm(device, plan, source, np.zeros((0, 9), np.float32), None).c.shape == (0, 0)
+
+
+@pytest.mark.parametrize("uplo", [LOWER, UPPER, BOTH])
+def test_pairs_of_a_c_that_is_aligned(uplo):
+    """Whole tiles are stored without a question, and tiles on the diagonal in pairs but where these cross it: small integers, so that every bit is known."""
+    device, plan, source = made("wgmma", Syrk(uplo), layout="tn" if uplo == UPPER else "nt")
+    rng, m = np.random.default_rng(3), 3 * plan.block[0]
+    a, c = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((m, 40), (m, m)))
+    for beta in (0.0, -2.0):
+        result = gemm(device, plan, source, a, None, c, alpha=3.0, beta=beta)
+        assert (result.c == np.where(plan.kind.computed(m, m), 3 * (a @ a.T) + beta * plan.kind.read(c), c)).all()
+
+
+READ = [
+    ("mma", Trmm(LOWER), "nn"), ("mma, slices", Trmm(UPPER, LEFT, UNIT), "tn"), ("wgmma", Trmm(LOWER, LEFT, UNIT), "nt"), ("wgmma", Trmm(UPPER, RIGHT), "nn"),
+    ("wgmma, slices", Trmm(UPPER), "nn"), ("wgmma, row scales", Trmm(LOWER, RIGHT), "nt"), ("mma, row scales", Trmm(UPPER), "tt"),
+    ("mfma", Trmm(LOWER, RIGHT, UNIT), "nn"), ("fma", Trmm(UPPER, RIGHT), "nn"), ("wgmma", Symm(LOWER), "nn"), ("wgmma, row scales", Symm(UPPER, RIGHT), "tn"),
+    ("mma", Symm(UPPER), "nt"), ("mfma", Symm(LOWER, RIGHT), "nn"),
+]
+
+
+@pytest.mark.parametrize(("way", "kind", "layout"), READ, ids=["-".join((way, one.name, *one.options.values())) for way, one, _ in READ])
+def test_a_triangle_of_an_operand_is_read(way, kind, layout):
+    """NaN in the other one, which is not."""
+    device, plan, source = made(way, kind, layout=layout)
+    right, told = kinds.question(plan, source, device)
+    assert right, told
+
+
+@pytest.mark.parametrize(("way", "kind"), [("wgmma", Trmm(UPPER)), ("mma, row scales", Symm(LOWER)), ("wgmma", Symm(UPPER, RIGHT))],
+                         ids=["trmm", "symm, scaled", "symm, right"])
+def test_what_is_computed_again_reads_a_triangle_too(way, kind):
+    device, plan, source = made(way, kind, layout="nn")
+    m, rng = plan.block[0] + 7, np.random.default_rng(4)
+    square, other = rng.integers(1, 5, (m, m)).astype(np.float32), rng.integers(1, 5, (m, m)).astype(np.float32)
+    kept = np.tri(m, dtype=bool)
+    square[~(kept if kind.options["uplo"] == LOWER else kept.T)] = np.nan
+    at = (40, 3) if kind.options["uplo"] == LOWER else (3, 40)
+    square[at], other[5, 6] = np.inf, np.inf
+    a, b = (square, other) if kind.left else (other, square)
+    result = gemm(device, plan, source, a, b)
+    with np.errstate(invalid="ignore"):
+        want = np.matmul(*kind.completed(a, b))
+    assert np.array_equal(np.isnan(result.c), np.isnan(want)) and np.array_equal(np.isinf(result.c), np.isinf(want))
+    finite = np.isfinite(want)
+    assert result.status["repaired"] == (~finite).sum() and np.allclose(result.c[finite], want[finite], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("way", "uplo"), [
+    ("mma", LOWER), ("wgmma", UPPER), ("wgmma, slices", BOTH), ("mma, slices", UPPER), ("wgmma, row scales", LOWER), ("mfma", BOTH), ("fma", LOWER),
+])
+def test_two_products_in_one_triangle(way, uplo):
+    """Small integers, so that every bit is known; and an Inf, by which both products are computed again."""
+    device, plan, source = made(way, Syr2k(uplo), layout="tn" if uplo == UPPER else "nt")
+    rng, m, k = np.random.default_rng(5), 2 * plan.block[0] + 7, 3 * plan.block[2] + 5
+    a, b, c = (rng.integers(-5, 6, shape).astype(np.float32) for shape in ((m, k), (k, m), (m, m)))
+    result = gemm(device, plan, source, a, b, c, alpha=2.0, beta=-1.0)
+    assert (result.c == np.where(plan.kind.computed(m, m), 2 * (a @ b + (a @ b).T) - plan.kind.read(c), c)).all() and not any(result.status.values())
+    if plan.scheme.exact:
+        return
+    a[9, 2] = b[3, 70] = np.inf
+    result = gemm(device, plan, source, a, b, np.zeros_like(c))
+    with np.errstate(invalid="ignore"):
+        want = np.matmul(*plan.kind.completed(a, b))
+    assert np.array_equal(np.where(plan.kind.computed(m, m), want, 0), result.c, equal_nan=True)
+    assert (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("way", "kind", "c"), [("mma", Syrk(BOTH), "f16"), ("wgmma", Gemmt(UPPER), "bf16")], ids=["f16", "bf16"])
+def test_a_triangle_of_16_bits(way, kind, c):
+    device, plan, source = made(way, kind, layout="nt")
+    plan = replace(plan, output=all_outputs()[c])
+    source = render(plan)
+    right, told = kinds.question(plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+    assert right, told

@@ -21,7 +21,7 @@ M, N, K = 70, 45, 83  # ragged in every direction
 
 def plan_of(scheme: str, layout: str = "nn", gpu: str = ""):
     return solve(loads({
-        "problem": {"layout": layout}, "split": {"scheme": scheme, "promote": 0},
+        "problem": {"layout": layout}, "split": {"scheme": scheme, "promote": 64 if SCHEMES.get(scheme).family.run_k else 0},
         "tile": {"block": [64, 32, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 2, "fragment_buffers": 1},
         "target": {"gpu": gpu or ("l40s" if SCHEMES.get(scheme).word == "e4m3" else "a100")}, "build": {"allow_spills": True},
     }))
@@ -55,6 +55,7 @@ def device_words(plan, a, b):
             values[f"{x}_words"] = emulator.alloc(len(plan.scheme.words) * padded[outer] * padded["k"] * size, name=f"{x}_words")
             values[f"{x}_absmax"] = emulator.alloc(4 * padded[outer], name=f"{x}_absmax", fill=0)
             values[f"{x}_status"] = emulator.alloc(24, name=f"{x}_status", fill=0)
+            values[f"{x}_exponents"] = emulator.alloc(padded[outer] * padded["k"] // 8, name=f"{x}_exponents")
             values[f"{x}_scales"] = emulator.alloc(padded[outer] * padded["k"] // 8, name=f"{x}_scales")
         for launch in source.launches[:-1]:
             emulator.launch(launch.symbol, (launch.blocks(values), 1, 1), (launch.threads, 1, 1), launch.shared_bytes,
@@ -67,6 +68,15 @@ def device_words(plan, a, b):
             for x, outer in (("a", "m"), ("b", "n"))
         }
         counters = {x: emulator.read(values[f"{x}_status"], np.uint64, (3,)) for x in "ab"}
+        if plan.scheme.family.run_k:
+            for x, matrix, operand in (("a", a, plan.operands[0]), ("b", np.ascontiguousarray(b.T), plan.operands[1])):
+                runs, outer = plan.scheme.family.runs(k), padded[operand.outer]
+                raw = emulator.read(values[f"{x}_exponents"], np.int32, (outer * runs,)).reshape(-1, runs, operand.tile)
+                got, want = raw.transpose(0, 2, 1).reshape(-1, runs), exponents(matrix, plan.scheme)
+                some = np.where(np.isfinite(matrix), matrix, 0)
+                zeros = np.array([(some[:, at : at + plan.scheme.family.run_k] == 0).all(axis=1) for at in range(0, k, plan.scheme.family.run_k)]).T
+                assert np.array_equal(got[: len(matrix)], np.where(zeros & (np.arange(runs) > 0), 1 << 14, want))
+                assert (got[len(matrix) :] == np.where(np.arange(runs) > 0, 1 << 14, 0)).all()
         if plan.scheme.family.tile_k:
             for x, matrix, operand in (("a", a, plan.operands[0]), ("b", b.T, plan.operands[1])):
                 scales_are_the_references(plan, matrix, emulator.read(values[f"{x}_scales"], np.float32, (padded[operand.outer] * padded["k"] // 32,)), operand)
@@ -118,6 +128,18 @@ def test_one_pass_over_whole_rows_gives_the_same(scheme, layout, size):
     m, n, k = size
     a, b = awkward((m, k), 1), awkward((k, n), 2)
     a[1, 1] = b[1, 1] = np.float32(2 - 2.0**-23) * 2.0**40  # all words of which saturate, where they are integers
+    holds_the_references(plan, a, b)
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_runs_of_k_have_exponents_of_their_own(layout):
+    """Three and a half, of which one of a row and of a column is zeros; rows and columns beyond the operands have some, too."""
+    plan = solve(loads({
+        "problem": {"layout": layout}, "split": {"scheme": "run_scaled", "run": 256}, "target": {"gpu": "a100"}, "build": {"allow_spills": True},
+        "tile": {"block": [64, 32, 32], "warp": [32, 32, 32]},
+    }))
+    a, b = awkward((9, 900), 1), awkward((900, 37), 2)
+    a[3, 256:512], b[512:768, 5], a[4, :256] = 0, 0, 0
     holds_the_references(plan, a, b)
 
 

@@ -317,6 +317,7 @@ def _cycles(rng):
 DRAWN = {
     "problem.kind": (0.5, _any_of(*all_kinds())), "problem.layout": (0.7, _any_of("nn", "nt", "tn", "tt")), "problem.b": (0.1, _any_of(*INPUTS)),
     "problem.type": (0.1, _any_of(*ELEMENTS)),
+    "problem.uplo": (0.05, _any_of("lower", "upper", "both")), "problem.side": (0.02, _any_of("left", "right")), "problem.diag": (0.02, _any_of("nonunit", "unit")),
     "problem.c": (0.1, _any_of(*all_outputs())), **{f"problem.{x}": (0.8, _any_of(*_SIZES)) for x in "mnk"},
     "problem.matrices": (0.2, _any_of(0, 1, 2, 64, 4096, (1 << 31) - 1)),
     "split.scheme": (0.8, _any_of("auto", *_SCHEMES)), "split.where": (0.2, lambda rng: rng.choice(_words("split", "where"))),

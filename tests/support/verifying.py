@@ -116,7 +116,12 @@ def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     found = None
     for first in range(0, depth * plan.split_k, depth):
         part_a, part_b = whole_a[:, first : first + depth], whole_b[first : first + depth]
-        if not plan.scheme.exact:
+        if plan.scheme.family.run_k:  # which are counted from the first k on
+            part = product(
+                plan.scheme, plan.gpu.unit, whole_a, whole_b, promote=plan.promote, fragment_k=plan.fragment.shape[2],
+                compensated=plan.promotion.compensates, part=slice(first, min(first + depth, len(order))),
+            ) if first < len(order) else np.zeros((a.shape[0], b.shape[1]), np.float32)
+        elif not plan.scheme.exact:
             # Warps may share the k of a stage.
             sharer = np.arange(part_a.shape[1]) // plan.warp[2] % plan.geometry.warps_k
             sums = [
@@ -144,6 +149,11 @@ def assert_bits(judge: Judge, m: int = 67, n: int = 9, k: int = 133) -> None:
         return
     plan, rng = judge.plan, np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-22, 4, shape)) for shape in ((m, k), (k, n)))
+    if run := plan.scheme.family.run_k:  # two more runs, each with scales of its own
+        k += 2 * run
+        a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-22, 4, shape)) for shape in ((m, k), (k, n)))
+        of_a, of_b = (np.repeat(np.exp2(rng.integers(-5, 6, (count, k // run + 1))), run, axis=1)[:, :k] for count in (m, n))
+        a, b = a * of_a, b * of_b.T
     if plan.scheme.normalize == "row":  # no two rows or columns beside each other have one scale
         a, b = a * np.exp2(rng.integers(-90, 50, (m, 1))), b * np.exp2(rng.permutation(np.arange(n) - n // 2))
     a, b = a.astype(np.float32), plan.inputs.stored_b.rounded(b.astype(np.float32))

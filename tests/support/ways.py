@@ -51,11 +51,11 @@ _SOLVED: dict[str, Plan] = {}
 
 def plan_of(
     scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", fallback="none", size=4096,
-    special="exact", **pipeline,
+    special="exact", run="auto", **pipeline,
 ) -> Plan:
     return solved(loads({
         "problem": {"layout": layout, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
-        "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback, "special": special},
+        "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback, "special": special, "run": run},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
     }))
@@ -108,6 +108,9 @@ WAYS = {
     "packed integers, sixteen k at a time": dict(gpu="t4", scheme="mixpert1", promote=0, layout="nt", tile={"block": [64, 64, 32], "warp": [32, 32, 32]}),
     "slices of packed words": dict(split_k=5, stages=3),
     "slices with row scales": dict(split_k=2, scheme="scaled", tile=TINY),
+    "run scales": dict(scheme="run_scaled", run=256, tile=TINY, layout="tn"),
+    "run scales, slices": dict(scheme="run_scaled", run=256, split_k=3, tile=TINY, layout="tt", promote=128, sums="compensated"),
+    "run scales, through registers": dict(scheme="run_scaled", run=512, gpu="t4", tile=TINY, promote=32),
     "fp32, before shared memory, slices": dict(scheme="fp32", promote=0, where="shared", layout="tn", split_k=2, fragment_buffers=1),
     "fp32, between multiply-adds": dict(scheme="fp32", promote=0, where="shared", loads="spread", layout="nt"),
     "fp32, on a T4": dict(scheme="fp32", promote=0, gpu="t4", loads="grouped", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
@@ -131,6 +134,10 @@ WAYS = {
     "warpgroups, 32-bit words": dict(HOPPER, scheme="tf32x3", tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, promote=32),
     "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled", layout="tn", size=1024),
     "warpgroups, row scales of whole rows": dict(SMALL_GROUPS, scheme="scaled", layout="nt"),
+    "warpgroups, run scales": dict(SMALL_GROUPS, scheme="run_scaled", run=256),
+    "warpgroups, run scales, slices": dict(SMALL_GROUPS, scheme="run_scaled", run=256, split_k=2, layout="nt", promote=32, consumers="pingpong"),
+    "warpgroups, run scales, intervals": dict(
+        HOPPER, scheme="run_scaled", run=256, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, layout="tt", promote=128, sums="compensated"),
     "warpgroups, one word": dict(SMALL_GROUPS, scheme="half", promote=0),
     "warpgroups, cut residuals": dict(SMALL_GROUPS, scheme="ootomo8"),
     "warpgroups, integer words": dict(SMALL_GROUPS, scheme="mixpert4", promote=0, size=1024),
@@ -225,6 +232,8 @@ AMD_WAYS = {
     "mfma, promoted at once": dict(MI300X, promote=16, fragment_buffers=1),
     "mfma, three words": dict(MI300X, scheme="bf16x6", where="shared", promote=32),
     "mfma, row scales": dict(MI210, scheme="scaled", layout="tn"),
+    "mfma, run scales": dict(MI210, scheme="run_scaled", run=256, layout="tn"),
+    "wmma of RDNA3, run scales": dict(RX7900XTX, scheme="run_scaled", run=512, promote=32, sums="compensated"),
     "mfma, integer words": dict(MI300X, scheme="mixpert4", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="tn"),
     "mfma, integer words, fewer of B": dict(MI210, scheme="mixpert3", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
     "mfma, tiles of k": dict(MI300X, scheme="mixpert4_tile", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="nt"),

@@ -203,6 +203,7 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "tf32x3": (22, ((1, 1),), (("main", 0, True),)),
     "bf16x9": (24, (), (("main", 0, True),)),
     "f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
+    "run_scaled": (22, ((1, 1),), (("main", 0, True), ("correction", 11, False))),
     "scaled_f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
     "ootomo_b16": (22, (), (("main", 0, True), ("correction", 11, False))),
     "bf16x2_bb16": (16, (), (("main", 0, True),)),
@@ -287,7 +288,7 @@ def test_a_copy_with_other_products_has_a_family_and_a_precision_of_its_own():
 def test_only_fp32_words_hold_everything():
     assert {row.name for row in SCHEMES.rows() if row.exact} == {"fp32"}
     by_row = {row.name for row in SCHEMES.rows() if row.family.by_row}
-    assert {row.name for row in SCHEMES.rows() if row.precision.whole_range} == {"fp32", "scaled", "scaled_f16x6", "e4m3x6"} | by_row
+    assert {row.name for row in SCHEMES.rows() if row.precision.whole_range} == {"fp32", "scaled", "run_scaled", "scaled_f16x6", "e4m3x6"} | by_row
     assert {row.name for row in SCHEMES.rows() if row.family.exact} == INTEGERS | RESIDUES
     assert by_row == INTEGERS | RESIDUES | {"f16_s8"}
     fp32 = SCHEMES.get("fp32")

@@ -16,7 +16,7 @@ from gemmgen.batch import PROBLEM
 from gemmgen.designs import all_designs, design_called
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.interface import given
-from gemmgen.kinds import GEMM, GROUPED, POINTERS, STRIDED, Kind, Tiles, all_kinds, kind_called, require_plain
+from gemmgen.kinds import GEMM, GEMMT, GROUPED, POINTERS, STRIDED, SYMM, SYR2K, SYRK, TRMM, Kind, Tiles, all_kinds, kind_called, require_plain
 from gemmgen.model.equation import Constraint, Equation
 from gemmgen.verify import kinds as of_kinds
 
@@ -49,10 +49,10 @@ def problems(count: int) -> np.ndarray:
 
 
 def test_kinds_are_found_by_name_and_stay_themselves():
-    assert list(all_kinds()) == ["gemm", "strided", "pointers", "grouped"] and kind_called("gemm") is GEMM
+    assert list(all_kinds()) == ["gemm", "syrk", "syr2k", "gemmt", "trmm", "symm", "strided", "pointers", "grouped"] and kind_called("gemm") is GEMM
     for kind in all_kinds().values():
         assert f"{kind}" == kind.name and pickle.loads(pickle.dumps(kind)) == kind == copy.deepcopy(kind)
-        assert [other for other in all_kinds().values() if other == kind] == [kind] and kind.plain
+        assert [other for other in all_kinds().values() if other == kind] == [kind] and kind.plain == (kind not in (SYRK, SYR2K, GEMMT, TRMM, SYMM))
 
 
 def test_two_kinds_of_one_name_are_refused(monkeypatch):
@@ -91,7 +91,7 @@ class Halved(Kind):
     name = "halved"
     layouts = ("nt",)
     aliases = {"b": "a", "ldb": "lda", "n": "m"}
-    tiles = Tiles(lambda m, n, block: -(-m // block[0]) // 2, count="blocks_m / 2", row="place", column="0")
+    tiles = Tiles(lambda m, n, tile: -(-m // tile[0]) // 2, "tiles_m / 2", "GG_DEVICE Tile tile_at(int place, int tiles_m, int tiles_n) { return {place, 0}; }")
     equations = (Equation("K1", "half_rows", "ceil(M / BM) / 2", "", ""), Equation("K2", "tiles", "floor(half_rows)", "tiles of C", ""))
     constraints = (Constraint("K3", "even", "BM == BN", "", None),)
 
@@ -114,7 +114,7 @@ def test_a_design_has_a_kinds_equations_and_constraints_and_keeps_its_own():
 
 def test_designs_compute_kinds_that_they_ask():
     able = {one.name for one in all_designs() if one.computes(Halved())}
-    assert able == {"portable", "cuda_cores"}
+    assert able == {"portable", "cuda_cores", "specialised", "residues", "residues_portable"}
     assert {one.name for one in all_designs() if one.computes(STRIDED)} == {"grouped", "specialised", "strided"}
 
 
@@ -127,10 +127,10 @@ def test_a_parameter_gets_the_argument_that_its_kind_passes_on():
 
 
 @pytest.mark.parametrize(("problem", "where", "needs"), [
-    ({"layout": "nn"}, "layout", "nt"), ({"n": 64}, "n", "128"), ({"b": "f16"}, "b", "f32, as A is"),
+    ({"layout": "nn"}, "layout", "nt"), ({"n": 64}, "n", "128"), ({"b": "f16"}, "b", "f32, as A is"), ({"uplo": "upper"}, "uplo", "a kind that has it"),
 ])
 def test_what_a_kind_has_no_kernels_for_is_refused(problem, where, needs):
-    asked = {"layout": "nt", "m": 128, "n": 128, "k": 64, "b": "f32"} | problem
+    asked = {"layout": "nt", "m": 128, "n": 128, "k": 64, "b": "f32", "uplo": None, "side": None, "diag": None} | problem
     with pytest.raises(InfeasibleSpec, match=rf"here: \[problem\] {where}\b") as error:
         Halved().check(SimpleNamespace(**asked), "here")
     assert needs in f"{error.value}"

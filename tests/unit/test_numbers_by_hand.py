@@ -88,8 +88,9 @@ BY_HAND = (
     (traffic.WAVE_COLUMNS, 3, dict(sms=10, resident_blocks=2, wave_rows=8, N=1000, BN=64)),
     (traffic.WAVES, 2, dict(blocks=40, sms=10, resident_blocks=2)), (traffic.WAVES, 3, dict(blocks=41, sms=10, resident_blocks=2)),
     # two sums, each an addition and a zero for 64 elements a lane, every second stage; or three operations; of a tile of k five
-    (time.PROMOTION_CYCLES, 128, PROMOTED := dict(promote=64, promoted_sums=2, compensated=0, BM=128, BN=64, f32_fma_per_clock=128, BK=32, tile_k=0, sums=3)),
+    (time.PROMOTION_CYCLES, 128, PROMOTED := dict(promote=64, promoted_sums=2, compensated=0, BM=128, BN=64, f32_fma_per_clock=128, BK=32, tile_k=0, run=0, sums=3)),
     (time.PROMOTION_CYCLES, 192, PROMOTED | dict(compensated=1)), (time.PROMOTION_CYCLES, 640, PROMOTED | dict(promote=0, tile_k=16)),
+    (time.PROMOTION_CYCLES, 138, PROMOTED | dict(run=1024)),
     # before shared memory 192 rows; behind it 96 of each of four warps, and 128 / 4 and 64 / 2 to be counted
     (time.SPLIT_CYCLES, 960, SPLIT := dict(words=2, BK=32, split_before=5, split_shared=1, BM=128, BN=64, split_behind=3, split_register=0, warps=4, WM=64,
                                            WN=32, M=256, N=256, f32_fma_per_clock=64)),
@@ -165,7 +166,7 @@ def test_an_equation_by_hand(equation, wanted, known):
 
 
 ONE = {"FK": 16, "BK": 64, "types": 1, "word_bytes": 2, "tile_k": 0, "promote": 0, "padding": 0, "rings": 0, "split_register": 0, "split_shared": 0,
-       "fragment_buffers": 1, "held": 0, "uncached": 0, "amd": 0, "warp_size": 32, "FM": 16, "FN": 8, "mixed": 0, "split_reads": 1}
+       "fragment_buffers": 1, "held": 0, "uncached": 0, "amd": 0, "warp_size": 32, "FM": 16, "FN": 8, "mixed": 0, "split_reads": 1, "run": 0, "split_k": 1}
 LIMITS = (  # of a design the constraint by its number and name; numbers that it just allows, each with one beside that it refuses
     ("specialised", "C2 warp k", ({"WK": 64}, {"WK": 32})),
     ("portable", "C8 fragment buffers", ({"fragment_buffers": 2, "BK": 32}, {"fragment_buffers": 2, "BK": 48})),
@@ -175,6 +176,10 @@ LIMITS = (  # of a design the constraint by its number and name; numbers that it
     ("portable", "C22 slices of k", ({"split_k": 2, "tiles": 107, "sms": 108}, {"split_k": 2, "tiles": 108, "sms": 108})),
     ("portable", "C39 compensation", ({"compensated": 1, "promote": 32}, {"compensated": 1, "promote": 16})),
     ("portable", "C58 tile of k", ({"tile_k": 64}, {"tile_k": 48}), ({"tile_k": 32}, {"tile_k": 24}), ({"tile_k": 64}, {"tile_k": 128})),
+    ("portable", "C73 run of k", ({"run": 256, "promote": 64}, {"run": 256, "promote": 16}), ({"run": 256, "promote": 256}, {"run": 256, "promote": 512}),
+     ({"run": 256, "promote": 64, "BK": 128}, {"run": 256, "promote": 64, "BK": 96}), ({"promote": 0}, {"run": 256, "promote": 0})),
+    ("specialised", "C74 slices of runs", ({"run": 256, "split_k": 2, "promote": 64}, {"run": 256, "split_k": 2, "promote": 128}),
+     ({"run": 256, "promote": 128}, {"run": 256, "split_k": 2, "promote": 128})),
     ("portable", "C11 accumulators", (
         ROOM := {"accumulator_registers": 128, "other_registers": 40, "kept_registers": 32, "fragment_registers": 16, "register_budget": 168},
         ROOM | {"register_budget": 167},
@@ -191,7 +196,8 @@ LIMITS = (  # of a design the constraint by its number and name; numbers that it
     ("specialised", "C7 threads", ({"threads": 512}, {"threads": 513})),
     ("specialised", "C23 row bytes", ({"BK": 64, "least_bytes": 1}, {"BK": 96, "least_bytes": 1}),
      ({"BK": 16, "least_bytes": 2}, {"BK": 16, "least_bytes": 1})),
-    ("specialised", "C25 A in registers", ({"mixed": 1, "BK": 32}, {"mixed": 1, "BK": 48}), ({"mixed": 1}, {"mixed": 1, "split_reads": 2})),
+    ("specialised", "C25 A in registers", ({"mixed": 1, "BK": 32}, {"mixed": 1, "BK": 48}), ({"mixed": 1}, {"mixed": 1, "split_reads": 2}),
+     ({"mixed": 1}, {"mixed": 1, "run": 256})),
     ("specialised", "C29 an instruction", ({"WN": 200, "registers": 128}, {"WN": 208, "registers": 128}),
      ({"WN": 192, "mixed": 1, "registers": 128}, {"WN": 200, "mixed": 1, "registers": 128})),
     ("specialised", "C36 widths", ({"types": 2, "WN": 32}, {"types": 2, "WN": 24})),

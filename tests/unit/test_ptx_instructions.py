@@ -272,6 +272,8 @@ def signed(x, bits=32):
         ("mul.hi.s32 {d}, {a}, {b};", lambda a, b: signed(a) * signed(b) >> 32),
         ("mad.lo.s32 {d}, {a}, {b}, 7;", lambda a, b: a * b + 7),
         ("min.s32 {d}, {a}, {b};", lambda a, b: min(signed(a), signed(b))),
+        ("min.relu.s32 {d}, {a}, {b};", lambda a, b: max(0, min(signed(a), signed(b)))),
+        ("max.relu.s32 {d}, {a}, {b};", lambda a, b: max(0, signed(a), signed(b))),
         ("max.u32 {d}, {a}, {b};", max),
         ("shl.b32 {d}, {a}, {b};", lambda a, b: a << b if b < 32 else 0),
         ("shr.u32 {d}, {a}, {b};", lambda a, b: a >> b if b < 32 else 0),

@@ -20,6 +20,9 @@ leaves the rest to the next one.
 Where the exponent is that of a tile (`normalize = "tile"`), each `tile_k` consecutive k of one row or column have one of their own. Sums in INT32
 then end with the tile: they are converted, recombined and added up in FP32, tile after tile (`Tiles.moved`).
 
+Where it is that of a run (`normalize = "run"`), each `tile_k` consecutive k, many of them, have one, too. A run is so long that its sums go on in one
+unit, and where it ends the sum is multiplied by the power of two between its unit and the next run's.
+
 With w_i = D_f(i) - D_(i+1), and E for B's, what the kept products fall short of x y is a sum of terms D_p E_q (`Precision.missing`).
 
 A row with `moduli` in place of words and products is of the other family (`gemmgen.catalog.residues`): word i of an element, scaled to an integer, is
@@ -35,13 +38,14 @@ its residue modulo m_i, products are those of words of one modulus, and the sums
 | `lookup` | the table, and the scheme of those who name none |
 """
 
-from gemmgen.catalog.scheme.family import MOST_TILE_EXPONENT, OUTLIER, Family, Integers, ResidueWords, Tiles
-from gemmgen.catalog.scheme.lookup import SCHEMES, preferred_scheme
-from gemmgen.catalog.scheme.row import Scheme
+from gemmgen.catalog.scheme.family import MOST_TILE_EXPONENT, OUTLIER, Family, Integers, ResidueWords, Runs, Tiles
+from gemmgen.catalog.scheme.lookup import SCHEMES, preferred_scheme, with_runs
+from gemmgen.catalog.scheme.row import RUNS, Scheme
 from gemmgen.catalog.scheme.sums import OFFSET, Recombination, Sums
 from gemmgen.catalog.scheme.word import Accumulator, Product, Word
 
 __all__ = [
-    "MOST_TILE_EXPONENT", "OFFSET", "OUTLIER", "SCHEMES", "Accumulator", "Family", "Integers", "Product", "Recombination", "ResidueWords", "Scheme", "Sums",
-    "Tiles", "Word", "preferred_scheme",
+    "MOST_TILE_EXPONENT", "OFFSET", "OUTLIER", "RUNS", "SCHEMES",
+    "Accumulator", "Family", "Integers", "Product", "Recombination", "ResidueWords", "Runs", "Scheme",
+    "Sums", "Tiles", "Word", "preferred_scheme", "with_runs",
 ]

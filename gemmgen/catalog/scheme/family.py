@@ -8,6 +8,7 @@ Whoever has to know what kind of words a scheme has asks `Scheme.family`. A room
 | `Family` | floating-point numbers; a scheme may have integers beside them | none, or one for each row | FP32, rounded by the matrix unit |
 | `Integers` | integers | one for each row | INT32, exact |
 | `Tiles` | integers | one for each `tile_k` k of a row | INT32 of a tile; FP32 over the tiles |
+| `Runs` | floating-point numbers | one for each `run_k` k of a row | FP32, in units of the run at hand |
 | `ResidueWords` | residues | a factor for each row | INT32 modulo each number, joined by the Chinese remainder theorem |
 """
 
@@ -43,7 +44,8 @@ class Family:
         shared_by, sharing: what shares a scale, in words, where there are scales: all of them, and one.
         sums: what the accumulators hold of the result. A design is for one kind of these.
         exact: whether all words are integers: there is none for an Inf or a NaN, and every INT32 sum is exact.
-        tile_k: the consecutive k of a row of A or column of B that have an exponent of their own; None where the whole row has one, or none has.
+        tile_k: the consecutive k of a row of A or column of B that have an exponent of their own, of integers; None where the whole row has one, or none has.
+        run_k: the same of floating-point words.
         residues: the system of residues that the words are; None where they are digits or floating-point numbers.
     """
 
@@ -53,7 +55,13 @@ class Family:
     sums: Sums = "residual chain"
     exact: bool = False
     tile_k: int | None = None
+    run_k: int | None = None
     residues: Residues | None = None
+
+    @property
+    def shared_k(self) -> int | None:
+        """The consecutive k that share an exponent, whatever the words; None where a whole row does, or there are no exponents."""
+        return self.tile_k or self.run_k
 
     @cached_property
     def by_row(self) -> bool:
@@ -145,6 +153,24 @@ class Tiles(Integers):
         return self.tile_k // fragment_k
 
 
+class Runs(Family):
+    """Floating-point numbers, with one exponent for every `run_k` k of a row."""
+
+    shared_by: ClassVar[str] = "runs of k"
+    sharing: ClassVar[str] = "run"
+
+    near: ClassVar[int] = 18
+    """Exponents of a row's runs, or of a column's, differ by at most this from the first run's as long as a sum goes on in their units. Two units of an
+    element then differ by at most 2^72: sums of 2^24 products of at most 2^30 stay below 2^127, and multiples of 2^-59, as products of words of f16
+    scaled by 2^11 are, stay multiples of FP32's smallest number."""
+    usual: ClassVar[int] = 60
+    """Exponents of a row and a column up to which a sum, multiplied by both powers of two one after the other, is rounded once."""
+
+    def runs(self, k: int) -> int:
+        """Runs of `k` k."""
+        return ceil(k / self.run_k)
+
+
 class ResidueWords(Integers):
     """Residues modulo several numbers, of rows that have factors, which need more than their largest elements."""
 
@@ -181,6 +207,8 @@ def family_of(scheme: Row) -> Family:
         return ResidueWords(scheme, sums="residues", exact=True, residues=Residues(scheme.moduli))
     if scheme.normalize == "tile":
         return Tiles(scheme, exact=all(kind in INTEGERS for kind in scheme.types), tile_k=scheme.tile_k)
+    if scheme.normalize == "run":
+        return Runs(scheme, run_k=scheme.tile_k)
     if all(kind in INTEGERS for kind in scheme.types):
         return Integers(scheme, exact=True)
     return Family(scheme)

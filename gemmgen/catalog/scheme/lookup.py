@@ -11,6 +11,11 @@ from gemmgen.catalog.unit import MatrixUnit
 SCHEMES = Table("scheme", "schemes", Scheme)
 
 
+def with_runs(scheme: Scheme, k: int | None) -> Scheme:
+    """The scheme with runs of so many k, one of `RUNS`; None leaves the row's own."""
+    return scheme if k in (None, scheme.tile_k) else scheme.model_copy(update={"tile_k": k})
+
+
 class Preferred(NamedTuple):
     """A scheme for those who name none, and why."""
 

@@ -14,6 +14,10 @@ from gemmgen.catalog.scheme.word import ELEMENT, STORED, Accumulator, Product, W
 from gemmgen.catalog.table import Row, Title
 
 
+RUNS = (256, 512, 1024, 2048)
+"""k of a run: whole stages of every kernel, and at most what the threads of one block hold in registers."""
+
+
 class Scheme(Row):
     """A split scheme.
 
@@ -23,8 +27,8 @@ class Scheme(Row):
         normalize: `row` multiplies each row of A and column of B by the power
             of two that brings its largest finite element into
             [2^`target_exponent`, 2^(`target_exponent`+1)); `tile` does so for each `tile_k` k of one,
-            of integer words; `none` does not. Integer words want one of the two.
-        tile_k: with normalize = tile, the consecutive k that share an exponent.
+            of integer words; `run` for each `tile_k` k of one, of words of f16; `none` does not. Integer words want `row` or `tile`.
+        tile_k: with normalize = tile or run, the consecutive k that share an exponent: 32, or one of `RUNS`.
         own_promote: the promotion the scheme's authors use: `fragment` (every
             k of one instruction) or `never`.
         words: from most to least significant, of A, and of B where `words_b` does not tell others. `words_of` has them.
@@ -37,8 +41,8 @@ class Scheme(Row):
 
     title: Title
     word: WordType
-    normalize: Literal["none", "row", "tile"] = "none"
-    tile_k: Literal[32] | None = None
+    normalize: Literal["none", "row", "tile", "run"] = "none"
+    tile_k: Literal[32, *RUNS] | None = None
     target_exponent: Annotated[int, Field(ge=-14, le=126)] = 14
     own_promote: Literal["fragment", "never"]
     words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=16, strict=False)]
@@ -126,8 +130,10 @@ class Scheme(Row):
                 self._word_fits(word, len(words))
         if self.b and (self.types != (self.b,) or self.words_b != (Word(**STORED),) or self.normalize != "none"):
             raise ValueError(f'words of {self.b} alone, no words_b and normalize = "none" with b = "{self.b}": B is one word as it is stored')
-        if (self.normalize == "tile") != (self.tile_k is not None):
-            raise ValueError('tile_k with normalize = "tile", and with nothing else')
+        if self.tile_k not in {"tile": (32,), "run": RUNS}.get(self.normalize, (None,)):
+            raise ValueError('tile_k with normalize = "tile", 32, or with "run", 256, 512, 1024 or 2048, and with nothing else')
+        if self.normalize == "run" and (self.types != ("f16",) or not self.alike):
+            raise ValueError('words of f16 alone, the same of A and B, with normalize = "run"')
         if self.normalize == "tile" and not self.family.exact:
             raise ValueError('normalize = "row" or "none" with words that are no integers: they have exponents of their own')
         if self.family.by_row:
@@ -159,7 +165,7 @@ class Scheme(Row):
                              "and conversions to them saturate")
         if word.exact and (count > 1 or self.normalize != "none"):
             raise ValueError(f"one word of {word.type} and no scales: it holds every x as it is")
-        if self.normalize == "row" and not -14 <= self.target_exponent < word.format.max_exponent:
+        if self.normalize in ("row", "run") and not -14 <= self.target_exponent < word.format.max_exponent:
             raise ValueError(f"target_exponent below {word.format.max_exponent}, so that rounding up cannot overflow")
 
     def _fixed_words_fit(self) -> None:

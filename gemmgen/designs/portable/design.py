@@ -12,9 +12,9 @@ from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Decision, Word
 from gemmgen.designs import common
-from gemmgen.designs.common import COMPENSATION, GROUPS, PROMOTION, SLICES, SLICES_OF_K, STAGES, STAGES_IN_SHARED, TILES_OF_K
+from gemmgen.designs.common import COMPENSATION, GROUPS, PROMOTION, RUNS_OF_K, SLICES, SLICES_OF_K, STAGES, STAGES_IN_SHARED, TILES_OF_K
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
-from gemmgen.designs.feature import ANY_KIND, PROMOTES_AT_ONCE, STORED_B, Feature
+from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES, PROMOTES_AT_ONCE, STORED_B, Feature
 from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.portable import refusals
 from gemmgen.errors import InfeasibleSpec
@@ -83,8 +83,8 @@ SPLIT_ON_THE_WAY = Feature("operands are split on the way to the matrix unit", c
                refusals.shared_async),
     Constraint("C17", "split in register", "(split_register == 0) | (held == 0) | (rings > 0)",
                "what is split behind shared memory is copied there as it is, on AMD through registers", refusals.register_held),
-    Constraint("C18", "scaled rows", "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)",
-               "scales of rows or tiles of k ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
+    Constraint("C18", "scaled rows", "((split_reads == 1) & (tile_k == 0) & (run == 0)) | (split_shared + split_register == 0)",
+               "scales of rows or of k ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
     Constraint("C59", "stored B", "(b_bytes == 4) | (split_shared + split_register == 0)", "what splits in the main kernel reads FP32",
                refusals.stored_in_kernel),
     Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)",
@@ -153,8 +153,8 @@ class Portable(Design):
     register_section = ""
     features = (
         CHUNKS, PIECES, FRAGMENTS, COPIES, SPLIT_ON_THE_WAY, TWO_BUFFERS, PIECES_HELD, COMPENSATION, PADDED_ROWS, CACHED_FRAGMENTS, PROMOTION,
-        TILES_OF_K, STAGES_IN_SHARED, ACCUMULATORS, PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, STORED_B, PROMOTES_AT_ONCE,
-        ANY_KIND,
+        TILES_OF_K, RUNS_OF_K, STAGES_IN_SHARED, ACCUMULATORS, PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, STORED_B,
+        PROMOTES_AT_ONCE, ANY_KIND, GIVEN_TRIANGLES,
     )
     words = {
         "where": (
@@ -198,6 +198,15 @@ class Portable(Design):
                 f"{asked.place}: [{decision.section}] {decision.name}", f"kernels of policy {asked.fragment.policy} have no such choice",
                 got=asked.said(decision.name), needs=f"policy = {policy}, and a GPU that has it", has=asked.gpu.arch, remedy="leave it out",
             )
+        if asked.kind.packs and asked.fixed.get("where") not in (None, "prepass"):
+            raise InfeasibleSpec(
+                f"{asked.place}: [split] where", f"kind {asked.kind.name} has operands that a pass before splits", got=asked.fixed["where"],
+                needs="prepass", remedy='where = "prepass"',
+            )
+        found = self._ways(asked)
+        return tuple(way for way in found if way.where == "prepass") if asked.kind.packs else found
+
+    def _ways(self, asked: Asked) -> tuple[Way, ...]:
         if not asked.gpu.maker.tiles_held:
             return self._copied_ways(asked)
         found = self.left(asked, self.held_ways)

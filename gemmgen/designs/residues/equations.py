@@ -80,7 +80,7 @@ KERNEL_CYCLES = Equation(
     " + turn_cycles_each)", "cycles", "one tile after another, one segment of k after another",
 )
 UNIT_SECONDS = Equation(
-    "Q22", "unit_seconds", "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
+    "Q22", "unit_seconds", "2 * moduli * tiles * BM * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
 SPLIT_SECONDS = Equation(
     "Q35", "split_seconds", "pass_share * split_bytes / dram_rate + pass_seconds", "s",

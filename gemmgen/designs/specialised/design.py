@@ -14,7 +14,7 @@ from gemmgen.decisions import Decision, Word
 from gemmgen.designs import common
 from gemmgen.designs.common import GROUPS, SLICES, STAGES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
-from gemmgen.designs.feature import PACKS_APART, PERSISTENT, STORED_B, Feature
+from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, STORED_B, Feature
 from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.specialised import equations, refusals
 from gemmgen.kinds import GEMM, STRIDED
@@ -66,7 +66,7 @@ FEW_WARPGROUPS = Feature("as many warpgroups as have registers", constraints=(
     Constraint("C7", "threads", "threads <= 512", "with more, no warpgroup has registers for a tile worth multiplying", refusals.threads),
 ))
 A_IN_REGISTERS = Feature("A is split on its way to the registers", constraints=(
-    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1))",
+    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1) & (run == 0))",
                "a lane splits two k into each register, knows no scale of a row before, and two steps take turns with the registers", refusals.mixed),
 ))
 ACCUMULATORS = Feature("sums in registers", spills=True, constraints=(Constraint(
@@ -87,8 +87,9 @@ class Specialised(Design):
     kinds = (GEMM.name, STRIDED.name)
     labels = {"warp": "warpgroup {}"}
     features = (
-        SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.COMPENSATION, A_IN_REGISTERS,
-        common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K, PERSISTENT, PACKS_APART, STORED_B,
+        SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.RUNS_OF_K,
+        common.SLICES_OF_RUNS, common.COMPENSATION, A_IN_REGISTERS, common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K,
+        PERSISTENT, PACKS_APART, STORED_B, ANY_KIND, GIVEN_TRIANGLES,
     )
     words = {
         "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),
@@ -118,9 +119,11 @@ class Specialised(Design):
                 asked, "where = prepass or mixed, loads = bulk, no second fragment buffer: its operands stay in shared memory",
                 "where", "loads", "fragment_buffers",
             )
-        # A batch has tiles enough for every SM to be busy with them, and what splits A again for each tile is never faster then (measured).
         packed = tuple(way for way in ways if way.where == "prepass")
-        return packed if packed and asked.kind.batched else ways
+        if not packed and not asked.kind.plain:  # what splits A reckons with all tiles of a row of C
+            raise refuse_pipeline(asked, f"where = prepass for kind {asked.kind.name}", "where")
+        # A batch has tiles enough for every SM to be busy with them, and what splits A again for each tile is never faster then (measured).
+        return packed if packed and (asked.kind.batched or not asked.kind.plain) else ways
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return min(best, hidden_promote(scheme, block, k))

@@ -30,6 +30,11 @@ MOST_REGISTERS = 240
 OTHER_REGISTERS = 32
 """Addresses, the loop and the stages' bookkeeping of a multiplying thread, at least."""
 
+RUNS_GUARD = 24
+"""What it has besides where slices may begin in a run of k: three sums of 64 x 128 spilled 56 B beside 32."""
+RUN_OPERATIONS = 16
+"""Of FP32 for each element where a run of k ends: a tile of 128 x 128 takes 1.1 to 1.3 us longer for each run (H200, docs/results/run_scales.md)."""
+
 OPERAND_BYTES = 32
 """Of a row that one wgmma takes, whatever its words."""
 
@@ -49,8 +54,10 @@ WARPS = Equation("W2", "warps", "4 * (groups + 1)", "warps a block", "one more w
 A_BYTES = Equation("W3", "a_bytes", "where(mixed > 0, 4, a_word_bytes)", "B", "an element of A in a stage: its words, or FP32")
 STAGE_BYTES = Equation("W4", "stage_bytes", "BK * (BM * a_bytes + BN * b_word_bytes)", "B a stage", "EGEMM eq. 2, with A's own size")
 SHARED_BYTES = Equation(
-    "W5", "shared_bytes", "stages * (stage_bytes + 16 + where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0)) + where(split_k > 1, 8 * groups, 0)",
-    "B", "EGEMM eq. 8's term; two barriers a stage, scales where tiles of k have their own, and a word a warpgroup where slices are gathered",
+    "W5", "shared_bytes",
+    "stages * (stage_bytes + 16 + where(run > 0, 8, where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0))) + where(split_k > 1, 8 * groups, 0)",
+    "B", "EGEMM eq. 8's term; two barriers a stage, what becomes of sums where runs of k have scales, scales where tiles of k have their own, and a word a"
+    " warpgroup where slices are gathered",
 )
 LAUNCH_REGISTERS = Equation(
     "W6", "registers", f"min({MOST_REGISTERS}, 8 * floor(registers_per_sm / threads / 8))", "registers a thread",
@@ -77,8 +84,9 @@ FRAGMENT_REGISTERS = Equation(
     "A's words of this step and the next; operands in shared memory take none",
 )
 OTHERS = Equation(
-    "W42", "other_registers", f"{OTHER_REGISTERS} + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), {TILES_GUARD}, 0)", "registers a thread",
-    "addresses, the loop, the stages' bookkeeping and scales",
+    "W42", "other_registers", f"{OTHER_REGISTERS} + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), {TILES_GUARD}, 0)"
+    f" + where((run > 0) & (split_k > 1), {RUNS_GUARD}, 0)", "registers a thread",
+    "addresses, the loop, the stages' bookkeeping and scales; which run of k a slice begins in",
 )
 RESOURCES = (GROUPS, WARPS, resources.THREADS, traffic.TILES)
 BUDGETS = (
@@ -151,6 +159,10 @@ SHARED_CYCLES = Equation(
     "what instructions read and copies write",
 )
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")
+RUN_CYCLES = Equation(
+    "W43", "run_cycles", f"where(run > 0, {RUN_OPERATIONS} * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)", "cycles a tile and stage",
+    "where a run of k ends the sums join and change their unit, while nothing is multiplied",
+)
 CHAIN_CYCLES = Equation(
     "W25", "chain_cycles",
     "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency),"
@@ -178,7 +190,7 @@ TILE_CYCLES = Equation(
     "each warpgroup stores its own; taking turns, one hides half of the other's",
 )
 KERNEL_CYCLES = Equation(
-    "W29", "kernel_cycles", "turns * (stages_k * stage_cycles + turn_cycles)"
+    "W29", "kernel_cycles", "turns * (stages_k * (stage_cycles + run_cycles) + turn_cycles)"
     " + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles",
     "one piece of work after another",
 )
@@ -190,7 +202,7 @@ MOVING_CYCLES = Equation(
 )
 UNIT_SECONDS = Equation(
     "W30", "unit_seconds",
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)"
+    "2 * products * tiles * BM * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)"
     " * where((compensated > 0) & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)", "s",
     "as fast as the chip's power allows, or as sums move; blocks of a cluster wait for one another's sums, and a warpgroup alone for its own",
 )
@@ -202,8 +214,8 @@ SECONDS = Equation(
     "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 TIME = (
-    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, MOVED_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES,
-    KERNEL_CYCLES, MOVING_CYCLES, UNIT_SECONDS,
+    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, MOVED_CYCLES, RUN_CYCLES, OVERLAPPING, STAGE_CYCLES,
+    TILE_CYCLES, KERNEL_CYCLES, MOVING_CYCLES, UNIT_SECONDS,
     KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 

@@ -44,7 +44,7 @@ def mixed(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [split] where", "A cannot be split on its way to the registers here",
         got=f"{plan.scheme.name}, block k = {plan.block[2]}",
-        needs="16-bit words of one type, no row scales, and a stage of an even number of instructions",
+        needs="16-bit words of one type, no scales of rows or runs of k, and a stage of an even number of instructions",
         remedy='where = "prepass"',
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmgen.designs.common import COMPENSATION, PROMOTION, SLICES_OF_K, STAGES_IN_SHARED, TILES_OF_K
+from gemmgen.designs.common import COMPENSATION, PROMOTION, RUNS_OF_K, SLICES_OF_K, STAGES_IN_SHARED, TILES_OF_K
 from gemmgen.designs.design import Hints
 from gemmgen.designs.feature import PROMOTES_AT_ONCE
 from gemmgen.designs.portable.design import (
@@ -21,7 +21,7 @@ class Strided(Portable):
     kinds = (STRIDED.name,)
     features = (
         CHUNKS, PIECES, FRAGMENTS, COPIES, SPLIT_ON_THE_WAY, TWO_BUFFERS, PIECES_HELD, COMPENSATION, PADDED_ROWS, CACHED_FRAGMENTS, PROMOTION,
-        TILES_OF_K, STAGES_IN_SHARED, ACCUMULATORS, PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, PROMOTES_AT_ONCE,
+        TILES_OF_K, RUNS_OF_K, STAGES_IN_SHARED, ACCUMULATORS, PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, PROMOTES_AT_ONCE,
     )
     forms = replace(
         Portable.forms.grouped("Traffic", (*traffic.BLOCK_EQUATIONS, *equations.TRAFFIC, traffic.TLP)),

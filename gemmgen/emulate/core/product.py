@@ -8,7 +8,7 @@ import numpy as np
 
 from gemmgen.catalog.conversion import RAW, to_float8
 from gemmgen.catalog.number import INTEGERS, word_bytes
-from gemmgen.catalog.scheme import OFFSET, Family, ResidueWords, Scheme, Tiles
+from gemmgen.catalog.scheme import OFFSET, Family, ResidueWords, Runs, Scheme, Tiles
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.rounding import fma
@@ -21,6 +21,7 @@ SPARE_BITS = 4
 
 def product(
     scheme: Scheme, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
+    part: slice = slice(None),
 ) -> np.ndarray:
     """A [M, K] B [K, N] in FP32, as a kernel without slices of k computes it.
 
@@ -30,12 +31,17 @@ def product(
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
         fragment_k: k of one matrix instruction; of several types of words, of the leading ones': integer sums are exact in any order.
         compensated: whether only a sum's leading bits move and the rest stays in the accumulator, which is empty afterwards otherwise.
+        part: the k that are summed, one after another; the words, and the scales of runs, are those of all.
 
     Raises:
         EmulationError: the unit has no such words.
     """
+    if scheme.family.run_k is None:
+        a, b, part = a[:, part], b[part], slice(None)
     of_a, of_b = split(a, scheme, operand="a"), split(np.ascontiguousarray(b.T), scheme, operand="b")
-    return _product(scheme.family, unit, a, b, of_a, of_b, promote, fragment_k, compensated)
+    if scheme.family.run_k is None:
+        return _product(scheme.family, unit, a, b, of_a, of_b, promote, fragment_k, compensated)
+    return _by_runs(scheme.family, unit, of_a, of_b, promote, fragment_k, compensated, part)
 
 
 @singledispatch
@@ -114,6 +120,51 @@ def _(
         )
         c = fma(number, of_rows[:, tile, None] * of_columns[None, :, tile], c)
     return c
+
+
+def _by_runs(
+    family: Runs, unit: MatrixUnit, of_a: Words, of_b: Words, promote: int, fragment_k: int, compensated: bool, part: slice,
+) -> np.ndarray:
+    """The same where runs of k have scales of their own: sums in FP32 of any magnitude, since a kernel keeps them in units that hold them. What leaves
+    FP32's range in the end, or where a sum stands for itself, is one rounding of the smallest numbers."""
+    scheme, (start, stop, _) = family.scheme, part.indices(of_a.planes.shape[2])
+    left, right = _raw(of_a, fragment_k), _raw(of_b, fragment_k)
+    shape, main = (of_a.planes.shape[1], of_b.planes.shape[1], 1), next(acc.name for acc in scheme.accumulators if acc.promoted)
+    inside = {acc.name: np.zeros(shape, np.float32) for acc in scheme.accumulators}
+    total, since = np.zeros(shape), 0  # FP32 numbers, in FP64; k since sums moved
+    for k in range(start, stop, fragment_k):
+        step, run = slice(k, k + fragment_k), k // family.run_k
+        back = -(of_a.exponents[:, run, None] + of_b.exponents[None, :, run])[:, :, None]
+        for each in scheme.products:
+            inside[each.into] = units.mma_columns(unit, of_a.words[each.a].type, left[each.a][step], right[each.b][step], inside[each.into])
+        done, last, since = k + fragment_k, k + fragment_k >= stop, since + fragment_k
+        ends = last or done % family.run_k == 0
+        if since == promote or ends:
+            since = 0
+            moved = leading(inside[main]) if compensated else inside[main]
+            total = _wide(total + np.ldexp(moved.astype(np.float64), back))
+            inside[main] = inside[main] - moved
+        if not ends:
+            continue
+        rest = family.recombination.combine(
+            {name: of_one.astype(np.float64) for name, of_one in inside.items()}, lambda so_far, factor, own: _wide(so_far * factor + own),
+        )
+        if last and compensated:
+            cut = mean_cut(scheme, unit, scheme.accumulator(main), promote)
+            rest = given_back(rest.astype(np.float32), np.ldexp(total, -back).astype(np.float32), cut).astype(np.float64)
+        if last or not compensated:
+            total, rest = _wide(total + np.ldexp(rest, back)), np.zeros(shape)
+        else:  # it goes on from there in the accumulator
+            ahead = -(of_a.exponents[:, run + 1, None] + of_b.exponents[None, :, run + 1])[:, :, None]
+            rest = np.ldexp(rest, back - ahead)
+        inside = {name: rest.astype(np.float32) if name == main else np.zeros(shape, np.float32) for name in inside}
+    return total[:, :, 0].astype(np.float32)
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    """FP64 numbers rounded to the 24 bits of FP32, without the ends of its range."""
+    mantissa, exponent = np.frexp(x)
+    return np.ldexp(mantissa.astype(np.float32).astype(np.float64), exponent)
 
 
 def leading(x: np.ndarray) -> np.ndarray:

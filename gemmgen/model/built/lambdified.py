@@ -169,6 +169,10 @@ CODE = {
         FK, where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN
         / FN * c_columns), 0)
     ),
+    # G32
+    "where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)": (
+        lambda run, amd, WM, WN, warp_size: where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)
+    ),
     # G27
     "promotes * unit_sums": (
         lambda promotes, unit_sums: promotes * unit_sums
@@ -178,14 +182,14 @@ CODE = {
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
-    "when_ring * ring + tile_sums + generation"): (
+    "when_ring * ring + tile_sums + run_sums + generation"): (
         lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, held_words, per_short_sum, short_sums, when_at_once,
         at_once, per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes,
-        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums,
+        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, run_sums,
         generation: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums +
         when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both *
         shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted +
-        when_ring * ring + tile_sums + generation
+        when_ring * ring + tile_sums + run_sums + generation
     ),
     # G15
     (
@@ -214,10 +218,10 @@ CODE = {
     ),
     # G17
     (
-    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
-    "0)"): (
-        lambda WM, WN, tile_k, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held *
-        fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > "
+    "0, 24, 0)"): (
+        lambda WM, WN, tile_k, run, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * 12) +
+        where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)
     ),
     # R7
     "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)": (
@@ -267,7 +271,7 @@ CODE = {
     "(BM + BN) * BK * moved_bytes": (
         lambda BM, BN, BK, moved_bytes: (BM + BN) * BK * moved_bytes
     ),
-    # T3
+    # W12
     "stage_flops / stage_bytes": (
         lambda stage_flops, stage_bytes: stage_flops / stage_bytes
     ),
@@ -283,7 +287,7 @@ CODE = {
     "min(shared_banks / 4, BK * word_bytes / 16)": (
         lambda shared_banks, BK, word_bytes: min(shared_banks / 4, BK * word_bytes / 16)
     ),
-    # T16
+    # K5
     "tiles * split_k": (
         lambda tiles, split_k: tiles * split_k
     ),
@@ -342,11 +346,11 @@ CODE = {
     ),
     # M4
     (
-    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) *"
-    " BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)"): (
-        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK, tile_k, sums: where(promote > 0, promoted_sums * (2 + compensated)
-        * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1),
-        0)
+    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k + run > 0, (sums "
+    "+ 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k + run, 1), 0)"): (
+        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK, tile_k, run, sums: where(promote > 0, promoted_sums * (2 +
+        compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k + run > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK
+        / max(tile_k + run, 1), 0)
     ),
     # M20
     (
@@ -460,7 +464,7 @@ CODE = {
     "BN % WN == 0": (
         lambda BN, WN: BN % WN == 0
     ),
-    # C55
+    # C7
     "threads <= threads_per_block": (
         lambda threads, threads_per_block: threads <= threads_per_block
     ),
@@ -485,8 +489,9 @@ CODE = {
         lambda split_register, held, rings: ((split_register == 0) | (held == 0)) | (rings > 0)
     ),
     # C18
-    "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)": (
-        lambda split_reads, tile_k, split_shared, split_register: ((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)
+    "((split_reads == 1) & (tile_k == 0) & (run == 0)) | (split_shared + split_register == 0)": (
+        lambda split_reads, tile_k, run, split_shared, split_register: (((split_reads == 1) & (tile_k == 0)) & (run == 0)) | (split_shared +
+        split_register == 0)
     ),
     # C59
     "(b_bytes == 4) | (split_shared + split_register == 0)": (
@@ -524,11 +529,11 @@ CODE = {
     "(compensated == 0) | (promote > FK)": (
         lambda compensated, promote, FK: (compensated == 0) | (promote > FK)
     ),
-    # C56
+    # C10
     "shared_bytes <= shared_bytes_per_block": (
         lambda shared_bytes, shared_bytes_per_block: shared_bytes <= shared_bytes_per_block
     ),
-    # C11
+    # C43
     "accumulator_registers + other_registers <= register_budget": (
         lambda accumulator_registers, other_registers, register_budget: accumulator_registers + other_registers <= register_budget
     ),
@@ -704,9 +709,11 @@ CODE = {
         lambda BK, BM, a_bytes, BN, b_word_bytes: BK * (BM * a_bytes + BN * b_word_bytes)
     ),
     # W5
-    "stages * (stage_bytes + 16 + where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0)) + where(split_k > 1, 8 * groups, 0)": (
-        lambda stages, stage_bytes, tile_k, BM, BN, BK, split_k, groups: stages * (stage_bytes + 16 + where(tile_k > 0, floor(4 * (BM + BN) * BK /
-        max(tile_k, 1)), 0)) + where(split_k > 1, 8 * groups, 0)
+    (
+    "stages * (stage_bytes + 16 + where(run > 0, 8, where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0))) + where(split_k > 1, 8 * groups, "
+    "0)"): (
+        lambda stages, stage_bytes, run, tile_k, BM, BN, BK, split_k, groups: stages * (stage_bytes + 16 + where(run > 0, 8, where(tile_k > 0, floor(4
+        * (BM + BN) * BK / max(tile_k, 1)), 0))) + where(split_k > 1, 8 * groups, 0)
     ),
     # W6
     "min(240, 8 * floor(registers_per_sm / threads / 8))": (
@@ -734,8 +741,9 @@ CODE = {
         lambda mixed, words, WM, FK, word_bytes: where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)
     ),
     # W42
-    "32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)": (
-        lambda tile_k, pingpong, BK: 32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)
+    "32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0) + where((run > 0) & (split_k > 1), 24, 0)": (
+        lambda tile_k, pingpong, BK, run, split_k: 32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0) + where((run > 0) & (split_k
+        > 1), 24, 0)
     ),
     # W37
     "4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))": (
@@ -824,6 +832,10 @@ CODE = {
         lambda tile_k, moved_operations, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, moved_operations * sums * BM * BN / f32_fma_per_clock
         * BK / max(tile_k, 1), 0)
     ),
+    # W43
+    "where(run > 0, 16 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)": (
+        lambda run, BM, BN, f32_fma_per_clock, BK: where(run > 0, 16 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)
+    ),
     # W35
     "where(turns > 1, 1 + pingpong, 1)": (
         lambda turns, pingpong: where(turns > 1, 1 + pingpong, 1)
@@ -842,10 +854,11 @@ CODE = {
     ),
     # W29
     (
-    "turns * (stages_k * stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock "
-    "+ memory_cycles), 0)"): (
-        lambda turns, stages_k, stage_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns * (stages_k *
-        stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
+    "turns * (stages_k * (stage_cycles + run_cycles) + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / "
+    "l2_bytes_per_clock + memory_cycles), 0)"): (
+        lambda turns, stages_k, stage_cycles, run_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns *
+        (stages_k * (stage_cycles + run_cycles) + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) /
+        l2_bytes_per_clock + memory_cycles), 0)
     ),
     # W40
     (
@@ -859,11 +872,11 @@ CODE = {
     ),
     # W30
     (
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0)"
-    " & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)"): (
-        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered, WM, WN, alone: 2 * products
-        * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster >
-        1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)
+    "2 * products * tiles * BM * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 + "
+    "clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)"): (
+        lambda products, tiles, BM, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered, WM, WN, alone: 2 * products *
+        tiles * BM * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 + clustered, 1) *
+        where((BM == WM) & (BN == WN), 1 + alone, 1)
     ),
     # W32
     (
@@ -891,9 +904,9 @@ CODE = {
         lambda threads: threads <= 512
     ),
     # C25
-    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1))": (
-        lambda mixed, BK, FK, word_bytes, types, split_reads: (mixed == 0) | ((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1)) &
-        (split_reads == 1))
+    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1) & (run == 0))": (
+        lambda mixed, BK, FK, word_bytes, types, split_reads, run: (mixed == 0) | (((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1)) &
+        (split_reads == 1)) & (run == 0))
     ),
     # C11
     "accumulator_registers + fragment_registers + other_registers <= register_budget": (
@@ -918,7 +931,7 @@ CODE = {
         FK < min(0.75 * registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers <
         where(split_register > 0, min(192, unroll_share), 192))))), 1, 0)
     ),
-    # D10
+    # G16
     "min(register_budget, ceil(demand))": (
         lambda register_budget, demand: min(register_budget, ceil(demand))
     ),
@@ -947,6 +960,10 @@ CODE = {
     # C67
     "(uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))": (
         lambda uncached, promote, FM, FN, warp_size: (uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))
+    ),
+    # C73
+    "(run == 0) | ((promote > FK) & (run % max(promote, 1) == 0) & (run % BK == 0))": (
+        lambda run, promote, FK, BK: (run == 0) | (((promote > FK) & (run % max(promote, 1) == 0)) & (run % BK == 0))
     ),
     # Q1
     "BK * (BM + BN)": (
@@ -1036,8 +1053,8 @@ CODE = {
         + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + turn_cycles_each)
     ),
     # Q22
-    "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
-        lambda moduli, M, BM, N, BN, K, unit_rate: 2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    "2 * moduli * tiles * BM * BN * K / unit_rate": (
+        lambda moduli, tiles, BM, BN, K, unit_rate: 2 * moduli * tiles * BM * BN * K / unit_rate
     ),
     # Q35
     "pass_share * split_bytes / dram_rate + pass_seconds": (
@@ -1071,14 +1088,14 @@ CODE = {
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
-    "when_ring * ring + tile_sums + generation + per_kept * kept_registers"): (
+    "when_ring * ring + tile_sums + run_sums + generation + per_kept * kept_registers"): (
         lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, held_words, per_short_sum, short_sums, when_at_once,
         at_once, per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes,
-        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums,
+        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, run_sums,
         generation, per_kept, kept_registers: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words +
         per_short_sum * short_sums + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow +
         when_promoting * promotes + when_both * shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided *
-        strided + per_hoisted * hoisted + when_ring * ring + tile_sums + generation + per_kept * kept_registers
+        strided + per_hoisted * hoisted + when_ring * ring + tile_sums + run_sums + generation + per_kept * kept_registers
     ),
     # Q33
     "min(register_budget, ceil(demand + spare_kept * kept_registers))": (
@@ -1086,10 +1103,11 @@ CODE = {
     ),
     # Q34
     (
-    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
-    "0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"): (
-        lambda WM, WN, tile_k, held, fragment_buffers, spare_kept, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1)
-        * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > "
+    "0, 24, 0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"): (
+        lambda WM, WN, tile_k, run, held, fragment_buffers, spare_kept, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k + run
+        > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, spare_kept *
+        kept_registers, 0)
     ),
     # Q28
     "(M + N) * K * moduli": (
@@ -1119,6 +1137,10 @@ CODE = {
     "accumulator_registers + kept_registers + other_registers <= register_budget": (
         lambda accumulator_registers, kept_registers, other_registers, register_budget: accumulator_registers + kept_registers + other_registers <=
         register_budget
+    ),
+    # C74
+    "(run == 0) | (split_k == 1) | (BK % max(promote, 1) == 0)": (
+        lambda run, split_k, BK, promote: ((run == 0) | (split_k == 1)) | (BK % max(promote, 1) == 0)
     ),
     # S1
     "(BM / WM) * (BN / WN) * (BK / WK)": (
@@ -1399,6 +1421,87 @@ CODE = {
     "(WK % (4 * lanes_k) == 0) & (WK >= 4 * lanes_k * (stages - 1)) & (BK % WK == 0)": (
         lambda WK, lanes_k, stages, BK: ((WK % (4 * lanes_k) == 0) & (WK >= 4 * lanes_k * (stages - 1))) & (BK % WK == 0)
     ),
+    # K2
+    "ceil(M / (BM * cluster))": (
+        lambda M, BM, cluster: ceil(M / (BM * cluster))
+    ),
+    # K3
+    "cluster * triangle_rows - ceil(N / BN)": (
+        lambda cluster, triangle_rows, N, BN: cluster * triangle_rows - ceil(N / BN)
+    ),
+    # K4
+    "batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short)": (
+        lambda batch, cluster, triangle_rows, triangle_short: batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short)
+    ),
+    # T12
+    "(M + where(words_a == words_b, 0, N)) * K * moved_bytes": (
+        lambda M, words_a, words_b, N, K, moved_bytes: (M + where(words_a == words_b, 0, N)) * K * moved_bytes
+    ),
+    # T14
+    (
+    "where(split_shared + split_register > 0, 0, K * (M * (4 * split_reads + words_a * word_bytes) + where(words_a == words_b, 0, N) * (b_bytes * "
+    "split_reads + words_b * word_bytes)))"): (
+        lambda split_shared, split_register, K, M, split_reads, words_a, word_bytes, words_b, N, b_bytes: where(split_shared + split_register > 0, 0,
+        K * (M * (4 * split_reads + words_a * word_bytes) + where(words_a == words_b, 0, N) * (b_bytes * split_reads + words_b * word_bytes)))
+    ),
+    # K1
+    "BM == BN": (
+        lambda BM, BN: BM == BN
+    ),
+    # K7
+    "ceil(2 * ceil(K / BK) / split_k)": (
+        lambda K, BK, split_k: ceil(2 * ceil(K / BK) / split_k)
+    ),
+    # K6
+    "ceil((ceil(K / BK) + BM * cluster / BK) / 2 / split_k)": (
+        lambda K, BK, BM, cluster, split_k: ceil((ceil(K / BK) + BM * cluster / BK) / 2 / split_k)
+    ),
+    # K4
+    "batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short * triangle_rows)": (
+        lambda batch, cluster, triangle_rows, triangle_short: batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - triangle_short *
+        triangle_rows)
+    ),
+    # K6
+    "ceil((ceil(K / BK) + BN / BK) / 2 / split_k)": (
+        lambda K, BK, BN, split_k: ceil((ceil(K / BK) + BN / BK) / 2 / split_k)
+    ),
+    # W20
+    "batch * K * (M * a_bytes + where(words_a == words_b, 0, N) * b_word_bytes)": (
+        lambda batch, K, M, a_bytes, words_a, words_b, N, b_word_bytes: batch * K * (M * a_bytes + where(words_a == words_b, 0, N) * b_word_bytes)
+    ),
+    # W22
+    (
+    "batch * K * (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * where(words_a == words_b, 0, N)) + where(2 * plane_bytes <= l2_size, 0, "
+    "where(mixed > 0, 0, M) * a_word_bytes + where(words_a == words_b, 0, N) * b_word_bytes))"): (
+        lambda batch, K, split_passes, mixed, M, b_bytes, words_a, words_b, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K *
+        (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * where(words_a == words_b, 0, N)) + where(2 * plane_bytes <= l2_size, 0, where(mixed >
+        0, 0, M) * a_word_bytes + where(words_a == words_b, 0, N) * b_word_bytes))
+    ),
+    # W30
+    (
+    "2 * products * tiles * BM * BN * (stages_k * split_k * BK) / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & "
+    "(cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)"): (
+        lambda products, tiles, BM, BN, stages_k, split_k, BK, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered, WM, WN,
+        alone: 2 * products * tiles * BM * BN * (stages_k * split_k * BK) / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated >
+        0) & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)
+    ),
+    # Q9
+    "K * (M + where(words_a == words_b, 0, N)) * moduli": (
+        lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * moduli
+    ),
+    # Q11
+    "K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))": (
+        lambda K, M, words_a, words_b, N, plane_bytes, l2_size, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <=
+        l2_size, 0, moduli))
+    ),
+    # Q28
+    "(M + where(words_a == words_b, 0, N)) * K * moduli": (
+        lambda M, words_a, words_b, N, K, moduli: (M + where(words_a == words_b, 0, N)) * K * moduli
+    ),
+    # Q30
+    "K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)": (
+        lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)
+    ),
     # E1
     "u * sqrt(K / (16 * ln2))": (
         lambda u, K, ln2: u * sqrt(K / (16 * ln2))
@@ -1633,10 +1736,12 @@ CODE = {
     # C10
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, a_word_bytes, b_word_bytes, tile_k: floor((shared_bytes_per_block
-        - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, a_word_bytes) + BK *
-        BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(run > 0, 8, where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / "
+    "max(1, tile_k)), 0))))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, a_word_bytes, b_word_bytes, run, tile_k:
+        floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed
+        > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(run > 0, 8, where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1,
+        tile_k)), 0))))
     ),
     # C10
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))": (
@@ -1666,7 +1771,8 @@ MOST_STAGES = {
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(run > 0, 8, where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / "
+    "max(1, tile_k)), 0))))"),
     'portable':
     (
     "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
@@ -1686,7 +1792,8 @@ MOST_STAGES = {
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(run > 0, 8, where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / "
+    "max(1, tile_k)), 0))))"),
     'strided':
     (
     "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "

@@ -184,8 +184,9 @@ def rem(cursor: Cursor):
 
 
 def least_or_greatest(cursor: Cursor):
-    type_ = _integer_type(cursor)
-    return elementwise(cursor, [type_] * 2, np.minimum if cursor.base == "min" else np.maximum)
+    type_, relu = _integer_type(cursor), cursor.flag("relu")  # of signed ones: what is below 0 becomes 0
+    plain = np.minimum if cursor.base == "min" else np.maximum
+    return elementwise(cursor, [type_] * 2, (lambda x, y: np.maximum(plain(x, y), 0)) if relu else plain)
 
 
 @instruction("sad")

@@ -1,0 +1,78 @@
+"""Triangles of C on a real GPU: the judge's questions to kernels of each kind, side and way, and the shipped specs' whole reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ways import HOPPER, plan_of
+
+from gemmgen import road
+from gemmgen.build import build
+from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
+from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
+from gemmgen.paths import SPECS
+from gemmgen.render import render
+from gemmgen.run import cuda, gemm
+from gemmgen.verify import Judge, oracles
+
+pytestmark = pytest.mark.device
+SQUARE = {"block": [128, 128, 64], "warp": [64, 128, 64]}
+KERNELS = {
+    "portable": dict(stages=3), "portable, slices": dict(split_k=2, stages=3), "split behind shared memory": dict(where="register", stages=2),
+    "warpgroups": HOPPER | dict(tile=SQUARE | {"cluster": 1}), "clusters": HOPPER | dict(tile=SQUARE | {"cluster": 2}),
+    "turns": HOPPER | dict(tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, consumers="pingpong"),
+    "slices": HOPPER | dict(tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, split_k=2, stages=3),
+    "row scales": HOPPER | dict(scheme="scaled", tile=SQUARE | {"cluster": 2}),
+    "residues": HOPPER | dict(scheme="residues8", promote=0, tile={"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 2}),
+}
+
+
+def made(name: str, kind) -> Judge:
+    plan = replace(plan_of(**KERNELS[name], layout="tn" if kind == Symm(LOWER, RIGHT) else "nt"), kind=kind)
+    if reason := cuda.why_not(plan):
+        pytest.skip(f"NOT RUN: {reason.problem}")
+    source = render(plan)
+    binary = build(source)
+    return Judge(plan, source, binary, cuda.CudaDevice(binary))
+
+
+@pytest.mark.parametrize("kind", [Syrk(LOWER), Syrk(UPPER), Syrk(BOTH), Gemmt(LOWER), Gemmt(UPPER)], ids=lambda kind: f"{kind}-{kind.options['uplo']}")
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_question_is_answered(name, kind):
+    judge = made(name, kind)
+    checks = [judge.whole(), judge.edges(), judge.groups(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
+              judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (1031, 1013, 2051), 6)).check]
+    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+
+
+@pytest.mark.parametrize("kind", [Trmm(LOWER), Trmm(UPPER, LEFT, UNIT), Trmm(LOWER, RIGHT), Symm(UPPER), Symm(LOWER, RIGHT), Syr2k(LOWER), Syr2k(BOTH)],
+                         ids=lambda kind: "-".join((kind.name, *kind.options.values())))
+@pytest.mark.parametrize("name", ["portable", "portable, slices", "clusters", "slices", "row scales"])
+def test_kinds_that_a_pass_splits_before(name, kind):
+    judge = made(name, kind)
+    checks = [judge.whole(), judge.edges(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
+              judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (1031, 513, 1027), 6)).check]
+    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+
+
+@pytest.mark.parametrize("m", [4096, 5000])
+@pytest.mark.parametrize("uplo", [LOWER, UPPER, BOTH])
+def test_every_tile_of_a_large_triangle_is_there_and_no_other_element_is_written(uplo, m):
+    """Small integers, so that every bit is known."""
+    judge = made("clusters", Syrk(uplo))
+    a = np.random.default_rng(1).integers(-4, 5, (m, 96)).astype(np.float32)
+    c = np.random.default_rng(2).integers(-9, 9, (m, m)).astype(np.float32)
+    result = gemm(judge.device, judge.plan, judge.source, a, None, c, alpha=2.0, beta=-1.0)
+    want = np.where(judge.plan.kind.computed(m, m), 2 * (a @ a.T) - judge.plan.kind.read(c), c)
+    assert (result.c == want).all() and result.intact
+
+
+@pytest.mark.parametrize("name", ["syrk_h200", "syrk_a100", "syr2k_h200", "trmm_h200", "symm_a100"])
+def test_the_shipped_kernels_pass(name):
+    path = SPECS / "kernels" / f"{name}.toml"
+    if reason := cuda.why_not(road.plan(path)):
+        pytest.skip(f"NOT RUN: {reason.problem}")
+    report = road.verify(path, device="cuda")
+    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
