@@ -1486,7 +1486,7 @@ def test_one_gpu_tells_its_schemes_its_verdict_and_what_is_measured(capsys):
     rows.gpus(str(GPUS.folder / "rx9070xt.toml"), as_json=True)
     facts = json.loads(capsys.readouterr().out)
     assert {"residues8", "mixpert1_tile", "e4m3x6"} <= {*facts["schemes"]} and "tf32x3" not in facts["schemes"]
-    assert (facts["verdict"]["m"], facts["verdict"]["scheme"], facts["verdict"]["how"], facts["year"]) == (4096, "scaled", "predicted", 2025)
+    assert (facts["verdict"]["m"], facts["verdict"]["scheme"], facts["verdict"]["how"], facts["year"]) == (4096, "run_scaled", "predicted", 2025)
 
 
 def test_what_of_a_gpus_times_is_measured():
