@@ -61,7 +61,9 @@ def _aliased(plan: Plan, launch: Launch) -> Launch:
         region = f"a_{one.region[2:]}" if plan.launches.shares_words and one.region and one.region.startswith("b_") else one.region
         return replace(one, argument=plan.kind.aliases.get(one.argument, one.argument), region=region)
 
-    return replace(launch, lines=tuple(replace(line, parameters=tuple(map(aliased, line.parameters))) for line in launch.lines)) if plan.kind.aliases else launch
+    if not plan.kind.aliases:
+        return launch
+    return replace(launch, lines=tuple(replace(line, parameters=tuple(map(aliased, line.parameters))) for line in launch.lines))
 
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:

@@ -303,7 +303,7 @@ def _carried() -> Product | None:
     try:
         import cupy
     except ImportError:
-        from gemmgen.build.drivers import install
+        from gemmgen.drivers import install
 
         _note("no cupy", f"NumPy multiplies, as there is no CuPy to reach the GPU with: {install()}")
         return None

@@ -1,16 +1,16 @@
-// kernel    gemmgen_scaled_wgmma_128x160x64_b17e70e2
+// kernel    gemmgen_run_scaled_wgmma_128x128x64_9d28476c
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    scaled: power-of-two row and column scales, three products in one accumulator
+// scheme    run_scaled: power-of-two scales for runs of k, residual scaled by 2^11, three products
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
-// promote   every 64 k (scaled's own: never)
+// promote   every 64 k (run_scaled's own: every 16 k)
 // special   exact
-// fragment  wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16
-// decided   block 128x160x64, warpgroup 64x160x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 64, clusters of 2, cooperative
-// block     384 threads, 221232 B of dynamic shared memory
+// fragment  wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16
+// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 64, clusters of 2, cooperative
+// block     384 threads, 196680 B of dynamic shared memory
 // target    sm_90a
-// plan      b17e70e2, rendered by gemmgen 0.1.0
+// plan      9d28476c, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_b17e70e2 {
+namespace gemmgen_9d28476c {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -84,8 +84,8 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         // word 0: to nearest, ties to even
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_0), high -= widen_high(word_0);
-        // word 1: to nearest, ties to even
-        packed[1][i / 2] = round_nearest_even(low, high);
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
     }
 }
 
@@ -94,14 +94,14 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
 // words leave more than 2^-22.
 template <int N>
 GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
-    // Nothing is counted where all magnitudes lie in [2^-3, 2^15): as integers, their bits are in the same order.
+    // Nothing is counted where all magnitudes lie in [2^-14, 2^15): as integers, their bits are in the same order.
     u32 least = ~0u, most = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
         least = min(least, bits), most = max(most, bits);
     }
-    if (least >= __float_as_uint(0x1p-3f) && most < __float_as_uint(0x1p+15f)) return 0;
+    if (least >= __float_as_uint(0x1p-14f) && most < __float_as_uint(0x1p+15f)) return 0;
 
     u32 counts = 0;
 #pragma unroll
@@ -112,7 +112,7 @@ GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         const bool overflow = !(fabsf(rest) <= 0x1p+5f);
-        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2]));
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])) * 0x1p-11f;
         lossy = lossy || !(fabsf(rest) * 0x1p+22f <= magnitude);
         const bool finite = magnitude < __uint_as_float(0x7f800000u);
         counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
@@ -134,236 +134,203 @@ GG_DEVICE void count(u64* counters, u32 counts) {
     }
 }
 
+constexpr int RUN_K = 1024;  // k of a row of A or column of B that share a power of two
+constexpr int RUN_STAGES = 16;  // the stages of k that those are
+constexpr int NO_EXPONENT = 1 << 14;  // of a run of zeros, but for the first of a row or column
+
+// The exponent of a run: its words stand for its elements times 2^that. Of zeros it is any; the first run's is near the others.
+GG_DEVICE int exponent_of(const int* runs, int at) {
+    const int e = runs[at], first = runs[0];  // both at once: neither load waits for the other
+    return e == NO_EXPONENT ? first : e;
+}
+
+// By which power of two the next run's unit differs from a run's, of exponents that lie `apart` from run to run; 1 from the last run's.
+GG_DEVICE int behind_run(const int* runs, int run, int apart, bool last) {
+    const int next = exponent_of(runs, (last ? run : run + 1) * apart);
+    return (last ? 0 : next) - exponent_of(runs, run * apart);
+}
+
+// Whether that is so much, or so far from the first run's unit, that a sum in one might not be a number in the other.
+GG_DEVICE bool is_far(const int* runs, int run, int apart, bool last) {
+    const int by = exponent_of(runs, (last ? run : run + 1) * apart) - (last ? 0 : runs[0]);
+    const int most = last ? 60 : 18;
+    return by > most || by < -most;
+}
+
+// The unit of a sum: 2^e, e the exponent of the run at hand; the next run's, too; the same for the last time; or 1.
+enum { NEAR, SAME_NEXT, FAR_NEXT, APART };
+
+// x 2^e of a sum, with one rounding. Where e is less than the two factors hold nothing is left of it.
+GG_DEVICE float sum_times(float x, int e) { return scale_by(x, e); }
+
 // The bits of |x|, which order as integers do; 0 of what is not finite.
 GG_DEVICE u32 finite_magnitude(float x) {
     const u32 bits = __float_as_uint(x) & 0x7fffffffu;
     return bits < 0x7f800000u ? bits : 0;
 }
 
-GG_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
-GG_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
-
-// What block `block` of the cluster has at this place of its shared memory.
-GG_DEVICE u32 load_of_block(const u32* place, int block) {
-    u32 x;
-    asm volatile(
-        "{\n"
-        ".reg .b32 there;\n"
-        "mapa.shared::cluster.u32 there, %1, %2;\n"
-        "ld.shared::cluster.u32 %0, [there];\n"
-        "}\n" : "=r"(x) : "r"(shared_address(place)), "r"(block) : "memory");
-    return x;
-}
-
-// A block takes 2 rows of operand a: 128 threads walk along the k of each, four at a time, and keep the last 8192 that they read.
+// A warp takes a run of k of a row of operand a, and keeps it in registers while it finds its largest element and splits it.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
     u8* __restrict__ words,        // packed stages, edges zero: [m / 128][k / 64][word: 2][m: 128][k: 64], rows swizzled
-    u32* __restrict__ absmax,      // largest magnitudes, [m]
+    int* __restrict__ exponents,   // [m / 128][runs][m: 128]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int row = (int)threadIdx.x / 128, mine = (int)threadIdx.x % 128 * 4;
-    const int o = block * 2 + row;
-    const int stages_k = (k + 63) / 64, end = stages_k * 64;
+    const int runs = (k + RUN_K - 1) / RUN_K, run = block % runs, mine = (int)threadIdx.x % 32 * 4;
+    const int o = block / runs * 8 + (int)threadIdx.x / 32;
+    const int stages_k = (k + 63) / 64, k0 = run * RUN_K, end = min(RUN_K, stages_k * 64 - k0);
     const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
-    const float* from = x + (inside ? (long long)o * ld + mine : 0);
-    float value[16][4];
-    const auto read = [&](int k0) {
-        if (pieces) {
+    const float* from = x + (inside ? (long long)o * ld + k0 + mine : 0);
+    const int left = inside ? k - k0 - mine : 0;
+    float value[8][4] = {};
+    if (pieces) {
 #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (inside && k0 + i * 512 + mine < k) four = *(const float4*)(from + k0 + i * 512);
-                value[i][0] = four.x, value[i][1] = four.y, value[i][2] = four.z, value[i][3] = four.w;
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < 16; ++i)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) value[i][e] = inside && k0 + i * 512 + mine + e < k ? from[k0 + i * 512 + e] : 0.0f;
+        for (int i = 0; i < 8; ++i) {
+            if (i * 128 >= left) continue;
+            const float4 four = *(const float4*)(from + i * 128);
+            value[i][0] = four.x, value[i][1] = four.y, value[i][2] = four.z, value[i][3] = four.w;
         }
-    };
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) value[i][e] = i * 128 + e < left ? from[i * 128 + e] : 0.0f;
+    }
 
     u32 largest = 0;
-    int exponent = 0, k0 = 0;
-    __shared__ u32 most[8];  // of each warp
-    const int place = o % 128, chunk = mine % 64 * 2 / 16;  // of 16 bytes
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) largest = max(largest, finite_magnitude(value[i][e]));
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+    const int exponent = row_exponent(largest);
     const bool packs = o < (outer + 127) / 128 * 128;
-    u8* to = words + ((long long)(o / 128) * stages_k + mine / 64) * 32768
-             + place * 128 + swizzle(place, chunk) * 16 + mine * 2 % 16;
-    // Up along k for the maximum, and back: what was read last need not be read again.
-    bool known = false;
-    for (;;) {
-        read(k0);
-        if (!known) {
+    if (packs && mine == 0) {
+        exponents[((long long)(o / 128) * runs + run) * 128 + o % 128] = largest || run == 0 ? row_exponent(largest) : NO_EXPONENT;
+    }
+    const int place = o % 128, chunk = mine % 64 * 2 / 16;  // of 16 bytes
+    u8* const to = words + ((long long)(o / 128) * stages_k + (k0 + mine) / 64) * 32768
+                   + place * 128 + swizzle(place, chunk) * 16 + mine * 2 % 16;
 #pragma unroll
-            for (int i = 0; i < 16; ++i)
+    for (int i = 0; i < 8; i += 4) {
+        if (i * 128 >= end) continue;  // for a warp alike
+        float part[16];
 #pragma unroll
-                for (int e = 0; e < 4; ++e) largest = max(largest, finite_magnitude(value[i][e]));
-            if (k0 + 8192 < end) {
-                k0 += 8192;
-                continue;
-            }
+        for (int e = 0; e < 16; ++e) part[e] = scaled_element(value[i + e / 4][e % 4], exponent);
+        u32 packed[WORDS][8];
+        split_run(packed, part);
 #pragma unroll
-            for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-            if ((int)threadIdx.x % 32 == 0) most[(int)threadIdx.x / 32] = largest;
-            __syncthreads();
+        for (int at = 0; at < 4; ++at) {
+            const int kk = (i + at) * 128;
+            if (packs && kk + mine < end)
 #pragma unroll
-            for (int warp = 0; warp < 4; ++warp) largest = max(largest, most[row * 4 + warp]);
-            if (inside && mine == 0) absmax[o] = largest;
-            exponent = row_exponent(largest);
-            known = true;
+                for (int w = 0; w < WORDS; ++w)
+                    *(u64*)(to + kk / 64 * 32768 + w * 16384) =
+                        packed[w][2 * at] | (u64)packed[w][2 * at + 1] << 32;
         }
-#pragma unroll
-        for (int i = 0; i < 16; i += 4) {
-            if (k0 + i * 512 >= end) continue;  // for all threads alike
-            float run[16];
-#pragma unroll
-            for (int e = 0; e < 16; ++e) run[e] = value[i + e / 4][e % 4];
-            for (int e = 0; e < 16; ++e) run[e] = scaled_element(run[e], exponent);
-            u32 packed[WORDS][8];
-            split_run(packed, run);
-#pragma unroll
-            for (int part = 0; part < 4; ++part) {
-                const int kk = k0 + (i + part) * 512;
-                if (packs && kk + mine < end)
-#pragma unroll
-                    for (int w = 0; w < WORDS; ++w)
-                        *(uint2*)(to + (long long)(kk / 64) * 32768 + w * 16384) =
-                            make_uint2(packed[w][2 * part], packed[w][2 * part + 1]);
-            }
-            count(counters, losses(packed, run));
-        }
-        if (k0 == 0) break;
-        k0 -= 8192;
+        count(counters, losses(packed, part));
     }
 }
 
-// A cluster of 8 blocks takes 32 columns of operand b, of which it keeps the last 4096 k that it read: a thread 16 k of four neighbours.
+// A block takes a run of k of 8 columns of operand b: a thread 8 k of four neighbours, which it keeps in registers.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
-    u8* __restrict__ words,        // packed stages, edges zero: [n / 160][k / 64][word: 2][n: 160][k: 64], rows swizzled
-    u32* __restrict__ absmax,      // largest magnitudes, [n]
+    u8* __restrict__ words,        // packed stages, edges zero: [n / 128][k / 64][word: 2][n: 128][k: 64], rows swizzled
+    int* __restrict__ exponents,   // [n / 128][runs][n: 128]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int rank = block % 8, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int mine = (warp * 8 + rank) * 64 + lane / 8 * 16;
-    const int first = block / 8 * 32 + lane % 8 * 4;
-    const int stages_k = (k + 63) / 64, end = stages_k * 64;
-    const bool pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer;  // of 16 bytes
-    const float* from = x + (long long)mine * ld + first;
-    float values[4][16];
-    const auto read = [&](int k0) {
-        const float* at = from + (long long)k0 * ld;
-        const int left = k - k0 - mine;
-        if (pieces) {
+    const int blocks_outer = (((outer + 127) / 128 * 128 + 7) / 8), runs = (k + RUN_K - 1) / RUN_K, run = block / blocks_outer;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int mine = run * RUN_K + warp * 128 + lane / 2 * 8;
+    const int first = block % blocks_outer * 8 + lane % 2 * 4;  // neighbouring blocks read what lies side by side
+    const int stages_k = (k + 63) / 64, left = k - mine;
+    const float* at = x + (long long)mine * ld + first;
+    float values[4][8] = {};
+    if (((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer) {  // pieces of 16 bytes
 #pragma unroll
-            for (int i = 0; i < 16; ++i, at += ld) {
-                float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (i < left) four = *(const float4*)at;
-                values[0][i] = four.x, values[1][i] = four.y, values[2][i] = four.z, values[3][i] = four.w;
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < 16; ++i, at += ld)
-#pragma unroll
-                for (int one = 0; one < 4; ++one) values[one][i] = i < left && first + one < outer ? at[one] : 0.0f;
+        for (int i = 0; i < 8; ++i, at += ld) {
+            if (i >= left) continue;
+            const float4 four = *(const float4*)at;
+            values[0][i] = four.x, values[1][i] = four.y, values[2][i] = four.z, values[3][i] = four.w;
         }
-    };
-
-    u32 largest[4] = {};
-    int k0 = 0;
-    __shared__ u32 most[8 * 32];
-    __shared__ u32 ours[32];
-    __shared__ u32 all[32];
-    // Up along k for the maxima, and back: what was read last need not be read again.
-    bool known = false;
-    for (;;) {
-        read(k0);
-        if (!known) {
+    } else {
 #pragma unroll
-            for (int one = 0; one < 4; ++one)
+        for (int i = 0; i < 8; ++i, at += ld)
 #pragma unroll
-                for (int i = 0; i < 16; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
-            if (k0 + 4096 < end) {
-                k0 += 4096;
-                continue;
-            }
-            // Over a warp, the block, the cluster.
-#pragma unroll
-            for (int one = 0; one < 4; ++one) {
-#pragma unroll
-                for (int mask = 8; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
-                if (lane < 8) most[warp * 32 + lane * 4 + one] = largest[one];
-            }
-            __syncthreads();
-            const int column = (int)threadIdx.x;
-            if (column < 32) {
-                u32 found = 0;
-                for (int i = 0; i < 8; ++i) found = max(found, most[i * 32 + column]);
-                ours[column] = found;
-            }
-            cluster_arrive();
-            cluster_wait();
-            if (column < 32) {
-                u32 found = 0;
-                for (int i = 0; i < 8; ++i) found = max(found, load_of_block(ours + column, i));
-                all[column] = found;
-                const int o = block / 8 * 32 + column;
-                if (rank == 0 && o < outer) absmax[o] = found;
-            }
-            __syncthreads();
-            cluster_arrive();  // nobody is read any more
-            known = true;
-        }
-#pragma unroll
-        for (int at = 0; at < 64; at += 8) {
-            if (k0 + mine / 64 * 64 >= end) continue;  // for a warp alike
-            const int o = first + at / 16, kk = k0 + mine + at % 16;
-            const int exponent = row_exponent(all[lane % 8 * 4 + at / 16]);
-            float value[8];  // what makes 16 bytes of a word
-#pragma unroll
-            for (int i = 0; i < 8; ++i) value[i] = values[at / 16][at % 16 + i];
-            for (int e = 0; e < 8; ++e) value[e] = scaled_element(value[e], exponent);
-            u32 packed[WORDS][4];
-            split_run(packed, value);
-            const int stages_k = (k + 63) / 64, panels = (outer + 159) / 160;
-            if (o < panels * 160 && kk < stages_k * 64) {
-                const int row = o % 160, chunk = kk % 64 * 2 / 16;  // of 16 bytes
-                u8* to = words + ((long long)(o / 160) * stages_k + kk / 64) * 40960 + row * 128;
-#pragma unroll
-                for (int w = 0; w < WORDS; ++w)
-                    *(uint4*)(to + w * 20480 + swizzle(row, chunk) * 16) =
-                        make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
-            }
-            count(counters, losses(packed, value));
-        }
-        if (k0 == 0) break;
-        k0 -= 4096;
+            for (int one = 0; one < 4; ++one) values[one][i] = i < left && first + one < outer ? at[one] : 0.0f;
     }
-    cluster_wait();  // before this block's shared memory goes
+
+    __shared__ uint4 most[16];  // of each warp and four columns
+    u32 largest[4] = {};
+#pragma unroll
+    for (int one = 0; one < 4; ++one) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
+#pragma unroll
+        for (int mask = 2; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
+    }
+    if (lane < 2) most[warp * 2 + lane] = make_uint4(largest[0], largest[1], largest[2], largest[3]);
+    __syncthreads();
+#pragma unroll
+    for (int other = 0; other < 8; ++other) {
+        const uint4 found = most[other * 2 + lane % 2];
+        largest[0] = max(largest[0], found.x), largest[1] = max(largest[1], found.y);
+        largest[2] = max(largest[2], found.z), largest[3] = max(largest[3], found.w);
+    }
+    if ((int)threadIdx.x < 2) {
+#pragma unroll
+        for (int one = 0; one < 4; ++one) {
+            const int o = first + one;
+            if (o < (outer + 127) / 128 * 128) {
+                exponents[((long long)(o / 128) * runs + run) * 128 + o % 128] = largest[one] || run == 0 ? row_exponent(largest[one]) : NO_EXPONENT;
+            }
+        }
+    }
+#pragma unroll
+    for (int at = 0; at < 32; at += 8) {
+        if (mine / 128 * 128 >= stages_k * 64) continue;  // for a warp alike
+        const int o = first + at / 8, kk = mine + at % 8;
+        const int exponent = row_exponent(largest[at / 8]);
+        float value[8];  // what makes 16 bytes of a word
+#pragma unroll
+        for (int i = 0; i < 8; ++i) value[i] = scaled_element(values[at / 8][at % 8 + i], exponent);
+        u32 packed[WORDS][4];
+        split_run(packed, value);
+        const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
+        if (o < panels * 128 && kk < stages_k * 64) {
+            const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+            u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
+#pragma unroll
+            for (int w = 0; w < WORDS; ++w)
+                *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
+                    make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+        }
+        count(counters, losses(packed, value));
+    }
 }
 
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 2)
-gemmgen_scaled_wgmma_128x160x64_b17e70e2_split(
+extern "C" __global__ void __launch_bounds__(256)
+gemmgen_run_scaled_wgmma_128x128x64_9d28476c_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
-    u32* __restrict__ a_absmax, u32* __restrict__ b_absmax,
+    int* __restrict__ a_exponents, int* __restrict__ b_exponents,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
-    const int blocks_a = (((m + 127) / 128 * 128 + 15) / 16) * 8;
+    const int runs = (k + RUN_K - 1) / RUN_K;
+    const int blocks_a = (((m + 127) / 128 * 128 + 7) / 8) * runs;
     if ((int)blockIdx.x < blocks_a)
-        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_absmax, a_status);
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_exponents, a_status);
     else
-        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_absmax, b_status);
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_exponents, b_status);
 }
 
 // C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
@@ -373,13 +340,13 @@ GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
     *to = fmaf(alpha, product, beta * was);
 }
 
-//                n0        BLOCK_N = 160
-//            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 160] is computed by 2 x 1 warpgroups
-//        m0  | wgroup  | wgroup  |      of 64 x 160. Each thread keeps its part of C in registers for the whole
-//   BLOCK_M  |         |         |      loop over k, in 2 sets of 80 floats.
+//                n0        BLOCK_N = 128
+//            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 128] is computed by 2 x 1 warpgroups
+//        m0  | wgroup  | wgroup  |      of 64 x 128. Each thread keeps its part of C in registers for the whole
+//   BLOCK_M  |         |         |      loop over k, in 3 sets of 64 floats.
 //    = 128   +---------+---------+
 //              WARP_N                   Shared memory holds 3 stages of k, 64 deep, which a further warpgroup fills.
-constexpr int BLOCK_M = 128, BLOCK_N = 160, BLOCK_K = 64;
+constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 64;
 constexpr int WARP_M = 64;  // of a warpgroup
 constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
@@ -387,7 +354,7 @@ constexpr int THREADS = 384;
 constexpr int STAGES = 3;
 constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
 constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
-constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n160k16 in a warpgroup
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n128k16 in a warpgroup
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int ROW_BYTES = 128;  // one row of a stage
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
@@ -420,6 +387,9 @@ GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
         "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
         "}\n" ::"r"(barrier), "r"(block)
         : "memory");
+}
+GG_DEVICE void mbarrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Waits until the phase of that parity has ended.
@@ -484,19 +454,18 @@ GG_DEVICE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// c[64, 160] (+)= a[64, 16] b[16, 160] on the matrix unit, which truncates as it accumulates; from zero where keep is 0.
-GG_DEVICE void multiply_add(float (&c)[80], u64 a, u64 b, u32 keep) {
+// c[64, 128] (+)= a[64, 16] b[16, 128] on the matrix unit, which truncates as it accumulates; from zero where keep is 0.
+GG_DEVICE void multiply_add(float (&c)[64], u64 a, u64 b, u32 keep) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
-        "setp.ne.b32 p, %82, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
+        "setp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-        "}, %80, %81, p, 1, 1, 0, 0;\n"
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "}, %64, %65, p, 1, 1, 0, 0;\n"
         "}\n"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
           "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
@@ -505,9 +474,7 @@ GG_DEVICE void multiply_add(float (&c)[80], u64 a, u64 b, u32 keep) {
           "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]),
           "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]),
           "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
-          "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63]),
-          "+f"(c[64]), "+f"(c[65]), "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), "+f"(c[70]), "+f"(c[71]),
-          "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]), "+f"(c[78]), "+f"(c[79])
+          "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63])
         : "l"(a), "l"(b), "r"(keep));
 }
 
@@ -536,10 +503,10 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_scaled_wgmma_128x160x64_b17e70e2(
+gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
-    const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
+    const int* __restrict__ a_exponents, const int* __restrict__ b_exponents,  // of runs of 1024 k [outer / BLOCK][runs][BLOCK]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
     const float* __restrict__ b, long long ldb,  // words cannot carry
     float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
@@ -547,7 +514,8 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     const u32 stages = shared_address(shared);
-    const u32 full = stages + STAGES * STAGE_BYTES, free = full + STAGES * 8;  // barriers, one a stage each
+    const u32 full = stages + STAGES * (STAGE_BYTES + 8), free = full + STAGES * 8;  // barriers, one a stage each
+    int* const units = (int*)(shared + STAGES * STAGE_BYTES);  // behind the last stage of a run of k, of the sums of a tile
     const int thread = (int)threadIdx.x;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
@@ -558,7 +526,7 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
 
     if (thread == 0) {
         for (int i = 0; i < STAGES; ++i) {
-            mbarrier_init(full + i * 8, 1);
+            mbarrier_init(full + i * 8, 2);
             mbarrier_init(free + i * 8, RELEASES);
         }
         mbarrier_fence_init();
@@ -566,7 +534,8 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
     cluster_barrier();
 
     if (thread >= WARPGROUPS * 128) {
-        // The copying warpgroup needs few registers; one thread of it does all.
+        // The copying warpgroup needs few registers; one thread of it does all, and
+        // a warp looks ahead.
         setmaxnreg_dec<40>();
         if (thread == WARPGROUPS * 128) {
             asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel writes the words
@@ -597,10 +566,48 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
                 }
             }
         }
+        else if (thread / 32 == WARPGROUPS * 4 + 1) {
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel writes the exponents
+            int slot = 0;
+            u32 phase = 1;
+#pragma unroll 1
+            for (int turn = first_turn; turn < turns; turn += all_blocks) {
+                const Work work = work_at(turn, m, n, stages_k, rank);
+#pragma unroll 1
+                for (int index = 0; index < work.count; ++index) {
+                    int told = NEAR;
+                    if (index + 1 == work.count || (index + 1) % RUN_STAGES == 0) {
+                        const bool last = index + 1 == work.count;
+                        const int now = (index) / 16;
+                        const int runs = (k + RUN_K - 1) / RUN_K, own = thread % 32;
+                        const int* const of_a = (long long)work.panel_m * runs * BLOCK_M + a_exponents;
+                        const int* const of_b = (long long)work.panel_n * runs * BLOCK_N + b_exponents;
+                        bool far = false, changes = last;
+#pragma unroll 1
+                        for (int row = own; row < 128; row += 32) {
+                            far |= is_far(of_a + row, now, BLOCK_M, last);
+                            changes |= behind_run(of_a + row, now, BLOCK_M, last) != 0;
+                        }
+#pragma unroll 1
+                        for (int column = own; column < 128; column += 32) {
+                            far |= is_far(of_b + column, now, BLOCK_N, last);
+                            changes |= behind_run(of_b + column, now, BLOCK_N, last) != 0;
+                        }
+                        told = __any_sync(0xffffffffu, far) ? FAR_NEXT : __any_sync(0xffffffffu, changes) ? NEAR : SAME_NEXT;
+                    }
+                    mbarrier_wait(free + slot * 8, phase);
+                    if (thread % 32 == 0) {
+                        units[slot] = told;
+                        mbarrier_arrive(full + slot * 8);
+                    }
+                    if (++slot == STAGES) slot = 0, phase ^= 1;
+                }
+            }
+        }
     } else {
         setmaxnreg_inc<232>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel has written the maxima; a sum over no k waits for no words
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel has written the exponents of runs
         const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
@@ -612,25 +619,213 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(turn, m, n, stages_k, rank);
             const int m0 = work.m0, n0 = work.n0;
-            float acc_main[FRAGMENTS_M][FRAGMENTS_N][80] = {};  // in the matrix unit
-            float sum_main[FRAGMENTS_M][FRAGMENTS_N][80] = {};  // in FP32 registers
+            int run = 0;  // the run at hand
+            int unit = NEAR;
+            // Exponents of the rows and columns of this tile, those of one run after another's.
+            const auto a_runs = [&]() { return a_exponents + (long long)work.panel_m * ((k + RUN_K - 1) / RUN_K) * BLOCK_M; };
+            const auto b_runs = [&]() { return b_exponents + (long long)work.panel_n * ((k + RUN_K - 1) / RUN_K) * BLOCK_N; };
+            float acc_main[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in the matrix unit
+            float sum_main[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in FP32 registers
+            float acc_correction[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in the matrix unit; 2^11 too large
             int held = -1;  // the stage that is still being read
             const auto advance = [&]() {
                 held = slot;
                 if (++slot == STAGES) slot = 0, phase ^= 1;
             };
             // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
-            // unit's sum moves over.
+            // unit's sum moves over, while the products that stay in the unit are at work.
             const auto promote = [&]() {
-                wgmma_wait<0>();
+                wgmma_wait<1>();
+                if (unit == APART) {
+                    int now = run, mine = lane;
+                    asm volatile("" : "+r"(mine));
+                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
+                    const int* const of_a = a_runs() + warp_m;
+                    const int* const of_b = b_runs() + warp_n;
+                    int rows[FRAGMENTS_M][3];
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int r = 0; r <= 2; ++r) {
+                            if (r & ~2) continue;
+                            const int row = ((mine >> 2) & 7) + (mine >> 5) * 16 + i * 64 + ((r >> 1) & 1) * 8;
+                            rows[i][r] = exponent_of(of_a + row, now * BLOCK_M);
+                        }
+
+                    int columns[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int column = i * 32 + mine % 32;
+                        columns[i] = exponent_of(of_b + column, now * BLOCK_N);
+                    }
+
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int in_row = 0; in_row < 64; ++in_row) {
+                            if (in_row & 2) continue;
+                            const int column = j * 128 + (in_row & 1) + (in_row >> 2) * 8;
+                            const int of_column = (int)__shfl_sync(0xffffffffu, columns[column / 32], ((mine & 3) * 2 + column) % 32);
+#pragma unroll
+                            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                                for (int own = 0; own <= 2; ++own) {
+                                    if (own & ~2) continue;
+                                    const int of_row = rows[i][own];
+                                    const int r = in_row | own;
+                                    const int e = -(of_row + of_column);
+                                    sum_main[i][j][r] += sum_times(acc_main[i][j][r], e);
+                                }
+                        }
+                    return;
+                }
 #pragma unroll
                 for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
                     for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                        for (int r = 0; r < 80; ++r) {
+                        for (int r = 0; r < 64; ++r) {
                             sum_main[i][j][r] += acc_main[i][j][r];
                         }
+            };
+            // A run of k ends: the other sums join the promoted one, which goes on in the next run's unit. Between units lie powers of two, so
+            // nothing is rounded. Where units are too far from one another the sum stands for itself from there on, as it does behind the last run.
+            const auto end_run = [&](bool last) {
+                if (unit == SAME_NEXT) {  // all sums go on as they are
+                    ++run;
+                    return;
+                }
+                wgmma_wait<0>();
+                if (unit == APART) {
+                    int now = run, mine = lane;
+                    asm volatile("" : "+r"(mine));
+                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
+                    const int* const of_a = a_runs() + warp_m;
+                    const int* const of_b = b_runs() + warp_n;
+                    int rows[FRAGMENTS_M][3];
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int r = 0; r <= 2; ++r) {
+                            if (r & ~2) continue;
+                            const int row = ((mine >> 2) & 7) + (mine >> 5) * 16 + i * 64 + ((r >> 1) & 1) * 8;
+                            rows[i][r] = exponent_of(of_a + row, now * BLOCK_M);
+                        }
+
+                    int columns[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int column = i * 32 + mine % 32;
+                        columns[i] = exponent_of(of_b + column, now * BLOCK_N);
+                    }
+
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int in_row = 0; in_row < 64; ++in_row) {
+                            if (in_row & 2) continue;
+                            const int column = j * 128 + (in_row & 1) + (in_row >> 2) * 8;
+                            const int of_column = (int)__shfl_sync(0xffffffffu, columns[column / 32], ((mine & 3) * 2 + column) % 32);
+#pragma unroll
+                            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                                for (int own = 0; own <= 2; ++own) {
+                                    if (own & ~2) continue;
+                                    const int of_row = rows[i][own];
+                                    const int r = in_row | own;
+                                    const int e = -(of_row + of_column);
+                                    const float rest = sum_times(acc_correction[i][j][r] * 0x1p-11f, e);
+                                    sum_main[i][j][r] += rest;
+                                    acc_correction[i][j][r] = 0.0f;
+                                }
+                        }
+                } else if (unit == FAR_NEXT) {
+                    unit = APART;
+                    int now = run, mine = lane;
+                    asm volatile("" : "+r"(mine));
+                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
+                    const int* const of_a = a_runs() + warp_m;
+                    const int* const of_b = b_runs() + warp_n;
+                    int rows[FRAGMENTS_M][3];
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int r = 0; r <= 2; ++r) {
+                            if (r & ~2) continue;
+                            const int row = ((mine >> 2) & 7) + (mine >> 5) * 16 + i * 64 + ((r >> 1) & 1) * 8;
+                            rows[i][r] = exponent_of(of_a + row, now * BLOCK_M);
+                        }
+
+                    int columns[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int column = i * 32 + mine % 32;
+                        columns[i] = exponent_of(of_b + column, now * BLOCK_N);
+                    }
+
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int in_row = 0; in_row < 64; ++in_row) {
+                            if (in_row & 2) continue;
+                            const int column = j * 128 + (in_row & 1) + (in_row >> 2) * 8;
+                            const int of_column = (int)__shfl_sync(0xffffffffu, columns[column / 32], ((mine & 3) * 2 + column) % 32);
+#pragma unroll
+                            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                                for (int own = 0; own <= 2; ++own) {
+                                    if (own & ~2) continue;
+                                    const int of_row = rows[i][own];
+                                    const int r = in_row | own;
+                                    const int e = -(of_row + of_column);
+                                    sum_main[i][j][r] = sum_times(fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]), e);
+                                    acc_correction[i][j][r] = 0.0f;
+                                }
+                        }
+                } else {
+                    int now = run, mine = lane;
+                    asm volatile("" : "+r"(mine));
+                    asm volatile("" : "+r"(now));  // nothing that comes from here is worth a register in the loop over stages
+                    const int* const of_a = a_runs() + warp_m;
+                    const int* const of_b = b_runs() + warp_n;
+                    int rows[FRAGMENTS_M][3];
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int r = 0; r <= 2; ++r) {
+                            if (r & ~2) continue;
+                            const int row = ((mine >> 2) & 7) + (mine >> 5) * 16 + i * 64 + ((r >> 1) & 1) * 8;
+                            rows[i][r] = behind_run(of_a + row, now, BLOCK_M, last);
+                        }
+
+                    int columns[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int column = i * 32 + mine % 32;
+                        columns[i] = behind_run(of_b + column, now, BLOCK_N, last);
+                    }
+
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int in_row = 0; in_row < 64; ++in_row) {
+                            if (in_row & 2) continue;
+                            const int column = j * 128 + (in_row & 1) + (in_row >> 2) * 8;
+                            const int of_column = (int)__shfl_sync(0xffffffffu, columns[column / 32], ((mine & 3) * 2 + column) % 32);
+#pragma unroll
+                            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                                for (int own = 0; own <= 2; ++own) {
+                                    if (own & ~2) continue;
+                                    const int of_row = rows[i][own];
+                                    const int r = in_row | own;
+                                    const float factor = power_of_two(of_row + of_column);
+                                    sum_main[i][j][r] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]) * factor;
+                                    acc_correction[i][j][r] = 0.0f;
+                                }
+                        }
+                }
+                ++run;
             };
             // Issues the products of steps [FIRST, LAST) of the stage at `stage`; they run on while this thread goes on.
             const auto issue = [&](u32 stage, int first, int last, u32 keep) {
@@ -644,14 +839,23 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
 #pragma unroll
                         for (int j = 0; j < FRAGMENTS_N; ++j) {
                             multiply_add(acc_main[i][j],
+                                         a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (j * 128 * ROW_BYTES + step * 32) / 16, step == first ? keep : 1);
+                        }
+                }
+                wgmma_commit();
+#pragma unroll
+                for (int step = first; step < last; ++step) {
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int j = 0; j < FRAGMENTS_N; ++j) {
+                            multiply_add(acc_correction[i][j],
                                          a_at + (A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
-                                         b_at + (j * 160 * ROW_BYTES + step * 32) / 16, step == first ? keep : 1);
-                            multiply_add(acc_main[i][j],
+                                         b_at + (j * 128 * ROW_BYTES + step * 32) / 16, 1);
+                            multiply_add(acc_correction[i][j],
                                          a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
-                                         b_at + (B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
-                            multiply_add(acc_main[i][j],
-                                         a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
-                                         b_at + (j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                                         b_at + (B_BYTES + j * 128 * ROW_BYTES + step * 32) / 16, 1);
                         }
                 }
                 wgmma_commit();
@@ -660,9 +864,11 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
             for (int index = 0; index < work.count; ++index) {
                 mbarrier_wait(full + slot * 8, phase);
                 issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
+                if (unit < FAR_NEXT && (index + 1 == work.count || (index + 1) % RUN_STAGES == 0)) unit = units[slot];
                 promote();
                 if (held >= 0) release(held);  // all that read it is done
                 advance();
+                if (index + 1 == work.count || (index + 1) % RUN_STAGES == 0) end_run(index + 1 == work.count);
             }
             wgmma_wait<0>();
             if (held >= 0) release(held);
@@ -680,47 +886,32 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
 #pragma unroll
                     for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                        for (int r = 0; r < 80; r += 2) {
+                        for (int r = 0; r < 64; r += 2) {
                             const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                            const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                            const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                             float product[2] = {sum_main[i][j][r],
                                                 sum_main[i][j][r + 1]};
-                            product[0] = scale_by(product[0], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
-                            product[1] = scale_by(product[1], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column + 1]));
                             done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
                             *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
                         }
             }
             if (done) continue;
-            u32 bad[3] = {};  // a bit an element: not finite
-            constexpr int ROW_BITS = 2;  // of r: they say the row, the others the column
-            int row_scales[FRAGMENTS_M][80];
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                for (int r = 0; r < 80; ++r) {
-                    if (r & ~ROW_BITS) continue;
-                    const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                    row_scales[i][r] = row < m ? -row_exponent(a_absmax[row]) : 0;
-                }
+            u32 bad[2] = {};  // a bit an element: not finite
             // A load of C does not overtake a store to it, as the compiler does not know that they are of other elements. So that not every
             // element waits for its own, a run of pairs is on its way while the run before it is stored.
-            u32 all_maxima[2][4][2];
-            float2 was[2][4];
+            float2 was[2][8];
 #pragma unroll
-            for (int first = -4; first < 40; first += 4) {
+            for (int first = -8; first < 32; first += 8) {
 #pragma unroll
-                for (int q = 0; q < 4; ++q) {
-                    const int p = first + 4 + q;
-                    if (p >= 40) continue;
-                    const int i = 2 * p / (FRAGMENTS_N * 80), j = 2 * p / 80 % FRAGMENTS_N, r = 2 * p % 80;
+                for (int q = 0; q < 8; ++q) {
+                    const int p = first + 8 + q;
+                    if (p >= 32) continue;
+                    const int i = 2 * p / (FRAGMENTS_N * 64), j = 2 * p / 64 % FRAGMENTS_N, r = 2 * p % 64;
                     const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                    const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                    const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                     float* const to = c + row * ldc + column;
                     const bool inside = row < m && column + 1 < n;
-                    u32 (&maxima)[2] = all_maxima[p / 4 % 2][q];
-                    float2& old = was[p / 4 % 2][q];
-                    maxima[0] = b_absmax[min(column, n - 1)], maxima[1] = b_absmax[min(column + 1, n - 1)];
+                    float2& old = was[p / 8 % 2][q];
                     old = make_float2(-0.0f, -0.0f);
                     if (read_c && together && inside) {
                         old = *(const float2*)to;
@@ -730,26 +921,23 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
                     }
                 }
 #pragma unroll
-                for (int q = 0; q < 4; ++q) {
+                for (int q = 0; q < 8; ++q) {
                     const int p = first + q;
-                    if (p < 0 || p >= 40) continue;
-                    const int i = 2 * p / (FRAGMENTS_N * 80), j = 2 * p / 80 % FRAGMENTS_N, r = 2 * p % 80;
+                    if (p < 0 || p >= 32) continue;
+                    const int i = 2 * p / (FRAGMENTS_N * 64), j = 2 * p / 64 % FRAGMENTS_N, r = 2 * p % 64;
                     const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                    const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                    const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                     float* const to = c + row * ldc + column;
                     const bool inside = row < m && column + 1 < n;
-                    const u32 (&maxima)[2] = all_maxima[p / 4 % 2][q];
-                    const float2 old = was[p / 4 % 2][q];
+                    const float2 old = was[p / 8 % 2][q];
                     if (row >= m || column >= n) continue;
                     float product[2] = {sum_main[i][j][r],
                                         sum_main[i][j][r + 1]};
-#pragma unroll
-                    for (int e = 0; e < 2; ++e) product[e] = scale_by(product[e], row_scales[i][r & ROW_BITS] - row_exponent(maxima[e]));
                     bool store[2] = {true, inside};
 #pragma unroll
                     for (int e = 0; e < 2; ++e)
                         if (store[e] && !(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
-                            const int element = (i * FRAGMENTS_N + j) * 80 + r + e;
+                            const int element = (i * FRAGMENTS_N + j) * 64 + r + e;
                             bad[element / 32] |= 1u << element % 32;
                             store[e] = false;
                         }
@@ -766,14 +954,14 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
             // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
             // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-            for (int part = 0; part < 3; ++part)
+            for (int part = 0; part < 2; ++part)
                 while (bad[part]) {
                     const int element = part * 32 + __ffs((int)bad[part]) - 1;
                     bad[part] &= bad[part] - 1;
-                    const int r = element % 80;
-                    const int j = element / 80 % FRAGMENTS_N, i = element / (80 * FRAGMENTS_N);
+                    const int r = element % 64;
+                    const int j = element / 64 % FRAGMENTS_N, i = element / (64 * FRAGMENTS_N);
                     const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                    const long long column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                    const long long column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
@@ -785,4 +973,4 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_b17e70e2
+}  // namespace gemmgen_9d28476c

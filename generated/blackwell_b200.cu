@@ -455,6 +455,7 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
                 }
             }
         }
+
         if (thread == WARPGROUPS * 128 + 32) {
             int slot = 0, last = -1;  // the last stage that was read
             u32 phase = 0, last_phase = 0;

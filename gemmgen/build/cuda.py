@@ -19,7 +19,7 @@ from gemmgen.build.binary import Binary
 from gemmgen.build.cache import USER_CACHE, Cache
 from gemmgen.build.cubin import read_cubin
 from gemmgen.build.diagnostics import Dialect, refusal
-from gemmgen.build.drivers import install
+from gemmgen.drivers import install
 from gemmgen.build.nvrtc import Compiler, find_compiler
 from gemmgen.build.ptxas import accounts_differ, with_logged_spills
 from gemmgen.build.request import Product, Request, fulfil

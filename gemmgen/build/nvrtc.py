@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gemmgen.build.cache import Cache
-from gemmgen.build.drivers import driver_version, install
+from gemmgen.drivers import driver_version, install
 from gemmgen.build.elf import Elf
 from gemmgen.errors import BuildError
 from gemmgen.files import unfinished

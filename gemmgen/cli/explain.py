@@ -87,7 +87,7 @@ def short(explanation: Explanation) -> str:
     from gemmgen.model import epilogue, time
     from gemmgen.model.accuracy import predicted
     from gemmgen.naming import kernel_name
-    from gemmgen.solve.verdict import untold, verdict
+    from gemmgen.verdict import untold, verdict
     from gemmgen.solve.why import why
 
     e, plan, known = explanation, explanation.plan, explanation.numbers
@@ -137,7 +137,7 @@ def text(explanation: Explanation) -> str:
     from gemmgen.model.equation import figure
     from gemmgen.naming import kernel_name
     from gemmgen.solve.search import TIE
-    from gemmgen.solve.verdict import verdict
+    from gemmgen.verdict import verdict
 
     e, plan, known = explanation, explanation.plan, _numbers(explanation)
     reached = time.efficiency(plan.gpu, plan.scheme.leading)
@@ -402,7 +402,7 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
     """For `--json`."""
     from gemmgen.solve.limits import limits
     from gemmgen.solve.papers import valued
-    from gemmgen.solve.verdict import verdict
+    from gemmgen.verdict import verdict
     from gemmgen.solve.why import why
 
     e, known = explanation, _numbers(explanation)

@@ -38,7 +38,7 @@ def page(e: Explanation, title: str) -> str:
         title: the spec's name.
     """
     from gemmgen.naming import kernel_name
-    from gemmgen.solve.verdict import untold, verdict
+    from gemmgen.verdict import untold, verdict
 
     plan, worth = e.plan, verdict(e.plan)
     sentence = worth.sentence if worth else untold(plan)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gemmgen.library.choice import Choice
     from gemmgen.library.file import LoadedLibrary
     from gemmgen.library.made import Library
-    from gemmgen.solve.verdict import Verdict
+    from gemmgen.verdict import Verdict
 
 
 def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] | None = None) -> str:
@@ -40,7 +40,7 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
 
 def verdict_lines(choice: Choice) -> list[str]:
     """What the kernels of each GPU are worth beside plain FP32."""
-    from gemmgen.solve.verdict import summary
+    from gemmgen.verdict import summary
 
     by_gpu: dict[str, list[Verdict]] = {}
     for one in choice.verdicts:

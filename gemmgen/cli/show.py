@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gemmgen.model.resources import Occupancy
     from gemmgen.plan import Plan
     from gemmgen.render import Source
-    from gemmgen.solve.verdict import Verdict
+    from gemmgen.verdict import Verdict
     from gemmgen.verify import Report
     from gemmgen.verify.metrics import Errors
 
@@ -98,7 +98,7 @@ def verdict_facts(verdict: Verdict | None) -> dict[str, Any]:
 def worth_text(found: Sequence[Verdict], gpus: Sequence[Gpu]) -> str:
     """The map of worth: a row a GPU, its memory and how far its times are measured; a column a size, in each cell the ratio to plain FP32 and the scheme
     that has it."""
-    from gemmgen.solve.verdict import times
+    from gemmgen.verdict import times
 
     told, sizes = {one.gpu for one in found}, sorted({one.m for one in found})
     cells = {(one.gpu, one.m): f"{times(one.ratio)} {one.scheme}" for one in found}
@@ -207,7 +207,7 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
 
 
 def build_table(kernel: Built) -> str:
-    from gemmgen.solve.verdict import verdict
+    from gemmgen.verdict import verdict
     from gemmgen.verify import standing
 
     plan, source, binary = kernel.plan, kernel.source, kernel.binary
@@ -232,7 +232,7 @@ def build_table(kernel: Built) -> str:
 
 def gpu_facts(gpu: Gpu) -> dict[str, Any]:
     """What a GPU's row leads to, as plain data: its schemes, and the verdict against plain FP32 at 4096^3; None where no scheme keeps FP32's error."""
-    from gemmgen.solve.verdict import worth
+    from gemmgen.verdict import worth
 
     found = worth([gpu], (4096,))
     verdict = {"scheme": found[0].scheme, **found[0].as_dict()} if found else None

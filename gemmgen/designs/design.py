@@ -161,7 +161,9 @@ def _of_kind(design: Design, kind: Kind) -> Design:
         whose tiles have a part of k, the matrix unit has that part alone."""
         if (any(kind.k_range) or kind.twice) and one.symbol == "unit_seconds":
             return replace(one, form=re.sub(r"\bK\b", "(stages_k * split_k * BK)", one.form))
-        return replace(one, form=re.sub(r"\bN\b", "where(words_a == words_b, 0, N)", one.form)) if kind.one_operand and one.symbol in ("plane_bytes", "split_bytes") else one
+        if not kind.one_operand or one.symbol not in ("plane_bytes", "split_bytes"):
+            return one
+        return replace(one, form=re.sub(r"\bN\b", "where(words_a == words_b, 0, N)", one.form))
 
     made = type(design)()
     made.features = (*design.features, Feature(f"products of kind {kind}", constraints=kind.constraints))

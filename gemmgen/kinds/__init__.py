@@ -16,7 +16,8 @@ from gemmgen.kinds.triangles import GEMMT, SYR2K, SYRK
 from gemmgen.kinds.triangular import SYMM, TRMM
 
 __all__ = [
-    "GEMM", "GEMMT", "GROUPED", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "Kind", "Problem", "Tiles", "all_kinds", "kind_called", "kind_of", "require_plain",
+    "GEMM", "GEMMT", "GROUPED", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "Kind", "Problem", "Tiles", "all_kinds", "kind_called", "kind_of",
+    "require_plain",
 ]
 
 ENTRY_POINTS = "gemmgen.kinds"
@@ -29,7 +30,8 @@ def all_kinds() -> dict[str, Kind]:
     Raises:
         GemmgenError: two have one name.
     """
-    found = [GEMM, SYRK, SYR2K, GEMMT, TRMM, SYMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name))]
+    brought = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
+    found = [GEMM, SYRK, SYR2K, GEMMT, TRMM, SYMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in brought)]
     names = [one.name for one in found]
     if twice := {name for name in names if names.count(name) > 1}:
         raise GemmgenError("kinds of products", "two have one name", got=", ".join(sorted(twice)), needs="a name for each",

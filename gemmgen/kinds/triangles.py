@@ -121,7 +121,8 @@ class Triangle(Kind):
     def check(self, problem: Any, place: str) -> None:
         if (problem.uplo or LOWER) not in self.among:
             raise InfeasibleSpec(
-                f"{place}: [problem] uplo", f"A B is not symmetric in kind {self.name}", got=problem.uplo, needs=" or ".join(self.among), remedy='uplo = "lower"',
+                f"{place}: [problem] uplo", f"A B is not symmetric in kind {self.name}", got=problem.uplo, needs=" or ".join(self.among),
+                remedy='uplo = "lower"',
             )
         super().check(problem, place)
 

@@ -37,7 +37,7 @@ from gemmgen.solve.fallback import NONE as NO_FALLBACK
 from gemmgen.solve.lookup import PLAIN
 from gemmgen.solve.request import Request, requests
 from gemmgen.solve.search import TIE
-from gemmgen.solve.verdict import LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, sgemm_seconds
+from gemmgen.verdict import LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, sgemm_seconds
 from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Target, Tile, loads
 
 MOST_TILES = 12

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gemmgen import __version__
-from gemmgen.build import drivers
+from gemmgen import drivers
 from gemmgen.interface import WORKSPACE_ALIGNMENT
 from gemmgen.errors import SpecError
 from gemmgen.export import prose

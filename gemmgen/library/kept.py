@@ -23,7 +23,7 @@ from typing import Any
 
 from gemmgen import __version__
 from gemmgen.build.cache import USER_CACHE
-from gemmgen.build.drivers import check_driver
+from gemmgen.drivers import check_driver
 from gemmgen.build.nvrtc import find_compiler
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError

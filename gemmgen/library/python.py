@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmgen import __version__
-from gemmgen.build import drivers
+from gemmgen import drivers
 from gemmgen.errors import GemmgenError
 from gemmgen.interface import WORKSPACE_ALIGNMENT
 from gemmgen.export import prose

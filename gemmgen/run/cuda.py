@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.build import Binary
-from gemmgen.build.drivers import check_driver, extra, install, told as version_told
+from gemmgen.drivers import check_driver, extra, install, told as version_told
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.errors import DeviceError
 from gemmgen.run import KernelArguments, Target

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from gemmgen.build.drivers import driver_version
+from gemmgen.drivers import driver_version
 from gemmgen.catalog.gpu import GPUS, Gpu
 
 _MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76  # CUdevice_attribute

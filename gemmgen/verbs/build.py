@@ -87,7 +87,7 @@ def _built(specs: list[Path], folder: Path, gpu: str | None, layout: str | None,
     """`build` without --source: the exit code."""
     from gemmgen import road
     from gemmgen.cli import show
-    from gemmgen.solve.verdict import verdict
+    from gemmgen.verdict import verdict
     from gemmgen.verify import standing
 
     def serve(path: Path) -> tuple[str, Any, int]:

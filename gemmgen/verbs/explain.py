@@ -49,7 +49,7 @@ def explain(
     from gemmgen.cli import show
     from gemmgen.solve import judged
     from gemmgen.cli.explain_page import page
-    from gemmgen.solve.picture import IMAGES, frontier_image
+    from gemmgen.picture import IMAGES, frontier_image
 
     if symbols:
         emit_json(explaining.symbols()) if as_json else emit(explaining.symbols_text())

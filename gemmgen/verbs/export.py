@@ -40,7 +40,7 @@ def export(
     from gemmgen import export as exporter
     from gemmgen import road
     from gemmgen.cli import show
-    from gemmgen.solve.verdict import verdict
+    from gemmgen.verdict import verdict
     from gemmgen.verify import standing
 
     if name is not None:

@@ -48,8 +48,8 @@ def _worth(gpus: list[Gpu], plot: Path | None, as_json: bool) -> None:
     """`--worth`."""
     from gemmgen.cli.output import Progress
     from gemmgen.cli.show import LABEL, worth_text
-    from gemmgen.solve.picture import IMAGES, worth_image
-    from gemmgen.solve.verdict import worth
+    from gemmgen.picture import IMAGES, worth_image
+    from gemmgen.verdict import worth
 
     if plot and plot.suffix not in IMAGES:
         raise SpecError("--plot", "is no picture that can be drawn", got=str(plot), needs=f"a name that ends in {', '.join(IMAGES)}", remedy="--plot worth.svg")

@@ -22,7 +22,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.shown import Shown
-from gemmgen.solve.verdict import Verdict, verdict
+from gemmgen.verdict import Verdict, verdict
 from gemmgen.split import Words, split
 from gemmgen.verify import batch, ends, kinds, oracles, strided
 from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost, share_of_worst
@@ -444,7 +444,7 @@ class Judge:
         return Check(name, promised.any() and not wrong.any() and not uncounted, detail)
 
     def _completed(self, problem: oracles.Problem) -> oracles.Problem:
-        """The rows of A and the columns of B that are multiplied for a problem: of a kind with others beside them all of their elements, which scales are by."""
+        """The rows of A and the columns of B that are multiplied for a problem, of a kind with others beside them: scales are by all of their elements."""
         kind, (m, n) = self.plan.kind, (problem.a.shape[0], problem.b.shape[1])
         if kind.plain or self.plan.launches.of_products:
             return problem

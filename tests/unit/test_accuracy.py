@@ -21,7 +21,8 @@ from gemmgen.emulate.core.product import product
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model import accuracy
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted, word_sizes
-from gemmgen.solve import picture, solve
+from gemmgen import picture
+from gemmgen.solve import solve
 from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, contract, fp32_estimate, tf32_estimate
 from gemmgen.solve.request import requests
 from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point, with_scheme

@@ -721,7 +721,7 @@ def test_shared_memory_of_either_kind_limits_what_is_resident():
     used.static_shared_bytes, launch.shared_bytes = 1024, 2048
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gemmgen.verify.standing", lambda plan: "")
-        patch.setattr("gemmgen.solve.verdict.verdict", lambda plan: None)
+        patch.setattr("gemmgen.verdict.verdict", lambda plan: None)
         told = show.build_table(SimpleNamespace(plan=plan, source=source, binary=binary, refused=[])).splitlines()[-1].split()
     assert told == ["gemm", "128", "128", "1024", "2048", "0", "unbounded", "25", "%,", "4", "a", "SM,", "by", "registers"]
 

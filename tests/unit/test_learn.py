@@ -97,7 +97,7 @@ def test_what_is_brief_or_of_another_version_is_not_learnt_from(rows, found):
 
 def test_every_constant_of_a_row_is_known_with_its_bounds():
     measured = GPUS.get(GPU).measured
-    sections = ("", "wgmma", "straight", "thin", "residues", "batches")
+    sections = ("", "wgmma", "straight", "thin", "residues", "batches", "sgemm")
     names = {(section, name) for section in sections for name in type(getattr(measured, section) if section else measured).model_fields
              if isinstance(getattr(getattr(measured, section) if section else measured, name), Constant)}
     assert {place for place, _, _ in _constants(measured)} == names and len(names) > 30

@@ -41,7 +41,7 @@ def test_the_main_kernel_is_the_strided_ones_but_for_its_list():
     """Whatever the schedules ask, both have the same pipeline and output: what they differ in is said in schedules."""
     tile = {"tile": {"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2, "split_k": 1}, "pipeline": {"stages": 3}}
     grouped, strided = solve(asked(**tile)), solve(asked(problem={"kind": "strided"}, **tile))
-    assert grouped.design.template == strided.design.template and grouped.numbers == strided.numbers and grouped.hash != strided.hash
+    assert grouped.design.template == strided.design.template and {**grouped.numbers, "strides": 1} == strided.numbers and grouped.hash != strided.hash
 
 
 @pytest.mark.parametrize(("sections", "where"), [

@@ -38,7 +38,7 @@ from gemmgen.library.dropped import Logged
 from gemmgen.render import render
 from gemmgen.run import Placement, mixed
 from gemmgen.run.batch import BatchResult, Product, refuse_overlap, sizes_of
-from gemmgen.solve.verdict import Verdict
+from gemmgen.verdict import Verdict
 from gemmgen.timing import batch_contender, blas, environment, gemmul8, products, racing, reference
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.timing.batches.device import HeldSet
@@ -1034,7 +1034,7 @@ def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(road, "frontier", lambda loaded: "front")
     monkeypatch.setattr("gemmgen.build.choice.explained", lambda loaded: ("found", []))
     monkeypatch.setattr("gemmgen.solve.judged", lambda loaded: f"judged {loaded}")
-    monkeypatch.setattr("gemmgen.solve.picture.frontier_image", lambda found, suffix: f"{found} as {suffix}".encode())
+    monkeypatch.setattr("gemmgen.picture.frontier_image", lambda found, suffix: f"{found} as {suffix}".encode())
     for name, told in {"text": lambda one: f"all of {one}", "short": lambda one: f"text of {one}", "latex": lambda one: f"latex of {one}", "as_dict": lambda one: {"of": one},
                        "frontier_text": lambda found: f"frontier {found}", "frontier_dict": lambda found: {"front": found},
                        "with_candidate": lambda loaded, candidate: f"with {candidate}"}.items():
@@ -1112,7 +1112,7 @@ def made_kernel(monkeypatch):
     monkeypatch.setattr(road, "build", lambda path, gpu, layout, archs=None, progress=None: state.calls.append((path.name, gpu, layout)) or state)
     monkeypatch.setattr(show, "kernel_facts", lambda *of: [])
     monkeypatch.setattr(show, "build_table", lambda kernel: "the table")
-    monkeypatch.setattr("gemmgen.solve.verdict.verdict", lambda plan: None)
+    monkeypatch.setattr("gemmgen.verdict.verdict", lambda plan: None)
     return state
 
 

@@ -13,8 +13,8 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.library import choice
 from gemmgen.library.file import library_from
-from gemmgen.solve import verdict as verdicts
-from gemmgen.solve.verdict import FINER, LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, plain_of, sgemm_seconds, summary, times, verdict
+from gemmgen import verdict as verdicts
+from gemmgen.verdict import FINER, LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, plain_of, sgemm_seconds, summary, times, verdict
 from gemmgen.spec import loads
 
 

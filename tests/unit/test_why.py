@@ -14,9 +14,10 @@ from gemmgen.cli import explain as explaining
 from gemmgen.cli.explain_page import page, roofs
 from gemmgen.model.equation import Equation
 from gemmgen.paths import SPECS
-from gemmgen.solve import picture, why
+from gemmgen import picture
+from gemmgen.solve import why
 from gemmgen.solve.frontier import Frontier, Point, frontier, spec_of
-from gemmgen.solve.verdict import verdict
+from gemmgen.verdict import verdict
 from gemmgen.spec import load, loads
 
 

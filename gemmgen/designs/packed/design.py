@@ -25,10 +25,9 @@ from gemmgen.model.equation import solved
 class Packed(Specialised):
     name = "packed"
     kinds = (GROUPED.name, POINTERS.name)
-    features = tuple(one for one in Specialised.features if one not in (ANY_KIND, GIVEN_TRIANGLES))
     words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
     all_ways = (Way("prepass", "bulk"),)
-    features = tuple(one for one in Specialised.features if one not in (RUNS_OF_K, SLICES_OF_RUNS))
+    features = tuple(one for one in Specialised.features if one not in (ANY_KIND, GIVEN_TRIANGLES, RUNS_OF_K, SLICES_OF_RUNS))
     text = replace(Specialised.text, template="designs/specialised/kernel.j2", schedule="lib/products.j2")
 
     def suits(self, hints: Hints) -> bool:

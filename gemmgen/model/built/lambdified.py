@@ -1465,6 +1465,23 @@ CODE = {
     "ceil((ceil(K / BK) + BN / BK) / 2 / split_k)": (
         lambda K, BK, BN, split_k: ceil((ceil(K / BK) + BN / BK) / 2 / split_k)
     ),
+    # Q9
+    "K * (M + where(words_a == words_b, 0, N)) * moduli": (
+        lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * moduli
+    ),
+    # Q11
+    "K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))": (
+        lambda K, M, words_a, words_b, N, plane_bytes, l2_size, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <=
+        l2_size, 0, moduli))
+    ),
+    # Q28
+    "(M + where(words_a == words_b, 0, N)) * K * moduli": (
+        lambda M, words_a, words_b, N, K, moduli: (M + where(words_a == words_b, 0, N)) * K * moduli
+    ),
+    # Q30
+    "K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)": (
+        lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)
+    ),
     # W20
     "batch * K * (M * a_bytes + where(words_a == words_b, 0, N) * b_word_bytes)": (
         lambda batch, K, M, a_bytes, words_a, words_b, N, b_word_bytes: batch * K * (M * a_bytes + where(words_a == words_b, 0, N) * b_word_bytes)
@@ -1484,23 +1501,6 @@ CODE = {
         lambda products, tiles, BM, BN, stages_k, split_k, BK, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered, WM, WN,
         alone: 2 * products * tiles * BM * BN * (stages_k * split_k * BK) / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated >
         0) & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)
-    ),
-    # Q9
-    "K * (M + where(words_a == words_b, 0, N)) * moduli": (
-        lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * moduli
-    ),
-    # Q11
-    "K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))": (
-        lambda K, M, words_a, words_b, N, plane_bytes, l2_size, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <=
-        l2_size, 0, moduli))
-    ),
-    # Q28
-    "(M + where(words_a == words_b, 0, N)) * K * moduli": (
-        lambda M, words_a, words_b, N, K, moduli: (M + where(words_a == words_b, 0, N)) * K * moduli
-    ),
-    # Q30
-    "K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)": (
-        lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)
     ),
     # E1
     "u * sqrt(K / (16 * ln2))": (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen.model.accuracy import TOLD
 from gemmgen.solve.contract import EVERYWHERE
-from gemmgen.solve.picture import content, drawing
+from gemmgen.picture import content, drawing
 from gemmgen.workshop.bench.race_table import by
 from gemmgen.workshop.bench.statistics import SGEMM, BatchRow, Row, by_cell, ratio
 
@@ -181,7 +181,7 @@ def measured_frontier_image(found: Frontiers, suffix: str) -> bytes:
     """Measured error against measured time: a panel for each size and kind of data, a point a scheme or rival; those that no other beats are joined.
 
     Args:
-        suffix: of `gemmgen.solve.picture.IMAGES`.
+        suffix: of `gemmgen.picture.IMAGES`.
 
     Raises:
         DeviceError: matplotlib is not installed.

@@ -26,7 +26,7 @@ from gemmgen.library.cover import Taken
 from gemmgen.model.accuracy import DISTRIBUTIONS
 from gemmgen.solve.contract import fp32_estimate
 from gemmgen.solve.lookup import PLAIN
-from gemmgen.solve.verdict import OWN, VENDORS_OWN, Verdict, plain_of
+from gemmgen.verdict import OWN, VENDORS_OWN, Verdict, plain_of
 from gemmgen.workshop.choose.shapes import Shape, merged, parted, shapes_of
 from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.rebuilt import Predictions, kernel_of, plan_of, spec_of, timed_whole

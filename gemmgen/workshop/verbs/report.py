@@ -202,7 +202,7 @@ def _percent(ratio: float) -> str:
 def choice_text(choice: Choice) -> str:
     """Kernels, rules and regrets as text."""
     from gemmgen.library.dispatch import as_text
-    from gemmgen.solve.verdict import summary
+    from gemmgen.verdict import summary
 
     lines = []
     for text in choice.notes:

@@ -10,7 +10,7 @@ from typing import Any
 from gemmgen.errors import DeviceError
 from gemmgen.model.accuracy import TOLD
 from gemmgen.solve.frontier import Frontier, Point
-from gemmgen.solve.verdict import Verdict, times
+from gemmgen.verdict import Verdict, times
 
 IMAGES = (".png", ".svg", ".pdf")
 """What a picture of one's own may end in."""
