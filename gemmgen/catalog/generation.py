@@ -165,24 +165,6 @@ class Measured(Strict):
     batches: Batches | None = None
     sgemm: Sgemm | None = None
 
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        """All of them, those of policies and designs that it has among them."""
-        found: list[Constant] = []
-        for one in dict(self).values():
-            found += [one] if isinstance(one, Constant) else dict(one).values() if one is not None else []
-        return tuple(found)
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self.constants)
-
-    @property
-    def known(self) -> int:
-        """How many somebody measured, fitted or set: all that are not assumed."""
-        return sum(not one.assumed for one in self.constants)
-
     def of(self, policy: Literal["wgmma", "tcgen05", "straight", "thin", "residues", "batches"], place: str) -> Any:
         """The constants of kernels of a policy, or of a design that has its own.
 
@@ -199,6 +181,14 @@ class Measured(Strict):
                 remedy="such a section in the row of the GPU or of its generation, as those of specs/generations have",
             )
         return found
+
+
+def standing(measured: Measured) -> tuple[int, int]:
+    """How many constants somebody measured, fitted or set, all that are not assumed; and how many there are, those of policies and designs among them."""
+    found: list[Constant] = []
+    for one in dict(measured).values():
+        found += [one] if isinstance(one, Constant) else dict(one).values() if one is not None else []
+    return sum(not one.assumed for one in found), len(found)
 
 
 def merged(base: Mapping[str, Any], own: Any) -> Any:

@@ -95,6 +95,13 @@ def verdict_facts(verdict: Verdict | None) -> dict[str, Any]:
     return {"verdict": verdict.as_dict() if verdict else None}
 
 
+def _standing(gpu: Gpu) -> str:
+    """How many of its constants of the model of time are not assumed: `52 of 54`."""
+    from gemmgen.catalog.generation import standing
+
+    return "{} of {}".format(*standing(gpu.measured))
+
+
 def worth_text(found: Sequence[Verdict], gpus: Sequence[Gpu]) -> str:
     """The map of worth: a row a GPU, its memory and how far its times are measured; a column a size, in each cell the ratio to plain FP32 and the scheme
     that has it."""
@@ -105,7 +112,7 @@ def worth_text(found: Sequence[Verdict], gpus: Sequence[Gpu]) -> str:
     return table(
         ("gpu", "year", "GB/s", "GiB", *(f"{size}^3" for size in sizes), "times"),
         ((one.name, one.year or "-", f"{one.rates.dram_gb_per_s:g}", f"{one.rates.dram_gib:g}", *(cells.get((one.name, size), "-") for size in sizes),
-          f"{one.measured.known} of {one.measured.count}") for one in gpus if one.name in told),
+          _standing(one)) for one in gpus if one.name in told),
     ) + (
         "\n\ntimes plain FP32's speed, predicted, and the fastest scheme with FP32's error; below 1 plain FP32 is faster"
         "\ntimes: how many of the model's constants were measured or fitted on a GPU of the generation; all others are assumed"
@@ -119,7 +126,7 @@ def gpus_text(gpus: Sequence[Gpu]) -> str:
     return table(
         ("name", "year", "arch", "matrix unit", "SMs", "FP16 TFLOPS", "GB/s", "GiB", "schemes", "times", "title"),
         [(g.name, g.year or "-", g.arch, g.unit.label(), g.rates.sms, g.rates.f16_tflops, g.rates.dram_gb_per_s, g.rates.dram_gib,
-          f"{len(gpu_schemes(g))} of {len(SCHEMES.names())}", f"{g.measured.known} of {g.measured.count}", g.title) for g in gpus],
+          f"{len(gpu_schemes(g))} of {len(SCHEMES.names())}", _standing(g), g.title) for g in gpus],
     ) + (
         "\n\ntimes: how many of the model's constants were measured or fitted on a GPU of the generation; all others are assumed"
         "\ngemmgen list gpus NAME shows one with its schemes and its verdict, --worth all verdicts"
@@ -249,11 +256,11 @@ def gpu_text(gpu: Gpu) -> str:
 
     row, policies = gpu.model_dump(mode="json"), {one.policy for one in FRAGMENTS.rows() if one.runs_on(gpu.arch)}
     measured = {name: one for name, one in row["measured"].items() if one and ("source" in one or name in policies)}
-    led_to, found = gpu_facts(gpu), gpu.measured
+    led_to = gpu_facts(gpu)
     verdict = led_to["verdict"]
     return facts({
         "verdict": f"{verdict['scheme']}: {verdict['sentence']}" if verdict else "none: no scheme has FP32's error",
-        "times": f"{found.known} of {found.count} constants of the model measured or fitted on a GPU of the generation, the others assumed",
+        "times": f"{_standing(gpu)} constants of the model measured or fitted on a GPU of the generation, the others assumed",
         "rounding": gpu.unit.label("f16"), "schemes": _of_all(led_to["schemes"], SCHEMES.names()),
         **row, "measured": told(measured), "registers": row["registers"]["source"],
     })

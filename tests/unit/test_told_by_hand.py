@@ -24,6 +24,7 @@ from gemmgen import demo, errors, export as exporter, road, timing
 from gemmgen.batch import PROBLEM
 from gemmgen.catalog.element import F32
 from gemmgen.catalog.fragment import find
+from gemmgen.catalog.generation import standing
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import USUAL
@@ -1492,9 +1493,9 @@ def test_one_gpu_tells_its_schemes_its_verdict_and_what_is_measured(capsys):
 def test_what_of_a_gpus_times_is_measured():
     """Every constant counts once, those of policies and designs among them; what is taken over from another generation is assumed."""
     found = GPUS.get("h200").measured
-    assert found.constants[0] is found.mma_efficiency and found.wgmma is not None and set(dict(found.wgmma).values()) <= set(found.constants)
-    assert found.known == sum(not one.assumed for one in found.constants) == found.count - 2
-    assert (GPUS.get("rx9070xt").measured.known, GPUS.get("b200").measured.count - GPUS.get("rx9070xt").measured.count) == (0, 8)
+    assert standing(found) == (52, 54) and found.wgmma is not None
+    assert standing(found.model_copy(update={"wgmma": None})) == (36, 37)  # 16 and one assumed of 17 less
+    assert standing(GPUS.get("rx9070xt").measured) == (0, 54) and standing(GPUS.get("b200").measured) == (0, 62)
 
 
 def test_the_map_of_worth_tells_memory_and_standing():
