@@ -28,13 +28,10 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError
 from gemmgen.spec import LoadedSpec, loads
 
-OTHERS = sorted((Path(__file__).parents[1] / "tests" / "data" / "gpus").glob("*.toml"))
-"""GPUs that are not shipped, with rows as a user would write them."""
-
 LAYOUTS = ("nn", "nt", "tn", "tt")
 KEYS = ("gpu", "scheme", "layout", "size")
 Combination = tuple[str, str, str, int]
-"""A GPU's name or file, a scheme, a layout, a size."""
+"""A GPU's name, a scheme, a layout, a size."""
 
 
 def minimal(gpu: str, scheme: str, layout: str, size: int) -> LoadedSpec:
@@ -83,7 +80,7 @@ def done(combination: Combination) -> dict[str, Any]:
 
 def read(files: Iterable[Path]) -> list[dict[str, Any]]:
     """Each combination's line once, the last of several, by size and by GPU in the catalog's order."""
-    found, order = {}, [*GPUS.names(), *(path.stem for path in OTHERS)]
+    found, order = {}, GPUS.names()
     for file in files:
         for line in file.read_text().splitlines():
             try:
@@ -136,7 +133,7 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+", help="the first is added to")
     parser.add_argument("--sizes", default="4096,1024")
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
-    parser.add_argument("--gpus", default=",".join([*GPUS.names(), *map(str, OTHERS)]))
+    parser.add_argument("--gpus", default=",".join(GPUS.names()))
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N shares")
     parser.add_argument("--table", action="store_true")

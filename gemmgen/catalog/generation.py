@@ -183,6 +183,14 @@ class Measured(Strict):
         return found
 
 
+def standing(measured: Measured) -> tuple[int, int]:
+    """How many constants somebody measured, fitted or set, all that are not assumed; and how many there are, those of policies and designs among them."""
+    found: list[Constant] = []
+    for one in dict(measured).values():
+        found += [one] if isinstance(one, Constant) else dict(one).values() if one is not None else []
+    return sum(not one.assumed for one in found), len(found)
+
+
 def merged(base: Mapping[str, Any], own: Any) -> Any:
     """Constants with those that a row tells itself; sections one by one. What is no table is left for its model to refuse."""
     if not isinstance(own, dict):

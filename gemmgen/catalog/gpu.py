@@ -21,6 +21,8 @@ RATE_TOLERANCE = 0.02
 _ARCH = "|".join(row.arch_pattern for row in VENDORS.values())
 ARCH_PATTERN = f"^({_ARCH})$"
 """Of compile targets."""
+Year = Annotated[int, Field(ge=2006, le=2099)]
+"""Since there has been CUDA."""
 REGISTER_PARTITIONS = 4
 """The register file is four files, one a scheduler, on every SM since sm_50 but sm_60's, and one a SIMD of AMD's."""
 
@@ -152,6 +154,7 @@ class Gpu(Row):
 
     Attributes:
         title: its full name.
+        year: in which it was first sold; None where the row does not tell.
         arch: the compile target, `sm_80` or `gfx90a`.
         limits, rates: what gemmgen/catalog/architecture.py says of the arch, but for what the row tells itself.
         matrix_unit: the row of specs/units that says how its matrix unit rounds; a .toml file is sought beside the row's own.
@@ -162,6 +165,7 @@ class Gpu(Row):
     """
 
     title: Title
+    year: Year | None = None
     vendor: Literal[tuple(VENDORS)]
     arch: Annotated[str, Field(pattern=ARCH_PATTERN)]
     matrix_unit: Annotated[str, Field(min_length=1, max_length=200)]

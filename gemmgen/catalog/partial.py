@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from gemmgen.catalog.gpu import ARCH_PATTERN, Limits, Rates
+from gemmgen.catalog.gpu import ARCH_PATTERN, Limits, Rates, Year
 from gemmgen.catalog.number import UnitWord
 from gemmgen.catalog.table import IDENTIFIER, LINE, Prose, Strict, Title
 from gemmgen.catalog.vendor import VENDORS
@@ -51,6 +51,7 @@ class Partial(Strict):
 
     name: Annotated[str, Field(pattern=IDENTIFIER)] | None = None
     title: Title | None = None
+    year: Year | None = None
     source: Prose | None = None
     vendor: Literal[tuple(VENDORS)] | None = None
     arch: Annotated[str, Field(pattern=ARCH_PATTERN)] | None = None

@@ -168,7 +168,7 @@ VENDORS: dict[str, Vendor] = {row.name: row for row in (
         ),
         checked=Checked(
             timed=False, recorded=True, emulator=("gemmgen.emulate.amdgpu", "AmdEmulator"),
-            emulated=("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"), orders_memory=False,
+            emulated=("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1151", "gfx1200", "gfx1201"), orders_memory=False,
             standing="compiled by clang, resources read from the code object, {emulated}; never run on AMD hardware",
         ),
         frameworks=Frameworks(dlpack_type=10, torch_device="cuda", xla_platform="ROCM"),

@@ -95,14 +95,41 @@ def verdict_facts(verdict: Verdict | None) -> dict[str, Any]:
     return {"verdict": verdict.as_dict() if verdict else None}
 
 
-def worth_text(found: Sequence[Verdict]) -> str:
-    """The map of worth: a row a GPU, a column a size, in each cell the ratio to plain FP32 and the scheme that has it."""
+def _standing(gpu: Gpu) -> str:
+    """How many of its constants of the model of time are not assumed: `52 of 54`."""
+    from gemmgen.catalog.generation import standing
+
+    return "{} of {}".format(*standing(gpu.measured))
+
+
+def worth_text(found: Sequence[Verdict], gpus: Sequence[Gpu]) -> str:
+    """The map of worth: a row a GPU, its memory and how far its times are measured; a column a size, in each cell the ratio to plain FP32 and the scheme
+    that has it."""
     from gemmgen.verdict import times
 
-    gpus, sizes = dict.fromkeys(one.gpu for one in found), sorted({one.m for one in found})
+    told, sizes = {one.gpu for one in found}, sorted({one.m for one in found})
     cells = {(one.gpu, one.m): f"{times(one.ratio)} {one.scheme}" for one in found}
-    return table(("gpu", *(f"{size}^3" for size in sizes)), [(gpu, *(cells.get((gpu, size), "-") for size in sizes)) for gpu in gpus]) + (
+    return table(
+        ("gpu", "year", "GB/s", "GiB", *(f"{size}^3" for size in sizes), "times"),
+        ((one.name, one.year or "-", f"{one.rates.dram_gb_per_s:g}", f"{one.rates.dram_gib:g}", *(cells.get((one.name, size), "-") for size in sizes),
+          _standing(one)) for one in gpus if one.name in told),
+    ) + (
         "\n\ntimes plain FP32's speed, predicted, and the fastest scheme with FP32's error; below 1 plain FP32 is faster"
+        "\ntimes: how many of the model's constants were measured or fitted on a GPU of the generation; all others are assumed"
+    )
+
+
+def gpus_text(gpus: Sequence[Gpu]) -> str:
+    """GPUs as one table."""
+    from gemmgen.catalog.scheme import SCHEMES
+
+    return table(
+        ("name", "year", "arch", "matrix unit", "SMs", "FP16 TFLOPS", "GB/s", "GiB", "schemes", "times", "title"),
+        [(g.name, g.year or "-", g.arch, g.unit.label(), g.rates.sms, g.rates.f16_tflops, g.rates.dram_gb_per_s, g.rates.dram_gib,
+          f"{len(gpu_schemes(g))} of {len(SCHEMES.names())}", _standing(g), g.title) for g in gpus],
+    ) + (
+        "\n\ntimes: how many of the model's constants were measured or fitted on a GPU of the generation; all others are assumed"
+        "\ngemmgen list gpus NAME shows one with its schemes and its verdict, --worth all verdicts"
     )
 
 
@@ -210,16 +237,39 @@ def build_table(kernel: Built) -> str:
     ])
 
 
+def gpu_facts(gpu: Gpu) -> dict[str, Any]:
+    """What a GPU's row leads to, as plain data: its schemes, and the verdict against plain FP32 at 4096^3; None where no scheme keeps FP32's error."""
+    from gemmgen.verdict import worth
+
+    found = worth([gpu], (4096,))
+    verdict = {"scheme": found[0].scheme, **found[0].as_dict()} if found else None
+    return {"schemes": [scheme.name for scheme in gpu_schemes(gpu)], "verdict": verdict}
+
+
 def gpu_text(gpu: Gpu) -> str:
-    """A GPU's row; of the constants by policy, those of policies that it has, and of the register model's where they come from."""
+    """A GPU's row, its schemes and its verdict; of the constants by policy, those of policies that it has, and of the register model's where they come from."""
     from gemmgen.catalog.fragment import FRAGMENTS
+    from gemmgen.catalog.scheme import SCHEMES
 
     def told(constants: Mapping[str, Any]) -> dict[str, Any]:
         return {name: f"{one['value']:g} ({one['source']})" if "source" in one else told(one) for name, one in constants.items()}
 
     row, policies = gpu.model_dump(mode="json"), {one.policy for one in FRAGMENTS.rows() if one.runs_on(gpu.arch)}
     measured = {name: one for name, one in row["measured"].items() if one and ("source" in one or name in policies)}
-    return facts({**row, "measured": told(measured), "registers": row["registers"]["source"]})
+    led_to = gpu_facts(gpu)
+    verdict = led_to["verdict"]
+    return facts({
+        "verdict": f"{verdict['scheme']}: {verdict['sentence']}" if verdict else "none: no scheme has FP32's error",
+        "times": f"{_standing(gpu)} constants of the model measured or fitted on a GPU of the generation, the others assumed",
+        "rounding": gpu.unit.label("f16"), "schemes": _of_all(led_to["schemes"], SCHEMES.names()),
+        **row, "measured": told(measured), "registers": row["registers"]["source"],
+    })
+
+
+def _of_all(names: Sequence[str], every: Sequence[str]) -> str:
+    """Names of a table: those that are left out, where they are fewer."""
+    missing = sorted(set(every) - set(names))
+    return "all" if not missing else "all but " + " ".join(missing) if len(missing) < len(names) else " ".join(names)
 
 
 def products(scheme: Scheme) -> str:
@@ -252,15 +302,15 @@ def scheme_words(scheme: Scheme) -> str:
     return told("a") if scheme.alike else f"{told('a')}; B {told('b')}"
 
 
-def scheme_gpus(scheme: Scheme) -> list[Gpu]:
-    """The GPUs that have kernels of it: a matrix unit that multiplies its words, by an instruction of which a design puts its sums together, or FP32 units."""
+def multiplies(gpu: Gpu, scheme: Scheme) -> bool:
+    """Whether a GPU has kernels of a scheme: a matrix unit that multiplies its words, by an instruction of which a design puts its sums together, or
+    FP32 units."""
     from gemmgen.catalog.fragment import FRAGMENTS
-    from gemmgen.catalog.gpu import GPUS
     from gemmgen.designs import all_designs
 
     designs = [one for one in all_designs() if one.family == scheme.family.recombination.family and (scheme.uniform or one.mixes(scheme))]
 
-    def has(gpu: Gpu, word: str) -> bool:
+    def has(word: str) -> bool:
         rows = [
             one for one in FRAGMENTS.rows()
             if one.word == word and one.vendor == gpu.vendor and one.runs_on(gpu.arch) and any(design.serves(one) for design in designs)
@@ -270,7 +320,21 @@ def scheme_gpus(scheme: Scheme) -> list[Gpu]:
             one.word == "f32" or one.on_matrix_unit and word in gpu.unit.words and gpu.unit.of(word, one.policy).rule != "by_f16" for one in rows
         )
 
-    return [gpu for gpu in GPUS.rows() if all(has(gpu, word) for word in scheme.types)]
+    return all(has(word) for word in scheme.types)
+
+
+def scheme_gpus(scheme: Scheme) -> list[Gpu]:
+    """The GPUs that have kernels of it."""
+    from gemmgen.catalog.gpu import GPUS
+
+    return [gpu for gpu in GPUS.rows() if multiplies(gpu, scheme)]
+
+
+def gpu_schemes(gpu: Gpu) -> list[Scheme]:
+    """The schemes that a GPU has kernels of."""
+    from gemmgen.catalog.scheme import SCHEMES
+
+    return [scheme for scheme in SCHEMES.rows() if multiplies(gpu, scheme)]
 
 
 def scheme_costs(scheme: Scheme) -> dict[str, float]:
@@ -287,7 +351,7 @@ def scheme_costs(scheme: Scheme) -> dict[str, float]:
 def scheme_cost(scheme: Scheme) -> str:
     """The same in a few words: the least and the most."""
     costs = scheme_costs(scheme).values()
-    return f"{min(costs):g}" + (f" to {max(costs):g}" if max(costs) > min(costs) else "") if costs else "no unit"
+    return f"{min(costs):.3g}" + (f" to {max(costs):.3g}" if max(costs) > min(costs) else "") if costs else "no unit"
 
 
 def schemes_text(schemes: Sequence[Scheme]) -> str:
@@ -296,9 +360,7 @@ def schemes_text(schemes: Sequence[Scheme]) -> str:
     from gemmgen.model.accuracy import split_worst
 
     def having(scheme: Scheme) -> str:
-        names, every = [gpu.name for gpu in scheme_gpus(scheme)], GPUS.names()
-        missing = sorted(set(every) - set(names))
-        return "all" if not missing else "all but " + " ".join(missing) if len(missing) < len(names) else " ".join(names)
+        return _of_all([gpu.name for gpu in scheme_gpus(scheme)], GPUS.names())
 
     return table(
         ("name", "words", "bits", "products", "sums", "bound", "range", "cost", "GPUs"),

@@ -60,7 +60,8 @@ class Modelled(Decides):
             **{name: 0 for name in ("compensated", "padded", "uncached") if name not in self.symbols},
             **({} if "cluster" in self.symbols else {"cluster": 1}),
             **self.passes(scheme), **({"split_passes": 1} if self.splits_whole(scheme, gpu, hints) else {}),
-            "tile_k": scheme.family.tile_k or 0, "run": scheme.family.run_k or 0, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
+            "amd": int(gpu.maker.hoists_fetches), "tile_k": scheme.family.tile_k or 0, "run": scheme.family.run_k or 0,
+            "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **self.word_numbers(scheme, gpu),
         }
 

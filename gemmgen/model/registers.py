@@ -116,10 +116,12 @@ HOISTED = Equation(
 )
 RING = Equation("G26", "ring", "rings * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
 TILE_SUMS = Equation(
-    "G31", "tile_sums", "where(tile_k > 0, where(tile_k == FK, where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0)"
+    "G31", "tile_sums",
+    "where(tile_k > 0, where((tile_k == FK) & ((amd == 0) | (warp_size > 32)),"
+    " where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0)"
     " + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)", "registers a thread",
     "the integer sums on their way, of two fragments, and of all where clang orders the steps of a stage; and the scales of a thread's rows and"
-    " columns, where tiles of k have their own; not fitted",
+    " columns, where tiles of k have their own; on RDNA those sums are accumulators; not fitted",
 )
 RUN_SUMS = Equation(
     "G32", "run_sums", "where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)", "registers a thread",

@@ -35,9 +35,10 @@ ELEMENT_BYTES = Equation(
 )
 B_ELEMENT_BYTES = Equation("R15", "b_element_bytes", "where(split_register > 0, 4, words_b * word_bytes)", "B", "the same of B, which may be a word as stored")
 ACCUMULATORS = Equation(
-    "R4", "accumulators", "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))", "sets",
+    "R4", "accumulators",
+    "where((tile_k == FK) & ((amd == 0) | (warp_size > 32)), 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))", "sets",
     "a promoted sum is held twice, in the unit's accumulator and in FP32 registers, unless it is promoted at once; the sums of a tile of k with scales"
-    " of its own become one, which is all that is held where the tile is an instruction's",
+    " of its own become one, which is all that is held where the tile is an instruction's; on RDNA clang holds the others, too",
 )
 ACCUMULATOR_REGISTERS = Equation(
     "R5", "accumulator_registers", "accumulators * WM * WN / warp_size", "registers a thread",

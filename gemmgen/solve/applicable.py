@@ -138,7 +138,7 @@ def refuse(rows: Sequence[Refusal], case: Case) -> None:
 def _lacking(able: Callable[[Design, Scheme], bool], what: str) -> Refusal:
     """Not every design multiplies words of several types, or splits B into other words than A."""
     def serving(case: Case) -> list[str]:
-        return case.designs(lambda one: able(one, case.scheme))
+        return case.designs(lambda one: one.family == case.family and able(one, case.scheme))
 
     def needs(case: Case) -> str:
         found = serving(case)

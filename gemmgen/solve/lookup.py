@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gemmgen.catalog.element import F32
-from gemmgen.catalog.fragment import Fragment, candidates, shapes
-from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.fragment import FRAGMENTS, Fragment, candidates, shapes
+from gemmgen.catalog.gpu import GPUS, Gpu, arch_number
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.decisions import Decision
@@ -88,35 +88,54 @@ def fragments(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> l
     return found
 
 
-def _targets(fragment: Fragment) -> str:
-    """Which targets have it, in words."""
-    return " or ".join(fragment.archs) if fragment.archs else f"sm_{fragment.min_arch} or newer"
+def _targets(rows: Iterable[Fragment]) -> str:
+    """Which targets have one of some instructions, in words."""
+    rows = list(rows)
+    if archs := {arch for row in rows for arch in row.archs or ()}:
+        return " or ".join(sorted(archs, key=arch_number))
+    least = min(rows, key=lambda row: row.min_arch)
+    return least.arch or f"sm_{least.min_arch} or newer"
 
 
 def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
-    known = shapes(gpu.vendor, scheme.leading, policy)
     if (unavailable := UNAVAILABLE.get(policy)) is not None:
         raise InfeasibleSpec(
             f"{place}: [fragment] policy", unavailable.problem, got=policy, needs=unavailable.needs,
             remedy=f'policy = "{gpu.portable_policy}", {unavailable.remedy}',
         )
-    if not known:
-        raise InfeasibleSpec(
-            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.leading} is known for {gpu.vendor}", got=policy,
-            needs=f"a row under specs/fragments for {scheme.leading}", remedy="another scheme" if scheme.exact else 'policy = "auto"',
-        )
-    if shape is not None and shape not in known:
-        raise UnknownName(f"{place}: [fragment] shape", f"{scheme.leading} fragment of {gpu.vendor}", shape, known)
-    usable = [row for row in candidates(gpu.vendor, scheme.leading, policy) if row.runs_on(gpu.arch) and shape in (None, row.shape_name)]
+    known = candidates(gpu.vendor, scheme.leading, policy)
+    if shape is not None and known and shape not in (names := {row.shape_name for row in known}):
+        raise UnknownName(f"{place}: [fragment] shape", f"{scheme.leading} fragment of {gpu.vendor}", shape, names)
+    usable = [row for row in known if row.runs_on(gpu.arch) and shape in (None, row.shape_name)]
     if usable:  # of those that differ in n alone, the first can be made as wide as a tile
         return max(usable, key=lambda row: (row.shape[0] * row.shape[2], row.shape[0], -row.shape[1], -(row.instructions or 1)))
-    least = min(known.values(), key=lambda row: row.min_arch or 0)
+    raise _absent(policy, shape, scheme.leading, known, gpu, place)
+
+
+def _absent(policy: str, shape: str | None, word: str, known: list[Fragment], gpu: Gpu, place: str) -> InfeasibleSpec:
+    """Why a GPU has none of the fragments that kernels can be made of.
+
+    Args:
+        known: those of the policy, of any GPU of the vendor.
+    """
     portable = policy == gpu.portable_policy
-    raise InfeasibleSpec(
-        f"{place}: [fragment] {'shape' if portable or shape else 'policy'}",
-        f"{gpu.name} does not have {shape}" if shape
-        else f"{gpu.name} has no {'matrix instruction' if portable else policy} for {scheme.leading}",
-        got=shape or (None if portable else policy),
-        needs=least.arch or _targets(known[shape] if shape else least), has=gpu.arch,
+    key = f"{place}: [fragment] {'shape' if portable or shape else 'policy'}"
+    rows = [row for row in FRAGMENTS.rows() if (row.vendor, row.word) == (gpu.vendor, word)]
+    own = [row for row in rows if row.policy == policy and row.runs_on(gpu.arch)]
+    if own and not any(row.runs_on(gpu.arch) for row in known):
+        return InfeasibleSpec(
+            key, f"no kernel can be made of {own[0].name}, by which {gpu.name} multiplies {word}", got=own[0].name,
+            needs=f"a template atoms/{own[0].atom}, and lanes whose part of an operand is whole 16-byte chunks: `deepest` in its row", remedy="another scheme",
+        )
+    # A GPU of another policy may have what this one lacks: CDNA's MFMA multiplies TF32, RDNA's WMMA does not.
+    having = [row for row in rows if row.on_matrix_unit] if portable and shape is None else [row for row in known if shape in (None, row.shape_name)]
+    if not having:
+        return InfeasibleSpec(
+            f"{place}: [fragment] policy", f"no {policy} fragment of {word} is known for {gpu.vendor}", got=policy,
+            needs=f"a row under specs/fragments of policy {policy} for {word}", remedy="another scheme" if portable else 'policy = "auto"',
+        )
+    return InfeasibleSpec(
+        key, f"{gpu.name} does not have {shape}" if shape else f"{gpu.name} has no {'matrix instruction' if portable else policy} for {word}",
+        got=shape or (None if portable else policy), needs=_targets(having), has=gpu.arch,
         remedy="another gpu" if portable else 'another gpu, or policy = "auto"',
     )

@@ -38,16 +38,10 @@ def gpus(
         return _worth([GPUS.get(name, where="gemmgen list gpus")] if name else GPUS.rows(), plot, as_json)
     if name:
         row = GPUS.get(name, where="gemmgen list gpus")
-        emit_json(row.model_dump(mode="json")) if as_json else emit(show.gpu_text(row))
+        emit_json(row.model_dump(mode="json") | show.gpu_facts(row)) if as_json else emit(show.gpu_text(row))
         return
     rows = GPUS.rows()
-    if as_json:
-        return emit_json([row.model_dump(mode="json") for row in rows])
-    emit(show.table(
-        ("name", "arch", "matrix unit", "SMs", "shared B a block", "FP16 TFLOPS", "title"),
-        [(g.name, g.arch, g.unit.label(), g.rates.sms, g.limits.shared_bytes_per_block, g.rates.f16_tflops, g.title)
-         for g in rows],
-    ))
+    emit_json([row.model_dump(mode="json") for row in rows]) if as_json else emit(show.gpus_text(rows))
 
 
 def _worth(gpus: list[Gpu], plot: Path | None, as_json: bool) -> None:
@@ -64,9 +58,9 @@ def _worth(gpus: list[Gpu], plot: Path | None, as_json: bool) -> None:
     progress.clear()
     written = write_paths({plot: worth_image(found, plot.suffix)}) if plot else []
     if as_json:
-        emit_json([one.as_dict() for one in found])
+        emit_json([{"scheme": one.scheme, **one.as_dict()} for one in found])
     else:
-        emit("\n".join([worth_text(found), *(f"{'wrote':<{LABEL}}{file}" for file in written)]))
+        emit("\n".join([worth_text(found, gpus), *(f"{'wrote':<{LABEL}}{file}" for file in written)]))
 
 
 @verb(WORLD, "gemmgen list schemes", "gemmgen list schemes ootomo", "gemmgen list schemes my_scheme.toml --json", name="list schemes", was={"schemes": {}})

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from assembled import gcn_of
+from gemmgen.catalog.conversion import decode, to_float8
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import SCHEDULES
 from gemmgen.emulate.amdgpu import AmdEmulator
@@ -51,6 +52,8 @@ WMMA = {
     "wmma_f32_16x16x16_f16_w32_gfx12": (("gfx1201",), 16, 16, "f16", "f16x8", "floatx8"),
     "wmma_f32_16x16x16_bf16_w32_gfx12": (("gfx1201",), 16, 16, "bf16", "i16x8", "floatx8"),
     "wmma_i32_16x16x16_iu8_w32_gfx12": (("gfx1201",), 16, 16, "s8", "intx2", "intx8"),
+    "wmma_f32_16x16x16_fp8_fp8_w32_gfx12": (("gfx1201",), 16, 16, "e4m3", "intx2", "floatx8"),
+    "wmma_f32_16x16x16_bf8_bf8_w32_gfx12": (("gfx1201",), 16, 16, "e5m2", "intx2", "floatx8"),
 }
 ALL = MFMA | WMMA
 CASES = [(name, target) for name, row in ALL.items() for target in row[0]]
@@ -99,7 +102,7 @@ def holder_of_word(target, m, k, word):
     """(lanes, position) that hold element (i, kk) of A, or of B transposed."""
     if target == "gfx1100":
         return lambda i, kk: ((i, i + 16), kk)
-    if target == "gfx1201" and word != "s8":
+    if target == "gfx1201" and np.dtype(RAW[word]).itemsize == 2:
         return lambda i, kk: ((i + 16 * (kk // 4 % 2),), kk // 8 * 4 + kk % 4)
     each = k * m // wave_of(target)
     return lambda i, kk: ((i + m * (kk // each),), kk % each)
@@ -116,13 +119,14 @@ def holder_of_sum(target, m):
     return lambda i, j: (j + 32 * (i // 4 % 2), i % 4 + 4 * (i // 8))
 
 
-RAW = {"f16": np.float16, "bf16": np.uint16, "tf32": np.float32, "s8": np.int8}
+RAW = {"f16": np.float16, "bf16": np.uint16, "tf32": np.float32, "s8": np.int8, "e4m3": np.uint8, "e5m2": np.uint8}
+FLOAT8 = ("e4m3", "e5m2")
 
 
 def stored(word, x):
     if word == "bf16":
         return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    return x.astype(RAW[word])
+    return to_float8(x, word) if word in FLOAT8 else x.astype(RAW[word])
 
 
 def lay_out(target, m, k, word, matrix):
@@ -171,6 +175,7 @@ def product(target, symbol, name, a, b, c, schedule=SCHEDULES[0], text=None, gro
 def operands(name, groups=1, seed=0, low=-9, high=10):
     _, m, k, word, _, _ = ALL[name]
     rng = np.random.default_rng(seed)
+    low, high = (low, high) if word != "e5m2" else (-4, 5)  # which it has all
     a, b = rng.integers(low, high, (groups, m, k)), rng.integers(low, high, (groups, k, m))
     return a, b, rng.integers(-500, 500, (groups, m, m)).astype(np.int32 if word == "s8" else np.float32)
 
@@ -263,4 +268,6 @@ def as_words(word, x):
     """The nearest numbers that are words, or for bfloat16 and tf32 those cut off."""
     if word == "f16":
         return x.astype(np.float16).astype(np.float32)
+    if word in FLOAT8:
+        return decode(word, to_float8(x, word))
     return (x.view(np.uint32) & (0xFFFF0000 if word == "bf16" else 0xFFFFE000)).view(np.float32)

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from gemmgen.catalog.conversion import decode, to_float8
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
@@ -427,6 +428,24 @@ def test_nans_come_out_quiet_and_the_first_one():
     assert run("v_sub_f32_e32 v8, v2, v2", U32, np.array([np.inf], F32))[0] == 0x7FC00000
     assert run("v_fma_f32 v8, v2, v4, v6", U32, np.zeros(1, F32), np.array([np.inf], F32), one)[0] == 0x7FC00000
     assert run("v_max_f32_e32 v8, v2, v2", U32, signalling)[0] == 0x7FC00001
+
+
+@pytest.mark.parametrize(("name", "word"), [("fp8", "e4m3"), ("bf8", "e5m2")])
+@pytest.mark.parametrize("target", ["gfx942", "gfx950", "gfx1201"])
+def test_words_of_8_bits(target, name, word):
+    """Each byte of a register widened, by SDWA or RDNA 4's `byte_sel`; two numbers rounded into either half, the other of which stays."""
+    word += "fnuz" if target == "gfx942" else ""
+    bits = np.arange(256, dtype=U32) * U32(0x01030507)  # every word in each place
+    for byte in range(4):
+        choice = f"_e64 v8, v2 byte_sel:{byte}" if target == "gfx1201" else f"_sdwa v8, v2 src0_sel:BYTE_{byte}"
+        same(run(f"v_cvt_f32_{name}{choice}", F32, bits, target=target), decode(word, (bits >> U32(8 * byte) & U32(255)).astype(np.uint8)))
+    same(run(f"v_cvt_f32_{name}_e32 v8, v2", F32, bits, target=target), decode(word, (bits & U32(255)).astype(np.uint8)))
+    x, y = (np.linspace(low, low + 16, 300).astype(F32) for low in (-7, -9))
+    packed = to_float8(x, word).astype(U32) | to_float8(y, word).astype(U32) << U32(8)
+    before = np.full(300, 0xABCD1234, U32)
+    for half, want in ((0, packed | U32(0xABCD0000)), (1, packed << U32(16) | U32(0x1234))):
+        body = f"v_mov_b32_e32 v8, v6\nv_cvt_pk_{name}_f32 v8, v2, v4" + " op_sel:[0,0,1]" * half
+        assert np.array_equal(run(body, U32, x, y, before, target=target), want)
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx1201"])

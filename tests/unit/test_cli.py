@@ -408,7 +408,7 @@ def test_errors_go_to_stderr_or_as_json_to_stdout(gemmgen):
     plain, as_json = gemmgen("list", "gpus", "a1000"), gemmgen("list", "gpus", "a1000", "--json")
     assert plain.code == as_json.code == 2
     assert (plain.out, as_json.err) == ("", "")
-    assert plain.err.startswith("error: gemmgen list gpus: unknown GPU\n  got    'a1000'\n  needs  one of: a100, ")
+    assert plain.err.startswith("error: gemmgen list gpus: unknown GPU\n  got    'a1000'\n  needs  one of: a10, a100, ")
     assert json.loads(as_json.out)["try"] == "did you mean 'a100'?"
 
 

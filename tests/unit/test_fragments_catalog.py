@@ -57,7 +57,8 @@ def test_which_of_amds_targets_have_an_instruction():
         ("gfx950",): "mfma_m16n16k32_f16 mfma_m16n16k32_bf16 mfma_m32n32k16_f16 mfma_m32n32k16_bf16 mfma_m16n16k64_s8 mfma_m32n32k32_s8"
                      " mfma_m16n16k32_e4m3 mfma_m16n16k32_e5m2 mfma_m32n32k16_e4m3 mfma_m32n32k16_e5m2",
         rdna3: "rdna3_m16n16k16_f16 rdna3_m16n16k16_bf16 rdna3_m16n16k16_s8",
-        ("gfx1200", "gfx1201"): "rdna4_m16n16k16_f16 rdna4_m16n16k16_bf16 rdna4_m16n16k16_s8",
+        ("gfx1200", "gfx1201"): "rdna4_m16n16k16_f16 rdna4_m16n16k16_bf16 rdna4_m16n16k16_s8"
+                                " rdna4_m16n16k16_e4m3 rdna4_m16n16k16_e5m2",
     }
     rows = {row.name: row.archs for row in FRAGMENTS.rows() if row.vendor == "amd" and row.on_matrix_unit}
     assert rows == {name: archs for archs, names in having.items() for name in names.split()}
@@ -80,13 +81,13 @@ def test_names_mnemonics_and_builtins_agree(name):
     family, policy, words = {
         "gfx9": ("mfma", "mfma", {"tf32": "xf32", "s8": "i8", **dict.fromkeys(FLOAT8[::2], "fp8_fp8"), **dict.fromkeys(FLOAT8[1::2], "bf8_bf8")}),
         "gfx11": ("rdna3", "wmma", {"s8": "iu8"}),
-        "gfx12": ("rdna4", "wmma", {"s8": "iu8"}),
+        "gfx12": ("rdna4", "wmma", {"s8": "iu8", "e4m3": "fp8_fp8", "e5m2": "bf8_bf8"}),
     }[row.archs[0][:-2]]
     assert (name, row.policy) == (f"{family}_{row.shape_name}_{row.word}", policy)
     assert all(arch.startswith(row.archs[0][:-2]) for arch in row.archs) and list(row.archs) == sorted(row.archs)
     sums = {"INT32": "i32", "FP32": "f32"}[row.sums]
     assert (row.word == "s8") == (sums == "i32")
-    if row.word in FLOAT8:  # the same instruction, other formats
+    if row.word in FLOAT8 and policy == "mfma":  # the same instruction, other formats
         assert row.archs == (("gfx942",) if row.word.endswith("fnuz") else ("gfx950",))
     start, last = f"{policy}_{sums}_{m}x{n}x{k}", words.get(row.word, row.word)
     assert row.instruction in (f"v_{start}{last}", f"v_{start}_{last}")  # without the bar before gfx942

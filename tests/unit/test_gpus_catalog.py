@@ -24,13 +24,16 @@ PER_CAPABILITY = {
     (8, 9): (1536, 24, 100, 99, 128, 1),
     (9, 0): (2048, 32, 228, 227, 128, 1),
     (10, 0): (2048, 32, 228, 227, 128, 1),
+    (10, 3): (2048, 32, 228, 227, 128, 1),
+    (11, 0): (1536, 24, 228, 227, 128, 1),
     (12, 0): (1536, 24, 100, 99, 128, 1),
+    (12, 1): (1536, 24, 100, 99, 128, 1),
 }
 # FP32 results a clock and SM, from the same guide's table of arithmetic throughput.
-FP32_PER_CLOCK = {(7, 5): 64, (8, 0): 64, (8, 6): 128, (8, 7): 128, (8, 9): 128, (9, 0): 128, (10, 0): 128, (12, 0): 128}
+FP32_PER_CLOCK = {(7, 5): 64, (8, 0): 64} | dict.fromkeys(((8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)), 128)
 UNIT_OF = {
     (7, 5): "turing", (8, 0): "ampere", (8, 6): "ampere", (8, 7): "ampere", (8, 9): "ada", (9, 0): "hopper", (10, 0): "blackwell",
-    (12, 0): "blackwell_rtx",
+    (10, 3): "blackwell", (11, 0): "blackwell", (12, 0): "blackwell_rtx", (12, 1): "blackwell_rtx",
 }
 
 
@@ -42,7 +45,8 @@ def test_the_gpus_people_ask_for_are_there():
     assert {
         "t4", "a100", "a100_80gb", "a800", "h100", "h200", "b200", "l40s", "rtx3090", "rtx4090", "rtx5090",
         "mi100", "mi210", "mi250x", "mi300x", "mi355x", "rx7600", "rx7800xt", "rx7900xtx", "rx9060xt",
-        "rx9070xt", "jetson_agx_orin", "rtx4060ti", "mi300a",
+        "rx9070xt", "jetson_agx_orin", "rtx4060ti", "mi300a", "a10", "a40", "rtxa6000", "l4", "gh200", "h20", "gb200", "b300", "gb300", "jetson_thor",
+        "rtx5080", "rtx5070ti", "rtx_pro_6000", "dgx_spark", "mi325x", "mi350x", "radeon_pro_w7900", "strix_halo",
     } <= set(ROWS)
 
 
@@ -97,14 +101,21 @@ TF32 = {
     "rtx3090": 35.6, "rtx4090": 82.6, "rtx5090": 104.8, "t4": None,
     "mi100": None, "mi210": None, "mi250x": None, "mi300x": 653.7, "mi355x": None, "rx7600": None, "rx7800xt": None, "rx7900xtx": None,
     "rx9060xt": None, "rx9070xt": None, "jetson_agx_orin": 21.3, "rtx4060ti": 22.06, "mi300a": 490.3,
+    "a10": 62.5, "a40": 74.8, "rtxa6000": 77.4, "l4": 60, "gh200": 494.7, "h20": 74, "gb200": 1250, "b300": 1125, "gb300": 1250, "jetson_thor": 129.2,
+    "rtx5080": 56.3, "rtx5070ti": 43.9, "rtx_pro_6000": 251.9, "dgx_spark": 29.7, "mi325x": 653.7, "mi350x": None, "radeon_pro_w7900": None,
+    "strix_halo": None,
 }
 # Dense TOPS of INT8 and TFLOPS of FP8, of the formats that the chip has, with FP32 accumulation; a figure of one die of the MI250X's two.
 WORDS_8 = {
     "t4": (130, None), "a100": (624, None), "a100_80gb": (624, None), "a800": (624, None), "h100": (1978.9, 1978.9), "h200": (1979, 1979),
     "b200": (4500, 4500), "l40s": (733, 733), "rtx3090": (284, None), "rtx4090": (660.6, 330.3), "rtx5090": (838, 419),
     "mi100": (184.6, None), "mi210": (181, None), "mi250x": (191.5, None), "mi300x": (2614.9, 2614.9), "mi355x": (5033, 5033),
-    "rx7600": (43.5, None), "rx7800xt": (74.65, None), "rx7900xtx": (122.8, None), "rx9060xt": (205, None), "rx9070xt": (389, None),
+    "rx7600": (43.5, None), "rx7800xt": (74.65, None), "rx7900xtx": (122.8, None), "rx9060xt": (205, 205), "rx9070xt": (389, 389),
     "jetson_agx_orin": (85, None), "rtx4060ti": (176.5, 88.3), "mi300a": (1961.2, 1961.2),
+    "a10": (250, None), "a40": (299.3, None), "rtxa6000": (309.7, None), "l4": (242.5, 242.5), "gh200": (1979, 1979), "h20": (296, 296),
+    "gb200": (5000, 5000), "b300": (150, 4500), "gb300": (166.5, 5000), "jetson_thor": (517, 517), "rtx5080": (450.2, 225.1), "rtx5070ti": (351.5, 175.8),
+    "rtx_pro_6000": (1007.6, 1007.6), "dgx_spark": (237.7, 118.8), "mi325x": (2614.9, 2614.9), "mi350x": (4600, 4600),
+    "radeon_pro_w7900": (122.6, None), "strix_halo": (59.39, None),
 }
 BF16 = {"t4": None, "mi100": 92.3}  # where it differs from f16
 
@@ -126,6 +137,9 @@ def test_rates_of_other_words(name):
     ("a100_80gb", "a800", set()),
     ("a100", "a100_80gb", {"dram_gb_per_s", "dram_gib"}),
     ("h100", "h200", {"dram_gb_per_s", "dram_gib"}),
+    ("h100", "gh200", {"dram_gb_per_s", "dram_gib", "l2_mib"}),
+    ("a40", "rtxa6000", {"boost_mhz", "tensor_boost_mhz", "f16_tflops", "f32_tflops", "dram_gb_per_s"}),
+    ("mi300x", "mi325x", {"dram_gb_per_s", "dram_gib"}),
     ("mi210", "mi250x", {"sms", "f16_tflops", "f32_tflops"}),
     ("rtx4090", "l40s", {"sms", "tensor_fma_per_clock", "f16_tflops", "f32_tflops", "dram_gb_per_s", "dram_gib", "l2_mib"}),
 ])
@@ -198,7 +212,7 @@ TARGETS = {
     "gfx90a": dict(CDNA2_ON, lds=64, mine=64, words=128),
     "gfx942": dict(CDNA2_ON, lds=64, mine=64, words=128),
     "gfx950": dict(CDNA2_ON, lds=160, mine=160, words=320),
-    "gfx1100": RDNA, "gfx1101": RDNA,
+    "gfx1100": RDNA, "gfx1101": RDNA, "gfx1151": RDNA,  # Strix Halo, alone of RDNA 3.5, has Feature1_5xVGPRs
     "gfx1102": dict(RDNA, registers=1024, granule=16),  # no Feature1_5xVGPRs
     "gfx1200": RDNA, "gfx1201": RDNA,
 }
@@ -208,10 +222,11 @@ CHIPS = {
     "mi100": (120, 128, 1024), "mi210": (104, 128, 1024), "mi250x": (110, 128, 1024), "mi300x": (304, 256, 2048),
     "mi355x": (256, 256, 4096), "rx7900xtx": (96, 256, 512), "rx9070xt": (64, 256, 1024),
     "rx7800xt": (60, 256, 512), "rx7600": (32, 256, 512), "rx9060xt": (32, 256, 1024), "mi300a": (228, 256, 2048),
+    "mi325x": (304, 256, 2048), "mi350x": (256, 256, 4096), "radeon_pro_w7900": (96, 256, 512), "strix_halo": (40, 256, 512),
 }
 AMD_UNITS = {
     "gfx908": "cdna1", "gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna4",
-    "gfx1100": "rdna3", "gfx1101": "rdna3", "gfx1102": "rdna3", "gfx1200": "rdna4", "gfx1201": "rdna4",
+    "gfx1100": "rdna3", "gfx1101": "rdna3", "gfx1102": "rdna3", "gfx1151": "rdna3", "gfx1200": "rdna4", "gfx1201": "rdna4",
 }
 
 

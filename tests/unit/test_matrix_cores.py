@@ -45,7 +45,7 @@ def documented(name: str, lane: int, held: str, index: int) -> tuple[int, int]:
     if name.startswith("rdna3"):
         k = index  # all of them; lanes 16 to 31 hold what lanes 0 to 15 hold
     elif name.startswith("rdna4"):
-        k = 8 * group + index if name.endswith("s8") else 8 * (index // 4) + 4 * group + index % 4
+        k = 8 * group + index if ROWS[name].word_bytes == 1 else 8 * (index // 4) + 4 * group + index % 4
     else:
         k = RUN[name] * group + index
     return (outer, k) if held == "a" else (k, outer)
@@ -62,7 +62,7 @@ def test_lanes_hold_what_amd_says(name):
 
 def test_every_row_is_documented_once():
     assert {name for name in ROWS if name.startswith("mfma")} == set(RUN)
-    assert len(ROWS) == 32
+    assert len(ROWS) == 34
 
 
 def test_kernels_close_the_gaps_of_rdna_4():

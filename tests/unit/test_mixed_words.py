@@ -93,6 +93,6 @@ def test_who_asks_for_fp32s_error_gets_it_where_it_has_that(k, data, taken):
 def test_the_gpus_that_have_kernels_are_told():
     from gemmgen.cli.show import scheme_costs, scheme_gpus
 
-    assert {gpu.name for gpu in scheme_gpus(SCHEMES.get("f16_s8"))} == {"h100", "h200"}
+    assert {gpu.name for gpu in scheme_gpus(SCHEMES.get("f16_s8"))} == {"gh200", "h100", "h20", "h200"}
     assert {gpu.name for gpu in scheme_gpus(SCHEMES.get("ootomo"))} == set(GPUS.names())
     assert scheme_costs(SCHEMES.get("f16_s8"))["h200"] == 2

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen import abi, decisions
+from gemmgen import abi, decisions, road
 from gemmgen.workshop.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
@@ -742,4 +742,12 @@ def test_a_stage_is_unrolled_while_its_registers_are_few():
     assert [unrolled(amd=1, accumulator_registers=count, registers_per_thread=256, fragment_registers=0) for count in (191, 192)] == [1, 0]
     assert unrolled(WK=32) == 0 and unrolled(WK=32, fragment_buffers=2) == 1 == unrolled(WK=32, spread=1)
     guards = {(64, 0, 0, 1): 0, (96, 0, 0, 1): 12, (64, 0, 1, 2): 12, (64, 0, 0, 2): 0, (64, 32, 0, 1): 24, (96, 32, 0, 1): 60}
-    assert {one: registers.UNEVEN.value(dict(zip(("WM", "tile_k", "held", "fragment_buffers"), one), WN=64)) for one in guards} == guards
+    assert {one: registers.UNEVEN.value(dict(zip(("WM", "tile_k", "held", "fragment_buffers"), one), WN=64, run=0)) for one in guards} == guards
+
+
+@pytest.mark.parametrize(("gpu", "held"), [("rx9070xt", 4), ("rx7900xtx", 4), ("mi300x", 1), ("a100", 1)])
+def test_integer_sums_of_a_tile_of_k_are_held_on_rdna(gpu, held):
+    """R4: three integer sums and the one that they become, where clang holds them all; else the last alone, as the tile is an instruction's."""
+    plan = road.plan({"problem": dict.fromkeys("mnk", 4096), "split": {"scheme": "mixpert1_tile"}, "target": {"gpu": gpu}})
+    assert plan.model["accumulators"] == held
+    assert held == 1 or 4 * plan.warp[0] * plan.warp[1] // 32 + 48 <= 256

@@ -36,7 +36,7 @@ PLANS = {
     portable.DESIGN: (specs(gpus=GPUS.names()), 160), specialised.DESIGN: (bulk_specs(), 160), tensor_memory.DESIGN: (tensor_memory_specs(), 40),
     cuda_cores.DESIGN: (specs(gpus=GPUS.names(), schemes=("fp32",)), 120), straight.DESIGN: (straight_specs(), 60),
     thin.DESIGN: (thin_specs(), 60), residues.DESIGN: (of_residues(bulk_specs(schemes=RESIDUES)), 60),
-    residues_portable.DESIGN: (of_residues(specs(sides=(16, 32, 48), gpus=GPUS.names(), schemes=RESIDUES)), 60),
+    residues_portable.DESIGN: (of_residues(specs(sides=(16, 32, 48), gpus=GPUS.names(), schemes=RESIDUES)), 100),
 }
 
 

@@ -36,6 +36,7 @@ PUBLISHED_VARIANTS = {
     "blackwell_rtx": {((), None): ("truncate", 25, None, 32)},
     "cdna3": {(("e4m3fnuz", "e5m2fnuz"), None): ("floor_apart", 24, None, 16)},
     "cdna4": {((), None): ("floor_apart", 24, None, 16)},
+    "rdna4": {((), None): ("exact", None, None, 1)},  # assumed, as of its other words
 }
 
 # GPUs: SMs, compute units of CDNA or workgroup processors of RDNA; boost MHz; dense f16 and f32 TFLOPS; GB/s and GiB of
@@ -69,17 +70,44 @@ PUBLISHED_GPUS = {
     "jetson_agx_orin": (16, 1300, 42.6, 5.3, 204.8, 64, 4),  # f16 of the 170 sparse TOPS of INT8: a quarter
     "rtx4060ti": (34, 2535, 44.13, 22.06, 288.0, 8, 32),  # f16 of its SMs, clock and the RTX 4090's rate
     "mi300a": (228, 2100, 980.6, 122.6, 5300.0, 128, 24),
+    "a10": (72, 1695, 125.0, 31.2, 600.0, 24, 6),
+    "a40": (84, 1740, 149.7, 37.4, 696.0, 48, 6),
+    "rtxa6000": (84, 1800, 154.8, 38.7, 768.0, 48, 6),
+    "l4": (58, 2040, 121.0, 30.3, 300.0, 24, 48),  # f16 of the 242 sparse TFLOPS
+    "gh200": (132, 1980, 989.4, 66.9, 4000.0, 96, 60),
+    "h20": (78, 1980, 148.0, 39.5, 4000.0, 96, 60),  # f32 of its SMs and clock
+    "gb200": (152, 2062, 2500.0, 80.0, 8000.0, 186, 126.5),
+    "b300": (148, 1980, 2250.0, 75.0, 8000.0, 288, 126.5),
+    "gb300": (152, 2062, 2500.0, 80.0, 8000.0, 288, 126.5),
+    "jetson_thor": (20, 1575, 258.5, 8.064, 273.0, 128, 32),  # f16 of the 517 sparse TFLOPS
+    "rtx5080": (84, 2617, 112.6, 56.3, 960.0, 16, 64),
+    "rtx5070ti": (70, 2452, 87.9, 43.9, 896.0, 16, 48),
+    "rtx_pro_6000": (188, 2617, 503.8, 126.0, 1792.0, 96, 128),
+    "dgx_spark": (48, 2418, 59.42, 29.7, 273.0, 128, 24),  # f16 of its SMs, clock and the RTX 5090's rate
+    "mi325x": (304, 2100, 1307.4, 163.4, 6000.0, 256, 32),
+    "mi350x": (256, 2200, 2300.0, 144.2, 8000.0, 288, 32),
+    "radeon_pro_w7900": (48, 2495, 122.6, 61.3, 864.0, 48, 6),
+    "strix_halo": (20, 2900, 59.39, 29.7, 256.0, 128, 2),  # f16 of its compute units, clock and the RX 7900 XTX's rate
 }
 # Bits of the bus and Gb/s of a pin, where the data sheet names them.
 MEMORY = {
     "t4": (256, 10), "a100": (5120, 2.43), "rtx3090": (384, 19.5), "rtx4090": (384, 21), "rtx5090": (512, 28), "l40s": (384, 18),
     "rx7900xtx": (384, 20), "rx7800xt": (256, 19.5), "rx7600": (128, 18), "rx9070xt": (256, 20), "rx9060xt": (128, 20),
-    "jetson_agx_orin": (256, 6.4), "rtx4060ti": (128, 18),
+    "jetson_agx_orin": (256, 6.4), "rtx4060ti": (128, 18), "a10": (384, 12.5), "a40": (384, 14.5), "rtxa6000": (384, 16), "l4": (192, 12.5),
+    "rtx5080": (256, 30), "rtx5070ti": (256, 28), "rtx_pro_6000": (512, 28), "radeon_pro_w7900": (384, 18), "strix_halo": (256, 8),
     "mi100": (4096, 2.4), "mi210": (4096, 3.2), "mi250x": (4096, 3.2),
 }
 # Bytes of shared memory that an SM, a compute unit or a workgroup processor serves in a clock: 32 banks of 4 bytes, 64 of
 # them on RDNA; twice as many as CDNA 3 on CDNA 4, assumed; the T4's is by its load and store units, and marked as uncertain.
-SHARED = {"t4": 64, "mi355x": 256} | dict.fromkeys(("rx7600", "rx7800xt", "rx7900xtx", "rx9060xt", "rx9070xt"), 256)
+SHARED = {"t4": 64} | dict.fromkeys(
+    ("mi350x", "mi355x", "rx7600", "rx7800xt", "rx7900xtx", "rx9060xt", "rx9070xt", "radeon_pro_w7900", "strix_halo"), 256,
+)
+# Of each GPU the year in which it was first sold.
+YEARS = {
+    2018: "t4", 2020: "a100 a100_80gb rtx3090 a40 rtxa6000 mi100", 2021: "a10 mi250x", 2022: "a800 h100 rtx4090 mi210 rx7900xtx jetson_agx_orin",
+    2023: "l40s l4 gh200 rtx4060ti mi300a mi300x rx7600 rx7800xt radeon_pro_w7900", 2024: "h200 h20 b200 mi325x",
+    2025: "gb200 b300 gb300 jetson_thor rtx5070ti rtx5080 rtx5090 rtx_pro_6000 dgx_spark mi350x mi355x rx9060xt rx9070xt strix_halo",
+}
 
 
 @pytest.mark.parametrize("name", UNITS.names())
@@ -102,6 +130,10 @@ def test_a_gpus_rates_are_as_published(name):
     stated = (rates.sms, rates.boost_mhz, rates.f16_tflops, rates.f32_tflops, rates.dram_gb_per_s, rates.dram_gib, rates.l2_mib)
     assert stated == PUBLISHED_GPUS[name]
     assert rates.shared_bytes_per_clock == SHARED.get(name, 128)
+
+
+def test_every_gpu_has_its_year():
+    assert {name: GPUS.get(name).year for name in GPUS.names()} == {name: year for year, names in YEARS.items() for name in names.split()}
 
 
 @pytest.mark.parametrize("name", MEMORY)

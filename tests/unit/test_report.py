@@ -16,7 +16,7 @@ from explored import AT, GPU, plans, row_of, sizes, timed
 
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError
-from gemmgen.solve.verdict import OWN, VENDORS_OWN
+from gemmgen.verdict import OWN, VENDORS_OWN
 from gemmgen.workshop.choose.few import choose
 from gemmgen.workshop.explore import report as reporting
 from gemmgen.workshop.explore.headline import fp32_times, headline, verdict_of

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import re
 import sys
 import warnings
 from contextlib import nullcontext
@@ -23,6 +24,7 @@ from gemmgen import demo, errors, export as exporter, road, timing
 from gemmgen.batch import PROBLEM
 from gemmgen.catalog.element import F32
 from gemmgen.catalog.fragment import find
+from gemmgen.catalog.generation import standing
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import USUAL
@@ -37,6 +39,7 @@ from gemmgen.library.dropped import Logged
 from gemmgen.render import render
 from gemmgen.run import Placement, mixed
 from gemmgen.run.batch import BatchResult, Product, refuse_overlap, sizes_of
+from gemmgen.verdict import Verdict
 from gemmgen.timing import batch_contender, blas, environment, gemmul8, products, racing, reference
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.timing.batches.device import HeldSet
@@ -197,8 +200,8 @@ def test_lists_of_numbers_at_their_bounds():
 
 @pytest.mark.parametrize(("name", "range_", "words", "cost", "made"), [
     ("fp32", "FP32's", "1 f32", "no unit", "A0B0"), ("half", "2^-14 to 2^16", "1 f16", "1", "A0B0"),
-    ("mixpert1_tile", "any tile of 32 k; in it from 2^-14 of its largest", "2 s8", "1 to 4", "A1B1 A1B0 A0B1 A0B0"),
-    ("residues6", "any row; in it from 2^-24 of its norm", "6 s8", "1.5 to 6", "A0B0 A1B1 A2B2 A3B3 A4B4 A5B5"),
+    ("mixpert1_tile", "any tile of 32 k; in it from 2^-14 of its largest", "2 s8", "1 to 60", "A1B1 A1B0 A0B1 A0B0"),
+    ("residues6", "any row; in it from 2^-24 of its norm", "6 s8", "1.5 to 90", "A0B0 A1B1 A2B2 A3B3 A4B4 A5B5"),
     ("e4m3x6", "any row; in it from 2^-5 of its largest", "3 e4m3", "3", "A2B0 A1B1 A0B2 A1B0 A0B1 A0B0"),
     ("bf16x3_bb16", "2^-110 to 2^128", "3 bf16; B 1 bf16", "3 to 6", "A2B0 A1B0 A0B0"), ("f16_s8", None, "1 f16+2 s8", "2", "A2B1 A1B2 A0B0"),
 ])
@@ -211,7 +214,7 @@ def test_a_scheme_in_the_table_of_all(name, range_, words, cost, made):
 def test_the_table_of_schemes_tells_who_has_them():
     rows = {line.split()[0]: " ".join(line.split()) for line in show.schemes_text([SCHEMES.get(name) for name in ("ootomo", "f16_s8", "tf32x3")]).splitlines()
             if line}
-    assert rows["ootomo"] == "ootomo 2 f16 22 3 2 7.2e-07 2^-14 to 2^16 3 all" and rows["f16_s8"].endswith(" 2 h100 h200")
+    assert rows["ootomo"] == "ootomo 2 f16 22 3 2 7.2e-07 2^-14 to 2^16 3 all" and rows["f16_s8"].endswith(" 2 gh200 h100 h20 h200")
     assert rows["tf32x3"].endswith(" all but " + " ".join(sorted(gpu.name for gpu in GPUS.rows() if gpu not in show.scheme_gpus(SCHEMES.get("tf32x3")))))
     costs = show.scheme_costs(SCHEMES.get("mixpert2"))
     assert (costs["a100"], costs["rtx4090"], costs["mi210"]) == (3.0, 1.5, 6.0)  # six products, of 2, 4 and 1 times FP16's rate
@@ -1011,7 +1014,8 @@ def test_tables_and_their_json(capsys):
 
     line = next(line for line in printed(rows.gpus).splitlines() if line.startswith("h100 ")).split()
     gpu = GPUS.get("h100")
-    assert line[:2] == ["h100", "sm_90"] and {str(gpu.rates.sms), str(gpu.limits.shared_bytes_per_block), str(gpu.rates.f16_tflops)} <= {*line}
+    assert line[:4] == ["h100", "2022", "sm_90", "hopper"] and line[4:8] == [str(gpu.rates.sms), "989.4", "3352.0", "80.0"]
+    assert " ".join(line[8:14]) == f"{len(SCHEMES.names())} of {len(SCHEMES.names())} 52 of 54" and "2018  sm_75" in printed(rows.gpus)
     assert [one["name"] for one in json.loads(printed(rows.gpus, as_json=True))] == GPUS.names()
     assert json.loads(printed(rows.gpus, "h100", as_json=True))["name"] == "h100"
     assert [one["name"] for one in json.loads(printed(rows.schemes, as_json=True))] == SCHEMES.names() and printed(rows.schemes).startswith("name ")
@@ -1474,3 +1478,30 @@ def test_a_schemes_gpus_and_a_rounding_of_c():
     whole = plan_of(scheme="mixpert2", promote=0)
     plain = bounds.worst_case(whole, 64)
     assert bounds.worst_case(replace(whole, output=rounded.output), 64) == plain + 2.0**-11 * (1 + plain)
+
+
+def test_one_gpu_tells_its_schemes_its_verdict_and_what_is_measured(capsys):
+    """Of a GPU at 4096^3: the fastest kernel with FP32's error, beside plain FP32; a user's own row, too, by its file."""
+    rows.gpus("rtx5080")
+    told = {line[:14].strip(): line[15:] for line in capsys.readouterr().out.splitlines() if line}
+    assert re.fullmatch(r"residues7: use FP32: this kernel runs at 0\.9\d of its speed on rtx5080 at 4096 x 4096 x 4096 \(predicted\)", told["verdict"])
+    assert told["schemes"] == "all but f16_s8" and told["times"].startswith("0 of 54 constants") and "not checked on hardware" in told["rounding"]
+    rows.gpus(str(GPUS.folder / "rx9070xt.toml"), as_json=True)
+    facts = json.loads(capsys.readouterr().out)
+    assert {"residues8", "mixpert1_tile", "e4m3x6"} <= {*facts["schemes"]} and "tf32x3" not in facts["schemes"]
+    assert (facts["verdict"]["m"], facts["verdict"]["scheme"], facts["verdict"]["how"], facts["year"]) == (4096, "run_scaled", "predicted", 2025)
+
+
+def test_what_of_a_gpus_times_is_measured():
+    """Every constant counts once, those of policies and designs among them; what is taken over from another generation is assumed."""
+    found = GPUS.get("h200").measured
+    assert standing(found) == (52, 54) and found.wgmma is not None
+    assert standing(found.model_copy(update={"wgmma": None})) == (36, 37)  # 16 and one assumed of 17 less
+    assert standing(GPUS.get("rx9070xt").measured) == (0, 54) and standing(GPUS.get("b200").measured) == (0, 62)
+
+
+def test_the_map_of_worth_tells_memory_and_standing():
+    made = Verdict("h200", 4096, 4096, 4096, 1.0, 4.0, scheme="scaled"), Verdict("h200", 256, 256, 256, 2.0, 1.0, scheme="bf16x6")
+    head, line, *rest = show.worth_text(made, [GPUS.get("h200"), GPUS.get("h100")]).splitlines()
+    assert head.split() == ["gpu", "year", "GB/s", "GiB", "256^3", "4096^3", "times"]
+    assert line.split() == ["h200", "2024", "4800", "141", "0.50", "bf16x6", "4.0", "scaled", "52", "of", "54"] and rest[0] == ""

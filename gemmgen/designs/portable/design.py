@@ -250,7 +250,7 @@ class Portable(Design):
             "a_lanes": fragment.a.lane_copies if fragment.a else 1,
             "b_lanes": fragment.b.lane_copies if fragment.b else 1, "a_copies": fragment.a.copies if fragment.a else 1,
             "b_copies": fragment.b.copies if fragment.b else 1, "other_registers": OTHER_REGISTERS, "has_async": int(gpu.async_copies),
-            "amd": int(gpu.maker.hoists_fetches), "rings": int(gpu.maker.tiles_held),
+            "rings": int(gpu.maker.tiles_held),
             "c_rows": _apart(fragment, 0), "c_columns": _apart(fragment, 1), "fetched_together": fragment.fetched_together,
             "by_lanes": int(fragment.splits_in_lanes),
             "padding": PADDING if fragment.by_stride else 0, "sharers": 1,

@@ -84,7 +84,7 @@ TARGETS = {
         Target("gfx90a", "cdna2", 64, 32, _CDNA),
         Target("gfx942", "cdna3", 64, 32, _CDNA),
         Target("gfx950", "cdna4", 64, 64, _CDNA),
-        *(Target(name, "rdna3", 32, 32, _RDNA3) for name in ("gfx1100", "gfx1101", "gfx1102")),
+        *(Target(name, "rdna3", 32, 32, _RDNA3) for name in ("gfx1100", "gfx1101", "gfx1102", "gfx1151")),
         *(Target(name, "rdna4", 32, 32, _RDNA4) for name in ("gfx1200", "gfx1201")),
     )
 }

@@ -40,8 +40,9 @@ CODE = {
         max(tile_k, 1)), 0)) + where(uncached > 1, 4 * sums * BM * BN, 0)
     ),
     # R4
-    "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))": (
-        lambda tile_k, FK, sums, promote, promoted_sums: where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))
+    "where((tile_k == FK) & ((amd == 0) | (warp_size > 32)), 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))": (
+        lambda tile_k, FK, amd, warp_size, sums, promote, promoted_sums: where((tile_k == FK) & ((amd == 0) | (warp_size > 32)), 0, sums) +
+        where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))
     ),
     # R5
     "accumulators * WM * WN / warp_size": (
@@ -163,11 +164,11 @@ CODE = {
     ),
     # G31
     (
-    "where(tile_k > 0, where(tile_k == FK, where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0) + "
-    "fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)"): (
-        lambda tile_k, FK, amd, WM, WN, unrolled, BK, FM, FN, sums, warp_size, fragment_buffers, c_rows, c_columns: where(tile_k > 0, where(tile_k ==
-        FK, where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN
-        / FN * c_columns), 0)
+    "where(tile_k > 0, where((tile_k == FK) & ((amd == 0) | (warp_size > 32)), where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * "
+    "FN) * sums / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)"): (
+        lambda tile_k, FK, amd, warp_size, WM, WN, unrolled, BK, FM, FN, sums, fragment_buffers, c_rows, c_columns: where(tile_k > 0, where((tile_k ==
+        FK) & ((amd == 0) | (warp_size > 32)), where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0) +
+        fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)
     ),
     # G32
     "where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)": (

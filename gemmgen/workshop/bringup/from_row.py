@@ -51,7 +51,7 @@ LINES = {
 """Where each value stands. Words' are in `_line`, limits in the architecture's technical specifications."""
 _PRINTED = {"s8": "INT8", "e4m3": "FP8", "e5m2": "FP8", "e4m3fnuz": "FP8", "e5m2fnuz": "FP8"}
 """Words as data sheets call them, where that is another name."""
-_HEAD = ("title", "source", "vendor", "arch", "matrix_unit", "generation", "batch_threads")
+_HEAD = ("title", "year", "source", "vendor", "arch", "matrix_unit", "generation", "batch_threads")
 
 
 @dataclass
@@ -223,14 +223,17 @@ def _compute(numbers: Numbers, arch: str, words: Iterable[str], name: str) -> No
         if not trial.failed:
             known["tensor_boost_mhz"] = supposed
         else:
-            rates = {row["f16"] for row in alike}
-            if len(rates) == 1 and rate not in known:
-                theirs = Known(rates.pop(), "determined", f"as of every shipped GPU of {arch}")
-                other = Numbers({**known, rate: theirs}, numbers.relations)
+            # Matrix units at the rate of a card whose units are cut down would clock above the boost.
+            fitting = []
+            for theirs in {row["f16"] for row in alike} if rate not in known else ():
+                supposed = Known(theirs, "determined", f"as of every shipped GPU of {arch} whose rate gives such a clock")
+                other = Numbers({**known, rate: supposed}, numbers.relations)
                 other.compute()
                 if "tensor_boost_mhz" in other.known and other.known["tensor_boost_mhz"].value <= (1 + RATE_TOLERANCE) * clock.value:
-                    known[rate] = theirs
-                    numbers.compute()
+                    fitting.append(other.known[rate])
+            if len(fitting) == 1:
+                [known[rate]] = fitting
+                numbers.compute()
             if "tensor_boost_mhz" not in known:
                 numbers.failed["tensor_boost_mhz"] = f"at the boost clock {next(iter(trial.failed.values()))}, which is no power of two"
     numbers.compute()
@@ -310,7 +313,7 @@ def _head(
 ) -> None:
     """The values above a row's tables, and what is asked of them."""
     arch, own = filled.arch, generation(arch_number(filled.arch))
-    head = {key: Known(getattr(partial, key), "given", "given") for key in ("title", "source", "batch_threads") if getattr(partial, key) is not None}
+    head = {key: Known(getattr(partial, key), "given", "given") for key in ("title", "year", "source", "batch_threads") if getattr(partial, key) is not None}
     filled.asked |= {key: LINES[key] for key in ("title", "source") if key not in head}
     head["vendor"] = Known(maker.name, "determined", f"whose {arch} is")
     head["arch"] = Known(arch, "given", "given")
@@ -493,7 +496,7 @@ def _template(filled: Filled, partial: Partial) -> str:
 
     lines = ["# Part of a GPU's row. Missing, as comments: fill them in without the #, then gemmgen gpu from-row again.", f'name = "{filled.name}"']
     head = partial.model_dump(exclude_unset=True, exclude={"name", "limits", "rates", "measured", "sheet"}) | {"arch": filled.arch}
-    for key in ("title", "source", "vendor", "arch", "like", "matrix_unit", "generation", "batch_threads"):
+    for key in ("title", "year", "source", "vendor", "arch", "like", "matrix_unit", "generation", "batch_threads"):
         if key in head or key in filled.asked:
             lines.append(line(key, head.get(key), filled.asked.get(key)))
     told = partial.model_dump(exclude_unset=True)

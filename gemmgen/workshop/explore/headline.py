@@ -12,7 +12,7 @@ from gemmgen.errors import GemmgenError
 from gemmgen.model.accuracy import DISTRIBUTIONS
 from gemmgen.solve.contract import fp32_estimate
 from gemmgen.solve.lookup import PLAIN
-from gemmgen.solve.verdict import OWN, VENDORS_OWN, Verdict, plain_of, summary
+from gemmgen.verdict import OWN, VENDORS_OWN, Verdict, plain_of, summary
 from gemmgen.solve.why import limits
 from gemmgen.workshop.explore.rebuilt import kernel_of, plan_of
 from gemmgen.workshop.explore.trial_row import Row, possible

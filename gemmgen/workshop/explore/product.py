@@ -25,7 +25,7 @@ from gemmgen.build.cache import folder
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.plan import Plan
-from gemmgen.solve.verdict import Verdict
+from gemmgen.verdict import Verdict
 from gemmgen.workshop.explore import Explored, study
 from gemmgen.workshop.explore.gpus import gpus_here
 from gemmgen.workshop.explore.headline import SGEMM, fp32_times, known, seconds_of, verdict_of

@@ -468,10 +468,10 @@ def pack_float8(cursor: Cursor):
 
 @instruction("v_cvt_f32_fp8", "v_cvt_f32_bf8")
 def widen_float8(cursor: Cursor):
-    """The lowest byte, or that which SDWA chooses."""
+    """The lowest byte, or that which SDWA or, on RDNA 4, `byte_sel` chooses."""
     cursor.count(2)
-    word = _float8(cursor)
-    return floating(cursor, lambda x: decode(word, (x & np.uint32(255)).astype(np.uint8)), ["u32"], "f32", arithmetic=False)
+    word, shift = _float8(cursor), np.uint32(8 * cursor.number("byte_sel"))
+    return floating(cursor, lambda x: decode(word, (x >> shift & np.uint32(255)).astype(np.uint8)), ["u32"], "f32", arithmetic=False)
 
 
 @instruction("v_pack_b32_f16")

@@ -86,7 +86,10 @@ MFMA = {
     "i32_32x32x32_i8": _mfma(32, 32, "s8"), "i32_16x16x64_i8": _mfma(16, 64, "s8"),
 }  # fmt: skip
 """Those that work on one matrix; the ones on several small blocks are not supported. CDNA 3's fp8 and bf8 are its own formats of as many bits."""
-WMMA = {"f32_16x16x16_f16": "f16", "f32_16x16x16_bf16": "bf16", "i32_16x16x16_iu8": "s8"}
+WMMA = {
+    "f32_16x16x16_f16": "f16", "f32_16x16x16_bf16": "bf16", "i32_16x16x16_iu8": "s8",
+    "f32_16x16x16_fp8_fp8": "e4m3", "f32_16x16x16_bf8_bf8": "e5m2",  # RDNA 4's alone
+}
 
 
 # ---------------------------------------------------------------- maps
@@ -143,7 +146,7 @@ def spread_rdna3(d: np.ndarray, shape: Shape) -> np.ndarray:
 
 def operand_rdna4(registers: np.ndarray, shape: Shape) -> np.ndarray:
     words = _words(registers, shape, 2)
-    if shape.word != "s8":  # [h, e, row] as [e / 4, h, e % 4, row]
+    if word_bytes(shape.word) == 2:  # [h, e, row] as [e / 4, h, e % 4, row]
         words = words.reshape(2, 2, 4, 16, -1).transpose(1, 0, 2, 3, 4)
     return np.ascontiguousarray(words.reshape(16, 16, -1))
 
