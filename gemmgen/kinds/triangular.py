@@ -74,8 +74,9 @@ class OneTriangle(Kind):
         square[at, rest], beside[rest] = part, other
         square[rest, rest] = np.resize(part, (k, k)) if part.size else 0
         kept = np.tri(size, k=-1 if self.options.get("diag") == UNIT else 0, dtype=bool)
-        square[~(kept if self.below else kept.T)] = np.nan
-        square[::2][np.isnan(square[::2])] = np.finfo(a.dtype).max  # which a maximum would see, where it passes a NaN by
+        unread = ~(kept if self.below else kept.T)
+        square[unread] = np.nan
+        square[::2][unread[::2]] = np.finfo(a.dtype).max  # which a maximum would see, where it passes a NaN by
         around = ((k, 0) if self.below else (0, k), (0, 0))
         if self.left:
             return Problem(square, beside, None if c is None else np.pad(c, around))

@@ -110,3 +110,15 @@ def test_scales_are_by_all_of_a_row_that_is_multiplied():
 def test_large_products_are_split_by_a_pass_that_knows_triangles():
     whole, plan = (solve(spec(kind, 16384, 16384, 16384, "h200", {"scheme": "scaled"})) for kind in ("gemm", "trmm"))
     assert whole.launches.splits_whole and not plan.launches.splits_whole
+
+
+@pytest.mark.parametrize("k", [4, 5])
+@pytest.mark.parametrize("uplo", ["lower", "upper"])
+def test_a_nan_of_the_problem_stays_in_what_holds_it(uplo, k):
+    """In rows of either parity: only what is not to be read may be replaced."""
+    kind, a = Trmm({"lower": LOWER, "upper": UPPER}[uplo]), np.full((6, k), np.nan, np.float32)
+    held = kind.embedded(a, np.ones((k, 3), np.float32), None).a
+    at = slice(k, None) if uplo == "lower" else slice(0, 6)
+    rest = slice(0, k) if uplo == "lower" else slice(6, None)
+    assert np.isnan(held[at, rest]).all() and np.isnan(held).sum() < held.size
+    assert (held == np.finfo(np.float32).max).any()
