@@ -1,5 +1,5 @@
-// kernel    gemmgen_run_scaled_wgmma_128x128x64_9d28476c
-// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// kernel    gemmgen_run_scaled_wgmma_128x128x64_15c12f15
+// computes  C = alpha A B + beta C in FP32, layout nt (row major), any m, n, k
 // scheme    run_scaled: power-of-two scales for runs of k, residual scaled by 2^11, three products
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 64 k (run_scaled's own: every 16 k)
@@ -8,9 +8,9 @@
 // decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 64, clusters of 2, cooperative
 // block     384 threads, 196680 B of dynamic shared memory
 // target    sm_90a
-// plan      9d28476c, rendered by gemmgen 0.1.0
+// plan      15c12f15, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_9d28476c {
+namespace gemmgen_15c12f15 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -243,88 +243,75 @@ GG_DEVICE void split_a(
     }
 }
 
-// A block takes a run of k of 8 columns of operand b: a thread 8 k of four neighbours, which it keeps in registers.
+// A warp takes a run of k of a column of operand b, and keeps it in registers while it finds its largest element and splits it.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
-    const float* __restrict__ x,   // operand b, n contiguous
+    const float* __restrict__ x,   // operand b, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
     u8* __restrict__ words,        // packed stages, edges zero: [n / 128][k / 64][word: 2][n: 128][k: 64], rows swizzled
     int* __restrict__ exponents,   // [n / 128][runs][n: 128]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_outer = (((outer + 127) / 128 * 128 + 7) / 8), runs = (k + RUN_K - 1) / RUN_K, run = block / blocks_outer;
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int mine = run * RUN_K + warp * 128 + lane / 2 * 8;
-    const int first = block % blocks_outer * 8 + lane % 2 * 4;  // neighbouring blocks read what lies side by side
-    const int stages_k = (k + 63) / 64, left = k - mine;
-    const float* at = x + (long long)mine * ld + first;
-    float values[4][8] = {};
-    if (((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer) {  // pieces of 16 bytes
+    const int runs = (k + RUN_K - 1) / RUN_K, run = block % runs, mine = (int)threadIdx.x % 32 * 4;
+    const int o = block / runs * 8 + (int)threadIdx.x / 32;
+    const int stages_k = (k + 63) / 64, k0 = run * RUN_K, end = min(RUN_K, stages_k * 64 - k0);
+    const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
+    const float* from = x + (inside ? (long long)o * ld + k0 + mine : 0);
+    const int left = inside ? k - k0 - mine : 0;
+    float value[8][4] = {};
+    if (pieces) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i, at += ld) {
-            if (i >= left) continue;
-            const float4 four = *(const float4*)at;
-            values[0][i] = four.x, values[1][i] = four.y, values[2][i] = four.z, values[3][i] = four.w;
+        for (int i = 0; i < 8; ++i) {
+            if (i * 128 >= left) continue;
+            const float4 four = *(const float4*)(from + i * 128);
+            value[i][0] = four.x, value[i][1] = four.y, value[i][2] = four.z, value[i][3] = four.w;
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < 8; ++i, at += ld)
+        for (int i = 0; i < 8; ++i)
 #pragma unroll
-            for (int one = 0; one < 4; ++one) values[one][i] = i < left && first + one < outer ? at[one] : 0.0f;
+            for (int e = 0; e < 4; ++e) value[i][e] = i * 128 + e < left ? from[i * 128 + e] : 0.0f;
     }
 
-    __shared__ uint4 most[16];  // of each warp and four columns
-    u32 largest[4] = {};
+    u32 largest = 0;
 #pragma unroll
-    for (int one = 0; one < 4; ++one) {
+    for (int i = 0; i < 8; ++i)
 #pragma unroll
-        for (int i = 0; i < 8; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
+        for (int e = 0; e < 4; ++e) largest = max(largest, finite_magnitude(value[i][e]));
 #pragma unroll
-        for (int mask = 2; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
+    for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+    const int exponent = row_exponent(largest);
+    const bool packs = o < (outer + 127) / 128 * 128;
+    if (packs && mine == 0) {
+        exponents[((long long)(o / 128) * runs + run) * 128 + o % 128] = largest || run == 0 ? row_exponent(largest) : NO_EXPONENT;
     }
-    if (lane < 2) most[warp * 2 + lane] = make_uint4(largest[0], largest[1], largest[2], largest[3]);
-    __syncthreads();
+    const int place = o % 128, chunk = mine % 64 * 2 / 16;  // of 16 bytes
+    u8* const to = words + ((long long)(o / 128) * stages_k + (k0 + mine) / 64) * 32768
+                   + place * 128 + swizzle(place, chunk) * 16 + mine * 2 % 16;
 #pragma unroll
-    for (int other = 0; other < 8; ++other) {
-        const uint4 found = most[other * 2 + lane % 2];
-        largest[0] = max(largest[0], found.x), largest[1] = max(largest[1], found.y);
-        largest[2] = max(largest[2], found.z), largest[3] = max(largest[3], found.w);
-    }
-    if ((int)threadIdx.x < 2) {
+    for (int i = 0; i < 8; i += 4) {
+        if (i * 128 >= end) continue;  // for a warp alike
+        float part[16];
 #pragma unroll
-        for (int one = 0; one < 4; ++one) {
-            const int o = first + one;
-            if (o < (outer + 127) / 128 * 128) {
-                exponents[((long long)(o / 128) * runs + run) * 128 + o % 128] = largest[one] || run == 0 ? row_exponent(largest[one]) : NO_EXPONENT;
-            }
+        for (int e = 0; e < 16; ++e) part[e] = scaled_element(value[i + e / 4][e % 4], exponent);
+        u32 packed[WORDS][8];
+        split_run(packed, part);
+#pragma unroll
+        for (int at = 0; at < 4; ++at) {
+            const int kk = (i + at) * 128;
+            if (packs && kk + mine < end)
+#pragma unroll
+                for (int w = 0; w < WORDS; ++w)
+                    *(u64*)(to + kk / 64 * 32768 + w * 16384) =
+                        packed[w][2 * at] | (u64)packed[w][2 * at + 1] << 32;
         }
-    }
-#pragma unroll
-    for (int at = 0; at < 32; at += 8) {
-        if (mine / 128 * 128 >= stages_k * 64) continue;  // for a warp alike
-        const int o = first + at / 8, kk = mine + at % 8;
-        const int exponent = row_exponent(largest[at / 8]);
-        float value[8];  // what makes 16 bytes of a word
-#pragma unroll
-        for (int i = 0; i < 8; ++i) value[i] = scaled_element(values[at / 8][at % 8 + i], exponent);
-        u32 packed[WORDS][4];
-        split_run(packed, value);
-        const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
-        if (o < panels * 128 && kk < stages_k * 64) {
-            const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
-            u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
-#pragma unroll
-            for (int w = 0; w < WORDS; ++w)
-                *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
-                    make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
-        }
-        count(counters, losses(packed, value));
+        count(counters, losses(packed, part));
     }
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_run_scaled_wgmma_128x128x64_9d28476c_split(
+gemmgen_run_scaled_wgmma_128x128x64_15c12f15_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -510,7 +497,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
+gemmgen_run_scaled_wgmma_128x128x64_15c12f15(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_exponents, const int* __restrict__ b_exponents,  // of runs of 1024 k [outer / BLOCK][runs][BLOCK]
@@ -971,7 +958,7 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
                     const long long column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
-                        product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                        product = fmaf(a[row * lda + kk], b[column * ldb + kk], product);
                     put_element(c + row * ldc + column, product, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
@@ -980,4 +967,4 @@ gemmgen_run_scaled_wgmma_128x128x64_9d28476c(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_9d28476c
+}  // namespace gemmgen_15c12f15

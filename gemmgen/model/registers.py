@@ -124,7 +124,7 @@ TILE_SUMS = Equation(
     " columns, where tiles of k have their own; on RDNA those sums are accumulators; not fitted",
 )
 RUN_SUMS = Equation(
-    "G32", "run_sums", "where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)", "registers a thread",
+    "G33", "run_sums", "where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)", "registers a thread",
     "what clang holds of all sums at once where a run of k ends; of compiled kernels of gfx942 and gfx1100, not fitted",
 )
 WAITING = Equation("G27", "waiting", "promotes * unit_sums", "registers a thread", "the FP32 sums that promotion adds to, idle between two of them")

@@ -170,7 +170,7 @@ CODE = {
         FK) & ((amd == 0) | (warp_size > 32)), where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0) +
         fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)
     ),
-    # G32
+    # G33
     "where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)": (
         lambda run, amd, WM, WN, warp_size: where(run > 0, amd * 1.7 * WM * WN / warp_size, 0)
     ),
