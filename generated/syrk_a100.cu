@@ -338,7 +338,7 @@ gemmgen_scaled_mma_128x128x32_7de36979(
     const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
 
     // Blocks are numbered through the tiles of C that are computed.
-    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    [[maybe_unused]] const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
     const int block = (int)blockIdx.x;
     const Tile tile = tile_at(block, tiles_m, tiles_n);

@@ -343,7 +343,7 @@ struct Work {
 };
 
 GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
-    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    [[maybe_unused]] const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
     Work work;
     const int place = turn;
@@ -374,7 +374,7 @@ gemmgen_ootomo_wgmma_128x128x64_0655a087(
     const int thread = (int)threadIdx.x;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
-    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    [[maybe_unused]] const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
     const int rank = cluster_rank();
     const int turns = TILE_M / TILE_N * tiles_m * (tiles_m + 1) / 2 - (TILE_M / TILE_N * tiles_m - tiles_n);

@@ -380,7 +380,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
     work.panel_n = in_raster / raster_rows;
     work.m0 = block_m * BLOCK_M;
     work.n0 = work.panel_n * BLOCK_N;
-    const int m0 = row * TILE_M, n0 = work.n0;  // of the cluster, whose blocks have the same stages
+    const int m0 = row * TILE_M;  // of the cluster, whose blocks have the same stages
     // The tile's sum has the stages from k = 0 to m0 + TILE_M.
     const int from_stage = 0;
     const int to_stage = min(stages_k, (m0 + TILE_M + BLOCK_K - 1) / BLOCK_K);

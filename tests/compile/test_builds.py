@@ -187,10 +187,10 @@ def test_shares_of_several_machines_are_all_combinations_and_their_files_are_one
     assert "| all | 2 | 2 |" in (told := capsys.readouterr().out) and "2 combinations took 4 s of processes, each 2.00 s, one 2 s." in told
     monkeypatch.setattr(builds, "outcome", lambda loaded: {"passed_over": []})  # which the forked processes have, too
     made = [str(tmp_path / "new"), "--jobs", "2", "--gpus", "t4", "--layouts", "nn", "--sizes", "128", "--part"]
-    for part in ("1/18", "1/18", "2/18"):
+    for part in ("1/20", "1/20", "2/20"):
         monkeypatch.setattr(sys, "argv", ["builds.py", *made, part])
         builds.main()
     assert [row["gpu"] for row in builds.read([tmp_path / "new"])] == ["t4"] * 4 and len((tmp_path / "new").read_text().splitlines()) == 4
-    monkeypatch.setattr(sys, "argv", ["builds.py", *made, "0/18"])
+    monkeypatch.setattr(sys, "argv", ["builds.py", *made, "0/20"])
     with pytest.raises(SystemExit):
         builds.main()

@@ -120,16 +120,19 @@ def test_a_c_of_another_type_is_refused(monkeypatch):
     for one in (request, applicable):
         monkeypatch.setattr(one, "all_outputs", lambda: {"f32": USUAL, "half": replace(USUAL, name="half")})
     loaded = asked()
-    for kind in all_kinds():
-        loaded.spec.problem.__dict__ |= {"c": "half", "kind": kind}
-        if kind in ("gemm", "strided"):  # other designs serve these
-            assert solve(loaded).output.name == "half"
-        if kind != "gemm":
-            loaded.spec.pipeline.__dict__["design"] = "grouped"
+
+    def changed(kind: str, **pipeline) -> LoadedSpec:  # a copy: specs share the sections that nothing is said of
+        spec = loaded.spec
+        sections = {"problem": spec.problem.model_copy(update={"c": "half", "kind": kind}), "pipeline": spec.pipeline.model_copy(update=pipeline)}
+        return loaded.model_copy(update={"spec": spec.model_copy(update=sections)})
+
+    for kind in ("gemm", "strided"):  # other designs serve these
+        assert solve(changed(kind)).output.name == "half"
+    for kind, one in all_kinds().items():
+        if one.batched:
             with pytest.raises(InfeasibleSpec) as caught:
-                solve(loaded)
+                solve(changed(kind, design="grouped"))
             assert caught.value.where.endswith("[problem] c") and caught.value.got == "half" and "f32" in caught.value.remedy
-            loaded.spec.pipeline.__dict__["design"] = "auto"
 
 
 @pytest.mark.parametrize("name, value", [("tiles", [[32, 32, 32, 128]]), ("walk", "workgroups"), ("tlp", "workgroup"), ("threshold", 5)])
