@@ -93,6 +93,8 @@ def test_estimates_grow_with_the_work():
     plan = road.plan(TINY | KINDS["prepass"])
     one, deep = seconds(plan, (32, 32, 1024), processes=1), seconds(plan, (32, 32, 4096), processes=1)
     assert deep == pytest.approx(4 * one, rel=0.05)
+    few, many = (seconds(plan, (32 * edge, 32 * edge, 4096), processes=1) for edge in (16, 32))
+    assert 3.4 * few < many <= 4 * few, "each block of each run costs, beside what a strip does"
     assert seconds(plan, (32 * 64, 32 * 64, 512), processes=8) < seconds(plan, (32 * 64, 32 * 64, 512), processes=1) / 4
 
 
