@@ -48,8 +48,9 @@ def test_the_command_writes_rows_and_compares_the_second_time(gemmgen, tmp_path)
     folder = tmp_path / "my_gpu"
     call = ("gpu", "probe", "--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_tf32", "--products", 500, "-o", folder, "--quiet")
     first = gemmgen(*call)
-    assert first.code == 0 and "| `mma_m16n8k8_tf32` | as shipped | 4 at once, in turn of k |" in first.out
-    assert "No difference in what was probed." in first.out and "## Not measured" in first.out
+    report = (folder / "report.md").read_text()
+    assert first.code == 0 and "| `mma_m16n8k8_tf32` | as shipped | 4 at once, in turn of k |" in report
+    assert "No difference in what was probed." in report and "## Not measured" in report
     assert 'unchecked = "found on an emulator, not checked on hardware"' in (folder / "units" / "my_gpu.toml").read_text()
     second = gemmgen(*call, "--json")
     assert second.code == 0 and json.loads(second.out)["changed"] == []

@@ -321,7 +321,7 @@ DRAWN = {
     "problem.c": (0.1, _any_of(*all_outputs())), **{f"problem.{x}": (0.8, _any_of(*_SIZES)) for x in "mnk"},
     "problem.matrices": (0.2, _any_of(0, 1, 2, 64, 4096, (1 << 31) - 1)),
     "split.scheme": (0.8, _any_of("auto", *_SCHEMES)), "split.where": (0.2, lambda rng: rng.choice(_words("split", "where"))),
-    "split.promote": (0.2, _any_of(0, 8, 16, 32, 64, 128, 256, 1 << 20)), "split.sums": (0.2, _any_of("auto", "plain", "compensated")),
+    "split.promote": (0.2, _any_of(0, 8, 16, 32, 64, 128, 256, 1 << 20)), "split.sums": (0.2, _any_of("auto", "plain", "compensated")), "split.run": (0.1, _any_of("auto", 256, 512, 1024, 2048)),
     "split.special": (0.4, _any_of("exact", "fast")), "split.fallback": (0.1, _any_of("none", "fp32", "tf32x3", "ootomo", "scaled")),
     "accuracy.relative_frobenius": (0.05, _any_of(1e-9, 1e-7, 1e-5, 1e-2)), "accuracy.scaled": (0.03, _any_of(1e-8, 1e-4)),
     "accuracy.as": (0.03, _any_of("fp32", "tf32", "fp32-rounded")), "accuracy.data": (0.05, _any_of("uniform", "positive", "normal", "spread")),

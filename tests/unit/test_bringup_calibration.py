@@ -125,7 +125,7 @@ def test_a_row_that_contradicts_itself_is_not_written():
 
 
 def test_hidden_rows_are_not_there(monkeypatch):
-    monkeypatch.setenv("GEMMGEN_HIDE", "gpus/h200, gpus/h100,units/hopper,generations/hopper")
+    monkeypatch.setenv("GEMMGEN_HIDE", "gpus/h200, gpus/h100,gpus/gh200,gpus/h20,units/hopper,generations/hopper")
     assert {"h200", "h100"}.isdisjoint(GPUS.names()) and all(one.arch != "sm_90" for one in GPUS.rows())
     assert nearest_generation(VENDORS["nvidia"], 90) == "ada"  # which is like the hidden one
     with pytest.raises(UnknownName, match="h200"):

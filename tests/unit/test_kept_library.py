@@ -87,9 +87,9 @@ def test_gpus_as_the_driver_tells_them(monkeypatch):
 
 
 @pytest.mark.parametrize(("title", "arch", "row"), [
-    ("NVIDIA H200", "sm_90", "h200"), ("NVIDIA H100 80GB HBM3", "sm_90", "h100"), ("NVIDIA GH200 480GB", "sm_90", "h200"),
+    ("NVIDIA H200", "sm_90", "h200"), ("NVIDIA H100 80GB HBM3", "sm_90", "h100"), ("NVIDIA GH200 480GB", "sm_90", "gh200"),
     ("NVIDIA A100-SXM4-80GB", "sm_80", "a100_80gb"),
-    ("NVIDIA A100-PCIE-40GB", "sm_80", "a100"), ("NVIDIA GeForce RTX 4060 Ti", "sm_89", "rtx4060ti"), ("NVIDIA GeForce RTX 4080", "sm_89", "l40s"),
+    ("NVIDIA A100-PCIE-40GB", "sm_80", "a100"), ("NVIDIA GeForce RTX 4060 Ti", "sm_89", "rtx4060ti"), ("NVIDIA GeForce RTX 4080", "sm_89", "l4"),
     ("Tesla T4", "sm_75", "t4"),
 ])
 def test_a_gpu_has_the_row_of_its_name_or_of_its_architecture(title, arch, row):

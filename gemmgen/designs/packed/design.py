@@ -19,6 +19,7 @@ from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES
 from gemmgen.designs.packed import refusals
 from gemmgen.designs.specialised.design import Specialised
 from gemmgen.kinds import GROUPED, POINTERS
+from gemmgen.model import traffic
 from gemmgen.model.equation import solved
 
 
@@ -78,7 +79,7 @@ class Packed(Specialised):
 
     def each_seconds(self, plan: Any, sizes: np.ndarray) -> np.ndarray:
         m, n, k = np.maximum(sizes, 1).astype(np.float64).T
-        known = solved(self.equations.predictions, self.resources(plan) | {"M": m, "N": n, "K": k, "batch": FULL})
+        known = solved((traffic.TILES, *self.equations.predictions), self.resources(plan) | {"M": m, "N": n, "K": k, "batch": FULL})
         uneven = plan.gpu.measured.of("wgmma", plan.gpu.name).uneven_store_cycles.value
         return known["seconds"] / FULL + np.where(n % 4 > 0, m * n * uneven / (known["sms"] * known["clock_hz"]), 0)
 

@@ -26,6 +26,7 @@ class Here:
 def gpus_here() -> list[Here]:
     """The GPUs that kernels can be timed on and that the catalog knows; none where nvidia-smi is absent. CUDA_VISIBLE_DEVICES counts."""
     from gemmgen.catalog.gpu import GPUS, arch_number
+    from gemmgen.run.here import described
 
     try:
         answer = subprocess.run(
@@ -39,9 +40,8 @@ def gpus_here() -> list[Here]:
     found = []
     for uuid, title, capability, driver in _visible(told, os.environ.get("CUDA_VISIBLE_DEVICES")):
         fitting = [row for row in rows if f"{arch_number(row.arch) // 10}.{arch_number(row.arch) % 10}" == capability]
-        fitting.sort(key=lambda row: row.name not in title.lower().replace(" ", ""))
         if fitting:
-            found.append(Here(fitting[0].name, uuid, title, driver))
+            found.append(Here(described(title, fitting).name, uuid, title, driver))
     return found
 
 
