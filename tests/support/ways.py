@@ -109,9 +109,6 @@ WAYS = {
     "packed integers, sixteen k at a time": dict(gpu="t4", scheme="mixpert1", promote=0, layout="nt", tile={"block": [64, 64, 32], "warp": [32, 32, 32]}),
     "slices of packed words": dict(split_k=5, stages=3),
     "slices with row scales": dict(split_k=2, scheme="scaled", tile=TINY),
-    "run scales": dict(scheme="run_scaled", run=256, tile=TINY, layout="tn"),
-    "run scales, slices": dict(scheme="run_scaled", run=256, split_k=3, tile=TINY, layout="tt", promote=128, sums="compensated"),
-    "run scales, through registers": dict(scheme="run_scaled", run=512, gpu="t4", tile=TINY, promote=32),
     "fp32, before shared memory, slices": dict(scheme="fp32", promote=0, where="shared", layout="tn", split_k=2, fragment_buffers=1),
     "fp32, between multiply-adds": dict(scheme="fp32", promote=0, where="shared", loads="spread", layout="nt"),
     "fp32, on a T4": dict(scheme="fp32", promote=0, gpu="t4", loads="grouped", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
@@ -135,10 +132,6 @@ WAYS = {
     "warpgroups, 32-bit words": dict(HOPPER, scheme="tf32x3", tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, promote=32),
     "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled", layout="tn", size=1024),
     "warpgroups, row scales of whole rows": dict(SMALL_GROUPS, scheme="scaled", layout="nt"),
-    "warpgroups, run scales": dict(SMALL_GROUPS, scheme="run_scaled", run=256),
-    "warpgroups, run scales, slices": dict(SMALL_GROUPS, scheme="run_scaled", run=256, split_k=2, layout="nt", promote=32, consumers="pingpong"),
-    "warpgroups, run scales, intervals": dict(
-        HOPPER, scheme="run_scaled", run=256, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, layout="tt", promote=128, sums="compensated"),
     "warpgroups, one word": dict(SMALL_GROUPS, scheme="half", promote=0),
     "warpgroups, cut residuals": dict(SMALL_GROUPS, scheme="ootomo8"),
     "warpgroups, integer words": dict(SMALL_GROUPS, scheme="mixpert4", promote=0, size=1024),
@@ -220,6 +213,13 @@ WAYS = {
         TENSOR_MEMORY, tile={"block": [128, 32, 32], "warp": [128, 16, 32]}, split_k=3, layout="nt", promote=32, stages=2),
     "tensor memory, row scales, never promoted": dict(TENSOR_MEMORY, scheme="scaled", layout="tn", promote=0, stages=4),
     "tensor memory, promoted within a stage": dict(TENSOR_MEMORY, layout="tt", promote=16, stages=2),
+    "run scales": dict(scheme="run_scaled", run=256, tile=TINY, layout="tn"),
+    "run scales, slices": dict(scheme="run_scaled", run=256, split_k=3, tile=TINY, layout="tt", promote=128, sums="compensated"),
+    "run scales, through registers": dict(scheme="run_scaled", run=512, gpu="t4", tile=TINY, promote=32),
+    "warpgroups, run scales": dict(SMALL_GROUPS, scheme="run_scaled", run=256),
+    "warpgroups, run scales, slices": dict(SMALL_GROUPS, scheme="run_scaled", run=256, split_k=2, layout="nt", promote=32, consumers="pingpong"),
+    "warpgroups, run scales, intervals": dict(
+        HOPPER, scheme="run_scaled", run=256, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, layout="tt", promote=128, sums="compensated"),
 }
 
 
