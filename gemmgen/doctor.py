@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmgen import __version__
+from gemmgen.drivers import named_in
 from gemmgen.paths import PACKAGE, SPECS
 
 SECONDS = 1.4
@@ -127,10 +128,9 @@ def _row_of(gpu: dict[str, Any], rows: Sequence[tuple[str, str]]) -> dict[str, A
 
     `own`: whether its name stands there.
     """
-    plain = re.sub(r"[^a-z0-9]", "", gpu["title"].lower())
     fitting = [name for name, arch in rows if arch == gpu["arch"]]
-    named = [name for name in fitting if all(part in plain for part in name.split("_"))]
-    return {"row": max(named, key=len, default=fitting[0] if fitting else None), "own": bool(named)}
+    own = named_in(gpu["title"], fitting)
+    return {"row": own or (fitting[0] if fitting else None), "own": own is not None}
 
 
 def host_compilers() -> dict[str, str]:

@@ -39,6 +39,12 @@ def driver_version() -> int:
     return version.value
 
 
+def named_in(title: str, names: Iterable[str]) -> str | None:
+    """Of names of GPUs the one that stands in what a driver calls a GPU, by most of its letters: `h200` and not `h20` of `NVIDIA H200`."""
+    plain = re.sub(r"[^a-z0-9]", "", title.lower())
+    return max((name for name in names if all(part in plain for part in name.split("_"))), key=len, default=None)
+
+
 def told(version: int) -> str:
     """`CUDA 12.4` of 12040."""
     return f"CUDA {version // 1000}.{version % 1000 // 10}"

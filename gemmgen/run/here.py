@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from gemmgen.drivers import driver_version
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.drivers import driver_version, named_in
 
 _MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76  # CUdevice_attribute
 
@@ -60,7 +59,6 @@ def cuda_gpus() -> tuple[Here, ...]:
 
 def described(title: str, rows: Iterable[Gpu]) -> Gpu | None:
     """Of rows the one whose name stands in a GPU's title, by most of its letters; else the first; None of no rows."""
-    plain = re.sub(r"[^a-z0-9]", "", title.lower())
     fitting = list(rows)
-    named = [row for row in fitting if all(part in plain for part in row.name.split("_"))]
-    return max(named, key=lambda row: len(row.name), default=fitting[0] if fitting else None)
+    name = named_in(title, (row.name for row in fitting))
+    return next((row for row in fitting if row.name == name), fitting[0] if fitting else None)
