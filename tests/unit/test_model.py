@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 import subprocess
 import sys
@@ -13,13 +12,13 @@ from math import inf
 import numpy as np
 import pytest
 import sympy
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.designs import Hints, all_designs, common, portable, specialised, tensor_memory
+from gemmgen.designs import Hints, all_designs, portable, specialised, tensor_memory
 from gemmgen.designs.portable.design import BLOCK_K
 from gemmgen.model import accuracy, epilogue, error, papers, registers, resources, time, traffic
 from gemmgen.model.equation import Constraint, Equation, solved
