@@ -79,6 +79,17 @@ def test_no_finite_product_overflows(name):
         assert result.status["repaired"] == 0
 
 
+@pytest.mark.parametrize("k", [40, 256 + 40])
+@pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales"])
+def test_a_sum_whose_unit_is_far_from_1_all_along(name, k):
+    """All runs have one scale, so that the sum changes its unit at the end alone: by more than a power of two of FP32 holds, either way."""
+    rng = np.random.default_rng(8)
+    for of_a, of_b in ((-65, -60), (-60, -65), (55, 60), (60, 55), (-100, 5), (5, 100)):
+        a, b = (np.ldexp(rng.uniform(0.5, 1, shape).astype(np.float32), e) for shape, e in (((6, k), of_a), ((k, 5), of_b)))
+        plan, result, allowed = product(name, a, b)
+        assert (np.abs(result.c - exact(a, b)) <= allowed).all() and result.status["repaired"] == 0, (of_a, of_b)
+
+
 @pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales"])
 def test_counters_and_special_values_are_those_of_each_run(name):
     """An Inf or a NaN has no part in its run's scale; an element is lossy beside the largest of its own run alone."""

@@ -65,6 +65,16 @@ def test_a_problem_without_plain_fp32_has_no_verdict():
     assert tiles.batch.tiles and verdict(tiles) is None
 
 
+@pytest.mark.parametrize("kind", ["strided", "gemm"])
+def test_all_products_of_a_batch_are_held_against_as_many(kind):
+    """On a GPU without the vendor's times: the FP32 kernel of the same kind for the same number of products."""
+    problem = {"kind": kind, "m": 384, "n": 128, "k": 512} | ({"matrices": 96} if kind == "strided" else {})
+    plan, plain = (road.plan({"problem": problem, "split": {"scheme": scheme}, "target": {"gpu": "a100"}}) for scheme in ("scaled", "fp32"))
+    found = verdict(plan)
+    assert (found.products, found.fp32, found.fp32_seconds) == (problem.get("matrices", 1), OWN, float(plain.model["seconds"]))
+    assert found.seconds == float(plan.model["seconds"])
+
+
 def test_the_yardstick_has_the_problem_of_the_kernel():
     problem = {"m": 16384, "n": 3072, "k": 768, "layout": "tn", "c": "f16"}
     plan = road.plan({"problem": problem, "epilogue": {"do": ["bias", "relu"]}, "target": {"gpu": "h200"}})
