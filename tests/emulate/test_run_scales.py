@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,7 @@ from ways import AMD_WAYS, WAYS, plan_of
 RUNS = [name for name, way in (WAYS | AMD_WAYS).items() if way.get("scheme") == "run_scaled"]
 
 
+@cache
 def judge_of(name: str, schedule=TOGETHER) -> Judge:
     plan = plan_of(**(WAYS | AMD_WAYS)[name])
     source = render(plan)
