@@ -82,6 +82,17 @@ def test_no_finite_product_overflows(name):
         assert result.status["repaired"] == 0
 
 
+@pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales"])
+def test_one_operand_jumps_from_run_to_run(name):
+    """By more than a power of two of FP32 holds, up or down, while the other operand's scale stays."""
+    k, rng = 2 * 256, np.random.default_rng(9)
+    for first, second in ((-95, 40), (40, -95)):
+        steps = np.ldexp(rng.uniform(0.5, 1, (5, k)).astype(np.float32), np.repeat([first, second], 256))
+        for a, b in ((steps, np.ones((k, 3), np.float32)), (np.ones((3, k), np.float32), np.ascontiguousarray(steps.T))):
+            _, result, allowed = product(name, a, b)
+            assert (np.abs(result.c - exact(a, b)) <= allowed).all() and result.status["repaired"] == 0, (first, second)
+
+
 @pytest.mark.parametrize("k", [40, 256 + 40])
 @pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales"])
 def test_a_sum_whose_unit_is_far_from_1_all_along(name, k):
