@@ -479,15 +479,32 @@ def test_a_tuner_sees_the_products_of_the_shipped_program():
     assert [set(one.fed_by) for one in recorded.gemms] == [set(one.fed_by) for one in shipped.gemms]
 
 
-def test_a_batch_is_prepared_once_for_the_same_matrices_of_the_same_sizes(monkeypatch):
-    class Array:
-        def __init__(self, address, *shape):
-            self.data, self.shape = SimpleNamespace(ptr=address), shape
+class Placed:
+    """An FP32 matrix somewhere on the GPU, whose rows begin `pitch` elements apart."""
 
+    itemsize = 4
+
+    def __init__(self, address, *shape, pitch=None):
+        self.data, self.shape, self.strides = SimpleNamespace(ptr=address), shape, (4 * (pitch or shape[1]), 4)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_a_batch_is_prepared_anew_where_the_rows_of_a_matrix_lie_further_apart(which):
+    """As of a part of a larger matrix that begins where a whole one of that size lay before."""
+    prepared = []
+    kernels = SimpleNamespace(_batches={}, _prepared=lambda products: prepared.append(products) or (lambda: None))
+    whole = Placed(1, 3, 4), Placed(2, 4, 5), Placed(3, 3, 5)
+    part = tuple(Placed(x.data.ptr, *x.shape, pitch=9) if at == which else x for at, x in enumerate(whole))
+    for batch in ([whole], [part]):
+        who.Kernels._batch(kernels, batch)
+    assert prepared == [[whole], [part]]
+
+
+def test_a_batch_is_prepared_once_for_the_same_matrices_of_the_same_sizes(monkeypatch):
     prepared, ran = [], []
     kernels = SimpleNamespace(_batches={}, _prepared=lambda products: prepared.append(products) or (lambda: ran.append(products)))
     monkeypatch.setattr(who, "BATCHES", 3)
-    one, elsewhere, smaller = ([(Array(a, *size), Array(2, 4, 5), Array(3, size[0], 5))] for a, size in ((1, (3, 4)), (9, (3, 4)), (1, (2, 4))))
+    one, elsewhere, smaller = ([(Placed(a, *size), Placed(2, 4, 5), Placed(3, size[0], 5))] for a, size in ((1, (3, 4)), (9, (3, 4)), (1, (2, 4))))
     for batch in (one, one, elsewhere, smaller, one):
         who.Kernels._batch(kernels, batch)
     assert prepared == [one, elsewhere, smaller] and ran == [one, one, elsewhere, smaller, one]
