@@ -12,7 +12,7 @@ import pytest
 from gemmgen.catalog import output as outputs
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
-from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, mlp, race
+from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, llm, lu, mlp, race
 from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.verbs.apps import text
 
@@ -127,6 +127,13 @@ def test_an_application_runs_on_drawn_data_without_scikit_learn(name, monkeypatc
         if figure in ("error", "residual", "factors' error", "over FP64's", "attention"):
             assert abs(value) < 2e-6, figure
     assert outcome.as_dict()["sizes"] | SMALL[name] == outcome.as_dict()["sizes"]
+
+
+def test_attention_by_hand():
+    """Of two tokens and the first head's two dimensions: exp(q k / sqrt(2)), each row adding up to 1."""
+    q, k = np.array([[1, 2, 9], [0, 3, 9]], np.float32), np.array([[2, 0, -9], [1, 1, 9]], np.float32)
+    powers = np.exp(np.array([[2, 3], [0, 3]]) / 2**0.5)
+    np.testing.assert_allclose(llm.attention(q, k, 2), powers / powers.sum(axis=1, keepdims=True), rtol=1e-14)
 
 
 def test_clusters_without_points_stay_and_the_first_of_equals_is_nearest():
