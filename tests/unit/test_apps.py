@@ -12,7 +12,7 @@ import pytest
 from gemmgen.catalog import output as outputs
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
-from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, llm, lu, mlp, race
+from gemmgen.workshop.apps import cholesky, data, dense, inception, kmeans, knn, llm, lu, mlp, race
 from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.verbs.apps import text
 
@@ -127,6 +127,14 @@ def test_an_application_runs_on_drawn_data_without_scikit_learn(name, monkeypatc
         if figure in ("error", "residual", "factors' error", "over FP64's", "attention"):
             assert abs(value) < 2e-6, figure
     assert outcome.as_dict()["sizes"] | SMALL[name] == outcome.as_dict()["sizes"]
+
+
+def test_the_figures_of_inception_by_hand():
+    """Two modules: the largest difference of all, and pixels whose strongest filter is another."""
+    exact = {"one": np.array([[1.0, 2.0], [3.0, 0.0]]), "two": np.array([[5.0, 4.0, 0.0]])}
+    found = {"one": np.array([[2.0, 1.5], [3.0, 0.25]], np.float32), "two": np.array([[5.0, 4.0, 0.0]], np.float32)}
+    told = inception.figures(found, exact)
+    assert told["largest"] == 1.0 and told["error"] == pytest.approx(((1 + 0.25 + 0.0625) / 55) ** 0.5) and told["other filter"] == "1 of 3"
 
 
 def test_attention_by_hand():
