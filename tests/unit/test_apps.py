@@ -12,7 +12,7 @@ import pytest
 from gemmgen.catalog import output as outputs
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
-from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, mlp, race
+from gemmgen.workshop.apps import cholesky, data, dense, inception, kmeans, knn, llm, lu, mlp, race
 from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.verbs.apps import text
 
@@ -127,6 +127,21 @@ def test_an_application_runs_on_drawn_data_without_scikit_learn(name, monkeypatc
         if figure in ("error", "residual", "factors' error", "over FP64's", "attention"):
             assert abs(value) < 2e-6, figure
     assert outcome.as_dict()["sizes"] | SMALL[name] == outcome.as_dict()["sizes"]
+
+
+def test_the_figures_of_inception_by_hand():
+    """Two modules: the largest difference of all, and pixels whose strongest filter is another."""
+    exact = {"one": np.array([[1.0, 2.0], [3.0, 0.0]]), "two": np.array([[5.0, 4.0, 0.0]])}
+    found = {"one": np.array([[2.0, 1.5], [3.0, 0.25]], np.float32), "two": np.array([[5.0, 4.0, 0.0]], np.float32)}
+    told = inception.figures(found, exact)
+    assert told["largest"] == 1.0 and told["error"] == pytest.approx(((1 + 0.25 + 0.0625) / 55) ** 0.5) and told["other filter"] == "1 of 3"
+
+
+def test_attention_by_hand():
+    """Of two tokens and the first head's two dimensions: exp(q k / sqrt(2)), each row adding up to 1."""
+    q, k = np.array([[1, 2, 9], [0, 3, 9]], np.float32), np.array([[2, 0, -9], [1, 1, 9]], np.float32)
+    powers = np.exp(np.array([[2, 3], [0, 3]]) / 2**0.5)
+    np.testing.assert_allclose(llm.attention(q, k, 2), powers / powers.sum(axis=1, keepdims=True), rtol=1e-14)
 
 
 def test_clusters_without_points_stay_and_the_first_of_equals_is_nearest():
@@ -479,15 +494,32 @@ def test_a_tuner_sees_the_products_of_the_shipped_program():
     assert [set(one.fed_by) for one in recorded.gemms] == [set(one.fed_by) for one in shipped.gemms]
 
 
-def test_a_batch_is_prepared_once_for_the_same_matrices_of_the_same_sizes(monkeypatch):
-    class Array:
-        def __init__(self, address, *shape):
-            self.data, self.shape = SimpleNamespace(ptr=address), shape
+class Placed:
+    """An FP32 matrix somewhere on the GPU, whose rows begin `pitch` elements apart."""
 
+    itemsize = 4
+
+    def __init__(self, address, *shape, pitch=None):
+        self.data, self.shape, self.strides = SimpleNamespace(ptr=address), shape, (4 * (pitch or shape[1]), 4)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_a_batch_is_prepared_anew_where_the_rows_of_a_matrix_lie_further_apart(which):
+    """As of a part of a larger matrix that begins where a whole one of that size lay before."""
+    prepared = []
+    kernels = SimpleNamespace(_batches={}, _prepared=lambda products: prepared.append(products) or (lambda: None))
+    whole = Placed(1, 3, 4), Placed(2, 4, 5), Placed(3, 3, 5)
+    part = tuple(Placed(x.data.ptr, *x.shape, pitch=9) if at == which else x for at, x in enumerate(whole))
+    for batch in ([whole], [part]):
+        who.Kernels._batch(kernels, batch)
+    assert prepared == [[whole], [part]]
+
+
+def test_a_batch_is_prepared_once_for_the_same_matrices_of_the_same_sizes(monkeypatch):
     prepared, ran = [], []
     kernels = SimpleNamespace(_batches={}, _prepared=lambda products: prepared.append(products) or (lambda: ran.append(products)))
     monkeypatch.setattr(who, "BATCHES", 3)
-    one, elsewhere, smaller = ([(Array(a, *size), Array(2, 4, 5), Array(3, size[0], 5))] for a, size in ((1, (3, 4)), (9, (3, 4)), (1, (2, 4))))
+    one, elsewhere, smaller = ([(Placed(a, *size), Placed(2, 4, 5), Placed(3, size[0], 5))] for a, size in ((1, (3, 4)), (9, (3, 4)), (1, (2, 4))))
     for batch in (one, one, elsewhere, smaller, one):
         who.Kernels._batch(kernels, batch)
     assert prepared == [one, elsewhere, smaller] and ran == [one, one, elsewhere, smaller, one]

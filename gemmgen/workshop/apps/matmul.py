@@ -230,7 +230,7 @@ class Kernels(Matmul):
 
     def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
         """All of them in one launch of each kernel."""
-        key = tuple((x.data.ptr, *x.shape) for product in products for x in product)
+        key = tuple((x.data.ptr, leading(x), *x.shape) for product in products for x in product)
         if key not in self._batches:
             if len(self._batches) == BATCHES:
                 del self._batches[next(iter(self._batches))]
