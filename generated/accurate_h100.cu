@@ -163,11 +163,10 @@ enum { NEAR, SAME_NEXT, FAR_NEXT, APART };
 // x 2^e of a sum, with one rounding. Where e is less than the two factors hold nothing is left of it.
 GG_DEVICE float sum_times(float x, int e) { return scale_by(x, e); }
 
-// What the warp that looks ahead has left with a stage: all lanes have read it before one of them gives the stage back.
-GG_DEVICE int unit_told(const int* units) {
-    const int unit = *units;
-    __syncwarp();
-    return unit;
+// What the warp that looks ahead has left with a stage, for all lanes. Its arrival at `full` releases the write, and each lane's wait there acquires it. The
+// one lane that reads, `reader`, is the one that arrives at this block's `free`: that releases the read before the next write, whose warp waits there.
+GG_DEVICE int unit_told(const int* unit, int lane, int reader) {
+    return (int)__shfl_sync(0xffffffffu, lane == reader ? *unit : 0, reader);
 }
 
 // The bits of |x|, which order as integers do; 0 of what is not finite.
@@ -858,7 +857,7 @@ gemmgen_run_scaled_wgmma_128x128x64_15c12f15(
             for (int index = 0; index < work.count; ++index) {
                 mbarrier_wait(full + slot * 8, phase);
                 issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
-                if (unit < FAR_NEXT && (index + 1 == work.count || (index + 1) % RUN_STAGES == 0)) unit = unit_told(units + slot);
+                if (unit < FAR_NEXT && (index + 1 == work.count || (index + 1) % RUN_STAGES == 0)) unit = unit_told(units + slot, thread % 32, rank);
                 promote();
                 if (held >= 0) release(held);  // all that read it is done
                 advance();

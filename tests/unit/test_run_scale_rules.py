@@ -163,3 +163,13 @@ def test_a_contract_takes_run_scales_where_they_are_fastest(k):
 def test_a_header_tells_what_a_run_holds():
     text = prose.range_text(planned(), ["sm_90a"])
     assert "Each run of 1024 k of a row of A" in text and "2^-28 of the largest of its run of 1024 k" in re.sub(r"\s+\* ", " ", text)
+
+
+@pytest.mark.parametrize("cluster, reader", [(1, "0"), (2, "rank")], ids=["1", "2"])
+def test_the_lane_that_reads_a_unit_frees_the_stage(cluster, reader):
+    """Its arrival orders its own read before the next write; between a read of another lane and that arrival would stand a `__syncwarp` alone."""
+    text = render(planned(tile={"cluster": cluster})).text
+    released = re.search(r"const auto release = .*?\};", text, re.S).group()
+    assert ("thread % 32 == 0" if cluster == 1 else "mbarrier_arrive_at(free + which * 8, thread % 32)") in released
+    assert f"unit = unit_told(units + slot, thread % 32, {reader})" in text and "lane == reader ? *unit : 0, reader)" in text
+    assert text.count("units[") == 1 and text.count("units + slot") == 1
