@@ -38,7 +38,7 @@ SIZES = (
 BATCHES = ((1024, 64), (256, 128), (256, 256), (64, 512), (16, 1024), (4, 2048), (4, 4096), (1, 4096))  # products, and their m, n and k
 L2 = 64 << 20
 LONG = 5e-3  # seconds of a product from which five rounds tell as much as nine of shorter ones
-HOPELESS = 2.5  # times the least predicted time of a product: slower kernels are not timed
+HOPELESS = 2.5  # times the least time that the first library predicts of a product: slower kernels are not timed
 UNCOUNTED, POINTERS = 2, 4  # the flags of these names
 BY_COLUMNS = 1
 _MINUS, _ONE = ctypes.c_float(-1.0), ctypes.c_float(1.0)
@@ -319,7 +319,9 @@ def products(libraries: dict[Path, Calls], alone: bool, sizes: Any = SIZES, insi
                     if calls.function("select")(ctypes.byref(of), None, ctypes.byref(found)) == 0 and not found.is_fallback:
                         known.setdefault(calls.kernel(number), (found.seconds, folder, number))
             predicted = {name: one[0] for name, one in known.items()}
-            hopeful = [name for name, one in predicted.items() if one <= HOPELESS * min(predicted.values()) or name == chosen]
+            # Of the first library's: another's estimates may be of other sizes.
+            most = HOPELESS * min((one for one, folder, _ in known.values() if folder == first), default=math.inf)
+            hopeful = [name for name, one in predicted.items() if one <= most or name == chosen]
             contenders = {name: gemm_of(libraries[known[name][1]], race, 1 + known[name][2]) for name in hopeful}
             if chosen not in contenders:  # a portable one
                 contenders[chosen] = gemm_of(libraries[first], race)
@@ -367,7 +369,8 @@ def raced(folders: list[Path], out: Path, args: Any) -> None:
         from gemmgen.library.raced import table
 
         device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-        found, costs = table([json.loads((folder / "manifest.json").read_text()) for folder in folders], rows, f"bench/library.py products on {device}")
+        found, costs = table([json.loads((folder / "manifest.json").read_text()) for folder in folders], rows, f"bench/library.py products on {device}",
+                             args.stand_for)
         args.table.write_text(found.model_dump_json(indent=1, exclude_none=True) + "\n")
         for layout, cost in costs.items():
             print(f"{layout}: by the table's estimates {statistics.geometric_mean(cost):.3f} times the fastest in the mean, {max(cost):.2f} at worst")
@@ -488,6 +491,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="products: no further size after so many")
     parser.add_argument("--json", type=Path, metavar="FILE", help="products: every time, too")
     parser.add_argument("--table", type=Path, metavar="FILE", help="products: a dispatch table of the measured times, for [[use]] table of a library")
+    parser.add_argument("--stand-for", type=lambda text: text.split(","), default=[], metavar="LAYOUTS", help="of the table: that take the first layout's times")
     args = parser.parse_args()
     folders = [one.resolve() for one in args.folders]
     if len(folders) > 1 and args.what != "products":

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import library as bench  # noqa: E402
 
-SHORT = tuple((size, size, k) for k in (64, 128, 256) for size in (1024, 2048, 4096))
+SHORT = tuple((size, size, k) for size in (1024, 2048, 4096) for k in (64, 128, 256))
 SMALL = tuple((size, size, size) for size in (64, 128, 256, 384, 512))
 BATCHED = ((512, 64, 512, 384), (512, 512, 64, 384))
 LARGE = (
@@ -35,26 +35,16 @@ MORE = (
     (64, 64, 64, 1024), (128, 128, 128, 256), (256, 256, 256, 256), (1024, 1024, 256, 64), (1024, 128, 1024, 128), (1024, 1024, 128, 128),
 )
 SIZES = (*SHORT, *SMALL, *BATCHED, *LARGE, *MORE)
-WIDE = tuple(size for size in SIZES if min(size[:3]) >= 1024 and len(size) == 3)
+WIDE = tuple(size for size in LARGE if min(size) >= 1024)
 """Where compensated sums are tried."""
-COMPENSATED = {"sums": "compensated"}
-FAMILIES: dict[str, dict[str, Any]] = {  # use, how many kernels at most, sizes
-    "run_scaled": {"use": [{"scheme": "run_scaled"}], "kernels_at_most": 20},
-    "scaled": {"use": [{"scheme": "scaled"}], "kernels_at_most": 10, "sizes": [*WIDE, (512, 512, 8192), (256, 256, 16384), (8192, 8192, 512)]},
+FAMILIES: dict[str, dict[str, Any]] = {  # of each use, how many kernels at most, sizes
+    "run_scaled": {"use": [{"scheme": "run_scaled"}], "kernels_at_most": 16},
+    "scaled": {"use": [{"scheme": "scaled"}], "kernels_at_most": 6, "sizes": [*WIDE, (512, 512, 8192), (256, 256, 16384), (8192, 8192, 512)]},
+    "scaled_fine": {"use": [{"split": {"scheme": "scaled", "sums": "compensated"}}], "kernels_at_most": 3, "sizes": WIDE, "batched": False},
+    "run_scaled_fine": {"use": [{"split": {"scheme": "run_scaled", "sums": "compensated"}}], "kernels_at_most": 2, "sizes": WIDE, "batched": False},
     "bf16x6_apart": {"use": [{"scheme": "bf16x6_apart"}], "kernels_at_most": 14},
-    "bf16x6_mixed": {"use": [{"split": {"scheme": "bf16x6_apart", "where": "mixed"}}], "kernels_at_most": 6, "sizes": [*SHORT, *BATCHED, (2944, 384, 64)]},
-    "tf32x3_lane": {"use": [{"split": {"scheme": "tf32x3", "where": "lane"}}], "kernels_at_most": 8, "sizes": [*SHORT, *SMALL], "batched": False},
-    "tf32x3_register": {"use": [{"split": {"scheme": "tf32x3", "where": "register"}}], "kernels_at_most": 4, "sizes": [*SHORT[:4], *BATCHED]},
-    "fp32_lane": {"use": [{"split": {"scheme": "fp32", "where": "lane"}}], "kernels_at_most": 8, "sizes": [*SHORT, *SMALL, *MORE[:4]], "batched": False},
-    "run_scaled_fine": {"use": [{"split": {"scheme": "run_scaled", **COMPENSATED}}], "kernels_at_most": 3, "sizes": WIDE[-5:], "batched": False},
-    "scaled_fine": {"use": [{"split": {"scheme": "scaled", **COMPENSATED}}], "kernels_at_most": 4, "sizes": WIDE[-5:], "batched": False},
-    # Tiles as wide as attention's second product, each by itself: the model does not tell them from wider ones.
-    **{f"{where}_{'x'.join(map(str, block))}": {
-        "use": [{"split": {"scheme": scheme, "where": where}, "tile": {"block": block}}], "kernels_at_most": 2, "sizes": [*BATCHED, (512, 64, 512)],
-    } for scheme, where, block in (
-        ("bf16x6_apart", "mixed", [128, 64, 64]), ("run_scaled", "prepass", [128, 64, 64]),
-        ("run_scaled", "prepass", [256, 64, 64]), ("tf32x3", "register", [128, 64, 32]), ("bf16x6_apart", "register", [128, 64, 32]),
-    )},
+    "tf32x3_lane": {"use": [{"split": {"scheme": "tf32x3", "where": "lane"}}], "kernels_at_most": 5, "sizes": [*SHORT[:3], *SMALL], "batched": False},
+    "fp32_lane": {"use": [{"split": {"scheme": "fp32", "where": "lane"}}], "kernels_at_most": 7, "sizes": [*SHORT[:3], *SMALL, *MORE[:4]], "batched": False},
 }
 
 
@@ -84,6 +74,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="of everything; what is left out is told")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--table", type=Path, metavar="FILE", help="a dispatch table of the measured times")
+    parser.add_argument("--stand-for", type=lambda text: text.split(","), default=[], metavar="LAYOUTS", help="of the table: that take nn's times")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where the libraries are made")
     parser.add_argument("--only-make", action="store_true", help="make the libraries and no race")
     args = parser.parse_args()

@@ -16,8 +16,10 @@ import numpy as np
 
 from gemmgen import __version__
 from gemmgen.catalog.table import parse
-from gemmgen.errors import SpecError
+from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.library.dispatch import Estimate, Table, estimated
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 
 NEAR = 1.1
 """Times the fastest kernel of a product: what comes nowhere so near to it is left out of the table."""
@@ -93,20 +95,23 @@ def _strided(kernel: Mapping[str, Any]) -> bool:
     return kernel["spec"].get("problem", {}).get("kind") == "strided"
 
 
-def table(manifests: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], title: str) -> tuple[Table, dict[str, np.ndarray]]:
+def table(
+    manifests: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], title: str, stand_for: Sequence[str] = (),
+) -> tuple[Table, dict[str, np.ndarray]]:
     """The table of a race, and by layout how many times the fastest kernel's time each product takes by it.
 
     Args:
         manifests: of the libraries whose kernels raced.
         rows: of the race.
         title: which race it was.
+        stand_for: further layouts, which take the kernels and times of the first one that raced, as far as those kernels have them.
 
     Raises:
         SpecError: a kernel of the race is in no manifest, or its manifest is of a version that tells no specs.
     """
     known = {kernel["kernel"]: kernel for one in manifests for kernel in one["kernels"] if kernel.get("spec")}
     found: dict[str, Any] = {"title": title, "generator": f"gemmgen {__version__}", "kernels": {}, "parts": []}
-    costs = {}
+    costs: dict[str, np.ndarray] = {}
     for layout in dict.fromkeys(row["layout"] for row in rows):
         mine = [row for row in rows if row["layout"] == layout]
         every = Raced(mine)
@@ -117,14 +122,28 @@ def table(manifests: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, An
                             remedy="gemmgen library anew, then the race")
         raced = Raced([{**row, **{part: {name: row[part][name] for name in row[part] if name in near} for part in ("measured", "predicted")}} for row in mine])
         kernels = [known[name] for name in raced.names]
-        estimates, costs[layout] = raced.estimates(kernels)
-        labels = []
-        for number, (kernel, estimate) in enumerate(zip(kernels, estimates), 1):
-            labels.append(f"{layout}_{number}")
-            found["kernels"][labels[-1]] = {
-                "name": kernel["kernel"], "identity": kernel["plan"], "gpu": kernel["gpu"], "layout": layout,
-                "estimate": estimate.model_dump(mode="json"), "spec": kernel["spec"],
-            }
-        single = next((label for label, kernel in zip(labels, kernels) if not _strided(kernel)), labels[0])
-        found["parts"].append({"gpu": kernels[0]["gpu"], "layout": layout, "decided_by": "estimates", "rules": [{"at_most": {}, "kernel": single}]})
+        estimates, cost = raced.estimates(kernels)
+        for other in (layout, *(() if costs else stand_for)):
+            _add_part(found, other, kernels, estimates)
+        costs[layout] = cost
     return parse(Table, found, title), costs
+
+
+def _add_part(found: dict[str, Any], layout: str, kernels: Sequence[Mapping[str, Any]], estimates: Sequence[Estimate]) -> None:
+    """A layout's kernels, by number; what has no such layout is left out."""
+    labels: dict[str, Mapping[str, Any]] = {}
+    for number, (kernel, estimate) in enumerate(zip(kernels, estimates), 1):
+        label, spec, identity = f"{layout}_{number}", kernel["spec"], kernel["plan"]
+        if layout != kernel["layout"]:
+            spec = {**spec, "problem": {**spec.get("problem", {}), "layout": layout}}
+            try:
+                identity = solve(loads(spec, label)).hash
+            except InfeasibleSpec:
+                continue
+        labels[label] = kernel
+        found["kernels"][label] = {
+            "name": kernel["kernel"], "identity": identity, "gpu": kernel["gpu"], "layout": layout, "estimate": estimate.model_dump(mode="json"), "spec": spec,
+        }
+    first = next((label for label, kernel in labels.items() if not _strided(kernel)), None)
+    if first:
+        found["parts"].append({"gpu": kernels[0]["gpu"], "layout": layout, "decided_by": "estimates", "rules": [{"at_most": {}, "kernel": first}]})

@@ -834,8 +834,8 @@ CODE = {
         * BK / max(tile_k, 1), 0)
     ),
     # W43
-    "where(run > 0, 16 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)": (
-        lambda run, BM, BN, f32_fma_per_clock, BK: where(run > 0, 16 * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)
+    "where(run > 0, 16 * BM * BN / f32_fma_per_clock * ceil(stages_k * BK / max(run, 1)), 0)": (
+        lambda run, BM, BN, f32_fma_per_clock, stages_k, BK: where(run > 0, 16 * BM * BN / f32_fma_per_clock * ceil(stages_k * BK / max(run, 1)), 0)
     ),
     # W35
     "where(turns > 1, 1 + pingpong, 1)": (
@@ -855,10 +855,10 @@ CODE = {
     ),
     # W29
     (
-    "turns * (stages_k * (stage_cycles + run_cycles) + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / "
+    "turns * (stages_k * stage_cycles + run_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / "
     "l2_bytes_per_clock + memory_cycles), 0)"): (
         lambda turns, stages_k, stage_cycles, run_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns *
-        (stages_k * (stage_cycles + run_cycles) + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) /
+        (stages_k * stage_cycles + run_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) /
         l2_bytes_per_clock + memory_cycles), 0)
     ),
     # W40
@@ -1716,9 +1716,9 @@ CODE = {
         lambda T_mem1, T_mem2, T_comp: T_mem1 + T_mem2 <= T_comp
     ),
     # M24
-    "sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) / dram_rate)": (
-        lambda sgemm_start, batch, M, N, K, sgemm_rate, dram_rate: sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) /
-        dram_rate)
+    "sgemm_start + ceil(2 * batch * ceil(M / 32) * ceil(N / 32) / sms) * ceil(K / 2) * sgemm_step + batch * M * N * sgemm_output": (
+        lambda sgemm_start, batch, M, N, sms, K, sgemm_step, sgemm_output: sgemm_start + ceil(2 * batch * ceil(M / 32) * ceil(N / 32) / sms) * ceil(K
+        / 2) * sgemm_step + batch * M * N * sgemm_output
     ),
     # C10
     (
