@@ -23,7 +23,7 @@ from gemmgen.spec import loads
 
 NEAR = 1.1
 """Times the fastest kernel of a product: what comes nowhere so near to it is left out of the table."""
-TURNS = 12
+TURNS = 40
 """How often estimates are fitted anew, with more weight where they took a kernel that was not the fastest."""
 
 
@@ -63,18 +63,28 @@ class Raced:
         Args:
             kernels: of a library's manifest, in the order of `names`.
         """
-        heavy = self.sizes.prod(axis=1) ** (1 / 6)
+        # As `choice.weights` has it; kernels of batches and of single products are told apart, as neither serves the other's well.
+        heavy, strided = self.sizes.prod(axis=1) ** (1 / 6), np.array([_strided(one) for one in kernels])
         weight = heavy * (self.best / self.seconds) ** 2
-        found, least, cost = [], np.full(len(self.sizes), np.inf), math.inf
+        found: list[Estimate] = []
+        cost = {False: math.inf, True: math.inf}
         for _ in range(TURNS):
             tried = [self._fitted(at, kernels[at], weight[at]) for at in range(len(self.names))]
-            taken = self.told(tried, kernels).argmin(axis=0)
-            over = self.seconds[taken, np.arange(len(taken))] / self.best
-            if (now := float(np.log(over) @ heavy)) < cost:
-                found, least, cost = tried, over, now
+            over, taken = self._over(tried, kernels)
+            found = found or list(tried)
+            for together, columns in ((False, self.sizes[:, 3] == 1), (True, self.sizes[:, 3] > 1)):
+                if (now := float(np.log(over[columns]) @ heavy[columns])) < cost[together]:
+                    cost[together] = now
+                    for at in np.flatnonzero(strided == together):
+                        found[at] = tried[at]
             for at in np.flatnonzero(over > 1.01):
                 weight[[taken[at], int(np.nanargmin(self.measured[:, at]))], at] *= 1 + over[at]
-        return found, least
+        return found, self._over(found, kernels)[0]
+
+    def _over(self, estimates: Sequence[Estimate], kernels: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+        """([products] times the fastest's of what the least estimate takes, [products] the kernel that it takes)."""
+        taken = self.told(estimates, kernels).argmin(axis=0)
+        return self.seconds[taken, np.arange(len(taken))] / self.best, taken
 
     def told(self, estimates: Sequence[Estimate], kernels: Sequence[Mapping[str, Any]]) -> np.ndarray:
         """[kernels, products] seconds by estimates, inf where a kernel does not serve a product."""
