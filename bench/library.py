@@ -491,7 +491,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="products: no further size after so many")
     parser.add_argument("--json", type=Path, metavar="FILE", help="products: every time, too")
     parser.add_argument("--table", type=Path, metavar="FILE", help="products: a dispatch table of the measured times, for [[use]] table of a library")
-    parser.add_argument("--stand-for", type=lambda text: text.split(","), default=[], metavar="LAYOUTS", help="of the table: that take the first layout's times")
+    parser.add_argument("--stand-for", type=lambda text: text.split(","), default=[], metavar="LAYOUTS",
+                        help="of the table: that take the first layout's times")
     args = parser.parse_args()
     folders = [one.resolve() for one in args.folders]
     if len(folders) > 1 and args.what != "products":

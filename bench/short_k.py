@@ -2,7 +2,7 @@
 
     python bench/short_k.py h200 --shipped specs/libraries/general.toml --seconds 200 --json short_k.json --table general_h200.json
 
-Makes a library of each family of kernels and the shipped one for a GPU, and races them all (`bench/library.py products`) beside cuBLAS's SGEMM: the shipped
+Makes a library of each family of kernels and the shipped one for a GPU, and races them all beside cuBLAS's SGEMM: the shipped
 library's own choice stands in the table beside the fastest kernel of all. Needs a C compiler, cupy, and processors for NVRTC.
 """
 
@@ -84,7 +84,8 @@ def main() -> None:
         common = {"gpus": [args.gpu], "layouts": args.layouts, "sizes": SIZES, "batched": True, "fallback": False}
         asked: dict[str, Any] = {"shipped": str(Path(args.shipped).resolve())}
         for name in args.families:
-            asked[name] = json.loads(json.dumps({**common, "name": name, **FAMILIES[name], "kernels_at_most": FAMILIES[name]["kernels_at_most"] * len(args.layouts)}))
+            most = FAMILIES[name]["kernels_at_most"] * len(args.layouts)
+            asked[name] = json.loads(json.dumps({**common, "name": name, **FAMILIES[name], "kernels_at_most": most}))
         folders = []
         with ProcessPoolExecutor(len(asked)) as pool:
             for name, why in pool.map(made, asked, asked.values(), [str(root / name) for name in asked], [args.layouts] * len(asked)):
