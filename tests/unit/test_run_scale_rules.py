@@ -180,3 +180,10 @@ def test_zeros_of_a_short_run_are_no_loss_to_look_for():
     for scheme, there in (("run_scaled", True), ("ootomo", False)):
         text = render(planned(split={"scheme": scheme})).text
         assert ("least = min(least, bits - 1)," in text and "least >= __float_as_uint(0x1p-14f) - 1 &&" in text) is there
+
+
+def test_a_run_ends_however_short_it_is():
+    """The model charged a sum of 64 k a sixteenth of a run's end, and slices of k theirs likewise."""
+    tile = {"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 1, "split_k": 1}
+    ends = {k: float(planned(problem={"m": 4096, "n": 4096, "k": k}, tile=tile).model["run_cycles"]) for k in (64, 1024, 1088, 4096)}
+    assert ends[64] == ends[1024] > 0 and ends[1088] == 2 * ends[64] and ends[4096] == 4 * ends[64]
