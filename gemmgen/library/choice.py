@@ -37,6 +37,7 @@ from gemmgen.solve.fallback import NONE as NO_FALLBACK
 from gemmgen.solve.lookup import PLAIN
 from gemmgen.solve.request import Request, requests
 from gemmgen.solve.search import TIE
+from gemmgen.solve.settled import settled_spec
 from gemmgen.verdict import LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, sgemm_seconds
 from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Target, Tile, loads
 
@@ -61,7 +62,7 @@ class Candidate:
         preferred: of which of the sizes it is the solver's own choice; alike: the same of kernels whose tiles have the same n and k, as those of one format.
         symbols: its decisions as the design's symbols.
         unpacked: whether its words are not those that the library packs, though they could be.
-        settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
+        settled, loaded, estimate, label: of a dispatch table's: the plan itself, its spec, its time by the table, and what the table calls it.
     """
 
     place: str
@@ -73,6 +74,7 @@ class Candidate:
     request: Request | None = None
     symbols: tuple[tuple[str, int], ...] = ()
     settled: Plan | None = None
+    loaded: LoadedSpec | None = None
     estimate: Estimate | None = None
     label: str = ""
     strided: bool = False
@@ -101,11 +103,13 @@ class Candidate:
 
     @cached_property
     def plan(self) -> Plan:
-        """Everything decided, with the end that calls ask for; of one for batches, that it takes arrays of pointers, too."""
-        if self.settled:
-            return self.settled
-        plan = replace(self.request.plan(dict(self.symbols)), epilogue=FUSED)
-        return replace(plan, batch=replace(plan.batch, pointers=True)) if self.strided else plan
+        """Everything decided."""
+        return self.settled or _ended(self.request.plan(dict(self.symbols)))
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The sections of the spec that has this kernel alone, as dispatch tables have them."""
+        return settled_spec(self.loaded or self.request.loaded, self.plan)
 
     @cached_property
     def format(self) -> str | None:
@@ -329,6 +333,12 @@ def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]
 
 
 # ---- candidates
+
+
+def _ended(plan: Plan) -> Plan:
+    """With the end that calls ask for; of one for batches, that it takes arrays of pointers, too."""
+    plan = replace(plan, epilogue=FUSED)
+    return replace(plan, batch=replace(plan.batch, pointers=True)) if plan.batch else plan
 
 
 def pool(
@@ -579,7 +589,11 @@ def _of_table(place: str, table: Table, gpu: Gpu, layout: str, sizes: Sequence[S
     for label, kernel in table.kernels.items():
         if (kernel.gpu, kernel.layout) != (gpu.name, layout):
             continue
-        plan = solve(loads({name: dict(section) for name, section in kernel.spec.items()}, f"{place}: {label}"))
+        loaded = loads({name: dict(section) for name, section in kernel.spec.items()}, f"{place}: {label}")
+        plan = _ended(solve(loaded))
+        strided = plan.batch is not None
         *extents, products = np.array(sizes, float).T
         single = np.maximum(kernel.estimate.seconds(*extents), 1e-9)
-        yield Candidate(place, gpu, layout, single * products, single, settled=replace(plan, epilogue=FUSED), estimate=kernel.estimate, label=label)
+        together = np.maximum(kernel.estimate.seconds(*extents, products), 1e-9)
+        seconds = np.where(products > 1, together, np.inf) if strided else single * products
+        yield Candidate(place, gpu, layout, seconds, single, settled=plan, loaded=loaded, estimate=kernel.estimate, label=label, strided=strided)

@@ -147,6 +147,7 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
                 "design": kernel.built.plan.design.name, **decided(kernel.built.plan), "fallback": kernel.is_fallback, "reason": kernel.reason,
                 "from": served[kernel.built.plan.hash].candidate.place if kernel.built.plan.hash in served else None,
                 "sizes": [list(size) for size in served[kernel.built.plan.hash].sizes] if kernel.built.plan.hash in served else [],
+                "spec": served[kernel.built.plan.hash].candidate.spec if kernel.built.plan.hash in served else None,
                 "estimate": kernel.estimate.model_dump(mode="json") if kernel.estimate else None,
                 "pack_formats": {operand: packed[kernel.label, operand] or None for operand in "ab"},
                 "images": [{"file": f"src/code/{image.file}", "arch": image.arch} for image in images(kernel)],

@@ -35,13 +35,14 @@ SKEWED = (
     (128, 1024, 1024), (1024, 128, 1024), (64, 4096, 4096), (256, 4096, 4096), (1024, 4096, 4096), (4096, 1024, 4096), (4096, 256, 4096),
     (4096, 4096, 256), (8192, 8192, 512), (512, 512, 8192), (256, 256, 16384), (2048, 8192, 2048), (16384, 4096, 1024),
 )
-SIZES = (*((size, size, size) for size in SQUARES), *SKEWED)
-"""[m, n, k] that kernels are chosen for where a file names none: squares, few rows, few columns, short and long sums."""
+SHORT = ((1024, 1024, 64), (1024, 1024, 128), (2048, 2048, 64), (2048, 2048, 128), (4096, 4096, 64))
+SIZES = (*((size, size, size) for size in SQUARES), *SKEWED, *SHORT)
+"""[m, n, k] that kernels are chosen for where a file names none: squares, few rows, few columns, short and long sums, updates of a factorization."""
 PACKED_ROWS = (64, 128, 256, 512, 1024, 4096)
 """Rows of the products by a 4096 x 4096 matrix that was packed, for which kernels of packed use are chosen besides."""
 BATCHES = (
     (64, 64, 64, 1024), (128, 128, 128, 256), (256, 256, 256, 256), (512, 512, 64, 256), (1024, 1024, 256, 64),
-    (1024, 128, 1024, 128), (1024, 1024, 128, 128), (128, 1024, 1024, 128),  # attention's, whose heads are 128 wide
+    (1024, 128, 1024, 128), (1024, 1024, 128, 128), (128, 1024, 1024, 128), (512, 64, 512, 384),  # attention's, whose heads are 64 and 128 wide
 )
 """[m, n, k, products] of strided batches likewise, where a library is to have kernels for these."""
 MOST_KERNELS = 1000

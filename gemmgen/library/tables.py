@@ -19,6 +19,7 @@ from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.ends import FUSED, FUSED_ACTIVATIONS
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
+from gemmgen.model import time
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import SAFETY
 
@@ -27,10 +28,6 @@ BOUND_K = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
 PASSES = ("absmax", "norms", "split")
 """Roles of launches that make words of operands, whose blocks take one operand each."""
 LARGEST_OFFSET = (1 << 16) - 1
-SGEMM_SHARE = 0.61
-"""Of the FP32 multiply-adds' rate, what the vendor's SGEMM reaches: measured on an H200, 41 of 66.9 TFLOPS."""
-SGEMM_LAUNCH = 4e-6
-"""Seconds of a small one: measured on an H200, 6.5 us at 256 and 13 us at 512."""
 FACTORS = 4
 """Of a term of a grid and of a buffer's size, at most: as tables.h has room for."""
 
@@ -318,11 +315,10 @@ def _of_rules(rules: Sequence[Rules], labels: Sequence[str]) -> list[str]:
 
 
 def sgemm_estimate(gpu: Gpu) -> Estimate:
-    """What the vendor's SGEMM takes on a GPU, roughly: its tiles and slices are many, so that waves hardly show."""
-    rate = 2e6 * gpu.rates.boost_mhz * gpu.rates.f32_fma_per_clock * SGEMM_SHARE  # of an SM, in a second
-    tile, slices = 32, 8
-    return Estimate(tile=(tile, tile), slices=slices, sms=gpu.rates.sms, launch=SGEMM_LAUNCH, wave=0.0, step=float(f"{2 * tile * tile / rate:.4g}"),
-                    operand=0.0, output=float(f"{4e-9 / gpu.rates.dram_gb_per_s:.4g}"))
+    """What the vendor's SGEMM takes on a GPU (M24)."""
+    numbers = {name: float(f"{value:.4g}") for name, value in time.sgemm_numbers(gpu).items()}
+    return Estimate(tile=(time.SGEMM_TILE,) * 2, slices=time.SGEMM_SLICES, sms=gpu.rates.sms, launch=numbers["sgemm_start"], wave=0.0,
+                    step=numbers["sgemm_step"], operand=0.0, output=numbers["sgemm_output"])
 
 
 def _of_architectures(kernels: Sequence[Kernel]) -> str:
