@@ -25,11 +25,12 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.designs import designs_of
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
-from gemmgen.kinds import GEMM, kind_called
+from gemmgen.kinds import GEMM, kind_called, kind_of
 from gemmgen.library.cover import greedy, over_best, unserved
 from gemmgen.library.dispatch import Estimate, Table
 from gemmgen.library.ends import FUSED
 from gemmgen.library.file import LoadedLibrary
+from gemmgen.library.routines import sized, ways_of
 from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
 from gemmgen.solve import Ranked, ranked, solve
@@ -38,7 +39,7 @@ from gemmgen.solve.lookup import PLAIN
 from gemmgen.solve.request import Request, requests
 from gemmgen.solve.search import TIE
 from gemmgen.verdict import LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, sgemm_seconds
-from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Target, Tile, loads
+from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Problem, Target, Tile, loads
 
 MOST_TILES = 12
 """Tiles of one size whose best plans are candidates."""
@@ -58,6 +59,7 @@ class Candidate:
         place: what names it: a `[[use]]` of the file.
         seconds: [sizes], predicted, of all products of a size, inf where it is not for it; single: the same of one of them.
         strided: whether one launch takes a strided batch: it is for sizes of several products alone.
+        routine: of one of BLAS's level 3 beside GEMM, what a spec's section [problem] says of it; sizes are then the most alike ones that the kind has.
         preferred: of which of the sizes it is the solver's own choice; alike: the same of kernels whose tiles have the same n and k, as those of one format.
         symbols: its decisions as the design's symbols.
         unpacked: whether its words are not those that the library packs, though they could be.
@@ -76,6 +78,7 @@ class Candidate:
     estimate: Estimate | None = None
     label: str = ""
     strided: bool = False
+    routine: Mapping[str, Any] | None = None
     alike: frozenset[int] = frozenset()
     unpacked: bool = False
 
@@ -104,7 +107,10 @@ class Candidate:
         """Everything decided, with the end that calls ask for; of one for batches, that it takes arrays of pointers, too."""
         if self.settled:
             return self.settled
-        plan = replace(self.request.plan(dict(self.symbols)), epilogue=FUSED)
+        plan = self.request.plan(dict(self.symbols))
+        if self.routine:
+            return plan
+        plan = replace(plan, epilogue=FUSED)
         return replace(plan, batch=replace(plan.batch, pointers=True)) if self.strided else plan
 
     @cached_property
@@ -175,6 +181,7 @@ class Pool:
 
     Attributes:
         left_out, relaxed, notes: as `Choice` has them.
+        routines: by GPU and way, candidates for one of BLAS's level 3, the fastest first.
         plain: [sizes] seconds of gemmgen's fastest FP32 kernels, by GPU and layout, whether these are candidates or not.
     """
 
@@ -184,6 +191,7 @@ class Pool:
     relaxed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     plain: Mapping[tuple[str, str], np.ndarray] = field(default_factory=dict)
+    routines: Mapping[tuple[str, ...], Sequence[Candidate]] = field(default_factory=dict)
     refused: dict[str, tuple[Plan, GemmgenError]] = field(default_factory=dict)
 
     def refuse(self, plan: Plan, error: GemmgenError) -> None:
@@ -223,10 +231,27 @@ class Pool:
                 for number, at in enumerate(mine)
             ]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
+        verdicts = tuple(self._verdicts(kernels))
+        kernels += self._of_routines()
         return Choice(
-            sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
-            self.relaxed, (*self.notes, *(narrow(kernels) if file.shim else ())), tuple(self._verdicts(kernels)),
+            sizes, tuple(kernels), len(self.candidates) + sum(map(len, self.routines.values())), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
+            self.relaxed, (*self.notes, *(narrow(kernels) if file.shim else ())), verdicts,
         )
+
+    def _of_routines(self) -> Iterator[Served]:
+        """Of each of BLAS's level 3 that the file names, in each way, the fastest kernel that the compiler does not refuse.
+
+        Raises:
+            InfeasibleSpec: it refuses all.
+        """
+        for group, mine in self.routines.items():
+            taken = next((one for one in mine if not self.refused or one.plan.hash not in self.refused), None)
+            if taken is None:
+                raise InfeasibleSpec(
+                    f"{self.library.place}: routines", f"no [[use]] has a kernel for {' '.join(group)}", got="refused by the compiler" if mine else None,
+                    needs="a kernel for each GPU and way", remedy="another [[use]], or a file without this routine",
+                )
+            yield Served(taken, taken.plan, (largest(self.library, taken.routine),))
 
     def _verdicts(self, kernels: Sequence[Served]) -> Iterator[Verdict]:
         """What the chosen kernels are worth together at each size, beside the faster of gemmgen's FP32 kernels and the vendor's SGEMM."""
@@ -251,6 +276,11 @@ class Pool:
             self.library.place, f"no [[use]] has a kernel for {gpu}, {layout}", got=refused[0].problem if refused else "; ".join(dict.fromkeys(whys)) or None,
             needs="a kernel for each GPU and layout", remedy='another [[use]] for it, such as scheme = "auto", or fewer gpus or layouts',
         )
+
+
+def largest(library: LoadedLibrary, routine: Mapping[str, Any]) -> Size:
+    """What a routine's kernel is chosen for: the product that is most like the library's largest."""
+    return (*sized(kind_of(Problem(**routine)), *max((size[:3] for size in library.sizes), key=math.prod)), 1)
 
 
 def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], packed: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -376,7 +406,36 @@ def pool(
                 found += [one for layout in library.file.layouts for one in _of_table(place, table, gpu, layout, library.sizes)]
     found, notes = _with_plain(library, found, own)
     seconds = {group: np.min([one.seconds for one in mine], axis=0) for group, mine in own.items()}
-    return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds)
+    routines = {(gpu.name, *way.values()): (gpu, way) for gpu in library.gpus for name in library.file.routines for way in ways_of(name)}
+    progress(f"candidates of {len(routines)} ways of routines") if routines else None
+    answers = each(lambda asked: sorted(_of_routine(library, *asked), key=lambda one: one.seconds[0]), routines.values())
+    return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds, dict(zip(routines, answers)))
+
+
+def _of_routine(library: LoadedLibrary, gpu: Gpu, way: Mapping[str, Any]) -> Iterator[Candidate]:
+    """Kernels for one of BLAS's level 3 in one way, of every use that has some; their `seconds` are of one size."""
+    size = np.array([largest(library, way)], float)
+    for place, spec, names in library.specs:
+        if gpu.name not in names:
+            continue
+        for _, loaded in retargeted(spec, gpu_name(library, gpu), way["layout"]):
+            found = []
+            with suppress(InfeasibleSpec, UnknownName):
+                found = list(_of_way(place, loaded, gpu, way, size))
+            yield from found
+            if found:
+                break
+
+
+def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], size: np.ndarray) -> Iterator[Candidate]:
+    m, n, k, _ = map(int, size[0])
+    for variant in _variants(loaded, [way]):
+        hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k})
+        for space in _spaces(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})})):
+            one = space.request
+            rows = [tuple(int(space.columns[name][row]) for name in one.design.symbols) for row in space.order[:MOST_TILES]]
+            for seconds, row in zip(_seconds(one, rows, size), rows):
+                yield Candidate(place, gpu, way["layout"], seconds, seconds, request=one, symbols=tuple(zip(one.design.symbols, row)), routine=way)
 
 
 def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mapping[tuple[str, str], Sequence[Candidate]]) -> tuple[list[Candidate], list[str]]:
@@ -473,7 +532,7 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
     """
     every, singly = np.array(sizes, float), np.array([(*size[:3], 1) for size in sizes], float)
     found: dict[Any, tuple[Request, dict[tuple[int, ...], tuple[set[int], set[int]]]]] = {}
-    for variant in _variants(loaded, kinds):
+    for variant in _variants(loaded, [{"kind": kind} for kind in kinds]):
         for at, (m, n, k, products) in enumerate(sizes):
             if (products > 1) != kind_called(variant.spec.problem.kind).batched:
                 continue
@@ -516,8 +575,11 @@ def _spaces(loaded: LoadedSpec) -> Iterator[Ranked]:
             yield ranked(one)
 
 
-def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
+def _variants(loaded: LoadedSpec, problems: Sequence[Mapping[str, Any]]) -> Iterator[LoadedSpec]:
     """The spec with scheme, policy, promotion and sums as its own sizes decide them, once for each policy that it leaves open and each kind of problem.
+
+    Args:
+        problems: what a section [problem] says of a kind.
 
     Raises:
         InfeasibleSpec, UnknownName: it has no kernel.
@@ -531,10 +593,10 @@ def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
         pinned = {"sums": sums} if sums not in (None, SUMS.usual) else {}
         split = loaded.spec.split.model_copy(update={"scheme": scheme, "promote": one.choices.promote[0], **pinned})
         fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
-        for kind in kinds:
-            changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
+        for problem in problems:
+            changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update=problem)}
             # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
-            asked = kind_called(kind)
+            asked = kind_of(changes["problem"])
             designs = [design.name for design in designs_of(one.fragment, asked, one.scheme.family.sums)] if asked.batched else []
             for design in designs or [loaded.spec.pipeline.design]:
                 pipeline = loaded.spec.pipeline.model_copy(update={"design": design})
