@@ -31,7 +31,8 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
         "",
         table(("kernel", "layout", "scheme", "policy", "kind", "block", "slices", "for", "why"), [
             ((labels or {}).get(one.plan.hash, one.plan.gpu.name), one.plan.layout, one.plan.scheme.name, one.plan.fragment.policy,
-             " ".join((one.plan.kind.name, *one.plan.kind.options.values())), "x".join(map(str, one.plan.block)), str(one.plan.split_k), f"{len(one.sizes)} size{'s' * (len(one.sizes) != 1)}", one.reason)
+             " ".join((one.plan.kind.name, *one.plan.kind.options.values())), "x".join(map(str, one.plan.block)), str(one.plan.split_k),
+             f"{len(one.sizes)} size{'s' * (len(one.sizes) != 1)}", one.reason)
             for one in choice.kernels
         ]),
     ]

@@ -234,8 +234,8 @@ class Pool:
         verdicts = tuple(self._verdicts(kernels))
         kernels += self._of_routines()
         return Choice(
-            sizes, tuple(kernels), len(self.candidates) + sum(map(len, self.routines.values())), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
-            self.relaxed, (*self.notes, *(narrow(kernels) if file.shim else ())), verdicts,
+            sizes, tuple(kernels), len(self.candidates) + sum(map(len, self.routines.values())), float(np.exp(taken.cost)), float(np.exp(taken.least)),
+            tuple(self.refused.values()), self.left_out, self.relaxed, (*self.notes, *(narrow(kernels) if file.shim else ())), verdicts,
         )
 
     def _of_routines(self) -> Iterator[Served]:

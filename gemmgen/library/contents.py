@@ -147,7 +147,8 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
             {
                 "label": kernel.label, "kernel": kernel.built.source.name, "plan": kernel.built.plan.hash, "layout": kernel.built.plan.layout,
                 "gpu": kernel.built.plan.gpu.name, "scheme": kernel.built.plan.scheme.name, "fragment": kernel.built.plan.fragment.name,
-                "design": kernel.built.plan.design.name, "kind": {"name": kernel.built.plan.kind.name, **kernel.built.plan.kind.options}, **decided(kernel.built.plan), "fallback": kernel.is_fallback, "reason": kernel.reason,
+                "design": kernel.built.plan.design.name, "kind": {"name": kernel.built.plan.kind.name, **kernel.built.plan.kind.options},
+                **decided(kernel.built.plan), "fallback": kernel.is_fallback, "reason": kernel.reason,
                 "from": served[kernel.built.plan.hash].candidate.place if kernel.built.plan.hash in served else None,
                 "sizes": [list(size) for size in served[kernel.built.plan.hash].sizes] if kernel.built.plan.hash in served else [],
                 "estimate": kernel.estimate.model_dump(mode="json") if kernel.estimate else None,

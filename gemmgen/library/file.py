@@ -246,7 +246,8 @@ def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
     for key, needs in (("kind", GEMM.name), ("b", "f32"), ("c", "f32")):
         if getattr(problem, key) != needs:
             raise SpecError(f"{where}: [problem] {key}", "is not what a library's functions compute", got=getattr(problem, key), needs=needs,
-                            remedy="leave it out, or gemmgen export for a kernel of its own; for strided batches, batched = true, and for others of BLAS's level 3 routines")
+                            remedy="leave it out, or gemmgen export for a kernel of its own; for strided batches, batched = true, "
+                                   "and for others of BLAS's level 3, routines")
     if loaded.spec.epilogue.do:
         raise SpecError(f"{where}: [epilogue] do", "is not what a library's functions compute", got=", ".join(loaded.spec.epilogue.do),
                         needs="none: each call says what becomes of C",

@@ -64,7 +64,8 @@ def check(kernel: Kernel) -> None:
     """Whether the runtime can launch a kernel.
 
     Raises:
-        GemmgenError: it is for a batch of products that are each told by themselves or of a kind without a number, its B or C is not FP32, or it has an epilogue of its own.
+        GemmgenError: it is for a batch of products that are each told by themselves or of a kind without a number, its B or C is not FP32, or it has an
+            epilogue of its own.
     """
     plan = kernel.built.plan
     if plan.launches.of_products:

@@ -3,9 +3,10 @@
     assert not list(level3.faults(run, level3.calls("SSYRK", extents=(0, 1, 9), seed=0)))
     assert not list(level3.wrong_exits(run, "SSYRK"))
 
-`run(call)` computes a call on the host's arrays and returns BLAS's code: 0, or minus the argument at fault. The questions are those that LAPACK's sblat3 asks by
-its published description: every letter, extents, alphas and betas; leading dimensions beyond the extents; errors in units of 2^-23 times the sums of magnitudes,
-threshold 16; TRSM's solution by its residual. Here every element that a routine may not read is NaN besides, and all memory is compared afterwards.
+`run(call)` computes a call on the host's arrays and returns BLAS's code: 0, or minus the argument at fault. The questions are those that LAPACK's
+sblat3 asks by its published description: every letter, extents, alphas and betas; leading dimensions beyond the extents; errors in units of 2^-23 times
+the sums of magnitudes, threshold 16; TRSM's solution by its residual. Every element that a routine may not read is NaN besides, and all memory is
+compared afterwards.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Routine:
 
 
 _OPERANDS = ("alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
-_TRIANGULAR = Routine({"side": SIDE, "uplo": UPLO, "trans": TRANS, "diag": DIAG}, ("m", "n"), ("side", "uplo", "trans", "diag", "m", "n", "alpha", "a", "lda", "b", "ldb"))
+_TRIANGULAR = Routine(
+    {"side": SIDE, "uplo": UPLO, "trans": TRANS, "diag": DIAG}, ("m", "n"), ("side", "uplo", "trans", "diag", "m", "n", "alpha", "a", "lda", "b", "ldb"),
+)
 ROUTINES = {
     "SGEMM": Routine({"transa": TRANS, "transb": TRANS}, ("m", "n", "k"), ("transa", "transb", "m", "n", "k", *_OPERANDS)),
     "SSYMM": Routine({"side": SIDE, "uplo": UPLO}, ("m", "n"), ("side", "uplo", "m", "n", *_OPERANDS)),
@@ -58,7 +61,7 @@ class Call:
         stored: by operand, [columns, ld] of FP32: column by column as BLAS has it, NaN where nothing may be read.
         given: by operand, the matrix that is meant, FP64: a triangle is completed, and what counts for nothing is 0.
         before: by operand, what memory held.
-        pointer: of other values than its arrays', for error exits.
+        ld: leading dimensions, by argument.
     """
 
     routine: str
@@ -153,11 +156,12 @@ def call(routine: str, letters: Mapping[str, str], extents: Mapping[str, int], a
     m, n, k = (extents.get(name, 0) for name in "mnk")
     side = m if letters.get("side") == "L" else n
     shapes = {
-        "SGEMM": {"a": (m, k), "b": (k, n), "c": (m, n)}, "SGEMMT": {"a": (n, k), "b": (k, n), "c": (n, n)}, "SSYMM": {"a": (side, side), "b": (m, n), "c": (m, n)},
-        "SSYRK": {"a": (n, k), "c": (n, n)}, "SSYR2K": {"a": (n, k), "b": (n, k), "c": (n, n)}, "STRMM": {"a": (side, side), "b": (m, n)},
+        "SGEMM": {"a": (m, k), "b": (k, n), "c": (m, n)}, "SGEMMT": {"a": (n, k), "b": (k, n), "c": (n, n)},
+        "SSYMM": {"a": (side, side), "b": (m, n), "c": (m, n)}, "SSYRK": {"a": (n, k), "c": (n, n)}, "SSYR2K": {"a": (n, k), "b": (n, k), "c": (n, n)}, "STRMM": {"a": (side, side), "b": (m, n)},
         "STRSM": {"a": (side, side), "b": (m, n)},
     }[routine]
-    turned = {"a": letters.get("transa", letters.get("trans", "N")) == "T", "b": letters.get("transb", letters.get("trans", "N") if routine == "SSYR2K" else "N") == "T", "c": False}
+    of_b = letters.get("trans", "N") if routine == "SSYR2K" else letters.get("transb", "N")
+    turned = {"a": letters.get("transa", letters.get("trans", "N")) == "T", "b": of_b == "T", "c": False}
     for name, shape in shapes.items():
         rows, columns = shape[::-1] if turned[name] and "side" not in letters else shape
         x = rng.uniform(-0.5, 0.5, (rows, columns)).astype(np.float32)
