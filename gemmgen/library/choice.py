@@ -45,6 +45,8 @@ MOST_TILES = 12
 """Tiles of one size whose best plans are candidates."""
 SLOWEST = 1.5
 """How much longer than the best plan of its size such a plan may take."""
+SMALL = 1024
+"""Extents of a product whose operands L2 holds for a second pass."""
 PLAIN_PLACE = "plain FP32"
 """What names the kernels that every library may take beside those of its file."""
 Size = tuple[int, int, int, int]
@@ -181,7 +183,7 @@ class Pool:
 
     Attributes:
         left_out, relaxed, notes: as `Choice` has them.
-        routines: by GPU and way, candidates for one of BLAS's level 3, the fastest first.
+        routines: by GPU and way, candidates for one of BLAS's level 3, the best for all sizes first.
         plain: [sizes] seconds of gemmgen's fastest FP32 kernels, by GPU and layout, whether these are candidates or not.
     """
 
@@ -239,7 +241,7 @@ class Pool:
         )
 
     def _of_routines(self) -> Iterator[Served]:
-        """Of each of BLAS's level 3 that the file names, in each way, the fastest kernel that the compiler does not refuse.
+        """Of each of BLAS's level 3 that the file names, in each way, the best kernel that the compiler does not refuse.
 
         Raises:
             InfeasibleSpec: it refuses all.
@@ -251,7 +253,7 @@ class Pool:
                     f"{self.library.place}: routines", f"no [[use]] has a kernel for {' '.join(group)}", got="refused by the compiler" if mine else None,
                     needs="a kernel for each GPU and way", remedy="another [[use]], or a file without this routine",
                 )
-            yield Served(taken, taken.plan, (largest(self.library, taken.routine),))
+            yield Served(taken, taken.plan, like(self.library, taken.routine))
 
     def _verdicts(self, kernels: Sequence[Served]) -> Iterator[Verdict]:
         """What the chosen kernels are worth together at each size, beside the faster of gemmgen's FP32 kernels and the vendor's SGEMM."""
@@ -278,9 +280,10 @@ class Pool:
         )
 
 
-def largest(library: LoadedLibrary, routine: Mapping[str, Any]) -> Size:
-    """What a routine's kernel is chosen for: the product that is most like the library's largest."""
-    return (*sized(kind_of(Problem(**routine)), *max((size[:3] for size in library.sizes), key=math.prod)), 1)
+def like(library: LoadedLibrary, routine: Mapping[str, Any]) -> tuple[Size, ...]:
+    """What a routine's kernel is chosen for: of each of the library's sizes the product that is most like it."""
+    kind = kind_of(Problem(**routine))
+    return tuple(dict.fromkeys((*sized(kind, *size[:3]), 1) for size in library.sizes))
 
 
 def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], packed: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -408,34 +411,43 @@ def pool(
     seconds = {group: np.min([one.seconds for one in mine], axis=0) for group, mine in own.items()}
     routines = {(gpu.name, *way.values()): (gpu, way) for gpu in library.gpus for name in library.file.routines for way in ways_of(name)}
     progress(f"candidates of {len(routines)} ways of routines") if routines else None
-    answers = each(lambda asked: sorted(_of_routine(library, *asked), key=lambda one: one.seconds[0]), routines.values())
+    answers = each(lambda asked: _of_routine(library, *asked), routines.values())
     return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds, dict(zip(routines, answers)))
 
 
-def _of_routine(library: LoadedLibrary, gpu: Gpu, way: Mapping[str, Any]) -> Iterator[Candidate]:
-    """Kernels for one of BLAS's level 3 in one way, of every use that has some; their `seconds` are of one size."""
-    size = np.array([largest(library, way)], float)
+def _of_routine(library: LoadedLibrary, gpu: Gpu, way: Mapping[str, Any]) -> list[Candidate]:
+    """Kernels for one of BLAS's level 3 in one way, of every use that has some, the best for all sizes first; their `seconds` are of what `like` gives.
+
+    A size weighs as its mean extent to 1.5: a kernel stands alone for its way, and small products stay with the vendor.
+    """
+    sizes, found = np.array(like(library, way), float), []
     for place, spec, names in library.specs:
         if gpu.name not in names:
             continue
         for _, loaded in retargeted(spec, gpu_name(library, gpu), way["layout"]):
-            found = []
+            mine: list[Candidate] = []
             with suppress(InfeasibleSpec, UnknownName):
-                found = list(_of_way(place, loaded, gpu, way, size))
-            yield from found
-            if found:
+                mine = list(_of_way(place, loaded, gpu, way, sizes))
+            found += mine
+            if mine:
                 break
+    if not found:
+        return []
+    cost = np.log(np.stack([one.seconds for one in found])) @ weights(sizes) ** 3
+    return [found[at] for at in np.argsort(cost, kind="stable")[:MOST_TILES]]
 
 
-def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], size: np.ndarray) -> Iterator[Candidate]:
-    m, n, k, _ = map(int, size[0])
+def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], sizes: np.ndarray) -> Iterator[Candidate]:
+    """Those of one spec. One kernel serves all sizes: none finds row scales and splits in one pass, which suits large ones."""
+    small = dict(zip("mnk", sized(kind_of(Problem(**way)), *(SMALL,) * 3)))
     for variant in _variants(loaded, [way]):
-        hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k})
+        hinted = variant.spec.problem.model_copy(update=small)
         for space in _spaces(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})})):
             one = space.request
-            rows = [tuple(int(space.columns[name][row]) for name in one.design.symbols) for row in space.order[:MOST_TILES]]
-            for seconds, row in zip(_seconds(one, rows, size), rows):
-                yield Candidate(place, gpu, way["layout"], seconds, seconds, request=one, symbols=tuple(zip(one.design.symbols, row)), routine=way)
+            rows = [tuple(int(space.columns[name][row]) for name in one.design.symbols) for row in space.order]
+            found = _seconds(one, rows, sizes)
+            for at in np.argsort(np.log(found) @ weights(sizes) ** 3, kind="stable")[:MOST_TILES]:
+                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=tuple(zip(one.design.symbols, rows[at])), routine=way)
 
 
 def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mapping[tuple[str, str], Sequence[Candidate]]) -> tuple[list[Candidate], list[str]]:

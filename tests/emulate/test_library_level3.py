@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -15,7 +16,9 @@ from gemmgen.library.routines import LEVEL3, NUMBERS, ways_of
 from gemmgen.library.structures import Choice, Problem, sized
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from gemmgen.kinds.triangles import LOWER, UPPER, Syrk
 from test_library import NOT_SERVED, OK, of_plan
+from ways import plan_of
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 EXTENTS = (1, 3, 9, 33, 65)
@@ -194,6 +197,18 @@ def test_trmm_in_place_keeps_b_until_it_is_read(tmp_path, special):
         found.append(told["held"]["b" if in_place else "c"][0])
     assert np.array_equal(*found, equal_nan=True) and (special == "fast" or np.isinf(found[0][3, :70]).all())
     assert (choices[0].workspace_bytes > choices[1].workspace_bytes) == (special == "exact")
+
+
+@pytest.mark.parametrize("uplo", [LOWER, UPPER])
+def test_blocks_of_clusters_find_the_tiles_of_a_triangle(tmp_path, uplo):
+    """Whole clusters, of which some reach below the triangle; blocks that stay."""
+    way = dict(gpu="h200", fragment={"policy": "wgmma"}, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2, "group": 2}, promote=32, stages=3)
+    plan = replace(plan_of(**way, layout="nt" if uplo == LOWER else "tn"), kind=Syrk(uplo))
+    made = Library(tmp_path, [of_plan("kernel", plan)], archs=["sm_90"], arch="sm_90")
+    for n in (40, 200):
+        asked, told = problem(made, "syrk", 0, upper=int(uplo == UPPER), transpose=int(uplo == UPPER), n=n)
+        enqueued(made, asked)
+        check("syrk", int(uplo == UPPER), 0, 1.0, 0.0, told)
 
 
 def test_what_is_wrong_with_a_problem_of_a_kind(library):

@@ -36,7 +36,7 @@ static void beside_square(
                 else if (l != i && (lower == right ? l > i : l < i))
                     sum += square * x[l];
             }
-            x[i] = kind != TRSM ? alpha * sum
+            x[i] = alpha == 0 ? 0 : kind != TRSM ? alpha * sum
                 : (alpha * (right ? b[j + i * ldb] : b[i + j * ldb]) - sum) / of_square(a, lda, i, i, 0, upper, transposed, unit);
         }
         for (int64_t i = 0; i < deep; ++i) {
@@ -59,7 +59,7 @@ static void triangle(
                 if (kind == SYR2K)
                     sum += (double)element(b, transposed, i, l, ldb) * element(a, !transposed, l, j, lda);
             }
-            c[i + j * ldc] = (float)(alpha * sum + (beta != 0 ? beta * c[i + j * ldc] : 0));
+            c[i + j * ldc] = (float)((alpha == 0 ? 0 : alpha * sum) + (beta != 0 ? beta * c[i + j * ldc] : 0));
         }
 }
 
