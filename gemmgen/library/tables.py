@@ -291,8 +291,7 @@ def _buffer(one: Buffer, made: Mapping[str, Sequence[Buffer]], constants: Mappin
 
 def _parameter(one: Parameter, interface: Interface, label: str) -> str:
     if one.argument is not None:
-        # Of a kind whose k is m or n, too: with alpha 0 the runtime has passes read no k.
-        return f"{{ARGUMENT_{'K' if one.name == 'k' else one.argument.upper()}, 0, 0}}"
+        return f"{{ARGUMENT_{one.argument.upper()}, 0, 0}}"
     number = [buffer.name for buffer in interface.buffers].index(one.region)
     if one.offset > LARGEST_OFFSET:
         raise ValueError(f"{label}: parameter {one.name} lies too far from the start of its buffer")

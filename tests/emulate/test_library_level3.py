@@ -204,11 +204,14 @@ def test_blocks_of_clusters_find_the_tiles_of_a_triangle(tmp_path, uplo):
     """Whole clusters, of which some reach below the triangle; blocks that stay."""
     way = dict(gpu="h200", fragment={"policy": "wgmma"}, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2, "group": 2}, promote=32, stages=3)
     plan = replace(plan_of(**way, layout="nt" if uplo == LOWER else "tn"), kind=Syrk(uplo))
-    made = Library(tmp_path, [of_plan("kernel", plan)], archs=["sm_90"], arch="sm_90")
+    made = Library(tmp_path, [of_plan("kernel", plan)], archs=["sm_90"])
+    made.current("sm_90", units=132)
     for n in (40, 200):
         asked, told = problem(made, "syrk", 0, upper=int(uplo == UPPER), transpose=int(uplo == UPPER), n=n)
         enqueued(made, asked)
         check("syrk", int(uplo == UPPER), 0, 1.0, 0.0, told)
+        main = made.kernels[0].built.source.launches[-1]
+        assert made.launched[-1] == (main.symbol, main.blocks(made.kernels[0].built.source.interface.extents(n, n, 36)))
 
 
 def test_what_is_wrong_with_a_problem_of_a_kind(library):

@@ -80,7 +80,7 @@ def test_a_kernel_serves_small_and_large_sizes_by_two_passes():
     assert len(found.routines) == 4
     for mine in found.routines.values():
         assert all(np.isfinite(one.seconds).all() and one.seconds.shape == (3,) and not one.plan.launches.splits_whole for one in mine)
-        assert mine[0].plan.block[0] == 128
+        assert mine[0].plan.block[0] == 128 and mine[0].plan.fragment.policy == "wgmma"
 
 
 def test_an_estimate_is_of_the_kind_s_own_work(chosen):
