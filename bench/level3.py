@@ -1,7 +1,8 @@
 """What is half of a product worth? BLAS's level 3 beside the whole product of the same scheme and cuBLAS's routines, in one interleaved race.
 
     python bench/level3.py specs/kernels/syrk_h200.toml [--gpu h200] [--sizes 1024,2048,4096,8192,16384]
-    python bench/level3.py --calls ; gemmgen run --library DIR -- python bench/level3.py --calls
+    python bench/level3.py --calls
+    gemmgen run --library DIR -- python bench/level3.py --calls
 
 For each size N, products of N x N x N by the spec's scheme, each planned for its size: syrk, syr2k, gemmt, trmm, symm and gemm. First the ratios: how many
 times as fast each is as gemm by the same scheme and as cuBLAS's routine; then microseconds, TFLOP/s counted as the whole product, and of 64 rows of syrk's C

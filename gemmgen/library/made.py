@@ -16,7 +16,8 @@ from gemmgen.build import Built, build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import ResourceError
-from gemmgen.library.choice import Candidate, Choice, Pool, gpu_name, pool, weights
+from gemmgen.library.candidates import Candidate, gpu_name, weights
+from gemmgen.library.choice import Choice, Pool, pool
 from gemmgen.library.dispatch import Estimate, Rule, estimated
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.kernel import Image, Kernel, finish_images, images

@@ -1,6 +1,7 @@
 """The routines of BLAS's level 3 that a library may have kernels for: their kinds of products, and how the operands of each may stand.
 
-Nothing here knows one kind: a kind that is named in `NUMBERS` is served as soon as `gemmgen.kinds` has it.
+The C interface has a number for each kind. Those of `LEVEL3` have kernels: their launches run once, in the order of the ABI table, as the runtime launches
+them. A kind whose launches are others needs its own way through templates/library/runtime/calls.c.j2, and then its name here.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from gemmgen.kinds import GEMM, Kind, all_kinds, kind_of
+from gemmgen.kinds import GEMM, Kind, kind_of
 from gemmgen.kinds.triangles import LOWER, UPPER
 from gemmgen.kinds.triangular import LEFT, NONUNIT, RIGHT, UNIT
 from gemmgen.spec import Problem
 
 NUMBERS = {name: number for number, name in enumerate(("gemm", "syrk", "syr2k", "gemmt", "symm", "trmm", "trsm"))}
 """The header's, templates/library/header.h.j2, by the name of a kind."""
-LEVEL3 = tuple(name for name in NUMBERS if name != GEMM.name and name in all_kinds())
-"""Kinds beside gemm that there are kernels of."""
+LEVEL3 = ("syrk", "syr2k", "gemmt", "symm", "trmm")
+"""Kinds beside gemm that a library may have kernels of."""
 CHOICES = {"uplo": (LOWER, UPPER), "side": (LEFT, RIGHT), "diag": (NONUNIT, UNIT)}
 """What a routine's letters may say, in the order of the header's numbers."""
 

@@ -19,7 +19,8 @@ from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.ends import FUSED, FUSED_ACTIVATIONS
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
-from gemmgen.library.routines import NUMBERS, number, stands
+from gemmgen.kinds import GEMM
+from gemmgen.library.routines import LEVEL3, number, stands
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import SAFETY
 
@@ -64,15 +65,15 @@ def check(kernel: Kernel) -> None:
     """Whether the runtime can launch a kernel.
 
     Raises:
-        GemmgenError: it is for a batch of products that are each told by themselves or of a kind without a number, its B or C is not FP32, or it has an
-            epilogue of its own.
+        GemmgenError: it is for a batch of products that are each told by themselves or of a kind that the runtime does not launch, its B or C is not FP32,
+            or it has an epilogue of its own.
     """
     plan = kernel.built.plan
     if plan.launches.of_products:
         raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
-    if not plan.kind.plain and plan.kind.name not in NUMBERS:
-        raise GemmgenError(kernel.label, "is of a kind that the C interface has no number for", got=plan.kind.name, needs=", ".join(NUMBERS),
+    if not plan.kind.plain and plan.kind.name not in LEVEL3:
+        raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),
                            remedy="another spec, or gemmgen export for this one")
     if not plan.inputs.stored_b.is_usual or not plan.output.is_usual:
         raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.inputs.stored_b.name}, C {plan.output.name}",
