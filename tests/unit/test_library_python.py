@@ -463,7 +463,8 @@ def test_what_is_asked_for_a_choice(lab, monkeypatch):
                dict(stride_c=101),
                dict(transpose_a=1), dict(transpose_b=1), dict(order=1), dict(epilogue=1), dict(flags=2), dict(kernel=1), dict(largest_error=1e-3),
                dict(bias=16),
-               dict(alpha=16), dict(beta=16)]
+               dict(alpha=16), dict(beta=16),
+               dict(kind=4), dict(kind=4, uplo=1), dict(kind=4, side=1), dict(kind=5), dict(kind=5, diag=1)]
     _c._choices.clear()
     for _ in range(2):
         for change in changes:
