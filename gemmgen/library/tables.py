@@ -19,6 +19,8 @@ from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.ends import FUSED, FUSED_ACTIVATIONS
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
+from gemmgen.kinds import GEMM
+from gemmgen.library.routines import LEVEL3, number, stands
 from gemmgen.model import time
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import SAFETY
@@ -31,7 +33,7 @@ LARGEST_OFFSET = (1 << 16) - 1
 FACTORS = 4
 """Of a term of a grid and of a buffer's size, at most: as tables.h has room for."""
 
-_EXTENTS = ("m", "n", "k", "m_padded", "n_padded", "k_padded", "m_clusters", "batch")
+_EXTENTS = ("m", "n", "k", "m_padded", "n_padded", "k_padded", "m_clusters", "batch", "tiles")
 _ARGUMENTS = {
     **dict.fromkeys("abc", "pointer"), **dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), "long long"),
     **dict.fromkeys(("m", "n", "k", "batch"), "int"), **dict.fromkeys(("alpha", "beta"), "float"),
@@ -60,11 +62,15 @@ def check(kernel: Kernel) -> None:
     """Whether the runtime can launch a kernel.
 
     Raises:
-        GemmgenError: it is for a batch of products that are each told by themselves, its B or C is not FP32, or it has an epilogue of its own.
+        GemmgenError: it is for a batch of products that are each told by themselves or of a kind that the runtime does not launch, its B or C is not FP32,
+            or it has an epilogue of its own.
     """
     plan = kernel.built.plan
     if plan.launches.of_products:
         raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
+                           remedy="another spec, or gemmgen export for this one")
+    if not plan.kind.plain and plan.kind.name not in LEVEL3:
+        raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),
                            remedy="another spec, or gemmgen export for this one")
     if not plan.inputs.stored_b.is_usual or not plan.output.is_usual:
         raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.inputs.stored_b.name}, C {plan.output.name}",
@@ -130,7 +136,7 @@ def formats(kernels: Sequence[Kernel]) -> dict[tuple[str, str], int]:
     for kernel in kernels:
         plan, interface = kernel.built.plan, kernel.built.source.interface
         for operand in "ab":
-            key = None if kernel.is_fallback or operand == "b" and not kernel.packs_b else pack_key(plan, interface, operand)
+            key = None if kernel.is_fallback or not plan.kind.plain or operand == "b" and not kernel.packs_b else pack_key(plan, interface, operand)
             found[kernel.label, operand] = 0 if key is None else known.setdefault(key, len(known) + 1)
     return found
 
@@ -206,6 +212,10 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
     parts.append(_array("image", f"{label}_images", _images(code, name)))
     archs = [binary.arch for binary in (kernel.built.binary, *kernel.built.others)]
     parts.append(_array("error_bound", f"{label}_bounds", [_bound(plan, archs, k) for k in BOUND_K]))
+    if plan.kind.tiles:
+        parts.append(
+            f"static int64_t {label}_tiles(int64_t tiles_m, int64_t tiles_n, int64_t TILE_M, int64_t TILE_N)\n{{\n    return {plan.kind.tiles.count};\n}}\n"
+        )
     if kernel.estimate is not None:
         parts.append(f"static const estimate {label}_estimate = {_estimate(kernel.estimate)};\n")
     return "\n".join(parts)
@@ -214,6 +224,7 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
 def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tuple[int, int], packed: Mapping[tuple[str, str], int]) -> str:
     plan, label = kernel.built.plan, kernel.label
     units = {extent: unit for extent, (_, unit) in interface.padded.items()}
+    tiles = plan.kind.tiles
     read = {one.argument for launch in interface.launches if launch.role not in PASSES for one in launch.parameters}
     grid, _ = prose.largest_grid(plan, kernel.built.source)
     least_k, least_elements = plan.design.whole_from(plan.gpu) if plan.launches.splits_whole else (0, 0)
@@ -225,7 +236,9 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
         f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "
-        f"{FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0}}}"
+        f"{FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0},\n"
+        f"     {number(plan.kind)}, {', '.join(map(str, stands(plan.kind)))}, "
+        + (f"{plan.block[0] * plan.cluster}, {label}_tiles}}" if tiles else "0, NULL}")
     )
 
 

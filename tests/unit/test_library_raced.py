@@ -44,7 +44,7 @@ def rows_of(told, seconds):
 
 def test_a_manifests_spec_has_that_kernel_alone(chosen):
     """Otherwise a table of measured times would be of other kernels."""
-    from gemmgen.library.choice import _ended
+    from gemmgen.library.candidates import _ended
     from gemmgen.solve import solve
     from gemmgen.spec import loads
 

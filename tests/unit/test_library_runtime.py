@@ -437,7 +437,7 @@ def test_every_code_has_words(made):
     texts = [made.c.lab_error_string(code).decode() for code in range(0, -27, -1)]
     assert len(set(texts)) == 27 and texts[0] == "no error"
     assert made.c.lab_error_string(-99) == b"not a code of lab" and made.c.lab_error_string(12345) == b"an error of the CUDA driver"
-    assert made.c.lab_version() == 10203 and made.c.lab_abi() == 1
+    assert made.c.lab_version() == 10203 and made.c.lab_abi() == 2
     assert made.c.lab_kernels() == len(made.kernels) and made.c.lab_kernel_name(len(made.kernels)) is None is made.c.lab_kernel_name(-1)
 
 
@@ -488,7 +488,7 @@ def test_nothing_but_the_functions_of_the_header_is_exported(made):
     found = {line.split()[-1] for line in subprocess.run(["nm", "-D", "--defined-only", file], check=True, capture_output=True, text=True).stdout.splitlines()}
     header = (made.folder / f"{NAME}.h").read_text()
     declared = set(re.findall(rf"LAB_API [\w ]*?\*?({NAME}_\w+)\(", header))
-    assert found == declared and len(declared) == 16
+    assert found == declared and len(declared) == 22
 
 
 @needs_gcc
