@@ -155,6 +155,11 @@ class _Facts(Shown):
         )
 
     @property
+    def solved(self) -> Operand:
+        """The triangle, of a kind that solves."""
+        return self.operands[self.kind.left is False]
+
+    @property
     def unit(self) -> MatrixUnit:
         """The GPU's matrix unit as it sums these words by these instructions."""
         return self.gpu.unit.of(self.scheme.leading, self.fragment.policy)
