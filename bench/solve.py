@@ -1,6 +1,6 @@
 """How fast is a triangular solve whose products are by a scheme, and how large is its residual? Beside cuBLAS's trsm, in one interleaved race.
 
-    python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096,4096x4096] [--parts]
+    python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096,4096x4096] [--parts] [--block 512]
 
 For each size, unknowns x right-hand sides: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and TFLOP/s counted as
 size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the products take,
@@ -19,6 +19,7 @@ import numpy as np
 
 from gemmgen import road
 from gemmgen.errors import DeviceError
+from gemmgen.kinds import solves
 from gemmgen.spec import load, loads
 from gemmgen.timing import Contender
 from gemmgen.timing.blas import load_library
@@ -82,9 +83,12 @@ def main() -> int:
     parser.add_argument("--slice-ms", type=float, default=40.0)
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--no-residuals", action="store_true")
+    parser.add_argument("--block", type=int, default=solves.BLOCK, help="unknowns that a launch solves, to weigh others than the shipped choice")
     options = parser.parse_args()
     import cupy
 
+    solves.SHARED_BYTES += 4 * (options.block - solves.BLOCK) * solves.SYSTEMS
+    solves.BLOCK = options.block
     asked = load(options.spec).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     vendor = cublas_trsm()
     for size, others in (map(int, one.split("x")) for one in options.sizes.split(",")):

@@ -28,6 +28,28 @@ SHARED_BYTES = 4 * (BLOCK * SYSTEMS + PART * PART + PART)
 """A block's unknowns, a part of the triangle, and one over each element of its diagonal."""
 
 
+def equations(size: str, others: str) -> tuple[Equation, ...]:
+    """Of the time: products have half the multiplications of one that is whole; what a solve has besides.
+
+    Args:
+        size, others: the symbols of how many unknowns and right-hand sides there are.
+    """
+    parts = BLOCK // PART
+    return (
+        Equation("K6", "stages_k", "ceil(ceil(K / BK) / 2 / split_k)", "stages a block", "on average: half of all k are in the products"),
+        Equation("K10", "solved_blocks", f"ceil({size} / {BLOCK})", "blocks of unknowns", "solved one after the other"),
+        Equation(
+            "K11", "substitution_cycles", f"{parts} * {PART} * ({PART} / 2 + 32) + {parts * (parts - 1) // 2} * {PART * PART * SYSTEMS} / f32_fma_per_clock",
+            "cycles a block of unknowns and thread block", "a warp's substitution in each part, and products with the parts before in FP32",
+        ),
+        Equation(
+            "K12", "solve_seconds",
+            f"solved_blocks * (3 * launch_seconds + ceil({others} / {SYSTEMS} / sms) * (substitution_cycles / clock_hz) + 8 * {BLOCK} * {others} / dram_rate)",
+            "s", "besides products: of each block its launch, and a product's two; assumed: a thread block an SM",
+        ),
+    )
+
+
 class Trsm(OneTriangle):
     """C becomes X where A X = alpha C, or X B = alpha C.
 
@@ -48,7 +70,7 @@ class Trsm(OneTriangle):
         self.beside = "n" if self.left else "m"
         of = f"the {uplo} triangle of {self.operand.upper()}{', whose diagonal is 1' if self.unit else ''}"
         self.formula = f"X in place of C, where {'A X' if self.left else 'X B'} = alpha C, of {of}"
-        self.equations = ()
+        self.equations = equations(*("MN" if self.left else "NM"))
 
     def steps(self, size: int) -> Iterator[tuple[int, int, int]]:
         """(first, known, end) by how many unknowns come before, of the products in order: unknowns [first, known) serve those of [known, end). Before each,
