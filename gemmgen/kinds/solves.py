@@ -29,14 +29,13 @@ SHARED_BYTES = 4 * (BLOCK * SYSTEMS + PART * PART + PART)
 
 
 def equations(size: str, others: str) -> tuple[Equation, ...]:
-    """Of the time: products have half the multiplications of one that is whole; what a solve has besides.
+    """Of the time: what a solve has besides its products.
 
     Args:
         size, others: the symbols of how many unknowns and right-hand sides there are.
     """
     parts = BLOCK // PART
     return (
-        Equation("K6", "stages_k", "ceil(ceil(K / BK) / 2 / split_k)", "stages a block", "on average: half of all k are in the products"),
         Equation("K10", "solved_blocks", f"ceil({size} / {BLOCK})", "blocks of unknowns", "solved one after the other"),
         Equation(
             "K11", "substitution_cycles", f"{parts} * {PART} * ({PART} / 2 + 32) + {parts * (parts - 1) // 2} * {PART * PART * SYSTEMS} / f32_fma_per_clock",

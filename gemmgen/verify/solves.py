@@ -12,6 +12,7 @@ is held to that of FP32's own substitution and the products' statistical bounds 
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
             wrong.append(f"{apart:.2g} of the worst case beside the exact solution")
         if not norm <= sqrt((ROUNDED * of_fp32) ** 2 + scatter**2):
             wrong.append(f"a residual of {norm / of_fp32:.2g} times FP32's own")
-    wrong += _without_reading(plan, source, device) + _special(plan, source, device)
+    wrong += _without_reading(plan, source, device) + _special(plan, source, device) + _in_either_order(plan, source, device)
     return not wrong, "; ".join(wrong) or (
         f"residuals of at most {worst:.2f} of the worst case, {beside:.2f} times FP32's own; {forward:.2f} of the worst case beside the exact solution"
     )
@@ -119,6 +120,21 @@ def _without_reading(plan: Plan, source: Source, device: Device) -> list[str]:
     size = BLOCK + 5
     x, _ = _solved(plan, source, device, np.full((size, size), np.nan, np.float32), np.full((size, 3), np.nan, np.float32), 0.0)
     return [] if not x.any() and not np.isnan(x).any() else ["with alpha = 0 something was read"]
+
+
+def _in_either_order(plan: Plan, source: Source, device: Any) -> list[str]:
+    """On the emulator: the same bits whichever warps run first, of two parts of a block."""
+    if device.kind != "emulator":
+        return []
+    from gemmgen import emulate
+
+    rng, before, found = np.random.default_rng(14), device.schedule, []
+    t, c = _triangle(rng, 2 * PART - 5, True, plan.kind.unit), rng.uniform(-1, 1, (2 * PART - 5, 3)).astype(np.float32)
+    for schedule in (emulate.LAZY_HIGHEST, emulate.EAGER_LOWEST):
+        device.set_schedule(schedule)
+        found.append(_solved(plan, source, device, t, c, 1.0)[0].tobytes())
+    device.set_schedule(before)
+    return [] if found[0] == found[1] else ["X depends on the order in which warps run: a race"]
 
 
 def _special(plan: Plan, source: Source, device: Device) -> list[str]:
