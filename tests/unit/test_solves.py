@@ -163,13 +163,13 @@ def test_the_model_knows_a_solve(gpu, scheme):
     plan = solve(spec(4096, 2048, 4096, gpu, {"scheme": scheme}))
     whole = replace(plan, kind=GEMM)
     assert plan.model["solved_blocks"] == 16 and plan.model["stages_k"] * plan.split_k == pytest.approx(whole.model["stages_k"] * plan.split_k / 2, abs=plan.split_k)
-    assert 0 < plan.model["solve_seconds"] < plan.model["seconds"]
+    assert 0 < plan.model["solve_seconds"] <= plan.model["seconds"] - plan.model["kernel_seconds"]
     turned = solve(spec(2048, 4096, 4096, gpu, {"scheme": scheme}, side="right"))
     assert turned.model["solved_blocks"] == 16
     assert plan.model["seconds"] - plan.model["solve_seconds"] < whole.model["seconds"]
 
 
-@pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(UPPER, RIGHT, UNIT)], ids=named)
+@pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(LOWER, RIGHT, UNIT)], ids=named)
 def test_the_kernel_is_one_of_its_side_and_order(kind):
     text = render(replace(plan_of(stages=3), kind=kind)).text
     assert ("return k - 1 - p;" in text) != kind.below and ("quotient(" in text) != kind.unit
@@ -252,7 +252,7 @@ def without_alpha(result, *, alpha, **told):
 
 
 @pytest.mark.parametrize(("change", "told"), [(finite, "Inf and NaN"), (read, "something was read"), (outside, "beside C were written"), (without_alpha, "worst case")],
-                         ids=lambda one: getattr(one, "__name__", ""))
+                         ids=["no infinity", "read", "outside", "without alpha"])
 def test_a_solve_that_is_wrong_fails(monkeypatch, change, told):
     with np.errstate(all="ignore"):
         passed, said = asked(monkeypatch, change=change)
