@@ -255,3 +255,12 @@ def test_a_solve_counts_what_its_products_split():
     c[BLOCK - 1, 2] = 1e-12
     status = gemm(device, plan, source, t, None, c).status
     assert (status["a_lossy"], status["b_lossy"]) == (2, 2)
+
+
+@pytest.mark.parametrize(("kind", "layout"), [(Syrk(LOWER), "nt"), (Gemmt(UPPER), "nn")], ids=["syrk", "gemmt"])
+def test_scales_of_runs_of_k(kind, layout):
+    """Of one operand, whose words serve twice, one is split."""
+    plan = replace(plan_of(scheme="run_scaled", layout=layout), kind=kind)
+    source = render(plan)
+    right, told = kinds.question(plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+    assert right, told

@@ -251,7 +251,7 @@ def without_alpha(result, *, alpha, **told):
     return replace(result, c=result.c / alpha) if alpha else result
 
 
-@pytest.mark.parametrize(("change", "told"), [(finite, "Inf and NaN"), (read, "something was read"), (outside, "beside C were written"), (without_alpha, "worst case")],
+@pytest.mark.parametrize(("change", "told"), [(finite, "Inf and NaN"), (read, "something was read"), (outside, "beside C were written"), (without_alpha, "of the worst case;")],
                          ids=["no infinity", "read", "outside", "without alpha"])
 def test_a_solve_that_is_wrong_fails(monkeypatch, change, told):
     with np.errstate(all="ignore"):
