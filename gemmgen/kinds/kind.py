@@ -167,6 +167,11 @@ class Kind:
                     f"{place}: [problem] {key}", f"kind {self.name} has no such choice", got=getattr(problem, key), needs="a kind that has it",
                     remedy='leave it out, or kind = "trmm"',
                 )
+        if not (self.batched or self.plain) and "matrices" in problem.model_fields_set and problem.matrices != 1:
+            raise InfeasibleSpec(
+                f"{place}: [problem] matrices", f"a launch of kind {self.name} has one product: its blocks find tiles of one C by their number",
+                got=problem.matrices, needs="1, or a kind of batches", remedy='leave it out, or kind = "strided"',
+            )
         if problem.layout not in self.layouts:
             raise InfeasibleSpec(
                 f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),

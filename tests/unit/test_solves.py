@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 from ways import plan_of
 
-from gemmgen import abi, road, run
+from gemmgen import abi, run
+from gemmgen import export as exporter
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.kinds import GEMM, TRSM, kind_of, solves
 from gemmgen.kinds.solves import Trsm
@@ -21,6 +23,7 @@ from gemmgen.render import render
 from gemmgen.run import Result
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from gemmgen.timing import contender
 from gemmgen.verify import Judge
 from gemmgen.verify import solves as judging
 
@@ -93,6 +96,21 @@ def test_rounds_solve_the_system(monkeypatch, kind, contiguous):
         assert largest == (tuple(map(max, zip(*products))) if products else (0, 0, 0))
 
 
+def test_what_knows_no_rounds_refuses_them(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    plan = replace(plan_of(stages=3), kind=Trsm())
+    source = render(plan)
+    with pytest.raises(SpecError, match="exported C computes products of a given A"):
+        exporter.export(plan, source, None, "folder")
+    with pytest.raises(SpecError, match="races are of products of a given A"):
+        contender.generated("trsm", plan, source, None, None, judged=False)
+
+
+@pytest.mark.parametrize("kind", ["syrk", "gemmt", "trsm"])
+def test_scales_of_runs_of_k_are_found_of_whole_operands(kind):
+    assert solve(spec(kind=kind, n=512, split={"scheme": "run_scaled"}, layout="nt" if kind == "syrk" else "nn")).scheme.family.run_k
+
+
 def test_half_of_all_multiplications_are_in_one_product():
     rounds = [one for one in TRSM.rounds(16 * solves.BLOCK, 8, 1.0, True) if not one.solves]
     sizes = [(one.m // solves.BLOCK, one.k // solves.BLOCK) for one in rounds]
@@ -109,8 +127,9 @@ def test_a_spec_decides_what_is_solved():
 
 @pytest.mark.parametrize(("asked", "where"), [
     (spec(uplo="both"), "uplo"), (spec(layout="nt"), "layout"), (spec(side="right", n=512, layout="tn"), "layout"), (spec(k=256), "k"), (spec(side="right"), "k"),
-    (spec(gpu="h200", split={"scheme": "mixpert2", "fallback": "fp32"}), "fallback"),
-], ids=["both", "layout", "layout from the right", "not square", "not square from the right", "fallback"])
+    (spec(gpu="h200", split={"scheme": "mixpert2", "fallback": "fp32"}), "fallback"), (spec(matrices=8), "matrices"), (spec(kind="syrk", n=512, layout="nt", matrices=8), "matrices"),
+    (spec(kind="trmm", split={"scheme": "run_scaled"}), "scheme"),
+], ids=["both", "layout", "layout from the right", "not square", "not square from the right", "fallback", "a batch", "a batch of triangles", "runs of a triangle"])
 def test_what_has_no_kernels_is_refused(asked, where):
     with pytest.raises(InfeasibleSpec, match=rf"\] ({where})\b"):
         solve(asked)
