@@ -121,7 +121,7 @@ GG_DEVICE float quotient(float x, float d, float inverse) {
     return fabsf(left) <= 0x1.fffffep+127f ? fmaf(left, inverse, about) : about;
 }
 
-// Parts of 64 unknowns, one after the other: products with the parts before, then substitution, in which each of 32 threads has all of a right-hand side.
+// Parts of 64 unknowns, one after the other: products with the parts before, then substitution, in which each of 32 threads has a right-hand side.
 // Rows past the block's end are those of the identity.
 extern "C" __global__ void __launch_bounds__(256)
 gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
@@ -257,8 +257,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                             *to = fmaf(-part[part_at(o, kk)], x, *to);
                         }
                     }
-                } else
-                {
+                } else {
                     float x[16];
 #pragma unroll
                     for (int p = 0; p < 16; ++p) x[p] = begin + top + p < k ? known[unknown_at(begin + top + p, thread)] : 0.0f;

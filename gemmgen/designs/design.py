@@ -157,8 +157,12 @@ def _of_kind(design: Design, kind: Kind) -> Design:
         return tuple(new for one in equations for new in (*(before if one.symbol == "seconds" else ()), *own.get(one.symbol, (for_kind(one),))))
 
     def for_kind(one: Equation) -> Equation:
-        """A kind that solves has half of all k in its products, and takes the time of its last equation besides. Of a kind of one operand no words of B are made or read besides A's, but where products read more words of one than of the other. Of a kind
-        whose tiles have a part of k, the matrix unit has that part alone."""
+        """The equation as kinds have it that do not say it themselves.
+
+        A kind that solves has half of all k in its products, and takes the time of its last equation besides. Of a kind of one operand no words of B are made
+        or read besides A's, but where products read more words of one than of the other. Of a kind whose tiles have a part of k, the matrix unit has that part
+        alone.
+        """
         if kind.solves and one.symbol == "seconds":
             return replace(one, form=f"{one.form} + {before[-1].symbol}")
         if kind.solves and one.symbol in ("stages_k", "unit_seconds"):

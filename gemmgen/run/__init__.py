@@ -203,7 +203,8 @@ def gemm(
         ends: the epilogue's arguments by name, vectors [N] or [M] of FP32, and numbers.
 
     Raises:
-        SpecError: shapes or types do not fit, right-hand sides are missing, an argument of the epilogue is missing or unknown, or the kernel's launch takes a whole batch.
+        SpecError: shapes or types do not fit, right-hand sides are missing, an argument of the epilogue is missing or unknown, or the
+            kernel's launch takes a whole batch.
         EmulationError, DeviceError: from the driver.
     """
     if plan.kind.solves:

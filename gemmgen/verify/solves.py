@@ -111,7 +111,8 @@ def _limits(plan: Plan, t: np.ndarray, x: np.ndarray, wanted: np.ndarray) -> tup
         limit[rows] += off + np.abs(words)
         if plan.launches.flushes_words:
             fallen[rows] += words
-        squares, steps = squares + (bound(plan, a, b, product).relative_frobenius * float(np.linalg.norm(product)) + float(np.linalg.norm(words))) ** 2, steps + 1
+        scatter = bound(plan, a, b, product).relative_frobenius * float(np.linalg.norm(product)) + float(np.linalg.norm(words))
+        squares, steps = squares + scatter**2, steps + 1
     return limit + U * (BLOCK + 4 + 3 * steps) * reach, sqrt(squares), fallen
 
 

@@ -58,7 +58,8 @@ def test_kinds_that_a_pass_splits_before(name, kind):
     assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
 
 
-@pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(UPPER), Trsm(LOWER, RIGHT), Trsm(UPPER, RIGHT, UNIT)], ids=lambda kind: "-".join((kind.name, *kind.options.values())))
+@pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(UPPER), Trsm(LOWER, RIGHT), Trsm(UPPER, RIGHT, UNIT)],
+                         ids=lambda kind: "-".join((kind.name, *kind.options.values())))
 @pytest.mark.parametrize("name", ["portable", "portable, slices", "split behind shared memory", "clusters", "slices", "row scales", "residues"])
 def test_triangular_systems(name, kind):
     """Residuals of ragged systems, and Inf and NaN; of each side stored either way."""

@@ -126,10 +126,13 @@ def test_a_spec_decides_what_is_solved():
 
 
 @pytest.mark.parametrize(("asked", "where"), [
-    (spec(uplo="both"), "uplo"), (spec(layout="nt"), "layout"), (spec(side="right", n=512, layout="tn"), "layout"), (spec(k=256), "k"), (spec(side="right"), "k"),
-    (spec(gpu="h200", split={"scheme": "mixpert2", "fallback": "fp32"}), "fallback"), (spec(matrices=8), "matrices"), (spec(kind="syrk", n=512, layout="nt", matrices=8), "matrices"),
+    (spec(uplo="both"), "uplo"), (spec(layout="nt"), "layout"), (spec(side="right", n=512, layout="tn"), "layout"), (spec(k=256), "k"),
+    (spec(side="right"), "k"),
+    (spec(gpu="h200", split={"scheme": "mixpert2", "fallback": "fp32"}), "fallback"),
+    (spec(matrices=8), "matrices"), (spec(kind="syrk", n=512, layout="nt", matrices=8), "matrices"),
     (spec(kind="trmm", split={"scheme": "run_scaled"}), "scheme"),
-], ids=["both", "layout", "layout from the right", "not square", "not square from the right", "fallback", "a batch", "a batch of triangles", "runs of a triangle"])
+], ids=["both", "layout", "layout from the right", "not square", "not square from the right", "fallback", "a batch", "a batch of triangles",
+        "runs of a triangle"])
 def test_what_has_no_kernels_is_refused(asked, where):
     with pytest.raises(InfeasibleSpec, match=rf"\] ({where})\b"):
         solve(asked)
@@ -181,7 +184,8 @@ def test_the_model_knows_a_solve(gpu, scheme):
     """Half of a product's k, and the blocks' own time besides."""
     plan = solve(spec(4096, 2048, 4096, gpu, {"scheme": scheme}))
     whole = replace(plan, kind=GEMM)
-    assert plan.model["solved_blocks"] == 16 and plan.model["stages_k"] * plan.split_k == pytest.approx(whole.model["stages_k"] * plan.split_k / 2, abs=plan.split_k)
+    assert plan.model["solved_blocks"] == 16
+    assert plan.model["stages_k"] * plan.split_k == pytest.approx(whole.model["stages_k"] * plan.split_k / 2, abs=plan.split_k)
     assert 0 < plan.model["solve_seconds"] <= plan.model["seconds"] - plan.model["kernel_seconds"]
     turned = solve(spec(2048, 4096, 4096, gpu, {"scheme": scheme}, side="right"))
     assert turned.model["solved_blocks"] == 16
@@ -270,7 +274,8 @@ def without_alpha(result, *, alpha, **told):
     return replace(result, c=result.c / alpha) if alpha else result
 
 
-@pytest.mark.parametrize(("change", "told"), [(finite, "Inf and NaN"), (read, "something was read"), (outside, "beside C were written"), (without_alpha, "of the worst case;")],
+@pytest.mark.parametrize(("change", "told"), [(finite, "Inf and NaN"), (read, "something was read"), (outside, "beside C were written"),
+                                              (without_alpha, "of the worst case;")],
                          ids=["no infinity", "read", "outside", "without alpha"])
 def test_a_solve_that_is_wrong_fails(monkeypatch, change, told):
     with np.errstate(all="ignore"):
