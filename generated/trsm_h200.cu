@@ -137,10 +137,11 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
     // A warp has 8 rows of 32, and 4 columns of 4 right-hand sides.
     const int row = thread % 8 + thread / 32 % 4 * 8, column = (thread / 8 % 4 + thread / 128 * 4) * 4;
 
+    // With alpha = 0 neither operand is read.
 #pragma unroll 8
     for (int at = thread; at < 8192; at += 256) {
         const int p = at / SYSTEMS, j = at % SYSTEMS;
-        if (p < k) known[unknown_at(p, j)] = j < others && alpha != 0.0f ? alpha * c[stored_at(p, k) * ldc + first + j] : 0.0f;  // with alpha = 0 neither operand is read
+        if (p < k) known[unknown_at(p, j)] = j < others && alpha != 0.0f ? alpha * c[stored_at(p, k) * ldc + first + j] : 0.0f;
     }
     for (int begin = 0; begin < k && alpha != 0.0f; begin += PART) {
         __syncthreads();
