@@ -1,8 +1,8 @@
 """How fast is a triangular solve whose products are by a scheme, and how large is its residual? Beside cuBLAS's trsm, in one interleaved race.
 
-    python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096,4096x4096] [--parts] [--block 512]
+    python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096x8192,4096] [--parts] [--block 512]
 
-For each size, unknowns x right-hand sides: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and TFLOP/s counted as
+For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and TFLOP/s counted as
 size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the products take,
 each by itself. Raises DeviceError without a CUDA GPU.
 """
@@ -78,7 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("spec", type=Path)
     parser.add_argument("--gpu", default=None)
-    parser.add_argument("--sizes", default="8192x4096,4096x4096,2048x2048")
+    parser.add_argument("--sizes", default="8192x4096x8192,4096,2048")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--slice-ms", type=float, default=40.0)
     parser.add_argument("--parts", action="store_true")
@@ -91,7 +91,8 @@ def main() -> int:
     solves.BLOCK = options.block
     asked = load(options.spec).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     vendor = cublas_trsm()
-    for size, others in (map(int, one.split("x")) for one in options.sizes.split(",")):
+    for one in options.sizes.split(","):
+        size, others = [*map(int, one.split("x")), int(one.split("x")[0])][:2]
         built = road.build(loads(asked | {"problem": {"kind": "trsm", "m": size, "n": others, "k": size}}), options.gpu)
         own = Multiplier(built)
         draw = cupy.random.default_rng(1)

@@ -104,7 +104,7 @@ def _enumerated(
                 left = {name: value[alive] for name, value in columns.items()}
                 return Space(candidates, rejected, {}, _nearest(left, design.symbols), constraint)
             alive = holds
-        columns = {name: value[alive] for name, value in columns.items()}
+        columns = columns if alive.all() else {name: value[alive] for name, value in columns.items()}
     known = design.predicted({**fixed, **columns}) if waiting else {}
     for constraint in waiting:
         holds = np.broadcast_to(constraint.holds({name: known[name] for name in constraint.variables}), columns["BM"].shape)

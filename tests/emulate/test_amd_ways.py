@@ -3,6 +3,8 @@ and kernels that are wrong on purpose."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from assembled import assembled
@@ -150,3 +152,18 @@ def test_what_flushing_loses_is_reported(whole):
         assert ("which takes subnormal ones for zero" in rest) == (gpu == "mi210")
         missing[gpu, scheme] = float(rest.split()[0]) if rest else 0.0
     assert 1e-5 < missing["mi210", "markidis"] < 1e-4 and missing["mi210", "scaled"] < 1e-6
+
+
+ORDERED = {
+    "gfx90a": r"buffer_wbinvl1_vol", "gfx942": r"buffer_wbl2 sc1|buffer_inv sc1", "gfx1100": r"buffer_gl1_inv|buffer_gl0_inv", "gfx1201": r"global_inv scope:SCOPE_DEV",
+}
+"""What a fence of the whole GPU is in machine code, and one of a workgroup is not (LLVM's memory model)."""
+
+
+@pytest.mark.parametrize("gpu", ["mi210", "mi300x", "rx7900xtx", "rx9070xt"])
+def test_a_slice_arrives_between_two_fences_of_the_whole_gpu(gpu):
+    """Others see its part before they see that it has arrived, and it reads theirs after. The emulator knows of AMD's order only what one wave does."""
+    plan = plan_of(gpu=gpu, split_k=2)
+    told = re.findall(rf"{ORDERED[plan.arch]}|global_atomic_add\S* \S+ \S+ \S+ \S+ (?:glc|sc0|th:TH_ATOMIC_RETURN).*", assembled(render(plan)).assembly)
+    [arrival] = [at for at, one in enumerate(told) if one.startswith("global_atomic")]
+    assert told[:arrival] and told[arrival + 1 :], told
