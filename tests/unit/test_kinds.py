@@ -130,7 +130,7 @@ def test_a_parameter_gets_the_argument_that_its_kind_passes_on():
     ({"layout": "nn"}, "layout", "nt"), ({"n": 64}, "n", "128"), ({"b": "f16"}, "b", "f32, as A is"), ({"uplo": "upper"}, "uplo", "a kind that has it"),
 ])
 def test_what_a_kind_has_no_kernels_for_is_refused(problem, where, needs):
-    asked = {"layout": "nt", "m": 128, "n": 128, "k": 64, "b": "f32", "uplo": None, "side": None, "diag": None} | problem
+    asked = {"layout": "nt", "m": 128, "n": 128, "k": 64, "b": "f32", "uplo": None, "side": None, "diag": None, "model_fields_set": frozenset()} | problem
     with pytest.raises(InfeasibleSpec, match=rf"here: \[problem\] {where}\b") as error:
         Halved().check(SimpleNamespace(**asked), "here")
     assert needs in f"{error.value}"
