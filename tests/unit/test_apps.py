@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import sys
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ DRAW = np.random.default_rng(7)
 SMALL = {
     "kmeans": {"points": 60, "features": 8, "clusters": 4}, "knn": {"points": 60, "queries": 20, "features": 8}, "mlp": {"batch": 20, "width": 16},
     "lu": {"n": 50, "block": 16}, "cholesky": {"n": 48, "tiles": 4}, "bert": {}, "llm": {}, "inception": {},
+    "graph": {"points": 60, "features": 8}, "polar": {"rows": 12, "columns": 20},
 }
 
 
@@ -48,6 +50,40 @@ def test_a_product_goes_into_a_part_of_a_matrix(op):
     [out] = matrices((6, 5))
     np.testing.assert_allclose(matmul(a, b, c, op=op, out=out), exact + c, rtol=1e-5, atol=1e-5)
     assert np.array_equal(c, kept) and matmul.calls == {who.Shape(6, 5, 9, op): 4}
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_triangle_of_a_symmetric_product(both):
+    """By square tiles as wide as A: of seven rows of three columns three on the diagonal, and three below it."""
+    matmul, (a, whole) = who.InNumpy("numpy"), matrices((7, 3), (9, 9))
+    before, out = whole.copy(), whole[1:8, 2:9]
+    assert matmul.syrk(a, out=out, alpha=-1.0, beta=0.5, both=both) is out
+    kept = np.tri(7, dtype=bool)
+    want = np.tril(0.5 * before[1:8, 2:9] - a @ a.T)
+    np.testing.assert_allclose(np.tril(out), want, rtol=1e-5, atol=1e-5)
+    assert (out == out.T).all() == both and sum(matmul.calls.values()) == 6
+    assert both or np.array_equal(out[0, 3:], before[1, 5:])  # of tiles above the diagonal
+    assert np.array_equal(whole[8], before[8]) and kept.any()
+    with pytest.raises(SpecError, match="do not fit"):
+        matmul.syrk(a, out=whole)
+
+
+@pytest.mark.parametrize(("side", "lower", "transposed", "unit"), [(*one,) for one in itertools.product(("left", "right"), *3 * ((True, False),))])
+def test_a_triangle_is_solved_for_in_place_and_its_spec_says_the_same(side, lower, transposed, unit):
+    """A kernel's triangle is op(T) as the formula reads it, stored as its layout says."""
+    [t, c] = matrices((5, 5), (5, 3) if side == "left" else (3, 5))
+    t += 4 * np.eye(5, dtype=np.float32)
+    kept = (np.tril if lower else np.triu)(t, (-1 if lower else 1) if unit else 0) + (np.eye(5) if unit else 0)
+    op = kept.T if transposed else kept
+    x = c.copy()
+    assert who.InNumpy("numpy").solve(t, x, side=side, lower=lower, transposed=transposed, unit=unit) is x
+    np.testing.assert_allclose(op @ x if side == "left" else x @ op, c, rtol=1e-4, atol=1e-5)
+    shape, problem = who.of_solve(c.shape, side, lower, transposed, unit)
+    from gemmgen.kinds.solves import Trsm
+
+    kind = Trsm(problem["uplo"], problem["side"], problem["diag"])
+    as_read = t.T if shape.op[side == "right"] == "t" else t
+    assert np.allclose(kind.whole(as_read) if kind.left else kind.whole(as_read.T).T, op) and shape[:3] == (*c.shape, 5) and shape.op in kind.layouts
 
 
 def test_what_does_not_fit_is_refused():
@@ -206,6 +242,23 @@ def test_cublas_sgemm_gets_the_transposes_of_row_major_matrices(monkeypatch):
         "op_a": 1, "op_b": 0, "m": 24, "n": 40, "k": 64, "a": 2000, "lda": 70, "b": 1000, "ldb": 100, "c": 3000, "ldc": 77}
     assert told["mode"] == (1, 0)  # no TF32
     assert (told["stream"], told["pointers"], told["alpha"], told["beta"]) == ((1, 9), (1, 0), -0.5, 2.0)
+
+
+def test_cublas_gets_the_other_side_and_the_other_triangle(monkeypatch):
+    told = {}
+    vendor = object.__new__(who.Vendor)
+    who.Matmul.__init__(vendor, "cublas-sgemm")
+    vendor.xp = np
+    vendor._handle = lambda: 1
+    vendor._cublas = SimpleNamespace(strsm=lambda *given: told.update(strsm=given), ssyrk=lambda *given: told.update(ssyrk=given))
+    vendor._solve(OnPaper(1000, (40, 40), 100), OnPaper(3000, (40, 24), 77), "left", True, False, True)
+    assert told["strsm"][:7] == (1, 1, 1, 0, 1, 24, 40) and told["strsm"][8:] == (1000, 100, 3000, 77)
+    vendor._solve(OnPaper(1000, (24, 24), 100), OnPaper(3000, (40, 24), 77), "right", False, True, False)
+    assert told["strsm"][:7] == (1, 0, 0, 1, 0, 24, 40)
+    vendor._syrk(OnPaper(3000, (40, 40), 77), OnPaper(1000, (40, 24), 100), -1.0, 1.0, False)
+    given = told["ssyrk"]
+    assert given[:5] == (1, 1, 1, 40, 24) and (given[6], given[7], given[9], given[10]) == (1000, 100, 3000, 77)
+    assert vendor.calls == {who.Shape(40, 40, 24, "nt"): 1}
 
 
 def test_a_kernel_of_another_device_gets_copies_and_is_built_once_for_a_kind(monkeypatch):
