@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -514,6 +515,78 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     for at in range(products.PREPARED + 5):
         multiplier.into(out, a, b, float(at), 0.0)
     assert len(multiplier._prepared) == products.PREPARED
+
+
+def test_maxima_are_zero_before_each_product_of_a_solve(monkeypatch):
+    """What the product before it found is not the next one's; blocks of unknowns lie behind one another."""
+    from gemmgen import road
+    from gemmgen.kinds.solves import BLOCK, Trsm
+    from gemmgen.render import render
+    from gemmgen.timing import products
+
+    ran, spaces = [], []
+
+    class Launch:
+        def __init__(self, symbol, args):
+            self.symbol, self.args = symbol, args
+
+        def point(self, at, address):
+            self.args[at] = address
+
+        def __call__(self):
+            maxima = [spaces[-1][work.offsets[name] : work.offsets[name] + work.lengths[name]] for name in ("a_absmax", "b_absmax")]
+            ran.append((roles[self.symbol].role, dict(zip(roles[self.symbol].params, self.args)), not any(part.any() for part in maxima)))
+            spaces[-1][:] = 7
+
+    class Device:
+        def __init__(self, binary):
+            pass
+
+        def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
+            return Launch(symbol, [value for _, value in args])
+
+    def empty(count, kind):
+        spaces.append(np.full(count, 7, np.uint8))
+        return spaces[-1]
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=empty, uint8=np.uint8))
+    monkeypatch.setattr(products, "CudaDevice", Device)
+    tile = {"block": [32, 32, 32], "warp": [16, 16, 32]}
+    plan = replace(road.plan({"split": {"scheme": "scaled", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}}), kind=Trsm())
+    source = render(plan)
+    roles = {launch.symbol: launch for launch in source.launches}
+    work = source.interface.workspace(3 * BLOCK, 5, 3 * BLOCK)
+    assert work.lengths["a_absmax"] and work.lengths["b_absmax"]
+    multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
+    for _ in range(2):  # the second time by what was prepared
+        ran.clear()
+        multiplier.solve(OnPaper(3000, (3 * BLOCK, 5), 7), OnPaper(1000, (3 * BLOCK, 3 * BLOCK), 800), 2.0)
+        solves = [given for role, given, _ in ran if role == "solve"]
+        assert [(one["c"], one["alpha"]) for one in solves] == [(3000 + 4 * at * BLOCK * 7, 2.0 if at == 0 else 1.0) for at in range(3)]
+        assert [clean for before, (_, _, clean) in zip(ran, ran[1:]) if before[0] == "solve"] == [True, True]
+
+
+class Apart(who.InNumpy):
+    """Refuses a result in memory that the product, or solve, still reads, as a kernel stores tiles of it while others read."""
+
+    def _into(self, out, a, b, shape, alpha, beta):
+        assert not np.shares_memory(out, a) and not np.shares_memory(out, b)
+        super()._into(out, a, b, shape, alpha, beta)
+
+    def _syrk(self, out, a, alpha, beta, both):
+        assert not np.shares_memory(out, a)
+        super()._syrk(out, a, alpha, beta, both)
+
+    def _solve(self, triangle, c, side, lower, transposed, unit):
+        assert not np.shares_memory(triangle, c)
+        super()._solve(triangle, c, side, lower, transposed, unit)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_result_is_stored_over_an_operand(name):
+    app = apps.find(name)
+    problem = app.make(app.sized(SMALL[name], small=True), "drawn", 0)
+    problem.run(Apart("numpy"), problem.inputs)
 
 
 def test_a_librarys_package_multiplies(monkeypatch, tmp_path):
