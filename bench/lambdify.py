@@ -45,7 +45,8 @@ def statements() -> list[Equation | Constraint]:
         *(group for _, group in design.equations.groups), design.equations.tiles, design.equations.pipeline, design.equations.launch,
         design.equations.predictions, design.constraints,
     ) for one in group]
-    return [*own, *error.EQUATIONS, *accuracy.EQUATIONS, *epilogue.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, time.SGEMM_SECONDS, *most_stages().values()]
+    return [*own, *error.EQUATIONS, *accuracy.EQUATIONS, *epilogue.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, time.SGEMM_SECONDS, time.NATIVE_SECONDS,
+            *most_stages().values()]
 
 
 def most_stages() -> dict[str, Equation]:

@@ -22,8 +22,8 @@ DEEP = {"block": [32, 32, 64], "warp": [16, 16, 64]}
 """Four warps with half the sides: what they compute with takes half the time to compile and to run."""
 
 
-SPLITTING = [row.name for row in SCHEMES.rows() if row.b is None]
-"""Schemes that split B, too."""
+SPLITTING = [row.name for row in SCHEMES.rows() if row.b is None and row.element == "f32"]
+"""Schemes that split B, too, of FP32 elements."""
 NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) for vendor in ("nvidia", "amd"))
 
 
@@ -54,7 +54,7 @@ def plan_of(
     special="exact", run="auto", **pipeline,
 ) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
+        "problem": {"layout": layout, "type": SCHEMES.get(scheme).element, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
         "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback, "special": special, "run": run},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},

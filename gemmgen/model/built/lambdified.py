@@ -979,8 +979,8 @@ CODE = {
         lambda WM, WN: WM * WN / 128
     ),
     # Q4
-    "blocks_at_once * BM * BN * (moduli + 8)": (
-        lambda blocks_at_once, BM, BN, moduli: blocks_at_once * BM * BN * (moduli + 8)
+    "blocks_at_once * BM * BN * (moduli + total_bytes)": (
+        lambda blocks_at_once, BM, BN, moduli, total_bytes: blocks_at_once * BM * BN * (moduli + total_bytes)
     ),
     # Q5
     "BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)": (
@@ -1004,14 +1004,14 @@ CODE = {
     ),
     # Q10
     (
-    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN)) + 2 * "
-    "turns * kept_bytes)"): (
-        lambda M, N, plane_bytes, l2_size, turns, K, moduli, wave_rows, BM, wave_columns, BN, kept_bytes: 4 * M * N + where(plane_bytes + 4 * M * N <=
-        l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN)) + 2 * turns * kept_bytes)
+    "c_bytes * M * N + where(plane_bytes + c_bytes * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * "
+    "BN)) + 2 * turns * kept_bytes)"): (
+        lambda c_bytes, M, N, plane_bytes, l2_size, turns, K, moduli, wave_rows, BM, wave_columns, BN, kept_bytes: c_bytes * M * N + where(plane_bytes
+        + c_bytes * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN)) + 2 * turns * kept_bytes)
     ),
     # Q11
-    "K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))": (
-        lambda K, M, N, plane_bytes, l2_size, moduli: K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))
+    "K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))": (
+        lambda K, M, N, pass_bytes, plane_bytes, l2_size, moduli: K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))
     ),
     # Q13
     "BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)": (
@@ -1039,8 +1039,8 @@ CODE = {
         lambda BM, BN, f32_fma_per_clock: 8 * BM * BN / f32_fma_per_clock
     ),
     # Q19
-    "(24 + 5 * moduli) * BM * BN / f32_fma_per_clock": (
-        lambda moduli, BM, BN, f32_fma_per_clock: (24 + 5 * moduli) * BM * BN / f32_fma_per_clock
+    "(store_slots + join_slots * moduli) * BM * BN / f32_fma_per_clock": (
+        lambda store_slots, join_slots, moduli, BM, BN, f32_fma_per_clock: (store_slots + join_slots * moduli) * BM * BN / f32_fma_per_clock
     ),
     # Q20
     "where(groups > 1, (stages - 1) * tensor_cycles * (1 + beside) / groups, 0)": (
@@ -1048,10 +1048,11 @@ CODE = {
     ),
     # Q21
     (
-    "turns * (stages_k * stage_cycles + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + "
-    "turn_cycles_each)"): (
-        lambda turns, stages_k, stage_cycles, K, moduli, reduce_cycles, hidden_cycles, join_cycles, turn_cycles_each: turns * (stages_k * stage_cycles
-        + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + turn_cycles_each)
+    "turns * (stages_k * stage_cycles + ceil(K / segment_k) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - "
+    "hidden_cycles)) + turn_cycles_each)"): (
+        lambda turns, stages_k, stage_cycles, K, segment_k, moduli, reduce_cycles, hidden_cycles, join_cycles, turn_cycles_each: turns * (stages_k *
+        stage_cycles + ceil(K / segment_k) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) +
+        turn_cycles_each)
     ),
     # Q22
     "2 * moduli * tiles * BM * BN * K / unit_rate": (
@@ -1081,8 +1082,8 @@ CODE = {
         lambda WN, registers: min(WN, 256) / 2 + 28 <= registers
     ),
     # Q25
-    "2 * WM * WN / warp_size": (
-        lambda WM, WN, warp_size: 2 * WM * WN / warp_size
+    "where(total_bytes > 0, 2 * WM * WN / warp_size, 0)": (
+        lambda total_bytes, WM, WN, warp_size: where(total_bytes > 0, 2 * WM * WN / warp_size, 0)
     ),
     # Q26
     (
@@ -1116,18 +1117,22 @@ CODE = {
     ),
     # Q29
     (
-    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli)) + "
-    "where(K > 8192, 16 * M * N * (ceil(K / 8192) - 1), 0)"): (
-        lambda M, N, plane_bytes, l2_size, waves, wave_rows, BM, wave_columns, BN, K, moduli: 4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0,
-        max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli)) + where(K > 8192, 16 * M * N * (ceil(K / 8192) - 1), 0)
+    "c_bytes * M * N + where(plane_bytes + c_bytes * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * "
+    "moduli)) + where(total_bytes > 0, where(K > segment_k, 16 * M * N * (ceil(K / segment_k) - 1), 0), where(moduli * M * N > l2_size, 2 * moduli "
+    "* M * N, 0))"): (
+        lambda c_bytes, M, N, plane_bytes, l2_size, waves, wave_rows, BM, wave_columns, BN, K, moduli, total_bytes, segment_k: c_bytes * M * N +
+        where(plane_bytes + c_bytes * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli)) +
+        where(total_bytes > 0, where(K > segment_k, 16 * M * N * (ceil(K / segment_k) - 1), 0), where(moduli * M * N > l2_size, 2 * moduli * M * N,
+        0))
     ),
     # Q30
-    "K * (M + N) * (8 + moduli)": (
-        lambda K, M, N, moduli: K * (M + N) * (8 + moduli)
+    "K * (M + N) * (pass_bytes + moduli)": (
+        lambda K, M, N, pass_bytes, moduli: K * (M + N) * (pass_bytes + moduli)
     ),
     # Q31
-    "ceil(K / 8192) * (7 * moduli + 16) * BM * BN / f32_fma_per_clock": (
-        lambda K, moduli, BM, BN, f32_fma_per_clock: ceil(K / 8192) * (7 * moduli + 16) * BM * BN / f32_fma_per_clock
+    "ceil(K / segment_k) * (7 * moduli + where(total_bytes > 0, 16, store_slots + join_slots * moduli)) * BM * BN / f32_fma_per_clock": (
+        lambda K, segment_k, moduli, total_bytes, store_slots, join_slots, BM, BN, f32_fma_per_clock: ceil(K / segment_k) * (7 * moduli +
+        where(total_bytes > 0, 16, store_slots + join_slots * moduli)) * BM * BN / f32_fma_per_clock
     ),
     # Q32
     "stages_k * (full_waves * stage_cycles + tail_cycles) + (full_waves * resident_blocks + tail_blocks) * (tile_cycles * BM * BN + reduce_cycles)": (
@@ -1471,17 +1476,17 @@ CODE = {
         lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * moduli
     ),
     # Q11
-    "K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))": (
-        lambda K, M, words_a, words_b, N, plane_bytes, l2_size, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + where(2 * plane_bytes <=
-        l2_size, 0, moduli))
+    "K * (M + where(words_a == words_b, 0, N)) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))": (
+        lambda K, M, words_a, words_b, N, pass_bytes, plane_bytes, l2_size, moduli: K * (M + where(words_a == words_b, 0, N)) * (pass_bytes + where(2
+        * plane_bytes <= l2_size, 0, moduli))
     ),
     # Q28
     "(M + where(words_a == words_b, 0, N)) * K * moduli": (
         lambda M, words_a, words_b, N, K, moduli: (M + where(words_a == words_b, 0, N)) * K * moduli
     ),
     # Q30
-    "K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)": (
-        lambda K, M, words_a, words_b, N, moduli: K * (M + where(words_a == words_b, 0, N)) * (8 + moduli)
+    "K * (M + where(words_a == words_b, 0, N)) * (pass_bytes + moduli)": (
+        lambda K, M, words_a, words_b, N, pass_bytes, moduli: K * (M + where(words_a == words_b, 0, N)) * (pass_bytes + moduli)
     ),
     # W20
     "batch * K * (M * a_bytes + where(words_a == words_b, 0, N) * b_word_bytes)": (
@@ -1719,6 +1724,10 @@ CODE = {
     "sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) / dram_rate)": (
         lambda sgemm_start, batch, M, N, K, sgemm_rate, dram_rate: sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) /
         dram_rate)
+    ),
+    # M25
+    "native_start + 2 * M * N * K / native_rate + 8 * (M * K + K * N + M * N) / dram_rate": (
+        lambda native_start, M, N, K, native_rate, dram_rate: native_start + 2 * M * N * K / native_rate + 8 * (M * K + K * N + M * N) / dram_rate
     ),
     # C10
     (
