@@ -177,7 +177,7 @@ WIDE_SEGMENT_K = 1 << 16
 WIDE_SLACK = 1 << 15
 """More than what rounding to integers adds to the norm of a row of any K: sqrt(K) / 2."""
 WIDE_MARGIN = 18
-"""Integers are 2^-WIDE_MARGIN of M / 2 or more away from it, so that the quotient q is found from 32 bits of each w_i / m_i."""
+"""Integers are 2^-WIDE_MARGIN of M or more away from M / 2, so that the quotient q is found from 32 bits of each w_i / m_i."""
 LIMBS = 4
 """Of 32 bits, which the joined integer has: 128 bits."""
 LEADING_BITS = 16
@@ -271,12 +271,12 @@ class WideResidues(Residues):
         return np.where((top == 0) | (top > 2 * BIAS), 0, found)
 
     def integers(self, x: np.ndarray, powers: np.ndarray) -> np.ndarray:
-        """`x` [rows, k] FP64 and finite times 2^`powers` [rows], rounded to int64, halves away from zero."""
+        """`x` [rows, k] FP64 and finite times 2^`powers` [rows], rounded to int64, ties to even: sums of one sign would add up what other ties leave."""
         significand, exponent = np.frexp(x)
         magnitude = np.abs(np.ldexp(significand, FRACTION + 1)).astype(np.int64)
         up = exponent - (FRACTION + 1) + powers[:, None]
         down = np.clip(-up, 1, 62)
-        kept = np.where(up >= 0, magnitude << np.clip(up, 0, 62), (magnitude + (np.int64(1) << down - 1)) >> down)
+        kept = np.where(up >= 0, magnitude << np.clip(up, 0, 62), (magnitude + (np.int64(1) << down - 1) - 1 + (magnitude >> down & 1)) >> down)
         return np.where(x < 0, -kept, kept)
 
     def whole(self, residues: np.ndarray) -> np.ndarray:

@@ -263,10 +263,6 @@ class Scheme(Row):
         """Of a word, where all have one type; else each has its own."""
         return word_bytes(self._only("size"))
 
-    def bytes_of(self, operand: str) -> int:
-        """What all words together take of an element of operand `a` or `b`."""
-        return sum(word.bytes for word in self.words_of(operand))
-
     @property
     def exact(self) -> bool:
         """Whether a word holds every FP32 number as it is, so that rounding to it changes nothing."""
