@@ -1,8 +1,8 @@
 """FP64 by residues beside the vendor's FP64 product on this GPU, interleaved: times and errors.
 
-    python bench/f64.py --gpu h200 --sizes 1024,2048,4096,8192 --schemes residues14,residues15
+    python bench/f64.py specs/kernels/f64_h200.toml --sizes 1024,2048,4096,8192 --schemes residues14,residues15
 
-Each contender multiplies the same matrices in turn, layout nn, alpha 1, beta 0, and the median of the rounds counts; times are of all launches of a product,
+The spec's kernel multiplies at every size, with each scheme. Each contender multiplies the same matrices in turn, layout nn, alpha 1, beta 0, and the median of the rounds counts; times are of all launches of a product,
 and `main` of the main kernel alone. Errors are relative in the Frobenius norm, against exact products of a sample of rows and columns: `uniform` is
 U[-1, 1], `spread` magnitudes from 2^-20 to 2^20 of either sign, evenly in their logarithm.
 """
@@ -13,6 +13,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from gemmgen.build import Built
 from gemmgen.catalog.element import F64
 from gemmgen.run import arguments
 from gemmgen.run.cuda import CudaDevice
+from gemmgen.solve.frontier import with_scheme
 from gemmgen.verify.metrics import relative_frobenius
 
 SAMPLE = 48
@@ -60,14 +62,13 @@ def drawn(cupy: Any, data: str, shape: tuple[int, int]) -> Any:
     return cupy.where(cupy.random.uniform(size=shape) < 0.5, -1.0, 1.0) * cupy.exp2(cupy.random.uniform(-20, 20, shape))
 
 
-def race(gpu: str, schemes: list[str], size: int, most_seconds: float) -> dict[str, Any]:
+def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str, Any]:
     """Times and errors at one size."""
     import cupy
 
     cupy.random.seed(size)
-    kernels = {name: road.build({"problem": {"type": "f64", **dict.fromkeys("mnk", size)}, "split": {"scheme": name}}, gpu) for name in schemes}
     a, b = (drawn(cupy, "uniform", (size, size)) for _ in "ab")
-    outputs = {name: cupy.empty((size, size)) for name in (*schemes, "native")}
+    outputs = {name: cupy.empty((size, size)) for name in (*kernels, "native")}
     steps = {name: launches(built, cupy, a, b, outputs[name]) for name, built in kernels.items()}
     contenders: dict[str, Callable[[], Any]] = {name: lambda own=own: [step() for step in own] for name, own in steps.items()}
     contenders["native"] = lambda: cupy.matmul(a, b, out=outputs["native"])
@@ -85,7 +86,10 @@ def race(gpu: str, schemes: list[str], size: int, most_seconds: float) -> dict[s
         "kernels": {name: built.plan.summary for name, built in kernels.items()},
         "workspace_bytes": {name: built.source.interface.workspace(size, size, size).bytes for name, built in kernels.items()},
         "seconds": {name: statistics.median(one) for name, one in times.items()},
-        "predicted_seconds": {name: float(built.plan.model["seconds"]) for name, built in kernels.items()}, "errors": {},
+        "predicted_seconds": {
+            name: float(replace(built.plan, hints=replace(built.plan.hints, m=size, n=size, k=size)).model["seconds"]) for name, built in kernels.items()
+        },
+        "errors": {},
     }
     rng = np.random.default_rng(size)
     rows, columns = (np.sort(rng.permutation(size)[:SAMPLE]) for _ in "mn")
@@ -112,13 +116,14 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpu", default="h200", help="a name under specs/gpus")
+    parser.add_argument("spec", help="of elements of f64")
     parser.add_argument("--sizes", default="1024,2048,4096,8192", help="of square products")
     parser.add_argument("--schemes", default="residues14,residues15", help="for elements of f64")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each size's rounds")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     asked = parser.parse_args()
-    results = [race(asked.gpu, asked.schemes.split(","), int(size), asked.seconds) for size in asked.sizes.split(",")]
+    kernels = {name: road.build(with_scheme(road.load(asked.spec), name)) for name in asked.schemes.split(",")}
+    results = [race(kernels, int(size), asked.seconds) for size in asked.sizes.split(",")]
     print(table(results))
     for one in results:
         print(one["size"], one["device"], one["rounds"], "rounds;", {name: f"{1e3 * t:.3f} ms" for name, t in one["seconds"].items()},

@@ -97,7 +97,7 @@ constexpr int ASIDE = -0x40000000;  // in place of the power of two of a row or 
 // The bits of |x|, which are in the order of the numbers.
 GG_DEVICE u64 magnitude_of(double x) { return (u64)((u32)__double2hiint(x) & 0x7fffffffu) << 32 | (u32)__double2loint(x); }
 
-// x 2^power as an integer, halves away from zero.
+// x 2^power as an integer, ties to even: sums of one sign would add up what other ties leave.
 GG_DEVICE u64 integer_of(double x, int power) {
     const u64 magnitude = magnitude_of(x);
     const int exponent = (int)(magnitude >> 52), up = max(exponent, 1) - 1075 + power;
@@ -106,7 +106,7 @@ GG_DEVICE u64 integer_of(double x, int power) {
     if (up >= 0)
         whole = significand << up;
     else if (up >= -54)
-        whole = (significand + (1ull << (-up - 1))) >> -up;
+        whole = (significand + (1ull << (-up - 1)) - 1 + (significand >> -up & 1)) >> -up;
     return __double2hiint(x) < 0 ? 0 - whole : whole;
 }
 
@@ -300,16 +300,16 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
-// Lossy are those that are not 0 and whose integer is, since 2^power times them is below 1/2; none where the row is set aside.
+// Lossy are those that are not 0 and whose integer is, since 2^power times them is at most 1/2; none where the row is set aside.
 template <int N>
 GG_DEVICE u32 losses(const double (&x)[N], int power) {
-    const int exponent = 1022 - power;  // of the least element that is kept, biased
-    const u64 least = power == ASIDE ? 0 : exponent > 0 ? (u64)exponent << 52 : exponent > -51 ? 1ull << (exponent + 51) : 1;
+    const int exponent = 1022 - power;  // of the largest element that is lost, biased
+    const u64 most = power == ASIDE ? 0 : exponent > 0 ? (u64)exponent << 52 : exponent > -52 ? 1ull << (exponent + 51) : 0;
     u32 counts = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u64 magnitude = magnitude_of(x[i]);
-        counts += (magnitude > 0 && magnitude < least ? 1u : 0u) + (magnitude < 0x7ffull << 52 ? 0u : 1u << 20);
+        counts += (magnitude > 0 && magnitude <= most ? 1u : 0u) + (magnitude < 0x7ffull << 52 ? 0u : 1u << 20);
     }
     return counts;
 }

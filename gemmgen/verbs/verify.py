@@ -81,6 +81,7 @@ def verify(
         raise SpecError("--m, --n, --k", "belong to random matrices", needs="sizes, or --a and --b; these have their own sizes",
                         remedy="leave the sizes out")
     from gemmgen import road
+    from gemmgen.catalog.element import ELEMENTS
     from gemmgen.cli import show
     from gemmgen.cli.inputs import matrices
     from gemmgen.spec import MAX_EXTENT
@@ -94,8 +95,8 @@ def verify(
         start = time.perf_counter()
         progress = Progress(path.name, quiet or as_json)
         loaded = road.load(path, gpu, layout)
+        own = dict(zip("ab", matrices(a, b, quiet=quiet, element=ELEMENTS[loaded.spec.problem.type]))) if a and b else {}
         kernel = road.build(loaded, progress=progress)
-        own = dict(zip("ab", matrices(a, b, quiet=quiet, element=kernel.plan.type))) if a and b else {}
         if save and not kernel.plan.gpu.maker.checked.recorded:
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
                             remedy="--json, and a redirection of the output")

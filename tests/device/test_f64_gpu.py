@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from f64_digests import DIGESTS, SCHEME, digest, inputs
 from ways import HOPPER, plan_of
 
 from gemmgen.build import build
@@ -38,13 +39,30 @@ def test_every_question_is_answered(name, layout):
     assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
 
 
-@pytest.mark.parametrize("k", [1, 4099, 65536 + 131])
-@pytest.mark.parametrize("name", KERNELS)
-def test_every_bit_is_the_references(name, k):
-    """Sums of more than 65536 k are reduced on the way."""
-    judge, rng = made(name), np.random.default_rng(k)
-    m, n = 131, 70
-    a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-40, 41, shape)) for shape in ((m, k), (k, n)))
+def assert_references(judge: Judge, a: np.ndarray, b: np.ndarray) -> None:
     scheme = judge.plan.scheme
     want = joined(split(a, scheme), split(np.ascontiguousarray(b.T), scheme), scheme)
     assert (gemm(judge.device, judge.plan, judge.source, a, b).c == want).all()
+
+
+@pytest.mark.parametrize("k", [1, 4099])
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_bit_is_the_references(name, k):
+    rng = np.random.default_rng(k)
+    assert_references(made(name), *(rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-40, 41, shape)) for shape in ((131, k), (k, 70))))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_sums_that_int32_would_not_hold_are_the_references(name):
+    """Residues of one sign, in more k than 2^31 / 127^2: sums are reduced after each 65536."""
+    k = 300_003
+    judge, rows = made(name), np.array([1, 3, 5, 11, 13])[:, None] / 7
+    assert_references(judge, np.repeat(rows, k, axis=1), np.repeat(rows[:3].T, k, axis=0))
+
+
+@pytest.mark.parametrize("name", ["mma", "wgmma"])
+def test_the_digests_are_the_published_ones(name):
+    judge = made(name)
+    assert judge.plan.scheme.name == SCHEME
+    for case, want in DIGESTS.items():
+        assert digest(gemm(judge.device, judge.plan, judge.source, *inputs(case)).c) == want, case
