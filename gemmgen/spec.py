@@ -154,7 +154,12 @@ AccuracyFields = create_model(
 
 
 class Accuracy(AccuracyFields):
-    """What is asked of the error, in place of a scheme."""
+    """What is asked of the error, in place of a scheme, and of C's bits."""
+
+    reproducible: bool = Field(False, description=(
+        "true: C is to be the same bits on every GPU of both vendors, in every layout and by every tile; schemes whose sums are exact, with one rounding in the "
+        "end, have that: residues of f64. With a scheme or an error that is asked for"
+    ))
 
     @model_validator(mode="after")
     def _one_figure(self) -> Accuracy:

@@ -14,7 +14,7 @@ from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, shapes
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.output import all_outputs
-from gemmgen.catalog.scheme import Scheme, preferred_scheme
+from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS
 from gemmgen.designs import Design, all_designs, designs_of, owners_of
@@ -233,6 +233,12 @@ OF_SCHEME = (
         lambda case: f"{case.scheme.name}, [problem] b = {case.spec.problem.b}", "a scheme for B's type",
         lambda case: f'[problem] b = "{case.b}", or scheme = "{preferred_scheme(case.gpu.unit, case.spec.problem.b).name}"',
         has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b)),
+    ),
+    Refusal(
+        "[accuracy] reproducible", lambda case: case.spec.accuracy.reproducible and not case.scheme.family.reproducible,
+        "C of {scheme.name} has other bits on other GPUs: its sums or scales are rounded in an order that the kernel chooses", lambda case: True,
+        "exact sums and one rounding, as residues of f64 have them", '[problem] type = "f64", or reproducible = false',
+        has=lambda case: ", ".join(row.name for row in SCHEMES.rows() if row.family.reproducible),
     ),
     Refusal(
         "[split] run", lambda case: case.spec.split.run is not None and case.scheme.family.run_k is None, "runs of k of {scheme.name} have no scales",

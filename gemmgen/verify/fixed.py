@@ -107,8 +107,8 @@ def _(family: ResidueWords, unit: MatrixUnit | None, k: int, promote: int, compe
 @_worst.register
 def _(family: WideResidueWords, unit: MatrixUnit | None, k: int, promote: int, compensated: bool) -> float:
     step = 2 * (1 + 2.0 ** (2 - LEADING_BITS)) / family.residues.target  # over the norm
-    lost = sqrt(k) * step + k * step**2 / 4
-    return lost + ELEMENTS[family.scheme.element].roundoff * (1 + lost)
+    left = step * sqrt(k) + k * step**2 / 4
+    return left + ELEMENTS[family.scheme.element].roundoff * (1 + left)
 
 
 def underflow(scheme: Scheme, k: int) -> float:

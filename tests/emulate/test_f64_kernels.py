@@ -79,6 +79,16 @@ def test_results_leave_fp64s_range_with_one_rounding():
     assert found.c[0, 0] == 5e-324 and found.c[4, 2] == -5e-324 and 0 < found.c[1, 0] < 2.0**-1070
 
 
+def test_ties_of_the_last_rounding():
+    """2^54 and 2 is a tie, which goes to even, unless something is left far below it."""
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
+    a, b = np.zeros((4, 40)), np.zeros((40, 1))
+    a[:, 0], a[:, 1], a[:, 2] = 1, [2, 6, 2, 2], [0, 0, 1, -1]
+    b[:3, 0] = 2.0**54, 1, 2.0**-5
+    found = gemm(device, plan, source, a, b).c[:, 0]
+    assert (found - 2.0**54).tolist() == [0, 8, 4, 0] and (found == F64.rounded(F64.exact(a, b))[:, 0]).all()
+
+
 TARGETS = ("a100", "h200", "mi300x", *(pytest.param(gpu, marks=LONG) for gpu in ("rtx4090", "b200", "rtx5090", "mi210", "mi355x", "rx7900xtx", "rx9070xt")))
 
 

@@ -292,6 +292,13 @@ def test_passes_need_no_fp64_arithmetic():
     assert len(lines) == 2 and "alpha" in "".join(lines) and "sqrt" not in text and "double2hiint" in text
 
 
+def test_times_are_those_of_fp64():
+    """Elements are read three times, for two norms and residues, and each of 14 residues is written once; C has 8 bytes an element."""
+    for plan in (solve(spec(problem=dict.fromkeys("mnk", 16384))), plan_of("residues14", promote=0, size=16384)):
+        assert plan.model["split_bytes"] == 2 * 16384**2 * (3 * 8 + 14) and plan.model["dram_bytes"] > 16384**2 * (8 + 2 * 14)
+    assert 60 < solve(spec(problem=dict.fromkeys("mnk", 8192))).model["tflops"] < 110
+
+
 @pytest.mark.parametrize(("sections", "told"), [
     ({"problem": {"kind": "strided"}}, ("[problem] kind", "compute one product")),
     ({"problem": {"kind": "syrk"}}, ("[problem] kind", "compute one product")),
@@ -311,6 +318,17 @@ def test_what_fp64_does_not_serve_is_refused_with_the_reason(sections, told):
 def test_fp64s_error_is_not_asked_of_fp32():
     with pytest.raises(InfeasibleSpec, match="no element of f32 has such an error"):
         solve(loads({"accuracy": {"as": "fp64"}, "target": {"gpu": "h200"}}))
+
+
+def test_the_same_bits_everywhere_are_those_of_residues_of_fp64():
+    asked = {"accuracy": {"reproducible": True}, "target": {"gpu": "mi300x"}}
+    assert solve(loads(asked | {"problem": {"type": "f64"}})).scheme.name == "residues14"
+    assert solve(loads(asked | {"problem": {"type": "f64"}, "accuracy": {"reproducible": True, "relative_frobenius": 1e-12}})).scheme.name == "residues12"
+    for scheme in ("auto", "residues8", "mixpert4", "fp32"):  # whose norms, scales or sums are FP32's or FP64's
+        with pytest.raises(InfeasibleSpec) as error:
+            solve(loads(asked | {"split": {"scheme": scheme}}))
+        assert error.value.where.endswith("[accuracy] reproducible") and "residues12" in f"{error.value}"
+    assert [row.name for row in SCHEMES.rows() if row.family.reproducible] == list(NAMES)
 
 
 def test_exports_and_libraries_are_of_fp32(tmp_path):

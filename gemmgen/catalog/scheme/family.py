@@ -44,6 +44,7 @@ class Family:
 
     Attributes:
         wide: whether elements are FP64.
+        reproducible: whether C is the same bits on every GPU, whatever the layout, the tile and the order of blocks.
         shared_by, sharing: what shares a scale, in words, where there are scales: all of them, and one.
         sums: what the accumulators hold of the result. A design is for one kind of these.
         exact: whether all words are integers: there is none for an Inf or a NaN, and every INT32 sum is exact.
@@ -54,6 +55,7 @@ class Family:
 
     scheme: Row
     wide: ClassVar[bool] = False
+    reproducible: ClassVar[bool] = False
     shared_by: ClassVar[str] = "rows"
     sharing: ClassVar[str] = "row or column"
     sums: Sums = "residual chain"
@@ -207,6 +209,7 @@ class WideResidueWords(ResidueWords):
     """The same of FP64 elements, of rows that have powers of two by their norms."""
 
     wide: ClassVar[bool] = True
+    reproducible: ClassVar[bool] = True
     scale_type: ClassVar[str] = "int"
 
 
