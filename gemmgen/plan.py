@@ -28,8 +28,19 @@ from gemmgen.views import Geometry, Inputs, Launches, Packing, Promotion, Scales
 from gemmgen.views.memory import Operand
 
 
-class _Facts(Shown):
-    """What follows from a plan's decisions: identity, numbers of the design's equations, layouts."""
+def _field(one: Decision) -> tuple[Any, ...]:
+    """A decision as a field of a dataclass; needed where every design has it."""
+    kind = tuple[int, int, int] if one.is_tile else str if one.words else int
+    return (one.name, kind) if one.neutral is None else (one.name, kind, field(default=one.neutral))
+
+
+_Decided = make_dataclass("_Decided", [_field(one) for one in all_decisions()], frozen=True, kw_only=True)
+"""A value for each decision that some design has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked(_Decided):
+    """What a plan is for, as `Plan` says of each."""
 
     layout: str
     scheme: Scheme
@@ -38,15 +49,39 @@ class _Facts(Shown):
     special: str
     allow_spills: bool
     hints: Hints
-    designed: str | None
-    type: Element
-    output: Output
-    epilogue: Epilogue
-    kind: Kind
-    batch: Batch | None
-    predicted_registers: int | None
-    fallback: _Facts | None
-    flagged: tuple[int, int] | None
+    designed: str | None = None
+    type: Element = F32
+    output: Output = USUAL
+    epilogue: Epilogue = NONE
+    kind: Kind = GEMM
+    batch: Batch | None = None
+    predicted_registers: int | None = None
+    asked: tuple[str, ...] = ()
+    fallback: Plan | None = None
+    flagged: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Plan(Shown, _Asked):
+    """Everything decided.
+
+    Attributes:
+        layout: nn, nt, tn or tt, row major.
+        scheme, fragment, gpu: the catalog rows.
+        special: `exact` or `fast`.
+        allow_spills: whether spilling fails the build.
+        hints: sizes the plan was made for; not part of its identity.
+        designed: the design's name; None for the fragment's usual one.
+        type: of the elements of A, B and C.
+        output: how C is stored.
+        epilogue: what becomes of an element of C before it is stored.
+        kind: of product.
+        batch: of a kernel for many products, what it knows of them; None for one product.
+        predicted_registers: per thread, or None where no model says.
+        asked: the spec's own objective and inequalities, in words; not part of its identity.
+        fallback: the plan of the kernel that computes the tiles of C that this one leaves; None where it leaves none.
+        flagged: of such a one, the tile of C that its plan's kernel leaves as a whole; None elsewhere.
+    """
 
     # ---- identity
 
@@ -82,14 +117,9 @@ class _Facts(Shown):
         return {one.name: value for one, value in found.items() if not one.unsaid(value)}
 
     @property
-    def told(self) -> list[tuple[Decision, Any]]:
-        """The design's decisions with their values."""
-        return [(one, self.decided[one.name]) for one in self.design.decisions if one.name in self.decided]
-
-    @property
     def summary(self) -> str:
         """The same in words."""
-        return ", ".join(one.told(value) for one, value in self.told)
+        return ", ".join(one.told(self.decided[one.name]) for one in self.design.decisions if one.name in self.decided)
 
     def _told(self) -> dict[str, Any]:
         sizes = f"{self.hints.m} x {self.hints.n} x {self.hints.k}"
@@ -215,38 +245,4 @@ class _Facts(Shown):
         }
 
 
-def _fields() -> list[tuple[Any, ...]]:
-    """The fields of Plan: what was asked, the decisions as they are declared, what the model predicts."""
-    decisions = [(one, tuple[int, int, int] if one.is_tile else str if one.words else int) for one in all_decisions()]
-    return [
-        ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
-        *((one.name, kind) for one, kind in decisions if one.neutral is None),
-        *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("designed", str | None, field(default=None)), ("type", Element, field(default=F32)), ("output", Output, field(default=USUAL)),
-        ("epilogue", Epilogue, field(default=NONE)),
-        ("kind", Kind, field(default=GEMM)), ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
-        ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),
-    ]
-
-
-Plan = make_dataclass("Plan", _fields(), bases=(_Facts,), frozen=True, repr=False)
-Plan.__module__ = __name__
-Plan.__doc__ = """Everything decided.
-
-Attributes:
-    layout: nn, nt, tn or tt, row major.
-    scheme, fragment, gpu: the catalog rows.
-    special: `exact` or `fast`.
-    allow_spills: whether spilling fails the build.
-    hints: sizes the plan was made for; not part of its identity.
-    designed: the design's name; None for the fragment's usual one.
-    type: of the elements of A, B and C.
-    output: how C is stored.
-    epilogue: what becomes of an element of C before it is stored.
-    kind: of product.
-    batch: of a kernel for many products, what it knows of them; None for one product.
-    predicted_registers: per thread, or None where no model says.
-    asked: the spec's own objective and inequalities, in words; not part of its identity.
-    fallback: the plan of the kernel that computes the tiles of C that this one leaves; None where it leaves none.
-    flagged: of such a one, the tile of C that its plan's kernel leaves as a whole; None elsewhere.
-""" + "".join(f"    {one.name}: {one.description}.\n" for one in all_decisions())
+Plan.__doc__ = "\n".join([(Plan.__doc__ or "").rstrip(), *(f"        {one.name}: {one.description}." for one in all_decisions())])

@@ -52,7 +52,7 @@ def most_stages(most: int) -> Refusal:
 
 def whole_fragments(axis: int) -> Refusal:
     def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (plan.fragment.fetched_together if axis else 1)
+        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (plan.fragment.interface.fetched_together if axis else 1)
         return InfeasibleSpec(
             f"{place}: [tile] warp", f"warp {name} is not a whole number of fragments", got=extent,
             needs=f"a multiple of {unit} ({plan.fragment.name})", remedy=f"warp {name} = {max(unit, extent // unit * unit)}",

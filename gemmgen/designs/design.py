@@ -109,7 +109,7 @@ class Design(Searched, Batched):
 
     def atom(self, fragment: Fragment) -> str:
         """The template of what multiplies, by its path."""
-        return f"atoms/{fragment.atom}"
+        return f"atoms/{fragment.interface.atom}"
 
     def facts(self, plan: Any) -> Any:
         """What its template asks of a plan beyond what every design has; the template's name for it is `own`."""

@@ -48,7 +48,7 @@ class EmulatorDevice:
         self.schedule = schedule
         types, policy, row = plan.scheme.types, plan.fragment.policy, plan.gpu.unit
         unit, comma, unchecked = row.label(next((one for one in types if not row.checked(one, policy)), types[0]), policy).partition(",")
-        engine = f"{unit} matrix unit{comma}{unchecked}" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
+        engine = f"{unit} matrix unit{comma}{unchecked}" if plan.fragment.on_matrix_unit else f"{plan.fragment.interface.engine}s"
         self.name = f"emulator ({engine})"
         self._emulator: Emulator | AmdEmulator | None = None  # made when first used, and kept: assembly is decoded once
 

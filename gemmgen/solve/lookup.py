@@ -125,7 +125,8 @@ def _absent(policy: str, shape: str | None, word: str, known: list[Fragment], gp
     if own and not any(row.runs_on(gpu.arch) for row in known):
         return InfeasibleSpec(
             key, f"no kernel can be made of {own[0].name}, by which {gpu.name} multiplies {word}", got=own[0].name,
-            needs=f"a template atoms/{own[0].atom}, and lanes whose part of an operand is whole 16-byte chunks: `deepest` in its row", remedy="another scheme",
+            needs=f"a template atoms/{own[0].interface.atom}, and lanes whose part of an operand is whole 16-byte chunks: `deepest` in its row",
+            remedy="another scheme",
         )
     # A GPU of another policy may have what this one lacks: CDNA's MFMA multiplies TF32, RDNA's WMMA does not.
     having = [row for row in rows if row.on_matrix_unit] if portable and shape is None else [row for row in known if shape in (None, row.shape_name)]

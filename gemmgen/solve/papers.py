@@ -157,7 +157,7 @@ def _warps(block: tuple[int, int], count: int, unit: tuple[int, int]) -> Iterato
 
 def _unit(request: Asking) -> tuple[int, int]:
     fm, fn, _ = request.fragment.shape
-    return fm, fn * request.fragment.fetched_together
+    return fm, fn * request.fragment.interface.fetched_together
 
 
 def _depth(request: Asking) -> int:

@@ -84,7 +84,7 @@ def test_a_batch_is_right_in_every_way_of_the_portable_design(way):
     device = EmulatorDevice(plan, source, binary)
     check = Judge(plan, source, binary, device).batch()
     assert check.passed, check.detail
-    assert plan.fragment.by_stride or not sum(device.conflicts.values())
+    assert plan.fragment.interface.by_stride or not sum(device.conflicts.values())
 
 
 def test_a_product_that_is_not_finite_is_repaired_from_its_own_operands_and_counted_once():

@@ -75,7 +75,7 @@ def test_every_kind_of_kernel_is_verified(in_short):
     assert {plan.scheme.name for plan in plans} == set(SCHEMES.names())
     assert {plan.gpu.vendor for plan in plans} == {gpu.vendor for gpu in GPUS.rows()}
     assert {plan.gpu.arch for plan in plans} >= {gpu.arch for gpu in GPUS.rows() if gpu.vendor == "nvidia"} | set(VENDORS["amd"].checked.emulated)
-    assert {plan.fragment.policy for plan in plans} == {row.policy for row in FRAGMENTS.rows() if (TEMPLATES / "atoms" / row.atom).is_file()}
+    assert {plan.fragment.policy for plan in plans} == {row.policy for row in FRAGMENTS.rows() if (TEMPLATES / "atoms" / row.interface.atom).is_file()}
     for design in {plan.design.name for plan in plans}:
         mine = [plan for plan in plans if plan.design.name == design or (design == "cuda_cores" and plan.design.name == "portable")]  # whose kernel it has
         assert {plan.layout for plan in mine} == {"nn", "nt", "tn", "tt"}, design

@@ -65,7 +65,7 @@ def test_no_matrix_unit_has_to_know_the_word():
     for gpus, engine in ((NVIDIA, "FP32 CUDA core"), (AMD, "FP32 VALU lane")):
         for gpu in map(GPUS.get, gpus):
             assert "f32" not in gpu.unit.block and "f32" not in gpu.rates.tensor_fma_per_clock
-            assert solve(spec(gpu.name)).fragment.engine == engine
+            assert solve(spec(gpu.name)).fragment.interface.engine == engine
 
 
 @pytest.mark.parametrize(("gpu", "shape"), [("mi100", "m32n32k4"), ("mi300x", "m32n32k4"), ("rx7900xtx", "m16n32k4"), ("rx9070xt", "m16n32k4")])

@@ -181,9 +181,9 @@ def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
 @pytest.mark.slow
 def test_kernels_are_made_of_fragments_that_have_a_template():
     templates = {path.name for path in (TEMPLATES / "atoms").glob("*.j2")}
-    assert templates <= {row.atom for row in FRAGMENTS.rows()} | {"lanes.j2"}  # of the grouped design, whose lanes make fragments of any size
+    assert templates <= {row.interface.atom for row in FRAGMENTS.rows()} | {"lanes.j2"}  # of the grouped design, whose lanes make fragments of any size
     for row in ROWS.values():
-        assert (row.by_runs in candidates(row.vendor, row.word, row.policy)) == (row.atom in templates and row.whole_chunks)
+        assert (row.by_runs in candidates(row.vendor, row.word, row.policy)) == (row.interface.atom in templates and row.whole_chunks)
     assert "m16n8k16" in shapes("nvidia", "f16")
     assert all(row.policy == "mma" for row in shapes("nvidia", "f16").values())
     for gpu in ("a100", "h100", "h200", "b200", "l40s"):

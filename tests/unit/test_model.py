@@ -18,7 +18,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.designs import Hints, common, portable, specialised, tensor_memory
 from gemmgen.designs.portable.design import BLOCK_K
-from gemmgen.model import accuracy, error, papers, registers, resources, time, traffic
+from gemmgen.model import error, papers, registers, resources, time, traffic
 from gemmgen.model.equation import Constraint, Equation, solved
 from gemmgen.model.notation import FUNCTIONS, symbol
 from gemmgen.cli import explain as explaining
@@ -170,17 +170,17 @@ def test_what_an_explanation_prints_is_true(name):
     known = papers.numbers(explaining._numbers(explanation) | explaining._latencies(explanation))
     design = explanation.plan.design
     groups = explaining._groups(explanation, known)
-    predicted = {one.number: own for title, group, own in groups if title.startswith("Accuracy") for one in group}  # whose symbols have values of their own
-    numbers_of = {one.form: predicted[one.number] for one in accuracy.PREDICTED}
+    predicted = {one.number: own for _, group, own in groups if own is not known for one in group}  # whose symbols have values of their own
+    numbers_of = {one.form: own for _, group, own in groups if own is not known for one in group}
 
     printed = explaining.text(explanation)
     chains = re.findall(r"^  \S.*?  (\S+) = (\S+).*\n +  = (.+)\n +  = (.+)$", printed, re.M)
-    symbols = {(one.number, one.symbol) for _, group in [*design.equations.groups, ("", error.EQUATIONS), ("", accuracy.PREDICTED), ("", papers.PAPERS)] for one in group}
+    symbols = {(one.number, one.symbol) for group in [*(group for _, group, _ in groups), papers.PAPERS] for one in group}
     assert {name for name, *_ in chains} >= {one.symbol for _, group in design.equations.groups for one in group}
     for name, value, form, numbers in chains:
         assert close(value, Equation("", "", form, "", "").value(numbers_of.get(form, known))), (name, value, form)
         assert close(value, worth(numbers)), (name, value, numbers)
-    inequalities = re.findall(r"^  (C\d+) +(.+)\n +(.+)$", printed, re.M)
+    inequalities = re.findall(r"^  ([CK]\d+) +(.+)\n +(.+)$", printed.partition("\nconstraints\n")[2], re.M)
     assert [number for number, *_ in inequalities] == [one.number for one in design.constraints]
     for (number, _, numbers), constraint in zip(inequalities, design.constraints):
         assert worth(numbers) == constraint.holds(known), (number, numbers)

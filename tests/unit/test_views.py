@@ -7,22 +7,10 @@ from dataclasses import FrozenInstanceError, fields, replace
 import pytest
 from ways import WAYS, plan_of
 
-from gemmgen import plan as plan_module
 from gemmgen import views
 
-MOST = 25
 CLASSES = views.View.__subclasses__()
 NAMES = ("geometry", "inputs", "launches", "packing", "promotion", "scales", "staging")
-
-
-def public(one: type) -> list[str]:
-    """What a class itself offers, without a dataclass's fields."""
-    return [name for name in vars(one) if not name.startswith("_")]
-
-
-def test_no_class_of_a_plan_has_many_members():
-    assert all(0 < len(public(one)) <= MOST for one in CLASSES), {one.__name__: len(public(one)) for one in CLASSES}
-    assert len(public(plan_module._Facts)) <= MOST, public(plan_module._Facts)
 
 
 def test_a_view_is_of_its_plan():

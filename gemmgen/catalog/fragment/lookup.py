@@ -6,7 +6,7 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
-from gemmgen.catalog.fragment.row import Fragment
+from gemmgen.catalog.fragment.fragment import Fragment
 from gemmgen.catalog.table import Table
 from gemmgen.paths import TEMPLATES
 
@@ -33,7 +33,7 @@ def candidates(vendor: str, word: str, policy: str = "mma") -> list[Fragment]:
     """
     found = [
         one for row in FRAGMENTS.rows()
-        if (row.vendor, row.word, row.policy) == (vendor, word, policy) and (TEMPLATES / "atoms" / row.atom).is_file()
+        if (row.vendor, row.word, row.policy) == (vendor, word, policy) and (TEMPLATES / "atoms" / row.interface.atom).is_file()
         for one in _for_kernels(FRAGMENTS.folder, row.name)
     ]
     return sorted(found, key=lambda one: one.instructions or 1)

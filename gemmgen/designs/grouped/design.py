@@ -98,7 +98,7 @@ class Grouped(TileOfEach, Design):
     text = Text(shaping=("blocks_at_once", "most_wavefronts", "unrolled"), places_itself=True)
 
     def serves(self, fragment: Fragment) -> bool:
-        return not fragment.from_shared and (fragment.by_lanes or fragment.plain)
+        return not fragment.from_shared and (fragment.interface.by_lanes or fragment.plain)
 
     def atom(self, fragment: Fragment) -> str:
         return super().atom(fragment) if fragment.on_matrix_unit else "atoms/lanes.j2"
@@ -262,7 +262,7 @@ def warp_of(row: tuple[int, int, int, int], fragment: Fragment, lanes: int) -> t
     def divides(wm: int, wn: int) -> bool:
         if not fragment.on_matrix_unit:  # an extent of lanes is a power of two
             return not wm & (wm - 1) and not wn & (wn - 1)
-        return wn % (fragment.fetched_together * fn) == 0 or (wn == fn and fragment.b.register_count == 2)  # one alone, or all in pairs
+        return wn % (fragment.interface.fetched_together * fn) == 0 or (wn == fn and fragment.b.register_count == 2)  # one alone, or all in pairs
 
     found = [
         (m // rows, n // (warps // rows)) for rows in range(1, warps + 1)

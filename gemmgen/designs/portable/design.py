@@ -251,9 +251,9 @@ class Portable(Design):
             "b_lanes": fragment.b.lane_copies if fragment.b else 1, "a_copies": fragment.a.copies if fragment.a else 1,
             "b_copies": fragment.b.copies if fragment.b else 1, "other_registers": OTHER_REGISTERS, "has_async": int(gpu.async_copies),
             "rings": int(gpu.maker.tiles_held),
-            "c_rows": _apart(fragment, 0), "c_columns": _apart(fragment, 1), "fetched_together": fragment.fetched_together,
+            "c_rows": _apart(fragment, 0), "c_columns": _apart(fragment, 1), "fetched_together": fragment.interface.fetched_together,
             "by_lanes": int(fragment.splits_in_lanes),
-            "padding": PADDING if fragment.by_stride else 0, "sharers": 1,
+            "padding": PADDING if fragment.interface.by_stride else 0, "sharers": 1,
         }
 
     def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
     block, warp = choices["block"], choices["warp"]
     pairs = {
         axis: extents(block and block[at], warp and warp[at], unit, choices.small)
-        for axis, at, unit in (("m", 0, fm), ("n", 1, fragment.fetched_together * fn))
+        for axis, at, unit in (("m", 0, fm), ("n", 1, fragment.interface.fetched_together * fn))
     }
     if block or warp:
         depth = (block or warp)[2]

@@ -128,7 +128,7 @@ class Straight(Design):
     text = Text(parts="[blocks of C][SLICES][BLOCK_M][BLOCK_N]", places_itself=True)
 
     def serves(self, fragment: Fragment) -> bool:
-        return fragment.on_matrix_unit and fragment.by_lanes and bool(fragment.interface.lanes_along_k)
+        return fragment.on_matrix_unit and fragment.interface.by_lanes and bool(fragment.interface.lanes_along_k)
 
     def suits(self, hints: Hints) -> bool:
         return min(hints.m, hints.n) <= THIN or hints.m * hints.n * hints.k <= SMALL

@@ -315,8 +315,9 @@ def settled_spec(loaded: LoadedSpec, plan: Plan) -> dict[str, Any]:
     spec = loaded.spec.model_dump(mode="json", exclude_defaults=True)
     for section in ("accuracy", "solve"):
         spec.pop(section, None)
-    for decision, value in plan.told:
-        spec.setdefault(decision.section, {})[decision.name] = list(value) if isinstance(value, tuple) else value
+    sections = {one.name: one.section for one in plan.design.decisions}
+    for name, value in plan.decided.items():
+        spec.setdefault(sections[name], {})[name] = list(value) if isinstance(value, tuple) else value
     spec.setdefault("split", {})["scheme"] = _from_root(loaded, loaded.spec.split.scheme if _is_file(loaded.spec.split.scheme) else plan.scheme.name)
     spec.setdefault("target", {})["gpu"] = _from_root(loaded, loaded.spec.target.gpu or plan.gpu.name)
     spec.setdefault("fragment", {})["policy"] = plan.fragment.policy

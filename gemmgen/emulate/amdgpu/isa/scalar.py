@@ -8,7 +8,8 @@ import numpy as np
 
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.isa.alu import Elementwise, called, either, loose, put_pair, shuffled, writes
-from gemmgen.emulate.amdgpu.isa.floating import fma, maximum, minimum, packed, to_f16, to_integer, toward_zero_f16, with_nans
+from gemmgen.emulate.amdgpu.isa.conversion import packed, to_f16, to_integer, toward_zero_f16
+from gemmgen.emulate.amdgpu.isa.floating import fma, maximum, minimum, with_nans
 from gemmgen.emulate.amdgpu.isa.integer import (
     bit_field,
     count_leading_signs,
