@@ -2,8 +2,8 @@
 
     python bench/f64.py specs/kernels/f64_h200.toml --sizes 1024,2048,4096,8192 --schemes residues14,residues15
 
-The spec's kernel multiplies at every size, with each scheme. Each contender multiplies the same matrices in turn, layout nn, alpha 1, beta 0, and the median of the rounds counts; times are of all launches of a product,
-and `main` of the main kernel alone. Errors are relative in the Frobenius norm, against exact products of a sample of rows and columns: `uniform` is
+The spec's kernel multiplies at every size, with each scheme; with --chosen the kernel is the one that the model chooses at each size. Each contender multiplies the same matrices in turn, layout nn, alpha 1, beta 0, and the median of the rounds counts; times are of all launches of a product,
+and of each alone: `norms`, `split` and `main`. Errors are relative in the Frobenius norm, against exact products of a sample of rows and columns: `uniform` is
 U[-1, 1], `spread` magnitudes from 2^-20 to 2^20 of either sign, evenly in their logarithm.
 """
 
@@ -72,7 +72,7 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str,
     steps = {name: launches(built, cupy, a, b, outputs[name]) for name, built in kernels.items()}
     contenders: dict[str, Callable[[], Any]] = {name: lambda own=own: [step() for step in own] for name, own in steps.items()}
     contenders["native"] = lambda: cupy.matmul(a, b, out=outputs["native"])
-    contenders |= {f"{name}, main": own[-1] for name, own in steps.items()}
+    contenders |= {f"{name}, {role}": step for name, own in steps.items() for role, step in zip(("norms", "split", "main"), own)}
     for run in (*contenders.values(), *contenders.values()):
         run()
     round_seconds = sum(seconds(cupy, run) for run in contenders.values())
@@ -119,11 +119,17 @@ def main() -> None:
     parser.add_argument("spec", help="of elements of f64")
     parser.add_argument("--sizes", default="1024,2048,4096,8192", help="of square products")
     parser.add_argument("--schemes", default="residues14,residues15", help="for elements of f64")
+    parser.add_argument("--chosen", action="store_true", help="leave the tile to the model")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each size's rounds")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     asked = parser.parse_args()
     kernels = {name: road.build(with_scheme(road.load(asked.spec), name)) for name in asked.schemes.split(",")}
-    results = [race(kernels, int(size), asked.seconds) for size in asked.sizes.split(",")]
+    gpu = next(iter(kernels.values())).plan.gpu.name
+    results = []
+    for size in map(int, asked.sizes.split(",")):
+        if asked.chosen:
+            kernels = {name: road.build({"problem": {"type": "f64", **dict.fromkeys("mnk", size)}, "split": {"scheme": name}}, gpu) for name in kernels}
+        results.append(race(kernels, size, asked.seconds))
     print(table(results))
     for one in results:
         print(one["size"], one["device"], one["rounds"], "rounds;", {name: f"{1e3 * t:.3f} ms" for name, t in one["seconds"].items()},

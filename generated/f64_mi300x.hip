@@ -632,123 +632,60 @@ GG_DEVICE double rounded(u64 high, u64 low, int exponent) {
     return __longlong_as_double((long long)(bits | (negative ? 1ull << 63 : 0)));
 }
 
-// The integer that leaves byte `at` of each word, by the Chinese remainder theorem, times 2^exponent: sums of the weights' limbs, less as many products of
-// all moduli as the sum of their shares tells.
+// The integer that leaves byte `at` of each word, by the Chinese remainder theorem, times 2^exponent: two residues make a number of 32 bits, and such
+// numbers times the limbs of their weights are summed, less as many products of all moduli as the sum of their shares tells.
 GG_DEVICE double joined(const u32 (&residues)[MODULI], int at, int exponent) {
-    u64 sums[4] = {}, shares = 1ull << 31;
+    u64 sums[4] = {}, shares = 1ull << 46;
     {
-        const u64 residue = __byte_perm(residues[0], 0, 0x4440 | at);
-        shares += residue * 620756992u;
-        sums[0] += residue * 939200001u;
-        sums[1] += residue * 1034341414u;
-        sums[2] += residue * 3453558208u;
-        sums[3] += residue * 2647u;
+        const u64 both = __byte_perm(residues[0], 0, 0x4440 | at) * 9435u + __byte_perm(residues[1], 0, 0x4440 | at) * 54784u;
+        shares += both * 2155905153u;
+        sums[0] += both * 1246937427u;
+        sums[1] += both * 1613851977u;
+        sums[2] += both * 1205324005u;
     }
     {
-        const u64 residue = __byte_perm(residues[1], 0, 0x4440 | at);
-        shares += residue * 3604403927u;
-        sums[0] += residue * 765157888u;
-        sums[1] += residue * 1364935713u;
-        sums[2] += residue * 1643101801u;
-        sums[3] += residue * 15374u;
+        const u64 both = __byte_perm(residues[2], 0, 0x4440 | at) * 45933u + __byte_perm(residues[3], 0, 0x4440 | at) * 3795u;
+        shares += both * 2216233695u;
+        sums[0] += both * 1681818368u;
+        sums[1] += both * 2463452090u;
+        sums[2] += both * 1239052502u;
     }
     {
-        const u64 residue = __byte_perm(residues[2], 0, 0x4440 | at);
-        shares += residue * 3106636424u;
-        sums[0] += residue * 1681311488u;
-        sums[1] += residue * 2831454836u;
-        sums[2] += residue * 786961415u;
-        sums[3] += residue * 13251u;
+        const u64 both = __byte_perm(residues[4], 0, 0x4440 | at) * 42175u + __byte_perm(residues[5], 0, 0x4440 | at) * 48659u;
+        shares += both * 2364263080u;
+        sums[0] += both * 4096076544u;
+        sums[1] += both * 3543597578u;
+        sums[2] += both * 1321812808u;
     }
     {
-        const u64 residue = __byte_perm(residues[3], 0, 0x4440 | at);
-        shares += residue * 256671352u;
-        sums[0] += residue * 179304704u;
-        sums[1] += residue * 2951846940u;
-        sums[2] += residue * 3510025442u;
-        sums[3] += residue * 1094u;
+        const u64 both = __byte_perm(residues[6], 0, 0x4440 | at) * 22135u + __byte_perm(residues[7], 0, 0x4440 | at) * 35611u;
+        shares += both * 2527295210u;
+        sums[0] += both * 3350735616u;
+        sums[1] += both * 3850040076u;
+        sums[2] += both * 1412960853u;
     }
     {
-        const u64 residue = __byte_perm(residues[4], 0, 0x4440 | at);
-        shares += residue * 3042993023u;
-        sums[0] += residue * 4148630784u;
-        sums[1] += residue * 3545860755u;
-        sums[2] += residue * 3074677412u;
-        sums[3] += residue * 12979u;
+        const u64 both = __byte_perm(residues[8], 0, 0x4440 | at) * 47670u + __byte_perm(residues[9], 0, 0x4440 | at) * 35037u;
+        shares += both * 2707375264u;
+        sums[0] += both * 4073161472u;
+        sums[1] += both * 3295088682u;
+        sums[2] += both * 1513640056u;
     }
     {
-        const u64 residue = __byte_perm(residues[5], 0, 0x4440 | at);
-        shares += residue * 3510823889u;
-        sums[0] += residue * 3031183616u;
-        sums[1] += residue * 2157529091u;
-        sums[2] += residue * 954207018u;
-        sums[3] += residue * 14975u;
+        const u64 both = __byte_perm(residues[10], 0, 0x4440 | at) * 44702u + __byte_perm(residues[11], 0, 0x4440 | at) * 30328u;
+        shares += both * 2908340153u;
+        sums[0] += both * 2277681920u;
+        sums[1] += both * 2108052582u;
+        sums[2] += both * 1625995558u;
     }
     {
-        const u64 residue = __byte_perm(residues[6], 0, 0x4440 | at);
-        shares += residue * 1707204574u;
-        sums[0] += residue * 3037592832u;
-        sums[1] += residue * 4190979592u;
-        sums[2] += residue * 4231618820u;
-        sums[3] += residue * 7281u;
+        const u64 both = __byte_perm(residues[12], 0, 0x4440 | at) * 34228u + __byte_perm(residues[13], 0, 0x4440 | at) * 29962u;
+        shares += both * 3351770425u;
+        sums[0] += both * 412059904u;
+        sums[1] += both * 1051236828u;
+        sums[2] += both * 1873908668u;
     }
-    {
-        const u64 residue = __byte_perm(residues[7], 0, 0x4440 | at);
-        shares += residue * 2746567069u;
-        sums[0] += residue * 264603904u;
-        sums[1] += residue * 4126118602u;
-        sums[2] += residue * 1407095464u;
-        sums[3] += residue * 11715u;
-    }
-    {
-        const u64 residue = __byte_perm(residues[8], 0, 0x4440 | at);
-        shares += residue * 3938616298u;
-        sums[0] += residue * 725852672u;
-        sums[1] += residue * 1333566836u;
-        sums[2] += residue * 4065900588u;
-        sums[3] += residue * 16799u;
-    }
-    {
-        const u64 residue = __byte_perm(residues[9], 0, 0x4440 | at);
-        shares += residue * 2894845799u;
-        sums[0] += residue * 2480150272u;
-        sums[1] += residue * 1301267981u;
-        sums[2] += residue * 3445465240u;
-        sums[3] += residue * 12347u;
-    }
-    {
-        const u64 residue = __byte_perm(residues[10], 0, 0x4440 | at);
-        shares += residue * 3967548264u;
-        sums[0] += residue * 442468864u;
-        sums[1] += residue * 2584070030u;
-        sums[2] += residue * 1521905448u;
-        sums[3] += residue * 16923u;
-    }
-    {
-        const u64 residue = __byte_perm(residues[11], 0, 0x4440 | at);
-        shares += residue * 2691776739u;
-        sums[0] += residue * 1578248192u;
-        sums[1] += residue * 2430522019u;
-        sums[2] += residue * 2673772533u;
-        sums[3] += residue * 11481u;
-    }
-    {
-        const u64 residue = __byte_perm(residues[12], 0, 0x4440 | at);
-        shares += residue * 3501110782u;
-        sums[0] += residue * 3608761344u;
-        sums[1] += residue * 2793113475u;
-        sums[2] += residue * 3399265513u;
-        sums[3] += residue * 14933u;
-    }
-    {
-        const u64 residue = __byte_perm(residues[13], 0, 0x4440 | at);
-        shares += residue * 3064750533u;
-        sums[0] += residue * 2402834944u;
-        sums[1] += residue * 2162661842u;
-        sums[2] += residue * 2239024637u;
-        sums[3] += residue * 13072u;
-    }
-    shares >>= 32;
+    shares >>= 47;
     sums[0] += shares * 2439926528u;
     sums[1] += shares * 3290693367u;
     sums[2] += shares * 249791790u;
@@ -937,12 +874,9 @@ gemmgen_residues14_mfma_256x224x64_cc2f25c8(
 #pragma unroll 1
     for (int piece = 0; piece < WORDS_KEPT; ++piece) {
         u32 held[MODULI][1];
-        if (stage_count > 0) {
+        if (stage_count > 0)
 #pragma unroll
-            for (int modulus = 0; modulus < MODULI; ++modulus) {
-                held[modulus][0] = kept[(modulus * WORDS_KEPT + piece) * THREADS];
-            }
-        }
+            for (int modulus = 0; modulus < MODULI; ++modulus) held[modulus][0] = kept[(modulus * WORDS_KEPT + piece) * THREADS];
         u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
         for (int e = 0; e < 4; ++e) {

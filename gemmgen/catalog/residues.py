@@ -16,7 +16,8 @@ bits of elements by integer arithmetic alone, which no order changes, so that ev
 
     c = sum_i r_i W_i - q M,    q = sum_i r_i w_i / m_i to nearest
 
-in 128 bits, and it is rounded once, to FP64.
+in 128 bits, and it is rounded once, to FP64. Two moduli at a time, of product p: with W_i = v_i M / p, where v_i = w_i p / m_i, a pair's two residues times
+their v_i are one number of 32 bits first, so that half as many are multiplied by 128 bits (`Pair`).
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ WIDE_SEGMENT_K = 1 << 16
 WIDE_SLACK = 1 << 15
 """More than what rounding to integers adds to the norm of a row of any K: sqrt(K) / 2."""
 WIDE_MARGIN = 18
-"""Integers are 2^-WIDE_MARGIN of M or more away from M / 2, so that the quotient q is found from 32 bits of each w_i / m_i."""
+"""Integers are 2^-WIDE_MARGIN of M or more away from M / 2, so that the quotient q is found from shares of 32 bits."""
 LIMBS = 4
 """Of 32 bits, which the joined integer has: 128 bits."""
 LEADING_BITS = 16
@@ -186,22 +187,33 @@ BIAS, FRACTION = 1023, 52
 """Of FP64: what exponents are stored with, and bits behind the leading one."""
 
 
+SHARE_BITS = 47
+"""Of the fixed-point share of M that one of a pair's numbers is: 2^SHARE_BITS over a product of two moduli is below 2^32."""
+
+
 @dataclass(frozen=True)
-class WideModulus(Modulus):
-    """What reckoning modulo `m` takes where elements are FP64.
+class Pair:
+    """Two moduli, or the last of an odd number, joined first: residues r_i count v_i each, a number below 2^26, and that number M / p.
 
     Attributes:
-        whole: W = w M / m.
-        share: w / m in units of 2^-32, to nearest.
+        weights: v_i.
+        rest: M / p.
+        share: of M, 1 / p in units of 2^-SHARE_BITS, to nearest.
     """
 
-    whole: int = 0
-    share: int = 0
+    weights: tuple[int, ...]
+    rest: int
+    share: int
 
     @property
     def limbs(self) -> tuple[int, ...]:
-        """The lowest first."""
-        return limbs_of(self.whole)
+        """Of M / p, the lowest first."""
+        return limbs_of(self.rest)
+
+
+@dataclass(frozen=True)
+class WideModulus(Modulus):
+    """What reckoning modulo `m` takes where elements are FP64."""
 
     @property
     def last_digits(self) -> int:
@@ -218,7 +230,7 @@ def limbs_of(number: int) -> tuple[int, ...]:
 class WideResidues(Residues):
     """A system of residues for FP64 elements, whose integers have up to 63 bits and a sign."""
 
-    segment_k, digits, leading_bits = WIDE_SEGMENT_K, 8, LEADING_BITS
+    segment_k, digits, leading_bits, share_bits = WIDE_SEGMENT_K, 8, LEADING_BITS, SHARE_BITS
 
     def refusal(self) -> str | None:
         found = super().refusal()
@@ -243,12 +255,17 @@ class WideResidues(Residues):
 
     @cached_property
     def each(self) -> tuple[WideModulus, ...]:
+        return tuple(WideModulus(**{**vars(one), "weight": 0}) for one in super().each)
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Of neighbouring moduli."""
         found = []
-        for one in super().each:
-            weight = pow(self.product // one.m, -1, one.m)
-            found.append(WideModulus(
-                **{**vars(one), "weight": 0}, whole=weight * (self.product // one.m), share=((weight << 33) // one.m + 1) // 2,
-            ))
+        for at in range(0, len(self.moduli), 2):
+            both = self.moduli[at : at + 2]
+            p = prod(both)
+            weights = tuple(pow(self.product // m, -1, m) * (p // m) for m in both)
+            found.append(Pair(weights, self.product // p, ((2 << SHARE_BITS) // p + 1) // 2))
         return tuple(found)
 
     def powers(self, x: np.ndarray) -> np.ndarray:
@@ -282,6 +299,6 @@ class WideResidues(Residues):
     def whole(self, residues: np.ndarray) -> np.ndarray:
         """The integers [...], Python's, that leave numbers [moduli, ...] in [0, m): as the device joins them."""
         numbers = residues.astype(np.int64).astype(object)
-        shares = sum(one.share * row for one, row in zip(self.each, numbers))
-        total = sum(one.whole * row for one, row in zip(self.each, numbers))
-        return total - (shares + (1 << 31) >> 32) * self.product
+        joined = [sum(weight * row for weight, row in zip(pair.weights, numbers[2 * at :])) for at, pair in enumerate(self.pairs)]
+        total = sum(pair.rest * one for pair, one in zip(self.pairs, joined))
+        return total - (sum(pair.share * one for pair, one in zip(self.pairs, joined)) + (1 << SHARE_BITS - 1) >> SHARE_BITS) * self.product

@@ -12,7 +12,7 @@ SHAPE = (35, 21, 150)
 DIGESTS = {
     "uniform": "7f359912db685b32eea3f9810e9fbc591256fe9d5069345aada171b57b77b7f9",
     "spread": "bcbcf12454205b77c9417b204254593de2753a42e216401e58ac916d8c128cfc",
-    "special": "04eca2b12c1d1d81818efc348898a3bfc278cb375a1c61be2f91d4482630f20a",
+    "special": "705579d5e9b01217af49f539f21abe6ee6a47d93c648ef78247f88cff0eda8f7",
 }
 
 

@@ -124,15 +124,19 @@ def test_the_constants_are_those_of_exact_arithmetic(name):
     m = prod(system.moduli)
     # Integers stay so far below M / 2 that the quotient is right although each share is rounded to 32 bits.
     largest = 2 * (Fraction(system.target) + 2**15) ** 2
-    assert largest <= m * (1 - Fraction(1, 2**18)) and Fraction(len(system.moduli) * 255, 2**33) < Fraction(1, 2**20)
+    assert largest <= m * (1 - Fraction(1, 2**18)) and sum(Fraction(255 * sum(pair.weights), 2**48) for pair in system.pairs) < Fraction(1, 2**19)
     assert largest >= m * (1 - Fraction(1, 2**16))
     assert system.target < 0x7F7F7F7F7F7F7F7F  # a digit's bias does not overflow
     most, power = system.square
     assert 2**61 <= most < 2**63 and most * 4**power <= system.target**2 < (most + 1) * 4**power
+    assert [len(pair.weights) for pair in system.pairs] == [2] * (len(system.moduli) // 2) + [1] * (len(system.moduli) % 2)
+    for at, pair in enumerate(system.pairs):
+        for one, weight in zip(system.each[2 * at :], pair.weights):
+            assert weight * pair.rest % one.m == 1 and weight * pair.rest % (m // one.m) == 0
+        assert 255 * sum(pair.weights) < 2**26 and pair.rest * prod(one.m for one in system.each[2 * at :][: len(pair.weights)]) == m
+        assert abs(Fraction(pair.share, 2**47) - Fraction(pair.rest, m)) <= Fraction(1, 2**48) and (pair.share < 2**32 or len(pair.weights) == 1)
+        assert sum(limb << 32 * j for j, limb in enumerate(pair.limbs)) == pair.rest
     for one in system.each:
-        assert one.whole % one.m == 1 and one.whole % (m // one.m) == 0 and 0 < one.whole < m
-        assert abs(Fraction(one.share, 2**32) - Fraction(one.whole, m)) <= Fraction(1, 2**33)
-        assert sum(limb << 32 * j for j, limb in enumerate(one.limbs)) == one.whole
         digits = [((word >> 8 * j & 255) ^ 128) - 128 for word in (one.first_digits, one.last_digits) for j in range(4)]
         assert all((digit - 256**j) % one.m == 0 for j, digit in enumerate(digits))
     assert (sum(limb << 32 * j for j, limb in enumerate(system.negative_limbs)) + m) % 2**128 == 0
@@ -168,6 +172,8 @@ def test_powers_by_hand():
     system = SCHEMES.get("residues14").family.residues
     assert system.powers(np.array([[1.0], [2.0], [0.5], [2.0**-1022]])).tolist() == [54, 53, 55, 1076]
     assert 2.0**54 < system.target < 2.0**55
+    beyond = np.nextafter(system.target / 2.0**54, 2)  # whose leading bits alone are within the target
+    assert system.powers(np.array([[beyond]])).tolist() == [53]
 
 
 def test_integers_are_rounded_ties_to_even():

@@ -463,6 +463,14 @@ def test_a_fused_multiply_add_of_float64_is_rounded_once():
             assert struct.pack("d", found[at]) == struct.pack("d", right), (one, other, third)
 
 
+def test_a_product_beyond_the_range_is_no_inf_before_it_is_added():
+    """As an H200 has it: an Inf that finite factors are added to stays, whatever the product's sign; of two infinite terms NaN comes."""
+    large, inf = np.array([2.0**600, 2.0**600, np.inf, np.inf]), np.array([-np.inf, np.inf, -np.inf, np.inf])
+    with np.errstate(all="ignore"):
+        found = rounding.fma_f64(large, large, inf)
+    assert found[:2].tolist() == [-np.inf, np.inf] and np.isnan(found[2]) and found[3] == np.inf
+
+
 def test_halves_of_bfloat16_go_to_the_even_word():
     x = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-8 + 2.0**-20, -1 - 2.0**-8], np.float32)
     assert rounding.to_bf16(x, "rn").tolist() == [0x3F80, 0x3F82, 0x3F81, 0xBF80]
