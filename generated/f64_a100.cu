@@ -295,6 +295,12 @@ GG_DEVICE int power_of(u64 largest, u64 squares) {
     return 1062 + up - exponent_of(largest);
 }
 
+// A number of the lane whose number differs from this one's in the bits of `mask`.
+GG_DEVICE u64 of_other(u64 x, int mask) {
+    const u32 high = __shfl_xor_sync(0xffffffffu, (u32)(x >> 32), mask), low = __shfl_xor_sync(0xffffffffu, (u32)x, mask);
+    return (u64)high << 32 | low;
+}
+
 // Powers of two of 32 rows of operand a, which is read twice.
 GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -306,12 +312,12 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
 #pragma unroll 8
     for (int kk = lane; kk < k; kk += 32) largest = max(largest, magnitude_of(from[kk]));
 #pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, (u64)__shfl_xor_sync(0xffffffffu, (u32)(largest >> 32), mask) << 32 | __shfl_xor_sync(0xffffffffu, (u32)largest, mask));
+    for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, of_other(largest, mask));
     const int top = exponent_of(largest);
 #pragma unroll 8
     for (int kk = lane; kk < k; kk += 32) squares += square_of(magnitude_of(from[kk]), top);
 #pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) squares += (u64)__shfl_xor_sync(0xffffffffu, (u32)(squares >> 32), mask) << 32 | __shfl_xor_sync(0xffffffffu, (u32)squares, mask);
+    for (int mask = 16; mask > 0; mask /= 2) squares += of_other(squares, mask);
     if (lane == 0) scales[o] = power_of(largest, squares);
 }
 
@@ -834,8 +840,8 @@ gemmgen_residues14_mma_256x128x64_b3e6d41e(
             }
             put_element(c + row * ldc + column, product, alpha, beta);
         }
-        // Integers have no Inf and no NaN, and what a sum in FP64 comes to beyond its range depends on the order: these elements are computed again from
-        // the operands themselves.
+        // Integers have no Inf and no NaN, and what a sum in FP64 comes to beyond its range depends on the order: these elements are
+        // computed again from the operands themselves.
         while (bad) {
             const int at = piece * 4 + __ffs((int)bad) - 1, r = at % 4;
             bad &= bad - 1;
