@@ -579,9 +579,9 @@ GG_DEVICE double rounded(u64 high, u64 low, int exponent) {
     return __longlong_as_double((long long)(bits | (negative ? 1ull << 63 : 0)));
 }
 
-// The integer that leaves byte `at` of each word, by the Chinese remainder theorem, times 2^exponent: two residues make a number of 32 bits, and such
+// The integer that leaves byte `at` of each word, by the Chinese remainder theorem: two residues make a number of 32 bits, and such
 // numbers times the limbs of their weights are summed, less as many products of all moduli as the sum of their shares tells.
-GG_DEVICE double joined(const u32 (&residues)[MODULI], int at, int exponent) {
+GG_DEVICE void whole_of(const u32 (&residues)[MODULI], int at, u64& high, u64& low) {
     u64 sums[4] = {}, shares = 1ull << 46;
     {
         const u64 both = __byte_perm(residues[0], 0, 0x4440 | at) * 9435u + __byte_perm(residues[1], 0, 0x4440 | at) * 54784u;
@@ -638,7 +638,23 @@ GG_DEVICE double joined(const u32 (&residues)[MODULI], int at, int exponent) {
     sums[2] += shares * 249791790u;
     sums[3] += shares * 4294948976u;
     sums[1] += sums[0] >> 32, sums[2] += sums[1] >> 32, sums[3] += sums[2] >> 32;
-    return rounded(sums[3] << 32 | (u32)sums[2], sums[1] << 32 | (u32)sums[0], exponent);
+    high = sums[3] << 32 | (u32)sums[2], low = sums[1] << 32 | (u32)sums[0];
+}
+
+// The same of numbers in the range of normal ones, without a branch, so that a thread rounds several at once; `usual` is whether it is one, or 0.
+GG_DEVICE double rounded_usually(u64 high, u64 low, int exponent, bool& usual) {
+    const u64 sign = high >> 63, flip = 0 - sign;
+    high = (high ^ flip) + (low == 0 ? sign : 0), low = (low ^ flip) + sign;
+    const bool short_one = high == 0, zero = (high | low) == 0;
+    high = short_one ? low : high, low = short_one ? 0 : low;
+    const int lead = __clzll((long long)(high | 1));
+    high = high << lead | low >> 1 >> (63 - lead), low <<= lead;
+    const int biased = exponent - lead + 1150 - (short_one ? 64 : 0);
+    const u64 kept = high >> 11;
+    const u32 rest = ((u32)high & 0x7ffu) | (low > 0 ? 1u : 0u);
+    const u64 bits = ((u64)(biased - 1) << 52) + kept + ((rest + 0x3ffu + ((u32)kept & 1u)) >> 11);
+    usual = zero || (biased > 0 && biased < 2047);
+    return __longlong_as_double((long long)(zero ? 0 : bits | sign << 63));
 }
 
 // log2 of what the integers of a row and a column are multiplied by; a row or column that is set aside shows.
@@ -815,10 +831,49 @@ gemmgen_residues14_mma_256x128x64_b3e6d41e(
 #pragma unroll 1
     for (int piece = 0; piece < WORDS_KEPT; ++piece) {
         u32 held[MODULI][1];
-        if (stage_count > 0)
+        if (stage_count > 0) {
 #pragma unroll
-            for (int modulus = 0; modulus < MODULI; ++modulus) held[modulus][0] = kept[(modulus * WORDS_KEPT + piece) * THREADS];
-        u32 bad = 0;  // a bit an element: not finite
+            for (int modulus = 0; modulus < MODULI; ++modulus) {
+                held[modulus][0] = kept[(modulus * WORDS_KEPT + piece) * THREADS];
+            }
+        }
+        // All of a piece at once, and then their stores: nothing waits for a branch.
+        double product[4] = {};
+        u32 unusual = 0, bad = 0;  // a bit an element: beyond the range of normal numbers; not finite
+        if (stage_count > 0) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int at = piece * 4 + e, r = at % 4;
+                const int j = at / 4 % FRAGMENTS_N, i = at / (4 * FRAGMENTS_N);
+                const int row = row0 + i * 16 + (r >> 1) * 8;
+                const int column = column0 + j * 8 + (r & 1);
+                u32 word[MODULI];
+#pragma unroll
+                for (int modulus = 0; modulus < MODULI; ++modulus) word[modulus] = held[modulus][e / 4];
+                u64 high, low;
+                bool usual;
+                whole_of(word, e % 4, high, low);
+                const int power = power_of_both(a_scales[min(row, m - 1)], b_scales[min(column, n - 1)]);
+                product[e] = rounded_usually(high, low, power, usual);
+                unusual |= usual && power != ASIDE ? 0 : 1u << e;
+            }
+            while (unusual) {  // one after the other, from the workspace again
+                const int e = __ffs((int)unusual) - 1, at = piece * 4 + e, r = at % 4;
+                unusual &= unusual - 1;
+                const int j = at / 4 % FRAGMENTS_N, i = at / (4 * FRAGMENTS_N);
+                const int row = row0 + i * 16 + (r >> 1) * 8;
+                const int column = column0 + j * 8 + (r & 1);
+                u32 word[MODULI];
+                for (int modulus = 0; modulus < MODULI; ++modulus)
+                    word[modulus] = kept[(modulus * WORDS_KEPT + piece) * THREADS];
+                u64 high, low;
+                whole_of(word, e % 4, high, low);
+                const int power = power_of_both(a_scales[min(row, m - 1)], b_scales[min(column, n - 1)]);
+                const double found = power == ASIDE ? __longlong_as_double(0x7ff8000000000000ll) : rounded(high, low, power);
+#pragma unroll
+                for (int other = 0; other < 4; ++other) product[other] = other == e ? found : product[other];
+            }
+        }
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
             const int at = piece * 4 + e, r = at % 4;
@@ -826,19 +881,11 @@ gemmgen_residues14_mma_256x128x64_b3e6d41e(
             const int row = row0 + i * 16 + (r >> 1) * 8;
             const int column = column0 + j * 8 + (r & 1);
             if (row >= m || column >= n) continue;
-            double product = 0.0;
-            if (stage_count > 0) {
-                u32 word[MODULI];
-#pragma unroll
-                for (int modulus = 0; modulus < MODULI; ++modulus) word[modulus] = held[modulus][e / 4];
-                const int power = power_of_both(a_scales[row], b_scales[column]);
-                product = power == ASIDE ? __longlong_as_double(0x7ff8000000000000ll) : joined(word, e % 4, power);
-            }
-            if (magnitude_of(product) >= 0x7ffull << 52) {
+            if (magnitude_of(product[e]) >= 0x7ffull << 52) {
                 bad |= 1u << e;
                 continue;
             }
-            put_element(c + row * ldc + column, product, alpha, beta);
+            put_element(c + row * ldc + column, product[e], alpha, beta);
         }
         // Integers have no Inf and no NaN, and what a sum in FP64 comes to beyond its range depends on the order: these elements are
         // computed again from the operands themselves.
@@ -848,10 +895,10 @@ gemmgen_residues14_mma_256x128x64_b3e6d41e(
             const int j = at / 4 % FRAGMENTS_N, i = at / (4 * FRAGMENTS_N);
             const long long row = row0 + i * 16 + (r >> 1) * 8;
             const long long column = column0 + j * 8 + (r & 1);
-            double product = 0.0;
+            double sum = 0.0;
             for (long long kk = 0; kk < k; ++kk)
-                product = fma(a[row * lda + kk], b[kk * ldb + column], product);
-            put_element(c + row * ldc + column, product, alpha, beta);
+                sum = fma(a[row * lda + kk], b[kk * ldb + column], sum);
+            put_element(c + row * ldc + column, sum, alpha, beta);
             atomicAdd(repaired, 1ull);
         }
     }

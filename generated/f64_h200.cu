@@ -680,9 +680,9 @@ GG_DEVICE double rounded(u64 high, u64 low, int exponent) {
     return __longlong_as_double((long long)(bits | (negative ? 1ull << 63 : 0)));
 }
 
-// The integer that leaves byte `at` of each word, by the Chinese remainder theorem, times 2^exponent: two residues make a number of 32 bits, and such
+// The integer that leaves byte `at` of each word, by the Chinese remainder theorem: two residues make a number of 32 bits, and such
 // numbers times the limbs of their weights are summed, less as many products of all moduli as the sum of their shares tells.
-GG_DEVICE double joined(const u32 (&residues)[MODULI], int at, int exponent) {
+GG_DEVICE void whole_of(const u32 (&residues)[MODULI], int at, u64& high, u64& low) {
     u64 sums[4] = {}, shares = 1ull << 46;
     {
         const u64 both = __byte_perm(residues[0], 0, 0x4440 | at) * 9435u + __byte_perm(residues[1], 0, 0x4440 | at) * 54784u;
@@ -739,7 +739,23 @@ GG_DEVICE double joined(const u32 (&residues)[MODULI], int at, int exponent) {
     sums[2] += shares * 249791790u;
     sums[3] += shares * 4294948976u;
     sums[1] += sums[0] >> 32, sums[2] += sums[1] >> 32, sums[3] += sums[2] >> 32;
-    return rounded(sums[3] << 32 | (u32)sums[2], sums[1] << 32 | (u32)sums[0], exponent);
+    high = sums[3] << 32 | (u32)sums[2], low = sums[1] << 32 | (u32)sums[0];
+}
+
+// The same of numbers in the range of normal ones, without a branch, so that a thread rounds several at once; `usual` is whether it is one, or 0.
+GG_DEVICE double rounded_usually(u64 high, u64 low, int exponent, bool& usual) {
+    const u64 sign = high >> 63, flip = 0 - sign;
+    high = (high ^ flip) + (low == 0 ? sign : 0), low = (low ^ flip) + sign;
+    const bool short_one = high == 0, zero = (high | low) == 0;
+    high = short_one ? low : high, low = short_one ? 0 : low;
+    const int lead = __clzll((long long)(high | 1));
+    high = high << lead | low >> 1 >> (63 - lead), low <<= lead;
+    const int biased = exponent - lead + 1150 - (short_one ? 64 : 0);
+    const u64 kept = high >> 11;
+    const u32 rest = ((u32)high & 0x7ffu) | (low > 0 ? 1u : 0u);
+    const u64 bits = ((u64)(biased - 1) << 52) + kept + ((rest + 0x3ffu + ((u32)kept & 1u)) >> 11);
+    usual = zero || (biased > 0 && biased < 2047);
+    return __longlong_as_double((long long)(zero ? 0 : bits | sign << 63));
 }
 
 // log2 of what the integers of a row and a column are multiplied by; a row or column that is set aside shows.
@@ -913,22 +929,53 @@ gemmgen_residues14_wgmma_128x256x128_8de9236c(
 
             const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
             const int column0 = n0 + warp_n + (lane & 3) * 2;
-            uint4 next[MODULI] = {};  // of the next piece, on their way while one is joined
-            const auto load = [&](int piece) {
-#pragma unroll
-                for (int modulus = 0; modulus < MODULI; ++modulus) next[modulus] = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
-            };
-            if (work.count > 0) load(0);
 #pragma unroll 1
             for (int piece = 0; piece < PIECES; ++piece) {
                 u32 held[MODULI][4];
+                if (work.count > 0) {
 #pragma unroll
-                for (int modulus = 0; modulus < MODULI; ++modulus) {
-                    held[modulus][0] = next[modulus].x, held[modulus][1] = next[modulus].y;
-                    held[modulus][2] = next[modulus].z, held[modulus][3] = next[modulus].w;
+                    for (int modulus = 0; modulus < MODULI; ++modulus) {
+                        const uint4 four = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
+                        held[modulus][0] = four.x, held[modulus][1] = four.y, held[modulus][2] = four.z, held[modulus][3] = four.w;
+                    }
                 }
-                if (work.count > 0 && piece + 1 < PIECES) load(piece + 1);
-                u32 bad = 0;  // a bit an element: not finite
+                // All of a piece at once, and then their stores: nothing waits for a branch.
+                double product[16] = {};
+                u32 unusual = 0, bad = 0;  // a bit an element: beyond the range of normal numbers; not finite
+                if (work.count > 0) {
+#pragma unroll
+                    for (int e = 0; e < 16; ++e) {
+                        const int at = piece * 16 + e, r = at % 128;
+                        const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
+                        const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                        const int column = column0 + j * 256 + (r & 1) + (r >> 2) * 8;
+                        u32 word[MODULI];
+#pragma unroll
+                        for (int modulus = 0; modulus < MODULI; ++modulus) word[modulus] = held[modulus][e / 4];
+                        u64 high, low;
+                        bool usual;
+                        whole_of(word, e % 4, high, low);
+                        const int power = power_of_both(a_scales[min(row, m - 1)], b_scales[min(column, n - 1)]);
+                        product[e] = rounded_usually(high, low, power, usual);
+                        unusual |= usual && power != ASIDE ? 0 : 1u << e;
+                    }
+                    while (unusual) {  // one after the other, from the workspace again
+                        const int e = __ffs((int)unusual) - 1, at = piece * 16 + e, r = at % 128;
+                        unusual &= unusual - 1;
+                        const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
+                        const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                        const int column = column0 + j * 256 + (r & 1) + (r >> 2) * 8;
+                        u32 word[MODULI];
+                        for (int modulus = 0; modulus < MODULI; ++modulus)
+                            word[modulus] = ((const u32*)(kept + (modulus * PIECES + piece) * (WARPGROUPS * 128)))[e / 4];
+                        u64 high, low;
+                        whole_of(word, e % 4, high, low);
+                        const int power = power_of_both(a_scales[min(row, m - 1)], b_scales[min(column, n - 1)]);
+                        const double found = power == ASIDE ? __longlong_as_double(0x7ff8000000000000ll) : rounded(high, low, power);
+#pragma unroll
+                        for (int other = 0; other < 16; ++other) product[other] = other == e ? found : product[other];
+                    }
+                }
 #pragma unroll
                 for (int e = 0; e < 16; ++e) {
                     const int at = piece * 16 + e, r = at % 128;
@@ -936,19 +983,11 @@ gemmgen_residues14_wgmma_128x256x128_8de9236c(
                     const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
                     const int column = column0 + j * 256 + (r & 1) + (r >> 2) * 8;
                     if (row >= m || column >= n) continue;
-                    double product = 0.0;
-                    if (work.count > 0) {
-                        u32 word[MODULI];
-#pragma unroll
-                        for (int modulus = 0; modulus < MODULI; ++modulus) word[modulus] = held[modulus][e / 4];
-                        const int power = power_of_both(a_scales[row], b_scales[column]);
-                        product = power == ASIDE ? __longlong_as_double(0x7ff8000000000000ll) : joined(word, e % 4, power);
-                    }
-                    if (magnitude_of(product) >= 0x7ffull << 52) {
+                    if (magnitude_of(product[e]) >= 0x7ffull << 52) {
                         bad |= 1u << e;
                         continue;
                     }
-                    put_element(c + row * ldc + column, product, alpha, beta);
+                    put_element(c + row * ldc + column, product[e], alpha, beta);
                 }
                 // Integers have no Inf and no NaN, and what a sum in FP64 comes to beyond its range depends on the order: these elements are
                 // computed again from the operands themselves.
@@ -958,10 +997,10 @@ gemmgen_residues14_wgmma_128x256x128_8de9236c(
                     const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
                     const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
                     const long long column = column0 + j * 256 + (r & 1) + (r >> 2) * 8;
-                    double product = 0.0;
+                    double sum = 0.0;
                     for (long long kk = 0; kk < k; ++kk)
-                        product = fma(a[row * lda + kk], b[kk * ldb + column], product);
-                    put_element(c + row * ldc + column, product, alpha, beta);
+                        sum = fma(a[row * lda + kk], b[kk * ldb + column], sum);
+                    put_element(c + row * ldc + column, sum, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
             }
