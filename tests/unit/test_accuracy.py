@@ -213,7 +213,7 @@ def test_what_nobody_reaches_is_refused_with_the_best():
     ({"relative_frobenius": -1e-6}, "greater than 0"), ({"relative_frobenius": 0.0}, "greater than 0"),
     ({"relative_frobenius": float("nan")}, "a finite number"),
     ({"relative_frobenius": inf}, "a finite number"), ({"relative_frobenius": 1.0}, "less than 1"), ({"relative_frobenius": "1e-6"}, "a valid number"),
-    ({"scaled": -1.0}, "greater than 0"), ({"as": "fp64"}, "'fp32', 'tf32' or 'fp32-rounded'"), ({"as": 32}, "'fp32', 'tf32' or 'fp32-rounded'"),
+    ({"scaled": -1.0}, "greater than 0"), ({"as": "fp16"}, "'fp32', 'tf32', 'fp32-rounded' or 'fp64'"), ({"as": 32}, "'fp32', 'tf32', 'fp32-rounded' or 'fp64'"),
     ({"as": "fp32", "scaled": 1e-5}, "one of relative_frobenius, scaled and as"),
     ({"data": "gaussian", "scaled": 1e-5}, "'uniform', 'positive', 'normal' or 'spread'"),
     ({"mean": 1e-6}, ""),
