@@ -282,8 +282,7 @@ class _Solution:
 
 
 def _plan_at(request: Request, known: Mapping[str, Any], at: int) -> Plan:
-    row = _row(known, at)
-    return request.plan({name: int(row[name]) for name in request.design.symbols}, predicted_registers=int(row["registers"]))
+    return request.plan({name: int(known[name][at]) for name in request.design.symbols}, predicted_registers=int(known["registers"][at]))
 
 
 def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
@@ -363,6 +362,7 @@ def _checked(request: Request) -> Iterator[_Solution]:
 def _chosen(request: Request) -> Iterator[_Solution]:
     """The best candidate, and then the best of those unlike all before it (`choices`)."""
     design = request.design
+    decisions = dict.fromkeys((*design.symbols, *design.telling, *design.of_registers))
     seen: list[dict[str, Any]] = []
     tried: Counter[Way] = Counter()
     for searched in _spaces(request):
@@ -374,7 +374,7 @@ def _chosen(request: Request) -> Iterator[_Solution]:
             while len(order):
                 order = _fresh_way_first(design, known, order, tried)
                 yield _Solution(request, _plan_at(request, known, order[0]), searched, known, order)
-                seen.append(_row(known, order[0]))
+                seen.append({name: known[name][order[0]].item() for name in decisions})
                 tried[design.way_of(seen[-1])] += 1
                 order = _unlike(known, order, seen[-1], names)
 

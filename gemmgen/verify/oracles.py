@@ -18,7 +18,6 @@ from gemmgen.plan import Plan
 from gemmgen.split import kept, split
 from gemmgen.verify.bound import lost
 from gemmgen.verify.expected import computed, shares
-from gemmgen.verify.metrics import exact
 
 
 @dataclass(frozen=True)

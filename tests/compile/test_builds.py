@@ -10,7 +10,6 @@ import pytest
 
 from gemmgen.build import build, first_not_refused, first_that_builds
 from gemmgen.build.cache import Cache
-from gemmgen.catalog.fragment import candidates
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import InfeasibleSpec, ResourceError
 from gemmgen.render import render

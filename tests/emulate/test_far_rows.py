@@ -57,6 +57,8 @@ KERNELS = {
     "residues by lanes": WAYS["residues by lanes, through registers"],
     "B as stored": dict(scheme="bf16x2_bb16", promote=32, tile=TINY),
     "tiles of k": dict(scheme="mixpert2_tile", promote=0, tile=TINY),
+    "run scales": WAYS["run scales"],
+    "run scales, k together": dict(scheme="run_scaled", run=256, tile=TINY, layout="nt"),
     "outliers fall back": WAYS["outliers fall back"],
     "mfma": dict(gpu="mi300x", fragment={"shape": "m16n16k32"}, tile=TINY, promote=64, layout="tt"),
     "wmma of RDNA3, row scales, slices": AMD_WAYS["wmma of RDNA3, row scales, slices"],
@@ -197,9 +199,10 @@ def test_a_product_of_rows_that_are_far_apart(name):
     kept_right(*made(name), less=4 if name in BY_COLUMNS else 1)
 
 
-def test_columns_that_a_vector_would_pass():
+@pytest.mark.parametrize("name", sorted(BY_COLUMNS))
+def test_columns_that_a_vector_would_pass(name):
     """Of a B whose columns vectors read where they are a multiple of 4: here they are not, while rows begin at multiples of 16 bytes."""
-    kept_right(*made("thin rows"), less=1)
+    kept_right(*made(name), less=1)
 
 
 def test_the_largest_of_rows_that_are_longer_than_a_block_reads():
@@ -231,6 +234,8 @@ BATCHES = {
     "row scales, slices": lambda: portable("slices with row scales"),
     "slices": lambda: portable("shared, grouped, slices"),
     "tiles of k": lambda: portable("tiles of k"),
+    "run scales": lambda: portable("run scales"),
+    "warpgroups, run scales": lambda: warpgroups("run scales"),
     "tiles of k, mfma": lambda: portable("mfma, tiles of k"),
 }
 

@@ -123,6 +123,18 @@ def test_the_queue_is_left_as_the_next_launch_wants_it():
     assert [c.tobytes() for c in first.products] == [c.tobytes() for c in second.products] and not queue.any()
 
 
+def test_a_k_that_keys_of_a_list_do_not_hold():
+    """2^20 and more, of a product that sums nothing: it is still worked off behind those with larger tiles, by one block."""
+    plan, source, binary = planned("stays")
+    device = opened(plan, source, binary)
+    device.clusters_at_once = 1
+    tile, long, c = plan.batch.tiles[1], 2 << 20, np.ones((1, 1), np.float32)
+    products = [Product(np.ones((tile.m, 5), np.float32), np.ones((5, tile.n), np.float32)),
+                Product(np.zeros((1, long), np.float32), np.zeros((long, 1), np.float32), c, 0.0, 2.0)]
+    found = batch(device, plan, source, products, threshold=0)
+    assert (found.products[0] == 5).all() and found.products[1] == 2
+
+
 @pytest.mark.parametrize("name", ["stays", "held"])
 def test_a_block_that_works_off_all_tiles_counts_each_element_once(name):
     """Tiles that count what words lose of one operand, of both and of none follow one another, in the same stages of shared memory."""

@@ -34,6 +34,18 @@ def test_what_c_held_is_taken_in_once():
     assert result.status["fallen"] == mask[::32, ::32].sum()
 
 
+def test_tiles_of_the_fallback_may_be_parts_of_the_main_kernels(monkeypatch):
+    """Four along m and along n: each looks at the flags of the tile that it is a part of, and the first of them alone counts that tile."""
+    monkeypatch.setattr("gemmgen.solve.fallback.LARGEST", 16)
+    plan = plan_of(**PLAN | {"fallback": "ootomo", "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}}, size=4000)
+    assert plan.fallback.block[:2] == (16, 16)
+    problem = oracles.outliers(plan)
+    result, mask = judge_of(plan).run(problem), fallen(plan, problem.a, problem.b)
+    want = problem.a.astype(np.float64) @ problem.b
+    assert mask.any() and not mask.all() and np.abs(result.c - want).max() < 1e-5 * np.abs(want).max()
+    assert result.status["fallen"] == mask[::64, ::64].sum()
+
+
 def test_a_row_stands_out_from_one_element_on():
     """1 and 63 elements of which integers of eight bits hold nothing have a sum of squares of 64 each; one more is one too many."""
     plan = plan_of(**PLAN)

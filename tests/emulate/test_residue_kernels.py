@@ -48,7 +48,7 @@ def test_segments_of_k_are_joined_and_added():
     assert (gemm(device, plan, source, a, b).c == want).all()
 
 
-@pytest.mark.parametrize("way", ["residues by lanes, four stages", pytest.param("mfma, residues", marks=pytest.mark.long)])
+@pytest.mark.parametrize("way", ["residues", "residues by lanes, four stages", pytest.param("mfma, residues", marks=pytest.mark.long)])
 def test_sums_of_segments_wait_in_the_workspace(way, monkeypatch):
     """Where warps copy and multiply, and segments are as short as two stages: three of them, of which the last is shorter."""
     plan, short = plan_of(**(WAYS | AMD_WAYS)[way]), 2 * plan_of(**(WAYS | AMD_WAYS)[way]).block[2]

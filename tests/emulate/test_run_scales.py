@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,7 @@ from ways import AMD_WAYS, WAYS, plan_of
 RUNS = [name for name, way in (WAYS | AMD_WAYS).items() if way.get("scheme") == "run_scaled"]
 
 
+@cache
 def judge_of(name: str, schedule=TOGETHER) -> Judge:
     plan = plan_of(**(WAYS | AMD_WAYS)[name])
     source = render(plan)
@@ -77,6 +80,28 @@ def test_no_finite_product_overflows(name):
         plan, result, allowed = product(name, a, b)
         assert np.isfinite(result.c).all() and (np.abs(result.c - exact(a, b)) <= allowed).all()
         assert result.status["repaired"] == 0
+
+
+@pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales"])
+def test_one_operand_jumps_from_run_to_run(name):
+    """By more than a power of two of FP32 holds, up or down, while the other operand's scale stays."""
+    k, rng = 2 * 256, np.random.default_rng(9)
+    for first, second in ((-95, 40), (40, -95)):
+        steps = np.ldexp(rng.uniform(0.5, 1, (5, k)).astype(np.float32), np.repeat([first, second], 256))
+        for a, b in ((steps, np.ones((k, 3), np.float32)), (np.ones((3, k), np.float32), np.ascontiguousarray(steps.T))):
+            _, result, allowed = product(name, a, b)
+            assert (np.abs(result.c - exact(a, b)) <= allowed).all() and result.status["repaired"] == 0, (first, second)
+
+
+@pytest.mark.parametrize("k", [40, 256 + 40])
+@pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales"])
+def test_a_sum_whose_unit_is_far_from_1_all_along(name, k):
+    """All runs have one scale, so that the sum changes its unit at the end alone: by more than a power of two of FP32 holds, either way."""
+    rng = np.random.default_rng(8)
+    for of_a, of_b in ((-65, -60), (-60, -65), (55, 60), (60, 55), (-100, 5), (5, 100)):
+        a, b = (np.ldexp(rng.uniform(0.5, 1, shape).astype(np.float32), e) for shape, e in (((6, k), of_a), ((k, 5), of_b)))
+        plan, result, allowed = product(name, a, b)
+        assert (np.abs(result.c - exact(a, b)) <= allowed).all() and result.status["repaired"] == 0, (of_a, of_b)
 
 
 @pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales"])

@@ -104,11 +104,13 @@ def test_no_row_beyond_the_edge_is_read(name):
 @pytest.mark.parametrize("name", ["portable, split before shared memory", "portable, split behind shared memory", "warpgroups that split A",
                                   "warpgroups that split A transposed", "mfma, register"])
 def test_elements_are_counted_once_however_many_blocks_share_them(name):
+    """Blocks that share a stage take turns: fewer stages than blocks, and so many that each has several turns."""
     plan, source, binary = built(name, "WAYS")
-    a, b = np.full((70, 40), 1e6, np.float32), np.full((40, 130), 1.0, np.float32)
-    b[3, :] = 1e5
-    status = gemm(device_of(name, "WAYS"), plan, source, a, b).status
-    assert status["a_overflow"] == a.size and status["b_overflow"] == 130
+    for m, n, k in ((70, 130, 40), (40, 70, 330)):
+        a, b = np.full((m, k), 1e6, np.float32), np.full((k, n), 1.0, np.float32)
+        b[3::50, :] = 1e5
+        status = gemm(device_of(name, "WAYS"), plan, source, a, b).status
+        assert status["a_overflow"] == a.size and status["b_overflow"] == (b > 1).sum()
 
 
 @pytest.mark.parametrize("name", ["warpgroups that split A", "warpgroups that split A transposed"])

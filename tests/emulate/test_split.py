@@ -143,6 +143,14 @@ def test_runs_of_k_have_exponents_of_their_own(layout):
     holds_the_references(plan, a, b)
 
 
+def test_tiles_of_k_of_every_magnitude_have_scales_of_their_own():
+    """A tile's largest element goes from FP32's smallest number to its largest, in one operand or the other, by powers of two."""
+    magnitudes = np.resize(np.arange(-149, 128).repeat(32), 3 * 32 * (M + N))
+    signs = np.random.default_rng(3).choice([-1.0, -0.75, 0.75, 1.0], magnitudes.shape)
+    x = np.ldexp(signs, magnitudes).astype(np.float32).reshape(M + N, 96)[:, :K]
+    holds_the_references(plan_of("mixpert1_tile"), np.ascontiguousarray(x[:M]), np.ascontiguousarray(x[M:].T))
+
+
 def holds_the_references(plan, a, b):
     words, counters = device_words(plan, a, b)
     for x, matrix in (("a", a), ("b", np.ascontiguousarray(b.T))):

@@ -25,6 +25,7 @@ WAYS = {
     "A in registers, transposed": {"split": {"where": "mixed"}, "problem": {"layout": "tn"}},
     "A in registers, clusters": {"split": {"where": "mixed"}, "tile": {"cluster": 2}, "problem": {"layout": "nt"}},
     "row scales": {"split": {"scheme": "scaled"}},
+    "run scales": {"split": {"scheme": "run_scaled"}},
     "slices of k": {"problem": {"m": 64, "n": 64, "matrices": 2}, "tile": {"split_k": 2}},
     "slices of k in clusters": {"problem": {"m": 64, "n": 64, "matrices": 2}, "tile": {"split_k": 2, "cluster": 2}},
     "non-finite as they come": {"split": {"special": "fast"}},
@@ -36,7 +37,7 @@ WAYS = {
 PORTABLE = {
     "slices with row scales": {}, "tiles of k": {}, "shared, grouped, slices": {}, "register, slices": {"split_k": 2}, "packed integers, fewer of A": {},
     "eight k at a time": {}, "wmma": {}, "packed words through registers, two buffers": {},
-    "mfma, row scales": {}, "mfma, register, slices": {"split_k": 2}, "mfma, tiles of k": {}, "wmma of RDNA3, row scales, slices": {}, "wmma of RDNA4": {},
+    "mfma, row scales": {}, "mfma, register, slices": {"split_k": 2}, "mfma, tiles of k": {}, "wmma of RDNA3, row scales, slices": {}, "wmma of RDNA4": {}, "run scales": {},
 }
 """Ways of the portable design whose kernels for one product have kernels for strided batches beside them, and what they have in place of those."""
 
@@ -45,10 +46,11 @@ def portable(way: str):
     """The plan of a way, for a batch."""
     usual = {"scheme": "ootomo", "gpu": "a100", "layout": "nn", "tile": TILE, "promote": 64, "split_k": 1, "where": "prepass", "fragment": {}}
     told = usual | {**OF_ONE, **AMD_WAYS}[way] | PORTABLE[way]
-    left = {name: value for name, value in told.items() if name not in usual}
+    split = {name: told[name] for name in ("scheme", "where", "promote", "run") if name in told}
+    left = {name: value for name, value in told.items() if name not in usual | split}
     return solve(loads({
         "problem": {"kind": "strided", "layout": told["layout"], "m": 512, "n": 512, "k": 512, "matrices": 64},
-        "split": {name: told[name] for name in ("scheme", "where", "promote")}, "fragment": told["fragment"], "target": {"gpu": told["gpu"]},
+        "split": split, "fragment": told["fragment"], "target": {"gpu": told["gpu"]},
         "tile": {**told["tile"], "split_k": told["split_k"]}, "pipeline": left | {"design": "strided"}, "build": {"allow_spills": True},
     }))
 

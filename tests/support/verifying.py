@@ -11,8 +11,10 @@ from gemmgen.build import build
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.emulate.core.product import product
+from gemmgen.errors import EmulationError
 from gemmgen.plan import Plan
 from gemmgen.render import render
+from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import split
 from gemmgen.verify import Check, Judge, Report, oracles, verify
@@ -31,6 +33,19 @@ def report_of(plan: Plan) -> Report:
 
 def assert_passed(report: Report) -> None:
     assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+
+
+def assert_a_schedule_shows(judge: Judge) -> None:
+    """A kernel whose warps race: either of the two orders meets memory that nothing wrote, or gives a wrong product."""
+    problem = oracles.permutation(judge.plan)
+    results = []
+    for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        judge.device.set_schedule(schedule)
+        try:
+            results.append(gemm(judge.device, judge.plan, judge.source, problem.a, problem.b).c)
+        except EmulationError:
+            return
+    assert any((c != problem.expected).any() for c in results)
 
 
 # ---- in short: the resources, every bit of a small product, and one question

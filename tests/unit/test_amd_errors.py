@@ -61,6 +61,9 @@ def test_the_words_a_unit_multiplies():
     words = split(np.array([[2.0**-14, 2.0**-15, -(2.0**-24), 1.0, np.inf]], np.float32), scheme)
     assert as_multiplied(words, scheme, UNITS.get("cdna3")) is words
     assert as_multiplied(words, scheme, UNITS.get("cdna2")).planes.tolist() == [[[2.0**-14, 0, 0, 1, np.inf]]]
+    scaled = split(np.array([[1, 2.0**-34]], np.float32), SCHEMES.get("scaled"))  # a row's scale leaves small elements subnormal words, too
+    small = scaled.planes[0, 0, 1]
+    assert 0 < small < 2.0**-14 and as_multiplied(scaled, SCHEMES.get("scaled"), UNITS.get("cdna2")).planes[0, 0, 1] == 0
 
 
 # ---- what flushing does

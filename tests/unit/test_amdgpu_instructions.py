@@ -1375,6 +1375,14 @@ def test_arithmetic_of_doubles():
     assert got.tolist() == want
 
 
+def test_doubles_of_lanes_that_are_off_take_no_fractions(monkeypatch):
+    """Such lanes hold any bits: products that underflow among them, which are computed one at a time."""
+    x = np.where(LANE < 8, LANE + 1.5, (LANE + 3) * 5e-324)
+    body = "v_add_f64 v[8:9], v[2:3], 1.0\ns_mov_b64 exec, 0xff\nv_fma_f64 v[8:9], v[2:3], v[2:3], v[2:3]\ns_mov_b64 exec, -1"
+    monkeypatch.setattr("gemmgen.emulate.core.rounding.Fraction", None)
+    same(run(body, F64, x), np.where(LANE < 8, x * x + x, x + 1))
+
+
 # ---------------------------------------------------------------- more between lanes
 
 NARROW = LANE[:32]

@@ -249,9 +249,9 @@ def test_tables_list_and_tell(gemmgen, verb, table):
     rows = json.loads(gemmgen("list", verb, "--json").out)
     assert [row["name"] for row in rows] == table.names()
     assert all(name in listing for name in table.names())
-    for name in table.names()[:: len(table.names()) // 4]:
-        assert table.get(name).source in gemmgen("list", verb, name).out
-        assert json.loads(gemmgen("list", verb, name, "--json").out)["name"] == name
+    for at, name in enumerate(table.names()[:: len(table.names()) // 4]):  # in turn as text and as JSON
+        ran = gemmgen("list", verb, name, *["--json"] * (at % 2))
+        assert json.loads(ran.out)["name"] == name if at % 2 else table.get(name).source in ran.out
 
 
 def test_a_file_can_be_told_of_too(gemmgen, tmp_path):

@@ -89,6 +89,8 @@ def test_what_the_unit_cuts_on_average_is_given_back():
 def test_nothing_is_given_back_where_nothing_is_cut():
     promoted = SCHEMES.get("ootomo").accumulators[0]
     assert mean_cut(SCHEMES.get("ootomo"), UNITS.get("cdna3"), promoted, 64) == 0 == settled().promotion.mean_cut < COMPENSATED.promotion.mean_cut
+    coarse, bytes_of = UNITS.get("hopper").of("e4m3", "wgmma"), SCHEMES.get("e4m3x6")  # sums end where terms do: what is cut there has no mean
+    assert coarse.rule == "truncate" and coarse.sum_bits and not any(mean_cut(bytes_of, coarse, one, 64) for one in bytes_of.accumulators)
     rest, total = np.float32([0, 3, 2.0**-24]), np.float32([1000, 1.5, 1])
     assert np.array_equal(given_back(rest, total, 1e-7) == rest, [True, True, False])
 

@@ -173,15 +173,17 @@ def test_a_printed_command_runs(page, code, monkeypatch):
 
 # ---- messages and docstrings
 
-MESSAGES = sorted({
-    (str(path.relative_to(ROOT)), found) for path in sorted((ROOT / "gemmgen").rglob("*.py")) for text in strings(path)
-    for found in re.findall(r"(?<![\w/.~-])gemmgen(?: [a-z][a-z-]*)+(?: [A-Z./\w-]+)*(?: --[a-z-]+(?: [A-Z]+)?)*", text)
-})
+def messages() -> list[tuple[str, str]]:
+    """(module, command) of every command that a string of a module names."""
+    return sorted({
+        (str(path.relative_to(ROOT)), found) for path in sorted((ROOT / "gemmgen").rglob("*.py")) for text in strings(path)
+        for found in re.findall(r"(?<![\w/.~-])gemmgen(?: [a-z][a-z-]*)+(?: [A-Z./\w-]+)*(?: --[a-z-]+(?: [A-Z]+)?)*", text)
+    })
 
 
 def test_a_message_names_verbs_and_options_of_today():
-    wrong = []
-    for path, told in MESSAGES:
+    wrong, found = [], messages()
+    for path, told in found:
         words = told.split()[1:]
         if words[0] in PROSE:
             continue
@@ -191,7 +193,7 @@ def test_a_message_names_verbs_and_options_of_today():
             wrong += [(path, told, word) for word in rest if re.match("--[a-z]", word) and word.rstrip(".") not in options]
         except KeyError as unknown:
             wrong.append((path, told, str(unknown)))
-    assert len(MESSAGES) > 150 and wrong == []
+    assert len(found) > 150 and wrong == []
 
 
 @pytest.mark.parametrize("wrong", [

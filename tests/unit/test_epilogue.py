@@ -212,6 +212,8 @@ def test_what_it_takes_in_a_kernel_and_as_one_of_its_own():
     assert found["end_bytes"] == 4 * (1000 + 2000)
     assert found["end_seconds"] == pytest.approx(6 * 2e6 / (128 * 100 * 1e9))
     assert found["apart_seconds"] == pytest.approx(5e-6 + (16e6 + 12000) / 1e12)
+    of_columns, of_rows = (costs(epilogue_of((name,)), {**known, "batch": 3})["end_bytes"] for name in ("bias", "bias_m"))
+    assert (of_columns, of_rows) == (3 * 4 * 2000, 3 * 4 * 1000)
     assert costs(Epilogue((rows.GELU,)), {**known, "batch": 3})["end_seconds"] == pytest.approx(3 * 32 * 2e6 / 12.8e12)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gemmgen.cli import main
-from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.solve import solve
 from gemmgen.solve.request import requests

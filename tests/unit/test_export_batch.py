@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-import time
 from functools import cache
 from pathlib import Path
 

@@ -90,6 +90,16 @@ def test_rates_of_words_are_those_of_gpus_of_the_same_arch(tmp_path, name, clock
     assert one.values["tensor_boost_mhz"].value == clock and one.values["tensor_fma_per_clock.bf16"].standing == "determined"
 
 
+@pytest.mark.parametrize(("share", "clock"), [(0.9, 1270), (1.1, None), (1.5, None)])
+def test_no_clock_under_matrix_work_is_above_the_boost_clock(tmp_path, share, clock):
+    """Of an arch whose shipped GPUs have one rate: a figure that asks for more than the boost clock at it is asked about, and gives no clock."""
+    one = filled(tmp_path, but(chip_of("a100"), "sheet", "tensor_boost_mhz", rates__f16_tflops=round(312 * share, 1)), name="a100")
+    if clock is None:
+        assert "tensor_boost_mhz" in one.asked and "tensor_boost_mhz" not in one.values
+    else:
+        assert one.values["tensor_boost_mhz"].value == clock and not one.asked
+
+
 def test_a_figure_with_sparsity_is_noticed(tmp_path):
     """At a clock of its own by the clock that it would take, else by rates that nobody else has; and words' figures are left out."""
     at_another_clock = filled(tmp_path, but(chip_of("h100"), "sheet", "tensor_boost_mhz", rates__f16_tflops=1978.8), name="h100")

@@ -234,6 +234,13 @@ def test_registers_that_a_generation_tells_hold_for_all_its_targets(tmp_path):
     assert left.offset == ampere.since["sm_86"] and left.squeeze == (1, 2, 3, 4, 5)
 
 
+@pytest.mark.parametrize(("gpu", "offset"), [("a100", 0), ("rtx3090", 1), ("jetson_agx_orin", 2), ("rtx4090", 2)])
+def test_offsets_are_those_of_the_newest_target_that_a_gpu_has_reached(tmp_path, gpu, offset):
+    """Of targets between two the older one's; of all before the first the generation's own."""
+    generation = '[registers]\nlike = "hopper"\nsource = "mine"\noffset = [0, 0, 0, 0, 0]\n[registers.since]\nsm_86 = [1, 1, 1, 1, 1]\nsm_87 = [2, 2, 2, 2, 2]'
+    assert GPUS.get(written(tmp_path, gpu, generation=generation, like="ampere")).registers.offset == (offset,) * 5
+
+
 def test_an_unknown_generation_lists_those_that_ship(tmp_path):
     path = Path(written(tmp_path, "h100"))
     path.write_text(path.read_text().replace("\n[rates]", '\ngeneration = "kepler"\n\n[rates]'))

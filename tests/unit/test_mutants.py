@@ -180,7 +180,7 @@ def test_skipped():
 def test_red():
     assert 0
 '''
-HANGS = "import subprocess, pathlib; pathlib.Path({!r}).write_text(str(subprocess.Popen(['sleep', '60'], start_new_session=True).pid))\n    while True: pass"
+HANGS = "import subprocess, pathlib; pathlib.Path({!r}).write_text(str(subprocess.Popen(['sleep', '60'], start_new_session=True).pid))\n    import time; time.sleep(60)"
 FAULTS = {  # file, find, replace, test, reason of equivalence: state
     "seen": ("code_under_test.py", "f():\n    return 1", "f():\n    return 4", "f", "", "caught"),
     "not seen": ("code_under_test.py", "f():\n    return 1", "f():\n    return 2", "f", "", "survived"),

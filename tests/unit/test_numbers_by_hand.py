@@ -440,9 +440,15 @@ def test_cdna1_rounds_a_long_sum_once():
 
 
 def test_a_fused_multiply_add_near_a_tie():
-    """(1 + 2^-16)(1 - 2^-16) 2^-24 is 2^-56 below a tie of 1 + 2^-23, on which FP64 would put the sum."""
-    x, y, z = (np.array([value], np.float32) for value in (2.0**-12 * (1 + 2.0**-16), 2.0**-12 * (1 - 2.0**-16), 1 + 2.0**-23))
-    assert rounding.fma(x, y, z)[0] == 1 + 2.0**-23
+    """(1 + 2^-23)(1 - 2^-23) of half a last place is 2^-46 of that below a tie of an odd number, on which FP64 would put the sum: at every exponent, and of
+    numbers so small that they have fewer bits."""
+    exponents = np.array([-149] * 3 + list(range(-149, 104)))  # of the last place
+    odd = np.array([(1 << bits) + 1 for bits in (10, 16, 22)] + [(1 << 23) + 1] * 253)
+    x, y = (np.ldexp(np.float32(1 + sign * 2.0**-23), half) for sign, half in ((1, (exponents - 1) // 2), (-1, exponents - 1 - (exponents - 1) // 2)))
+    z = np.ldexp(odd.astype(np.float64), exponents).astype(np.float32)
+    for sign, addend in ((1, z), (-1, z), (1, -z), (-1, -z)):
+        for at in np.arange(len(odd))[:, None]:  # each alone: where one of an array is near a tie all are looked at again
+            assert rounding.fma(sign * x[at], y[at], addend[at]) == addend[at], (sign, at)
 
 
 def test_a_fused_multiply_add_of_float64_is_rounded_once():

@@ -226,6 +226,13 @@ def test_scaled_rows_are_split_in_a_pass_of_their_own():
         assert "prepass" in caught.value.remedy
 
 
+@pytest.mark.parametrize("fallback", ["scaled", "e4m3x6", "run_scaled", "mixpert1"])
+def test_a_fallback_that_needs_a_pass_of_its_own_is_refused_for_that(fallback):
+    with pytest.raises(InfeasibleSpec, match=f"{fallback} scales rows") as caught:
+        solve(spec("mixpert1", split={"fallback": fallback}))
+    assert caught.value.where.endswith("[split] fallback") and caught.value.needs == "a scheme with normalize = none"
+
+
 def test_a_gpu_without_asynchronous_copies_goes_through_registers():
     plan = solve(spec(gpu="t4"))
     assert (plan.loads, plan.stages, plan.fragment.shape_name) == ("spread", 2, "m16n8k8")

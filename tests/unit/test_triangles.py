@@ -310,8 +310,9 @@ def test_the_example_of_a_triangle_takes_what_is_right_and_nothing_else(kind, up
     stored = {LOWER: "j <= i", UPPER: "i <= j", BOTH: "1"}[uplo]
     library = library.replace("c[i * ldc + j] = (float)ENDED(sum);", f"if ({stored}) c[i * ldc + j] = (float)ENDED(sum);")
     (folder / "library.cpp").write_text("#define ENDS\n#define ENDED(x) x\n" + library)
-    run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", f"-DTA={int(layout[0] == 't')}", f"-DTB={int(layout[1] == 't')}", "example.cpp",
-        "library.cpp", "-o", "example", cwd=folder)
+    options = "-std=c++17", "-O1", "-I.", f"-DTA={int(layout[0] == 't')}", f"-DTB={int(layout[1] == 't')}"
+    run(gxx, *options, "-Wall", "-Wextra", "-Werror", "-c", "example.cpp", cwd=folder)
+    run(gxx, *options, "-Wall", "-Wextra", "-Werror", "example.o", "library.cpp", "-o", "example", cwd=folder)
 
     def example(**settings: str) -> subprocess.CompletedProcess:
         return subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env=settings)
@@ -323,6 +324,6 @@ def test_the_example_of_a_triangle_takes_what_is_right_and_nothing_else(kind, up
         assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
     outside = library.replace(f"if ({stored})", "if (1)") if uplo != BOTH else library.replace("case 1: c[(m - 1) * ldc + n - 1]", "case 1: c[1]")
     (folder / "library.cpp").write_text("#define ENDS\n#define ENDED(x) x\n" + outside)
-    run(gxx, "-std=c++17", "-O1", "-I.", f"-DTA={int(layout[0] == 't')}", f"-DTB={int(layout[1] == 't')}", "example.cpp", "library.cpp", "-o", "example", cwd=folder)
+    run(gxx, *options, "example.o", "library.cpp", "-o", "example", cwd=folder)
     said = example(**({"FAULT": "1"} if uplo == BOTH else {})).stdout
     assert f"FAILED {'C is symmetric' if uplo == BOTH else 'nothing was written between the rows of C or outside the triangle'}" in said

@@ -15,6 +15,8 @@ from gemmgen.library import choice
 from gemmgen.library.file import library_from
 from gemmgen import verdict as verdicts
 from gemmgen.verdict import FINER, LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, plain_of, sgemm_seconds, summary, times, verdict
+from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
+from gemmgen.solve.contract import EVERYWHERE, fp32_estimate
 from gemmgen.spec import loads
 
 
@@ -63,6 +65,40 @@ def test_the_vendors_sgemm_counts_where_it_was_measured():
 def test_a_problem_without_plain_fp32_has_no_verdict():
     tiles = road.plan({"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}})
     assert tiles.batch.tiles and verdict(tiles) is None
+
+
+@pytest.mark.parametrize(("size", "faster", "slower"), [((4, 4096, 512), "nt", "nn"), ((4096, 8, 1000), "nn", "tn")])
+def test_plain_fp32_of_a_layout_is_that_layouts_kernel(size, faster, slower):
+    """Of few rows or columns: their kernels read the other operand faster where its k lies together."""
+    found = {}
+    for layout in (faster, slower):
+        plain = road.plan({"problem": {"layout": layout, **dict(zip("mnk", size))}, "split": {"scheme": "fp32"}, "target": {"gpu": "a100"}})
+        found[layout] = plain_of(GPUS.get("a100"), *size, layout)
+        assert found[layout] == (float(plain.model["seconds"]), OWN)
+    assert found[faster] < found[slower]
+
+
+def test_an_error_is_told_of_the_data_that_is_worst():
+    plan = road.plan({"problem": dict.fromkeys("mnk", 4096), "split": {"scheme": "bf16x3"}, "target": {"gpu": "a100"}})
+    each = {name: predicted(plan.scheme, plan.unit, 4096, plan.promote, DISTRIBUTIONS[name]).estimate / fp32_estimate(4096, DISTRIBUTIONS[name])
+            for name in EVERYWHERE}
+    assert verdict(plan).error == max(each.values()) > 2 * min(each.values()), each
+
+
+def test_sizes_that_lose_are_told_once():
+    lost = [replace(made(2.0), m=size) for size in (1, 2, 3, 4, 5)]
+    assert summary([*lost[:3], made(0.5)]).endswith("use FP32 at 1 x 4 x 2, 2 x 4 x 2, 3 x 4 x 2")
+    assert summary([*lost, made(0.5)]).endswith("; use FP32 at 1 x 4 x 2, 2 x 4 x 2, 3 x 4 x 2 and 2 more")
+
+
+@pytest.mark.parametrize("kind", ["strided", "gemm"])
+def test_all_products_of_a_batch_are_held_against_as_many(kind):
+    """On a GPU without the vendor's times: the FP32 kernel of the same kind for the same number of products."""
+    problem = {"kind": kind, "m": 384, "n": 128, "k": 512} | ({"matrices": 96} if kind == "strided" else {})
+    plan, plain = (road.plan({"problem": problem, "split": {"scheme": scheme}, "target": {"gpu": "a100"}}) for scheme in ("scaled", "fp32"))
+    found = verdict(plan)
+    assert (found.products, found.fp32, found.fp32_seconds) == (problem.get("matrices", 1), OWN, float(plain.model["seconds"]))
+    assert found.seconds == float(plan.model["seconds"])
 
 
 def test_the_yardstick_has_the_problem_of_the_kernel():

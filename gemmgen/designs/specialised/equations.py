@@ -16,7 +16,7 @@ from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs.modelled import sizes
 from gemmgen.model import resources, time, traffic
-from gemmgen.model.equation import Equation, Numbers
+from gemmgen.model.equation import Equation
 
 PRODUCER_REGISTERS = 40
 """A thread of the warpgroup that only issues copies."""

@@ -38,7 +38,6 @@ EMULATED_GPU = "a100"
 """Whose kernels are emulated where no GPU is named."""
 BATCHES = 64
 """Batches whose launches are kept prepared."""
-WHO = "a scheme, auto, as-fp32, a spec file (.toml), library:FOLDER, vendor or numpy"
 
 
 class Shape(NamedTuple):

@@ -63,6 +63,8 @@ class Finish:
 
     def __call__(self, wave, function: Callable, values: Sequence[np.ndarray]) -> np.ndarray:
         """`function` of the values, which rounds once."""
+        if wave.lanes is not None and values[0].dtype == F64:  # lanes that are off hold any bits, which take exact fractions to compute with
+            values = [np.where(wave.lanes, x, x.dtype.type(0)) for x in values]
         flushing = self.arithmetic and (wave.flush32 is not None or wave.flush16 is not None)
         if flushing:
             values = [wave.flushed(x) if x.dtype.kind == "f" else x for x in values]
