@@ -174,8 +174,8 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
     }
 
 
-NATIVE_SHARE = 0.78
-"""Of the data sheet's FP64 rate, what native products reach: cuBLAS 51 to 54 of 66.9 TFLOP/s on an H200 (docs/results/f64.md). Of other GPUs assumed."""
+NATIVE_SHARE = 0.8
+"""Of the data sheet's FP64 rate, what native products reach: cuBLAS 53 to 54 of 66.9 TFLOP/s on an H200 (docs/results/f64.md). Of other GPUs assumed."""
 NATIVE_START = 6e-6
 """Seconds of a launch and of its first and last tiles, as of the vendor's SGEMM on Hopper (M24)."""
 

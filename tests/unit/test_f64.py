@@ -302,7 +302,8 @@ def test_times_are_those_of_fp64():
     """Elements are read three times, for two norms and residues, and each of 14 residues is written once; C has 8 bytes an element."""
     for plan in (solve(spec(problem=dict.fromkeys("mnk", 16384))), plan_of("residues14", promote=0, size=16384)):
         assert plan.model["split_bytes"] == 2 * 16384**2 * (3 * 8 + 14) and plan.model["dram_bytes"] > 16384**2 * (8 + 2 * 14)
-    assert 60 < solve(spec(problem=dict.fromkeys("mnk", 8192))).model["tflops"] < 110
+    for size, measured in ((2048, 0.365e-3), (4096, 1.983e-3), (8192, 13.105e-3), (16384, 103.909e-3)):  # on an H200: docs/results/f64.md
+        assert 0.85 < solve(spec(problem=dict.fromkeys("mnk", size))).model["seconds"] / measured < 1.1, size
 
 
 @pytest.mark.parametrize(("sections", "told"), [
@@ -347,9 +348,9 @@ def test_exports_and_libraries_are_of_fp32(tmp_path):
 
 
 def test_a_verdict_is_beside_native_fp64():
-    """M25 by hand: 6 us, 2^37 operations at 0.78 of 66.9 TFLOP/s, 384 MiB at 0.835 of 4.8 TB/s."""
+    """M25 by hand: 6 us, 2^37 operations at 0.8 of 66.9 TFLOP/s, 384 MiB at 0.835 of 4.8 TB/s."""
     gpu = GPUS.get("h200")
-    assert native_seconds(gpu, 4096, 4096, 4096) == pytest.approx(6e-6 + 2.0**37 / (0.78 * 66.9e12) + 3 * 2.0**27 / (gpu.measured.dram_efficiency.value * 4.8e12))
+    assert native_seconds(gpu, 4096, 4096, 4096) == pytest.approx(6e-6 + 2.0**37 / (0.8 * 66.9e12) + 3 * 2.0**27 / (gpu.measured.dram_efficiency.value * 4.8e12))
     plan = solve(spec())
     found = verdict(plan)
     assert found.fp32 == NATIVE and "x FP64" in found.sentence and 0.3 < error_over_fp32s(plan) < 2
