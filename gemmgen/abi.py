@@ -16,7 +16,8 @@ from typing import Any
 from gemmgen import views
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Family, WideResidueWords
-from gemmgen.interface import BATCH, COUNTER_BYTES, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
+from gemmgen.interface import BATCH, COUNTER_BYTES, SOLVE, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
+from gemmgen.kinds import solves
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.views.memory import Operand
@@ -53,6 +54,8 @@ def interface(plan: Plan) -> Interface:
         padded=padded, buffers=_buffers(plan, padded, counters),
         counters=counters, launches=tuple(_aliased(plan, launch) for launch in _launches(plan, counters)),
         tiles=partial(plan.kind.tiles.number, tile=(plan.block[0] * plan.cluster, plan.block[1])) if plan.kind.tiles else None,
+        rounds=partial(plan.kind.rounds, contiguous=plan.solved.k_contiguous) if plan.kind.solves else None,
+        largest=plan.kind.largest if plan.kind.solves else None,
     )
 
 
@@ -62,7 +65,7 @@ def _aliased(plan: Plan, launch: Launch) -> Launch:
         region = f"a_{one.region[2:]}" if plan.launches.shares_words and one.region and one.region.startswith("b_") else one.region
         return replace(one, argument=plan.kind.aliases.get(one.argument, one.argument), region=region)
 
-    if not plan.kind.aliases:
+    if not plan.kind.aliases or plan.kind.solves:  # of which each round tells
         return launch
     return replace(launch, lines=tuple(replace(line, parameters=tuple(map(aliased, line.parameters))) for line in launch.lines))
 
@@ -321,9 +324,12 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     name = kernel_name(plan)
     counted = {one.name: _counted(one) for one in counters}
     launches: list[Launch] = []
+    if plan.kind.solves:
+        launches.append(_solve(plan, f"{name}_{SOLVE}"))
     if plan.scheme.family.residues:
         launches.append(Launch(
-            symbol=f"{name}_norms", role="norms", meaning=f"the {'power of two' if plan.scheme.family.wide else 'factor'} of each row of A and column of B, by its Euclidean norm",
+            symbol=f"{name}_norms", role="norms",
+            meaning=f"the {'power of two' if plan.scheme.family.wide else 'factor'} of each row of A and column of B, by its Euclidean norm",
             grid=_over(plan, plan.launches.split_before, views.NORMS_OUTER, views.WHOLE_K), threads=views.NORMS_THREADS, shared_bytes=0,
             lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False)))),
         ))
@@ -345,6 +351,16 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.fallback:
         launches.append(_fallback(plan, f"{name}_{FALLBACK}", counted))
     return tuple(launches)
+
+
+def _solve(plan: Plan, symbol: str) -> Launch:
+    """A kernel whose blocks take some right-hand sides each, of a block of unknowns: k is its size."""
+    triangle = (_a if plan.solved.name == "a" else _b)(plan)
+    return Launch(
+        symbol=symbol, role=SOLVE, meaning=f"a block of unknowns, by substitution in FP32 with the triangle of {plan.solved.name.upper()} on the diagonal",
+        grid=(((plan.kind.beside, solves.SYSTEMS),),), threads=solves.THREADS, shared_bytes=0 if plan.geometry.static_shared else solves.SHARED_BYTES,
+        lines=(Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], _FACTORS[0]))),
+    )
 
 
 def _fallback(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
@@ -375,7 +391,8 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             Line(tuple(counted[f"{x}_status"] for x in ("ab" if plan.kind.twice else [operand.name for operand in before]))),
             *_strides(plan, "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand else over([operand for operand in before if operand.name == "a"]),
+        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves else over(
+            [operand for operand in before if operand.name == "a"]),
         cluster=plan.launches.whole_cluster if whole else 1,
     )
 

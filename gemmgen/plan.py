@@ -185,6 +185,11 @@ class Plan(Shown, _Asked):
         )
 
     @property
+    def solved(self) -> Operand:
+        """The triangle, of a kind that solves."""
+        return self.operands[self.kind.left is False]
+
+    @property
     def unit(self) -> MatrixUnit:
         """The GPU's matrix unit as it sums these words by these instructions."""
         return self.gpu.unit.of(self.scheme.leading, self.fragment.policy)

@@ -21,6 +21,7 @@ from gemmgen.batch import POINTERS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
+from gemmgen.kinds import solves
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
 from gemmgen.shown import Shown
@@ -201,6 +202,7 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             residue_blocks=views.WIDE_RESIDUE_BLOCKS if plan.scheme.family.wide else views.RESIDUE_BLOCKS,
             norms_outer=views.NORMS_OUTER,
             norms_threads=views.NORMS_THREADS,
+            solves=solves,
         ),
     ))
 

@@ -101,11 +101,11 @@ class Problem(Strict):
     )
     type: Literal[*ELEMENTS] = Field(F32.name, description="type of the elements of A, B and C: f32, or f64 by residues, for one product (kind = gemm)")
     uplo: Literal["lower", "upper", "both"] | None = Field(
-        None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too. Of trmm: which "
-        "triangle of A, or of B, there is, as the formula reads it; of symm, which one is read"
+        None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too. Of trmm and trsm: "
+        "which triangle of A, or of B, there is, as the formula reads it; of symm, which one is read"
     )
-    side: Literal["left", "right"] | None = Field(None, description="of trmm and symm: whether A is the triangle, or symmetric (the default), or B")
-    diag: Literal["nonunit", "unit"] | None = Field(None, description="of trmm: unit: the triangle's diagonal is 1, and is not read")
+    side: Literal["left", "right"] | None = Field(None, description="of trmm, trsm and symm: whether A is the triangle, or symmetric (the default), or B")
+    diag: Literal["nonunit", "unit"] | None = Field(None, description="of trmm and trsm: unit: the triangle's diagonal is 1, and is not read")
     b: Literal[*INPUTS] = Field(
         "f32", description="type of B's elements, beside an A of FP32; other than f32 only with a scheme that takes B as it is stored; f32 beside elements of "
         "another `type` stands for that type"

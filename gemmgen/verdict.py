@@ -188,8 +188,9 @@ def _named(gpu: Gpu) -> str:
 
 def sgemm_seconds(gpu: Gpu, m: int, n: int, k: int, batch: int = 1) -> float | None:
     """M24: the vendor's SGEMM; None where nobody measured it on such a GPU."""
-    rates = time.sgemm_numbers(gpu)
-    return None if rates is None else float(time.SGEMM_SECONDS.value({**rates, "M": float(m), "N": float(n), "K": float(k), "batch": float(batch)}))
+    if not time.sgemm_measured(gpu):
+        return None
+    return float(time.SGEMM_SECONDS.value({**time.sgemm_numbers(gpu), "M": float(m), "N": float(n), "K": float(k), "batch": float(batch)}))
 
 
 def native_seconds(gpu: Gpu, m: int, n: int, k: int) -> float | None:

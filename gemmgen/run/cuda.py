@@ -221,6 +221,9 @@ class CudaDevice:
     def address(self, buffer: Any) -> int:
         return buffer.data.ptr
 
+    def part(self, buffer: Any, nbytes: int) -> Any:
+        return buffer[nbytes:]
+
     def prepared(
         self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False, *, direct: bool = False,
     ) -> Callable[[], None]:

@@ -17,6 +17,7 @@ from gemmgen.build import Binary
 from gemmgen.catalog.output import USUAL, Output
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.errors import EmulationError
+from gemmgen.kinds import GEMM
 from gemmgen.model.resources import occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -399,12 +400,16 @@ def verify(
             the kernel is a failed check.
     """
     say = progress or (lambda text: None)
-    judge = Judge(plan, source, binary, device, sample)
+    whole = judge = Judge(plan, source, binary, device, sample)
+    planned = plan
+    if plan.kind.solves:  # its products are asked what those of a matrix product are
+        plan, source = replace(plan, kind=GEMM), replace(source, interface=source.interface.of_products)
+        judge = Judge(plan, source, binary, device, sample)
     shape = size or default_size(plan, device.kind)
     own = a is None or b is None
     headline = oracles.uniform(plan, -1, 1, shape, 0) if own else oracles.Problem(a, b)
     headlined = "U[-1, 1]" if own else "your matrices"
-    checks = [judge.resources()]
+    checks = [whole.resources()]
     told: dict[str, Accuracy] = {}
 
     def ask(name: str, question: Callable[[], Check]) -> None:
@@ -427,8 +432,8 @@ def verify(
     ask("groups", judge.groups)
     if plan.launches.repeated:
         ask("batch", judge.batch)
-    if not plan.kind.plain:
-        ask("kind", judge.whole)
+    if not planned.kind.plain:
+        ask("kind", whole.whole)
     ask("special", judge.special)
     if plan.fallback:
         ask("outliers", judge.outliers)
@@ -454,7 +459,7 @@ def verify(
         kernel=source.name, arch=plan.arch, device=device.name, resources=resources(plan, source, binary),
         errors=found.errors, bound=found.bound, size=(headline.a.shape[0], headline.b.shape[1], headline.a.shape[1]),
         status=found.result.status, seconds=found.result.seconds, checks=tuple(checks), device_kind=device.kind, standing=standing(plan, device),
-        of_fp32=of_fp32, promises=plan.scheme.name, verdict=verdict(plan), sample=sample, smaller=smaller,
+        of_fp32=of_fp32, promises=plan.scheme.name, verdict=verdict(planned), sample=sample, smaller=smaller,
         element=plan.type.title,
     )
 
