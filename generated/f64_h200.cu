@@ -432,7 +432,6 @@ GG_DEVICE void split_b(
     __shared__ double turned[32 * 65 + 16];
 #pragma unroll 1
     for (int first = 0; first < 64; first += 32) {
-        if (first > 0) __syncthreads();
         for (int i = (int)threadIdx.x; i < 2048; i += 256) {
             const int column = i % 64, row = i / 64, kk = k0 + first + row;
             turned[row * 65 + row / 16 * 8 + column] = outer0 + column < outer && kk < k ? x[(long long)kk * ld + (outer0 + column)] : 0.0;
@@ -442,6 +441,7 @@ GG_DEVICE void split_b(
         if (mine >= 0 && mine < 32)
 #pragma unroll
             for (int i = 0; i < 16; ++i) value[i] = turned[(mine + i) * 65 + mine / 16 * 8 + my_outer];
+        __syncthreads();
     }
 
     const int factor = o < outer ? scales[o] : 0;  // log2 of it

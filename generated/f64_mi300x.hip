@@ -493,7 +493,6 @@ GG_DEVICE void split_b(
     __attribute__((shared)) static double turned[32 * 65 + 16];
 #pragma unroll 1
     for (int first = 0; first < 64; first += 32) {
-        if (first > 0) block_barrier();
         for (int i = thread_id(); i < 2048; i += 256) {
             const int column = i % 64, row = i / 64, kk = k0 + first + row;
             turned[row * 65 + row / 16 * 8 + column] = outer0 + column < outer && kk < k ? x[(long long)kk * ld + (outer0 + column)] : 0.0;
@@ -503,6 +502,7 @@ GG_DEVICE void split_b(
         if (mine >= 0 && mine < 32)
 #pragma unroll
             for (int i = 0; i < 16; ++i) value[i] = turned[(mine + i) * 65 + mine / 16 * 8 + my_outer];
+        block_barrier();
     }
 
     const int factor = o < outer ? scales[o] : 0;  // log2 of it
