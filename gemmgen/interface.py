@@ -101,7 +101,7 @@ class Parameter:
 
     @property
     def kind(self) -> str:
-        """How it is passed: as a `pointer`, `int`, `long long` or `float`."""
+        """How it is passed: as a `pointer`, `int`, `long long`, `float` or `double`."""
         return "pointer" if self.pointer else self.element
 
     @property

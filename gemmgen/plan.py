@@ -88,10 +88,10 @@ class Plan(Shown, _Asked):
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What two equal kernels share: the decisions, without hints or sources, and what of the GPU shapes their text and launches."""
-        prose = {"source"}
+        prose = {"source"}  # and what `type` tells
         return {
             "layout": self.layout,
-            "scheme": self.scheme.model_dump(mode="json", exclude=prose, exclude_none=True),
+            "scheme": self.scheme.model_dump(mode="json", exclude={*prose, "element"}, exclude_none=True),
             "fragment": self.fragment.model_dump(mode="json", exclude=prose, exclude_none=True),
             "arch": self.arch,
             "special": self.special,

@@ -72,7 +72,7 @@ def check(kernel: Kernel) -> None:
     if not plan.kind.plain and plan.kind.name not in LEVEL3:
         raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),
                            remedy="another spec, or gemmgen export for this one")
-    if not plan.inputs.stored_b.is_usual or not plan.output.is_usual:
+    if not plan.type.is_usual or not plan.inputs.stored_b.is_usual or not plan.output.is_usual:
         raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.inputs.stored_b.name}, C {plan.output.name}",
                            needs="FP32 in and out", remedy="another spec, or gemmgen export for this one")
     if plan.epilogue not in (NONE, FUSED):

@@ -139,6 +139,10 @@ SGEMM_SECONDS = Equation(
     " + batch * M * N * sgemm_output", "s",
     "the vendor's FP32 product: work at a share of the FP32 units' rate, and C's way out",
 )
+NATIVE_SECONDS = Equation(
+    "M25", "native_seconds", "native_start + 2 * M * N * K / native_rate + 8 * (M * K + K * N + M * N) / dram_rate", "s",
+    "native FP64: work at a share of the GPU's FP64 rate, then the operands' way",
+)
 
 EQUATIONS = (
     TENSOR_CYCLES, FETCH_CYCLES, FILL_CYCLES, PROMOTION_CYCLES, SPLIT_CYCLES, EXPOSED_CYCLES, BALANCE, SHARED_CYCLES, CHAIN_CYCLES, L2_CYCLES,
@@ -173,6 +177,22 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
         "dram_rate": rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value,
         **{symbol: getattr(gpu.measured, constant).value for symbol, constant in CONSTANT_OF.items()},
         "mma_efficiency": reached.mma,
+    }
+
+
+NATIVE_SHARE = 0.8
+"""Of the data sheet's FP64 rate, what native products reach: cuBLAS 53 to 54 of 66.9 TFLOP/s on an H200 (docs/results/f64.md). Of other GPUs assumed."""
+NATIVE_START = 6e-6
+"""Seconds of a launch and of its first and last tiles, as of the vendor's SGEMM on Hopper (M24)."""
+
+
+def native_numbers(gpu: Gpu) -> dict[str, float] | None:
+    """The symbols of M25 beside the sizes; None where the GPU's row has no rate of FP64."""
+    if gpu.rates.f64_tflops is None:
+        return None
+    return {
+        "native_start": NATIVE_START, "native_rate": NATIVE_SHARE * gpu.rates.f64_tflops * 1e12,
+        "dram_rate": gpu.rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value,
     }
 
 

@@ -66,7 +66,7 @@ def converted(kind: str, value: Any) -> Any:
     if kind == "float":
         with np.errstate(over="ignore"):
             return float(np.float32(value))
-    return value if kind == "pointer" else int(value)
+    return value if kind == "pointer" else float(value) if kind == "double" else int(value)
 
 
 def allocated(device: Device, interface: Interface, extents: Mapping[str, int]) -> dict[tuple[str, int], Any]:
@@ -141,7 +141,7 @@ class KernelArguments:
         addresses: where it lies. All of it lives as long as this object.
     """
 
-    _TYPES = {"pointer": ctypes.c_void_p, "int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
+    _TYPES = {"pointer": ctypes.c_void_p, "int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float, "double": ctypes.c_double}
 
     def __init__(self, args: Sequence[tuple[str, Any]]):
         self._values = [self._TYPES[kind](value) for kind, value in args]
@@ -163,7 +163,7 @@ class Placement:
     Attributes:
         extra: elements added to each leading dimension (A, B, C).
         misalign: bytes by which each base address misses 256-byte alignment;
-            multiples of 4.
+            multiples of an element's.
         apart: elements between a matrix of a batch and the next (A, B, C).
     """
 
@@ -177,7 +177,7 @@ class Result:
     """What came out.
 
     Attributes:
-        c: [M, N] FP32, or [batch, M, N]; of another type of C, what its elements say.
+        c: [M, N] of the plan's type, or [batch, M, N]; of another type of C, what its elements say.
         status: the kernels' counters by name.
         seconds: of all kernels together, where a real GPU ran them.
         intact: whether nothing was written outside C's elements.
@@ -196,10 +196,10 @@ def gemm(
     """alpha A B + beta C on `device`, and of that what the plan's epilogue makes.
 
     Args:
-        a: [M, K] FP32, as the formula reads; it is stored as the plan's layout says.
-        b: [K, N] FP32, stored as the plan's type of B, whose numbers they are; None where the plan's kind of product has no B.
-        c: [M, N] FP32, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through. Of a kind that solves
-            the right-hand sides: the result's C is X, and the operand that is not the triangle None.
+        a: [M, K] of the plan's type, as the formula reads; it is stored as the plan's layout says.
+        b: [K, N] likewise, stored as the plan's type of B, whose numbers they are; None where the plan's kind of product has no B.
+        c: [M, N] likewise, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through. Of a kind
+            that solves the right-hand sides: the result's C is X, and the operand that is not the triangle None.
         ends: the epilogue's arguments by name, vectors [N] or [M] of FP32, and numbers.
 
     Raises:

@@ -705,7 +705,7 @@ def test_a_reports_figures_by_hand():
     errors = SimpleNamespace(relative_frobenius=1e-7, max_error=2e-6, mred=3e-7, scaled=4e-8)
     judged = SimpleNamespace(kernel="k", device="d", resources=resources, checks=[SimpleNamespace(name="c", passed=True, detail="x")], standing="", unverified="",
                              errors=errors, bound=SimpleNamespace(relative_frobenius=5e-7), of_fp32={}, status={}, seconds=2e-3, size=(1000, 2000, 500),
-                             passed=True, promises="half", sample=None, smaller="", verdict=None)
+                             passed=True, promises="half", sample=None, smaller="", verdict=None, element="FP32")
     plan = SimpleNamespace(summary="s", gpu=SimpleNamespace(limits=SimpleNamespace(registers_per_thread=255)))
     told = show.report(SimpleNamespace(plan=plan, refused=[]), judged, 1.0)
     assert "time       2.000 ms for 1000x2000x500, 1.0 TFLOPS, from one run" in told
