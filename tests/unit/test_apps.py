@@ -14,7 +14,7 @@ import pytest
 from gemmgen.catalog import output as outputs
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
-from gemmgen.workshop.apps import cholesky, data, dense, inception, kmeans, knn, llm, lu, mlp, race
+from gemmgen.workshop.apps import cholesky, data, dense, graph, inception, kmeans, knn, llm, lu, mlp, polar, race
 from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.verbs.apps import text
 
@@ -564,6 +564,33 @@ def test_maxima_are_zero_before_each_product_of_a_solve(monkeypatch):
         solves = [given for role, given, _ in ran if role == "solve"]
         assert [(one["c"], one["alpha"]) for one in solves] == [(3000 + 4 * at * BLOCK * 7, 2.0 if at == 0 else 1.0) for at in range(3)]
         assert [clean for before, (_, _, clean) in zip(ran, ran[1:]) if before[0] == "solve"] == [True, True]
+
+
+def test_neighbours_are_those_of_all_distances():
+    """By another way than the application's own, which is what its figures compare with."""
+    points = DRAW.standard_normal((40, 6)) + 3
+    apart = np.linalg.norm(points[:, None] - points[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    assert np.array_equal(graph.graph(who.InNumpy("numpy", np.float64), points, 5), np.argsort(apart, axis=1)[:, :5])
+
+
+def test_an_iteration_changes_singular_values_alone():
+    x = DRAW.standard_normal((5, 9))
+    u, s, v = np.linalg.svd(x / np.linalg.norm(x), full_matrices=False)
+    for _ in range(3):
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    np.testing.assert_allclose(polar.orthogonalised(who.InNumpy("numpy", np.float64), x, 3), u * s @ v, atol=1e-12)
+
+
+def test_each_kind_and_way_of_a_product_has_a_kernel_of_its_own(monkeypatch):
+    from gemmgen.timing import products
+
+    monkeypatch.setattr(products, "Multiplier", lambda built: built)
+    monkeypatch.setattr(who, "sized", lambda spec, *shape, **problem: (*shape, problem))
+    kernels, shape = SimpleNamespace(_kernels={}, _spec=None, _made=lambda spec: spec), who.Shape(64, 64, 64, "nt")
+    asked = [{}, who.of_syrk(True), who.of_syrk(False), who.of_solve((64, 64), "right", True, True, True)[1], who.of_solve((64, 64), "right", True, True, False)[1]]
+    assert [who.Kernels._kernel(kernels, shape, **one)[-1] for one in asked * 2] == asked * 2 and len(kernels._kernels) == len(asked)
+    assert (who.of_syrk(True)["uplo"], who.of_syrk(False)["uplo"]) == ("both", "lower")
 
 
 class Apart(who.InNumpy):

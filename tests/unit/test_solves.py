@@ -79,7 +79,7 @@ def test_rounds_solve_the_system(monkeypatch, kind, contiguous):
     """Every element of the triangle is read in one round at most; those of the other one, and a diagonal of ones, are NaN."""
     monkeypatch.setattr(solves, "BLOCK", 4)
     rng = np.random.default_rng(1)
-    for size, others, alpha in ((0, 3, 1.0), (3, 0, 1.0), (3, 2, -1.5), (4, 2, 2.0), (5, 3, 2.0), (16, 2, -0.5), (23, 3, 3.0), (33, 1, 1.0)):
+    for size, others, alpha in ((0, 3, 1.0), (3, 0, 1.0), (9, 0, 1.0), (3, 2, -1.5), (4, 2, 2.0), (5, 3, 2.0), (16, 2, -0.5), (23, 3, 3.0), (33, 1, 1.0)):
         given = rng.uniform(-1, 1, (size, size)) / max(size, 1) + 2 * np.eye(size)
         kept = np.tri(size, k=-1 if kind.unit else 0, dtype=bool)
         given[~(kept if kind.options["uplo"] == LOWER else kept.T)] = np.nan
@@ -154,6 +154,7 @@ def test_each_round_tells_a_launch_its_operands(side):
     size = (5 * solves.BLOCK, 40) if side == LEFT else (40, 5 * solves.BLOCK)
     most = max(interface.laid_out(interface.extents(one.m, one.n, one.k)).bytes for one in interface.rounds(*size, 1.0) if not one.solves)
     assert interface.workspace(*size, 5 * solves.BLOCK).bytes == interface.laid_out(interface.extents(*plan.kind.largest(*size))).bytes >= most
+    assert interface.of_products.workspace(64, 64, 64).bytes == interface.laid_out(interface.extents(64, 64, 64)).bytes, "of one product, not of a solve"
     one = interface.rounds(*size, 1.0)[-1]
     told = one.given({"a": 1000, "b": 2000, "c": 3000, "lda": 7, "ldb": 11, "ldc": 13}, lambda operand, elements: operand + elements)
     last = 4 * solves.BLOCK
