@@ -624,6 +624,12 @@ def test_level3_computes_a_triangle_and_leaves_the_other(lab, kind, uplo, way):
     close(got, np.where(kept, 0.5 * product - 2 * before[:, :7], before[:, :7]))
 
 
+@pytest.mark.parametrize("ways", [("rows", "columns"), ("columns", "rows")])
+def test_level3_takes_a_and_b_that_are_stored_otherwise(lab, ways):
+    a, b = as_stored(made(7, 9), ways[0]), as_stored(made(7, 9, seed=1), ways[1])
+    close(lab.level3("syr2k", a, b), np.tril(a.astype(float) @ b.T + b.astype(float) @ a.T))
+
+
 @pytest.mark.parametrize("way", ["rows", "columns"])
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("uplo", ["lower", "upper"])
