@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 from gemmgen.build import msgpack
 from gemmgen.build.binary import KernelResources
 from gemmgen.build.elf import Elf
-from gemmgen.errors import BuildError
 
 _MACHINE_AMDGPU = 224  # EM_AMDGPU
 _METADATA = (b"AMDGPU", 32)  # the note's owner and NT_AMDGPU_METADATA
@@ -95,15 +94,7 @@ def read_code_object(code: bytes) -> dict[str, CodeObjectResources]:
     Raises:
         BuildError: not a code object, truncated or damaged.
     """
-    elf = Elf(code, "code object")
-    if elf.machine != _MACHINE_AMDGPU:
-        raise BuildError(
-            "code object",
-            "is an ELF file for another machine",
-            got=elf.machine,
-            needs=f"{_MACHINE_AMDGPU} (EM_AMDGPU)",
-        )
-    return _Reader(elf).kernels()
+    return _Reader(Elf(code, "code object", (_MACHINE_AMDGPU, "EM_AMDGPU"))).kernels()
 
 
 class _Reader:

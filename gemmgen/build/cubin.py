@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 from gemmgen.build.binary import KernelResources
 from gemmgen.build.elf import FUNCTION, Elf
-from gemmgen.errors import BuildError
 
 _MACHINE_CUDA = 190  # EM_CUDA
 _ENTRY = 0x10  # STO_CUDA_ENTRY in st_other: a __global__ function
@@ -86,15 +85,7 @@ def read_cubin(cubin: bytes) -> dict[str, CubinResources]:
     Raises:
         BuildError: not a cubin, truncated or damaged.
     """
-    elf = Elf(cubin, "cubin")
-    if elf.machine != _MACHINE_CUDA:
-        raise BuildError(
-            "cubin",
-            "is an ELF file for another machine",
-            got=elf.machine,
-            needs=f"{_MACHINE_CUDA} (EM_CUDA)",
-        )
-    return _Reader(elf).kernels()
+    return _Reader(Elf(cubin, "cubin", (_MACHINE_CUDA, "EM_CUDA"))).kernels()
 
 
 class _Reader:

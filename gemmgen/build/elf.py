@@ -59,19 +59,21 @@ class Elf:
     Args:
         data: the whole file, in memory or mapped.
         where: what messages call the file.
+        machine: which it has to be for, (number, name of the constant); None for any.
 
     Raises:
-        BuildError: not ELF64, or some header points outside the file.
+        BuildError: not ELF64, for another machine, or some header points outside the file.
     """
 
-    def __init__(self, data: bytes | mmap.mmap, where: str):
+    def __init__(self, data: bytes | mmap.mmap, where: str, machine: tuple[int, str] | None = None):
         self._data = memoryview(data)
         self._where = where
         magic = bytes(self._data[:6])
         if magic != b"\x7fELF\x02\x01":
             raise BuildError(where, "is not a little-endian 64-bit ELF file", got=magic)
         header = _HEADER.unpack(self.slice(0, _HEADER.size))
-        self.machine: int = header[2]
+        if machine and header[2] != machine[0]:
+            raise BuildError(where, "is an ELF file for another machine", got=header[2], needs=f"{machine[0]} ({machine[1]})")
         program_offset, section_offset = header[5:7]
         program_size, programs, section_size, sections, names = header[9:14]
         if sections and section_size != _SECTION.size:

@@ -49,12 +49,12 @@ class Decides:
         return {word.name for word in (*declared.words, *self.words.get(decision.name, ()))} if declared else set()
 
     def way_symbols(self, way: Way) -> dict[str, int]:
-        """What the equations know of a way."""
-        raise NotImplementedError
+        """What the equations know of a way; nothing where a design has one alone."""
+        return {}
 
     def way_of(self, numbers: Numbers) -> Way:
-        """The way that a candidate's symbols stand for."""
-        raise NotImplementedError
+        """The way that a candidate's symbols stand for; the only one where a design has one alone."""
+        return self.all_ways[0]
 
     @cached_property
     def way_names(self) -> tuple[str, ...]:

@@ -20,8 +20,6 @@ from gemmgen.verify.metrics import exact
 
 LARGEST_EXTENT = MAX_EXTENT - 4096
 """Rounding up to a tile, of at most 4096, must stay a 32-bit integer."""
-LARGEST_GRID = 2**31 - 1
-"""Blocks of a launch."""
 BOUND_K = (128, 1024, 4096, 16384, 65536)
 """The k for which header and manifest tell the bounds."""
 EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Equation, Numbers, figure
-from gemmgen.model.notation import code, symbol
 
 if TYPE_CHECKING:
     import sympy
@@ -504,29 +503,6 @@ def _minus(right: Any, constant: Any) -> str:
     if not constant:
         return _said(right)
     return f"({_said(right)} {'-' if constant > 0 else '+'} {_said(abs(constant))})"
-
-
-# ---- for a search
-
-
-def most(equations: Sequence[Equation], constraint: Constraint, decision: str) -> Equation | None:
-    """The largest value of a decision that a constraint leaves, over the symbols that no equation gives; None where that is not linear in the decision, or
-    does not rest on it.
-
-    Args:
-        equations: those that are not evaluated yet when the bound is asked for.
-    """
-    import sympy
-
-    difference, x = constraint.expression.lhs - constraint.expression.rhs, symbol(decision)
-    for equation in reversed(equations):
-        difference = difference.xreplace({symbol(equation.symbol): equation.expression})
-    slope = sympy.diff(difference, x)
-    if not isinstance(constraint.expression, sympy.LessThan) or x in slope.free_symbols or slope == 0:
-        return None
-    room = sympy.expand(-difference.xreplace({x: sympy.Integer(0)}))
-    form = code((), sympy.Mul(room, sympy.Pow(sympy.factor(slope), -1, evaluate=False), evaluate=False)).partition(": ")[2]
-    return Equation(constraint.number, decision, f"floor({form})", "", constraint.reason)
 
 
 # ---- of a plan

@@ -1,12 +1,7 @@
 """One numbered equation: evaluated, printed with its numbers and typeset from one statement.
 
-The statement is `form`, an expression in the notation of `model/notation.py`, which SymPy reads: for typesetting and solving in its own order, and as
-written for the code that SymPy's `lambdify` makes of it. The same code takes numbers and whole columns of numbers.
-
-Importing SymPy takes longer than solving a spec, so the code of the model's own forms is a file, `model/built/lambdified.py`, committed as the generated
-kernels are. A cache in the user's folder would cost everyone's first run, and would be code that is executed because somebody wrote it there; a file is
-read in reviews, is the same everywhere, and a test holds it to the forms. A form that is not in the file, as a user's own, is lambdified when
-it is first asked.
+The statement is `form`, an expression in the notation of `model/notation.py`. SymPy reads it for typesetting and solving, in an order of its own; its value
+comes of code that computes it as written, of numbers and of whole columns of numbers.
 """
 
 from __future__ import annotations
@@ -15,12 +10,11 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gemmgen.model.built.lambdified import CODE
 from gemmgen.model.notation import FUNCTIONS, code, read
 
 if TYPE_CHECKING:
@@ -59,18 +53,9 @@ class Equation:
         """The symbols of the form, in the order they first stand there."""
         return tuple(dict.fromkeys(name for name in _NAME.findall(self.form) if name not in _NO_SYMBOLS))
 
-    @cached_property
-    def lambdified(self) -> str:
-        """The form as SymPy's `lambdify` writes it, over its variables."""
-        return code(self.variables, read(self.form, evaluated=False))
-
-    @cached_property
-    def _code(self) -> Callable[..., Any]:
-        return CODE.get(self.form) or eval(self.lambdified, {"__builtins__": {}, **FUNCTIONS})
-
     def value(self, numbers: Numbers) -> Any:
         """The number, or the column, for values of its symbols by name."""
-        result = self._code(*(numbers[name] for name in self.variables))
+        result = _code(self.form, self.variables)(*(numbers[name] for name in self.variables))
         if isinstance(result, np.ndarray) and result.ndim:
             return result
         plain = result.item() if hasattr(result, "item") else result
@@ -94,12 +79,18 @@ class Equation:
     @cached_property
     def expression(self) -> sympy.Basic:
         """The form as SymPy orders and simplifies it."""
-        return read(self.form, evaluated=True)
+        return read(self.form)
 
     @cached_property
     def latex(self) -> str:
         """`symbol = form`, typeset."""
         return f"{self.tex or typeset(self.symbol)} = {_printed(self.expression)}"
+
+
+@cache
+def _code(form: str, variables: tuple[str, ...]) -> Callable[..., Any]:
+    """Designs share forms, and each is compiled once."""
+    return code(form, variables, FUNCTIONS)
 
 
 class _Folded(ast.NodeTransformer):
@@ -217,11 +208,6 @@ class Constraint:
     def expression(self) -> sympy.Basic:
         """The form as SymPy orders and simplifies it."""
         return self._equation.expression
-
-    @property
-    def lambdified(self) -> str:
-        """The form as SymPy's `lambdify` writes it, over its variables."""
-        return self._equation.lambdified
 
     @cached_property
     def latex(self) -> str:

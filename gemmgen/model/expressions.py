@@ -18,7 +18,7 @@ import numpy as np
 
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model.equation import Constraint, Equation, Numbers
-from gemmgen.model.notation import FUNCTIONS, Unreadable, is_condition, parsed
+from gemmgen.model.notation import FUNCTIONS, Unreadable, code, is_condition, parsed
 
 MOST_CHARACTERS = 400
 MOST_DEPTH = 40
@@ -95,7 +95,7 @@ class _Own:
             if isinstance(node, ast.Constant) and id(node) not in exponents:
                 node.value = float(node.value)
         equation = Equation("", "", ast.unparse(tree), "", "")
-        return equation.variables, eval(equation.lambdified, {"__builtins__": {}, **_FLOATING})
+        return equation.variables, code(equation.form, equation.variables, _FLOATING)
 
     def computed(self, numbers: Numbers) -> Any:
         """The number or the column; not a number where it divides 0 by 0.

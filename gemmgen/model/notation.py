@@ -1,20 +1,19 @@
-"""The notation of forms: read into SymPy, and printed as code.
+"""The notation of forms: read into SymPy, and compiled.
 
 A form is an expression in Python's syntax over symbols, numbers and FUNCTIONS.
-It is read node by node from a list of what may stand there, and nothing in it is
-ever evaluated as Python. What comes of it is a SymPy expression, in one of two
-readings of the same tree:
+Its tree is checked node by node against a list of what may stand there; nothing else is compiled or read. There are two readings:
 
-- `evaluated`: with SymPy's usual order and simplifications, for typesetting and solving;
-- as written: every operation stands where the form has it. Code is made of this one, because sums and products
+- SymPy's, with its usual order and simplifications, for typesetting and solving;
+- code, in which every operation stands where the form has it, because sums and products
   of floating-point numbers in another order give other last bits, and `ceil` of them may give another register.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +70,17 @@ def parsed(form: str) -> ast.expr:
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         at = max(0, (getattr(error, "offset", None) or 1) - 1)
         raise Unreadable("is not an expression", at, form[at:at + 20] or form, "symbols, numbers, operators, comparisons and functions") from None
+
+
+def checked(form: str) -> ast.expr:
+    """The form's tree.
+
+    Raises:
+        Unreadable: the text is no form.
+    """
+    node = parsed(form)
+    is_condition(node)
+    return node
 
 
 def is_condition(node: ast.expr) -> bool:
@@ -141,36 +151,18 @@ def symbol(name: str) -> sympy.Symbol:
     return sympy.Symbol(name, real=True)
 
 
-def read(form: str, evaluated: bool) -> sympy.Basic:
-    """The form as SymPy has it.
-
-    Args:
-        evaluated: whether SymPy orders and simplifies what it reads; otherwise all stands as written.
+def read(form: str) -> sympy.Basic:
+    """The form as SymPy orders and simplifies it.
 
     Raises:
         Unreadable: the text is no form.
     """
-    node = parsed(form)
-    is_condition(node)
-    return _built(node, evaluated)
+    return _built(checked(form))
 
 
-def _built(node: ast.expr, evaluated: bool) -> sympy.Basic:
-    """A checked node. Where nothing is evaluated, sums and products have two terms each, in the order of the form."""
+def _built(node: ast.expr) -> sympy.Basic:
+    """A checked node."""
     import sympy
-
-    def made(kind: type, *args: sympy.Basic) -> sympy.Basic:
-        """SymPy has no other way to keep it from ordering conditions and alternatives."""
-        return kind(*args) if evaluated else sympy.Basic.__new__(kind, *args)
-
-    def arithmetic(kind: type, *args: sympy.Basic) -> sympy.Expr:
-        return kind(*args) if evaluated else kind(*args, evaluate=False)
-
-    def negative(value: sympy.Expr) -> sympy.Expr:
-        return -value if value.is_Number else arithmetic(sympy.Mul, sympy.S.NegativeOne, value)
-
-    def quotient(left: sympy.Expr, right: sympy.Expr) -> sympy.Expr:
-        return arithmetic(sympy.Mul, left, arithmetic(sympy.Pow, right, sympy.S.NegativeOne))
 
     match node:
         case ast.Constant(value=int()):
@@ -180,138 +172,101 @@ def _built(node: ast.expr, evaluated: bool) -> sympy.Basic:
         case ast.Name(name):
             return symbol(name)
         case ast.UnaryOp(op, operand):
-            inner = _built(operand, evaluated)
-            return negative(inner) if isinstance(op, ast.USub) else inner if isinstance(op, ast.UAdd) else made(sympy.Not, inner)
+            inner = _built(operand)
+            return -inner if isinstance(op, ast.USub) else inner if isinstance(op, ast.UAdd) else sympy.Not(inner)
         case ast.BoolOp(op, values):
-            return made(sympy.And if isinstance(op, ast.And) else sympy.Or, *(_built(value, evaluated) for value in values))
+            return (sympy.And if isinstance(op, ast.And) else sympy.Or)(*map(_built, values))
         case ast.Compare(left, ops, comparators):
-            sides = [_built(side, evaluated) for side in (left, *comparators)]
-            pairs = [sympy.Rel(*pair, RELATIONS[type(op)], evaluate=evaluated) for op, pair in zip(ops, zip(sides, sides[1:]))]
-            return pairs[0] if len(pairs) == 1 else made(sympy.And, *pairs)
-        case ast.Call(ast.Name("where"), [condition, then, other]):
-            return _either(*(_built(one, evaluated) for one in (condition, then, other)), made)
-        case ast.Call(ast.Name("sqrt"), [of]):
-            return arithmetic(sympy.Pow, _built(of, evaluated), sympy.S.Half)
-        case ast.Call(ast.Name("ceil" | "floor" as name), [of]):
-            return arithmetic(sympy.ceiling if name == "ceil" else sympy.floor, _built(of, evaluated))
+            sides = [_built(side) for side in (left, *comparators)]
+            return sympy.And(*(sympy.Rel(*pair, RELATIONS[type(op)]) for op, pair in zip(ops, zip(sides, sides[1:]))))
+        case ast.Call(ast.Name("where"), args):
+            return _either(*map(_built, args))
         case ast.Call(ast.Name(name), args):
-            values = [_built(one, evaluated) for one in args]
-            return values[0] if len(values) == 1 else made(sympy.Max if name == "max" else sympy.Min, *values)
-    left, right = _built(node.left, evaluated), _built(node.right, evaluated)
+            called = {"ceil": sympy.ceiling, "floor": sympy.floor, "max": sympy.Max, "min": sympy.Min, "sqrt": sympy.sqrt}[name]
+            return called(*map(_built, args))
+    left, right = _built(node.left), _built(node.right)
     match node.op:
         case ast.Add():
-            return arithmetic(sympy.Add, left, right)
+            return left + right
         case ast.Sub():
-            return arithmetic(sympy.Add, left, negative(right))
+            return left - right
         case ast.Mult():
-            return arithmetic(sympy.Mul, left, right)
+            return left * right
         case ast.Div():
-            return quotient(left, right)
+            return left / right
         case ast.FloorDiv():
-            return arithmetic(sympy.floor, quotient(left, right))
+            return sympy.floor(left / right)
         case ast.Mod():
-            return arithmetic(sympy.Mod, left, right)
+            return sympy.Mod(left, right)
         case ast.Pow():
-            return arithmetic(sympy.Pow, left, right)
-    return made(sympy.And if isinstance(node.op, ast.BitAnd) else sympy.Or, left, right)
+            return left**right
+    return (sympy.And if isinstance(node.op, ast.BitAnd) else sympy.Or)(left, right)
 
 
-def _either(condition: sympy.Basic, then: sympy.Basic, other: sympy.Basic, made: Callable[..., sympy.Basic]) -> sympy.Basic:
+def _either(condition: sympy.Basic, then: sympy.Basic, other: sympy.Basic) -> sympy.Basic:
     """`where` for SymPy, which has a case distinction for numbers but not for conditions."""
     import sympy
-    from sympy.functions.elementary.piecewise import ExprCondPair
 
     if isinstance(then, sympy.Expr):
-        return made(sympy.Piecewise, made(ExprCondPair, then, condition), made(ExprCondPair, other, sympy.true))
-    return made(sympy.Or, made(sympy.And, condition, then), made(sympy.And, made(sympy.Not, condition), other))
+        return sympy.Piecewise((then, condition), (other, True))
+    return (condition & then) | (~condition & other)
 
 
 # ---- code
 
 
-def code(names: Sequence[str], expression: sympy.Basic) -> str:
-    """SymPy's `lambda` of an expression, over these symbols and FUNCTIONS: every operation in the order in which the expression has it."""
-    from sympy.utilities.lambdify import lambdastr
+class _Elementwise(ast.NodeTransformer):
+    """A checked tree that takes columns where Python's own words take one truth value: `and`, `or`, `not`, and comparisons in a chain."""
 
-    head, _, body = lambdastr([symbol(name) for name in names], expression, printer=_printer()).partition(":")
-    return f"{', '.join(head.split(','))}: {body.strip()[1:-1]}"
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:  # noqa: N802 (ast's own naming, as below)
+        both = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
+        return reduce(lambda left, right: ast.BinOp(left, both, right), map(self.visit, node.values))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # noqa: N802
+        self.generic_visit(node)
+        return ast.Compare(node.operand, [ast.Eq()], [ast.Constant(False)]) if isinstance(node.op, ast.Invert | ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:  # noqa: N802
+        sides = [self.visit(side) for side in (node.left, *node.comparators)]
+        pairs = (ast.Compare(left, [op], [right]) for op, left, right in zip(node.ops, sides, sides[1:]))
+        return reduce(lambda left, right: ast.BinOp(left, ast.BitAnd(), right), pairs)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:  # noqa: N802
+        """A whole quotient is an integer, as what `floor` gives is."""
+        self.generic_visit(node)
+        return ast.Call(ast.Name("floor", ast.Load()), [ast.BinOp(node.left, ast.Div(), node.right)], []) if isinstance(node.op, ast.FloorDiv) else node
 
 
-def _printer() -> Any:
-    """SymPy's printer of Python, with the forms' functions and with the terms of sums and products where they stand."""
-    from sympy import S
-    from sympy.printing.precedence import PRECEDENCE
-    from sympy.printing.pycode import PythonCodePrinter
+def code(form: str, names: Sequence[str], functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """The form as a function of these symbols, numbers or columns, in their order: every operation in the order in which the form has it.
 
-    class Printer(PythonCodePrinter):
-        def _joined(self, sign: str, left: Any, right: Any, level: int) -> str:
-            """From left to right, so what stands on the right needs brackets where it binds as tightly."""
-            return f"{self.parenthesize(left, level, strict=True)} {sign} {self.parenthesize(right, level)}"
+    Raises:
+        Unreadable: the text is no form.
+    """
+    function = ast.Lambda(ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, []), _Elementwise().visit(checked(form)))
+    return eval(compile(ast.fix_missing_locations(ast.Expression(function)), form, "eval"), {"__builtins__": {}, **functions})
 
-        def _divides(self, factor: Any) -> bool:
-            return factor.is_Pow and factor.exp == -1
 
-        def _print_Add(self, expr: Any) -> str:  # noqa: N802 (SymPy's own naming, as below)
-            *left, right = expr.args
-            left = left[0] if len(left) == 1 else expr.func(*left, evaluate=False)
-            if right.is_Mul and len(right.args) == 2 and right.args[0] == -1 and not self._divides(right.args[1]):
-                return self._joined("-", left, right.args[1], PRECEDENCE["Add"])
-            if right.is_Number and right < 0:
-                return self._joined("-", left, -right, PRECEDENCE["Add"])
-            return self._joined("+", left, right, PRECEDENCE["Add"])
+def degree(node: ast.AST, degrees: Mapping[str, float]) -> float:
+    """The degree of a checked tree as a polynomial in some symbols, infinite where it is none.
 
-        def _print_Mul(self, expr: Any) -> str:  # noqa: N802
-            *left, right = expr.args
-            if left == [-1] and not self._divides(right):
-                return f"-{self.parenthesize(right, PRECEDENCE['Mul'])}"
-            left = left[0] if len(left) == 1 else expr.func(*left, evaluate=False)
-            if self._divides(right):
-                return self._joined("/", left, right.base, PRECEDENCE["Mul"])
-            return self._joined("*", left, right, PRECEDENCE["Mul"])
+    Args:
+        degrees: of those symbols and of what rests on them; of all others it is 0.
+    """
+    def of(one: ast.AST) -> float:
+        return degree(one, degrees)
 
-        def _print_Pow(self, expr: Any, **_: Any) -> str:  # noqa: N802
-            if expr.exp == S.Half:
-                return f"sqrt({self._print(expr.base)})"
-            return f"{self.parenthesize(expr.base, PRECEDENCE['Pow'])}**{self.parenthesize(expr.exp, PRECEDENCE['Pow'])}"
-
-        def _print_Mod(self, expr: Any) -> str:  # noqa: N802
-            return self._joined("%", *expr.args, PRECEDENCE["Mul"])
-
-        def _print_Float(self, expr: Any) -> str:  # noqa: N802
-            return repr(float(expr))
-
-        def _print_Piecewise(self, expr: Any) -> str:  # noqa: N802
-            (then, condition), (other, _) = expr.args
-            return f"where({self._print(condition)}, {self._print(then)}, {self._print(other)})"
-
-        def _called(self, name: str, expr: Any) -> str:
-            return f"{name}({', '.join(self._print(one) for one in expr.args)})"
-
-        def _print_floor(self, expr: Any) -> str:
-            return self._called("floor", expr)
-
-        def _print_ceiling(self, expr: Any) -> str:
-            return self._called("ceil", expr)
-
-        def _print_Max(self, expr: Any) -> str:  # noqa: N802
-            return self._called("max", expr)
-
-        def _print_Min(self, expr: Any) -> str:  # noqa: N802
-            return self._called("min", expr)
-
-        def _print_Relational(self, expr: Any) -> str:  # noqa: N802
-            return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
-
-        def _print_And(self, expr: Any) -> str:  # noqa: N802
-            return self._both("&", expr)
-
-        def _print_Or(self, expr: Any) -> str:  # noqa: N802
-            return self._both("|", expr)
-
-        def _print_Not(self, expr: Any) -> str:  # noqa: N802
-            return f"({self._print(expr.args[0])}) == False"
-
-        def _both(self, sign: str, expr: Any) -> str:
-            return f" {sign} ".join(f"({self._print(one)})" for one in expr.args)
-
-    return Printer({"fully_qualified_modules": False})
+    match node:
+        case ast.Name(name):
+            return degrees.get(name, 0)
+        case ast.UnaryOp(ast.USub(), operand):
+            return of(operand)
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            return max(of(left), of(right))
+        case ast.BinOp(left, ast.Mult(), right):
+            return of(left) + of(right)
+        case ast.BinOp(left, ast.Div(), right) if not of(right):
+            return of(left)
+        case ast.Call(ast.Name("where"), [condition, then, other]) if not of(condition):
+            return max(of(then), of(other))
+    return inf if any(map(of, ast.iter_child_nodes(node))) else 0

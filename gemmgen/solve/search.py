@@ -4,13 +4,14 @@ Candidates are rows of columns of numbers, so that one evaluation of an equation
 serves all of them. The axes join in four steps (tiles; ways to shared memory and slices
 of k; promotion, fragment buffers and stages; groups), and each constraint prunes as soon as its symbols
 are there. What it rejects is counted with all that could still have joined. Stages join only as far as shared memory
-has room for them: how many those are is solved for, in closed form, before they are enumerated.
+has room for them: how many those are is computed before they are enumerated, of designs whose shared memory is linear in them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from gemmgen.catalog.registers import Registers
 from gemmgen.designs import Choices, Design, common
 from gemmgen.model.equation import Constraint, Equation, Numbers, solved
 from gemmgen.model.expressions import Objective
-from gemmgen.model.built.lambdified import MOST_STAGES
+from gemmgen.model.notation import checked, degree
 
 TIE = 0.02
 """Predicted times this close count as equal: the model cannot tell them apart."""
@@ -129,13 +130,28 @@ def crossed(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray]) -> dict[
 
 
 def _most_stages(design: Design, known: Numbers, axes: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """How many stages C10 leaves each row; None where the design's bound is not known, or rests on what is still to join."""
-    form = MOST_STAGES.get(design.name)
-    if form is None:
-        return None
-    bound = Equation(common.SHARED_MEMORY.number, "stages", form, "", "")
+    """How many stages C10 leaves each row; None where shared memory is not linear in them, or rests on what is still to join."""
+    equations = _of_shared_memory(design.equations.pipeline)
     known = {**{name: values[0] for name, values in axes.items() if (values == values[0]).all()}, **known}
-    return np.broadcast_to(bound.value(known), len(known["BM"])) if all(name in known for name in bound.variables) else None
+    given = {name for one in equations for name in one.variables} - {one.symbol for one in equations} - {"stages"}
+    if not equations or not given <= known.keys():
+        return None
+    none, one = (solved(equations, {**known, "stages": stages})["shared_bytes"] for stages in (0, 1))
+    return np.broadcast_to(np.floor((known["shared_bytes_per_block"] - none) / (one - none)), len(known["BM"]))
+
+
+@cache
+def _of_shared_memory(equations: tuple[Equation, ...]) -> tuple[Equation, ...]:
+    """Those that a stage's shared memory rests on, in their order; none where it is not linear in the stages."""
+    degrees: dict[str, float] = {"stages": 1}
+    for one in equations:
+        degrees[one.symbol] = degree(checked(one.form), degrees)
+    asked, found = {"shared_bytes"}, []
+    for one in reversed(equations if degrees.get("shared_bytes") == 1 else ()):
+        if one.symbol in asked:
+            asked.update(one.variables)
+            found.append(one)
+    return tuple(reversed(found))
 
 
 def _within(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray], name: str, most: np.ndarray) -> dict[str, Any]:

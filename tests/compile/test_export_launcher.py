@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import struct
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 

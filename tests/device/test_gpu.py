@@ -11,7 +11,6 @@ from ways import NVIDIA, SPLITTING, WAYS, plan_of
 from gemmgen.build import build, compile_cuda
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate.core.units import dot
 from gemmgen.render import render
 from gemmgen.run import Placement, cuda, gemm

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen.build import compile_cuda
 from gemmgen.emulate import TOGETHER
 from gemmgen.emulate.core.product import product
 from gemmgen.render import render

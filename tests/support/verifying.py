@@ -11,8 +11,10 @@ from gemmgen.build import build
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.emulate.core.product import product
+from gemmgen.errors import EmulationError
 from gemmgen.plan import Plan
 from gemmgen.render import render
+from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import split
 from gemmgen.verify import Check, Judge, Report, oracles, verify
@@ -31,6 +33,19 @@ def report_of(plan: Plan) -> Report:
 
 def assert_passed(report: Report) -> None:
     assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+
+
+def assert_a_schedule_shows(judge: Judge) -> None:
+    """A kernel whose warps race: either of the two orders meets memory that nothing wrote, or gives a wrong product."""
+    problem = oracles.permutation(judge.plan)
+    results = []
+    for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        judge.device.set_schedule(schedule)
+        try:
+            results.append(gemm(judge.device, judge.plan, judge.source, problem.a, problem.b).c)
+        except EmulationError:
+            return
+    assert any((c != problem.expected).any() for c in results)
 
 
 # ---- in short: the resources, every bit of a small product, and one question
@@ -156,9 +171,10 @@ def assert_bits(judge: Judge, m: int = 67, n: int = 9, k: int = 133) -> None:
         a, b = a * of_a, b * of_b.T
     if plan.scheme.normalize == "row":  # no two rows or columns beside each other have one scale
         a, b = a * np.exp2(rng.integers(-90, 50, (m, 1))), b * np.exp2(rng.permutation(np.arange(n) - n // 2))
-    a, b = a.astype(np.float32), plan.inputs.stored_b.rounded(b.astype(np.float32))
+    a, b = plan.type.rounded(a), plan.inputs.stored_b.rounded(plan.type.rounded(b))
     result = judge.run(oracles.Problem(a, b))
-    assert np.array_equal(result.c.view(np.uint32), expected_bits(plan, a, b).view(np.uint32))
+    bits = f"u{plan.type.bytes}"
+    assert np.array_equal(result.c.view(bits), expected_bits(plan, a, b).view(bits))
     for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
         words = split(operand, plan.scheme, plan.launches.flushes_words, x if plan.design.has(PACKS_APART) or not plan.scheme.alike else None)
         assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {

@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core import units
-from gemmgen.errors import SpecError
+from broken_rows import assert_refused
 
 SMALLEST = {"f16": -14, "bf16": -126, "tf32": -126}
 DIGITS = {"f16": 11, "bf16": 8, "tf32": 11}
@@ -216,12 +216,7 @@ def test_cdna3_cuts_downwards():
     ("cdna1", 'verified = ""', 'verified = "an MI100"', "verified or unchecked"),
 ])
 def test_a_wrong_row_is_refused(tmp_path, name, before, after, complaint):
-    good = (UNITS.folder / f"{name}.toml").read_text()
-    assert before in good
-    path = tmp_path / f"{name}.toml"
-    path.write_text(good.replace(before, after, 1))
-    with pytest.raises(SpecError, match=complaint):
-        UNITS.get(str(path))
+    assert_refused(tmp_path, UNITS, name, before, after, complaint)
 
 
 def test_no_amd_row_claims_to_be_checked():

@@ -21,6 +21,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import explain, solve
 from gemmgen.spec import load, loads
 from gemmgen.verify import Judge, standing
+from broken_rows import assert_refused
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if row.in_tensor_memory}
 TILE = {"block": [128, 256, 32], "warp": [128, 128, 32]}
@@ -88,12 +89,7 @@ def test_the_shared_memory_descriptor(name, row_bytes, swizzle):
     ("registers = [[0, 1], [0, 2], [0, 4], [0, 8]]", "registers = [[0, 1], [0, 2], [0, 4]]", "covers another tile"),
 ])
 def test_a_wrong_row_is_refused(tmp_path, before, after, complaint):
-    good = (FRAGMENTS.folder / "tcgen05_m128n16k16_f16.toml").read_text()
-    assert before in good
-    path = tmp_path / "tcgen05_m128n16k16_f16.toml"
-    path.write_text(good.replace(before, after))
-    with pytest.raises(SpecError, match=complaint):
-        FRAGMENTS.get(str(path))
+    assert_refused(tmp_path, FRAGMENTS, "tcgen05_m128n16k16_f16", before, after, complaint)
 
 
 def test_the_packed_words_lie_as_the_unit_reads_them():

@@ -15,7 +15,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.designs import portable, specialised, tensor_memory
 from gemmgen.model import bounds, error, resources
 from gemmgen.model.bounds import AXES, Bound, Unsolved
-from gemmgen.model.equation import Constraint, Equation, solved
+from gemmgen.model.equation import Constraint, solved
 from gemmgen.solve import solve
 from gemmgen.solve.limits import _bounds, _of_error
 from gemmgen.spec import loads
@@ -155,12 +155,7 @@ def test_signs_and_steps_of_quotients_are_exact():
             assert [value for a, b, value in quotient.steps(values[0], values[-1], whole) for _ in range(a, b + 1)] == list(map(whole, exact))
 
 
-def test_the_most_that_a_constraint_leaves():
-    """Of what is linear in the decision; equations are put in first."""
-    two = Equation("E", "b", "3 * c", "", "")
-    assert bounds.most([], Constraint("X", "", "2 * a + b <= 9", ""), "a").form == "floor((9 - b) / 2)"
-    assert eval(bounds.most([two], Constraint("X", "", "a + b <= 9", ""), "a").form, {"floor": math.floor, "c": 2}) == 3
-    assert [bounds.most([], Constraint("X", "", text, ""), "a") for text in ("b <= 9", "a * a <= 9", "a * b >= 9")] == [None] * 3
+def test_runs_that_touch_are_joined():
     assert bounds._joined([(5, 6), (1, 2), (3, 4), (9, 9)]) == [(1, 6), (9, 9)]
 
 

@@ -402,10 +402,7 @@ def test_only_words_of_a_byte_that_are_no_integers_vary():
         assert probe.chain_forms(one) == ((1, 32), (chains, 512))
 
 
-def test_a_numbering_is_another_up_to_its_names():
-    one = [np.array([0, 1, 1]), np.array([2])]
-    assert maps.equivalent(one, [np.array([5, 3, 3]), np.array([9])]) and not maps.equivalent(one, [np.array([5, 3, 5]), np.array([9])])
-    assert not maps.equivalent(one, [np.array([5, 3, 3]), np.array([3])])  # two parts of one name
+def test_numbers_are_renamed_by_what_lies_beside_them():
     renamed = maps._renamed(np.array([2, 0, maps.NOBODY]), np.array([0, 1, 2]), np.array([7, 8, 9]))
     assert renamed.tolist() == [9, 7, maps.NOBODY]
 

@@ -21,6 +21,7 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
 from gemmgen.split import kept_products, split
+from broken_rows import assert_refused
 
 TABLES = {"fragments": FRAGMENTS, "generations": GENERATION_TABLE, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
 ROWS = [(folder, name) for folder, table in TABLES.items() for name in table.names()]
@@ -321,7 +322,7 @@ products = [
     ('into = "main"', 'into = "main; x"', "match pattern"),
     ('word = "f16"', 'word = "f8"', "f16"),
     ('word = "f16"', 'word = "f32"', "one word of f32 and no scales"),
-    ('word = "f16"', 'word = "f16"\nextra = 1', "one of: b, moduli, name, "),
+    ('word = "f16"', 'word = "f16"\nextra = 1', "one of: b, element, moduli, name, "),
     ('name = "mine"', 'name = "other"', "mine"),
     ('name = "mine"', 'name = "../../x"', "match pattern"),
     ('name = "mine"', 'name = "a\\"; system(\\"rm\\")//"', "match pattern"),
@@ -473,12 +474,7 @@ def test_wrong_words_are_refused(before, after, complaint):
     ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, arch, archs, b, builtin, c, "),
 ])
 def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
-    good = (FRAGMENTS.folder / "mma_m16n8k16_f16.toml").read_text()
-    assert before in good
-    path = tmp_path / "mma_m16n8k16_f16.toml"
-    path.write_text(good.replace(before, after))
-    with pytest.raises(SpecError, match=complaint):
-        FRAGMENTS.get(str(path))
+    assert_refused(tmp_path, FRAGMENTS, "mma_m16n8k16_f16", before, after, complaint)
 
 
 MAP_OF_B = """\
@@ -511,12 +507,7 @@ packed = [[0, 1]]
     ("mma_m16n8k16_f16", "min_arch = 80\n", "", "min_arch, and neither archs nor builtin"),
 ])
 def test_a_fragment_that_no_kernel_could_use_is_refused(tmp_path, name, before, after, complaint):
-    good = (FRAGMENTS.folder / f"{name}.toml").read_text()
-    assert before in good
-    path = tmp_path / f"{name}.toml"
-    path.write_text(good.replace(before, after, 1))
-    with pytest.raises(SpecError, match=complaint):
-        FRAGMENTS.get(str(path))
+    assert_refused(tmp_path, FRAGMENTS, name, before, after, complaint)
 
 
 @pytest.mark.parametrize(("before", "after", "complaint"), [
@@ -528,12 +519,7 @@ def test_a_fragment_that_no_kernel_could_use_is_refused(tmp_path, name, before, 
     ("sms = 108", "sms = 1e2", "integer"),
 ])
 def test_a_wrong_gpu_is_refused(tmp_path, before, after, complaint):
-    good = (GPUS.folder / "a100.toml").read_text()
-    assert before in good
-    path = tmp_path / "a100.toml"
-    path.write_text(good.replace(before, after, 1))
-    with pytest.raises(SpecError, match=complaint):
-        GPUS.get(str(path))
+    assert_refused(tmp_path, GPUS, "a100", before, after, complaint)
 
 
 @pytest.mark.parametrize("folder", TABLES)

@@ -12,7 +12,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import InfeasibleSpec
-from gemmgen.model import time, traffic
+from gemmgen.model import time
 from gemmgen.naming import kernel_name
 from gemmgen.render import render
 from gemmgen.solve import solve

@@ -10,10 +10,11 @@ import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, candidates, find, shapes
 from gemmgen.catalog.gpu import arch_number
-from gemmgen.errors import SpecError, UnknownName
+from gemmgen.errors import UnknownName
 from gemmgen.paths import TEMPLATES
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from broken_rows import assert_refused
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if not row.in_tensor_memory}  # of those: test_blackwell.py
 NVIDIA = [name for name, row in ROWS.items() if row.vendor == "nvidia"]
@@ -276,10 +277,4 @@ def test_a_header_of_ones_own_row(gemmgen, tmp_path, name, guard):
     ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "hmma"', "'mma', 'wmma', 'fma', 'wgmma', 'tcgen05' or 'mfma'"),
 ])
 def test_a_row_that_cannot_be_is_refused(tmp_path, name, before, after, complaint):
-    good = (FRAGMENTS.folder / f"{name}.toml").read_text()
-    assert before in good
-    path = tmp_path / f"{name}.toml"
-    path.write_text(good.replace(before, after, 1))
-    with pytest.raises(SpecError) as refused:
-        FRAGMENTS.get(str(path))
-    assert re.search(complaint, str(refused.value)), refused.value
+    assert_refused(tmp_path, FRAGMENTS, name, before, after, complaint)

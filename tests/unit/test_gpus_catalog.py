@@ -8,6 +8,7 @@ from gemmgen.catalog.architecture import architecture
 from gemmgen.catalog.gpu import GPUS, generation, nearest_generation
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import SpecError
+from broken_rows import assert_refused
 
 ROWS = {name: GPUS.get(name) for name in GPUS.names()}
 NVIDIA = [name for name, row in ROWS.items() if row.vendor == "nvidia"]
@@ -172,12 +173,7 @@ def test_gpus_of_one_chip_differ_only_where_they_do(one, other, differing):
     ("l2_mib = 40", "l2_mib = 40\nl3_mib = 1", "unknown key"),
 ])
 def test_numbers_that_disagree_are_refused(tmp_path, before, after, complaint):
-    good = (GPUS.folder / "a100.toml").read_text()
-    assert before in good
-    path = tmp_path / "a100.toml"
-    path.write_text(good.replace(before, after, 1))
-    with pytest.raises(SpecError, match=complaint):
-        GPUS.get(str(path))
+    assert_refused(tmp_path, GPUS, "a100", before, after, complaint)
 
 
 def test_limits_at_their_bounds(tmp_path):

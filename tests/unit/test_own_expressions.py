@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from gemmgen.cli import explain as explaining
 from gemmgen.designs import all_designs, common
 from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.model.equation import Equation
 from gemmgen.render import render
 from gemmgen.solve import alternatives, choices, explain, search, solve
 from gemmgen.solve.limits import limits
@@ -156,6 +158,20 @@ def test_stages_start_inside_their_bound(gpu, policy):
         assert sum(found.rejected.values()) + found.feasible == found.candidates
     c10 = common.SHARED_MEMORY.label
     assert gpu == "mi300x" or inside.rejected[c10] >= all_of_them.rejected[c10] > 0
+
+
+def test_shared_memory_is_linear_in_the_stages_of_designs_with_a_ring():
+    """So the stages that have room are computed: of residues 16 + BK (BM + BN) bytes each, by hand."""
+    linear = {one.name for one in all_designs() if search._of_shared_memory(one.equations.pipeline)}
+    assert linear == {one.name for one in all_designs()} - {"grouped", "straight", "thin"}
+    known = {name: np.array(values) for name, values in {"BM": [128, 256], "BN": [128, 128], "BK": [64, 128], "shared_bytes_per_block": [232448] * 2}.items()}
+    residues = next(one for one in all_designs() if one.name == "residues")
+    assert search._most_stages(residues, known, {}).tolist() == [14, 4]  # 232448 / 16400, 232448 / 49168
+    assert search._most_stages(residues, {name: value for name, value in known.items() if name != "BK"}, {}) is None
+    with_more = SimpleNamespace(equations=SimpleNamespace(pipeline=(
+        Equation("E1", "ring", "10 * stages", "B", ""), Equation("E2", "other", "missing", "", ""), Equation("E3", "shared_bytes", "ring + 100", "B", ""),
+    )))
+    assert search._most_stages(with_more, {"BM": np.array([128]), "shared_bytes_per_block": 155}, {}).tolist() == [5]
 
 
 def test_no_stage_beyond_the_bound_is_enumerated(monkeypatch):

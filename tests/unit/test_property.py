@@ -22,7 +22,8 @@ def sound(data) -> str:
     said = parse_name(source.name)
     assert source.name == kernel_name(plan)
     assert list(said["block"]) == data["tile"]["block"] and list(plan.warp) == data["tile"]["warp"]
-    assert all(one.told(value) in " ".join(source.text.partition("namespace")[0].replace("//", "").split()) for one, value in plan.told)
+    text = " ".join(source.text.partition("namespace")[0].replace("//", "").split())
+    assert all(one.told(plan.decided[one.name]) in text for one in plan.design.decisions if one.name in plan.decided)
     assert plan.shared_bytes <= plan.gpu.limits.shared_bytes_per_block
     assert plan.threads <= plan.gpu.limits.threads_per_block
     assert plan.numbers["accumulator_registers"] < plan.gpu.limits.registers_per_thread

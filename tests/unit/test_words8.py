@@ -17,7 +17,8 @@ import pytest
 from gemmgen.catalog.conversion import decode, to_float8, to_integer
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core import units
-from gemmgen.errors import EmulationError, SpecError
+from gemmgen.errors import EmulationError
+from broken_rows import assert_refused
 
 HARDWARE = Path(__file__).parents[1] / "data" / "words8_h200.npz"
 FLOAT8 = [(policy, word) for policy in ("mma", "wgmma") for word in ("e4m3", "e5m2")]
@@ -152,12 +153,7 @@ def test_cdna_3_sums_even_and_odd_k_apart(word):
     ('verified = "131', 'unchecked = "no"\nverified = "131', "verified or unchecked, not both"),
 ])
 def test_a_variant_that_cannot_be_is_refused(tmp_path, before, after, complaint):
-    good = (UNITS.folder / "hopper.toml").read_text()
-    assert before in good
-    path = tmp_path / "hopper.toml"
-    path.write_text(good.replace(before, after, 1))
-    with pytest.raises(SpecError, match=complaint):
-        UNITS.get(str(path))
+    assert_refused(tmp_path, UNITS, "hopper", before, after, complaint)
 
 
 def test_a_unit_tells_its_words_and_their_rules():

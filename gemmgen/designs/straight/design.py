@@ -148,12 +148,6 @@ class Straight(Design):
             numbers["row_floats"], numbers["row_floats"] * plan.block[0], plan.block[0] == 2 * ROWS and operands[0].together == 1,
         )
 
-    def way_symbols(self, way: Way) -> dict[str, int]:
-        return {}
-
-    def way_of(self, numbers: Numbers) -> Way:
-        return self.all_ways[0]
-
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(gpu)
 

@@ -78,12 +78,6 @@ class TensorMemory(Design):
     def facts(self, plan: Any) -> Columns:
         return Columns(plan)
 
-    def way_symbols(self, way: Way) -> dict[str, int]:
-        return {}
-
-    def way_of(self, numbers: Numbers) -> Way:
-        return self.all_ways[0]
-
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu) | {
             # What the warp-specialised design has and this one does not.

@@ -16,8 +16,6 @@ from gemmgen.model.equation import Equation
 
 TENSOR_COLUMNS = 512
 """Of tensor memory, 128 lanes of 32 bits each."""
-LEAST_COLUMNS = 32
-"""An allocation is a power of two."""
 UNLOADED = 16
 """Columns that a thread reads of tensor memory at a time."""
 ISSUER_REGISTERS = 80

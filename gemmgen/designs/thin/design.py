@@ -154,12 +154,6 @@ class Thin(Design):
             plan.block[1], plan.block[0] * plan.block[1],
         )
 
-    def way_symbols(self, way: Way) -> dict[str, int]:
-        return {}
-
-    def way_of(self, numbers: Numbers) -> Way:
-        return self.all_ways[0]
-
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(gpu)
 

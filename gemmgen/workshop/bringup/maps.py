@@ -10,7 +10,6 @@ its C and A put the same elements into the same rows, columns and k; else they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -358,13 +357,3 @@ def _loaded(raw: Raw) -> Maps:
         rows, column = np.divmod(found[name], columns)
         held[name] = held_of(rows, column, extents[name])
     return Maps(fragment, held["a"], held["b"], held["c"], True, True, digits)
-
-
-def equivalent(one: Iterable[np.ndarray], other: Iterable[np.ndarray]) -> bool:
-    """Whether one numbering is another up to a permutation of numbers: arrays that belong together, place by place."""
-    table: dict[int, int] = {}
-    for mine, theirs in zip(one, other, strict=True):
-        for x, y in zip(mine.reshape(-1).tolist(), theirs.reshape(-1).tolist()):
-            if table.setdefault(x, y) != y:
-                return False
-    return len(set(table.values())) == len(table)

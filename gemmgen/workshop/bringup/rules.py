@@ -16,7 +16,6 @@ from gemmgen.workshop.bringup.sums import Order
 
 CUTS = {"zero": "cut toward zero", "down": "cut downwards", "nearest": "rounded to nearest, ties to even", "away": "rounded to nearest, ties away from zero",
         "up": "rounded upwards", "exact": "kept whole", "hidden": "not to be seen with these words", "other": "rounded in another way"}  # fmt: skip
-_QUARTERS = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
