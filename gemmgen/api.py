@@ -122,7 +122,7 @@ def _front(home: ModuleType) -> _Front:
 
 
 def _note(about: str, text: str) -> None:
-    """Tell once a process, of each thing that it is about, at the line that called this package."""
+    """Warn once a process of each thing, at the line that called this package."""
     if about in _noted:
         return
     _noted.add(about)
@@ -172,7 +172,7 @@ def _note_refused(error: Exception, own: str) -> None:
 
 @cache
 def _package(gpu: Here) -> ModuleType | None:
-    """The library of a GPU; None where there is none, which is told once."""
+    """The library of a GPU; None where there is none: a `Notice` says so once."""
     from gemmgen.library import kept
 
     def progress(step: str) -> None:
@@ -302,7 +302,7 @@ class _Numpy(_Front):
 
 @cache
 def _carried() -> Product | None:
-    """A product of NumPy's arrays on the GPU; None without CuPy, which is told once."""
+    """A product of NumPy's arrays on the GPU; None without CuPy: a `Notice` says so once."""
     try:
         import cupy
     except ImportError:
