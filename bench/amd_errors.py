@@ -56,7 +56,7 @@ def table(gpu: str, size: int, k: int) -> None:
     print(f"\n{GPUS.get(gpu).title}: matrix unit {unit.label()}\nscheme of choice: {name}, since {reason}\n")
     print("| scheme | promoted every | " + " | ".join(DATA) + " |\n| --- | ---: |" + " ---: |" * len(DATA))
     for scheme in SCHEMES.rows():
-        if scheme.b or any(word not in unit.block for word in scheme.types):
+        if scheme.b or scheme.element != "f32" or any(word not in unit.block for word in scheme.types):
             continue
         for promote in sorted({0, promote_for(scheme, unit, FRAGMENT_K, k)}):
             cells = [found(scheme, unit, *operands(draw, size, size, k), promote).relative_frobenius for draw in DATA.values()]

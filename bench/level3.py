@@ -1,10 +1,13 @@
 """What is half of a product worth? BLAS's level 3 beside the whole product of the same scheme and cuBLAS's routines, in one interleaved race.
 
     python bench/level3.py specs/kernels/syrk_h200.toml [--gpu h200] [--sizes 1024,2048,4096,8192,16384]
+    python bench/level3.py --calls
+    gemmgen run --library DIR -- python bench/level3.py --calls
 
-For each size N, products of N x N x N by the spec's scheme, each planned for its size: syrk, syr2k, gemmt, trmm, symm and gemm. First the ratios: how many times as
-fast each is as gemm by the same scheme and as cuBLAS's routine; then microseconds, TFLOP/s counted as the whole product, and of 64 rows of syrk's C the
-largest error against FP64, beside cublasSsyrk's. Raises DeviceError without a CUDA GPU.
+For each size N, products of N x N x N by the spec's scheme, each planned for its size: syrk, syr2k, gemmt, trmm, symm and gemm. First the ratios: how many
+times as fast each is as gemm by the same scheme and as cuBLAS's routine; then microseconds, TFLOP/s counted as the whole product, and of 64 rows of syrk's C
+the largest error against FP64, beside cublasSsyrk's. With --calls cuBLAS's routines alone: under `gemmgen run` these are those of a library. Raises
+DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations
@@ -90,24 +93,27 @@ def largest_error(contender: Contender, inputs: timing.Inputs) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("spec", type=Path)
+    parser.add_argument("spec", type=Path, nargs="?")
+    parser.add_argument("--calls", action="store_true", help="cuBLAS's routines alone")
     parser.add_argument("--gpu", default=None)
     parser.add_argument("--sizes", default=SIZES)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--slice-ms", type=float, default=40.0)
     options = parser.parse_args()
-    asked = load(options.spec).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if not options.calls and options.spec is None:
+        parser.error("a spec, or --calls")
+    asked = {} if options.calls else load(options.spec).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     for size in map(int, options.sizes.split(",")):
         inputs = timing.Inputs((size, size, size))
         field = {}
-        for name, problem in KINDS.items():
+        for name, problem in ({} if options.calls else KINDS).items():
             built = road.build(loads(asked | {"problem": {"m": size, "n": size, "k": size} | problem}), options.gpu)
             field[name] = timing.generated(name, built.plan, built.source, built.binary, inputs, judged=False)
             print(f"{size}: {name}: {built.plan.summary}")
         field |= {name: cublas_level3(name, inputs) for name in ("cublas-ssyrk", "cublas-ssyr2k", "cublas-strmm", "cublas-ssymm")}
         field["cublas-sgemm"] = cublas("cublas-sgemm", inputs)
         found = raced(field, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.3)
-        for name, rival in RIVALS.items():
+        for name, rival in ({} if options.calls else RIVALS).items():
             print(f"{size}: {name} {found['gemm'] / found[name]:.2f} x gemm, {found[rival] / found[name]:.2f} x {rival}")
         for name, seconds in found.items():
             error = f", largest error {largest_error(field[name], inputs):.1e}" if "syrk" in name else ""

@@ -4,6 +4,7 @@
     python bench/library.py overhead lab             # a call on the host, against its launches alone; a GPU and cupy
     python bench/library.py overhead lab --stand-in tests/support/standin_driver.c  # what the library itself takes of that; no GPU
     python bench/library.py products lab             # times beside cuBLAS's SGEMM, and what other kernels of the library take
+    python bench/library.py products lab others --table lab_h200.json --json race.json  # these and another library's kernels, as a dispatch table
     python bench/library.py products lab --inside 16384 --sizes 15872x512x512,8192x8192x8192  # C -= A B of corners of one matrix by columns
     python bench/library.py packed lab               # (64 ... 4096) x 4096 x 4096 with B packed, beside SGEMM
     python bench/library.py batches lab              # batches told by arrays of pointers and by strides, beside cuBLAS's
@@ -16,9 +17,12 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import math
 import statistics
 import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,8 @@ SIZES = (
 )
 BATCHES = ((1024, 64), (256, 128), (256, 256), (64, 512), (16, 1024), (4, 2048), (4, 4096), (1, 4096))  # products, and their m, n and k
 L2 = 64 << 20
+LONG = 5e-3  # seconds of a product from which five rounds tell as much as nine of shorter ones
+HOPELESS = 2.5  # times the least time that the first library predicts of a product: slower kernels are not timed
 UNCOUNTED, POINTERS = 2, 4  # the flags of these names
 BY_COLUMNS = 1
 _MINUS, _ONE = ctypes.c_float(-1.0), ctypes.c_float(1.0)
@@ -160,10 +166,10 @@ class Race:
         inside: columns of a square matrix, stored by columns, whose corners are the operands: C -= A B, as a factorization does it. 0: matrices by themselves.
     """
 
-    def __init__(self, m: int, n: int, k: int, batch: int = 1, inside: int = 0):
+    def __init__(self, m: int, n: int, k: int, batch: int = 1, inside: int = 0, layout: str = "nn"):
         import cupy
 
-        self.cupy, self.m, self.n, self.k, self.batch, self.inside = cupy, m, n, k, batch, inside
+        self.cupy, self.m, self.n, self.k, self.batch, self.inside, self.layout = cupy, m, n, k, batch, inside, layout
         if inside:
             if max(m, n) + k > inside:
                 raise SystemExit(f"{m} x {n} x {k} does not lie in a matrix of {inside} columns: needs k + m and k + n of at most that")
@@ -174,41 +180,45 @@ class Race:
         each = 4 * (m * k + k * n + m * n) * batch
         copies = max(2, -(-3 * L2 // each))
         rng = cupy.random.default_rng(0)
-        self.sets = [tuple(rng.standard_normal((x * batch, y), dtype=cupy.float32) for x, y in ((m, k), (k, n), (m, n)))
-                     for _ in range(min(copies, 200))]
+        stored = ((m, k) if layout[0] == "n" else (k, m), (k, n) if layout[1] == "n" else (n, k), (m, n))
+        self.sets = [tuple(rng.standard_normal((x * batch, y), dtype=cupy.float32) for x, y in stored) for _ in range(min(copies, 200))]
 
     def run(self, contenders: dict[str, Any], seconds: float = 0.25) -> dict[str, float]:
         """Microseconds of each: functions of a number of the operands."""
-        cupy = self.cupy
         rounds: dict[str, list[float]] = {name: [] for name in contenders}
-        counts = {}
+        captured, longest = {}, 0.0
         for name, call in contenders.items():
             for i in range(3):
                 call(i % len(self.sets))
-            cupy.cuda.Device().synchronize()
-            counts[name] = max(3, min(200, int(seconds / 10 / max(self._once(call, 5), 1e-6))))
-        for _ in range(9):
-            for name, call in contenders.items():
-                rounds[name].append(self._once(call, counts[name]))
-        cupy.cuda.Device().synchronize()
+            self.cupy.cuda.Device().synchronize()
+            brief = self._captured(call, 3)
+            once = min(self._once(*brief) for _ in range(2))
+            captured[name], longest = self._captured(call, max(2, min(200, int(seconds / 10 / max(once, 1e-6))))), max(longest, once)
+        for _ in range(9 if longest < LONG else 5):
+            for name, graph in captured.items():
+                rounds[name].append(self._once(*graph))
         return {name: 1e6 * statistics.median(found) for name, found in rounds.items()}
 
-    def _once(self, call: Any, count: int) -> float:
-        """Seconds of a call, captured into a graph so that the host's time does not show."""
-        cupy = self.cupy
-        stream = cupy.cuda.Stream(non_blocking=True)
+    def _captured(self, call: Any, count: int) -> tuple[Any, Any, int]:
+        """(a graph of so many calls, so that the host's time does not show, its stream, how many)."""
+        stream = self.cupy.cuda.Stream(non_blocking=True)
         with stream:
             stream.begin_capture()
             for i in range(count):
                 call(i % len(self.sets))
             graph = stream.end_capture()
             graph.launch()
-            start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        return graph, stream, count
+
+    def _once(self, graph: Any, stream: Any, count: int) -> float:
+        """Seconds of a call."""
+        start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        with stream:
             start.record()
             graph.launch()
             end.record()
-            end.synchronize()
-        return cupy.cuda.get_elapsed_time(start, end) / 1e3 / count
+        end.synchronize()
+        return self.cupy.cuda.get_elapsed_time(start, end) / 1e3 / count
 
 
 def stream_pointer() -> ctypes.c_void_p:
@@ -218,8 +228,15 @@ def stream_pointer() -> ctypes.c_void_p:
 
 
 def problem_of(race: Race, operands: tuple[Any, ...], **more: Any) -> Problem:
-    inside = {"order": BY_COLUMNS, "lda": race.inside, "ldb": race.inside, "ldc": race.inside, "alpha": MINUS, "beta": ONE} if race.inside else {}
-    return problem(race.m, race.n, race.k, *(x.data.ptr for x in operands), **inside, **more)
+    m, n, k = race.m, race.n, race.k
+    if race.inside:
+        told = {"order": BY_COLUMNS, "lda": race.inside, "ldb": race.inside, "ldc": race.inside, "alpha": MINUS, "beta": ONE}
+    else:
+        a, b = (int(one == "t") for one in race.layout)
+        told = {"transpose_a": a, "transpose_b": b, "lda": m if a else k, "ldb": k if b else n}
+    if race.batch > 1:
+        told |= {"batch": race.batch, "stride_a": m * k, "stride_b": k * n, "stride_c": m * n}
+    return problem(m, n, k, *(x.data.ptr for x in operands), **told, **more)
 
 
 def gemm_of(calls: Calls, race: Race, kernel: int = 0) -> Any:
@@ -239,6 +256,7 @@ def sgemm_of(race: Race) -> Any:
     scratch = cupy.empty(32 << 20, cupy.uint8)  # a workspace of our own, so that capturing allocates none
     one, zero = (ctypes.c_float(x) for x in (1.0, 0.0))
     m, n, k, inside = race.m, race.n, race.k, race.inside
+    (ta, tb), (lda, ldb) = (int(x == "t") for x in race.layout), (m if race.layout[0] == "t" else k, k if race.layout[1] == "t" else n)
 
     def call(i: int) -> None:
         a, b, c = (ctypes.c_void_p(x.data.ptr) for x in race.sets[i])
@@ -246,8 +264,12 @@ def sgemm_of(race: Race) -> Any:
         cublas.cublasSetWorkspace_v2(handle, ctypes.c_void_p(scratch.data.ptr), ctypes.c_size_t(scratch.nbytes))
         if inside:
             code = cublas.cublasSgemm_v2(handle, 0, 0, m, n, k, MINUS, a, inside, b, inside, ONE, c, inside)
+        elif race.batch > 1:
+            code = cublas.cublasSgemmStridedBatched(
+                handle, tb, ta, n, m, k, ctypes.byref(one), b, ldb, ctypes.c_longlong(k * n), a, lda, ctypes.c_longlong(m * k), ctypes.byref(zero), c, n,
+                ctypes.c_longlong(m * n), race.batch)
         else:
-            code = cublas.cublasSgemm_v2(handle, 0, 0, n, m, k, ctypes.byref(one), b, n, a, k, ctypes.byref(zero), c, n)
+            code = cublas.cublasSgemm_v2(handle, tb, ta, n, m, k, ctypes.byref(one), b, ldb, a, lda, ctypes.byref(zero), c, n)
         if code:
             raise SystemExit(f"cublasSgemm: {code}")
 
@@ -263,35 +285,96 @@ def error_of(race: Race, call: Any) -> float:
     c[...] = cupy.nan
     call(0)
     rows = slice(0, min(race.m, 2048))
-    want = a[rows].astype(cupy.float64) @ b[: race.k].astype(cupy.float64)
+    a, b = a[: race.m] if race.layout[0] == "n" else a[: race.k].T, b[: race.k] if race.layout[1] == "n" else b[: race.n].T
+    want = a[rows].astype(cupy.float64) @ b.astype(cupy.float64)
     return float(cupy.linalg.norm(c[rows] - want) / cupy.linalg.norm(want))
 
 
-def products(folder: Path, out: Path, alone: bool, sizes: Any = SIZES, inside: int = 0) -> None:
+def products(libraries: dict[Path, Calls], alone: bool, sizes: Any = SIZES, inside: int = 0, layouts: Any = ("nn",), seconds: float = math.inf,
+             keep: Any = None) -> list[dict[str, Any]]:
+    """What the first library takes and what all kernels of all of them do, at each size of each layout, until so many seconds are over.
+
+    Args:
+        libraries: the functions of each folder.
+        sizes: m, n, k, and how many such products where there are several.
+        keep: is given all rows after each product, as `gemmgen.library.raced` has them, with SGEMM's and the choice.
+    """
     import cupy
 
     cupy.zeros(1)  # a context
-    calls = Calls(folder, built(folder, out))
-    calls("prepare")
-    print(f"{'m x n x k':22} {'us':>9} {'predicted':>9} {'SGEMM us':>9} {'predicted':>9} {'x SGEMM':>8} {'best us':>9} {'of the best':>11} {'error':>9}"
-          "  kernel, and the best where that is another")
-    for size in sizes:
-        race = Race(*size, inside=inside)
-        first = problem_of(race, race.sets[0])
-        choice = calls.choice(first)
-        contenders = {"library": gemm_of(calls, race), "SGEMM": sgemm_of(race)}
-        others = {}
-        for number in range(calls.function("kernels")()) if not alone else ():
-            of = problem_of(race, race.sets[0], kernel=1 + number)
-            found = sized(Choice)
-            if number != choice.kernel and calls.function("select")(ctypes.byref(of), None, ctypes.byref(found)) == 0 and not found.is_fallback:
-                others[calls.kernel(number)] = gemm_of(calls, race, 1 + number)
-        times = race.run({**contenders, **others}, 0.05)
-        fastest = min(("library", *others), key=times.__getitem__)
-        best, names = times[fastest], [choice.name.decode(), *([fastest] if fastest != "library" else [])]
-        error = error_of(race, contenders["library"])
-        print(f"{' x '.join(map(str, size)):22} {times['library']:9.1f} {1e6 * choice.seconds:9.1f} {times['SGEMM']:9.1f} {1e6 * choice.sgemm_seconds:9.1f} "
-              f"{times['SGEMM'] / times['library']:8.2f} {best:9.1f} {times['library'] / best:11.2f} {error:9.2e}  {', '.join(names)}", flush=True)
+    began, rows, first = time.perf_counter(), [], next(iter(libraries))
+    for calls in libraries.values():
+        calls("prepare")
+    for layout in layouts:
+        for size in sizes:
+            if time.perf_counter() - began > seconds:
+                print(f"no time was left from {layout}, {size} on", file=sys.stderr)
+                return rows
+            race = Race(*size, inside=inside, layout=layout)
+            choice = libraries[first].choice(problem_of(race, race.sets[0]))
+            chosen, known = choice.name.decode(), {}
+            for folder, calls in libraries.items():
+                for number in range(calls.function("kernels")()) if not alone else (choice.kernel,):
+                    of, found = problem_of(race, race.sets[0], kernel=1 + number), sized(Choice)
+                    if calls.function("select")(ctypes.byref(of), None, ctypes.byref(found)) == 0 and not found.is_fallback:
+                        known.setdefault(calls.kernel(number), (found.seconds, folder, number))
+            predicted = {name: one[0] for name, one in known.items()}
+            # Of the first library's: another's estimates may be of other sizes.
+            most = HOPELESS * min((one for one, folder, _ in known.values() if folder == first), default=math.inf)
+            hopeful = [name for name, one in predicted.items() if one <= most or name == chosen]
+            contenders = {name: gemm_of(libraries[known[name][1]], race, 1 + known[name][2]) for name in hopeful}
+            if chosen not in contenders:  # a portable one
+                contenders[chosen] = gemm_of(libraries[first], race)
+            times = race.run({"SGEMM": sgemm_of(race), **contenders}, 0.05)
+            best = min(contenders, key=times.__getitem__)
+            rows.append({
+                "layout": layout, **dict(zip(("m", "n", "k", "products"), (*size, 1))), "sgemm": times["SGEMM"] / 1e6, "sgemm_predicted": choice.sgemm_seconds,
+                "chosen": chosen, "chosen_predicted": choice.seconds, "best": best, "error": error_of(race, contenders[chosen]),
+                "best_error": error_of(race, contenders[best]), "measured": {name: times[name] / 1e6 for name in contenders if name in known},
+                "chosen_measured": times[chosen] / 1e6, "predicted": predicted,
+            })
+            del race, contenders
+            cupy.get_default_memory_pool().free_all_blocks()
+            if keep:
+                keep(rows)
+    return rows
+
+
+def told(rows: list[dict[str, Any]]) -> str:
+    """The rows of a race as lines."""
+    lines = [f"{'x SGEMM':>8} {'of best':>8} {'best x':>7} {'m x n x k':>22} {'us':>9} {'told':>9} {'SGEMM':>9} {'told':>9} {'error':>8} {'best':>8}"
+             "  kernel, and the fastest where that is another; times in us"]
+    for row in rows:
+        mine, sgemm, best = row["chosen_measured"], row["sgemm"], row["measured"].get(row["best"], row["chosen_measured"])
+        size = (f"{row['products']} of " if row["products"] > 1 else "") + " x ".join(str(row[one]) for one in "mnk")
+        lines.append(
+            f"{sgemm / mine:8.2f} {mine / best:8.2f} {sgemm / best:7.2f} {size:>22} {1e6 * mine:9.1f} {1e6 * row['chosen_predicted']:9.1f} {1e6 * sgemm:9.1f} "
+            f"{1e6 * row['sgemm_predicted']:9.1f} {row['error']:8.1e} {row['best_error']:8.1e}  {row['layout']} {row['chosen']}"
+            + (f", {row['best']}" if row["best"] != row["chosen"] else ""))
+    return "\n".join(lines)
+
+
+def raced(folders: list[Path], out: Path, args: Any) -> None:
+    """`products`: the race, and what is asked for of it."""
+    libraries = {folder: Calls(folder, built(folder, out)) for folder in folders}
+
+    def keep(rows: list[dict[str, Any]]) -> None:
+        if args.json:
+            args.json.write_text(json.dumps(rows))
+
+    rows = products(libraries, args.alone, args.sizes, args.inside, args.layouts, args.seconds, keep)
+    if args.table:
+        import cupy
+
+        from gemmgen.library.raced import table
+
+        device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+        found, costs = table([json.loads((folder / "manifest.json").read_text()) for folder in folders], rows, f"bench/library.py products on {device}",
+                             args.stand_for)
+        args.table.write_text(found.model_dump_json(indent=1, exclude_none=True) + "\n")
+        for layout, cost in costs.items():
+            print(f"{layout}: by the table's estimates {statistics.geometric_mean(cost):.3f} times the fastest in the mean, {max(cost):.2f} at worst")
+    print(told(rows), flush=True)
 
 
 def packed(folder: Path, out: Path) -> None:
@@ -398,19 +481,29 @@ def sgemm_batched_of(race: Race, lists: list[tuple[Any, ...]] | None) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("overhead", "products", "packed", "batches"))
-    parser.add_argument("folder", type=Path, help="what gemmgen library wrote")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="folder", help="what gemmgen library wrote; products: all kernels of several race")
     parser.add_argument("--stand-in", type=Path, metavar="FILE.c", help="overhead: on a stand-in for the driver, in C")
     parser.add_argument("--alone", action="store_true", help="products: without the library's other kernels")
-    parser.add_argument("--sizes", type=lambda text: [tuple(map(int, one.split("x"))) for one in text.split(",")], default=SIZES, help="products: of MxNxK")
+    parser.add_argument("--sizes", type=lambda text: [tuple(map(int, one.split("x"))) for one in text.split(",")], default=SIZES,
+                        help="products: of MxNxK, or MxNxKxPRODUCTS")
     parser.add_argument("--inside", type=int, default=0, metavar="COLUMNS", help="products: C -= A B of corners of a matrix of so many columns")
+    parser.add_argument("--layouts", type=lambda text: text.split(","), default=["nn"], help="products: nn,nt,tn,tt")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="products: no further size after so many")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="products: every time, too")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="products: a dispatch table of the measured times, for [[use]] table of a library")
+    parser.add_argument("--stand-for", type=lambda text: text.split(","), default=[], metavar="LAYOUTS",
+                        help="of the table: that take the first layout's times")
     args = parser.parse_args()
+    folders = [one.resolve() for one in args.folders]
+    if len(folders) > 1 and args.what != "products":
+        parser.error(f"{args.what} takes one folder")
     with tempfile.TemporaryDirectory() as out:
         if args.what == "overhead":
-            overhead(args.folder.resolve(), args.stand_in, Path(out))
+            overhead(folders[0], args.stand_in, Path(out))
         elif args.what == "products":
-            products(args.folder.resolve(), Path(out), args.alone, args.sizes, args.inside)
+            raced(folders, Path(out), args)
         else:
-            {"packed": packed, "batches": batches}[args.what](args.folder.resolve(), Path(out))
+            {"packed": packed, "batches": batches}[args.what](folders[0], Path(out))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 
 Each case is a `verify` of small products (edges, special values among them) by
 one of specs/kernels, its plan re-targeted to this GPU, in a process of its own,
-since a tool watches a whole process. Other layouts are added; specs for an
+since a tool watches a whole process. Other layouts are added, and `alone`: blocks
+outside clusters, whose arrivals at one another's barriers racecheck may not follow; specs for an
 instruction that this GPU lacks are left out, and blocks that work off tiles get
 several each. Prints one line a case and tool; exit code 1 if any tool found anything.
 """
@@ -20,14 +21,14 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
 def cases(gpu: str) -> list[tuple[str, str]]:
-    """(spec, layout) of each kernel; `own` is the spec's own layout."""
+    """(spec, layout) of each kernel; `own` is the spec's own layout, and `alone` the same with clusters of one block."""
     from gemmgen.catalog.gpu import GPUS
     from gemmgen.paths import SPECS
     from gemmgen.solve import solve
 
     layouts = [("sgemm_a100", "tt"), ("scaled_a100", "tt"), ("scaled_a100", "tn"), ("tf32x3_a100", "nt"), ("shared_rtx3090", "tn"),
                ("sgemm_h100_small", "nt"), ("wmmae_a100", "tt"), ("sgemm_t4", "nt"), ("hopper", "tt"), ("hopper_mixed", "nt"),
-               ("hopper_mixed", "tt")]
+               ("hopper_mixed", "tt"), ("run_scaled_h200", "alone"), ("run_scaled_compensated_h200", "alone")]
     every = [(path.stem, "own") for path in sorted((SPECS / "kernels").glob("*.toml"))] + layouts
     arch = GPUS.get(gpu).arch
     return [case for case in every if solve(loaded(case[0], gpu)).fragment.runs_on(arch)]
@@ -53,15 +54,19 @@ def child(gpu: str, name: str, layout: str) -> int:
     from gemmgen.solve import check, solve
     from gemmgen.verify import verify
 
-    plan = replace(solve(loaded(name, gpu)), gpu=GPUS.get(gpu), allow_spills=True)
-    plan = replace(plan, layout=plan.layout if layout == "own" else layout)
+    spec = loaded(name, gpu)
+    if layout == "alone":
+        spec = spec.model_copy(update={"spec": spec.spec.model_copy(update={"tile": spec.spec.tile.model_copy(update={"cluster": 1})})})
+    plan = replace(solve(spec), gpu=GPUS.get(gpu), allow_spills=True)
+    plan = replace(plan, layout=plan.layout if layout in ("own", "alone") else layout)
     check(plan)
     source = render(plan)
     binary = build(source)
     device = CudaDevice(binary)
     device.clusters_at_once = 2
     turns = 4 if plan.design.stays else 1
-    report = verify(plan, source, binary, device, size=(turns * plan.block[0] + 5, plan.block[1] + 3, 300))
+    k = 2 * plan.scheme.family.run_k + 52 if plan.scheme.family.run_k else 300  # a run ends within it
+    report = verify(plan, source, binary, device, size=(turns * plan.block[0] + 5, plan.block[1] + 3, k))
     print(source.name, "passed" if report.passed else [c for c in report.checks if not c.passed])
     return 0 if report.passed else 1
 

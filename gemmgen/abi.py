@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, singledispatch
 from typing import Any
 
 from gemmgen import views
 from gemmgen.catalog.residues import SEGMENT_K
-from gemmgen.interface import BATCH, COUNTER_BYTES, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
+from gemmgen.catalog.scheme import Family, WideResidueWords
+from gemmgen.interface import BATCH, COUNTER_BYTES, SOLVE, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
+from gemmgen.kinds import solves
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.views.memory import Operand
@@ -52,6 +54,8 @@ def interface(plan: Plan) -> Interface:
         padded=padded, buffers=_buffers(plan, padded, counters),
         counters=counters, launches=tuple(_aliased(plan, launch) for launch in _launches(plan, counters)),
         tiles=partial(plan.kind.tiles.number, tile=(plan.block[0] * plan.cluster, plan.block[1])) if plan.kind.tiles else None,
+        rounds=partial(plan.kind.rounds, contiguous=plan.solved.k_contiguous) if plan.kind.solves else None,
+        largest=plan.kind.largest if plan.kind.solves else None,
     )
 
 
@@ -61,7 +65,7 @@ def _aliased(plan: Plan, launch: Launch) -> Launch:
         region = f"a_{one.region[2:]}" if plan.launches.shares_words and one.region and one.region.startswith("b_") else one.region
         return replace(one, argument=plan.kind.aliases.get(one.argument, one.argument), region=region)
 
-    if not plan.kind.aliases:
+    if not plan.kind.aliases or plan.kind.solves:  # of which each round tells
         return launch
     return replace(launch, lines=tuple(replace(line, parameters=tuple(map(aliased, line.parameters))) for line in launch.lines))
 
@@ -83,7 +87,7 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
         operand, _, kind = field.partition("_")
         if kind:
             return meanings[kind].format(operand.upper())
-        return "elements of C computed again in FP32" if plan.special == "exact" else "always 0: special = fast"
+        return f"elements of C computed again in {plan.type.title}" if plan.special == "exact" else "always 0: special = fast"
 
     found, offset, all_fields = [], 0, dict(COUNTERS)
     if plan.fallback:
@@ -152,6 +156,11 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
 
 
 def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
+    return _kept(plan.scheme.family, plan)
+
+
+@singledispatch
+def _kept(family: Family, plan: Plan) -> tuple[Buffer, ...]:
     """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once; or
     sums of segments of k, where registers hold the rest."""
     kept = (
@@ -162,6 +171,17 @@ def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
     return (
         *_buffer_pair("scales", "double", 16, False, ("factors of A's rows, and one over each", "factors of B's columns, and one over each")),
         kept,
+    )
+
+
+@_kept.register
+def _(family: WideResidueWords, plan: Plan) -> tuple[Buffer, ...]:
+    """Powers of two of rows and columns, and what results leave modulo each number: for the blocks that there are at once, or of all C."""
+    moduli = len(plan.scheme.words)
+    return (
+        *_buffer_pair("scales", "int", 4, False, ("log2 of what A's rows are multiplied by", "log2 of what B's columns are multiplied by")),
+        Buffer("residues", "unsigned char", plan.numbers["kept_bytes"], (), False, "residues of the tiles that are at work")
+        if plan.design.stays else Buffer("residues", "unsigned char", moduli, ("m_padded", "n_padded"), False, "residues of C"),
     )
 
 
@@ -179,6 +199,10 @@ def _into(region: str, element: str, meaning: str, **qualifiers: bool) -> Parame
 
 _SIZES = (given("m", "int", "rows of C"), given("n", "int", "columns of C"), given("k", "int", "the summed dimension"))
 _FACTORS = (given("alpha", "float", "factor of A B"), given("beta", "float", "factor of what C held"))
+
+
+def _factors_of_c(plan: Plan) -> tuple[Parameter, ...]:
+    return tuple(replace(one, element=plan.type.c_type) for one in _FACTORS)
 
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
@@ -245,14 +269,15 @@ def _run_exponents(const: bool) -> tuple[Parameter, ...]:
     return _pair("exponents", "int", "exponents of runs of k of {}", const)
 
 
-def _factors(const: bool) -> tuple[Parameter, ...]:
-    return _pair("scales", "double", "factors of {}, and one over each", const)
+def _factors(plan: Plan, const: bool) -> tuple[Parameter, ...]:
+    meaning = "powers of two of {}" if plan.scheme.family.wide else "factors of {}, and one over each"
+    return _pair("scales", plan.scheme.family.scale_type, meaning, const)
 
 
 def _row_scales(plan: Plan, found: bool = False) -> tuple[Line, ...]:
     """What a kernel reads of the scales of rows and columns, or finds itself; nothing where there are none, or tiles of k have them."""
     if plan.scheme.family.residues:
-        return (Line(_factors(const=True)),)
+        return (Line(_factors(plan, const=True)),)
     return (Line(_absmax(const=not found)),) if plan.scales.takes_maxima else ()
 
 
@@ -299,11 +324,14 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     name = kernel_name(plan)
     counted = {one.name: _counted(one) for one in counters}
     launches: list[Launch] = []
+    if plan.kind.solves:
+        launches.append(_solve(plan, f"{name}_{SOLVE}"))
     if plan.scheme.family.residues:
         launches.append(Launch(
-            symbol=f"{name}_norms", role="norms", meaning="the factor of each row of A and column of B, by its Euclidean norm",
+            symbol=f"{name}_norms", role="norms",
+            meaning=f"the {'power of two' if plan.scheme.family.wide else 'factor'} of each row of A and column of B, by its Euclidean norm",
             grid=_over(plan, plan.launches.split_before, views.NORMS_OUTER, views.WHOLE_K), threads=views.NORMS_THREADS, shared_bytes=0,
-            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(const=False)))),
+            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False)))),
         ))
     if plan.scales.takes_maxima and not plan.launches.splits_whole:
         launches.append(Launch(
@@ -323,6 +351,16 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.fallback:
         launches.append(_fallback(plan, f"{name}_{FALLBACK}", counted))
     return tuple(launches)
+
+
+def _solve(plan: Plan, symbol: str) -> Launch:
+    """A kernel whose blocks take some right-hand sides each, of a block of unknowns: k is its size."""
+    triangle = (_a if plan.solved.name == "a" else _b)(plan)
+    return Launch(
+        symbol=symbol, role=SOLVE, meaning=f"a block of unknowns, by substitution in FP32 with the triangle of {plan.solved.name.upper()} on the diagonal",
+        grid=(((plan.kind.beside, solves.SYSTEMS),),), threads=solves.THREADS, shared_bytes=0 if plan.geometry.static_shared else solves.SHARED_BYTES,
+        lines=(Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], _FACTORS[0]))),
+    )
 
 
 def _fallback(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
@@ -353,7 +391,8 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             Line(tuple(counted[f"{x}_status"] for x in ("ab" if plan.kind.twice else [operand.name for operand in before]))),
             *_strides(plan, "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand else over([operand for operand in before if operand.name == "a"]),
+        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves else over(
+            [operand for operand in before if operand.name == "a"]),
         cluster=plan.launches.whole_cluster if whole else 1,
     )
 
@@ -370,16 +409,16 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     if plan.fallback:
         lines.append(Line(_flags(const=True), "tiles that another kernel computes"))
     if plan.scheme.family.residues:
-        if plan.design.stays:
+        if plan.design.stays or plan.scheme.family.wide:
             residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
-            lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
+            lines.append(Line((residues,), "[blocks]: [modulus][tile]" + ", and sums of segments" * (not plan.scheme.family.wide)))
         else:
             segments = _into("segments", "double", "sums of the segments of k before", restrict=True)
             lines.append(Line((segments,), "[blocks of C][elements of a thread][THREADS]"))
     if plan.launches.takes_operands:
         lines.append(Line(_a(plan), "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
-    lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
+    lines.append(Line((*_c(plan), *_SIZES, *_factors_of_c(plan))))
     lines.extend(_ends(plan))
     lines.extend(_strides(plan, "abc" if plan.launches.takes_operands else "c", counted=plan.design.stays))  # else a block's number tells its product
     if inside:

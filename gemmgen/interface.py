@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -18,6 +18,8 @@ BATCH = "batch"
 """The argument and the extent that tell how many products a launch is for."""
 TILES = "tiles"
 """The extent that tells how many tiles of C a launch computes, of a kind of product that does not compute all."""
+SOLVE = "solve"
+"""The role of a launch that solves for a block of unknowns."""
 COUNTER_BYTES = 8
 Grid = tuple[tuple[tuple[str, int], ...], ...]
 
@@ -99,7 +101,7 @@ class Parameter:
 
     @property
     def kind(self) -> str:
-        """How it is passed: as a `pointer`, `int`, `long long` or `float`."""
+        """How it is passed: as a `pointer`, `int`, `long long`, `float` or `double`."""
         return "pointer" if self.pointer else self.element
 
     @property
@@ -122,7 +124,7 @@ class Launch:
 
     Attributes:
         symbol: the kernel's name in the binary.
-        role: what it is for: `absmax`, `norms`, `split`, `flags`, `gemm` or `fallback`; `meaning` says it in words.
+        role: what it is for: `absmax`, `norms`, `split`, `flags`, `gemm`, `fallback` or `solve`; `meaning` says it in words.
         grid: the (one-dimensional) grid as a sum of products: each factor is a
             (dimension, tile) that stands for ceil(extent / tile), where dimension
             is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
@@ -175,6 +177,36 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Round:
+    """One of several times that a call's launches run, each for parts of its operands.
+
+    Attributes:
+        solves: whether its launch is that of the role `solve`; else its launches are all others.
+        m, n, k, alpha, beta: in place of the call's.
+        at: by argument, the operand of the call that it points into, and the stored row and column there.
+    """
+
+    solves: bool
+    m: int
+    n: int
+    k: int
+    alpha: float
+    beta: float
+    at: Mapping[str, tuple[str, int, int]]
+
+    def given(self, call: Mapping[str, Any], moved: Callable[[Any, int], Any]) -> dict[str, Any]:
+        """The call's arguments by name with the round's in place of them.
+
+        Args:
+            call: its operands and their leading dimensions among them.
+            moved: (operand, elements) -> what points so far into it.
+        """
+        parts = {name: moved(call[of], row * call[f"ld{of}"] + column) for name, (of, row, column) in self.at.items()}
+        steps = {f"ld{name}": call[f"ld{of}"] for name, (of, _, _) in self.at.items()}
+        return {**call, **parts, **steps, "m": self.m, "n": self.n, "k": self.k, "alpha": self.alpha, "beta": self.beta}
+
+
+@dataclass(frozen=True)
 class Workspace:
     """Where everything lies for one problem size.
 
@@ -200,6 +232,8 @@ class Interface:
         tiles: (m, n) -> the extent `tiles`, of a kind of product that does not compute all tiles of C; None where it does.
         buffers: of the workspace, those to be zeroed first.
         launches: in order.
+        rounds: (m, n, alpha) -> how often the launches run and for which parts of the operands, in order; None where they run once.
+        largest: (m, n) -> m, n and k that no round exceeds, which the workspace is for.
     """
 
     constants: Mapping[str, int]
@@ -208,6 +242,8 @@ class Interface:
     counters: tuple[Counters, ...]
     launches: tuple[Launch, ...]
     tiles: Callable[[int, int], int] | None = None
+    rounds: Callable[[int, int, float], Sequence[Round]] | None = None
+    largest: Callable[[int, int], tuple[int, int, int]] | None = None
 
     def __post_init__(self) -> None:
         names = [buffer.name for buffer in self.buffers]
@@ -231,6 +267,15 @@ class Interface:
         """Whether a launch passes on this argument of the call."""
         return any(parameter.argument == argument for launch in self.launches for parameter in launch.parameters)
 
+    @property
+    def of_products(self) -> Interface:
+        """The launches of its rounds' products alone, for one product."""
+        return replace(self, launches=self.launches_of(solves=False), rounds=None, largest=None)
+
+    def launches_of(self, solves: bool) -> tuple[Launch, ...]:
+        """Those of the rounds that solve, or of the others, in order."""
+        return tuple(launch for launch in self.launches if (launch.role == SOLVE) == solves)
+
     def extents(self, m: int, n: int, k: int, batch: int = 1) -> dict[str, int]:
         """What grids and buffers call the sizes: m, n, k, the padded ones, the products of a batch and the constants.
 
@@ -243,6 +288,7 @@ class Interface:
 
     def workspace(self, m: int, n: int, k: int, batch: int = 1) -> Workspace:
         """Layout of the workspace for a problem [m, n, k], or for `batch` of them."""
+        m, n, k = self.largest(m, n) if self.largest else (m, n, k)
         return self.laid_out(self.extents(m, n, k, batch))
 
     def laid_out(self, extents: Mapping[str, int]) -> Workspace:

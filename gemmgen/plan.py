@@ -88,10 +88,10 @@ class Plan(Shown, _Asked):
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What two equal kernels share: the decisions, without hints or sources, and what of the GPU shapes their text and launches."""
-        prose = {"source"}
+        prose = {"source"}  # and what `type` tells
         return {
             "layout": self.layout,
-            "scheme": self.scheme.model_dump(mode="json", exclude=prose, exclude_none=True),
+            "scheme": self.scheme.model_dump(mode="json", exclude={*prose, "element"}, exclude_none=True),
             "fragment": self.fragment.model_dump(mode="json", exclude=prose, exclude_none=True),
             "arch": self.arch,
             "special": self.special,
@@ -183,6 +183,11 @@ class Plan(Shown, _Asked):
             Operand("a", "m", self.layout[0] == "n", self.block[0]),
             Operand("b", "n", self.layout[1] == "t", self.block[1]),
         )
+
+    @property
+    def solved(self) -> Operand:
+        """The triangle, of a kind that solves."""
+        return self.operands[self.kind.left is False]
 
     @property
     def unit(self) -> MatrixUnit:

@@ -21,6 +21,7 @@ from gemmgen.batch import POINTERS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
+from gemmgen.kinds import solves
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
 from gemmgen.shown import Shown
@@ -198,9 +199,10 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             whole_rows=views.WHOLE_ROWS,
             whole_columns=views.WHOLE_COLUMNS,
             run_floats=views.RUN_FLOATS,
-            residue_blocks=views.RESIDUE_BLOCKS,
+            residue_blocks=views.WIDE_RESIDUE_BLOCKS if plan.scheme.family.wide else views.RESIDUE_BLOCKS,
             norms_outer=views.NORMS_OUTER,
             norms_threads=views.NORMS_THREADS,
+            solves=solves,
         ),
     ))
 
@@ -245,7 +247,7 @@ def _header(plan: Plan, name: str) -> str:
         products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
-        "computes": f"{plan.kind.formula} in FP32{given}{ended}{stored}, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"{plan.kind.formula} in {plan.type.title}{given}{ended}{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
         "words": f"{_words(plan)}, {scheme.precision.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promotion.promote_label,

@@ -204,7 +204,7 @@ def multiply(
 
     Args:
         kernel: or a dispatch table of one GPU, whose rules take one (`chosen`).
-        a, b, c: [M, K], [K, N] and [M, N], FP32.
+        a, b, c: [M, K], [K, N] and [M, N], of the kernel's type: FP32, or FP64.
         ends: the epilogue's arguments by name, such as `bias` [N], FP32.
 
     Raises:
@@ -261,7 +261,7 @@ def verify(
 
     Args:
         size: (m, n, k) of the headline product; None is the default, each for itself.
-        a, b: [M, K] and [K, N], FP32, for the headline product instead of random data.
+        a, b: [M, K] and [K, N] of the kernel's type for the headline product instead of random data.
         require: `scheme`, or `fp32` where its errors have to be FP32's; None for what the spec says.
         whole: compute all blocks, however long it takes.
 

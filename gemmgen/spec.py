@@ -99,17 +99,20 @@ class Problem(Strict):
     layout: Literal[*LAYOUTS] = Field(
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )
-    type: Literal[*ELEMENTS] = Field(F32.name, description="type of the elements of A, B and C, and of sums as they are stored")
+    type: Literal[*ELEMENTS] = Field(F32.name, description="type of the elements of A, B and C: f32, or f64 by residues, for one product (kind = gemm)")
     uplo: Literal["lower", "upper", "both"] | None = Field(
-        None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too. Of trmm: which "
-        "triangle of A, or of B, there is, as the formula reads it; of symm, which one is read"
+        None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too. Of trmm and trsm: "
+        "which triangle of A, or of B, there is, as the formula reads it; of symm, which one is read"
     )
-    side: Literal["left", "right"] | None = Field(None, description="of trmm and symm: whether A is the triangle, or symmetric (the default), or B")
-    diag: Literal["nonunit", "unit"] | None = Field(None, description="of trmm: unit: the triangle's diagonal is 1, and is not read")
+    side: Literal["left", "right"] | None = Field(None, description="of trmm, trsm and symm: whether A is the triangle, or symmetric (the default), or B")
+    diag: Literal["nonunit", "unit"] | None = Field(None, description="of trmm and trsm: unit: the triangle's diagonal is 1, and is not read")
     b: Literal[*INPUTS] = Field(
-        "f32", description="type of B's elements, beside an A of FP32; other than f32 only with a scheme that takes B as it is stored"
+        "f32", description="type of B's elements, beside an A of FP32; other than f32 only with a scheme that takes B as it is stored; f32 beside elements of "
+        "another `type` stands for that type"
     )
-    c: Literal[*all_outputs()] = Field("f32", description="type of C's elements; sums are in FP32 whatever it is")
+    c: Literal[*all_outputs()] = Field(
+        "f32", description="type of C's elements; sums are in FP32 whatever it is; f32 beside elements of another `type` stands for that type"
+    )
     m: Extent = Field(4096, description="hint: rows of C")
     n: Extent = Field(4096, description="hint: columns of C")
     k: Extent = Field(4096, description="hint: the summed dimension")
@@ -139,9 +142,9 @@ AccuracyFields = create_model(
     "AccuracyFields", __base__=Strict,
     relative_frobenius=(_Error | None, Field(None, description=f"the largest estimated ||C - C*|| / ||C*||, {_ON}, of which the fastest scheme is taken")),
     scaled=(_Error | None, Field(None, description="the largest |C - C*| / (|A||B|) of any element in the worst case, of any data in the scheme's range")),
-    **{"as": (Literal["fp32", "tf32", "fp32-rounded"] | None, Field(
+    **{"as": (Literal["fp32", "tf32", "fp32-rounded", "fp64"] | None, Field(
         None, description="an error that people know: fp32: a sequential FP32 dot product's; tf32: one TF32 word's; fp32-rounded: that of rounding the exact "
-        "result; on U[-1, 1], U[0, 1] and magnitudes from 2^-20 to 2^20, or on `data` alone where that is said",
+        "result; fp64, of elements of f64: a sequential FP64 dot product's; on U[-1, 1], U[0, 1] and magnitudes from 2^-20 to 2^20, or on `data` alone where that is said",
     ))},
     data=(Literal["uniform", "positive", "normal", "spread"], Field(
         "uniform", description="what relative_frobenius speaks of, and `as` where it is said: uniform: U[-1, 1]; positive: U[0, 1]; "
@@ -151,7 +154,12 @@ AccuracyFields = create_model(
 
 
 class Accuracy(AccuracyFields):
-    """What is asked of the error, in place of a scheme."""
+    """What is asked of the error, in place of a scheme, and of C's bits."""
+
+    reproducible: bool = Field(False, description=(
+        "true: C is to be the same bits on every GPU of both vendors, in every layout and by every tile; schemes whose sums are exact, with one rounding in the "
+        "end, have that: residues of f64. With a scheme or an error that is asked for"
+    ))
 
     @model_validator(mode="after")
     def _one_figure(self) -> Accuracy:

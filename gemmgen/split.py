@@ -12,9 +12,10 @@ from functools import singledispatch
 import numpy as np
 
 from gemmgen.catalog.conversion import to_integer
+from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.number import INTEGERS, Format
-from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, SEGMENT_K, Residues
-from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Family, ResidueWords, Runs, Scheme, Tiles, Word
+from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, SEGMENT_K, Residues, WideResidues
+from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Family, ResidueWords, Runs, Scheme, Tiles, WideResidueWords, Word
 from gemmgen.catalog.unit import MatrixUnit
 
 
@@ -111,8 +112,8 @@ def row_factors(x: np.ndarray, residues: Residues) -> np.ndarray:
 
 
 def row_steps(x: np.ndarray, residues: Residues) -> np.ndarray:
-    """What one of the integers of a row stands for, [rows] FP64: one over its factor."""
-    return 1.0 / row_factors(x, residues)
+    """What one of the integers of a row stands for, [rows] FP64, or np.longdouble of FP64 elements: one over its factor."""
+    return np.ldexp(np.longdouble(1), -residues.powers(x)) if isinstance(residues, WideResidues) else 1.0 / row_factors(x, residues)
 
 
 def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
@@ -184,18 +185,18 @@ class Words:
 
 
 def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | None = None) -> Words:
-    """Split `x` [rows, k] FP32 into words: rows of A, or columns of B as rows.
+    """Split `x` [rows, k] of the scheme's type of elements into words: rows of A, or columns of B as rows.
 
     Args:
         flushes: whether the matrix unit takes subnormal words for zero: what it so loses is counted with the rest.
         operand: `a` or `b`: no more words than this operand is packed into; None is all, of a scheme whose operands have the same.
 
     Raises:
-        TypeError: x is not FP32.
+        TypeError: x is of another type.
         ValueError: no operand is named, and A and B have other words.
     """
-    if x.dtype != np.float32:
-        raise TypeError(f"split takes float32, not {x.dtype}")
+    if x.dtype != ELEMENTS[scheme.element].dtype:
+        raise TypeError(f"split takes {ELEMENTS[scheme.element].dtype}, not {x.dtype}")
     if operand is None and not scheme.alike:
         raise ValueError(f"the words of A and B of {scheme.name} differ: whose are asked for?")
     words = scheme.words_of(operand or "a", packed_alike=operand is None)
@@ -283,14 +284,54 @@ def _(family: ResidueWords, x: np.ndarray, words: tuple[Word, ...], flushes: boo
     )
 
 
+@_split.register
+def _(family: WideResidueWords, x: np.ndarray, words: tuple[Word, ...], flushes: bool, operand: str) -> Words:
+    """The same of FP64 elements; exponents are their rows' powers of two."""
+    finite, kept = np.isfinite(x), ~set_aside(x, family.scheme)[:, None]
+    powers = family.residues.powers(x)
+    integers = family.residues.integers(np.where(kept, x, 0.0), powers)
+    return Words(
+        words=words, planes=family.residues.of(integers).astype(np.float64), exponents=powers, is_lossy=kept & (x != 0) & (integers == 0),
+        overflows=np.zeros(x.shape, bool), is_nonfinite=~finite,
+    )
+
+
 def joined(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
-    """What a scheme of residues computes of A [M, K] and B^T [N, K], bit for bit: [M, N] FP32. Sums of products are exact in FP64."""
+    """What a scheme of residues computes of A [M, K] and B^T [N, K], bit for bit: [M, N] of its elements. Sums of products are exact in FP64."""
+    return _joined(scheme.family, a, b)
+
+
+@singledispatch
+def _joined(family: ResidueWords, a: Words, b: Words) -> np.ndarray:
+    scheme = family.scheme
     residues, total = scheme.family.residues, np.zeros((a.planes.shape[1], b.planes.shape[1]))
     for at in range(0, a.planes.shape[2], SEGMENT_K):
         left, right = a.planes[:, :, at : at + SEGMENT_K], b.planes[:, :, at : at + SEGMENT_K]
         total += residues.joined(np.stack([(left[i] @ right[i].T).astype(np.int64) % m for i, m in enumerate(residues.moduli)]))
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         return (total * (a.steps * residues.unit)[:, None] * b.steps[None, :]).astype(np.float32)
+
+
+@_joined.register
+def _(family: WideResidueWords, a: Words, b: Words) -> np.ndarray:
+    left = np.stack([(a.planes[i] @ b.planes[i].T).astype(np.int64) % m for i, m in enumerate(family.residues.moduli)])
+    exponents = -(a.exponents[:, None] + b.exponents[None, :])
+    rows = [[once_rounded(number, int(e)) for number, e in zip(*row)] for row in zip(family.residues.whole(left), exponents)]
+    found = np.array(rows, np.float64).reshape(exponents.shape)
+    aside = a.is_nonfinite.any(axis=1)[:, None] | b.is_nonfinite.any(axis=1)[None, :]
+    return np.where(aside, np.nan, found)
+
+
+def once_rounded(number: int, exponent: int) -> float:
+    """`number` 2^`exponent` as an FP64 number: to nearest, ties to even, also where that is subnormal; Inf beyond the range."""
+    drop = max(abs(number).bit_length() - 53, -1074 - exponent)
+    magnitude = abs(number)
+    if drop > 0:
+        kept, rest, half = magnitude >> drop, magnitude & ((1 << drop) - 1), 1 << drop - 1
+        magnitude, exponent = kept + (rest > half or rest == half and kept & 1), exponent + drop
+    if magnitude and magnitude.bit_length() + exponent > 1024:
+        return float("-inf" if number < 0 else "inf")
+    return float(np.ldexp(float(-magnitude if number < 0 else magnitude), exponent))
 
 
 def _flushed(x: np.ndarray, word: Word) -> np.ndarray:
@@ -310,7 +351,7 @@ def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
 
 
 def kept(a: np.ndarray, b: np.ndarray, scheme: Scheme, unit: MatrixUnit) -> np.ndarray:
-    """What the scheme's products of the words that the unit multiplies sum up to in FP64: [M, N] of A [M, K] and B [K, N], FP32."""
+    """What the scheme's products of the words that the unit multiplies sum up to in FP64: [M, N] of A [M, K] and B [K, N], its elements."""
     of_a, of_b = (as_multiplied(split(x, scheme, operand=operand), scheme, unit) for operand, x in (("a", a), ("b", np.ascontiguousarray(b.T))))
     return kept_products(of_a, of_b, scheme)
 

@@ -1,9 +1,10 @@
-"""What a kernel is worth: its time beside that of plain FP32 on the same GPU at the same size.
+"""What a kernel is worth: its time beside that of plain FP32, or of native FP64, on the same GPU at the same size.
 
     verdict(plan).sentence      on h200 at 4096 x 4096 x 4096: 4.0 x FP32 (predicted)
     verdict(plan).loses         whether plain FP32 is faster, with an error that is no worse by much
 
-Plain FP32 is the faster of two: gemmgen's own kernel of scheme `fp32`, and the vendor's SGEMM (M24) where its constants were measured.
+Plain FP32 is the faster of two: gemmgen's own kernel of scheme `fp32`, and the vendor's SGEMM (M24) where its constants were measured. Native FP64
+is what M25 says of the GPU's FP64 rate.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import lru_cache
 from math import exp, inf, log
 from typing import Any
 
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.kinds import GEMM, STRIDED
@@ -21,11 +23,11 @@ from gemmgen.model import time
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
 from gemmgen.solve import explain, solve
-from gemmgen.solve.contract import EVERYWHERE, fp32_estimate
+from gemmgen.solve.contract import EVERYWHERE, own_estimate
 from gemmgen.solve.lookup import PLAIN
 from gemmgen.spec import LoadedSpec, loads
 
-OWN, VENDORS_OWN = "gemmgen's FP32 kernel", "the vendor's SGEMM"
+OWN, VENDORS_OWN, NATIVE = "gemmgen's FP32 kernel", "the vendor's SGEMM", "native FP64"
 LOSING = 0.95
 """Of plain FP32's speed: predictions of two kernels do not tell more apart."""
 FINER = 0.1
@@ -35,16 +37,18 @@ than FP32, and is not held against its speed."""
 
 @dataclass(frozen=True)
 class Verdict:
-    """A kernel's time beside plain FP32's, both for all products of a launch.
+    """A kernel's time beside plain FP32's, or beside native FP64's, both for all products of a launch.
 
     Attributes:
         gpu: its name.
         m, n, k, products: the size.
-        seconds, fp32_seconds: of the kernel, and of plain FP32.
-        fp32: whose plain FP32.
-        error: the kernel's estimated relative Frobenius error over a sequential FP32 dot product's, the worst of `EVERYWHERE`; infinite out of range.
+        seconds, fp32_seconds: of the kernel, and of plain FP32, or native FP64.
+        fp32: whose that is.
+        error: the kernel's estimated relative Frobenius error over that of a sequential dot product in `element`, the worst of `EVERYWHERE`; infinite out
+            of range.
         scheme: the kernel's.
         measured: the device on which both times were measured; empty where they are predicted.
+        element: the type of elements, in words.
     """
 
     gpu: str
@@ -58,6 +62,7 @@ class Verdict:
     scheme: str = ""
     products: int = 1
     measured: str = ""
+    element: str = F32.title
 
     @property
     def ratio(self) -> float:
@@ -88,11 +93,11 @@ class Verdict:
         """The verdict in a line."""
         at = f"on {self.gpu} at {self.size}"
         if self.loses:
-            return f"use {self.fp32 if self.plain else 'FP32'}: this kernel runs at {self.ratio:.2f} of its speed {at} ({self.how})"
+            return f"use {self.fp32 if self.plain else self.element}: this kernel runs at {self.ratio:.2f} of its speed {at} ({self.how})"
         if self.plain:
             return f"{at}: plain FP32 itself ({self.how})"
         finer = f" with {self.error:.1g} of its error" if self.ratio < LOSING else ""
-        return f"{at}: {times(self.ratio)} x FP32{finer} ({self.how})"
+        return f"{at}: {times(self.ratio)} x {self.element}{finer} ({self.how})"
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json` and manifests."""
@@ -109,7 +114,7 @@ def times(ratio: float) -> str:
 
 
 def verdict(plan: Plan) -> Verdict | None:
-    """Of a plan at the sizes of its hints; None where there is no plain FP32 to compare with, as for elements of another type, and of batches whose
+    """Of a plan at the sizes of its hints; None where there is nothing to compare with, as on a GPU whose FP64 rate is unknown, and of batches whose
     products get tiles of their own (`untold` says why)."""
     if plan.batch and plan.batch.tiles:
         return None
@@ -119,7 +124,8 @@ def verdict(plan: Plan) -> Verdict | None:
     seconds, whose = found
     h = plan.hints
     own = float(plan.model["seconds"])
-    return Verdict(plan.gpu.name, h.m, h.n, h.k, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1)
+    return Verdict(plan.gpu.name, h.m, h.n, h.k, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1,
+                   element=plan.type.title)
 
 
 def untold(plan: Plan) -> str:
@@ -127,13 +133,14 @@ def untold(plan: Plan) -> str:
     if plan.batch and plan.batch.tiles:
         # docs/results/batches.md: on an H200 they were measured to be 1.5 times as fast, and are predicted to be slower.
         return "none: predicted times of batches whose products get tiles of their own do not rank matrix unit and FP32 units; gemmgen bench --suite does"
-    return f"none: there is no plain FP32 product to compare {plan.type.name} with"
+    return f"none: {plan.gpu.name}'s row has no rate of {plan.type.title} to compare with"
 
 
 def plain_seconds(plan: Plan) -> tuple[float, str] | None:
-    """(seconds of plain FP32 for a plan's problem, whose), the faster of both; None where there is none."""
+    """(seconds of plain FP32 for a plan's problem, whose), the faster of both, or those of native FP64; None where there is none."""
     if not plan.type.is_usual:
-        return None
+        seconds = native_seconds(plan.gpu, plan.hints.m, plan.hints.n, plan.hints.k)
+        return None if seconds is None else (seconds, NATIVE)
     try:
         own = plan if plan.scheme.name == PLAIN else plain_plan(plan)
     except GemmgenError:
@@ -181,18 +188,25 @@ def _named(gpu: Gpu) -> str:
 
 def sgemm_seconds(gpu: Gpu, m: int, n: int, k: int, batch: int = 1) -> float | None:
     """M24: the vendor's SGEMM; None where nobody measured it on such a GPU."""
-    rates = time.sgemm_numbers(gpu)
-    return None if rates is None else float(time.SGEMM_SECONDS.value({**rates, "M": float(m), "N": float(n), "K": float(k), "batch": float(batch)}))
+    if not time.sgemm_measured(gpu):
+        return None
+    return float(time.SGEMM_SECONDS.value({**time.sgemm_numbers(gpu), "M": float(m), "N": float(n), "K": float(k), "batch": float(batch)}))
+
+
+def native_seconds(gpu: Gpu, m: int, n: int, k: int) -> float | None:
+    """M25: native FP64; None where the GPU's row has no rate of it."""
+    rates = time.native_numbers(gpu)
+    return None if rates is None else float(time.NATIVE_SECONDS.value({**rates, "M": float(m), "N": float(n), "K": float(k)}))
 
 
 def error_over_fp32s(plan: Plan) -> float:
-    """The estimated error over a sequential FP32 dot product's, the worst of `EVERYWHERE`."""
+    """The estimated error over that of a sequential dot product in the elements' type, the worst of `EVERYWHERE`."""
     unit, k = plan.unit if plan.fragment.on_matrix_unit else None, max(plan.hints.k, 1)
     found = []
     for name in EVERYWHERE:
         data = DISTRIBUTIONS[name]
         own = predicted(plan.scheme, unit, k, plan.promote, data, plan.output.roundoff, plan.promotion.compensates).estimate
-        found.append(own / fp32_estimate(k, data))
+        found.append(own / own_estimate(plan.type, k, data))
     return max(found)
 
 

@@ -95,13 +95,14 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
 template <int N>
 GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
     // Nothing is counted where all magnitudes lie in [2^-14, 2^15): as integers, their bits are in the same order.
+    // Nor of zeros, which stand where a run is short: less one their bits are the largest integer.
     u32 least = ~0u, most = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
-        least = min(least, bits), most = max(most, bits);
+        least = min(least, bits - 1), most = max(most, bits);
     }
-    if (least >= __float_as_uint(0x1p-14f) && most < __float_as_uint(0x1p+15f)) return 0;
+    if (least >= __float_as_uint(0x1p-14f) - 1 && most < __float_as_uint(0x1p+15f)) return 0;
 
     u32 counts = 0;
 #pragma unroll
@@ -163,11 +164,10 @@ enum { NEAR, SAME_NEXT, FAR_NEXT, APART };
 // x 2^e of a sum, with one rounding. Where e is less than the two factors hold nothing is left of it.
 GG_DEVICE float sum_times(float x, int e) { return scale_by(x, e); }
 
-// What the warp that looks ahead has left with a stage: all lanes have read it before one of them gives the stage back.
-GG_DEVICE int unit_told(const int* units) {
-    const int unit = *units;
-    __syncwarp();
-    return unit;
+// What the warp that looks ahead has left with a stage, for all lanes. Its arrival at `full` releases the write, and each lane's wait there acquires it. The
+// one lane that reads, `reader`, is the one that arrives at this block's `free`: that releases the read before the next write, whose warp waits there.
+GG_DEVICE int unit_told(const int* unit, int lane, int reader) {
+    return (int)__shfl_sync(0xffffffffu, lane == reader ? *unit : 0, reader);
 }
 
 // The bits of |x|, which order as integers do; 0 of what is not finite.
@@ -177,6 +177,7 @@ GG_DEVICE u32 finite_magnitude(float x) {
 }
 
 // A warp takes a run of k of a row of operand a, and keeps it in registers while it finds its largest element and splits it.
+// Of at most 64 k half a warp does.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
@@ -186,9 +187,10 @@ GG_DEVICE void split_a(
     int* __restrict__ exponents,   // [m / 128][runs][m: 128]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int runs = (k + RUN_K - 1) / RUN_K, run = block % runs, mine = (int)threadIdx.x % 32 * 4;
-    const int o = block / runs * 8 + (int)threadIdx.x / 32;
-    const int stages_k = (k + 63) / 64, k0 = run * RUN_K, end = min(RUN_K, stages_k * 64 - k0);
+    const int stages_k = (k + 63) / 64, lanes = stages_k * 64 <= 64 ? 16 : 32;
+    if ((int)threadIdx.x / lanes >= 8) return;  // whole warps
+    const int runs = (k + RUN_K - 1) / RUN_K, run = block % runs, mine = (int)threadIdx.x % lanes * 4;
+    const int o = block / runs * 8 + (int)threadIdx.x / lanes, k0 = run * RUN_K, end = min(RUN_K, stages_k * 64 - k0);
     const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
     const float* from = x + (inside ? (long long)o * ld + k0 + mine : 0);
     const int left = inside ? k - k0 - mine : 0;
@@ -209,11 +211,16 @@ GG_DEVICE void split_a(
 
     u32 largest = 0;
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
+    for (int i = 0; i < 8; ++i) {
+        if (i * 128 >= end) continue;
 #pragma unroll
         for (int e = 0; e < 4; ++e) largest = max(largest, finite_magnitude(value[i][e]));
+    }
 #pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+    for (int mask = 16; mask > 0; mask /= 2) {
+        const u32 other = __shfl_xor_sync(0xffffffffu, largest, mask);
+        if (mask < lanes) largest = max(largest, other);
+    }
     const int exponent = row_exponent(largest);
     const bool packs = o < (outer + 127) / 128 * 128;
     if (packs && mine == 0) {
@@ -224,7 +231,24 @@ GG_DEVICE void split_a(
                    + place * 128 + swizzle(place, chunk) * 16 + mine * 2 % 16;
 #pragma unroll
     for (int i = 0; i < 8; i += 4) {
-        if (i * 128 >= end) continue;  // for a warp alike
+        if (end - i * 128 <= 256) {  // for a warp alike: pieces that lie behind a short run are no work
+#pragma unroll
+            for (int own = i; own < i + 2; ++own) {
+                if (own * 128 >= end) continue;
+                float part[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) part[e] = scaled_element(value[own][e], exponent);
+                u32 packed[WORDS][2];
+                split_run(packed, part);
+                if (packs && own * 128 + mine < end)
+#pragma unroll
+                    for (int w = 0; w < WORDS; ++w)
+                        *(u64*)(to + own * 128 / 64 * 32768 + w * 16384) =
+                            packed[w][0] | (u64)packed[w][1] << 32;
+                count(counters, losses(packed, part));
+            }
+            continue;
+        }
         float part[16];
 #pragma unroll
         for (int e = 0; e < 16; ++e) part[e] = scaled_element(value[i + e / 4][e % 4], exponent);
@@ -244,6 +268,7 @@ GG_DEVICE void split_a(
 }
 
 // A warp takes a run of k of a column of operand b, and keeps it in registers while it finds its largest element and splits it.
+// Of at most 64 k half a warp does.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, k contiguous
@@ -253,9 +278,10 @@ GG_DEVICE void split_b(
     int* __restrict__ exponents,   // [n / 128][runs][n: 128]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int runs = (k + RUN_K - 1) / RUN_K, run = block % runs, mine = (int)threadIdx.x % 32 * 4;
-    const int o = block / runs * 8 + (int)threadIdx.x / 32;
-    const int stages_k = (k + 63) / 64, k0 = run * RUN_K, end = min(RUN_K, stages_k * 64 - k0);
+    const int stages_k = (k + 63) / 64, lanes = stages_k * 64 <= 64 ? 16 : 32;
+    if ((int)threadIdx.x / lanes >= 8) return;  // whole warps
+    const int runs = (k + RUN_K - 1) / RUN_K, run = block % runs, mine = (int)threadIdx.x % lanes * 4;
+    const int o = block / runs * 8 + (int)threadIdx.x / lanes, k0 = run * RUN_K, end = min(RUN_K, stages_k * 64 - k0);
     const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
     const float* from = x + (inside ? (long long)o * ld + k0 + mine : 0);
     const int left = inside ? k - k0 - mine : 0;
@@ -276,11 +302,16 @@ GG_DEVICE void split_b(
 
     u32 largest = 0;
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
+    for (int i = 0; i < 8; ++i) {
+        if (i * 128 >= end) continue;
 #pragma unroll
         for (int e = 0; e < 4; ++e) largest = max(largest, finite_magnitude(value[i][e]));
+    }
 #pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+    for (int mask = 16; mask > 0; mask /= 2) {
+        const u32 other = __shfl_xor_sync(0xffffffffu, largest, mask);
+        if (mask < lanes) largest = max(largest, other);
+    }
     const int exponent = row_exponent(largest);
     const bool packs = o < (outer + 127) / 128 * 128;
     if (packs && mine == 0) {
@@ -291,7 +322,24 @@ GG_DEVICE void split_b(
                    + place * 128 + swizzle(place, chunk) * 16 + mine * 2 % 16;
 #pragma unroll
     for (int i = 0; i < 8; i += 4) {
-        if (i * 128 >= end) continue;  // for a warp alike
+        if (end - i * 128 <= 256) {  // for a warp alike: pieces that lie behind a short run are no work
+#pragma unroll
+            for (int own = i; own < i + 2; ++own) {
+                if (own * 128 >= end) continue;
+                float part[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) part[e] = scaled_element(value[own][e], exponent);
+                u32 packed[WORDS][2];
+                split_run(packed, part);
+                if (packs && own * 128 + mine < end)
+#pragma unroll
+                    for (int w = 0; w < WORDS; ++w)
+                        *(u64*)(to + own * 128 / 64 * 32768 + w * 16384) =
+                            packed[w][0] | (u64)packed[w][1] << 32;
+                count(counters, losses(packed, part));
+            }
+            continue;
+        }
         float part[16];
 #pragma unroll
         for (int e = 0; e < 16; ++e) part[e] = scaled_element(value[i + e / 4][e % 4], exponent);
@@ -858,7 +906,7 @@ gemmgen_run_scaled_wgmma_128x128x64_15c12f15(
             for (int index = 0; index < work.count; ++index) {
                 mbarrier_wait(full + slot * 8, phase);
                 issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
-                if (unit < FAR_NEXT && (index + 1 == work.count || (index + 1) % RUN_STAGES == 0)) unit = unit_told(units + slot);
+                if (unit < FAR_NEXT && (index + 1 == work.count || (index + 1) % RUN_STAGES == 0)) unit = unit_told(units + slot, thread % 32, rank);
                 promote();
                 if (held >= 0) release(held);  // all that read it is done
                 advance();

@@ -128,13 +128,14 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
 template <int N>
 GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
     // Nothing is counted where all magnitudes lie in [2^-3, 2^15): as integers, their bits are in the same order.
+    // Nor of zeros, which stand where a run is short: less one their bits are the largest integer.
     u32 least = ~0u, most = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
-        least = min(least, bits), most = max(most, bits);
+        least = min(least, bits - 1), most = max(most, bits);
     }
-    if (least >= __float_as_uint(0x1p-3f) && most < __float_as_uint(0x1p+15f)) return 0;
+    if (least >= __float_as_uint(0x1p-3f) - 1 && most < __float_as_uint(0x1p+15f)) return 0;
 
     u32 counts = 0;
 #pragma unroll
@@ -203,6 +204,7 @@ GG_DEVICE u32 finite_magnitude(float x) {
 }
 
 // A warp takes a run of k of a row of operand a, and keeps it in registers while it finds its largest element and splits it.
+// Of at most 128 k half a warp does.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
@@ -212,9 +214,10 @@ GG_DEVICE void split_a(
     int* __restrict__ exponents,   // [m / 64][runs][m: 64]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int runs = (k + RUN_K - 1) / RUN_K, run = block % runs, mine = thread_id() % 64 * 4;
-    const int o = block / runs * 4 + thread_id() / 64;
-    const int stages_k = (k + 31) / 32, k0 = run * RUN_K, end = min(RUN_K, stages_k * 32 - k0);
+    const int stages_k = (k + 31) / 32, lanes = stages_k * 32 <= 128 ? 32 : 64;
+    if (thread_id() / lanes >= 4) return;  // whole warps
+    const int runs = (k + RUN_K - 1) / RUN_K, run = block % runs, mine = thread_id() % lanes * 4;
+    const int o = block / runs * 4 + thread_id() / lanes, k0 = run * RUN_K, end = min(RUN_K, stages_k * 32 - k0);
     const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
     const float* from = x + (inside ? (long long)o * ld + k0 + mine : 0);
     const int left = inside ? k - k0 - mine : 0;
@@ -235,11 +238,16 @@ GG_DEVICE void split_a(
 
     u32 largest = 0;
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; ++i) {
+        if (i * 256 >= end) continue;
 #pragma unroll
         for (int e = 0; e < 4; ++e) largest = max(largest, finite_magnitude(value[i][e]));
+    }
 #pragma unroll
-    for (int mask = 32; mask > 0; mask /= 2) largest = max(largest, shuffle_xor(largest, mask));
+    for (int mask = 32; mask > 0; mask /= 2) {
+        const u32 other = shuffle_xor(largest, mask);
+        if (mask < lanes) largest = max(largest, other);
+    }
     const int exponent = row_exponent(largest);
     const bool packs = o < (outer + 63) / 64 * 64;
     if (packs && mine == 0) {
@@ -250,7 +258,24 @@ GG_DEVICE void split_a(
                    + place * 64 + swizzle(place, chunk) * 16 + mine * 2 % 16;
 #pragma unroll
     for (int i = 0; i < 4; i += 4) {
-        if (i * 256 >= end) continue;  // for a warp alike
+        if (end - i * 256 <= 512) {  // for a warp alike: pieces that lie behind a short run are no work
+#pragma unroll
+            for (int own = i; own < i + 2; ++own) {
+                if (own * 256 >= end) continue;
+                float part[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) part[e] = scaled_element(value[own][e], exponent);
+                u32 packed[WORDS][2];
+                split_run(packed, part);
+                if (packs && own * 256 + mine < end)
+#pragma unroll
+                    for (int w = 0; w < WORDS; ++w)
+                        *(u64*)(to + own * 256 / 32 * 8192 + w * 4096) =
+                            packed[w][0] | (u64)packed[w][1] << 32;
+                count(counters, losses(packed, part));
+            }
+            continue;
+        }
         float part[16];
 #pragma unroll
         for (int e = 0; e < 16; ++e) part[e] = scaled_element(value[i + e / 4][e % 4], exponent);
@@ -283,10 +308,13 @@ GG_DEVICE void split_b(
     const int lane = thread_id() % 64, warp = thread_id() / 64;
     const int mine = run * RUN_K + warp * 256 + lane / 2 * 8;
     const int first = block % blocks_outer * 8 + lane % 2 * 4;  // neighbouring blocks read what lies side by side
-    const int stages_k = (k + 31) / 32, left = k - mine;
+    const int stages_k = (k + 31) / 32, left = k - mine, end = min(RUN_K, stages_k * 32 - run * RUN_K);
+    const bool alone = end <= 256;  // one warp holds the whole run, and waits for no other
+    if (alone && warp > 0) return;
     const float* at = x + (long long)mine * ld + first;
     float values[4][8] = {};
-    if (((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer) {  // pieces of 16 bytes
+    if (warp * 256 >= end) {  // behind a short run
+    } else if (((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer) {  // pieces of 16 bytes
 #pragma unroll
         for (int i = 0; i < 8; ++i, at += ld) {
             if (i >= left) continue;
@@ -304,18 +332,21 @@ GG_DEVICE void split_b(
     u32 largest[4] = {};
 #pragma unroll
     for (int one = 0; one < 4; ++one) {
+        if (warp * 256 >= end) continue;
 #pragma unroll
         for (int i = 0; i < 8; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
 #pragma unroll
         for (int mask = 2; mask < 64; mask *= 2) largest[one] = max(largest[one], shuffle_xor(largest[one], mask));
     }
-    if (lane < 2) most[warp * 2 + lane] = make_uint4(largest[0], largest[1], largest[2], largest[3]);
-    block_barrier();
+    if (!alone) {
+        if (lane < 2) most[warp * 2 + lane] = make_uint4(largest[0], largest[1], largest[2], largest[3]);
+        block_barrier();
 #pragma unroll
-    for (int other = 0; other < 4; ++other) {
-        const uint4 found = most[other * 2 + lane % 2];
-        largest[0] = max(largest[0], found.x), largest[1] = max(largest[1], found.y);
-        largest[2] = max(largest[2], found.z), largest[3] = max(largest[3], found.w);
+        for (int other = 0; other < 4; ++other) {
+            const uint4 found = most[other * 2 + lane % 2];
+            largest[0] = max(largest[0], found.x), largest[1] = max(largest[1], found.y);
+            largest[2] = max(largest[2], found.z), largest[3] = max(largest[3], found.w);
+        }
     }
     if (thread_id() < 2) {
 #pragma unroll
@@ -328,7 +359,7 @@ GG_DEVICE void split_b(
     }
 #pragma unroll
     for (int at = 0; at < 32; at += 8) {
-        if (mine / 256 * 256 >= stages_k * 32) continue;  // for a warp alike
+        if (warp * 256 >= end) continue;  // for a warp alike
         const int o = first + at / 8, kk = mine + at % 8;
         const int exponent = row_exponent(largest[at / 8]);
         float value[8];  // what makes 16 bytes of a word

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gemmgen.catalog import exactly
+
 
 @dataclass(frozen=True)
 class Element:
@@ -21,7 +23,8 @@ class Element:
         title: in words.
         c_type: its C type.
         dtype: NumPy's.
-        reference: NumPy's type in which the judge computes what C is compared with: products of two elements are exact in it.
+        reference: NumPy's type of what the judge compares C with: FP64 for FP32, where products of two elements are exact; np.longdouble for
+            FP64, to which exact results are rounded.
     """
 
     name: str
@@ -41,6 +44,11 @@ class Element:
         return self.dtype.itemsize
 
     @property
+    def fused(self) -> str:
+        """C's function x y + z of it, with one rounding."""
+        return "fma" if self.bytes == 8 else "fmaf"
+
+    @property
     def roundoff(self) -> float:
         """Half a unit in the last place of 1: the relative error of one rounding to nearest."""
         return float(np.finfo(self.dtype).eps) / 2
@@ -49,6 +57,12 @@ class Element:
     def tiniest(self) -> float:
         """The smallest positive element."""
         return float(np.finfo(self.dtype).smallest_subnormal)
+
+    @property
+    def exponents(self) -> tuple[int, int, int]:
+        """log2 of the smallest element, of the smallest normal one, and of the largest one's power of two."""
+        told = np.finfo(self.dtype)
+        return int(np.log2(self.tiniest)), int(told.minexp), int(told.maxexp) - 1
 
     @property
     def poison(self) -> np.generic:
@@ -64,7 +78,7 @@ class Element:
         return x.astype(self.reference)
 
     def exact(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """A [M, K] B [K, N] in the type of the reference: products are exact, and each sum errs by its roundoff."""
+        """A [M, K] B [K, N] in the type of the reference: products are exact, and each sum errs by its roundoff. Of `Wide` elements sums are exact."""
         return self.widened(a) @ self.widened(b)
 
     def exact_or_special(
@@ -99,13 +113,27 @@ class Element:
         return np.where(np.isfinite(x), x, self.dtype.type(0))
 
 
+class Wide(Element):
+    """A type whose products no type of NumPy's holds: they are computed in integers."""
+
+    def exact(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """A [M, K] B [K, N] in the type of the reference, each element rounded once. What an Inf or a NaN takes part in is the one that sums have."""
+        in_rows, in_columns = ~np.isfinite(a).all(axis=1), ~np.isfinite(b).all(axis=0)
+        product = exactly.product(self.finite(a), self.finite(b))
+        if in_rows.any() or in_columns.any():
+            with np.errstate(invalid="ignore", over="ignore"):
+                product = np.where(in_rows[:, None] | in_columns[None, :], self.widened(a) @ self.widened(b), product)
+        return product
+
+
 F32 = Element("f32", "FP32", "float", np.dtype(np.float32), np.dtype(np.float64))
-ELEMENTS = {one.name: one for one in (F32,)}
+F64 = Wide("f64", "FP64", "double", np.dtype(np.float64), np.dtype(np.longdouble))
+ELEMENTS = {one.name: one for one in (F32, F64)}
 
 
 @dataclass(frozen=True)
 class Stored:
-    """How B or C lies in memory, where products are summed in FP32.
+    """How B or C lies in memory.
 
     Attributes:
         name: as specs and schemes write it.
@@ -121,8 +149,8 @@ class Stored:
 
     @property
     def is_usual(self) -> bool:
-        """Whether a spec that says nothing has it."""
-        return self.name == F32.name
+        """Whether it is a type of operands as well: no conversion stands between the two."""
+        return self.name in ELEMENTS
 
     @property
     def bytes(self) -> int:

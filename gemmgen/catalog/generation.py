@@ -129,7 +129,7 @@ class Sgemm(Strict):
     """Of the vendor's FP32 product, as cuBLAS's SGEMM."""
 
     share: _constant(*_Share, "the share of f32_tflops that large products reach")
-    start_seconds: _constant(0, 1e-3, "what a product takes besides its work and its operands' way from memory")
+    start_seconds: _constant(0, 1e-3, "what a product takes besides its work and C's way to memory")
 
 
 class Batches(Strict):

@@ -117,6 +117,9 @@ class Rates(Strict):
     f32_fma_per_clock: _count(1, 4096, description="FP32 multiply-adds of one SM in a clock")
     f16_tflops: _rate(0.1, 1e5, "matrix units on f16, FP32 accumulation, dense")
     f32_tflops: _rate(0.01, 1e4, "FP32 outside the matrix units")
+    f64_tflops: Annotated[float, Field(ge=0.001, le=1e4, allow_inf_nan=False)] | None = Field(None, description=(
+        "native FP64, by matrix units where they multiply it; left out where no figure is known"
+    ))
     shared_bytes_per_clock: _count(1, 4096, description="shared memory of one SM, bytes in a clock")
     dram_gb_per_s: _rate(1, 1e6, "device memory, 10^9 bytes a second")
     dram_gib: _rate(0.25, 1e4, "device memory, 2^30 bytes, as sold")

@@ -1,6 +1,6 @@
-"""Types of B's elements: FP32, and the 16-bit types of words, which a scheme that says so (`Scheme.b`) takes as they are stored.
+"""Types of B's elements: that of A's, and the 16-bit types of words beside an A of FP32, which a scheme that says so (`Scheme.b`) takes as they are stored.
 
-A has the plan's own type of elements (`gemmgen.catalog.element`). Programs give B as FP32 values; what a kernel reads is `stored`. What turns
+A has the plan's own type of elements (`gemmgen.catalog.element`). Programs give B as values of that type; what a kernel reads is `stored`. What turns
 an element into FP32 in a kernel is what does so for words of that type.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gemmgen.catalog.conversion import RAW, decode, encode
-from gemmgen.catalog.element import F32, Stored
+from gemmgen.catalog.element import F32, F64, Element, Stored
 from gemmgen.catalog.number import FORMATS
 from gemmgen.errors import SpecError
 
@@ -28,7 +28,7 @@ class Input(Stored):
 
     def stored(self, x: np.ndarray) -> np.ndarray:
         """FP32 values to elements of `dtype`, same shape, each rounded to nearest, ties to even; too large ones become Inf, and NaN stays one."""
-        return np.asarray(x, np.float32) if self.is_usual else encode(self.name, x)
+        return np.asarray(x, self.dtype) if self.is_usual else encode(self.name, x)
 
     def values(self, stored: np.ndarray) -> np.ndarray:
         """The FP32 values that elements of `dtype` stand for, same shape."""
@@ -54,7 +54,16 @@ class Input(Stored):
         return FORMATS[self.name].fraction_bits + 1
 
 
-USUAL = Input(F32.name, F32.title, F32.c_type, F32.dtype, "{x}")
+USUAL, WIDE = (Input(one.name, one.title, one.c_type, one.dtype, "{x}") for one in (F32, F64))
 INPUTS = {one.name: one for one in (
     USUAL, Input("f16", "FP16", "unsigned short", RAW["f16"], "widen_low({x})"), Input("bf16", "BF16", "unsigned short", RAW["bf16"], "widen_low({x})"),
 )}
+
+
+def input_of(element: Element, b: str | None) -> Input:
+    """The type of B beside an A of these elements.
+
+    Args:
+        b: another than A's, as schemes name it; None for A's.
+    """
+    return INPUTS[b] if b else WIDE if element is F64 else USUAL

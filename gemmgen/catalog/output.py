@@ -1,6 +1,7 @@
 """Types of C, a row each: FP32, FP16 and BF16 ship, and other packages bring more by entry points of the group `gemmgen.outputs`.
 
-Kernels sum, scale and add in FP32 whatever C's type is; an element is converted when it is stored, and where beta is not 0 when it is read.
+Kernels of FP32 elements sum, scale and add in FP32 whatever C's type is; an element is converted when it is stored, and where beta is not 0 when it is read. Where elements are
+FP64, so is C.
 docs/add-an-output-type.md shows one being added.
 """
 
@@ -14,7 +15,7 @@ from importlib.metadata import entry_points
 import numpy as np
 
 from gemmgen.catalog.conversion import decode, encode
-from gemmgen.catalog.element import F32, Stored
+from gemmgen.catalog.element import F32, F64, Element, Stored
 from gemmgen.errors import GemmgenError, SpecError
 
 ENTRY_POINTS = "gemmgen.outputs"
@@ -79,6 +80,10 @@ GG_DEVICE float loaded_bf16(unsigned short bits) { return __uint_as_float((u32)b
 USUAL = Output(
     F32.name, F32.title, F32.c_type, F32.dtype.type, "{x}", "{x}", _same, _same, roundoff=0.0, tiniest=0.0, vectors=True,
 )
+WIDE = Output(
+    F64.name, F64.title, F64.c_type, F64.dtype.type, "{x}", "{x}", partial(np.asarray, dtype=F64.dtype), partial(np.asarray, dtype=F64.dtype), roundoff=0.0,
+    tiniest=0.0, largest=float(np.finfo(np.float64).max),
+)
 F16 = Output(
     "f16", "FP16", "unsigned short", np.float16, "stored_f16({x})", "loaded_f16({x})",
     lambda x: encode("f16", x).view(np.float16), lambda bits: bits.astype(np.float32),
@@ -104,10 +109,17 @@ def all_outputs() -> dict[str, Output]:
     return dict(zip(names, found))
 
 
+def output_of(element: Element, c: str) -> Output:
+    """The type of C of a product of such elements: the one that a spec names, or, where that is the usual one, theirs."""
+    return WIDE if c == F32.name and element is F64 else all_outputs()[c]
+
+
 def require_f32(output: Output, what: str) -> None:
     """
     Raises:
         SpecError: C is of another type, which `what` does not know.
     """
+    if output is WIDE:
+        raise SpecError("[problem] type", f"{what} C in FP32 alone", got=F64.name, needs=F32.name, remedy='type = "f32"')
     if not output.is_usual:
         raise SpecError("[problem] c", f"{what} C in FP32 alone", got=output.name, needs=F32.name, remedy='c = "f32"')

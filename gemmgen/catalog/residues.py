@@ -10,6 +10,14 @@ nothing is known of how large the integers were on the way: only |sum_k a b| < M
 most the product of the Euclidean norms of the row and the column. K is taken in segments of `SEGMENT_K`, whose results are joined each by itself and
 added up. Each row of A and column of B is therefore scaled by a factor f that makes the norm of none of its segments larger than `target`, of which the
 square is below M/2.
+
+FP64 elements have residues of their own (`WideResidues`): a row has a power of two instead of a factor, and all of k is one sum. Both follow from the
+bits of elements by integer arithmetic alone, which no order changes, so that every GPU finds the same. With W_i = w_i M / m_i, the integer itself is
+
+    c = sum_i r_i W_i - q M,    q = sum_i r_i w_i / m_i to nearest
+
+in 128 bits, and it is rounded once, to FP64. Two moduli at a time, of product p: with W_i = v_i M / p, where v_i = w_i p / m_i, a pair's two residues times
+their v_i are one number of 32 bits first, so that half as many are multiplied by 128 bits (`Pair`).
 """
 
 from __future__ import annotations
@@ -163,3 +171,134 @@ class Residues:
         total = sum(one.weight * row.astype(np.int64) for one, row in zip(self.each, residues))
         half = 1 << FRACTION_BITS - 1
         return (total + half) % (2 * half) - half
+
+
+WIDE_SEGMENT_K = 1 << 16
+"""k after which the INT32 sums of FP64's residues are reduced where they stand: below 2^SUM_BITS."""
+WIDE_SLACK = 1 << 15
+"""More than what rounding to integers adds to the norm of a row of any K: sqrt(K) / 2."""
+WIDE_MARGIN = 18
+"""Integers are 2^-WIDE_MARGIN of M or more away from M / 2, so that the quotient q is found from shares of 32 bits."""
+LIMBS = 4
+"""Of 32 bits, which the joined integer has: 128 bits."""
+LEADING_BITS = 16
+"""Bits of a significand that its row's norm is bounded by."""
+BIAS, FRACTION = 1023, 52
+"""Of FP64: what exponents are stored with, and bits behind the leading one."""
+
+
+SHARE_BITS = 47
+"""Of the fixed-point share of M that one of a pair's numbers is: 2^SHARE_BITS over a product of two moduli is below 2^32."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two moduli, or the last of an odd number, joined first: residues r_i count v_i each, a number below 2^26, and that number M / p.
+
+    Attributes:
+        weights: v_i.
+        rest: M / p.
+        share: of M, 1 / p in units of 2^-SHARE_BITS, to nearest.
+    """
+
+    weights: tuple[int, ...]
+    rest: int
+    share: int
+
+    @property
+    def limbs(self) -> tuple[int, ...]:
+        """Of M / p, the lowest first."""
+        return limbs_of(self.rest)
+
+
+@dataclass(frozen=True)
+class WideModulus(Modulus):
+    """What reckoning modulo `m` takes where elements are FP64."""
+
+    @property
+    def last_digits(self) -> int:
+        """The last four of its digits as the bytes of one word."""
+        return sum((digit & 255) << 8 * j for j, digit in enumerate(self.digits[4:8]))
+
+
+def limbs_of(number: int) -> tuple[int, ...]:
+    """The lowest 128 bits of an integer, 32 at a time, the lowest first."""
+    return tuple(number >> 32 * j & 0xFFFFFFFF for j in range(LIMBS))
+
+
+@dataclass(frozen=True)
+class WideResidues(Residues):
+    """A system of residues for FP64 elements, whose integers have up to 63 bits and a sign."""
+
+    segment_k, digits, leading_bits, share_bits = WIDE_SEGMENT_K, 8, LEADING_BITS, SHARE_BITS
+
+    def refusal(self) -> str | None:
+        found = super().refusal()
+        if found and "product lies" not in found:
+            return found
+        return None if 2.0**76 <= self.product < 2.0**127 else "moduli whose product lies between 2^76 and 2^127 for elements of f64"
+
+    @cached_property
+    def target(self) -> int:
+        return isqrt((self.product >> 1) - (self.product >> WIDE_MARGIN)) - WIDE_SLACK
+
+    @cached_property
+    def square(self) -> tuple[int, int]:
+        """(C, p): C 4^p is the square of the target, rounded down, 2^61 <= C < 2^63."""
+        p = ((self.target**2).bit_length() - 62) // 2
+        return self.target**2 >> 2 * p, p
+
+    @property
+    def negative_limbs(self) -> tuple[int, ...]:
+        """Of -M."""
+        return limbs_of(-self.product)
+
+    @cached_property
+    def each(self) -> tuple[WideModulus, ...]:
+        return tuple(WideModulus(**{**vars(one), "weight": 0}) for one in super().each)
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Of neighbouring moduli."""
+        found = []
+        for at in range(0, len(self.moduli), 2):
+            both = self.moduli[at : at + 2]
+            p = prod(both)
+            weights = tuple(pow(self.product // m, -1, m) * (p // m) for m in both)
+            found.append(Pair(weights, self.product // p, ((2 << SHARE_BITS) // p + 1) // 2))
+        return tuple(found)
+
+    def powers(self, x: np.ndarray) -> np.ndarray:
+        """log2 of what each row of `x` [rows, k] FP64 is multiplied by before it is rounded to integers, [rows]; 0 of rows of zeros, and of those that
+        hold an Inf or a NaN.
+
+        With E the largest exponent of a row and h the leading bits of a significand, |x| < t 2^(E - 15), t = (h >> E - e) + 1: the sum of t^2 bounds the
+        square of the norm.
+        """
+        bits = np.ascontiguousarray(x, np.float64).view(np.uint64) & np.uint64((1 << 63) - 1)
+        exponent = (bits >> np.uint64(FRACTION)).astype(np.int64)
+        leading = (bits >> np.uint64(FRACTION + 1 - LEADING_BITS) & np.uint64((1 << LEADING_BITS - 1) - 1)).astype(np.int64)
+        leading += (exponent > 0).astype(np.int64) << LEADING_BITS - 1
+        exponent = np.where(bits == 0, 0, np.maximum(exponent, 1))
+        top = exponent.max(axis=1, initial=0)
+        bounds = np.where(bits == 0, 0, (leading >> np.minimum(top[:, None] - exponent, 31)) + 1)
+        squares, (most, power) = (bounds * bounds).sum(axis=1).astype(object), self.square
+        up = np.array([next(n for n in range(31, -2, -1) if (s << 2 * n if n >= 0 else -(-s // 4)) <= most) if s else 0 for s in squares], np.int64)
+        found = power + up + BIAS + LEADING_BITS - 1 - top
+        return np.where((top == 0) | (top > 2 * BIAS), 0, found)
+
+    def integers(self, x: np.ndarray, powers: np.ndarray) -> np.ndarray:
+        """`x` [rows, k] FP64 and finite times 2^`powers` [rows], rounded to int64, ties to even: sums of one sign would add up what other ties leave."""
+        significand, exponent = np.frexp(x)
+        magnitude = np.abs(np.ldexp(significand, FRACTION + 1)).astype(np.int64)
+        up = exponent - (FRACTION + 1) + powers[:, None]
+        down = np.clip(-up, 1, 62)
+        kept = np.where(up >= 0, magnitude << np.clip(up, 0, 62), (magnitude + (np.int64(1) << down - 1) - 1 + (magnitude >> down & 1)) >> down)
+        return np.where(x < 0, -kept, kept)
+
+    def whole(self, residues: np.ndarray) -> np.ndarray:
+        """The integers [...], Python's, that leave numbers [moduli, ...] in [0, m): as the device joins them."""
+        numbers = residues.astype(np.int64).astype(object)
+        joined = [sum(weight * row for weight, row in zip(pair.weights, numbers[2 * at :])) for at, pair in enumerate(self.pairs)]
+        total = sum(pair.rest * one for pair, one in zip(self.pairs, joined))
+        return total - (sum(pair.share * one for pair, one in zip(self.pairs, joined)) + (1 << SHARE_BITS - 1) >> SHARE_BITS) * self.product

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from gemmgen.cli.output import note
 from gemmgen.errors import SpecError
 from gemmgen.files import opened
+from gemmgen.catalog.element import F32, Element
 from gemmgen.spec import MAX_EXTENT
 
 
@@ -19,8 +20,8 @@ MOST_BYTES = 1 << 36
 """Of a matrix: 131072 x 131072 in float32, more than any GPU of the catalog holds of three."""
 
 
-def matrix(option: str, path: Path, *, quiet: bool = False) -> Any:
-    """The matrix in a .npy file as float32.
+def matrix(option: str, path: Path, *, quiet: bool = False, element: Element = F32) -> Any:
+    """The matrix in a .npy file in the elements' type.
 
     Nothing in the file is executed, and nothing is read before its header agrees with its length.
 
@@ -51,8 +52,8 @@ def matrix(option: str, path: Path, *, quiet: bool = False) -> Any:
             needs="a float32 matrix written by numpy.save", remedy="numpy.save(path, x.astype(numpy.float32))",
         ) from None
     with np.errstate(over="ignore"):
-        single = np.ascontiguousarray(array, dtype=np.float32)
-    if array.dtype.itemsize == 8:
+        single = np.ascontiguousarray(array, dtype=element.dtype)
+    if array.dtype.itemsize > element.bytes:
         beyond = int((np.isfinite(array) & ~np.isfinite(single)).sum())
         changed = int((np.isfinite(single) & (array != single)).sum())
         text = f"{changed} change" + (f" and {beyond} become Inf" if beyond else "")
@@ -90,13 +91,13 @@ def _check_matrix(where: str, shape: Any, dtype: Any) -> None:
                         remedy="x.astype(numpy.float32)")
 
 
-def matrices(a: Path, b: Path, *, quiet: bool = False) -> tuple[Any, Any]:
-    """A [M, K] and B [K, N].
+def matrices(a: Path, b: Path, *, quiet: bool = False, element: Element = F32) -> tuple[Any, Any]:
+    """A [M, K] and B [K, N] in the elements' type.
 
     Raises:
         SpecError: either cannot be used, or they do not fit together.
     """
-    left, right = matrix("--a", a, quiet=quiet), matrix("--b", b, quiet=quiet)
+    left, right = matrix("--a", a, quiet=quiet, element=element), matrix("--b", b, quiet=quiet, element=element)
     if left.shape[1] != right.shape[0]:
         raise SpecError(f"--b {b}", "does not fit A", got=right.shape,
                         needs=f"[{left.shape[1]}, N], because A is {list(left.shape)}",

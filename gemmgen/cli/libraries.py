@@ -31,8 +31,9 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
           for at, (plan, error) in enumerate(choice.refused)),
         "",
         table(("kernel", "layout", "scheme", "policy", "kind", "block", "slices", "for", "why"), [
-            ((labels or {}).get(one.plan.hash, one.plan.gpu.name), one.plan.layout, one.plan.scheme.name, one.plan.fragment.policy, one.plan.kind.name,
-             "x".join(map(str, one.plan.block)), str(one.plan.split_k), f"{len(one.sizes)} size{'s' * (len(one.sizes) != 1)}", one.reason)
+            ((labels or {}).get(one.plan.hash, one.plan.gpu.name), one.plan.layout, one.plan.scheme.name, one.plan.fragment.policy,
+             " ".join((one.plan.kind.name, *one.plan.kind.options.values())), "x".join(map(str, one.plan.block)), str(one.plan.split_k),
+             f"{len(one.sizes)} size{'s' * (len(one.sizes) != 1)}", one.reason)
             for one in choice.kernels
         ]),
     ]
@@ -55,7 +56,7 @@ def choice_value(choice: Choice) -> dict[str, Any]:
         "candidates": choice.candidates, "sizes": [list(size) for size in choice.sizes], "ratio": choice.ratio, "no_set_has_less": choice.least,
         "kernels": [
             {"gpu": one.plan.gpu.name, "layout": one.plan.layout, "plan": one.plan.hash, "scheme": one.plan.scheme.name,
-             "policy": one.plan.fragment.policy, "kind": one.plan.kind.name,
+             "policy": one.plan.fragment.policy, "kind": one.plan.kind.name, **one.plan.kind.options,
              "block": list(one.plan.block), "split_k": one.plan.split_k, "from": one.candidate.place, "sizes": [list(size) for size in one.sizes],
              "reason": one.reason}
             for one in choice.kernels

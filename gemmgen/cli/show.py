@@ -163,8 +163,9 @@ def report(kernel: Built, judged: Report, seconds: float) -> str:
                           f"{paint('NOT VERIFIED', RED)}: {judged.unverified}, never run; resources were checked, numbers were not"])
     lines.append(("errors", f"relative Frobenius {judged.errors.relative_frobenius:.2e} "
                             f"(bound {judged.bound.relative_frobenius:.2e}), {error_figures(judged.errors)}"))
-    figures = [(name, ratio, against_fp32(ratio)) for name, ratio in judged.of_fp32.items()]
-    lines.append(("accuracy", "; ".join(f"{name} {words}" + (f" ({ratio:.2f})" if words == "as FP32" else "") for name, ratio, words in figures)))
+    as_own = f"as {judged.element}"
+    figures = [(name, ratio, against_fp32(ratio, judged.element)) for name, ratio in judged.of_fp32.items()]
+    lines.append(("accuracy", "; ".join(f"{name} {words}" + (f" ({ratio:.2f})" if words == as_own else "") for name, ratio, words in figures)))
     if counted := ", ".join(f"{name} {count}" for name, count in judged.status.items() if count):
         lines.append(("counted", counted))
     if judged.seconds:
@@ -173,8 +174,8 @@ def report(kernel: Built, judged: Report, seconds: float) -> str:
         lines.append(("time", f"{judged.seconds * 1e3:.3f} ms for {m}x{n}x{k}, {rate:.1f} TFLOPS, from one run"))
     passed = paint("PASSED", GREEN) if judged.passed else paint("FAILED", RED)
     if judged.passed:
-        worse = "; ".join(f"{name} {words}" for name, _, words in figures if words != "as FP32")
-        passed += f" as what scheme {judged.promises} promises: {worse}" if worse else " as FP32"
+        worse = "; ".join(f"{name} {words}" for name, _, words in figures if words != as_own)
+        passed += f" as what scheme {judged.promises} promises: {worse}" if worse else f" {as_own}"
     return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), *verdict_lines(judged.verdict), f"{passed}, in {seconds:.0f} s"])
 
 

@@ -154,11 +154,19 @@ def _of_kind(design: Design, kind: Kind) -> Design:
             own[one.symbol], before = before, ()
 
     def replaced(equations: tuple[Equation, ...]) -> tuple[Equation, ...]:
-        return tuple(new for one in equations for new in own.get(one.symbol, (for_kind(one),)))
+        return tuple(new for one in equations for new in (*(before if one.symbol == "seconds" else ()), *own.get(one.symbol, (for_kind(one),))))
 
     def for_kind(one: Equation) -> Equation:
-        """Of a kind of one operand no words of B are made or read besides A's, but where products read more words of one than of the other. Of a kind
-        whose tiles have a part of k, the matrix unit has that part alone."""
+        """The equation as kinds have it that do not say it themselves.
+
+        A kind that solves has half of all k in its products, and takes the time of its last equation besides. Of a kind of one operand no words of B are made
+        or read besides A's, but where products read more words of one than of the other. Of a kind whose tiles have a part of k, the matrix unit has that part
+        alone.
+        """
+        if kind.solves and one.symbol == "seconds":
+            return replace(one, form=f"{one.form} + {before[-1].symbol}")
+        if kind.solves and one.symbol in ("stages_k", "unit_seconds"):
+            return replace(one, form=re.sub(r"\bK\b", "(K / 2)", one.form))
         if (any(kind.k_range) or kind.twice) and one.symbol == "unit_seconds":
             return replace(one, form=re.sub(r"\bK\b", "(stages_k * split_k * BK)", one.form))
         if not kind.one_operand or one.symbol not in ("plane_bytes", "split_bytes"):

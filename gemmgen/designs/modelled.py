@@ -127,9 +127,10 @@ class Modelled(Decides):
 def sizes(scheme: Scheme) -> dict[str, int]:
     """The symbols of the words' storage: of an element of A and of B, of A's factors of all products together, of the smallest word; how
     many types there are; and of an element of B as it is given."""
-    of_a, each = scheme.words_of("a"), [word_bytes(kind) for kind in scheme.types]
+    of_a, of_b, each = scheme.words_of("a"), scheme.words_of("b"), [word_bytes(kind) for kind in scheme.types]
     return {
         "least_bytes": min(each), "types": len(each),
         "b_bytes": word_bytes(scheme.b or "f32"),
-        "a_word_bytes": scheme.bytes_of("a"), "b_word_bytes": scheme.bytes_of("b"), "product_bytes": sum(of_a[p.a].bytes for p in scheme.products),
+        "a_word_bytes": sum(word.bytes for word in of_a), "b_word_bytes": sum(word.bytes for word in of_b),
+        "product_bytes": sum(of_a[p.a].bytes for p in scheme.products),
     }

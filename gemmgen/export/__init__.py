@@ -131,7 +131,8 @@ def export(
     name = default_name(plan) if name is None else name
     check_name(name)
     require_f32(plan.output, "exported C has")
-    if any(plan.kind.k_range) or plan.kind.packs:  # the example knows none of whose sums or operands a part is left out
+    # The example knows none of whose sums or operands a part is left out, and the launcher no rounds.
+    if any(plan.kind.k_range) or plan.kind.packs or plan.kind.solves:
         require_plain(plan.kind, "exported C computes")
     _refuse_packed(plan)
     _refuse_ended_batches(plan)

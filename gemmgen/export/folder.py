@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from gemmgen.errors import GemmgenError
@@ -95,12 +95,12 @@ def write(target: Path, files: Mapping[str, bytes], stale: set[str]) -> None:
             with contextlib.ExitStack() as ended, undo:
                 ended.callback((staged / MOVES).unlink)
                 target.mkdir(exist_ok=True)
-                for file in sorted(stale | {file for file in files if (target / file).exists()}):
+                # The manifest goes first and comes last: where there is one, the export is whole.
+                for file in reversed(_manifest_last(stale | {file for file in files if (target / file).exists()})):
                     (staged / "old" / file).parent.mkdir(parents=True, exist_ok=True)
                     os.rename(target / file, staged / "old" / file)
                     undo.callback(os.rename, staged / "old" / file, target / file)
-                # The manifest comes last: where there is one, the export is whole.
-                for file in sorted(files, key=lambda file: file == MANIFEST):
+                for file in _manifest_last(files):
                     for folder in reversed((target / file).relative_to(target).parents[:-1]):
                         if not (target / folder).is_dir():
                             (target / folder).mkdir()
@@ -134,9 +134,13 @@ def _taken_back(left: Path, target: Path) -> None:
         if not (left / "new" / file).exists() and _lies(target, file):
             os.rename(target / file, left / "new" / file)
     old = left / "old"
-    for file in sorted(str(path.relative_to(old)) for path in old.rglob("*") if path.is_symlink() or not path.is_dir()):
+    for file in _manifest_last(str(path.relative_to(old)) for path in old.rglob("*") if path.is_symlink() or not path.is_dir()):
         (target / file).parent.mkdir(parents=True, exist_ok=True)
         os.rename(old / file, target / file)
+
+
+def _manifest_last(files: Iterable[str]) -> list[str]:
+    return sorted(files, key=lambda file: (file == MANIFEST, file))
 
 
 def _is_inside(file: object) -> bool:

@@ -12,12 +12,13 @@ from typing import Any
 from gemmgen.errors import GemmgenError
 from gemmgen.kinds.batches import GROUPED, POINTERS, STRIDED
 from gemmgen.kinds.kind import GEMM, Kind, Problem, Tiles, require_plain
+from gemmgen.kinds.solves import TRSM
 from gemmgen.kinds.triangles import GEMMT, SYR2K, SYRK
 from gemmgen.kinds.triangular import SYMM, TRMM
 
 __all__ = [
-    "GEMM", "GEMMT", "GROUPED", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "Kind", "Problem", "Tiles", "all_kinds", "kind_called", "kind_of",
-    "require_plain",
+    "GEMM", "GEMMT", "GROUPED", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM", "Kind", "Problem", "Tiles", "all_kinds", "kind_called",
+    "kind_of", "require_plain",
 ]
 
 ENTRY_POINTS = "gemmgen.kinds"
@@ -31,7 +32,7 @@ def all_kinds() -> dict[str, Kind]:
         GemmgenError: two have one name.
     """
     brought = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
-    found = [GEMM, SYRK, SYR2K, GEMMT, TRMM, SYMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in brought)]
+    found = [GEMM, SYRK, SYR2K, GEMMT, TRMM, TRSM, SYMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in brought)]
     names = [one.name for one in found]
     if twice := {name for name in names if names.count(name) > 1}:
         raise GemmgenError("kinds of products", "two have one name", got=", ".join(sorted(twice)), needs="a name for each",

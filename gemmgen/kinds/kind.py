@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemmgen.errors import InfeasibleSpec, SpecError
-from gemmgen.interface import Line, Parameter
+from gemmgen.interface import Line, Parameter, Round
 from gemmgen.model.equation import Constraint, Equation
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -89,6 +89,8 @@ class Kind:
         stored: C, whether the element of C at `row` and `column` is computed; empty where all are.
         whole: C, whether all elements of a block's tile at `m0` and `n0` are; empty where that is not known, as `stored` is asked then.
         mirrored: whether each element is stored a second time, at its column and row.
+        solves: whether C holds the right-hand sides of a triangular system and gets its solution: a kernel solves blocks of it, and the products that other
+            blocks need of one that is known are those of `GEMM`, in rounds.
         counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
             exactly one of the tiles that share them does, and one that has every k. Needed where tiles or k are left out.
         equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
@@ -115,6 +117,7 @@ class Kind:
     stored = ""
     whole = ""
     mirrored = False
+    solves = False
     counts = ("", "")
     equations: tuple[Equation, ...] = ()
     constraints: tuple[Constraint, ...] = ()
@@ -132,7 +135,7 @@ class Kind:
     @property
     def plain(self) -> bool:
         """Whether a product is that of a given A and a given B, of which all elements are computed."""
-        return not (self.aliases or self.tiles or any(self.k_range) or self.stored or self.packs)
+        return not (self.aliases or self.tiles or any(self.k_range) or self.stored or self.packs or self.solves)
 
     @property
     def one_operand(self) -> bool:
@@ -164,6 +167,11 @@ class Kind:
                     f"{place}: [problem] {key}", f"kind {self.name} has no such choice", got=getattr(problem, key), needs="a kind that has it",
                     remedy='leave it out, or kind = "trmm"',
                 )
+        if not (self.batched or self.plain) and "matrices" in problem.model_fields_set and problem.matrices != 1:
+            raise InfeasibleSpec(
+                f"{place}: [problem] matrices", f"a launch of kind {self.name} has one product: its blocks find tiles of one C by their number",
+                got=problem.matrices, needs="1, or a kind of batches", remedy='leave it out, or kind = "strided"',
+            )
         if problem.layout not in self.layouts:
             raise InfeasibleSpec(
                 f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),
@@ -203,6 +211,20 @@ class Kind:
         Args:
             problems: [products] of `gemmgen.batch.PROBLEM`; where the kind is uniform, all of one size and one placement.
         """
+        raise NotImplementedError
+
+    # ---- kinds that solve
+
+    def rounds(self, m: int, n: int, alpha: float, contiguous: bool) -> list[Round]:
+        """The launches of a solve of C [m, n], in order.
+
+        Args:
+            contiguous: whether the triangle's k is, as it is stored (`Operand.k_contiguous`).
+        """
+        raise NotImplementedError
+
+    def largest(self, m: int, n: int) -> tuple[int, int, int]:
+        """m, n and k that no product of a solve exceeds; zeros where there is none."""
         raise NotImplementedError
 
     # ---- what the judge compares with

@@ -24,6 +24,19 @@ def stages(height: str) -> Equation:
 STAGES = {LEFT: stages("BM * cluster"), RIGHT: stages("BN")}
 
 
+def triangle(x: np.ndarray, below: bool, unit: bool) -> np.ndarray:
+    """The lower or upper triangle of a square x, zeros beside it.
+
+    Args:
+        unit: whether its diagonal is 1.
+    """
+    kept = np.tri(len(x), dtype=bool)
+    x = np.where(kept if below else kept.T, x, np.zeros((), x.dtype))
+    if unit:
+        np.fill_diagonal(x, 1)
+    return x
+
+
 class OneTriangle(Kind):
     """C = alpha A B + beta C of a square A, or B, of which one triangle is read.
 
@@ -111,11 +124,7 @@ class Trmm(OneTriangle):
         self.equations = (STAGES[side],)
 
     def whole(self, x: np.ndarray) -> np.ndarray:
-        kept = np.tri(len(x), dtype=bool)
-        x = np.where(kept if self.below else kept.T, x, np.zeros((), x.dtype))
-        if self.unit:
-            np.fill_diagonal(x, 1)
-        return x
+        return triangle(x, self.below, self.unit)
 
 
 class Symm(OneTriangle):

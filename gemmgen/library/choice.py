@@ -12,105 +12,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gemmgen.abi import interface
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.decisions import SUMS
-from gemmgen.designs import designs_of
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
-from gemmgen.kinds import GEMM, kind_called
+from gemmgen.library.candidates import Candidate, Size, candidates_of, gpu_name, like, of_routine, of_table, retargeted, weights
 from gemmgen.library.cover import greedy, over_best, unserved
-from gemmgen.library.dispatch import Estimate, Table
-from gemmgen.library.ends import FUSED
 from gemmgen.library.file import LoadedLibrary
-from gemmgen.library.tables import pack_key
+from gemmgen.library.routines import ways_of
 from gemmgen.plan import Plan
-from gemmgen.solve import Ranked, ranked, solve
-from gemmgen.solve.fallback import NONE as NO_FALLBACK
 from gemmgen.solve.lookup import PLAIN
-from gemmgen.solve.request import Request, requests
-from gemmgen.solve.search import TIE
 from gemmgen.verdict import LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, sgemm_seconds
-from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Target, Tile, loads
+from gemmgen.spec import LoadedSpec, loads
 
-MOST_TILES = 12
-"""Tiles of one size whose best plans are candidates."""
-SLOWEST = 1.5
-"""How much longer than the best plan of its size such a plan may take."""
 PLAIN_PLACE = "plain FP32"
 """What names the kernels that every library may take beside those of its file."""
-Size = tuple[int, int, int, int]
-"""m, n, k, and how many such products."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A kernel that a library may hold.
-
-    Attributes:
-        place: what names it: a `[[use]]` of the file.
-        seconds: [sizes], predicted, of all products of a size, inf where it is not for it; single: the same of one of them.
-        strided: whether one launch takes a strided batch: it is for sizes of several products alone.
-        preferred: of which of the sizes it is the solver's own choice; alike: the same of kernels whose tiles have the same n and k, as those of one format.
-        symbols: its decisions as the design's symbols.
-        unpacked: whether its words are not those that the library packs, though they could be.
-        settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
-    """
-
-    place: str
-    gpu: Gpu
-    layout: str
-    seconds: np.ndarray
-    single: np.ndarray
-    preferred: frozenset[int] = frozenset()
-    request: Request | None = None
-    symbols: tuple[tuple[str, int], ...] = ()
-    settled: Plan | None = None
-    estimate: Estimate | None = None
-    label: str = ""
-    strided: bool = False
-    alike: frozenset[int] = frozenset()
-    unpacked: bool = False
-
-    @cached_property
-    def judged(self) -> np.ndarray:
-        """[sizes] seconds, and a little more where it is not the solver's own choice: where the model cannot tell, that one counts as faster."""
-        return self.seconds * self._leaning
-
-    @cached_property
-    def judged_single(self) -> np.ndarray:
-        """The same of one product of a size."""
-        return self.single * self._leaning
-
-    @cached_property
-    def _leaning(self) -> np.ndarray:
-        found = np.full(len(self.seconds), 1 + TIE)
-        found[list(self.preferred)] = 1
-        return found
-
-    def seconds_of(self, sizes: np.ndarray) -> np.ndarray:
-        """[sizes] predicted, of [sizes, 4] in one launch each; of one that a spec and not a dispatch table gives."""
-        return _seconds(self.request, [[value for _, value in self.symbols]], sizes.astype(float))[0]
-
-    @cached_property
-    def plan(self) -> Plan:
-        """Everything decided, with the end that calls ask for; of one for batches, that it takes arrays of pointers, too."""
-        if self.settled:
-            return self.settled
-        plan = replace(self.request.plan(dict(self.symbols)), epilogue=FUSED)
-        return replace(plan, batch=replace(plan.batch, pointers=True)) if self.strided else plan
-
-    @cached_property
-    def format(self) -> str | None:
-        """What kernels share that read B's packed words in one format; None where B is split on the way, or not packed."""
-        return None if self.unpacked else pack_key(self.plan, interface(self.plan), "b")
 
 
 @dataclass(frozen=True)
@@ -130,6 +49,8 @@ class Served:
     @property
     def reason(self) -> str:
         """In words."""
+        if self.candidate.routine:
+            return f"the best kernel of its routine for {len(self.sizes)} size{'s' * (len(self.sizes) != 1)} together"
         if not self.sizes:
             return "for products whose B is packed" if self.packed else "taken where the library is asked for it"
         shown = ", ".join(map(told, self.sizes[:3])) + (f" and {len(self.sizes) - 3} more" if len(self.sizes) > 3 else "")
@@ -175,6 +96,7 @@ class Pool:
 
     Attributes:
         left_out, relaxed, notes: as `Choice` has them.
+        routines: by GPU and way, candidates for one of BLAS's level 3, the best for all sizes first.
         plain: [sizes] seconds of gemmgen's fastest FP32 kernels, by GPU and layout, whether these are candidates or not.
     """
 
@@ -184,6 +106,7 @@ class Pool:
     relaxed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     plain: Mapping[tuple[str, str], np.ndarray] = field(default_factory=dict)
+    routines: Mapping[tuple[str, ...], Sequence[Candidate]] = field(default_factory=dict)
     refused: dict[str, tuple[Plan, GemmgenError]] = field(default_factory=dict)
 
     def refuse(self, plan: Plan, error: GemmgenError) -> None:
@@ -223,10 +146,27 @@ class Pool:
                 for number, at in enumerate(mine)
             ]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
+        verdicts = tuple(self._verdicts(kernels))
+        kernels += self._of_routines()
         return Choice(
-            sizes, tuple(kernels), len(self.candidates), float(np.exp(taken.cost)), float(np.exp(taken.least)), tuple(self.refused.values()), self.left_out,
-            self.relaxed, (*self.notes, *(narrow(kernels) if file.shim else ())), tuple(self._verdicts(kernels)),
+            sizes, tuple(kernels), len(self.candidates) + sum(map(len, self.routines.values())), float(np.exp(taken.cost)), float(np.exp(taken.least)),
+            tuple(self.refused.values()), self.left_out, self.relaxed, (*self.notes, *(narrow(kernels) if file.shim else ())), verdicts,
         )
+
+    def _of_routines(self) -> Iterator[Served]:
+        """Of each of BLAS's level 3 that the file names, in each way, the best kernel that the compiler does not refuse.
+
+        Raises:
+            InfeasibleSpec: it refuses all.
+        """
+        for group, mine in self.routines.items():
+            taken = next((one for one in mine if not self.refused or one.plan.hash not in self.refused), None)
+            if taken is None:
+                raise InfeasibleSpec(
+                    f"{self.library.place}: routines", f"no [[use]] has a kernel for {' '.join(group)}", got="refused by the compiler" if mine else None,
+                    needs="a kernel for each GPU and way", remedy="another [[use]], or a file without this routine",
+                )
+            yield Served(taken, taken.plan, like(self.library, taken.routine))
 
     def _verdicts(self, kernels: Sequence[Served]) -> Iterator[Verdict]:
         """What the chosen kernels are worth together at each size, beside the faster of gemmgen's FP32 kernels and the vendor's SGEMM."""
@@ -290,11 +230,6 @@ def _best_of_large(
         return None
     start = groups.index(group) * (logs.shape[1] // len(groups))
     return mine[int((logs[mine, start : start + len(sizes)] @ weights(sizes) ** 6).argmin())]
-
-
-def weights(sizes: Sequence[Size]) -> np.ndarray:
-    """[sizes]: the square root of the mean extent, as large products take most of a program's time and small ones are most of its calls."""
-    return np.array([math.prod(size) ** (1 / 6) for size in sizes])
 
 
 def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], each: int) -> list[Candidate]:
@@ -373,10 +308,13 @@ def pool(
     for place, table, names in library.tables:
         for gpu in library.gpus:
             if gpu.name in names:
-                found += [one for layout in library.file.layouts for one in _of_table(place, table, gpu, layout, library.sizes)]
+                found += [one for layout in library.file.layouts for one in of_table(place, table, gpu, layout, library.sizes)]
     found, notes = _with_plain(library, found, own)
     seconds = {group: np.min([one.seconds for one in mine], axis=0) for group, mine in own.items()}
-    return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds)
+    routines = {(gpu.name, *way.values()): (gpu, way) for gpu in library.gpus for name in library.file.routines for way in ways_of(name)}
+    progress(f"candidates of {len(routines)} ways of routines") if routines else None
+    answers = each(lambda asked: of_routine(library, *asked), routines.values())
+    return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds, dict(zip(routines, answers)))
 
 
 def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mapping[tuple[str, str], Sequence[Candidate]]) -> tuple[list[Candidate], list[str]]:
@@ -420,166 +358,3 @@ def _answer(asked: tuple[str, Sequence[tuple[str, LoadedSpec]], Gpu, Sequence[Si
         return error
 
 
-def gpu_name(library: LoadedLibrary, gpu: Gpu) -> str:
-    """How a spec names a GPU of the library: files from the root on."""
-    asked = library.file.gpus[[one.name for one in library.gpus].index(gpu.name)]
-    return str(((library.folder or Path()) / asked).resolve()) if asked.endswith(".toml") else asked
-
-
-def retargeted(spec: LoadedSpec, gpu: str, layout: str) -> list[tuple[str, LoadedSpec]]:
-    """The spec for a GPU and layout, and then the same with less and less fixed, each with what was left open.
-
-    On the spec's own GPU what it fixes stays fixed.
-    """
-    target = Target(gpu=gpu)
-    problem = spec.spec.problem.model_copy(update={"layout": layout})
-    whole = spec.model_copy(update={"spec": spec.spec.model_copy(update={"target": target, "problem": problem})})
-    if spec.spec.target.gpu == gpu:
-        return [("", whole)]
-    split = whole.spec.split.model_copy(update={"where": type(whole.spec.split).model_fields["where"].default})
-    opened = {"fragment": FragmentChoice()}
-    wider = {**opened, "tile": Tile(), "pipeline": Pipeline(), "split": split}
-    return [
-        ("", whole), *((told, whole.model_copy(update={"spec": whole.spec.model_copy(update=changes)})) for told, changes in (
-            ("its fragment is not there, and was left open", opened), ("its fragment, tile and pipeline are not there, and were left open", wider),
-        )),
-    ]
-
-
-def candidates_of(
-    place: str, ways: Sequence[tuple[str, LoadedSpec]], gpu: Gpu, sizes: Sequence[Size], kinds: Sequence[str] = (GEMM.name,),
-) -> tuple[str, list[Candidate]]:
-    """(what was left open, the candidates of the first of `ways` that has some).
-
-    Raises:
-        InfeasibleSpec, UnknownName: none has; the first one's reason.
-    """
-    refused: GemmgenError | None = None
-    for told, loaded in ways:
-        try:
-            return told, _candidates(place, loaded, gpu, sizes, kinds)
-        except (InfeasibleSpec, UnknownName) as error:
-            refused = refused or error
-    raise refused
-
-
-def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size], kinds: Sequence[str]) -> list[Candidate]:
-    """Those of one spec; the first of equal ones.
-
-    Schemes and intervals of promotion are those of the spec's own sizes: what the error is must not hang on which kernel a size gets.
-
-    Raises:
-        InfeasibleSpec, UnknownName: it has none.
-    """
-    every, singly = np.array(sizes, float), np.array([(*size[:3], 1) for size in sizes], float)
-    found: dict[Any, tuple[Request, dict[tuple[int, ...], tuple[set[int], set[int]]]]] = {}
-    for variant in _variants(loaded, kinds):
-        for at, (m, n, k, products) in enumerate(sizes):
-            if (products > 1) != kind_called(variant.spec.problem.kind).batched:
-                continue
-            hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k, "matrices": products})
-            for space in _spaces(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})})):
-                one = space.request
-                if one.batch and one.batch.tiles:  # whose products are told one by one, which the runtime does not
-                    continue
-                key = (one.batch is not None, one.scheme.name, one.fragment.name, one.design.name, one.choices.promote, _reads_once(one))
-                rows = found.setdefault(key, (one, {}))[1]
-                for row in _best_of_tiles(space.columns, space.order):
-                    preferred, alike = rows.setdefault(tuple(int(space.columns[name][row]) for name in one.design.symbols), (set(), set()))
-                    alike.add(at)
-                    if row == space.order[0]:
-                        preferred.add(at)
-    if not found:
-        raise InfeasibleSpec(place, "has no kernel for any of the library's sizes", got=loaded.place, needs="a size that its scheme serves",
-                             remedy="other sizes, or another scheme")
-    candidates = []
-    for one, rows in found.values():  # one pass and two are different kernels
-        single, strided = _seconds(one, list(rows), singly), one.batch is not None
-        seconds = np.where(every[:, 3] > 1, _seconds(one, list(rows), every), np.inf) if strided else single * every[:, 3]
-        for at, (row, (preferred, alike)) in enumerate(rows.items()):
-            symbols = tuple(zip(one.design.symbols, row))
-            layout = one.loaded.spec.problem.layout
-            candidates.append(
-                Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided, alike=frozenset(alike))
-            )
-    return candidates
-
-
-def _spaces(loaded: LoadedSpec) -> Iterator[Ranked]:
-    """What each design has for a spec, of those that have something: the scheme's integers may not hold a sum so long, and a design not have the scheme."""
-    try:
-        asked = requests(loaded)
-    except InfeasibleSpec:
-        return
-    for one in asked:
-        with suppress(InfeasibleSpec):
-            yield ranked(one)
-
-
-def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
-    """The spec with scheme, policy, promotion and sums as its own sizes decide them, once for each policy that it leaves open and each kind of problem.
-
-    Raises:
-        InfeasibleSpec, UnknownName: it has no kernel.
-    """
-    if loaded.spec.split.fallback != NO_FALLBACK:
-        raise InfeasibleSpec(f"{loaded.place}: [split] fallback", "libraries have no kernels with a fallback of their own", got=loaded.spec.split.fallback,
-                             needs="none", remedy='fallback = "none", or gemmgen export')
-    for one in requests(loaded):
-        scheme = loaded.spec.split.scheme if loaded.spec.split.scheme != "auto" else one.scheme.name
-        sums = one.choices[SUMS.name]  # what is usual is not said: designs that have no choice of it serve, too
-        pinned = {"sums": sums} if sums not in (None, SUMS.usual) else {}
-        split = loaded.spec.split.model_copy(update={"scheme": scheme, "promote": one.choices.promote[0], **pinned})
-        fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
-        for kind in kinds:
-            changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
-            # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
-            asked = kind_called(kind)
-            designs = [design.name for design in designs_of(one.fragment, asked, one.scheme.family.sums)] if asked.batched else []
-            for design in designs or [loaded.spec.pipeline.design]:
-                pipeline = loaded.spec.pipeline.model_copy(update={"design": design})
-                yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update={**changes, "pipeline": pipeline})})
-
-
-def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list[int]:
-    """Rows: the best of each n and k of a tile, which is what packed words are laid out by; no more than MOST_TILES, nor slower than SLOWEST allows."""
-    within = order[columns["seconds"][order] <= SLOWEST * columns["seconds"][order[0]]]
-    _, first = np.unique(columns["BN"][within].astype(np.int64) << 32 | columns["BK"][within], return_index=True)
-    return [int(within[at]) for at in np.sort(first)[:MOST_TILES]]
-
-
-def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray) -> np.ndarray:
-    """[rows, sizes] predicted, of calls whose counters nobody reads; inf where a single pass would read operands for which two are taken.
-
-    Args:
-        rows: [rows][symbols] of the request's design.
-        sizes: [sizes, 4] of m, n, k and products.
-    """
-    values = np.array(rows)
-    known = {**request.constants, **{name: np.repeat(values[:, at], len(sizes)) for at, name in enumerate(request.design.symbols)}}
-    known |= {name: np.tile(sizes[:, at], len(rows)) for at, name in enumerate(("M", "N", "K", "batch"))}
-    found = request.design.predicted(request.design.budgets(known, request.gpu.registers))["seconds"]
-    found = np.broadcast_to(found, len(rows) * len(sizes)).reshape(len(rows), len(sizes)) + _zeroing(request, values)[:, None]
-    return np.where(request.design.large_enough(request.gpu, *sizes[:, :3].T), found, np.inf) if _reads_once(request) else found
-
-
-def _reads_once(request: Request) -> bool:
-    return request.design.splits_whole(request.scheme, request.gpu, request.hints)
-
-
-def _zeroing(request: Request, values: np.ndarray) -> np.ndarray:
-    """[rows] seconds of the operation before the passes that sets maxima, and what slices of k count by, to zero; 0 of kernels with neither."""
-    sliced = values[:, request.design.symbols.index("split_k")] > 1
-    raised = request.scheme.family.takes_maxima and not _reads_once(request)
-    return np.where(sliced | raised, request.gpu.measured.launch_seconds.value, 0.0)
-
-
-def _of_table(place: str, table: Table, gpu: Gpu, layout: str, sizes: Sequence[Size]) -> Iterator[Candidate]:
-    """A dispatch table's kernels for a GPU and layout, with the times that its estimates tell."""
-    for label, kernel in table.kernels.items():
-        if (kernel.gpu, kernel.layout) != (gpu.name, layout):
-            continue
-        plan = solve(loads({name: dict(section) for name, section in kernel.spec.items()}, f"{place}: {label}"))
-        *extents, products = np.array(sizes, float).T
-        single = np.maximum(kernel.estimate.seconds(*extents), 1e-9)
-        yield Candidate(place, gpu, layout, single * products, single, settled=replace(plan, epilogue=FUSED), estimate=kernel.estimate, label=label)

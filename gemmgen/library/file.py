@@ -17,6 +17,7 @@ from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import SpecError
 from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.library.dispatch import Table, load_table
+from gemmgen.library.routines import LEVEL3
 from gemmgen.spec import MAX_EXTENT, Accuracy, BuildChoice, FragmentChoice, LoadedSpec, Name, Pipeline, Solve, Split, Tile, load, loads
 
 Layout = Literal["nn", "nt", "tn", "tt"]
@@ -35,13 +36,14 @@ SKEWED = (
     (128, 1024, 1024), (1024, 128, 1024), (64, 4096, 4096), (256, 4096, 4096), (1024, 4096, 4096), (4096, 1024, 4096), (4096, 256, 4096),
     (4096, 4096, 256), (8192, 8192, 512), (512, 512, 8192), (256, 256, 16384), (2048, 8192, 2048), (16384, 4096, 1024),
 )
-SIZES = (*((size, size, size) for size in SQUARES), *SKEWED)
-"""[m, n, k] that kernels are chosen for where a file names none: squares, few rows, few columns, short and long sums."""
+SHORT = ((1024, 1024, 64), (1024, 1024, 128), (2048, 2048, 64), (2048, 2048, 128), (4096, 4096, 64))
+SIZES = (*((size, size, size) for size in SQUARES), *SKEWED, *SHORT)
+"""[m, n, k] that kernels are chosen for where a file names none: squares, few rows, few columns, short and long sums, updates of a factorization."""
 PACKED_ROWS = (64, 128, 256, 512, 1024, 4096)
 """Rows of the products by a 4096 x 4096 matrix that was packed, for which kernels of packed use are chosen besides."""
 BATCHES = (
     (64, 64, 64, 1024), (128, 128, 128, 256), (256, 256, 256, 256), (512, 512, 64, 256), (1024, 1024, 256, 64),
-    (1024, 128, 1024, 128), (1024, 1024, 128, 128), (128, 1024, 1024, 128),  # attention's, whose heads are 128 wide
+    (1024, 128, 1024, 128), (1024, 1024, 128, 128), (128, 1024, 1024, 128), (512, 64, 512, 384),  # attention's, whose heads are 64 and 128 wide
 )
 """[m, n, k, products] of strided batches likewise, where a library is to have kernels for these."""
 MOST_KERNELS = 1000
@@ -100,6 +102,9 @@ class LibraryFile(Strict):
         "Left out: where there is a shim, as programs bring batches"
     )
     packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
+    routines: Annotated[tuple[Literal[*LEVEL3], ...], Field(strict=False)] = Field(
+        (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most"
+    )
     fallback: bool = Field(True, description="whether what no kernel serves is computed by portable ones in FP32, which the library then holds, too")
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
         (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
@@ -115,7 +120,7 @@ class LibraryFile(Strict):
             raise ValueError(f"a name that means nothing to C, C++, CUDA, HIP and CMake yet, such as my_{name}")
         return name
 
-    @field_validator("gpus", "layouts", "shim")
+    @field_validator("gpus", "layouts", "shim", "routines")
     @classmethod
     def _once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(values)) < len(values):
@@ -242,7 +247,8 @@ def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
     for key, needs in (("kind", GEMM.name), ("b", "f32"), ("c", "f32")):
         if getattr(problem, key) != needs:
             raise SpecError(f"{where}: [problem] {key}", "is not what a library's functions compute", got=getattr(problem, key), needs=needs,
-                            remedy="leave it out, or gemmgen export for a kernel of its own; for strided batches, batched = true")
+                            remedy="leave it out, or gemmgen export for a kernel of its own; for strided batches, batched = true, "
+                                   "and for others of BLAS's level 3, routines")
     if loaded.spec.epilogue.do:
         raise SpecError(f"{where}: [epilogue] do", "is not what a library's functions compute", got=", ".join(loaded.spec.epilogue.do),
                         needs="none: each call says what becomes of C",

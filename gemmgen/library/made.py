@@ -16,10 +16,12 @@ from gemmgen.build import Built, build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import ResourceError
-from gemmgen.library.choice import Candidate, Choice, Pool, gpu_name, pool, weights
+from gemmgen.library.candidates import Candidate, gpu_name, weights
+from gemmgen.library.choice import Choice, Pool, pool
 from gemmgen.library.dispatch import Estimate, Rule, estimated
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.kernel import Image, Kernel, finish_images, images
+from gemmgen.library.routines import sized
 from gemmgen.library.tables import Rules
 from gemmgen.plan import Plan
 from gemmgen.render import render
@@ -118,7 +120,8 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
     for served, estimate in zip(choice.kernels, estimates(choice)):
         if served.plan.hash in labels:  # another GPU of the same architecture has it already
             continue
-        stem = f"{served.plan.gpu.name}_{served.plan.layout}"
+        of = "_".join(value for key, value in served.candidate.routine.items() if key != "layout") + "_" if served.candidate.routine else ""
+        stem = f"{served.plan.gpu.name}_{of}{served.plan.layout}"
         number = sum(label.startswith(f"{stem}_") for label in labels.values()) + 1
         labels[served.plan.hash] = f"{stem}_{number}"
         kernels.append(Kernel(f"{stem}_{number}", built[served.plan.hash], estimate, served.reason, packs_b=not served.candidate.unpacked))
@@ -197,6 +200,10 @@ def estimates(choice: Choice) -> list[Estimate]:
         one = served.candidate
         if one.estimate is not None:
             found[number] = one.estimate
+        elif one.routine:
+            kind = served.plan.kind
+            own = np.array(sorted({(*sized(kind, *map(int, size)), 1) for size in every}))
+            found[number] = _fitted(one, own, one.seconds_of(own), weights(own))
         elif one.strided:
             batches = np.array(sorted({(*size[:3], max(2, size[3] * times // 4)) for size in choice.sizes if size[3] > 1 for times in (1, 4, 16)}))
             found[number] = _fitted(one, batches, one.seconds_of(batches), weights(batches))

@@ -18,7 +18,7 @@ from gemmgen.render import render_text
 if TYPE_CHECKING:
     from gemmgen.library.made import Library
 
-COMMON = {"init.py": "__init__.py", "c.py": "_c.py", "arrays.py": "_arrays.py"}
+COMMON = {"init.py": "__init__.py", "c.py": "_c.py", "arrays.py": "_arrays.py", "level3.py": "_level3.py"}
 """Files of every package by their templates' stems."""
 OF_SHIM = {"torch": {"torch.py": "torch.py"}, "jax": {"jax.py": "jax.py", "xla.c": "_xla.c"}}
 """Those of what a library asks for."""

@@ -1,6 +1,6 @@
-"""The preload library: unmodified programs' FP32 GEMMs, taken from the vendor's BLAS.
+"""The preload library: unmodified programs' FP32 products, taken from the vendor's BLAS.
 
-A C99 library that defines the vendor's GEMM functions and is loaded before the vendor's own (`LD_PRELOAD`), and an audit library
+A C99 library that defines the vendor's functions of level 3 and is loaded before the vendor's own (`LD_PRELOAD`), and an audit library
 (`LD_AUDIT`) for programs that look these functions up by hand. Both are text here: nothing of CUDA or HIP is needed to build them.
 """
 
@@ -38,6 +38,8 @@ REASONS = {
     "MATH_MODE": "the math mode asks for something else",
     "ALGORITHM": "an algorithm is asked for",
     "OPERATION": "an operation is neither n, t nor c",
+    "STANDS": "a side, a triangle or a diagonal is none of its values",
+    "VERSION": "the vendor's function has other arguments",
     "POINTER_MODE": "alpha and beta are vectors",
     "DESCRIPTOR": "a descriptor cannot be read",
     "SIZES": "descriptors disagree",
@@ -121,9 +123,13 @@ def _wide(forms: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 
 
 _CUBLAS = (("SGEMM", "cublasSgemm_v2"), ("STRIDED", "cublasSgemmStridedBatched"), ("BATCHED", "cublasSgemmBatched"), ("SGEMM_EX", "cublasSgemmEx"),
-           ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"))
-_HIPBLAS = (("SGEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"))
-_ROCBLAS = (("SGEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"))
+           ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
+           ("SYRK", "cublasSsyrk_v2"), ("SYR2K", "cublasSsyr2k_v2"), ("SYRKX", "cublasSsyrkx"), ("SYMM", "cublasSsymm_v2"), ("TRMM", "cublasStrmm_v2"),
+           ("TRSM", "cublasStrsm_v2"))
+_HIPBLAS = (("SGEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"),
+            *((form, f"hipblasS{form.lower()}") for form in ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")))
+_ROCBLAS = (("SGEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"),
+            *((form, f"rocblas_s{form.lower()}") for form in ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")))
 _DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
            ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),
            ("context_of", "cuStreamGetCtx", "hipStreamGetDevice"), ("capture", "cuStreamGetCaptureInfo_v2", "hipStreamGetCaptureInfo_v2"),

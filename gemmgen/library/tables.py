@@ -19,6 +19,9 @@ from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.ends import FUSED, FUSED_ACTIVATIONS
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
+from gemmgen.kinds import GEMM
+from gemmgen.library.routines import LEVEL3, number, stands
+from gemmgen.model import time
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import SAFETY
 
@@ -27,14 +30,10 @@ BOUND_K = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
 PASSES = ("absmax", "norms", "split")
 """Roles of launches that make words of operands, whose blocks take one operand each."""
 LARGEST_OFFSET = (1 << 16) - 1
-SGEMM_SHARE = 0.61
-"""Of the FP32 multiply-adds' rate, what the vendor's SGEMM reaches: measured on an H200, 41 of 66.9 TFLOPS."""
-SGEMM_LAUNCH = 4e-6
-"""Seconds of a small one: measured on an H200, 6.5 us at 256 and 13 us at 512."""
 FACTORS = 4
 """Of a term of a grid and of a buffer's size, at most: as tables.h has room for."""
 
-_EXTENTS = ("m", "n", "k", "m_padded", "n_padded", "k_padded", "m_clusters", "batch")
+_EXTENTS = ("m", "n", "k", "m_padded", "n_padded", "k_padded", "m_clusters", "batch", "tiles")
 _ARGUMENTS = {
     **dict.fromkeys("abc", "pointer"), **dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), "long long"),
     **dict.fromkeys(("m", "n", "k", "batch"), "int"), **dict.fromkeys(("alpha", "beta"), "float"),
@@ -63,13 +62,17 @@ def check(kernel: Kernel) -> None:
     """Whether the runtime can launch a kernel.
 
     Raises:
-        GemmgenError: it is for a batch of products that are each told by themselves, its B or C is not FP32, or it has an epilogue of its own.
+        GemmgenError: it is for a batch of products that are each told by themselves or of a kind that the runtime does not launch, its B or C is not FP32,
+            or it has an epilogue of its own.
     """
     plan = kernel.built.plan
     if plan.launches.of_products:
         raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
-    if not plan.inputs.stored_b.is_usual or not plan.output.is_usual:
+    if not plan.kind.plain and plan.kind.name not in LEVEL3:
+        raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),
+                           remedy="another spec, or gemmgen export for this one")
+    if not plan.type.is_usual or not plan.inputs.stored_b.is_usual or not plan.output.is_usual:
         raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.inputs.stored_b.name}, C {plan.output.name}",
                            needs="FP32 in and out", remedy="another spec, or gemmgen export for this one")
     if plan.epilogue not in (NONE, FUSED):
@@ -133,7 +136,7 @@ def formats(kernels: Sequence[Kernel]) -> dict[tuple[str, str], int]:
     for kernel in kernels:
         plan, interface = kernel.built.plan, kernel.built.source.interface
         for operand in "ab":
-            key = None if kernel.is_fallback or operand == "b" and not kernel.packs_b else pack_key(plan, interface, operand)
+            key = None if kernel.is_fallback or not plan.kind.plain or operand == "b" and not kernel.packs_b else pack_key(plan, interface, operand)
             found[kernel.label, operand] = 0 if key is None else known.setdefault(key, len(known) + 1)
     return found
 
@@ -209,6 +212,10 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
     parts.append(_array("image", f"{label}_images", _images(code, name)))
     archs = [binary.arch for binary in (kernel.built.binary, *kernel.built.others)]
     parts.append(_array("error_bound", f"{label}_bounds", [_bound(plan, archs, k) for k in BOUND_K]))
+    if plan.kind.tiles:
+        parts.append(
+            f"static int64_t {label}_tiles(int64_t tiles_m, int64_t tiles_n, int64_t TILE_M, int64_t TILE_N)\n{{\n    return {plan.kind.tiles.count};\n}}\n"
+        )
     if kernel.estimate is not None:
         parts.append(f"static const estimate {label}_estimate = {_estimate(kernel.estimate)};\n")
     return "\n".join(parts)
@@ -217,6 +224,7 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
 def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tuple[int, int], packed: Mapping[tuple[str, str], int]) -> str:
     plan, label = kernel.built.plan, kernel.label
     units = {extent: unit for extent, (_, unit) in interface.padded.items()}
+    tiles = plan.kind.tiles
     read = {one.argument for launch in interface.launches if launch.role not in PASSES for one in launch.parameters}
     grid, _ = prose.largest_grid(plan, kernel.built.source)
     least_k, least_elements = plan.design.whole_from(plan.gpu) if plan.launches.splits_whole else (0, 0)
@@ -228,7 +236,9 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
         f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "
-        f"{FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0}}}"
+        f"{FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0},\n"
+        f"     {number(plan.kind)}, {', '.join(map(str, stands(plan.kind)))}, "
+        + (f"{plan.block[0] * plan.cluster}, {label}_tiles}}" if tiles else "0, NULL}")
     )
 
 
@@ -318,11 +328,10 @@ def _of_rules(rules: Sequence[Rules], labels: Sequence[str]) -> list[str]:
 
 
 def sgemm_estimate(gpu: Gpu) -> Estimate:
-    """What the vendor's SGEMM takes on a GPU, roughly: its tiles and slices are many, so that waves hardly show."""
-    rate = 2e6 * gpu.rates.boost_mhz * gpu.rates.f32_fma_per_clock * SGEMM_SHARE  # of an SM, in a second
-    tile, slices = 32, 8
-    return Estimate(tile=(tile, tile), slices=slices, sms=gpu.rates.sms, launch=SGEMM_LAUNCH, wave=0.0, step=float(f"{2 * tile * tile / rate:.4g}"),
-                    operand=0.0, output=float(f"{4e-9 / gpu.rates.dram_gb_per_s:.4g}"))
+    """What the vendor's SGEMM takes on a GPU (M24)."""
+    numbers = {name: float(f"{value:.4g}") for name, value in time.sgemm_numbers(gpu).items()}
+    return Estimate(tile=(time.SGEMM_TILE,) * 2, slices=time.SGEMM_SLICES, sms=gpu.rates.sms, launch=numbers["sgemm_start"], wave=0.0,
+                    step=numbers["sgemm_step"], operand=0.0, output=numbers["sgemm_output"])
 
 
 def _of_architectures(kernels: Sequence[Kernel]) -> str:

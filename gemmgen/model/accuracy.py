@@ -21,11 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, erf, inf, log2, sqrt
+from math import ceil, erf, inf, log, log2, sqrt
 from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.number import FORMATS, ROUNDINGS
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Accumulator, Product, Scheme, Word
@@ -463,11 +464,18 @@ def predicted(
     in_range = all(side.in_range for side in sizes.sides)
     return Prediction(float(numbers["estimate"]) if in_range else inf, inf if scheme.family.by_row else float(numbers["worst"]), numbers)
 
+
+POWERS_OF_TWO = sqrt(3 / log(4))
+"""A power of two leaves 1/2 to all of the target to a row's norm: the root mean square of the target over the norm, where its logarithm is even."""
+
+
 def _of_residues(scheme: Scheme, k: int, data: Distribution, output_roundoff: float) -> Prediction:
-    """Of integers whose last place is relative to a row's norm: on any distribution the same. Their sums are exact, and C is rounded once, to FP32."""
-    numbers = {"K": k, "segment_k": SEGMENT_K, "residue_target": float(scheme.family.residues.target)}
+    """Of integers whose last place is relative to a row's norm: on any distribution the same. Their sums are exact, and C is rounded once, to its elements'
+    type."""
+    wide = scheme.family.wide
+    numbers = {"K": k, "segment_k": k if wide else SEGMENT_K, "residue_target": float(scheme.family.residues.target) / (POWERS_OF_TWO if wide else 1.0)}
     numbers |= solved((RESIDUES_LEFT,), numbers) | {
-        "u": U, "ln2": LN2, "sign_share": data.sign_share, "words_bias": 0.0, "sums_coherent": 0.0, "sums_random": 0.0, "low_sums": 0.0, "roundings": 0,
+        "u": ELEMENTS[scheme.element].roundoff, "ln2": LN2, "sign_share": data.sign_share, "words_bias": 0.0, "sums_coherent": 0.0, "sums_random": 0.0, "low_sums": 0.0, "roundings": 0,
         "last_roundings": 1, "output_roundoff": output_roundoff, "sums_worst": 0.0, **_worst_numbers(scheme),
     }
     numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)

@@ -129,9 +129,19 @@ LAUNCHES = Equation(
 )
 SECONDS = Equation("M18", "seconds", "kernel_seconds + split_seconds + launches * launch_seconds", "s", "one after another")
 TFLOPS = Equation("M19", "tflops", "2 * batch * M * N * K / seconds / 10.0**12", "TFLOP/s", "LE-GEMM eq. 18 without its epilogue term")
+ASSUMED_SHARE, ASSUMED_START = 0.742, 4.05e-6
+"""Of the FP32 units' rate what the vendor's SGEMM reaches, and seconds of a small one, on GPUs without `[measured.sgemm]`."""
+SGEMM_TILE, SGEMM_SLICES = 32, 2
+"""Rows and columns of a tile of the vendor's SGEMM, and slices of k: its own are larger and of many shapes, so that waves of them hardly show."""
 SGEMM_SECONDS = Equation(
-    "M24", "sgemm_seconds", "sgemm_start + batch * (2 * M * N * K / sgemm_rate + 4 * (M * K + K * N + M * N) / dram_rate)", "s",
-    "the vendor's FP32 product: work at a share of the FP32 units' rate, then the operands' way; where its constants were measured",
+    "M24", "sgemm_seconds",
+    f"sgemm_start + ceil({SGEMM_SLICES} * batch * ceil(M / {SGEMM_TILE}) * ceil(N / {SGEMM_TILE}) / sms) * ceil(K / {SGEMM_SLICES}) * sgemm_step"
+    " + batch * M * N * sgemm_output", "s",
+    "the vendor's FP32 product: work at a share of the FP32 units' rate, and C's way out",
+)
+NATIVE_SECONDS = Equation(
+    "M25", "native_seconds", "native_start + 2 * M * N * K / native_rate + 8 * (M * K + K * N + M * N) / dram_rate", "s",
+    "native FP64: work at a share of the GPU's FP64 rate, then the operands' way",
 )
 
 EQUATIONS = (
@@ -170,12 +180,32 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
     }
 
 
-def sgemm_numbers(gpu: Gpu) -> dict[str, float] | None:
-    """The symbols of M24 beside the sizes; None where nobody measured the vendor's SGEMM on such a GPU."""
-    sgemm = gpu.measured.sgemm
-    if sgemm is None or sgemm.share.assumed:
+NATIVE_SHARE = 0.8
+"""Of the data sheet's FP64 rate, what native products reach: cuBLAS 53 to 54 of 66.9 TFLOP/s on an H200 (docs/results/f64.md). Of other GPUs assumed."""
+NATIVE_START = 6e-6
+"""Seconds of a launch and of its first and last tiles, as of the vendor's SGEMM on Hopper (M24)."""
+
+
+def native_numbers(gpu: Gpu) -> dict[str, float] | None:
+    """The symbols of M25 beside the sizes; None where the GPU's row has no rate of FP64."""
+    if gpu.rates.f64_tflops is None:
         return None
     return {
-        "sgemm_start": sgemm.start_seconds.value, "sgemm_rate": sgemm.share.value * gpu.rates.f32_tflops * 1e12,
+        "native_start": NATIVE_START, "native_rate": NATIVE_SHARE * gpu.rates.f64_tflops * 1e12,
         "dram_rate": gpu.rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value,
     }
+
+
+def sgemm_numbers(gpu: Gpu) -> dict[str, float]:
+    """The symbols of M24 beside the sizes; a library's tables have the same. Where nobody measured the vendor's SGEMM, Hopper's constants stand in."""
+    sgemm, rates = gpu.measured.sgemm, gpu.rates
+    share, start = (sgemm.share.value, sgemm.start_seconds.value) if sgemm else (ASSUMED_SHARE, ASSUMED_START)
+    return {
+        "sms": rates.sms, "sgemm_start": start, "sgemm_step": 2 * SGEMM_TILE**2 / (share * 2e6 * rates.boost_mhz * rates.f32_fma_per_clock),
+        "sgemm_output": 4e-9 / (rates.dram_gb_per_s * gpu.measured.dram_efficiency.value),
+    }
+
+
+def sgemm_measured(gpu: Gpu) -> bool:
+    """Whether somebody measured the vendor's SGEMM on such a GPU."""
+    return gpu.measured.sgemm is not None and not gpu.measured.sgemm.share.assumed

@@ -53,6 +53,7 @@ class Device(Protocol):
     def empty(self, nbytes: int, name: str) -> Any: ...
     def upload(self, array: np.ndarray, name: str, misalign: int = 0) -> Any: ...
     def address(self, buffer: Any) -> int: ...
+    def part(self, buffer: Any, nbytes: int) -> Any: ...
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None: ...
     def download(self, buffer: Any, dtype: Any, count: int) -> np.ndarray: ...
     def seconds(self) -> float | None: ...
@@ -65,7 +66,7 @@ def converted(kind: str, value: Any) -> Any:
     if kind == "float":
         with np.errstate(over="ignore"):
             return float(np.float32(value))
-    return value if kind == "pointer" else int(value)
+    return value if kind == "pointer" else float(value) if kind == "double" else int(value)
 
 
 def allocated(device: Device, interface: Interface, extents: Mapping[str, int]) -> dict[tuple[str, int], Any]:
@@ -105,8 +106,12 @@ def launch_all(
     Raises:
         EmulationError, DeviceError: from the driver.
     """
+    _launch_each(device, interface.launches, extents, given, memory)
+
+
+def _launch_each(device: Device, launches: Sequence[Launch], extents: Mapping[str, int], given: Mapping[str, Any], memory: Mapping[Any, Any]) -> None:
     follows = False  # one of these launches
-    for launch in interface.launches:
+    for launch in launches:
         blocks = launch.blocks(extents)
         if launch.most_blocks and device.clusters_at_once:  # blocks that stay
             blocks = min(blocks, device.clusters_at_once * launch.cluster)
@@ -136,7 +141,7 @@ class KernelArguments:
         addresses: where it lies. All of it lives as long as this object.
     """
 
-    _TYPES = {"pointer": ctypes.c_void_p, "int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
+    _TYPES = {"pointer": ctypes.c_void_p, "int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float, "double": ctypes.c_double}
 
     def __init__(self, args: Sequence[tuple[str, Any]]):
         self._values = [self._TYPES[kind](value) for kind, value in args]
@@ -158,7 +163,7 @@ class Placement:
     Attributes:
         extra: elements added to each leading dimension (A, B, C).
         misalign: bytes by which each base address misses 256-byte alignment;
-            multiples of 4.
+            multiples of an element's.
         apart: elements between a matrix of a batch and the next (A, B, C).
     """
 
@@ -172,7 +177,7 @@ class Result:
     """What came out.
 
     Attributes:
-        c: [M, N] FP32, or [batch, M, N]; of another type of C, what its elements say.
+        c: [M, N] of the plan's type, or [batch, M, N]; of another type of C, what its elements say.
         status: the kernels' counters by name.
         seconds: of all kernels together, where a real GPU ran them.
         intact: whether nothing was written outside C's elements.
@@ -191,15 +196,19 @@ def gemm(
     """alpha A B + beta C on `device`, and of that what the plan's epilogue makes.
 
     Args:
-        a: [M, K] FP32, as the formula reads; it is stored as the plan's layout says.
-        b: [K, N] FP32, stored as the plan's type of B, whose numbers they are; None where the plan's kind of product has no B.
-        c: [M, N] FP32, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through.
+        a: [M, K] of the plan's type, as the formula reads; it is stored as the plan's layout says.
+        b: [K, N] likewise, stored as the plan's type of B, whose numbers they are; None where the plan's kind of product has no B.
+        c: [M, N] likewise, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through. Of a kind
+            that solves the right-hand sides: the result's C is X, and the operand that is not the triangle None.
         ends: the epilogue's arguments by name, vectors [N] or [M] of FP32, and numbers.
 
     Raises:
-        SpecError: shapes or types do not fit, an argument of the epilogue is missing or unknown, or the kernel's launch takes a whole batch.
+        SpecError: shapes or types do not fit, right-hand sides are missing, an argument of the epilogue is missing or unknown, or the
+            kernel's launch takes a whole batch.
         EmulationError, DeviceError: from the driver.
     """
+    if plan.kind.solves:
+        return _solved(device, plan, source, a, b, c, alpha, placement)
     whole = plan.kind.completed(a, b)
     check_extents(*whole, c, element=plan.type)
     b = whole[1] if b is None else b
@@ -207,6 +216,41 @@ def gemm(
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
     one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement, ends=ends)
     return replace(one, c=one.c[0])
+
+
+def _solved(
+    device: Device, plan: Plan, source: Source, a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray | None, alpha: float, placement: Placement,
+) -> Result:
+    """X of A X = alpha C, or of X B = alpha C, in rounds: the workspace of each is memory of its own, but for the counters."""
+    kind, which = plan.kind, "ab".index(plan.solved.name)
+    triangle, other = (a, b) if kind.left else (b, a)
+    if c is None or triangle is None or other is not None:
+        raise SpecError("a, b, c", f"kind {kind.name} has one triangle and right-hand sides", got=[None if x is None else x.shape for x in (a, b, c)],
+                        needs=f"{plan.solved.name} [size, size] and c, and no other operand")
+    check_extents(*((triangle, c) if kind.left else (c, triangle)), None, element=plan.type)
+    if triangle.shape[0] != triangle.shape[1]:
+        raise SpecError(plan.solved.name, f"is not square, as kind {kind.name} has it", got=triangle.shape, needs="as many rows as columns")
+    (m, n), layout = c.shape, plan.layout[which]
+    stored_x, ld, _ = stored((triangle if layout == "n" else triangle.T)[None], placement, which, plan.type)
+    stored_c, ldc, _ = stored(c[None], placement, 2, plan.output)
+    interface = source.interface
+    try:
+        memory = allocated(device, interface, interface.extents(0, 0, 0))
+        counters = {place: held for place, held in memory.items() if place[0] == STATUS}
+        call = {
+            plan.solved.name: device.upload(stored_x, plan.solved.name, placement.misalign[which]), f"ld{plan.solved.name}": ld,
+            "c": device.upload(stored_c, "c", placement.misalign[2]), "ldc": ldc, "batch": 1,
+        }
+        for one in interface.rounds(m, n, alpha):
+            extents = interface.extents(one.m, one.n, one.k)
+            memory = {} if one.solves else allocated(device, interface, extents)
+            given = one.given(call, lambda operand, elements: device.part(operand, elements * plan.type.bytes))
+            _launch_each(device, interface.launches_of(one.solves), extents, given, memory | counters)
+        out, status, seconds = device.download(call["c"], plan.output.dtype, stored_c.size), counted(device, interface, counters), device.seconds()
+    finally:
+        device.release()
+    inside, intact = unstored(out, stored_c, (1, m, n), ldc, _steps(m, n, placement, 2)[1])
+    return Result(plan.output.values(inside)[0], status, seconds, intact)
 
 
 def strided(

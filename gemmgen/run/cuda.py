@@ -17,7 +17,7 @@ from gemmgen.errors import DeviceError
 from gemmgen.run import KernelArguments, Target
 from gemmgen.run.sensors import Sensors, open_sensors
 
-_SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32}
+_SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32, "double": np.float64}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _WITHOUT_OPT_IN = 48 * 1024
 """Dynamic shared bytes that every kernel may have."""
@@ -220,6 +220,9 @@ class CudaDevice:
 
     def address(self, buffer: Any) -> int:
         return buffer.data.ptr
+
+    def part(self, buffer: Any, nbytes: int) -> Any:
+        return buffer[nbytes:]
 
     def prepared(
         self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False, *, direct: bool = False,

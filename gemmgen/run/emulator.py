@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,9 @@ class EmulatorDevice:
 
     def address(self, buffer: Any) -> int:
         return buffer.address
+
+    def part(self, buffer: Any, nbytes: int) -> Any:
+        return replace(buffer, address=buffer.address + nbytes, nbytes=buffer.nbytes - nbytes)
 
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
         report = partial(self.progress, symbol) if self.progress else None

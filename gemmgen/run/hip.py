@@ -228,6 +228,9 @@ class HipDevice:
     def address(self, buffer: _Buffer) -> int:
         return buffer.address
 
+    def part(self, buffer: _Buffer, nbytes: int) -> _Buffer:
+        return _Buffer(buffer.address + nbytes, buffer.nbytes - nbytes)
+
     def upload(self, array: np.ndarray, name: str, misalign: int = 0) -> _Buffer:
         around = self._filled(array.nbytes + misalign + 4, _POISON)
         view = _Buffer(around.address + misalign, array.nbytes)

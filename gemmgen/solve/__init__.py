@@ -246,7 +246,8 @@ class _Solution:
             return f"the fastest of those that give {asked.text}; {figure}"
         if self.request.loaded.spec.split.scheme != "auto":
             return ""
-        preferred = preferred_scheme(self.plan.gpu.unit)
+        problem = self.request.loaded.spec.problem
+        preferred = preferred_scheme(self.plan.gpu.unit, problem.b, problem.type)
         if self.plan.scheme.name == preferred.name:
             return preferred.reason
         return f"no word need be split where memory binds; {preferred.name} is predicted slower"

@@ -14,7 +14,7 @@ from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, shapes
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.output import all_outputs
-from gemmgen.catalog.scheme import Scheme, preferred_scheme
+from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS
 from gemmgen.designs import Design, all_designs, designs_of, owners_of
@@ -47,6 +47,11 @@ class Case:
     def kind(self) -> Kind:
         """Of product."""
         return kind_of(self.spec.problem)
+
+    @property
+    def of_wide(self) -> bool:
+        """Whether elements are of a type of their own, which few kernels have."""
+        return self.spec.problem.type != F32.name
 
     @property
     def b(self) -> str:
@@ -171,7 +176,28 @@ def _uncompensated(applies: Callable[[Case], bool], problem: str, needs: str) ->
 IN_FP32 = "the sums of {scheme.name} are in FP32 registers already"
 EXACT = "the sums of {scheme.name} are integers, and exact"
 
+WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
+    Refusal(
+        "[problem] kind", lambda case: case.of_wide and case.kind is not GEMM, WIDE + " compute one product", lambda case: case.kind.name,
+        GEMM.name, 'kind = "gemm", or type = "f32"',
+    ),
+    Refusal(
+        "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,
+        'B of the elements\' type, which b = "f32" stands for', 'b = "f32", or type = "f32"',
+    ),
+    Refusal(
+        "[problem] c", lambda case: case.of_wide and case.spec.problem.c != F32.name, WIDE + " store C in the same type", lambda case: case.spec.problem.c,
+        'C of the elements\' type, which c = "f32" stands for', 'c = "f32", or type = "f32"',
+    ),
+    Refusal(
+        "[epilogue] do", lambda case: case.of_wide and bool(case.spec.epilogue.do), WIDE + " store alpha A B + beta C, since steps compute in FP32",
+        lambda case: ", ".join(case.spec.epilogue.do), "no steps", 'leave it out, or type = "f32"',
+    ),
+    Refusal(
+        "[accuracy] as", lambda case: not case.of_wide and getattr(case.spec.accuracy, "as") == "fp64", "no element of {spec.problem.type} has such an error",
+        lambda case: "fp64", '[problem] type = "f64"', 'type = "f64", or as = "fp32-rounded"',
+    ),
     Refusal(
         "[target] vendor", lambda case: case.spec.target.vendor not in ("auto", case.gpu.vendor), "{gpu.name} is not {spec.target.vendor}'s",
         lambda case: case.spec.target.vendor, "{gpu.vendor}", "leave it out", error=SpecError,
@@ -196,10 +222,23 @@ OF_TARGET = (
 )
 OF_SCHEME = (
     Refusal(
+        "[split] scheme", lambda case: case.scheme.element != case.spec.problem.type, "splits elements of {scheme.element}",
+        lambda case: f"{case.scheme.name}, [problem] type = {case.spec.problem.type}", "a scheme for the elements' type",
+        lambda case: f'[problem] type = "{case.scheme.element}", or scheme = '
+                     f'"{preferred_scheme(case.gpu.unit, case.spec.problem.b, case.spec.problem.type).name}"',
+        has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b, case.spec.problem.type)),
+    ),
+    Refusal(
         "[split] scheme", lambda case: case.b != case.spec.problem.b, "takes a B of {case.b}",
         lambda case: f"{case.scheme.name}, [problem] b = {case.spec.problem.b}", "a scheme for B's type",
         lambda case: f'[problem] b = "{case.b}", or scheme = "{preferred_scheme(case.gpu.unit, case.spec.problem.b).name}"',
         has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b)),
+    ),
+    Refusal(
+        "[accuracy] reproducible", lambda case: case.spec.accuracy.reproducible and not case.scheme.family.reproducible,
+        "C of {scheme.name} has other bits on other GPUs: its sums or scales are rounded in an order that the kernel chooses", lambda case: True,
+        "exact sums and one rounding, as residues of f64 have them", '[problem] type = "f64", or reproducible = false',
+        has=lambda case: ", ".join(row.name for row in SCHEMES.rows() if row.family.reproducible),
     ),
     Refusal(
         "[split] run", lambda case: case.spec.split.run is not None and case.scheme.family.run_k is None, "runs of k of {scheme.name} have no scales",
@@ -241,7 +280,8 @@ OF_KERNEL = (
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
     _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
     Refusal(
-        "[split] scheme", lambda case: case.scheme.family.run_k is not None and not case.kind.plain, "scales of runs of k are found of a whole A and B",
+        "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs or any(case.kind.k_range)),
+        "scales of runs of k are found of an A and a B that are read whole, and whole runs are summed",
         lambda case: f"{case.scheme.name}, kind {case.kind}", "a scheme with scales of rows, or without any", 'scheme = "scaled"',
     ),
     Refusal(

@@ -5,7 +5,8 @@ for the error of arithmetic that people know, on all the data of `EVERYWHERE`, o
 
 - `fp32`: no more than the estimate of a sequential FP32 dot product;
 - `tf32`: no more than the estimate of one TF32 word, whose range is FP32's, exactly summed;
-- `fp32-rounded`: what rounding the exact result to FP32 costs, but for a quarter.
+- `fp32-rounded`: what rounding the exact result to FP32 costs, but for a quarter;
+- `fp64`: of elements of FP64, no more than the estimate of a sequential FP64 dot product.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import sqrt
 
+from gemmgen.catalog.element import F32, F64, Element
 from gemmgen.catalog.number import FORMATS, ROUNDINGS
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.catalog.unit import MatrixUnit
@@ -70,6 +72,8 @@ class Contract:
         data = DISTRIBUTIONS[name]
         if self.asked == "fp32":
             return fp32_estimate(self.k, data)
+        if self.asked == "fp64":
+            return fp64_estimate(self.k, data)
         if self.asked == "tf32":
             return tf32_estimate(self.k, data)
         return ROUNDED if self.asked == "fp32-rounded" else float(self.asked)
@@ -125,6 +129,16 @@ def contract(loaded: LoadedSpec, roundoff: float = 0.0) -> Contract | None:
 def fp32_estimate(k: int, data: Distribution) -> float:
     """Of a sequential FP32 dot product."""
     return predicted(SCHEMES.get("fp32"), None, k, 0, data).estimate
+
+
+def fp64_estimate(k: int, data: Distribution) -> float:
+    """Of a sequential FP64 dot product: the roundings are FP32's but for their size."""
+    return fp32_estimate(k, data) * F64.roundoff / F32.roundoff
+
+
+def own_estimate(element: Element, k: int, data: Distribution) -> float:
+    """Of a sequential dot product in the elements' own type."""
+    return fp32_estimate(k, data) if element is F32 else fp64_estimate(k, data)
 
 
 def tf32_estimate(k: int, data: Distribution) -> float:

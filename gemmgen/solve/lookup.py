@@ -33,15 +33,15 @@ def gpu_of(loaded: LoadedSpec) -> Gpu:
     return GPUS.get(loaded.spec.target.gpu, where=place, relative_to=loaded.folder)
 
 
-def schemes_for(b: str) -> list[Scheme]:
-    """The rows that take a B of this type."""
-    return [scheme for scheme in SCHEMES.rows() if scheme.b == (None if b == F32.name else b)]
+def schemes_for(b: str, element: str = F32.name) -> list[Scheme]:
+    """The rows for elements of a type that take a B of type `b`."""
+    return [scheme for scheme in SCHEMES.rows() if scheme.element == element and scheme.b == (None if b == F32.name else b)]
 
 
 def plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragment, Design]]:
     """Plain FP32, where the scheme is open and a design of it is for such sizes: memory binds there, and no word need be split."""
     plain = SCHEMES.get(PLAIN)
-    if spec.problem.b != F32.name or spec.split.scheme != "auto" or spec.fragment.shape is not None:
+    if spec.problem.b != F32.name or spec.problem.type != F32.name or spec.split.scheme != "auto" or spec.fragment.shape is not None:
         return []
     if _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY):
         return []

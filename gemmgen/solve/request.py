@@ -11,7 +11,7 @@ from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.catalog.output import all_outputs
+from gemmgen.catalog.output import output_of
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme, with_runs
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS, Decision
@@ -121,7 +121,7 @@ class Request:
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
             designed=None if design is designs_of(self.fragment, self.kind, self.scheme.family.sums)[0] else design.name, type=ELEMENTS[spec.problem.type],
-            output=all_outputs()[spec.problem.c], epilogue=epilogue_of(spec.epilogue.do), asked=self.asked, kind=self.kind, batch=self.batch, **known, **more,
+            output=output_of(ELEMENTS[spec.problem.type], spec.problem.c), epilogue=epilogue_of(spec.epilogue.do), asked=self.asked, kind=self.kind, batch=self.batch, **known, **more,
         )
 
 
@@ -133,12 +133,12 @@ def requests(loaded: LoadedSpec) -> list[Request]:
     case.kind.check(spec.problem, place)
     if not case.kind.batched:
         refuse_batch(spec, place)
-    asked = contract(loaded, all_outputs()[spec.problem.c].roundoff)
+    asked = contract(loaded, output_of(ELEMENTS[spec.problem.type], spec.problem.c).roundoff)
     if asked is None:
-        name = preferred_scheme(gpu.unit, spec.problem.b).name if spec.split.scheme == "auto" else spec.split.scheme
+        name = preferred_scheme(gpu.unit, spec.problem.b, spec.problem.type).name if spec.split.scheme == "auto" else spec.split.scheme
         return _of_scheme(loaded, SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder), gpu, None)
     found, refused = [], []
-    for scheme in schemes_for(spec.problem.b):
+    for scheme in schemes_for(spec.problem.b, spec.problem.type):
         try:
             found += _of_scheme(loaded, scheme, gpu, asked)
         except (InfeasibleSpec, UnknownName) as error:  # a shape that the scheme's words do not have is asked of no kernel

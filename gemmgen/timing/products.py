@@ -42,7 +42,7 @@ class Multiplier:
         self._plan, self._interface = built.plan, built.source.interface
         self._device = CudaDevice(built.binary)
         self._space: Any = None
-        self._prepared: dict[Any, tuple[Any, int, list[tuple[Any, list[tuple[int, int]]]]]] = {}
+        self._prepared: dict[Any, list[tuple[list[Any], list[Any]]]] = {}
 
     def __call__(self, a: Any, b: Any, c: Any | None, alpha: float, beta: float) -> Any:
         """alpha op(A) op(B) + beta C in FP32, as a new array [M, N], when the GPU is done.
@@ -75,50 +75,80 @@ class Multiplier:
         Raises:
             cupy's errors: the GPU refused (`gemmgen.timing.refusals`).
         """
-        m, n = out.shape
         k = a.shape[1] if self._plan.layout[0] == "n" else a.shape[0]
-        strides = tuple(x.strides[0] // 4 if x.shape[0] > 1 else x.shape[1] for x in (a, b, out))
-        key = (m, n, k, *strides, alpha, beta)
+        self._put(out, {"a": a, "b": b, "c": out}, k, alpha, beta)
+
+    def solve(self, c: Any, triangle: Any, alpha: float = 1.0) -> None:
+        """C [M, N] becomes X of A X = alpha C, or of X B = alpha C, as the kernel's kind has it; put on the current stream, and nothing waits.
+
+        Args:
+            c: FP32, whose rows are contiguous, maybe a part of a larger matrix.
+            triangle: likewise, as the plan's layout says it is stored.
+
+        Raises:
+            cupy's errors: the GPU refused (`gemmgen.timing.refusals`).
+        """
+        self._put(c, {self._plan.solved.name: triangle, "c": c}, triangle.shape[0], alpha, 0.0)
+
+    def _put(self, out: Any, operands: dict[str, Any], k: int, alpha: float, beta: float) -> None:
+        strides = {f"ld{name}": x.strides[0] // 4 if x.shape[0] > 1 else x.shape[1] for name, x in operands.items()}
+        key = (*out.shape, k, tuple(strides.items()), alpha, beta)
         if key not in self._prepared:
             if len(self._prepared) == PREPARED:
                 del self._prepared[next(iter(self._prepared))]
-            self._prepared[key] = self._launches(key)
-        space, zeroed, launches = self._prepared[key]
-        if zeroed:
-            space[:zeroed].fill(0)
-        addresses = a.data.ptr, b.data.ptr, out.data.ptr
-        for launch, operands in launches:
-            for at, which in operands:
-                launch.point(at, addresses[which])
-            launch()
+            self._prepared[key] = self._parts(*out.shape, k, strides, alpha, beta)
+        for cleared, launches in self._prepared[key]:
+            for piece in cleared:
+                piece.fill(0)
+            for launch, pointers in launches:
+                for at, operand, offset in pointers:
+                    launch.point(at, operands[operand].data.ptr + offset)
+                launch()
 
-    def _launches(self, key: Any) -> tuple[Any, int, list[tuple[Any, list[tuple[int, int]]]]]:
-        """(workspace, how much of it has to be zero before, launches, each with which of its arguments are A, B and out)."""
+    def _parts(self, m: int, n: int, k: int, strides: dict[str, int], alpha: float, beta: float) -> list[tuple[list[Any], list[Any]]]:
+        """Each round, of a product the only one: what has to be zero before, and launches, each with which of its arguments point how far into an operand."""
         import cupy
 
-        m, n, k, lda, ldb, ldc, alpha, beta = key
         check_sums(self._plan, k)
-        extents, work = self._interface.extents(m, n, k), self._interface.workspace(m, n, k)
+        interface = self._interface
+        work = interface.workspace(m, n, k)
         if self._space is None or self._space.size < work.bytes:  # launches on one stream share it; older ones keep theirs
             self._space = cupy.empty(max(work.bytes, 1), cupy.uint8)
         memory = {
             (buffer.name, offset): self._space[work.offsets[buffer.name] + offset :]
-            for buffer in self._interface.buffers for offset in self._interface.places(buffer)
+            for buffer in interface.buffers for offset in interface.places(buffer)
         }
-        given = {
-            "a": 0, "b": 0, "c": 0, "m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": ldc, "alpha": alpha, "beta": beta,
-            "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, "batch": 1,
-        }
-        launches, follows = [], False
-        for launch in self._interface.launches:
+        call = {"a": 0, "b": 0, "c": 0, **strides, "m": m, "n": n, "k": k, "alpha": alpha, "beta": beta,
+                "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, "batch": 1}
+        first = [self._space[: work.zeroed]] if work.zeroed else []
+        if not interface.rounds:
+            pointers = {name: (name, 0) for name in "abc"}
+            return [(first, self._launches(interface.launches, interface.extents(m, n, k), call, memory, pointers))]
+        again = [
+            self._space[work.offsets[one.name] : work.offsets[one.name] + work.lengths[one.name]]
+            for one in interface.buffers if one.zeroed_again and work.lengths[one.name]
+        ]
+        found = []
+        for one in interface.rounds(m, n, alpha):
+            given = one.given(call, lambda operand, elements: 4 * elements)
+            pointers = {name: (of, given[name]) for name, (of, _, _) in one.at.items()}
+            launches = self._launches(
+                interface.launches_of(one.solves), interface.extents(one.m, one.n, one.k), given | dict.fromkeys("abc", 0), memory, pointers,
+            )
+            found.append(([] if one.solves and found else again if found else first, launches))
+        return found
+
+    def _launches(self, launches: Any, extents: Any, given: Any, memory: Any, pointers: Any) -> list[tuple[Any, list[tuple[int, str, int]]]]:
+        found, follows = [], False
+        for launch in launches:
             if blocks := launch.blocks(extents):
                 args = arguments(launch, {**given, "blocks": blocks}, memory)
                 prepared = self._device.prepared(
                     launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows, direct=True,
                 )
-                launches.append((prepared, [(at, "abc".index(one.argument)) for at, one in enumerate(launch.parameters) if one.argument in ("a", "b", "c")]))
+                found.append((prepared, [(at, *pointers[one.argument]) for at, one in enumerate(launch.parameters) if one.argument in pointers]))
             follows = blocks > 0
-        return self._space, work.zeroed, launches
+        return found
 
 
 def contenders(size: tuple[int, int, int], kernels: Mapping[str, Built]) -> dict[str, Contender]:

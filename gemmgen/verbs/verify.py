@@ -59,7 +59,7 @@ def verify(
 
     Each kernel is compiled, run, and held against exact oracles, derived and
     simulated error bounds and the predicted resources; its errors are told as
-    multiples of FP32's own. Without a GPU, the compiler's assembly,
+    multiples of FP32's own, or of FP64's. Without a GPU, the compiler's assembly,
     PTX or AMD's, is executed on the CPU over a bit-exact model of the GPU's
     matrix unit.
 
@@ -81,6 +81,7 @@ def verify(
         raise SpecError("--m, --n, --k", "belong to random matrices", needs="sizes, or --a and --b; these have their own sizes",
                         remedy="leave the sizes out")
     from gemmgen import road
+    from gemmgen.catalog.element import ELEMENTS
     from gemmgen.cli import show
     from gemmgen.cli.inputs import matrices
     from gemmgen.spec import MAX_EXTENT
@@ -90,12 +91,11 @@ def verify(
         if extent is not None and not 1 <= extent <= MAX_EXTENT:
             raise SpecError(option, "is out of range", got=extent, needs=f"1 to {MAX_EXTENT}", remedy="gemmgen verify --help")
 
-    own = dict(zip("ab", matrices(a, b, quiet=quiet))) if a and b else {}
-
     def serve(path: Path) -> tuple[str, Any, int]:
         start = time.perf_counter()
         progress = Progress(path.name, quiet or as_json)
         loaded = road.load(path, gpu, layout)
+        own = dict(zip("ab", matrices(a, b, quiet=quiet, element=ELEMENTS[loaded.spec.problem.type]))) if a and b else {}
         kernel = road.build(loaded, progress=progress)
         if save and not kernel.plan.gpu.maker.checked.recorded:
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",

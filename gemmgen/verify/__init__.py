@@ -17,6 +17,7 @@ from gemmgen.build import Binary
 from gemmgen.catalog.output import USUAL, Output
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.errors import EmulationError
+from gemmgen.kinds import GEMM
 from gemmgen.model.resources import occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -175,13 +176,13 @@ class Judge:
                 break
         m, n, k = self.sample.size if self.sample else (*reference.shape, problem.a.shape[1])
         of_fp32 = right.against_fp32(c, reference)
-        special = "" if finite.all() else f", {(~finite).sum()} elements not finite{'' if alike else ', not as in FP32'}"
+        special = "" if finite.all() else f", {(~finite).sum()} elements not finite{'' if alike else f', not as in {element.title}'}"
         if np.any(flushed):
             share = np.linalg.norm(flushed) / max(np.linalg.norm(reference), np.finfo(float).tiny)
             special += f"; {share:.1e} of it is not in the words that the unit multiplies, which takes subnormal ones for zero"
         detail = (
             f"{m}x{n}x{k}{f', {self.sample.told}' if self.sample else ''}: "
-            f"relative Frobenius {found.relative_frobenius:.2e} (bound {limit.relative_frobenius:.2e}, FP32's own {right.fp32:.2e}), "
+            f"relative Frobenius {found.relative_frobenius:.2e} (bound {limit.relative_frobenius:.2e}, {element.title}'s own {right.fp32:.2e}), "
             f"scaled {found.scaled:.1e} (worst case {limit.scaled:.1e}){special}"
         )
         return Accuracy(Check(name, good, detail), found, limit, result, within, of_fp32)
@@ -247,7 +248,8 @@ class Judge:
         """Products of some shapes, with alpha and beta, against the deterministic bound; beside C nothing may be written."""
         rng = np.random.default_rng(4)
         worst, failed = 0.0, []
-        placement = Placement((3, 5, 1), (4, 8, 12)) if placed else Placement()
+        size = self.plan.type.bytes
+        placement = Placement((3, 5, 1), (size, 2 * size, 3 * size)) if placed else Placement()
         for (m, n, k), alpha, beta in cases:
             problem = oracles.uniform(self.plan, -1, 1, (m, n, k), 5)
             c = self.plan.type.rounded(rng.uniform(-1, 1, (m, n))) if beta else None
@@ -261,7 +263,7 @@ class Judge:
 
     def _near(self, c: np.ndarray, right: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """[M, N], whether what was summed is near what is right."""
-        return np.abs(self.sums(c, right).astype(np.float64) - right) <= allowed
+        return np.abs(self.plan.type.widened(self.sums(c, right)) - right) <= allowed
 
     def outliers(self) -> Check:
         """A few elements that are far larger than the others of their rows and columns: which tiles fall back, and how the others err."""
@@ -286,7 +288,8 @@ class Judge:
         Args:
             drawn: as `oracles.all_ranges` takes it.
         """
-        return self._promised("range", oracles.all_ranges(self.plan, **drawn), "of rows and columns from 2^-149 on")
+        least = self.plan.type.exponents[0]
+        return self._promised("range", oracles.all_ranges(self.plan, **drawn), f"of rows and columns from 2^{least} on")
 
     def runs(self) -> Check:
         """The same of runs of k whose scales are far apart, and of runs of zeros."""
@@ -322,7 +325,7 @@ class Judge:
         return replace(problem, a=a[rows[:, 0]], b=b[:, columns[0]])
 
     def special(self) -> Check:
-        """Inf, NaN and overflow come out as FP32 arithmetic has them, everything else as usual."""
+        """Inf, NaN and overflow come out as arithmetic of the elements' type has them, everything else as usual."""
         problem = oracles.special_values(self.plan)
         result, element = self.run(problem), self.plan.type
         want, finite = element.exact_or_special(problem.a, problem.b, self._summed.rounded)
@@ -342,7 +345,7 @@ class Judge:
             return Check("special", not uncounted, f"fast: not repaired; {told}")
         return Check(
             "special", same_kind and bool(close[finite].all()) and not uncounted and result.status["repaired"] > 0,
-            f"{(~finite).sum()} non-finite as in FP32, {result.status['repaired']} repaired; {told}",
+            f"{(~finite).sum()} non-finite as in {element.title}, {result.status['repaired']} repaired; {told}",
         )
 
 
@@ -385,7 +388,7 @@ def verify(
     the order of warps and run with all of them in step, which is faster.
 
     Args:
-        a, b: [M, K] and [K, N] FP32 for the headline product instead of U[-1, 1].
+        a, b: [M, K] and [K, N] of the plan's type for the headline product instead of U[-1, 1].
         size: (m, n, k) of it otherwise.
         require: how good a right kernel has to be: as its scheme promises, or besides as FP32.
         progress: gets the name of each step as it begins.
@@ -397,12 +400,16 @@ def verify(
             the kernel is a failed check.
     """
     say = progress or (lambda text: None)
-    judge = Judge(plan, source, binary, device, sample)
+    whole = judge = Judge(plan, source, binary, device, sample)
+    planned = plan
+    if plan.kind.solves:  # its products are asked what those of a matrix product are
+        plan, source = replace(plan, kind=GEMM), replace(source, interface=source.interface.of_products)
+        judge = Judge(plan, source, binary, device, sample)
     shape = size or default_size(plan, device.kind)
     own = a is None or b is None
     headline = oracles.uniform(plan, -1, 1, shape, 0) if own else oracles.Problem(a, b)
     headlined = "U[-1, 1]" if own else "your matrices"
-    checks = [judge.resources()]
+    checks = [whole.resources()]
     told: dict[str, Accuracy] = {}
 
     def ask(name: str, question: Callable[[], Check]) -> None:
@@ -425,8 +432,8 @@ def verify(
     ask("groups", judge.groups)
     if plan.launches.repeated:
         ask("batch", judge.batch)
-    if not plan.kind.plain:
-        ask("kind", judge.whole)
+    if not planned.kind.plain:
+        ask("kind", whole.whole)
     ask("special", judge.special)
     if plan.fallback:
         ask("outliers", judge.outliers)
@@ -452,7 +459,8 @@ def verify(
         kernel=source.name, arch=plan.arch, device=device.name, resources=resources(plan, source, binary),
         errors=found.errors, bound=found.bound, size=(headline.a.shape[0], headline.b.shape[1], headline.a.shape[1]),
         status=found.result.status, seconds=found.result.seconds, checks=tuple(checks), device_kind=device.kind, standing=standing(plan, device),
-        of_fp32=of_fp32, promises=plan.scheme.name, verdict=verdict(plan), sample=sample, smaller=smaller,
+        of_fp32=of_fp32, promises=plan.scheme.name, verdict=verdict(planned), sample=sample, smaller=smaller,
+        element=plan.type.title,
     )
 
 
@@ -468,11 +476,11 @@ def _judge_users(judged: Accuracy) -> Check:
     return replace(check, passed=judged.within, detail=notes)
 
 
-def against_fp32(ratio: float) -> str:
-    """An error over FP32's own, in words."""
+def against_fp32(ratio: float, element: str = "FP32") -> str:
+    """An error over FP32's own, or that of another type of elements, in words."""
     if not np.isfinite(ratio):
-        return "where FP32 is exact" if ratio > 0 else "not comparable with FP32's"
-    return "as FP32" if ratio <= AS_FP32 else f"{ratio:.1f} times FP32's" if ratio < 10 else f"{ratio:.0f} times FP32's"
+        return f"where {element} is exact" if ratio > 0 else f"not comparable with {element}'s"
+    return f"as {element}" if ratio <= AS_FP32 else f"{ratio:.1f} times {element}'s" if ratio < 10 else f"{ratio:.0f} times {element}'s"
 
 
 def _required(of_fp32: dict[str, float], headline: str) -> Check:
@@ -494,7 +502,8 @@ def _schedules(judge: Judge, problem: oracles.Problem, first: Result | None) -> 
     second, _ = judge.sampled(problem)
     if first is None or first.c.shape != second.c.shape:
         return Check("schedules", False, "the first schedule gave no result to compare")
-    differ = int((first.c.view(np.uint32) != second.c.view(np.uint32)).sum())
+    bits = f"u{first.c.dtype.itemsize}"
+    differ = int((first.c.view(bits) != second.c.view(bits)).sum())
     conflicts = sum(judge.device.conflicts.values())
     detail = f"either order of warps and copies gives the same bits, {conflicts} bank conflicts"
     if differ:

@@ -261,7 +261,7 @@ def _epilogue(scheme: Scheme) -> float:
 
 
 def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bound:
-    """The bound for A [M, K] B [K, N] = `reference` [M, N] (FP64)."""
+    """The bound for A [M, K] B [K, N] = `reference` [M, N] (in the type of the elements' reference)."""
     scheme, k = plan.scheme, a.shape[1]
     coherent, random = (0.0, 0.0) if scheme.family.by_row else _split_terms(scheme)
     square = random**2
@@ -337,9 +337,9 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     """What each element of A B [M, N] may be off by, where no element of its row of A and column of B is counted.
 
     Args:
-        a, b: [M, K] and [K, N] FP32.
-        magnitude: [M, N], |A| |B| in FP64.
-        repaired: whether elements may have been computed again by an FP32 dot product.
+        a, b: [M, K] and [K, N] of the plan's type.
+        magnitude: [M, N], |A| |B| in the type of its reference.
+        repaired: whether elements may have been computed again by a dot product of that type.
     """
     if plan.fallback:
         others = allowance(replace(plan, fallback=None), a, b, magnitude, repaired)
@@ -356,8 +356,9 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
         absolute = np.ldexp(absolute, -scales)
     if repaired:
-        relative, absolute = max(relative, k * U + plan.output.roundoff * (1 + k * U)), np.maximum(absolute, k * TINIEST / 2)
-    return relative * magnitude + absolute + TINIEST + plan.output.tiniest  # the last two are C's own rounding, and recombination's
+        own = k * plan.type.roundoff
+        relative, absolute = max(relative, own + plan.output.roundoff * (1 + own)), np.maximum(absolute, k * plan.type.tiniest / 2)
+    return relative * magnitude + absolute + plan.type.tiniest + plan.output.tiniest  # the last two are C's own rounding, and recombination's
 
 
 def fallen(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -377,7 +378,7 @@ def share_of_worst(
     """How much of the worst case the largest error of C = alpha A B + beta C is; more than 1, or NaN, is an error.
 
     Args:
-        a, b: [M, K] and [K, N] FP32.
+        a, b: [M, K] and [K, N] of the plan's type.
         before: [M, N], C before it; None where beta is 0, which does not look at it.
         c: [M, N], what came out.
         ends: what the plan's epilogue was given.
@@ -385,7 +386,7 @@ def share_of_worst(
     product, magnitude = plan.type.exact(a, b), plan.type.exact(np.abs(a), np.abs(b))
     old = np.zeros(c.shape) if before is None or beta == 0 else plan.type.widened(plan.output.rounded(before))
     # alpha, beta and their sum round once each.
-    limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * U * (abs(alpha) * magnitude + np.abs(beta * old)) + TINIEST
+    limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * plan.type.roundoff * (abs(alpha) * magnitude + np.abs(beta * old)) + plan.type.tiniest
     limit = limit + plan.output.roundoff * np.abs(beta * old) + plan.output.tiniest
     for want in held_to(plan, a, b, product):
         right = alpha * want + beta * old

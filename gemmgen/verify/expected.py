@@ -12,7 +12,8 @@ Of fewer elements the simulation is repeated with other orders of k within each 
 figure counts. Of a short sum another order changes the size of errors, too: the k of an instruction that is not full may lie in one block of what the
 unit sums at once, or in several.
 
-FP32's own error is that of a sequential dot product, one fused multiply-add for each k: what the CUDA cores compute.
+FP32's own error, or FP64's where elements are of that type, is that of a sequential dot product, one fused multiply-add for each k: what the CUDA
+cores compute.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from math import ceil
 import numpy as np
 
 from gemmgen.emulate.core.product import product
-from gemmgen.emulate.core.rounding import fma
+from gemmgen.catalog.element import F32, Element
+from gemmgen.emulate.core.rounding import fma, fma_f64
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import lost
-from gemmgen.verify.metrics import exact, relative_frobenius
+from gemmgen.verify.metrics import relative_frobenius
 
 MARGIN = 1.25
 """A measured error of random data over the largest simulated one, at most: a sample's noise, and the order of k inside an instruction."""
@@ -47,7 +49,7 @@ class Expected:
     Attributes:
         simulated: of a right kernel, the largest of several orders of k where elements are few, beside what is lost of words that the unit takes for
             zero, which few elements decide; NaN where some element cannot be finite.
-        fp32: of a sequential FP32 dot product.
+        fp32: of a sequential dot product of the elements' type.
     """
 
     rows: np.ndarray
@@ -65,7 +67,7 @@ class Expected:
 
         Args:
             c: [M, N] computed.
-            reference: [M, N] FP64.
+            reference: [M, N] in the type of the elements' reference.
         """
         at = np.ix_(self.rows, self.columns)
         mine = relative_frobenius(c[at], reference[at])
@@ -75,7 +77,7 @@ class Expected:
 
 
 def expected(plan: Plan, a: np.ndarray, b: np.ndarray, seed: int = 0) -> Expected:
-    """What is expected of A [M, K] B [K, N], FP32 and finite."""
+    """What is expected of A [M, K] B [K, N], of the plan's type and finite."""
     rng = np.random.default_rng(seed)
     m, n = a.shape[0], b.shape[1]
     most = (max(SAMPLE, ceil(ENOUGH / max(1, min(other, SAMPLE)))) for other in (n, m))
@@ -83,11 +85,11 @@ def expected(plan: Plan, a: np.ndarray, b: np.ndarray, seed: int = 0) -> Expecte
     a, b = np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])
     if not a.size or not b.size:
         return Expected(rows, columns, 0.0, 0.0)
-    reference = exact(a, b)
+    reference = plan.type.exact(a, b)
     elements, found = reference.size, []
     orders = ceil(ENOUGH / elements) if elements >= LEAST_SAMPLE and not plan.scheme.exact else 1
     with np.errstate(all="ignore"):
-        own, want = sequential(a, b), reference - lost(plan, a, b, reference)
+        own, want = sequential(a, b, plan.type), reference - lost(plan, a, b, reference)
         for at in range(orders):
             mine = own if plan.scheme.exact else computed(plan, *(reordered(plan, a, b, rng) if at else (a, b)))
             found.append(relative_frobenius(mine, want))
@@ -103,11 +105,11 @@ def reordered(plan: Plan, a: np.ndarray, b: np.ndarray, rng: np.random.Generator
     return np.ascontiguousarray(a[:, order]), np.ascontiguousarray(b[order])
 
 
-def sequential(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A B by one fused FP32 multiply-add for each k, in order."""
-    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+def sequential(a: np.ndarray, b: np.ndarray, element: Element = F32) -> np.ndarray:
+    """A B by one fused multiply-add for each k, in order."""
+    c, add = np.zeros((a.shape[0], b.shape[1]), element.dtype), fma if element is F32 else fma_f64
     for k in range(a.shape[1]):
-        c = fma(a[:, k, None], b[None, k, :], c)
+        c = add(a[:, k, None], b[None, k, :], c)
     return c
 
 
@@ -127,7 +129,7 @@ def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """
     rest = -a.shape[1] % plan.block[2]
     a, b = np.pad(a, ((0, 0), (0, rest))), np.pad(b, ((0, rest), (0, 0)))
-    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    c = np.zeros((a.shape[0], b.shape[1]), plan.type.dtype)
     for of_warps in shares(plan, a.shape[1]):
         part = np.zeros_like(c)
         for mine in of_warps:

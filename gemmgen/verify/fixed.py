@@ -30,6 +30,11 @@ lost of an element, and sum_k |a_ik| <= sqrt(K) |a_i|, so with the norms of whol
 
 Sums modulo each m are exact. The fraction that stands for the result of a segment is off by 2^-53 for each of a residue, times M = 2 T^2; C is
 rounded to FP32 once. The statistical gate is the one above, of which the places say all.
+
+**Residues of FP64 elements** have powers of two in place of factors, found from bounds of norms that are off by 2^-15: one of the integers is less than
+2 |a_i| / T (1 + 2^-14). All of k is one sum, which is exact, and u = 2^-53:
+
+    |C - C*| <= |a_i| |b_j| ( sqrt(K) step + K step^2 / 4 + u ),    step = 2 (1 + 2^-14) / T
 """
 
 from __future__ import annotations
@@ -39,8 +44,9 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from gemmgen.catalog.residues import FACTOR_BITS, FRACTION_BITS, LARGEST, SEGMENT_K
-from gemmgen.catalog.scheme import Family, ResidueWords, Scheme, Tiles, Word
+from gemmgen.catalog.element import ELEMENTS
+from gemmgen.catalog.residues import FACTOR_BITS, FRACTION_BITS, LARGEST, LEADING_BITS, SEGMENT_K
+from gemmgen.catalog.scheme import Family, ResidueWords, Scheme, Tiles, WideResidueWords, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import float_sums_worst, split_worst
 from gemmgen.model.error import U
@@ -98,6 +104,13 @@ def _(family: ResidueWords, unit: MatrixUnit | None, k: int, promote: int, compe
     return lost + U * (1 + lost)
 
 
+@_worst.register
+def _(family: WideResidueWords, unit: MatrixUnit | None, k: int, promote: int, compensated: bool) -> float:
+    step = 2 * (1 + 2.0 ** (2 - LEADING_BITS)) / family.residues.target  # over the norm
+    left = step * sqrt(k) + k * step**2 / 4
+    return left + ELEMENTS[family.scheme.element].roundoff * (1 + left)
+
+
 def underflow(scheme: Scheme, k: int) -> float:
     """What an element of C may miss because the scales of tiles multiply to less than FP32 has, or their sums are subnormal."""
     count = tiles(scheme, k)
@@ -125,7 +138,8 @@ def _(family: Tiles, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @_reach.register
 def _(family: ResidueWords, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    norms = [np.sqrt((x.astype(np.float64) ** 2).sum(axis=axis)) for x, axis in ((a, 1), (b, 0))]
+    element = ELEMENTS[family.scheme.element]
+    norms = [np.sqrt((element.widened(x) ** 2).sum(axis=axis)) for x, axis in ((a, 1), (b, 0))]
     return norms[0][:, None] * norms[1][None, :]
 
 
@@ -148,12 +162,13 @@ def _(family: ResidueWords, x: np.ndarray, word: Word) -> np.ndarray:
 def error_norm(scheme: Scheme, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:
     """Expected Frobenius norm of the error of A [M, K] B [K, N] = `reference`, FP32 and finite, but for that of floating-point sums."""
     operands = {"a": a, "b": np.ascontiguousarray(b.T)}
+    element = ELEMENTS[scheme.element]
 
     def left(operand: str, index: int) -> np.ndarray:
         """[K], sums over rows of the mean square of what is left behind word `index` - 1; of 0, of the elements themselves."""
         x = operands[operand]
         if index == 0:
-            return (x.astype(np.float64) ** 2).sum(axis=0)
+            return (element.widened(x) ** 2).sum(axis=0)
         word = scheme.words_of(operand)[index - 1]
         if word.fixed:
             return np.broadcast_to(((EVEN * places(x, scheme, word)) ** 2).sum(axis=0), x.shape[1])
@@ -180,7 +195,7 @@ def added(count: int) -> tuple[float, float]:
 
 def rounding(scheme: Scheme) -> float:
     """Of conversions, recombination and alpha, relative to C. All but the first sum's are of what is smaller."""
-    return (scheme.family.recombination.roundings + 2) * U
+    return (scheme.family.recombination.roundings + 2) * ELEMENTS[scheme.element].roundoff
 
 
 def relative(scheme: Scheme, k: int = 1) -> float:
@@ -210,3 +225,8 @@ def _relative(family: Family, k: int) -> float:
 @_relative.register
 def _(family: ResidueWords, k: int) -> float:
     return sqrt(2 * (EVEN * sqrt(min(k, SEGMENT_K)) / family.residues.target) ** 2 + rounding(family.scheme) ** 2)
+
+
+@_relative.register
+def _(family: WideResidueWords, k: int) -> float:
+    return sqrt(2 * (2 * EVEN * sqrt(k) / family.residues.target) ** 2 + rounding(family.scheme) ** 2)

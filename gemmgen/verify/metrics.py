@@ -16,7 +16,7 @@ from gemmgen.catalog.output import USUAL, Output
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of C [M, N] against FP64.
+    """Errors of C [M, N] against FP64, or of FP64 against np.longdouble.
 
     Attributes:
         relative_frobenius: ||C - C*||_F / ||C*||_F (MixPert eq. 10).
@@ -56,8 +56,8 @@ def errors(c: np.ndarray, reference: np.ndarray, magnitude: np.ndarray) -> Error
 
     Args:
         c: [M, N] computed.
-        reference: [M, N] FP64.
-        magnitude: [M, N], |A| |B| in FP64.
+        reference: [M, N] in the type of the elements' reference.
+        magnitude: [M, N], |A| |B| in the same.
 
     NaN in `c` gives NaN, which meets no bound.
     """

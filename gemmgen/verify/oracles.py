@@ -25,9 +25,9 @@ class Problem:
     """A product to compute and what must come out.
 
     Attributes:
-        a: [M, K] FP32.
-        b: [K, N] FP32.
-        expected: [M, N] FP32 that must come out bit for bit (zeros of either
+        a: [M, K] of the plan's type.
+        b: [K, N] likewise.
+        expected: [M, N] likewise, that must come out bit for bit (zeros of either
             sign count as equal), or None for an oracle judged by a bound.
         mask: [M, N], where `expected` is known; None is everywhere.
         promise: what is said of elements that came out as expected.
@@ -65,7 +65,7 @@ def uniform(plan: Plan, low: float, high: float, shape: tuple[int, int, int], se
     rng = np.random.default_rng(seed)
     m, n, k = shape
     return Problem(
-        plan.type.rounded(rng.uniform(low, high, (m, k))), plan.inputs.stored_b.rounded(rng.uniform(low, high, (k, n)).astype(np.float32))
+        plan.type.rounded(rng.uniform(low, high, (m, k))), plan.inputs.stored_b.rounded(plan.type.rounded(rng.uniform(low, high, (k, n))))
     )
 
 
@@ -113,7 +113,7 @@ def _kept(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45, 37)) -> Problem:
-    """Rows of A and columns of B of every magnitude that FP32 has, and of every kind that is known to be hard.
+    """Rows of A and columns of B of every magnitude that the elements' type has, and of every kind that is known to be hard.
 
     Where the scheme's words end, rows end, too: what lies above overflows, and `special_values` asks for that.
 
@@ -121,18 +121,20 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
         shape: (m, n, k).
     """
     rng = np.random.default_rng(seed)
-    # Integers have no exponent: their rows are of any magnitude of FP32's.
+    # Integers have no exponent: their rows are of any magnitude of the elements'.
+    least, normal, largest_exponent = plan.type.exponents
     first = plan.scheme.words_of("a")[0]
-    (m, n, k), most = shape, FORMATS["f32"].max_exponent if plan.scheme.family.by_row else first.format.max_exponent
+    (m, n, k), most = shape, largest_exponent if plan.scheme.family.by_row else first.format.max_exponent
     fraction_bits = INTEGERS[first.type].bits - 2 if first.fixed else first.format.fraction_bits
     # Elements of the kinds below are less than 2^3 times their row's power of two.
-    top = 124 if plan.scheme.precision.whole_range else min(124, most - 3)
-    exact_from = -126 if plan.scheme.family.by_row else plan.scheme.precision.lowest(plan.launches.flushes_words) or -126
+    top = largest_exponent - 3 if plan.scheme.precision.whole_range else min(124, most - 3)
+    exact_from = normal if plan.scheme.family.by_row else plan.scheme.precision.lowest(plan.launches.flushes_words) or normal
+    half = (1 - normal) // 2 - 1  # of the exponents of normal numbers: products stay among those
 
     def lines(count: int) -> np.ndarray:
-        powers = np.rint(np.linspace(-149, top, count)).astype(int)
+        powers = np.rint(np.linspace(least, top, count)).astype(int)
         # Half of the lines lie where the scheme promises something and products are normal numbers.
-        powers[1::2] = np.rint(np.linspace(max(exact_from, -62), min(top, 60), len(powers[1::2])))
+        powers[1::2] = np.rint(np.linspace(max(exact_from, -half), min(top, half - 2), len(powers[1::2])))
         made = np.zeros((count, k))
         for line, power in enumerate(rng.permutation(powers)):
             made[line] = np.ldexp(_KINDS[line % len(_KINDS)](rng, k, fraction_bits), power)
@@ -299,13 +301,13 @@ def _of_integers(plan: Plan, seed: int) -> Problem:
     """
     rng = np.random.default_rng(seed)
     m, n, k = plan.block[0] + 5, plan.block[1] + 3, wrapping_k(plan) + 3
-    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) if plan.scheme.family.exact else _of_two_digits(plan, rng, shape) for shape in ((m, k), (k, n)))
+    a, b = (plan.type.rounded(rng.uniform(-1, 1, shape)) if plan.scheme.family.exact else _of_two_digits(plan, rng, shape) for shape in ((m, k), (k, n)))
     a[1], b[:, 2] = 0, 0
     # Slices of k are added before the scales are taken out, and not after, which in FP32's subnormal range are other bits.
-    tiny = np.float32(2.0 ** (-126 if plan.split_k == 1 else -100))
+    tiny = plan.type.dtype.type(2.0 ** (plan.type.exponents[1] if plan.split_k == 1 else -100))
     a[2] *= tiny
     b[:, 3] *= tiny
-    a[4] *= np.float32(2.0**110)
+    a[4] *= plan.type.dtype.type(2.0 ** (plan.type.exponents[2] - 17))
     return Problem(a, b, computed(plan, a, b))
 
 

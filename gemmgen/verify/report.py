@@ -37,8 +37,8 @@ class Accuracy:
     """The errors of one product against its bounds.
 
     Attributes:
-        within: whether every element is within the deterministic bound, and Inf and NaN stand where FP32 has them.
-        of_fp32: its relative Frobenius error over that of a sequential FP32 dot product, on a sample.
+        within: whether every element is within the deterministic bound, and Inf and NaN stand where the elements' type has them.
+        of_fp32: its relative Frobenius error over that of a sequential dot product of that type, on a sample.
     """
 
     check: Check
@@ -69,7 +69,9 @@ class Report(Shown):
         errors: of the headline product: the user's matrices, or U[-1, 1]; None where nothing could run.
         bound: what they are held against.
         status: what the kernels counted there.
-        of_fp32: for each product whose error is reported, that error over FP32's own: of a sequential dot product of the same data.
+        of_fp32: for each product whose error is reported, that error over FP32's own: of a sequential dot product of the same data, of FP64 where that is the
+            elements' type.
+        element: that type, in words.
         promises: the scheme's name, as whose bound a kernel passes that need not be as good as FP32.
         verdict: what the kernel is worth beside plain FP32; None where it is not known.
         sample: the blocks of C that were computed of the products whose errors are reported; None for all.
@@ -97,6 +99,7 @@ class Report(Shown):
     verdict: Verdict | None = None
     sample: Sample | None = None
     smaller: str = ""
+    element: str = "FP32"
 
     def _told(self) -> dict[str, Any]:
         failed = ", ".join(check.name for check in self.checks if not check.passed)

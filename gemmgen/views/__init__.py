@@ -12,7 +12,7 @@ from typing import Any
 from gemmgen.batch import Tile
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.input import INPUTS, Input
+from gemmgen.catalog.input import Input, input_of
 from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Accumulator, Product
 from gemmgen.designs.feature import COMBINED_SUMS, PROMOTES_AT_ONCE
@@ -33,6 +33,7 @@ WHOLE_COLUMNS = 32  # that a cluster of blocks takes where it is not: 128 bytes 
 WHOLE_CLUSTER = 8
 MOST_SCALES = 16  # of rows, and of columns, that a thread keeps in registers while it stores its elements
 RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
+WIDE_RESIDUE_BLOCKS = 3  # the same of FP64 elements
 NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
 NORMS_THREADS = 1024
 WHOLE_K = 1 << 30
@@ -262,7 +263,7 @@ class Inputs(View):
     @property
     def stored_b(self) -> Input:
         """The type of B's elements: what the scheme takes."""
-        return INPUTS[self.plan.scheme.b or "f32"]
+        return input_of(self.plan.type, self.plan.scheme.b)
 
     @property
     def vectors(self) -> list[str]:

@@ -11,12 +11,11 @@ import pytest
 from gemmgen.build import build, first_not_refused, first_that_builds
 from gemmgen.build.cache import Cache
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, ResourceError
 from gemmgen.render import render
 from gemmgen.solve import choices, solve
 from gemmgen.spec import loads
-from ways import SPLITTING, can_multiply, sampled, shipped, solved, tailed
+from ways import FP32_SCHEMES, SPLITTING, can_multiply, sampled, shipped, solved, tailed
 
 FILE = Path(__file__).parents[2] / "bench" / "builds.py"
 if not FILE.exists():
@@ -175,7 +174,7 @@ def test_shares_of_several_machines_are_all_combinations_and_their_files_are_one
     """A line that is half written does not count, of a combination that stands twice the last does, and what is in a file is not done again."""
     whole = builds.combinations(("h200", "a40"), ("nn", "tt"), (64, 128))
     shares = [builds.combinations(("h200", "a40"), ("nn", "tt"), (64, 128), part, 3) for part in (1, 2, 3)]
-    assert sorted(sum(shares, [])) == sorted(set(whole)) and len(whole) == 8 * sum(not row.b for row in SCHEMES.rows())
+    assert sorted(sum(shares, [])) == sorted(set(whole)) and len(whole) == 8 * sum(not row.b for row in FP32_SCHEMES)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1 and all({gpu for gpu, *_ in share} == {"h200", "a40"} for share in shares)
     lines = [builds.json.dumps(dict(zip(builds.KEYS, builds.named(one))) | {"passed_over": [], "took": 0.5}) for one in (whole[0], whole[1], whole[0])]
     (tmp_path / "a").write_text(lines[0] + "\n" + lines[1][:-9])

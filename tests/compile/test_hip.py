@@ -443,6 +443,21 @@ def test_a_compiler_of_ones_own(name, tmp_path, monkeypatch):
     assert compile_hip(COPY, "gfx90a", cache=cache).key == own.key
 
 
+@pytest.mark.parametrize("part", ["clang++", "ld.lld", None])
+def test_another_clang_or_another_lld_is_another_compiler(tmp_path, part):
+    """What the cache knows of them; where they lie is none of it."""
+    found = []
+    for folder in ("one", "other"):
+        there = rocm(tmp_path / folder)
+        llvm = there.parent / "lib" / "llvm" / "bin"
+        for name in ("clang++", "ld.lld"):
+            version = "2" if (name, folder) == (part, "other") else "1"
+            told = f"AMD clang version 19.0.{version}" if name == "clang++" else f"LLD 19.0.{version}"
+            program(llvm / name, f'if [ "$1" = --version ]; then echo "{told}"; exit; fi', "echo '  gfx90a'")
+        found.append(find_clang(there / "amdclang++"))
+    assert (found[0].identity == found[1].identity) == (part is None) and found[0].archs == ("gfx90a",)
+
+
 def test_no_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setattr(clang.importlib.util, "find_spec", lambda name: None)
     error = refused(COPY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from test_gpu import local_gpu
+from ways import FP32_SCHEMES
 
 from gemmgen.build import first_that_builds
 from gemmgen.catalog.scheme import SCHEMES
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.device
 
 @pytest.mark.parametrize("where", ["prepass", "shared", "register", "mixed"])
 @pytest.mark.parametrize("policy", ["auto", "mma"])
-@pytest.mark.parametrize("scheme", [row.name for row in SCHEMES.rows() if not row.b])
+@pytest.mark.parametrize("scheme", [row.name for row in FP32_SCHEMES if not row.b])
 def test_what_is_not_counted_is_within_the_bound(scheme, policy, where):
     asked = {} if where == "prepass" and policy == "auto" else {"where": where}
     try:

@@ -10,6 +10,7 @@ from ways import HOPPER, plan_of
 
 from gemmgen import road
 from gemmgen.build import build
+from gemmgen.kinds.solves import Trsm
 from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
 from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
 from gemmgen.paths import SPECS
@@ -57,6 +58,20 @@ def test_kinds_that_a_pass_splits_before(name, kind):
     assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
 
 
+@pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(UPPER), Trsm(LOWER, RIGHT), Trsm(UPPER, RIGHT, UNIT)],
+                         ids=lambda kind: "-".join((kind.name, *kind.options.values())))
+@pytest.mark.parametrize("name", ["portable", "portable, slices", "split behind shared memory", "clusters", "slices", "row scales", "residues"])
+def test_triangular_systems(name, kind):
+    """Residuals of ragged systems, and Inf and NaN; of each side stored either way."""
+    plan = replace(plan_of(**KERNELS[name], layout={LOWER: "nn", UPPER: "tn" if kind.left else "nt"}[kind.options["uplo"]]), kind=kind)
+    if reason := cuda.why_not(plan):
+        pytest.skip(f"NOT RUN: {reason.problem}")
+    source = render(plan)
+    binary = build(source)
+    check = Judge(plan, source, binary, cuda.CudaDevice(binary)).whole()
+    assert check.passed, check.detail
+
+
 @pytest.mark.parametrize("m", [4096, 5000])
 @pytest.mark.parametrize("uplo", [LOWER, UPPER, BOTH])
 def test_every_tile_of_a_large_triangle_is_there_and_no_other_element_is_written(uplo, m):
@@ -69,7 +84,7 @@ def test_every_tile_of_a_large_triangle_is_there_and_no_other_element_is_written
     assert (result.c == want).all() and result.intact
 
 
-@pytest.mark.parametrize("name", ["syrk_h200", "syrk_a100", "syr2k_h200", "trmm_h200", "symm_a100"])
+@pytest.mark.parametrize("name", ["syrk_h200", "syrk_a100", "syr2k_h200", "trmm_h200", "trsm_h200", "symm_a100"])
 def test_the_shipped_kernels_pass(name):
     path = SPECS / "kernels" / f"{name}.toml"
     if reason := cuda.why_not(road.plan(path)):

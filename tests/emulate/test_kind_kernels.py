@@ -13,6 +13,7 @@ from ways import AMD_WAYS, plan_of
 from gemmgen.catalog.output import all_outputs
 from gemmgen.emulate import TOGETHER
 from gemmgen.kinds import Kind
+from gemmgen.kinds.solves import BLOCK, PART, Trsm
 from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
 from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
 from gemmgen.render import render
@@ -210,6 +211,56 @@ def test_two_products_in_one_triangle(way, uplo):
 def test_a_triangle_of_16_bits(way, kind, c):
     device, plan, source = made(way, kind, layout="nt")
     plan = replace(plan, output=all_outputs()[c])
+    source = render(plan)
+    right, told = kinds.question(plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+    assert right, told
+
+
+SOLVES = [("mma", Trsm(LOWER), "nn"), ("wgmma, row scales", Trsm(UPPER, RIGHT, UNIT), "nt")]
+
+
+@pytest.mark.parametrize(("way", "kind", "layout"), SOLVES, ids=["-".join((way, *one.options.values())) for way, one, _ in SOLVES])
+def test_triangular_systems_are_solved(way, kind, layout):
+    device, plan, source = made(way, kind, layout=layout)
+    solved, told = kinds.question(plan, source, device)
+    assert solved, told
+
+
+@pytest.mark.parametrize(("way", "kind", "layout"), [
+    ("wgmma, slices", Trsm(UPPER, RIGHT), "nn"), ("mma, slices", Trsm(LOWER, LEFT, UNIT), "tn"), ("mfma", Trsm(UPPER), "nn"), ("fma", Trsm(LOWER, RIGHT), "nt"),
+    ("mma, split before shared memory", Trsm(LOWER, RIGHT), "nn"), ("wgmma, residues", Trsm(UPPER), "tn"),
+])
+def test_a_system_of_two_ragged_blocks(way, kind, layout):
+    """Small integers and diagonals of ones and twos, so that every bit is known: substitution takes each element of the triangle once, and in its place."""
+    device, plan, source = made(way, kind, layout=layout)
+    rng, size = np.random.default_rng(8), BLOCK + PART + 19
+    t = np.tril(rng.integers(0, 60, (size, size)) == 0, -1) * rng.choice((-1.0, 1.0), (size, size)).astype(np.float32)
+    t[:, np.arange(size) % 7 > 0] = 0  # few unknowns serve others, so that they stay small
+    np.fill_diagonal(t, 1 if kind.unit else rng.choice((-2, 1), size))
+    x = rng.integers(-4, 5, (size, 5)).astype(np.float32)
+    c = t @ x
+    order = slice(None) if kind.below else slice(None, None, -1)
+    t, x, c = t[order, order], x[order], c[order]
+    a, b, c = (t, None, c) if kind.left else (None, np.ascontiguousarray(t.T), np.ascontiguousarray(c.T))
+    result = gemm(device, plan, source, a, b, np.ascontiguousarray(c), alpha=1.0)
+    assert (result.c == (x if kind.left else x.T)).all() and result.intact and not any(result.status.values())
+
+
+def test_a_solve_counts_what_its_products_split():
+    """An element of the triangle once, where a product takes it; one of a block's own triangle not; an unknown once for each product that takes it."""
+    device, plan, source = made("mma", Trsm(LOWER), layout="nn")
+    size = 2 * BLOCK + 9
+    t, c = np.eye(size, dtype=np.float32), np.ones((size, 3), np.float32)
+    t[BLOCK + 1, 5] = t[2 * BLOCK + 3, 7] = t[30, 20] = 1e-12
+    c[BLOCK - 1, 2] = 1e-12
+    status = gemm(device, plan, source, t, None, c).status
+    assert (status["a_lossy"], status["b_lossy"]) == (2, 2)
+
+
+@pytest.mark.parametrize(("kind", "layout"), [(Syrk(LOWER), "nt"), (Gemmt(UPPER), "nn")], ids=["syrk", "gemmt"])
+def test_scales_of_runs_of_k(kind, layout):
+    """Of one operand, whose words serve twice, one is split."""
+    plan = replace(plan_of(scheme="run_scaled", layout=layout), kind=kind)
     source = render(plan)
     right, told = kinds.question(plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
     assert right, told

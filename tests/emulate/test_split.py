@@ -143,6 +143,20 @@ def test_runs_of_k_have_exponents_of_their_own(layout):
     holds_the_references(plan, a, b)
 
 
+@pytest.mark.parametrize("k, layout, gpu", [
+    *((k, layout, "a100") for k in (40, 90, 200) for layout in ("nn", "tt")), (700, "tt", "a100"), (40, "nn", "mi300x"), (90, "nn", "mi300x"),
+])
+def test_sums_shorter_than_a_run_are_split_by_fewer_threads(k, layout, gpu):
+    """Half a warp, a warp, a few and most of a block, for each operand; what counts as lost is the same, zeros and all."""
+    plan = solve(loads({
+        "problem": {"layout": layout, "m": 64, "n": 64, "k": k}, "split": {"scheme": "run_scaled"}, "target": {"gpu": gpu}, "build": {"allow_spills": True},
+        "tile": {"block": [64, 32, 32], "warp": [32, 32, 32]},
+    }))
+    a, b = awkward((19, k), 1), awkward((k, 21), 2)
+    a[5], b[:, 3], a[6, 8:20] = 0, 0, 0
+    holds_the_references(plan, a, b)
+
+
 def test_tiles_of_k_of_every_magnitude_have_scales_of_their_own():
     """A tile's largest element goes from FP32's smallest number to its largest, in one operand or the other, by powers of two."""
     magnitudes = np.resize(np.arange(-149, 128).repeat(32), 3 * 32 * (M + N))

@@ -1,5 +1,5 @@
 /*
- * SGEMM of the BLAS, as Fortran calls it, by a library's lab_sgemm: for LAPACK's test program sblat3.f and whatever else calls sgemm_.
+ * Level 3 of the BLAS in FP32, as Fortran calls it, by a library's lab_sgemm and the others: for LAPACK's test program sblat3.f and whatever else calls sgemm_.
  *
  * Operands are the host's. With HOST_POINTERS the library takes those (tests/support/reference_library.c); else they are copied to the first GPU and back.
  */
@@ -59,53 +59,104 @@ static void drop(void *there) { CALL("cuMemFree_v2", (unsigned long long), (uint
 /* Bytes of a stored matrix, column by column. */
 static size_t stored(int rows, int columns, int ld) { return rows > 0 && columns > 0 ? sizeof(float) * ((size_t)ld * (size_t)(columns - 1) + (size_t)rows) : 4; }
 
-static int transposed(char told) { return strchr("tTcC", told) != NULL; }
+static int is(char told, const char *letters) { return told != 0 && strchr(letters, told) != NULL; }
 
-static void fault(int code)
+/* An operand of the host's and where it lies for the library, [rows, columns] as it is stored. */
+typedef struct operand { const float *host; void *there; size_t bytes; } operand;
+
+static operand put_matrix(const float *host, int rows, int columns, int ld)
 {
-    const int argument = -code;
+    operand found;
+    found.host = host, found.bytes = stored(rows, columns, ld), found.there = put(host, found.bytes);
+    return found;
+}
+
+/* Ends a routine: its result comes back to `to`, or xerbla_ is told of the argument at fault. */
+static void end(const char *routine, int code, operand *result, float *to, operand *a, operand *b)
+{
+    if (code == 0) get(to, result->there, result->bytes);
+    if (a != NULL) drop(a->there);
+    if (b != NULL) drop(b->there);
+    drop(result->there);
     if (code > 0 || code < -13) {
-        fprintf(stderr, "blas.c: lab_sgemm: %s\n", lab_error_string(code));
+        fprintf(stderr, "blas.c: %s: %s\n", routine, lab_error_string(code));
         exit(3);
     }
-    xerbla_("SGEMM ", &argument, 6);
+    if (code < 0) {
+        const int argument = -code;
+        xerbla_(routine, &argument, 6);
+    }
 }
 
 void sgemm_(
     const char *transa, const char *transb, const int *m, const int *n, const int *k, const float *alpha, const float *a, const int *lda, const float *b,
     const int *ldb, const float *beta, float *c, const int *ldc);
+void ssymm_(
+    const char *side, const char *uplo, const int *m, const int *n, const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
+    const float *beta, float *c, const int *ldc);
+void strmm_(
+    const char *side, const char *uplo, const char *transa, const char *diag, const int *m, const int *n, const float *alpha, const float *a, const int *lda,
+    float *b, const int *ldb);
+void strsm_(
+    const char *side, const char *uplo, const char *transa, const char *diag, const int *m, const int *n, const float *alpha, const float *a, const int *lda,
+    float *b, const int *ldb);
+void ssyrk_(
+    const char *uplo, const char *trans, const int *n, const int *k, const float *alpha, const float *a, const int *lda, const float *beta, float *c,
+    const int *ldc);
+void ssyr2k_(
+    const char *uplo, const char *trans, const int *n, const int *k, const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
+    const float *beta, float *c, const int *ldc);
 
 void sgemm_(
     const char *transa, const char *transb, const int *m, const int *n, const int *k, const float *alpha, const float *a, const int *lda, const float *b,
     const int *ldb, const float *beta, float *c, const int *ldc)
 {
-    const int ta = transposed(*transa), tb = transposed(*transb);
-    lab_problem problem;
-    lab_target target;
-    lab_choice choice;
-    int code;
-    memset(&problem, 0, sizeof problem);
-    memset(&target, 0, sizeof target);
-    memset(&choice, 0, sizeof choice);
-    problem.size = sizeof problem, target.size = sizeof target, choice.size = sizeof choice;
-    problem.order = lab_COLUMN_MAJOR;
-    problem.transpose_a = ta, problem.transpose_b = tb;
-    problem.m = *m, problem.n = *n, problem.k = *k, problem.lda = *lda, problem.ldb = *ldb, problem.ldc = *ldc;
-    strcpy(target.arch, "sm_90");
-    target.units = 132;
-    if (strchr("nNtTcC", *transa) == NULL || strchr("nNtTcC", *transb) == NULL || lab_select(&problem, &target, &choice) < 0) {
-        /* What is at fault is lab_sgemm's to say, which looks at no operand before. */
-        code = lab_sgemm(*transa, *transb, *m, *n, *k, alpha, a, *lda, b, *ldb, beta, c, *ldc, NULL);
-        fault(code != 0 ? code : -99);
-        return;
-    }
-    {
-        const size_t bytes_c = stored(*m, *n, *ldc);
-        void *const there_a = put(a, stored(ta ? *k : *m, ta ? *m : *k, *lda)), *const there_b = put(b, stored(tb ? *n : *k, tb ? *k : *n, *ldb));
-        void *const there_c = put(c, bytes_c);
-        code = lab_sgemm(*transa, *transb, *m, *n, *k, alpha, there_a, *lda, there_b, *ldb, beta, there_c, *ldc, NULL);
-        if (code == 0 && *m > 0 && *n > 0) get(c, there_c, bytes_c);
-        drop(there_a), drop(there_b), drop(there_c);
-        if (code != 0) fault(code);
-    }
+    const int ta = is(*transa, "tTcC"), tb = is(*transb, "tTcC");
+    operand x = put_matrix(a, ta ? *k : *m, ta ? *m : *k, *lda), y = put_matrix(b, tb ? *n : *k, tb ? *k : *n, *ldb), z = put_matrix(c, *m, *n, *ldc);
+    end("SGEMM ", lab_sgemm(*transa, *transb, *m, *n, *k, alpha, x.there, *lda, y.there, *ldb, beta, z.there, *ldc, NULL), &z, c, &x, &y);
+}
+
+void ssymm_(
+    const char *side, const char *uplo, const int *m, const int *n, const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
+    const float *beta, float *c, const int *ldc)
+{
+    const int square = is(*side, "rR") ? *n : *m;
+    operand x = put_matrix(a, square, square, *lda), y = put_matrix(b, *m, *n, *ldb), z = put_matrix(c, *m, *n, *ldc);
+    end("SSYMM ", lab_ssymm(*side, *uplo, *m, *n, alpha, x.there, *lda, y.there, *ldb, beta, z.there, *ldc, NULL), &z, c, &x, &y);
+}
+
+void strmm_(
+    const char *side, const char *uplo, const char *transa, const char *diag, const int *m, const int *n, const float *alpha, const float *a, const int *lda,
+    float *b, const int *ldb)
+{
+    const int square = is(*side, "rR") ? *n : *m;
+    operand x = put_matrix(a, square, square, *lda), y = put_matrix(b, *m, *n, *ldb);
+    end("STRMM ", lab_strmm(*side, *uplo, *transa, *diag, *m, *n, alpha, x.there, *lda, y.there, *ldb, NULL), &y, b, &x, NULL);
+}
+
+void strsm_(
+    const char *side, const char *uplo, const char *transa, const char *diag, const int *m, const int *n, const float *alpha, const float *a, const int *lda,
+    float *b, const int *ldb)
+{
+    const int square = is(*side, "rR") ? *n : *m;
+    operand x = put_matrix(a, square, square, *lda), y = put_matrix(b, *m, *n, *ldb);
+    end("STRSM ", lab_strsm(*side, *uplo, *transa, *diag, *m, *n, alpha, x.there, *lda, y.there, *ldb, NULL), &y, b, &x, NULL);
+}
+
+void ssyrk_(
+    const char *uplo, const char *trans, const int *n, const int *k, const float *alpha, const float *a, const int *lda, const float *beta, float *c,
+    const int *ldc)
+{
+    const int turned = is(*trans, "tTcC");
+    operand x = put_matrix(a, turned ? *k : *n, turned ? *n : *k, *lda), z = put_matrix(c, *n, *n, *ldc);
+    end("SSYRK ", lab_ssyrk(*uplo, *trans, *n, *k, alpha, x.there, *lda, beta, z.there, *ldc, NULL), &z, c, &x, NULL);
+}
+
+void ssyr2k_(
+    const char *uplo, const char *trans, const int *n, const int *k, const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
+    const float *beta, float *c, const int *ldc)
+{
+    const int turned = is(*trans, "tTcC"), rows = turned ? *k : *n, columns = turned ? *n : *k;
+    operand x = put_matrix(a, rows, columns, *lda), y = put_matrix(b, rows, columns, *ldb), z = put_matrix(c, *n, *n, *ldc);
+    end("SSYR2K", lab_ssyr2k(*uplo, *trans, *n, *k, alpha, x.there, *lda, y.there, *ldb, beta, z.there, *ldc, NULL), &z, c, &x, &y);
 }

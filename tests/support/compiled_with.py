@@ -18,8 +18,8 @@ from gemmgen.build.nvrtc import find_compiler
 from gemmgen.errors import GemmgenError, ResourceError
 from gemmgen.render import render
 from gemmgen.solve import solve
+from gemmgen.solve.settled import settled_spec
 from gemmgen.spec import LoadedSpec, loads
-from gemmgen.workshop.explore.space import settled_spec
 
 OPEN = {
     "f16x6, mixed": {"split": {"scheme": "f16x6", "where": "mixed"}, "target": {"gpu": "h200"}},

@@ -5,17 +5,24 @@
         replayed.reference.check(call, answer)
 
 tests/support/library_replay.c replays them under a sanitiser on tests/support/standin_driver.c, which records every call of the driver. Nothing here reads C.
+The same kernels stand for both platforms: on HIP's the stand-in calls its devices `sm_80` and the like.
+
+    python tests/support/library_calls.py            # 80,000 calls of each kind, as a table
+    python tests/support/library_calls.py 4000       # fewer
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import math
 import random
 import struct
 import subprocess
+import tempfile
 import unittest.mock
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -66,7 +73,7 @@ DEVICES = ((8, 0, 108, 166912), (9, 0, 150, 232448), (8, 6, 20, 101376), (9, 0, 
 """(major, minor, multiprocessors, shared memory of a block) of the stand-in's; the fourth has what one of the kernels takes, to the byte."""
 
 FUNCTIONS = GEMM, GEMM_PACKED, PACK, SELECT, SELECT_PACKED, PACK_BYTES, SGEMM, READ_STATUS, PREPARE, CURRENT_TARGET = range(10)
-ALPHA_OF_HOST, BETA_OF_HOST, WITH_TARGET = 1, 2, 4
+ALPHA_OF_HOST, BETA_OF_HOST, WITH_TARGET, OWN_MEMORY, MISALIGNED = 1, 2, 4, 8, 16
 CALLS = ("version", "error_string", "initialize", "current", "retain", "release", "make_current", "attribute", "exchange", "load", "unload", "function", "allow",
          "launch", "overlapping", "fill", "copy", "synchronize", "pool_create", "pool_set", "pool_destroy", "take", "give")
 WORK = {"launch", "overlapping", "fill", "copy", "synchronize", "take", "give"}
@@ -358,9 +365,14 @@ class Wanted:
 
 
 class Reference:
-    """What a library of `kernels()` with `RULES` has to do with calls."""
+    """What a library of `kernels()` with `RULES` has to do with calls.
 
-    def __init__(self):
+    Args:
+        platform: `cuda` or `hip`.
+    """
+
+    def __init__(self, platform: str = "cuda"):
+        self.hip = platform == "hip"
         self.known = [Known(number, one) for number, one in enumerate(kernels())]
         self.formats = self._formats()
         self.finish_archs = ("sm_80", "sm_90")
@@ -580,8 +592,8 @@ class Reference:
 
     def finish(self, stream: int, batch: int, **values: Any) -> list[tuple[str, tuple]]:
         blocks = self.finish_blocks(values["m"], values["n"], batch)
-        names = ("c", "ldc", "stride_c", "t", "ldt", "stride_t", "alpha", "beta", "beta_value", "bias", "m", "n", "epilogue")
-        usual = {"alpha": 0, "beta": 0, "beta_value": 0.0, "bias": 0, "epilogue": 0}
+        names = ("c", "ldc", "stride_c", "t", "ldt", "stride_t", "alpha", "beta", "beta_value", "bias", "m", "n", "epilogue", "triangle")
+        usual = {"alpha": 0, "beta": 0, "beta_value": 0.0, "bias": 0, "epilogue": 0, "triangle": 0}
         told = [(usual | values)[name] or 0 for name in names]
         told[8] = float(told[8])
         return [("launch", (self.number[FINISH], blocks, FINISH_THREADS, 0, stream, *told))] if blocks else []
@@ -637,7 +649,7 @@ class Reference:
                 blocks = one.blocks(launch, told, units)
                 mine = arguments | ({"m": told["m"], "n": told["n"]} if is_pass else {})
                 if blocks:
-                    found.append(self.launch(one, launch, blocks, mine, region, launch.overlaps and before, stream))
+                    found.append(self.launch(one, launch, blocks, mine, region, launch.overlaps and before and not self.hip, stream))
                 before = blocks > 0
             if self.finishes(one, of):
                 found += self.finish(
@@ -660,7 +672,14 @@ class Reference:
         return f"sm_{10 * major + minor}", units, shared
 
     def wanted(self, call: Call, base: int) -> Wanted:
-        """Of a call in which no driver call fails; `base` is the pool's memory where it gives some."""
+        """Of a call in which no driver call fails; `base` is the pool's memory where it gives some, or the caller's allocator's."""
+        found = self.wanted_there(call, base)
+        if self.hip and call.device < 0 and call.function != READ_STATUS and found.asks_device:  # HIP's runtime says so where there is no device
+            return Wanted({NO_CONTEXT})
+        return found
+
+    def wanted_there(self, call: Call, base: int) -> Wanted:
+        """Of a call where there is a device."""
         p, function = call.problem, call.function
         on_host = function in (SELECT, SELECT_PACKED, PACK_BYTES) and bool(call.flags & WITH_TARGET)
         if function == READ_STATUS:
@@ -712,12 +731,16 @@ class Reference:
                 return Wanted({BAD_A if call.packed.operand == ord("a") else BAD_B})
         if not call.workspace and call.bytes or call.workspace and (call.workspace % 256 or call.bytes < needed):
             return Wanted({BAD_WORKSPACE})
+        own, needs = bool(call.flags & OWN_MEMORY), frozenset([one.code(arch), *([FINISH] if self.finishes(one, of) else [])])
         if not call.workspace and needed > MOST_POOL:
-            return Wanted({NO_MEMORY}, [("take", (needed, call.stream))])
+            return Wanted({NO_MEMORY}, [("take", (needed, call.stream))], needs)
+        given = ("give", (base, call.stream, *((needed,) if own else ())))
+        if not call.workspace and own and call.flags & MISALIGNED:
+            return Wanted({NO_MEMORY}, [("take", (needed, call.stream)), given], needs)
         work = self.work(call, of, one, units, call.workspace or base, call.packed.memory or 0)
         if not call.workspace:
-            work = [("take", (needed, call.stream)), *work, ("give", (base, call.stream))]
-        return Wanted({OK}, work, frozenset([one.code(arch), *([FINISH] if self.finishes(one, of) else [])]))
+            work = [("take", (needed, call.stream)), *work, given]
+        return Wanted({OK}, work, needs)
 
     def of_select(self, of: Asked, one: Known, device: tuple[str, int, int]) -> Wanted:
         arch, units, _ = device
@@ -845,7 +868,7 @@ class Reference:
                 mine = [one.code(arch) for one in self.known if symbol in [launch.symbol for launch in one.launches]]
                 assert label in mine or symbol == FINISH and label.startswith(FINISH), f"{symbol} is asked of {label}"
                 told = next(((launch.shared_bytes, one.static) for one in self.known for launch in one.launches if launch.symbol == symbol), (0, 0))
-                wanted = (event.numbers[0], told[0], event.device) if sum(told) > USUAL_SHARED else None
+                wanted = (event.numbers[0], told[0], event.device) if sum(told) > USUAL_SHARED and not self.hip else None
                 assert (after.numbers if after and after.kind == "allow" else None) == wanted, f"{symbol} has {told} bytes"
 
     # ---- judging
@@ -872,16 +895,18 @@ class Reference:
             mine = {FINISH if label.startswith(f"{FINISH}_") else label} if label else {FINISH} if symbol == FINISH else {
                 one.code(arch) for one in self.known if symbol in [launch.symbol for launch in one.launches]}
             # Two kernels of one plan have functions of one name: then either may be meant. What is prepared, and the kernel of epilogues, is tried again.
-            if mine & wanted.needs and wanted.codes == {OK}:
-                assert result.code == call.fails_with or (len(mine) > 1 or FINISH in mine or call.function == PREPARE) and result.code == OK, f"{label or mine} is not there"
+            if mine & wanted.needs:
+                again = len(mine) > 1 or FINISH in mine or call.function == PREPARE
+                assert result.code == call.fails_with or again and result.code in wanted.codes, f"{label or mine} is not there"
                 codes = {result.code}
-                expected, exact = (expected, exact) if result.code == OK else ([], {})
+                expected, exact = ([], {}) if result.code == call.fails_with else (expected, exact)
         elif kind in ("version", "initialize", "retain", "make_current", "current", "attribute", "pool_create", "pool_set"):
             given = NO_MEMORY if kind.startswith("pool") and call.fails_with == 2 else call.fails_with
             codes = {NO_DRIVER if kind == "version" else NO_CONTEXT if kind in ("initialize", "retain", "make_current") else given}
             expected, exact = [], {}
         elif kind == "take":
-            codes, expected = {NO_MEMORY if call.fails_with == 2 else call.fails_with}, [("take", expected[0][1])]
+            codes = {NO_MEMORY if call.fails_with == 2 or call.flags & OWN_MEMORY else call.fails_with}
+            expected = [("take", expected[0][1])]
         elif kind in ("fill", "launch", "copy", "synchronize"):
             at = next(at for at, event in enumerate(event for event in events if event.kind in WORK) if event is failed)
             codes, exact = {call.fails_with}, {}
@@ -909,6 +934,8 @@ class Reference:
         restores = [event for event in events if event.kind == "exchange"]
         kept = kind == "exchange" and restores.index(failed) % 2 == 1
         assert result.mode == 0 or kept, "captures of this thread go another way now"
+        if call.flags & OWN_MEMORY:
+            assert not any(event.kind.startswith("pool") for event in events), "a pool stands beside the caller's allocator"
         if alone:
             assert result.memory == 0, "memory of the pool was not given back"
             assert result.pools <= 1 + len({event.device for event in events}) + len(DEVICES) and result.pools >= 0
@@ -930,10 +957,15 @@ def same(found: int, wanted: int | float | None) -> bool:
 
 
 class Draw:
-    """Calls, most of which are right, and of the others most wrong in one thing."""
+    """Calls, most of which are right, and of the others most wrong in one thing.
 
-    def __init__(self, seed: int, reference: Reference):
+    Args:
+        allocators: whether some of them have memory of the caller's allocator, which threads cannot have each for itself.
+    """
+
+    def __init__(self, seed: int, reference: Reference, allocators: bool = False):
         self.of, self.reference = random.Random(seed), reference
+        self.memory = random.Random(-1 - seed) if allocators else None
 
     def extent(self) -> int:
         """None, one, few, about a tile, many, as many as there may be."""
@@ -1050,6 +1082,8 @@ class Draw:
             self.make_workspace(call)
         if function in (GEMM, GEMM_PACKED, PACK, SGEMM, PREPARE) and of.random() < 0.25:
             call.fails_in = of.randint(1, 9)
+        if self.memory and self.memory.random() < 0.2:
+            call.flags |= OWN_MEMORY | (MISALIGNED if self.memory.random() < 0.2 else 0)
         return call
 
     def make_sgemm(self, call: Call) -> None:
@@ -1220,20 +1254,22 @@ class Replay:
 
     Args:
         sanitiser: gcc's word for it; "" for none.
+        platform: `cuda` or `hip`.
     """
 
-    def __init__(self, folder: Path, sanitiser: str):
-        self.folder, self.reference = folder, Reference()
+    def __init__(self, folder: Path, sanitiser: str, platform: str = "cuda"):
+        self.folder, self.reference = folder, Reference(platform)
         extra = f'#define {GUARD}_DRIVER_FILES "{folder}/libdriver.so"\n'
         finish = [Image(f"{FINISH}_{arch}", arch, ".bin", f"{FINISH}_{arch}\0".encode()) for arch in self.reference.finish_archs]
         with (
             unittest.mock.patch.object(kernel_module, "without_line_info", lambda source, binary: binary),
             unittest.mock.patch.object(tables, "BOUND_K", BOUND_K), unittest.mock.patch.object(tables, "_bound", self._bound),
         ):
-            files = written(folder, kernels(), platform="cuda", finish=finish, rules=RULES, extra=extra)
+            files = written(folder, kernels(), platform=platform, finish=finish, rules=RULES, extra=extra)
         checks = [f"-fsanitize={sanitiser}", "-fno-sanitize-recover=all"] if sanitiser else []
         flags = [GCC, "-std=gnu99", "-g", "-O1", "-Wall", "-Wextra", "-Werror", *checks]
-        driver = subprocess.Popen([*flags, "-fPIC", "-shared", str(HERE / "standin_driver.c"), "-o", "libdriver.so"], cwd=folder)
+        hip = ["-DHIP"] * self.reference.hip
+        driver = subprocess.Popen([*flags, *hip, "-fPIC", "-shared", str(HERE / "standin_driver.c"), "-o", "libdriver.so"], cwd=folder)
         objects = subprocess.Popen([*flags, f"-D{GUARD}_STATIC", "-I.", "-c", "runtime.c", "-o", "runtime.o"], cwd=folder)
         assert driver.wait() == objects.wait() == 0
         subprocess.run([*flags, f"-D{GUARD}_STATIC", "-I.", str(HERE / "library_replay.c"), "runtime.o", files[1], "-o", "replay", "-L.", "-ldriver", "-ldl",
@@ -1271,3 +1307,157 @@ def answers(data: bytes) -> Iterator[Answer]:
             events.append(Event(CALLS[kind], code, device, struct.unpack_from(f"<{count}Q", data, at + 16)))
             at += 16 + 8 * count
         yield Answer(result, tuple(events))
+
+
+# ---- judging many
+
+
+def drawn(replay: Replay, seed: int, count: int, allocators: bool = False) -> list[Call]:
+    """In the first ones nothing fails: a driver that does not tell its version stays unknown."""
+    draw = Draw(seed, replay.reference, allocators)
+    calls = [draw() for _ in range(count)]
+    for call in calls[:40]:
+        call.fails_in = 0
+    return calls
+
+
+def judged(replay: Replay, calls: Sequence[Call], answers: Sequence[Answer], alone: bool = True) -> Counter[str]:
+    """How often which driver call failed.
+
+    Raises:
+        AssertionError: a call did something else than it has to; the first one is told.
+    """
+    found: Counter[str] = Counter()
+    for number, (call, answer) in enumerate(zip(calls, answers, strict=True)):
+        try:
+            found[replay.reference.check(call, answer, alone)] += 1
+        except AssertionError as error:
+            raise AssertionError(f"call {number}: {error}\n{call}") from None
+    return found
+
+
+def once(replay: Replay, answers: Sequence[Answer]) -> None:
+    """Machine code is loaded once, by HIP's runtime once for each device, and a device has one pool.
+
+    Raises:
+        AssertionError: not so.
+    """
+    events = [event for answer in answers for event in answer.events if event.code == 0]
+    created, set_, destroyed = (Counter(event.device for event in events if event.kind == kind) for kind in ("pool_create", "pool_set", "pool_destroy"))
+    assert set(set_.values()) <= {1}, "a device has several pools"
+    loaded: Counter[tuple[int, int]] = Counter()
+    for event in events:
+        if event.kind in ("load", "unload"):
+            loaded[event.numbers[0], event.device if replay.reference.hip else 0] += 1 if event.kind == "load" else -1
+    assert set(loaded.values()) <= {0, 1}, "machine code is loaded again, or what was unloaded was not there"
+    assert all(created[device] - set_[device] <= destroyed[device] + 1 for device in created)
+
+
+def first_calls(replay: Replay, more: int) -> list[Call]:
+    """A call of each function that asks the driver for something: in a thread without a device, by the pool, of packed words, with epilogues; and drawn ones."""
+    problem = sized(Problem, m=70, n=45, k=100, lda=100, ldb=45, ldc=45, a=1 << 40, b=1 << 41, c=1 << 42)
+    scalars, none = ALPHA_OF_HOST | BETA_OF_HOST, 0 if replay.reference.hip else -1
+    found = [
+        Call(function=GEMM, device=none, flags=scalars, alpha=1.0, problem=problem), Call(function=PREPARE, device=1), Call(function=CURRENT_TARGET, device=none),
+        Call(function=PACK, device=1, operand=b"b", workspace=1 << 43, bytes=1 << 30, problem=problem, packed=sized(Packed)),
+        Call(function=READ_STATUS, device=0, workspace=1), Call(function=PREPARE, device=2),
+        Call(function=GEMM, device=0, flags=scalars | OWN_MEMORY, alpha=1.0, problem=problem),
+    ]
+    found[2].target.size = 40
+    batch = Problem.from_buffer_copy(problem)
+    batch.batch, batch.stride_a, batch.stride_b, batch.stride_c, batch.epilogue, batch.flags = 2, 7000, 4500, 3150, 1, 1
+    batch.alpha = batch.beta = 1 << 44
+    found.append(Call(function=GEMM, device=1, flags=0, problem=batch))
+    draw, fixed = Draw(99, replay.reference, allocators=True), len(found)
+    while len(found) < fixed + more:
+        call = draw()
+        if call.function in (GEMM, PACK, GEMM_PACKED) and replay.reference.wanted(call, 0).codes == {OK} and replay.reference.wanted(call, 0).needs:
+            found.append(call)
+    for call in found:
+        call.fails_in, call.fails_with = 0, FAILED
+    return found
+
+
+def failing_in_turn(replay: Replay, calls: Sequence[Call]) -> Counter[str]:
+    """How often which driver call failed, where each of a first call does in turn; and that the same call once more does all that it has to.
+
+    Raises:
+        AssertionError: a call did something else than it has to, or left something behind.
+    """
+    answers = iter(replay(calls, mode="fresh"))
+    of, found = replay.reference, Counter[str]()
+    for call in calls:
+        is_left = True
+        while is_left:
+            broken, again = next(answers), next(answers)
+            is_left = bool(broken.result.failed)
+            call.fails_in = int(is_left)
+            found += judged(replay, [call], [broken])
+            call.fails_in = 0
+            kind = next((event.kind for event in broken.events if event.code == FAILED), "")
+            if kind == "version":
+                assert again.result.code == broken.result.code, "a driver that does not tell its version stays unknown"
+                continue
+            judged(replay, [call], [again])
+            if call.function == PREPARE and broken.result.code == OK:
+                symbols = [event.numbers[0] for event in broken.events if event.kind == "function" and event.code == 0]
+                ready = {of.described[number][0] for number in symbols}
+                assert ready == {FINISH} | {launch.symbol for one in of.known if of.runs_on(one, of.target(call)) for launch in one.launches}
+            if call.function in (GEMM, PREPARE):  # whoever comes first loads all that was made for the device; the driver compiles when it has to
+                device = of.target(call)
+                loaded = {of.described[event.numbers[0]][0] for event in (*broken.events, *again.events) if event.kind == "load"}
+                own, every = (of.code_of(device, portable) for portable in (False, True))
+                assert {label for label in loaded if not label.startswith(f"{FINISH}_")} == own | every & of.wanted(call, 0).needs
+            events = [*broken.events, *again.events]
+            once(replay, [broken, again])
+            live = [sum((event.kind == more) - (event.kind == less) for event in events if event.code == 0) for more, less in (
+                ("pool_create", "pool_destroy"), ("retain", "release"))]
+            pools = any(event.kind == "take" for event in events) and not call.flags & OWN_MEMORY
+            assert [again.result.pools, again.result.retained] == live == [
+                int(pools), sum(event.kind == "make_current" and event.code == 0 for event in events)]
+    return found
+
+
+# ---- the record
+
+AT_ONCE = 4000
+"""Calls of one process; the next one begins with nothing loaded."""
+SANITISERS = {"address,undefined": 1, "thread": 4}
+"""And threads, which take the calls in turn."""
+
+
+def record(count: int, progress: Callable[[str], None]) -> str:
+    """A Markdown table of so many calls for each platform and sanitiser, all of which did what they have to; what depends on the order of threads is left out.
+
+    Raises:
+        AssertionError: a call did something else, or a sanitiser has found something.
+    """
+    lines = ["| runtime | sanitiser | threads | calls | driver calls | that failed | first calls | with one failing driver call after another |",
+             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for platform in ("cuda", "hip"):
+        for sanitiser, threads in SANITISERS.items():
+            alone, failed, asked, told = threads == 1, Counter[str](), 0, [""] * 4
+            with tempfile.TemporaryDirectory() as folder:
+                replay = Replay(Path(folder), sanitiser, platform)
+                for at in range(0, count, AT_ONCE):
+                    progress(f"{platform}, {sanitiser}: {at} of {count}")
+                    calls = drawn(replay, 1000 + at, min(AT_ONCE, count - at), allocators=alone)
+                    given = replay(calls, threads=threads)
+                    failed += judged(replay, calls, given, alone)
+                    once(replay, given)
+                    asked += sum(len(one.events) for one in given)
+                if alone:
+                    first = first_calls(replay, count // 1000)
+                    turns = failing_in_turn(replay, first)
+                    numbers = asked, failed.total() - failed[""], len(first), turns.total() - turns[""]
+                    told = [f"{number:,}" for number in numbers]
+            lines.append(f"| {' | '.join((platform.upper(), sanitiser.replace(',', ', '), str(threads), f'{count:,}', *told))} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    import sys
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int, nargs="?", default=80_000, help="calls of each platform and sanitiser")
+    print(record(parser.parse_args().count, lambda text: print(text, file=sys.stderr)))

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum { GEMM, GEMM_PACKED, PACK, SELECT, SELECT_PACKED, PACK_BYTES, SGEMM, READ_STATUS, PREPARE, CURRENT_TARGET };
-enum { ALPHA_OF_HOST = 1, BETA_OF_HOST = 2, WITH_TARGET = 4 };
+enum { ALPHA_OF_HOST = 1, BETA_OF_HOST = 2, WITH_TARGET = 4, OWN_MEMORY = 8, MISALIGNED = 16 };  /* memory of the caller's allocator, and where that begins */
 
 struct call {
     int32_t function, device, fails_in, fails_with;
@@ -44,6 +44,8 @@ struct result {
 extern long standin_taken, standin_given, standin_pools, standin_modules, standin_retained;
 extern size_t standin_most_pool;
 extern struct { int major, minor, units, most_shared; } standin_devices[];
+void *standin_allocate(void *user, size_t bytes, void *stream);
+void standin_release(void *user, void *memory, size_t bytes, void *stream);
 void standin_use(int device);
 void standin_fail(int after, int code);
 int standin_fails_in(void);
@@ -118,11 +120,15 @@ static int run(const struct call *one, struct result *to)
 
 static void answer(const struct call *one, struct result *to)
 {
+    int aside = one->flags & MISALIGNED ? 128 : 0;
     memset(to, 0, sizeof *to);
+    if (threads > 1 && one->flags & OWN_MEMORY) abort();  /* one allocator serves all threads */
     standin_use(one->device);
     standin_record();
     standin_fail(one->fails_in, one->fails_with);
+    if (one->flags & OWN_MEMORY && lab_set_allocator(standin_allocate, standin_release, &aside) != 0) abort();
     to->code = run(one, to);
+    if (one->flags & OWN_MEMORY && lab_set_allocator(NULL, NULL, NULL) != 0) abort();
     to->failed = one->fails_in > 0 && standin_fails_in() == 0;
     standin_fail(0, 0);
     to->mode = standin_mode();

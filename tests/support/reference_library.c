@@ -48,7 +48,7 @@ const char *lab_error_string(int code)
         "no error", "a struct is NULL or of an unknown size", "bad order or transpose", "bad m", "bad n", "bad k", "bad lda", "bad ldb", "bad ldc", "bad batch",
         "matrices of C overlap: bad stride_c", "A is NULL", "B is NULL", "C is NULL", "bad epilogue", "bad flags", "bad kernel",
         "workspace too small or not aligned", "bad packed operand", "operand is neither 'a' nor 'b'", "too large", "no kernel serves this", "no driver",
-        "no device is current", "no memory",
+        "no device is current", "no memory", "bad stride_a", "bad stride_b", "bad kind",
     };
     if (code > 0)
         return "an error of the driver";
@@ -86,11 +86,42 @@ static float value(const float *matrix, int64_t row, int64_t column, int64_t ld,
     return matrix[element(row, column, ld, order, transposed)];
 }
 
+static int of_triangle(const lab_problem *p) { return p->kind == lab_SYRK || p->kind == lab_SYR2K || p->kind == lab_GEMMT; }
+static int of_side(const lab_problem *p) { return p->kind >= lab_SYMM; }
+
+/* The same of kinds beside GEMM, whose operands have other shapes. */
+static int check_kind(const lab_problem *p)
+{
+    int64_t side = p->side == lab_LEFT ? p->m : p->n;
+    if (p->kind < lab_GEMM || p->kind > lab_TRSM || !is_flag(p->uplo) || !is_flag(p->side) || !is_flag(p->diag))
+        return lab_BAD_KIND;
+    if (!is_extent(p->m) || (of_triangle(p) && p->m != p->n))
+        return lab_BAD_M;
+    if (!is_extent(p->n))
+        return lab_BAD_N;
+    if (!of_side(p) && !is_extent(p->k))
+        return lab_BAD_K;
+    if (p->lda < (of_side(p) ? at_least_1(side) : stored(p->m, p->k, p->order, p->transpose_a)))
+        return lab_BAD_LDA;
+    if (p->kind == lab_SYR2K ? p->ldb < stored(p->n, p->k, p->order, p->transpose_a)
+        : p->kind == lab_GEMMT ? p->ldb < stored(p->k, p->n, p->order, p->transpose_b) : of_side(p) && p->ldb < stored(p->m, p->n, p->order, 0))
+        return lab_BAD_LDB;
+    if (p->ldc < stored(p->m, p->n, p->order, 0))
+        return lab_BAD_LDC;
+    if (p->epilogue || p->bias)
+        return lab_BAD_EPILOGUE;
+    if (p->flags & lab_POINTERS)
+        return lab_BAD_FLAGS;
+    return p->kind == lab_TRSM ? lab_NOT_SERVED : lab_OK;
+}
+
 /* What can be said of a problem without its pointers. */
 static int check_sizes(const lab_problem *p)
 {
     if (!p || p->size != sizeof *p)
         return lab_BAD_STRUCT;
+    if (p->kind != lab_GEMM && check_kind(p))
+        return check_kind(p);
     if (!is_flag(p->order) || !is_flag(p->transpose_a) || !is_flag(p->transpose_b))
         return lab_BAD_ORDER;
     if (!is_extent(p->m))
@@ -99,9 +130,9 @@ static int check_sizes(const lab_problem *p)
         return lab_BAD_N;
     if (!is_extent(p->k))
         return lab_BAD_K;
-    if (p->lda < stored(p->m, p->k, p->order, p->transpose_a))
+    if (p->kind == lab_GEMM && p->lda < stored(p->m, p->k, p->order, p->transpose_a))
         return lab_BAD_LDA;
-    if (p->ldb < stored(p->k, p->n, p->order, p->transpose_b))
+    if (p->kind == lab_GEMM && p->ldb < stored(p->k, p->n, p->order, p->transpose_b))
         return lab_BAD_LDB;
     if (p->ldc < stored(p->m, p->n, p->order, 0))
         return lab_BAD_LDC;
@@ -186,6 +217,59 @@ static void compute(const lab_problem *p, operand a, operand b)
     }
 }
 
+/* An element of a symmetric or triangular A, or of op(A), of which one triangle lies in memory. */
+static double of_square(const lab_problem *p, const float *a, int64_t row, int64_t column)
+{
+    int64_t from = row, to = column;
+    int there;
+    if (p->kind == lab_TRMM && p->transpose_a)
+        from = column, to = row;
+    there = p->uplo == lab_UPPER ? from <= to : to <= from;
+    if (p->kind == lab_SYMM && !there)
+        return a[element(to, from, p->lda, p->order, 0)];
+    return p->kind == lab_TRMM && from == to && p->diag == lab_UNIT ? 1 : there ? a[element(from, to, p->lda, p->order, 0)] : 0;
+}
+
+/* Kinds beside GEMM; C may be B, so that sums of all elements come before the first of them is stored. */
+static int compute_kind(const lab_problem *p)
+{
+    double alpha = p->alpha ? *p->alpha : 1, beta = p->beta && p->kind != lab_TRMM ? *p->beta : 0;
+    double *sums = malloc(sizeof *sums * (size_t)(p->m * p->n));
+    int64_t deep = of_side(p) ? p->side == lab_LEFT ? p->m : p->n : p->k;
+    if (!sums)
+        return lab_NO_MEMORY;
+    for (int64_t product = 0; product < batch_of(p); ++product) {
+        const float *a = p->a + product * p->stride_a, *b = p->kind == lab_SYRK ? a : p->b + product * p->stride_b;
+        float *c = p->c + product * p->stride_c;
+        int64_t ldb = p->kind == lab_SYRK ? p->lda : p->ldb;
+        for (int64_t i = 0; i < p->m; ++i)
+            for (int64_t j = 0; j < p->n; ++j) {
+                double sum = 0;
+                for (int64_t l = 0; alpha != 0 && l < deep; ++l) {
+                    if (of_side(p) && p->side == lab_LEFT)
+                        sum += of_square(p, a, i, l) * b[element(l, j, ldb, p->order, 0)];
+                    else if (of_side(p))
+                        sum += (double)b[element(i, l, ldb, p->order, 0)] * of_square(p, a, l, j);
+                    else if (p->kind == lab_GEMMT)
+                        sum += (double)value(a, i, l, p->lda, p->order, p->transpose_a) * value(b, l, j, ldb, p->order, p->transpose_b);
+                    else
+                        sum += (double)value(a, i, l, p->lda, p->order, p->transpose_a) * value(b, j, l, ldb, p->order, p->transpose_a);
+                    if (p->kind == lab_SYR2K)
+                        sum += (double)value(b, i, l, ldb, p->order, p->transpose_a) * value(a, j, l, p->lda, p->order, p->transpose_a);
+                }
+                sums[i * p->n + j] = alpha != 0 ? alpha * sum : 0;
+            }
+        for (int64_t i = 0; i < p->m; ++i)
+            for (int64_t j = 0; j < p->n; ++j) {
+                int64_t at = element(i, j, p->ldc, p->order, 0);
+                if (!of_triangle(p) || (p->uplo == lab_UPPER ? i <= j : j <= i))
+                    c[at] = (float)(sums[i * p->n + j] + (beta != 0 ? beta * c[at] : 0));
+            }
+    }
+    free(sums);
+    return lab_OK;
+}
+
 /* Of a problem with a packed operand, whose kernel is the one that packs. */
 static int select_packed(const lab_problem *p, const lab_packed *packed, lab_choice *choice)
 {
@@ -219,7 +303,7 @@ int lab_select_packed(const lab_problem *problem, const lab_packed *packed, cons
 static int run(const lab_problem *p, const lab_packed *packed, void *workspace, size_t workspace_bytes, void *stream)
 {
     lab_choice choice = {sizeof choice};
-    int code = packed ? select_packed(p, packed, &choice) : lab_select(p, NULL, &choice), reads;
+    int code = packed && p->kind != lab_GEMM ? lab_NOT_SERVED : packed ? select_packed(p, packed, &choice) : lab_select(p, NULL, &choice), reads;
     int of_a = packed && packed->operand == 'a', of_b = packed && packed->operand == 'b';
     size_t needed = choice.workspace_bytes;
     const float *elements = of_a || of_b ? (const float *)((const char *)packed->memory + REFERENCE_PACKED_HEAD) : NULL;
@@ -229,10 +313,10 @@ static int run(const lab_problem *p, const lab_packed *packed, void *workspace, 
     if (!p->m || !p->n || !batch_of(p))
         return lab_OK;
     /* Scalars on a GPU cannot be looked at, and this library must fail where a GPU's would. */
-    reads = p->k && ((p->flags & lab_SCALARS_ON_DEVICE) || !p->alpha || *p->alpha != 0);
+    reads = (p->k || of_side(p)) && ((p->flags & lab_SCALARS_ON_DEVICE) || !p->alpha || *p->alpha != 0);
     if (reads && !of_a && !p->a)
         return lab_BAD_A;
-    if (reads && !of_b && !p->b)
+    if (reads && !of_b && p->kind != lab_SYRK && !p->b)
         return lab_BAD_B;
     if (!p->c)
         return lab_BAD_C;
@@ -245,7 +329,9 @@ static int run(const lab_problem *p, const lab_packed *packed, void *workspace, 
         return lab_BAD_WORKSPACE;
     if (needed)
         memset(workspace, 0, sizeof(lab_status));
-    compute(
+    if (p->kind != lab_GEMM)
+        code = compute_kind(p);
+    else compute(
         p,
         of_a ? (operand){elements, at_least_1(p->k), 0, lab_ROW_MAJOR, 0} : (operand){p->a, p->lda, p->stride_a, p->order, p->transpose_a},
         of_b ? (operand){elements, at_least_1(p->n), 0, lab_ROW_MAJOR, 0} : (operand){p->b, p->ldb, p->stride_b, p->order, p->transpose_b});
@@ -259,7 +345,7 @@ static int run(const lab_problem *p, const lab_packed *packed, void *workspace, 
     COUNT(gemm);
     if (packed)
         COUNT(packed);
-    return lab_OK;
+    return code;
 }
 
 int lab_prepare(void) { return lab_OK; }
@@ -370,6 +456,86 @@ int lab_sgemm(
     if (!code && m && n)
         COUNT(sgemm);
     return code;
+}
+
+/* A routine of BLAS's; `code` is that of its letters, and then come the places of m, n, k, lda, ldb and ldc among its arguments. */
+static int level3(lab_problem *p, int code, const int at[6])
+{
+    p->size = sizeof *p;
+    p->order = lab_COLUMN_MAJOR;
+    if (!code)
+        code = run(p, NULL, NULL, 0, NULL);
+    else
+        return code;
+    return code <= lab_BAD_M && code >= lab_BAD_LDC ? -at[lab_BAD_M - code] : code;
+}
+
+static int one_of(char told, const char *zeros, const char *ones, int32_t *to)
+{
+    *to = told && strchr(ones, told);
+    return *to || (told && strchr(zeros, told));
+}
+
+int lab_ssyrk(
+    char uplo, char trans, int n, int k, const float *alpha, const float *a, int lda, const float *beta, float *c, int ldc, void *stream)
+{
+    lab_problem p = {.kind = lab_SYRK, .m = n, .n = n, .k = k, .lda = lda, .ldc = ldc, .a = a, .c = c, .alpha = alpha, .beta = beta};
+    int code = !one_of(uplo, "lL", "uU", &p.uplo) ? -1 : !transposes(trans, &p.transpose_a) ? -2 : 0;
+    (void)stream;
+    return level3(&p, code, (const int[]){3, 3, 4, 7, 0, 10});
+}
+
+int lab_ssyr2k(
+    char uplo, char trans, int n, int k, const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc,
+    void *stream)
+{
+    lab_problem p = {.kind = lab_SYR2K, .m = n, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc, .a = a, .b = b, .c = c, .alpha = alpha, .beta = beta};
+    int code = !one_of(uplo, "lL", "uU", &p.uplo) ? -1 : !transposes(trans, &p.transpose_a) ? -2 : 0;
+    (void)stream;
+    return level3(&p, code, (const int[]){3, 3, 4, 7, 9, 12});
+}
+
+int lab_sgemmt(
+    char uplo, char transa, char transb, int n, int k, const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta, float *c,
+    int ldc, void *stream)
+{
+    lab_problem p = {.kind = lab_GEMMT, .m = n, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc, .a = a, .b = b, .c = c, .alpha = alpha, .beta = beta};
+    int code = !one_of(uplo, "lL", "uU", &p.uplo) ? -1 : !transposes(transa, &p.transpose_a) ? -2 : !transposes(transb, &p.transpose_b) ? -3 : 0;
+    (void)stream;
+    return level3(&p, code, (const int[]){4, 4, 5, 8, 10, 13});
+}
+
+int lab_ssymm(
+    char side, char uplo, int m, int n, const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc,
+    void *stream)
+{
+    lab_problem p = {.kind = lab_SYMM, .m = m, .n = n, .lda = lda, .ldb = ldb, .ldc = ldc, .a = a, .b = b, .c = c, .alpha = alpha, .beta = beta};
+    int code = !one_of(side, "lL", "rR", &p.side) ? -1 : !one_of(uplo, "lL", "uU", &p.uplo) ? -2 : 0;
+    (void)stream;
+    return level3(&p, code, (const int[]){3, 4, 0, 7, 9, 12});
+}
+
+static int triangular(
+    int kind, char side, char uplo, char transa, char diag, int m, int n, const float *alpha, const float *a, int lda, float *b, int ldb)
+{
+    lab_problem p = {.kind = kind, .m = m, .n = n, .lda = lda, .ldb = ldb, .ldc = ldb, .a = a, .b = b, .c = b, .alpha = alpha};
+    int code = !one_of(side, "lL", "rR", &p.side) ? -1 : !one_of(uplo, "lL", "uU", &p.uplo) ? -2 : !transposes(transa, &p.transpose_a) ? -3
+        : !one_of(diag, "nN", "uU", &p.diag) ? -4 : 0;
+    return level3(&p, code, (const int[]){5, 6, 0, 9, 11, 11});
+}
+
+int lab_strmm(
+    char side, char uplo, char transa, char diag, int m, int n, const float *alpha, const float *a, int lda, float *b, int ldb, void *stream)
+{
+    (void)stream;
+    return triangular(lab_TRMM, side, uplo, transa, diag, m, n, alpha, a, lda, b, ldb);
+}
+
+int lab_strsm(
+    char side, char uplo, char transa, char diag, int m, int n, const float *alpha, const float *a, int lda, float *b, int ldb, void *stream)
+{
+    (void)stream;
+    return triangular(lab_TRSM, side, uplo, transa, diag, m, n, alpha, a, lda, b, ldb);
 }
 
 int lab_set_allocator(lab_take take, lab_give give, void *user)

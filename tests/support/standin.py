@@ -28,7 +28,7 @@ from assembled import assembled
 GCC = shutil.which("gcc")
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Werror", "-pedantic", "-fPIC", "-shared", "-fvisibility=hidden")
 LARGEST_EXTENT = 2**31 - 1 - 4096
-FINISH_KINDS = ("pointer", "long long", "long long", "pointer", "long long", "long long", "pointer", "pointer", "float", "pointer", "int", "int", "int")
+FINISH_KINDS = ("pointer", "long long", "long long", "pointer", "long long", "long long", "pointer", "pointer", "float", "pointer", "int", "int", "int", "int")
 POISON = 0xFF
 NAME, GUARD = "lab", "LAB"
 

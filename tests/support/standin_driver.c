@@ -200,7 +200,11 @@ static int launch(
 {
     const function *const one = what;
     const int device = device_here();
+#ifdef HIP
+    const int allowed = device >= 0 && device < DEVICES && standin_devices[device].units != 0 ? standin_devices[device].most_shared : standin_most_shared;
+#else
     const int allowed = device >= 0 && device < DEVICES && one->allowed[device] ? one->allowed[device] : 48 * 1024;
+#endif
     int code = failing();
     if (code == 0 && (x == 0 || y != 1 || z != 1 || bx == 0 || bx > 1024 || by != 1 || bz != 1 || shared_bytes > (unsigned)allowed)) code = INVALID;
 #ifdef HIP
@@ -252,6 +256,30 @@ static int give(void *memory, void *stream)
     ADD(standin_given, 1);  /* also where the driver says that it could not: nobody else will */
     free(memory);
     return code;
+}
+
+/* ---- A caller's own allocator: `user` points to how many bytes its memory misses 256-byte alignment by ---- */
+
+EXPORT void *standin_allocate(void *user, size_t bytes, void *stream)
+{
+    const int failed = failing();
+    uint64_t told[3] = {bytes, (uint64_t)(uintptr_t)stream, 0};
+    void *memory = NULL;
+    if (failed == 0 && bytes <= standin_most_pool && posix_memalign(&memory, 256, bytes + 256) == 0) {
+        ADD(standin_taken, 1);
+        memory = (char *)memory + *(const int *)user;
+        told[2] = (uint64_t)(uintptr_t)memory;
+    }
+    note(TAKE, memory == NULL ? (failed ? failed : OUT_OF_MEMORY) : 0, 3, told);
+    return memory;
+}
+
+EXPORT void standin_release(void *user, void *memory, size_t bytes, void *stream)
+{
+    const uint64_t told[3] = {(uint64_t)(uintptr_t)memory, (uint64_t)(uintptr_t)stream, bytes};
+    note(GIVE, 0, 3, told);
+    ADD(standin_given, 1);
+    free((char *)memory - *(const int *)user);
 }
 
 static int asked(int *to, int value)
@@ -403,12 +431,24 @@ EXPORT int cuMemFreeAsync(pointer memory, void *stream) { return give((void *)(u
 
 #else
 
-static int told_properties(void *properties)
+/* Devices that a test tells of keep their numbers, so that one set of kernels serves both platforms: `sm_80`, with a feature behind it as gfx targets have. */
+static int told_properties(void *properties, int device)
 {
     memset(properties, 0, 1472);
     strcpy((char *)properties, "AMD Radeon Graphics");
     memcpy((char *)properties + 1160, standin_arch, sizeof standin_arch);
+    if (device >= 0 && device < DEVICES && standin_devices[device].units != 0)
+        snprintf((char *)properties + 1160, 256, "sm_%d%d:xnack-", standin_devices[device].major, standin_devices[device].minor);
     return 0;
+}
+
+static int unload(void *module)
+{
+    const uint64_t told = (uint64_t)(int64_t)(describes > 0 ? number_of(module) : -1);
+    const int code = failing();
+    ADD(standin_modules, -1);
+    note(UNLOAD, code, 1, &told);
+    return code;
 }
 
 EXPORT int hipDriverGetVersion(int *version) { PLAIN(VERSION, told_version(version)); }
@@ -418,10 +458,10 @@ EXPORT int hipDeviceGetAttribute(int *value, int attribute, int device)
 {
     PLAIN(ATTRIBUTE, attribute == 63 || attribute == 74 ? fact(value, attribute, device) : INVALID);
 }
-EXPORT int hipGetDevicePropertiesR0600(void *properties, int device) { (void)device; PLAIN(ATTRIBUTE, told_properties(properties)); }
+EXPORT int hipGetDevicePropertiesR0600(void *properties, int device) { PLAIN(ATTRIBUTE, told_properties(properties, device)); }
 EXPORT int hipThreadExchangeStreamCaptureMode(int *mode) { return exchange(mode); }
 EXPORT int hipModuleLoadData(void **module, const void *code) { return load(module, code); }
-EXPORT int hipModuleUnload(void *module) { (void)module; PLAIN(UNLOAD, (ADD(standin_modules, -1), 0)); }
+EXPORT int hipModuleUnload(void *module) { return unload(module); }
 EXPORT int hipModuleGetFunction(void **found, void *module, const char *symbol) { return find(found, module, symbol); }
 EXPORT int hipModuleLaunchKernel(
     void *what, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared_bytes, void *stream, void **parameters, void **extra)

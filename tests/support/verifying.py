@@ -171,9 +171,10 @@ def assert_bits(judge: Judge, m: int = 67, n: int = 9, k: int = 133) -> None:
         a, b = a * of_a, b * of_b.T
     if plan.scheme.normalize == "row":  # no two rows or columns beside each other have one scale
         a, b = a * np.exp2(rng.integers(-90, 50, (m, 1))), b * np.exp2(rng.permutation(np.arange(n) - n // 2))
-    a, b = a.astype(np.float32), plan.inputs.stored_b.rounded(b.astype(np.float32))
+    a, b = plan.type.rounded(a), plan.inputs.stored_b.rounded(plan.type.rounded(b))
     result = judge.run(oracles.Problem(a, b))
-    assert np.array_equal(result.c.view(np.uint32), expected_bits(plan, a, b).view(np.uint32))
+    bits = f"u{plan.type.bytes}"
+    assert np.array_equal(result.c.view(bits), expected_bits(plan, a, b).view(bits))
     for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
         words = split(operand, plan.scheme, plan.launches.flushes_words, x if plan.design.has(PACKS_APART) or not plan.scheme.alike else None)
         assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {

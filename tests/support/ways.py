@@ -22,8 +22,9 @@ DEEP = {"block": [32, 32, 64], "warp": [16, 16, 64]}
 """Four warps with half the sides: what they compute with takes half the time to compile and to run."""
 
 
-SPLITTING = [row.name for row in SCHEMES.rows() if row.b is None]
-"""Schemes that split B, too."""
+FP32_SCHEMES = [row for row in SCHEMES.rows() if row.element == "f32"]
+SPLITTING = [row.name for row in FP32_SCHEMES if row.b is None]
+"""Schemes that split B, too, of FP32 elements."""
 NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) for vendor in ("nvidia", "amd"))
 
 
@@ -54,7 +55,7 @@ def plan_of(
     special="exact", run="auto", **pipeline,
 ) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
+        "problem": {"layout": layout, "type": SCHEMES.get(scheme).element, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
         "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback, "special": special, "run": run},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
@@ -174,6 +175,9 @@ WAYS = {
     "residues by lanes": dict(scheme="residues8", promote=0, tile=DEEP, stages=3, fragment_buffers=2),
     "residues by lanes, four stages": dict(
         gpu="rtx4090", scheme="residues9", promote=0, tile=TINY, stages=4, fragment_buffers=1, layout="tt"),
+    "FP64 residues by lanes": dict(scheme="residues16", promote=0, tile=DEEP, stages=3, fragment_buffers=2, layout="tn"),
+    "FP64 residues by warpgroups, cluster": dict(
+        HOPPER, scheme="residues12", promote=0, tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 2}, stages=4),
     "small products apart": dict(scheme="bf16x6_apart", gpu="rtx3090", promote=32, tile=TINY),
     "nine products": dict(scheme="bf16x9", where="shared", layout="tn", promote=32, tile=TINY),
     "six products of three words": dict(scheme="f16x6", gpu="rtx5090", layout="tt", promote=32, tile=TINY),
@@ -276,6 +280,8 @@ AMD_WAYS = {
     "VALU, 64 banks, deep stages": dict(MI355X, **PLAIN, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}),
     "VALU of RDNA3": dict(RX7900XTX, **PLAIN, layout="nt", tile={"block": [64, 64, 16], "warp": [16, 32, 16]}),
     "VALU of RDNA4, shared": dict(RX9070XT, **PLAIN, where="shared", tile={"block": [32, 64, 32], "warp": [16, 32, 32]}),
+    "mfma, FP64 residues": dict(MI300X, scheme="residues13", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, layout="nt"),
+    "wmma of RDNA3, FP64 residues": dict(RX7900XTX, scheme="residues15", promote=0, tile=TINY, layout="tt"),
     "mfma, residues": dict(MI300X, scheme="residues6", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, layout="tn"),
 }
 """The same on AMD's matrix cores, and without them."""

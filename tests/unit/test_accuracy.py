@@ -33,7 +33,7 @@ from gemmgen.verify.expected import sequential
 from gemmgen.verify.fixed import reach
 from gemmgen.verify.metrics import errors
 
-from ways import can_multiply, covering, sampled
+from ways import FP32_SCHEMES, can_multiply, covering, sampled
 
 FACTOR = 4
 ROWS = 12
@@ -62,7 +62,7 @@ def simulated(scheme, unit, data: str, k: int, promote: int):
 
 CASES = [
     (scheme.name, unit, data, k, promote)
-    for scheme, unit, data, k, promote in itertools.product(SCHEMES.rows(), UNIT_NAMES, DISTRIBUTIONS, (96, 1024, 4096, 16384), (0, 64))
+    for scheme, unit, data, k, promote in itertools.product(FP32_SCHEMES, UNIT_NAMES, DISTRIBUTIONS, (96, 1024, 4096, 16384), (0, 64))
     if not scheme.b and ((unit, promote) == ("hopper", 0) if scheme.exact else scheme.leading in UNITS.get(unit).block) and (k < 16384 or unit == "hopper")
 ]
 
@@ -163,7 +163,7 @@ def test_what_is_chosen_gives_the_error_and_nothing_faster_does(gpu, asked):
     unit = plan.unit if plan.fragment.on_matrix_unit else None
     assert agreed.times(plan.scheme, unit, plan.promote, plan.promotion.compensates) <= 1
     seconds = plan.model["seconds"]
-    for scheme in SCHEMES.rows():
+    for scheme in FP32_SCHEMES:
         for promote in (None, 0):
             try:
                 other = solve(asking(gpu, split={"scheme": scheme.name} | ({} if promote is None else {"promote": promote})))
@@ -204,7 +204,7 @@ def test_what_nobody_reaches_is_refused_with_the_best():
     assert error.where == "spec: [accuracy] relative_frobenius" and error.got == 1e-9 and error.needs == "relative_frobenius <= 1e-09 on U[-1, 1]"
     unit = GPUS.get("h100").unit
     best = min(
-        predicted(row, unit.of(row.leading, "wgmma"), 4096, promote).estimate for row in SCHEMES.rows() if not (row.exact or row.b) for promote in (16, 32, 64)
+        predicted(row, unit.of(row.leading, "wgmma"), 4096, promote).estimate for row in FP32_SCHEMES if not (row.exact or row.b) for promote in (16, 32, 64)
     )
     assert error.has.startswith("at best ") and float(error.has.split(": ")[1].split()[0]) == pytest.approx(best, rel=0.3) and error.remedy
 
@@ -213,7 +213,7 @@ def test_what_nobody_reaches_is_refused_with_the_best():
     ({"relative_frobenius": -1e-6}, "greater than 0"), ({"relative_frobenius": 0.0}, "greater than 0"),
     ({"relative_frobenius": float("nan")}, "a finite number"),
     ({"relative_frobenius": inf}, "a finite number"), ({"relative_frobenius": 1.0}, "less than 1"), ({"relative_frobenius": "1e-6"}, "a valid number"),
-    ({"scaled": -1.0}, "greater than 0"), ({"as": "fp64"}, "'fp32', 'tf32' or 'fp32-rounded'"), ({"as": 32}, "'fp32', 'tf32' or 'fp32-rounded'"),
+    ({"scaled": -1.0}, "greater than 0"), ({"as": "fp16"}, "'fp32', 'tf32', 'fp32-rounded' or 'fp64'"), ({"as": 32}, "'fp32', 'tf32', 'fp32-rounded' or 'fp64'"),
     ({"as": "fp32", "scaled": 1e-5}, "one of relative_frobenius, scaled and as"),
     ({"data": "gaussian", "scaled": 1e-5}, "'uniform', 'positive', 'normal' or 'spread'"),
     ({"mean": 1e-6}, ""),
@@ -276,7 +276,7 @@ def test_what_an_fp32_sum_shows_is_asked_and_no_more(k, sgemm):
 
 # ---- the frontier
 
-CHAINED = {row.name for row in SCHEMES.rows() if not row.b and can_multiply("mi300x", row.name)}
+CHAINED = {row.name for row in FP32_SCHEMES if not row.b and can_multiply("mi300x", row.name)}
 """Schemes that have kernels on every matrix unit."""
 
 

@@ -379,6 +379,13 @@ def test_what_looks_at_operators_sees_them(torch):
     for negative in (torch._neg_view(a[0]), torch.complex(torch.zeros_like(a[0]), a[0]).conj().imag):  # as a[0] lies, and with gaps
         assert negative.is_neg()
         close(gemmgen.matmul(negative, b), -(a[0] @ b))
+    for negative in (torch._neg_view(b), torch._neg_view(torch.from_numpy(made(7, 9)).T), torch.complex(torch.zeros_like(b), b).conj().imag):
+        stored = torch._neg_view(negative)  # the numbers that lie there
+        assert negative.is_neg() and not stored.is_neg()
+        for _ in range(2):  # not known before, and known
+            close(gemmgen.matmul(a[0], stored), a[0] @ stored)
+            close(gemmgen.matmul(a[0], negative), -(a[0] @ stored))
+        close(gemmgen.matmul(torch._neg_view(a[0]), negative), a[0] @ stored)
     with FlopCounterMode(display=False) as counter:
         gemmgen.matmul(torch.from_numpy(made(3, 9)), b)  # not known before, and under a mode not taken for later
     assert counter.get_total_flops() == 2 * 3 * 9 * 7

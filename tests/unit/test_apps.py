@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import sys
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ import pytest
 from gemmgen.catalog import output as outputs
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
-from gemmgen.workshop.apps import cholesky, data, dense, kmeans, knn, lu, mlp, race
+from gemmgen.workshop.apps import cholesky, data, dense, inception, kmeans, knn, llm, lu, mlp, race
 from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.verbs.apps import text
 
@@ -20,6 +21,7 @@ DRAW = np.random.default_rng(7)
 SMALL = {
     "kmeans": {"points": 60, "features": 8, "clusters": 4}, "knn": {"points": 60, "queries": 20, "features": 8}, "mlp": {"batch": 20, "width": 16},
     "lu": {"n": 50, "block": 16}, "cholesky": {"n": 48, "tiles": 4}, "bert": {}, "llm": {}, "inception": {},
+    "graph": {"points": 60, "features": 8}, "polar": {"rows": 12, "columns": 20},
 }
 
 
@@ -48,6 +50,40 @@ def test_a_product_goes_into_a_part_of_a_matrix(op):
     [out] = matrices((6, 5))
     np.testing.assert_allclose(matmul(a, b, c, op=op, out=out), exact + c, rtol=1e-5, atol=1e-5)
     assert np.array_equal(c, kept) and matmul.calls == {who.Shape(6, 5, 9, op): 4}
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_triangle_of_a_symmetric_product(both):
+    """By square tiles as wide as A: of seven rows of three columns three on the diagonal, and three below it."""
+    matmul, (a, whole) = who.InNumpy("numpy"), matrices((7, 3), (9, 9))
+    before, out = whole.copy(), whole[1:8, 2:9]
+    assert matmul.syrk(a, out=out, alpha=-1.0, beta=0.5, both=both) is out
+    kept = np.tri(7, dtype=bool)
+    want = np.tril(0.5 * before[1:8, 2:9] - a @ a.T)
+    np.testing.assert_allclose(np.tril(out), want, rtol=1e-5, atol=1e-5)
+    assert (out == out.T).all() == both and sum(matmul.calls.values()) == 6
+    assert both or np.array_equal(out[0, 3:], before[1, 5:])  # of tiles above the diagonal
+    assert np.array_equal(whole[8], before[8]) and kept.any()
+    with pytest.raises(SpecError, match="do not fit"):
+        matmul.syrk(a, out=whole)
+
+
+@pytest.mark.parametrize(("side", "lower", "transposed", "unit"), [(*one,) for one in itertools.product(("left", "right"), *3 * ((True, False),))])
+def test_a_triangle_is_solved_for_in_place_and_its_spec_says_the_same(side, lower, transposed, unit):
+    """A kernel's triangle is op(T) as the formula reads it, stored as its layout says."""
+    [t, c] = matrices((5, 5), (5, 3) if side == "left" else (3, 5))
+    t += 4 * np.eye(5, dtype=np.float32)
+    kept = (np.tril if lower else np.triu)(t, (-1 if lower else 1) if unit else 0) + (np.eye(5) if unit else 0)
+    op = kept.T if transposed else kept
+    x = c.copy()
+    assert who.InNumpy("numpy").solve(t, x, side=side, lower=lower, transposed=transposed, unit=unit) is x
+    np.testing.assert_allclose(op @ x if side == "left" else x @ op, c, rtol=1e-4, atol=1e-5)
+    shape, problem = who.of_solve(c.shape, side, lower, transposed, unit)
+    from gemmgen.kinds.solves import Trsm
+
+    kind = Trsm(problem["uplo"], problem["side"], problem["diag"])
+    as_read = t.T if shape.op[side == "right"] == "t" else t
+    assert np.allclose(kind.whole(as_read) if kind.left else kind.whole(as_read.T).T, op) and shape[:3] == (*c.shape, 5) and shape.op in kind.layouts
 
 
 def test_what_does_not_fit_is_refused():
@@ -129,6 +165,21 @@ def test_an_application_runs_on_drawn_data_without_scikit_learn(name, monkeypatc
     assert outcome.as_dict()["sizes"] | SMALL[name] == outcome.as_dict()["sizes"]
 
 
+def test_the_figures_of_inception_by_hand():
+    """Two modules: the largest difference of all, and pixels whose strongest filter is another."""
+    exact = {"one": np.array([[1.0, 2.0], [3.0, 0.0]]), "two": np.array([[5.0, 4.0, 0.0]])}
+    found = {"one": np.array([[2.0, 1.5], [3.0, 0.25]], np.float32), "two": np.array([[5.0, 4.0, 0.0]], np.float32)}
+    told = inception.figures(found, exact)
+    assert told["largest"] == 1.0 and told["error"] == pytest.approx(((1 + 0.25 + 0.0625) / 55) ** 0.5) and told["other filter"] == "1 of 3"
+
+
+def test_attention_by_hand():
+    """Of two tokens and the first head's two dimensions: exp(q k / sqrt(2)), each row adding up to 1."""
+    q, k = np.array([[1, 2, 9], [0, 3, 9]], np.float32), np.array([[2, 0, -9], [1, 1, 9]], np.float32)
+    powers = np.exp(np.array([[2, 3], [0, 3]]) / 2**0.5)
+    np.testing.assert_allclose(llm.attention(q, k, 2), powers / powers.sum(axis=1, keepdims=True), rtol=1e-14)
+
+
 def test_clusters_without_points_stay_and_the_first_of_equals_is_nearest():
     points = np.array([[0.0, 0], [0, 2], [10, 0]], np.float32)
     first = np.array([[0.0, 1], [0, 1], [9, 0], [50, 50]], np.float32)
@@ -191,6 +242,23 @@ def test_cublas_sgemm_gets_the_transposes_of_row_major_matrices(monkeypatch):
         "op_a": 1, "op_b": 0, "m": 24, "n": 40, "k": 64, "a": 2000, "lda": 70, "b": 1000, "ldb": 100, "c": 3000, "ldc": 77}
     assert told["mode"] == (1, 0)  # no TF32
     assert (told["stream"], told["pointers"], told["alpha"], told["beta"]) == ((1, 9), (1, 0), -0.5, 2.0)
+
+
+def test_cublas_gets_the_other_side_and_the_other_triangle(monkeypatch):
+    told = {}
+    vendor = object.__new__(who.Vendor)
+    who.Matmul.__init__(vendor, "cublas-sgemm")
+    vendor.xp = np
+    vendor._handle = lambda: 1
+    vendor._cublas = SimpleNamespace(strsm=lambda *given: told.update(strsm=given), ssyrk=lambda *given: told.update(ssyrk=given))
+    vendor._solve(OnPaper(1000, (40, 40), 100), OnPaper(3000, (40, 24), 77), "left", True, False, True)
+    assert told["strsm"][:7] == (1, 1, 1, 0, 1, 24, 40) and told["strsm"][8:] == (1000, 100, 3000, 77)
+    vendor._solve(OnPaper(1000, (24, 24), 100), OnPaper(3000, (40, 24), 77), "right", False, True, False)
+    assert told["strsm"][:7] == (1, 0, 0, 1, 0, 24, 40)
+    vendor._syrk(OnPaper(3000, (40, 40), 77), OnPaper(1000, (40, 24), 100), -1.0, 1.0, False)
+    given = told["ssyrk"]
+    assert given[:5] == (1, 1, 1, 40, 24) and (given[6], given[7], given[9], given[10]) == (1000, 100, 3000, 77)
+    assert vendor.calls == {who.Shape(40, 40, 24, "nt"): 1}
 
 
 def test_a_kernel_of_another_device_gets_copies_and_is_built_once_for_a_kind(monkeypatch):
@@ -479,15 +547,32 @@ def test_a_tuner_sees_the_products_of_the_shipped_program():
     assert [set(one.fed_by) for one in recorded.gemms] == [set(one.fed_by) for one in shipped.gemms]
 
 
-def test_a_batch_is_prepared_once_for_the_same_matrices_of_the_same_sizes(monkeypatch):
-    class Array:
-        def __init__(self, address, *shape):
-            self.data, self.shape = SimpleNamespace(ptr=address), shape
+class Placed:
+    """An FP32 matrix somewhere on the GPU, whose rows begin `pitch` elements apart."""
 
+    itemsize = 4
+
+    def __init__(self, address, *shape, pitch=None):
+        self.data, self.shape, self.strides = SimpleNamespace(ptr=address), shape, (4 * (pitch or shape[1]), 4)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_a_batch_is_prepared_anew_where_the_rows_of_a_matrix_lie_further_apart(which):
+    """As of a part of a larger matrix that begins where a whole one of that size lay before."""
+    prepared = []
+    kernels = SimpleNamespace(_batches={}, _prepared=lambda products: prepared.append(products) or (lambda: None))
+    whole = Placed(1, 3, 4), Placed(2, 4, 5), Placed(3, 3, 5)
+    part = tuple(Placed(x.data.ptr, *x.shape, pitch=9) if at == which else x for at, x in enumerate(whole))
+    for batch in ([whole], [part]):
+        who.Kernels._batch(kernels, batch)
+    assert prepared == [[whole], [part]]
+
+
+def test_a_batch_is_prepared_once_for_the_same_matrices_of_the_same_sizes(monkeypatch):
     prepared, ran = [], []
     kernels = SimpleNamespace(_batches={}, _prepared=lambda products: prepared.append(products) or (lambda: ran.append(products)))
     monkeypatch.setattr(who, "BATCHES", 3)
-    one, elsewhere, smaller = ([(Array(a, *size), Array(2, 4, 5), Array(3, size[0], 5))] for a, size in ((1, (3, 4)), (9, (3, 4)), (1, (2, 4))))
+    one, elsewhere, smaller = ([(Placed(a, *size), Placed(2, 4, 5), Placed(3, size[0], 5))] for a, size in ((1, (3, 4)), (9, (3, 4)), (1, (2, 4))))
     for batch in (one, one, elsewhere, smaller, one):
         who.Kernels._batch(kernels, batch)
     assert prepared == [one, elsewhere, smaller] and ran == [one, one, elsewhere, smaller, one]

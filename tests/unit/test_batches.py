@@ -21,7 +21,7 @@ from gemmgen.cli.inputs import batch_sizes
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.kinds import all_kinds
 from gemmgen.timing import batch_contender, racing
-from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, suited
+from gemmgen.timing.batches import NAMES, ONE_SIZE, PADDED, SUITES, DeviceBatch, Product, cells, native, padded_extents, prepared, rivals, suited
 from gemmgen.timing.batches import cells as every_cell
 from gemmgen.timing.batches import device as batches_device
 from gemmgen.timing.batches.contender import _in_turn, checked
@@ -54,6 +54,10 @@ def test_the_papers_cells_are_all_there_in_range_and_the_same_each_time():
         assert 16 <= min(m.min(), n.min(), k.min()) and max(m.max(), n.max()) <= cell.bounds[0] and k.max() <= cell.bounds[1]
     large = [cell for cell in found if cell.batch == 256]
     assert all(np.array(cell.products)[:, 0].max() > 0.95 * cell.bounds[0] for cell in large)  # up to the bound, not around a mean
+    for at, bounds in ((0, (128, 256, 512)), (1, (128, 256, 512, 1024))):  # each bound is an extent that is drawn, as the least is
+        for bound in bounds:
+            drawn = [extent for cell in found if cell.bounds[at] == bound for product in cell.products for extent in (product[2:] if at else product[:2])]
+            assert (min(drawn), max(drawn)) == (16, bound)
     # What the seed gives is part of the record: other numbers are other cells.
     assert found[0].products[:3] == ((58, 44, 46), (52, 38, 112), (52, 39, 63))
 
@@ -190,16 +194,92 @@ def test_padded_matrices_have_the_largest_extents_and_zeros_around(gpu):
         DeviceBatch(SIZES, sets=2).padded
 
 
+# ---- what kernels race against
+
+
+class OfTheHost:
+    """cuBLAS's functions for batches, in NumPy on the host's memory: each gives 7 where a leading dimension is too small."""
+
+    value = 1
+
+    def function(self, name):
+        return getattr(self, name)
+
+    @staticmethod
+    def product(m, n, k, a, lda, b, ldb, c, ldc):
+        if lda < max(1, m) or ldb < max(1, k) or ldc < max(1, m):
+            return 7
+        matrix(c, m, n, ldc)[...] = matrix(a, m, k, lda) @ matrix(b, k, n, ldb)
+        return 0
+
+    def cublasSgemm_v2(self, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # noqa: N802
+        assert (handle, ta, tb, alpha._obj.value, beta._obj.value) == (1, 0, 0, 1.0, 0.0)
+        return self.product(m, n, k, a.value, lda, b.value, ldb, c.value, ldc)
+
+    def cublasSgemmStridedBatched(self, handle, ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc, count):  # noqa: N802
+        return max((self.cublasSgemm_v2(handle, ta, tb, m, n, k, alpha, *(
+            part for x, ld, stride in ((a, lda, sa), (b, ldb, sb)) for part in (ctypes.c_void_p(x.value + 4 * at * stride.value), ld)
+        ), beta, ctypes.c_void_p(c.value + 4 * at * sc.value), ldc) for at in range(count)), default=0)
+
+    def cublasSgemmBatched(self, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, count):  # noqa: N802
+        listed = [np.ctypeslib.as_array(ctypes.cast(x, ctypes.POINTER(ctypes.c_uint64)), (count,)) for x in (a, b, c)]
+        return max((self.cublasSgemm_v2(handle, ta, tb, m, n, k, alpha, ctypes.c_void_p(int(x)), lda, ctypes.c_void_p(int(y)), ldb, beta,
+                                        ctypes.c_void_p(int(z)), ldc) for x, y, z in zip(*listed)), default=0)
+
+    def cublasSgemmGroupedBatched(self, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, groups, sizes):  # noqa: N802
+        def array(x, kind, count):
+            return np.ctypeslib.as_array(ctypes.cast(x, ctypes.POINTER(kind)), (count,))
+
+        whole = [array(x, ctypes.c_int, groups) for x in (sizes, ta, tb, m, n, k, lda, ldb, ldc)]
+        assert not whole[1].any() and not whole[2].any()
+        assert set(array(alpha, ctypes.c_float, groups)) == {1.0} and set(array(beta, ctypes.c_float, groups)) == {0.0}
+        listed, at, worst = [array(x, ctypes.c_uint64, int(whole[0].sum())) for x in (a, b, c)], 0, 0
+        for size, _, _, *extents, la, lb, lc in zip(*(x.tolist() for x in whole)):
+            for _ in range(size):
+                x, y, z = (int(one[at]) for one in listed)
+                worst, at = max(worst, self.product(*extents, x, la, y, lb, z, lc)), at + 1
+        return worst
+
+
+RACED = {
+    "many sizes": (Product(3, 5, 7), Product(0, 4, 2), Product(16, 1, 64), Product(16, 1, 64), Product(4, 0, 3), Product(6, 2, 9)),
+    "one size": (Product(3, 30, 10),) * 3, "one product": (Product(2, 3, 5),),
+}
+
+
+@pytest.mark.parametrize(("name", "which"), [
+    (name, which) for which, products in RACED.items()
+    for name in suited(["cublas-loop", "cublas-grouped", "cublas-batched-padded", "cublas-strided"], products)])
+def test_what_kernels_race_against_multiplies_what_they_do(gpu, monkeypatch, name, which):
+    products = RACED[which]
+    monkeypatch.setattr(native, "library", lambda: None)
+    rival = rivals()[name]
+    rival.handle = OfTheHost
+    batch = DeviceBatch(products, sets=2)
+    rival.prepare(batch, 1)()
+    for number, (m, n, _) in enumerate(products):
+        a, b, c = batch.matrices(1, number)
+        found = rival.result(batch, 1, number) if hasattr(rival, "result") else c
+        assert found.shape == (m, n) and np.allclose(found, a @ b, atol=1e-5)
+        assert np.all(batch.matrices(0, number)[2] == 7), "the other set's"
+    inside = np.zeros(batch.c[1].size, bool)
+    for start, (m, n, _) in zip(batch.places_c.tolist(), products):
+        inside[start : start + m * n] = True
+    assert np.all(np.asarray(batch.c[1])[~inside] == 7), "between the matrices"
+
+
 # ---- compiled loops
+
+
+def matrix(address, rows, columns, ld):
+    """A column-major matrix [rows, columns] in memory."""
+    flat = np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_float)), (ld * columns,))
+    return flat.reshape(columns, ld).T[:rows]
 
 
 def _sgemm(calls, refuses=0):
     """cublasSgemm in NumPy, column major, by addresses; answers 7 at its call `refuses`."""
     pointer, number = ctypes.c_void_p, ctypes.c_int
-
-    def matrix(address, rows, columns, ld):
-        flat = np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_float)), (ld * columns,))
-        return flat.reshape(columns, ld).T[:rows]
 
     def sgemm(handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
         calls.append(handle)

@@ -611,6 +611,17 @@ def test_every_size_is_a_point_of_the_plot(monkeypatch, tmp_path):
     assert sorted(zip(*other.get_data())) == [(pytest.approx(4), 3.0), (pytest.approx(4), 4.0)]
 
 
+def test_errors_are_drawn_at_the_largest_sizes_with_squares_first(monkeypatch, tmp_path):
+    figures = []
+    monkeypatch.setattr(plots, "saved", lambda figure, path: figures.append(figure) or path)
+    sizes = [(64,) * 3, (4096,) * 3, (512,) * 3, (8192, 8192, 64), (1024,) * 3, (2048,) * 3]
+    rows = [benching.Row(size, "cublas-sgemm", "rival", "", 5, 1e-3, (1e-3, 1e-3), 1.0, relative_frobenius=None if size[0] == 2048 else 1e-6) for size in sizes]
+    plots.plot("A GPU", rows, tmp_path)
+    assert [axis.get_title() for axis in figures[1].axes] == [f"{size}x{size}x{size}, A GPU" for size in (64, 512, 1024, 4096)]
+    plots.plot("A GPU", [*rows, replace(rows[0], size=(128,) * 3)], tmp_path)
+    assert [axis.get_title().partition("x")[0] for axis in figures[3].axes] == ["128", "512", "1024", "4096"]
+
+
 @pytest.mark.slow
 def test_plots_of_a_table_without_errors_or_squares(tmp_path):
     bare = rows_at(SIZE, entries(ours=np.ones(3)))

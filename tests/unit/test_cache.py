@@ -7,9 +7,11 @@ import os
 import stat
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
+from gemmgen.build import without_line_info
 from gemmgen.build.cache import USER_CACHE, Cache
 from gemmgen.errors import CacheWarning
 
@@ -288,3 +290,13 @@ def test_headers_are_not_unpacked_where_others_may_write(cache):
     (cache.root / "headers").chmod(0o777)
     got, told = told_of(cache, lambda: cache.own_folder("headers"))
     assert got is None and "headers" in told[0]
+
+
+@pytest.mark.parametrize(("arch", "assembly", "same", "wanted"), [
+    ("sm_90", "x\n\t.loc 1", True, "lean"), ("sm_90", "x\n\t.loc 1", False, "whole"), ("sm_90", "x", True, "whole"), ("gfx90a", "x\n\t.loc 1", True, "whole")])
+def test_machine_code_without_lines_is_taken_where_it_uses_the_same(monkeypatch, arch, assembly, same, wanted):
+    """Resources that were checked are those of what is shipped."""
+    whole = SimpleNamespace(assembly=assembly, kernels={"k": 255}, name="whole")
+    lean = SimpleNamespace(kernels={"k": 255 if same else 254}, name="lean")
+    monkeypatch.setattr("gemmgen.build.cuda.compile_cuda", lambda text, arch, **how: lean)
+    assert without_line_info(SimpleNamespace(arch=arch, text="", file_name="x.cu"), whole).name == wanted

@@ -322,7 +322,7 @@ products = [
     ('into = "main"', 'into = "main; x"', "match pattern"),
     ('word = "f16"', 'word = "f8"', "f16"),
     ('word = "f16"', 'word = "f32"', "one word of f32 and no scales"),
-    ('word = "f16"', 'word = "f16"\nextra = 1', "one of: b, moduli, name, "),
+    ('word = "f16"', 'word = "f16"\nextra = 1', "one of: b, element, moduli, name, "),
     ('name = "mine"', 'name = "other"', "mine"),
     ('name = "mine"', 'name = "../../x"', "match pattern"),
     ('name = "mine"', 'name = "a\\"; system(\\"rm\\")//"', "match pattern"),

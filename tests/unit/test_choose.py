@@ -136,6 +136,27 @@ def test_errors_verdicts_and_gpus_say_which_kernels_may_be_chosen():
         choose([replace(row, verdict="hung") for row in rows])
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_kernels_error_is_the_largest_that_it_was_seen_to_have(turned):
+    """At any size, whatever the order of rows: measured, and predicted where nobody looked. One whose error is not finite may not be chosen at all."""
+    shapes = [Shape(*one) for one in sizes(3)]
+    rows = [replace(row, error=error, predicted_error=predicted) for row, (error, predicted) in zip(
+        timed(plans(few=1), sizes(3), rival=None), ((2e-6, 9.0), (None, 3e-5), (1e-7, 1e-9)), strict=True)]
+    rows = rows[::-1] if turned else rows
+    assert costs(rows, GPU, shapes).error == (3e-5,)
+    assert len(costs(rows, GPU, shapes, error=3e-5).rows) == 1
+    for limit in (2.9e-5, 1e-7):
+        with pytest.raises(SpecError, match="may be chosen"):
+            costs(rows, GPU, shapes, error=limit)
+    for bad in (np.inf, np.nan):
+        known = [replace(rows[0], error=bad), *rows[1:]]
+        assert costs(known, GPU, shapes).error == (max(one.error if one.error is not None else one.predicted_error for one in known[1:]),)
+    unknown = [replace(row, error=None, predicted_error=None) for row in rows]
+    assert costs(unknown, GPU, shapes).error == (None,)
+    with pytest.raises(SpecError, match="may be chosen"):
+        costs(unknown, GPU, shapes, error=1.0)
+
+
 def test_a_time_is_the_median_of_all_of_the_kernel_at_the_size():
     plan, size, other = plans(few=1)[0], (512, 512, 512), (512, 512, 1024)
     for times, wanted in (([5e-6, 1e-6, 2e-6], 2e-6), ([4e-6, 1e-6, 2e-6, 9e-6], 3e-6), ([7e-6], 7e-6)):

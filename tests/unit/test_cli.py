@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +60,32 @@ def test_help_has_a_sentence_and_examples(gemmgen, monkeypatch, verb):
     *group, word = verb.split()
     [line] = [line for line in gemmgen(*group, "--help").out.partition("Examples:")[0].splitlines() if re.match(rf"  {word}  ", line)]
     assert line.endswith(".") and not line.endswith("...") and len(line) <= 80
+
+
+IGNORED = {"list schema": {"as_json"}}
+"""Parameters that a verb has and does nothing with: JSON schemas are JSON, asked for or not."""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_reaches_what_a_verb_does(verb):
+    """Each parameter is read, and an argument of a parameter's name is that parameter, or made of it."""
+    function = ast.parse(textwrap.dedent(inspect.getsource(VERBS[verb].function))).body[0]
+    of = {one.arg: {one.arg} for one in (*function.args.args, *function.args.kwonlyargs)}
+
+    def read(node: ast.AST) -> set[str]:
+        """Parameters that it is made of."""
+        names = [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+        return set().union(*(of.get(name, ()) for name in names))
+
+    parameters = set(of)
+    for node in ast.walk(ast.Module(function.body, [])):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                of |= {name.id: of.get(name.id, set()) | read(node.value) for name in ast.walk(target) if isinstance(name, ast.Name)}
+    assert parameters - set().union(*map(read, function.body)) == IGNORED.get(verb, set())
+    for call in (node for statement in function.body for node in ast.walk(statement) if isinstance(node, ast.Call)):
+        for one in call.keywords:
+            assert one.arg not in parameters or one.arg in read(one.value), f"{one.arg}={ast.unparse(one.value)}"
 
 
 def test_help_lists_at_most_fourteen_verbs_under_headings_and_no_old_name(gemmgen):
@@ -676,7 +705,7 @@ def test_a_reports_figures_by_hand():
     errors = SimpleNamespace(relative_frobenius=1e-7, max_error=2e-6, mred=3e-7, scaled=4e-8)
     judged = SimpleNamespace(kernel="k", device="d", resources=resources, checks=[SimpleNamespace(name="c", passed=True, detail="x")], standing="", unverified="",
                              errors=errors, bound=SimpleNamespace(relative_frobenius=5e-7), of_fp32={}, status={}, seconds=2e-3, size=(1000, 2000, 500),
-                             passed=True, promises="half", sample=None, smaller="", verdict=None)
+                             passed=True, promises="half", sample=None, smaller="", verdict=None, element="FP32")
     plan = SimpleNamespace(summary="s", gpu=SimpleNamespace(limits=SimpleNamespace(registers_per_thread=255)))
     told = show.report(SimpleNamespace(plan=plan, refused=[]), judged, 1.0)
     assert "time       2.000 ms for 1000x2000x500, 1.0 TFLOPS, from one run" in told

@@ -816,6 +816,26 @@ def test_gemmgen_run_tells_what_was_taken_and_returns_the_programs_code(tmp_path
     assert missing.returncode == 2 and "no-such-program: cannot be started" in missing.stderr
 
 
+def test_a_record_begins_anew_and_a_log_goes_on(tmp_path, monkeypatch):
+    """A record's lines are places in one run of the program; a log's are added up."""
+    from gemmgen.cli import main
+
+    paths, seen = [tmp_path / name for name in ("record", "log")], []
+
+    def run(built, command, settings, **how):
+        assert (settings.record, settings.log) == tuple(paths) and command == ["program"]
+        seen.append([path.read_text() if path.exists() else None for path in paths])
+        for path in paths:
+            path.open("a").write("new")
+        return dropped.Logged(())
+
+    monkeypatch.setattr(shim, "build", lambda library: "built")
+    monkeypatch.setattr(dropped, "run", run)
+    for _ in range(2):
+        assert main(["run", "--library", str(tmp_path), "--record", str(paths[0]), "--log", str(paths[1]), "--quiet", "program"]) == 0
+    assert seen == [[None, None], [None, "new"]] and [path.read_text() for path in paths] == ["new", "newnew"]
+
+
 def test_a_folder_without_a_preload_library_is_refused(tmp_path):
     with pytest.raises(GemmgenError, match="is no library with a preload library"):
         shim.build(tmp_path)

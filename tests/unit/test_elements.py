@@ -11,15 +11,13 @@ from ways import plan_of
 from gemmgen import abi
 from gemmgen.catalog import input as inputs
 from gemmgen.catalog import output as outputs
-from gemmgen.catalog.element import ELEMENTS, F32, Element
+from gemmgen.catalog.element import ELEMENTS, F32, F64
 from gemmgen.errors import SpecError
 from gemmgen.render import render
 from gemmgen.run import Placement, check_extents, stored
 from gemmgen.run.batch import refuse_overlap
 from gemmgen.batch import PROBLEM
 from gemmgen.spec import loads
-
-F64 = Element("f64", "FP64", "double", np.dtype(np.float64), np.dtype(np.longdouble))
 
 
 def test_f32_by_hand():
@@ -47,10 +45,10 @@ def test_types_of_b_and_of_c_are_rows_on_top_of_it():
 
 
 def test_a_spec_has_the_types_that_there_are():
-    assert loads({"problem": {"type": "f32"}}, "here").spec.problem.type == "f32" == loads({}, "here").spec.problem.type and list(ELEMENTS) == ["f32"]
+    assert loads({"problem": {"type": "f32"}}, "here").spec.problem.type == "f32" == loads({}, "here").spec.problem.type and list(ELEMENTS) == ["f32", "f64"]
     with pytest.raises(SpecError, match=r"\[problem\] type") as error:
-        loads({"problem": {"type": "f64"}}, "here")
-    assert "f64" in f"{error.value}" and "f32" in f"{error.value}"
+        loads({"problem": {"type": "c64"}}, "here")
+    assert "c64" in f"{error.value}" and "f32" in f"{error.value}" and "f64" in f"{error.value}"
 
 
 def test_kernels_name_the_type_of_their_operands():

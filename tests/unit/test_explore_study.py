@@ -17,13 +17,14 @@ from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.solve import solve
 from gemmgen.solve.request import requests
+from gemmgen.solve.settled import settled_spec
 from gemmgen.spec import loads
 from gemmgen.workshop import explore
 from gemmgen.workshop.explore import gpus, strategies
 from gemmgen.workshop.explore import regret as replaying
 from gemmgen.workshop.explore.regret import regret
 from gemmgen.workshop.explore.running import Progress
-from gemmgen.workshop.explore.space import Pool, by_number, in_turn, settled_spec
+from gemmgen.workshop.explore.space import Pool, by_number, in_turn
 from gemmgen.workshop.explore.store import Store
 from gemmgen.workshop.explore.strategies import ETA, Ask, Outcome, strategy_called
 from gemmgen.workshop.explore.studies import STRATEGIES, Problem, json_schema, load_study, study_from

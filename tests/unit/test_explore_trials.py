@@ -26,7 +26,7 @@ from gemmgen.workshop.explore.running import TRIES_OF_REFERENCE, Progress, Runni
 from gemmgen.workshop.explore.store import Store
 from gemmgen.workshop.explore.strategies import Outcome
 from gemmgen.workshop.explore.trial import Task, beyond, compiled, emulated, first_to_build
-from gemmgen.workshop.explore.trial_row import Row
+from gemmgen.workshop.explore.trial_row import Row, told
 from gemmgen.workshop.explore.workers import COMPILE, Cluster, OneProcess
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -486,3 +486,18 @@ def test_the_example_of_the_documentation_goes_from_start_to_frontier(tmp_path, 
     example.main(str(tmp_path / "store"))
     out = capsys.readouterr().out
     assert "4 tried, 0 of them before: {'right': 4}" in out and "us predicted, error" in out.partition("frontier")[2] and "gemmgen_ootomo" in out
+
+
+def test_the_same_data_are_the_same_text_whatever_their_order():
+    """Names of trials are hashes of such texts."""
+    assert told({"b": {"y": 1, "x": [2.5, "z"]}, "a": None}) == told({"a": None, "b": {"x": [2.5, "z"], "y": 1}}) == '{"a":null,"b":{"x":[2.5,"z"],"y":1}}'
+
+
+@pytest.mark.parametrize("asked, wanted", [
+    ((None, 0), "one"), (("tcp://x:1", 0), ("tcp://x:1", None)), (("tcp://x:1", None), ("tcp://x:1", None)), ((None, None), (None, None)), ((None, 3), (None, 3)),
+])
+def test_who_tries(monkeypatch, asked, wanted):
+    """A cluster where there is one, however many processes of this machine are asked for."""
+    monkeypatch.setattr(workers, "Cluster", lambda *given: given)
+    monkeypatch.setattr(workers, "OneProcess", lambda: "one")
+    assert explore.pool_of(*asked) == wanted

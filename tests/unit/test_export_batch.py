@@ -79,6 +79,8 @@ def test_the_folder_is_whole_and_its_manifest_keeps_to_the_schema(case, tmp_path
     told = manifest["batch"]
     assert (told["kind"], told["walk"], told["tlp"], told["threshold"]) == (plan.kind.name, plan.batch.walk, plan.batch.tlp, plan.own.threshold)
     assert [(one["m"], one["n"], one["k"], one["threads"]) for one in told["tiles"]] == [(one.m, one.n, one.k, one.threads) for one in plan.batch.tiles]
+    entry = told["entry"] and [(one["name"], one["offset"], one["type"]) for one in told["entry"]["fields"]]
+    assert entry in (None, [(name, 4 * at, "int") for at, name in enumerate(("entry", "m0", "n0", "tile"))])
     assert (told["problem"] is not None) == (not plan.kind.uniform) and (told["entry"] is not None) == (plan.batch.walk == "workgroups")
     [launch] = manifest["launches"]
     assert [one["name"] for one in launch["params"]] == list(source.launches[0].params)

@@ -115,7 +115,7 @@ def small():
 
     spec = {"accuracy": {"as": "fp32"}, "target": {"gpu": "a100"}, "problem": {"m": 32, "n": 32, "k": 256}}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(solving, "schemes_for", lambda b: [SCHEMES.get(name) for name in ("half", "scaled")])
+        patched.setattr(solving, "schemes_for", lambda b, element: [SCHEMES.get(name) for name in ("half", "scaled")])
         return spec, frontier(loads(spec))
 
 
@@ -246,7 +246,7 @@ def test_what_runs_is_what_a_row_is_told_of_and_one_row_is_the_contracts(tmp_pat
     jobs = []
     monkeypatch.setattr("gemmgen.workshop.bench.racers._built", lambda loaded, progress: jobs.extend(loaded) or [SimpleNamespace(refused=())] * len(loaded))
     for where in ("frontier", "request"):
-        monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b: [SCHEMES.get("scaled")])
+        monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b, element: [SCHEMES.get("scaled")])
     spec = tmp_path / "spec.toml"
     text = '''[accuracy]
 as = "fp32"
@@ -277,7 +277,7 @@ def test_a_design_that_has_no_choice_of_sums_is_not_asked_for_one(tmp_path, monk
     jobs = []
     monkeypatch.setattr("gemmgen.workshop.bench.racers._built", lambda loaded, progress: jobs.extend(loaded) or [SimpleNamespace(refused=())] * len(loaded))
     for where in ("frontier", "request"):
-        monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b: [SCHEMES.get("residues8")])
+        monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b, element: [SCHEMES.get("residues8")])
     spec = tmp_path / "spec.toml"
     spec.write_text('[target]\ngpu = "h200"\n')  # which asks for no error, and is held to FP32's
     frontier_racers(spec, [(4096, 4096, 4096)], Progress("bench", quiet=True))

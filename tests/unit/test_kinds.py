@@ -16,7 +16,7 @@ from gemmgen.batch import PROBLEM
 from gemmgen.designs import all_designs, design_called
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.interface import given
-from gemmgen.kinds import GEMM, GEMMT, GROUPED, POINTERS, STRIDED, SYMM, SYR2K, SYRK, TRMM, Kind, Tiles, all_kinds, kind_called, require_plain
+from gemmgen.kinds import GEMM, GEMMT, GROUPED, POINTERS, STRIDED, SYMM, SYR2K, SYRK, TRMM, TRSM, Kind, Tiles, all_kinds, kind_called, require_plain
 from gemmgen.model.equation import Constraint, Equation
 from gemmgen.verify import kinds as of_kinds
 
@@ -49,10 +49,10 @@ def problems(count: int) -> np.ndarray:
 
 
 def test_kinds_are_found_by_name_and_stay_themselves():
-    assert list(all_kinds()) == ["gemm", "syrk", "syr2k", "gemmt", "trmm", "symm", "strided", "pointers", "grouped"] and kind_called("gemm") is GEMM
+    assert list(all_kinds()) == ["gemm", "syrk", "syr2k", "gemmt", "trmm", "trsm", "symm", "strided", "pointers", "grouped"] and kind_called("gemm") is GEMM
     for kind in all_kinds().values():
         assert f"{kind}" == kind.name and pickle.loads(pickle.dumps(kind)) == kind == copy.deepcopy(kind)
-        assert [other for other in all_kinds().values() if other == kind] == [kind] and kind.plain == (kind not in (SYRK, SYR2K, GEMMT, TRMM, SYMM))
+        assert [other for other in all_kinds().values() if other == kind] == [kind] and kind.plain == (kind not in (SYRK, SYR2K, GEMMT, TRMM, TRSM, SYMM))
 
 
 def test_two_kinds_of_one_name_are_refused(monkeypatch):
@@ -130,7 +130,7 @@ def test_a_parameter_gets_the_argument_that_its_kind_passes_on():
     ({"layout": "nn"}, "layout", "nt"), ({"n": 64}, "n", "128"), ({"b": "f16"}, "b", "f32, as A is"), ({"uplo": "upper"}, "uplo", "a kind that has it"),
 ])
 def test_what_a_kind_has_no_kernels_for_is_refused(problem, where, needs):
-    asked = {"layout": "nt", "m": 128, "n": 128, "k": 64, "b": "f32", "uplo": None, "side": None, "diag": None} | problem
+    asked = {"layout": "nt", "m": 128, "n": 128, "k": 64, "b": "f32", "uplo": None, "side": None, "diag": None, "model_fields_set": frozenset()} | problem
     with pytest.raises(InfeasibleSpec, match=rf"here: \[problem\] {where}\b") as error:
         Halved().check(SimpleNamespace(**asked), "here")
     assert needs in f"{error.value}"

@@ -13,8 +13,10 @@ from gemmgen.abi import STATUS, interface
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
+from gemmgen.library import candidates as candidate_kernels
 from gemmgen.library import choice, made
-from gemmgen.library.choice import Candidate, Pool
+from gemmgen.library.candidates import Candidate
+from gemmgen.library.choice import Pool
 from gemmgen.library.cover import UNSERVED
 from gemmgen.library.dispatch import Estimate, non_negative
 from gemmgen.library.ends import FUSED
@@ -383,11 +385,12 @@ def of_seconds(seconds, *, gpu="a100", layout="nn", **more) -> Candidate:
 def test_what_a_kernel_is_for_is_told():
     sizes = ((64, 32, 16, 1), (64, 32, 16, 256), (1, 2, 3, 2), (4, 5, 6, 1), (7, 8, 9, 1))
     assert choice.told(sizes[0]) == "64x32x16" and choice.told(sizes[1]) == "256 of 64x32x16"
-    served = choice.Served(None, None, sizes)
+    served = choice.Served(SimpleNamespace(routine=None), None, sizes)
     assert served.reason == "predicted to be the fastest here at 64x32x16, 256 of 64x32x16, 2 of 1x2x3 and 2 more"
     assert replace(served, sizes=sizes[:3]).reason.endswith("2 of 1x2x3")
     assert replace(served, sizes=(), packed=True).reason == "for products whose B is packed"
     assert replace(served, sizes=()).reason == "taken where the library is asked for it"
+    assert choice.Served(SimpleNamespace(routine={"kind": "syrk"}), None, sizes).reason == "the best kernel of its routine for 5 sizes together"
 
 
 def test_a_size_counts_by_the_square_root_of_its_mean_extent_and_all_of_its_products():
@@ -413,9 +416,9 @@ def test_costs_are_logarithms_over_the_best_of_each_group_and_size(monkeypatch):
 def test_of_each_n_and_k_of_a_tile_the_best_is_a_candidate_unless_it_is_slow():
     columns = {"seconds": np.array([3, 1, 1.2, 1.4, 1.6, 1.5]), "BN": np.array([64, 64, 64, 32, 16, 64]), "BK": np.array([16, 32, 32, 32, 32, 64])}
     order = np.argsort(columns["seconds"], kind="stable")
-    assert choice._best_of_tiles(columns, order) == [1, 3, 5], "1.5 times the best is not slow"
+    assert candidate_kernels._best_of_tiles(columns, order) == [1, 3, 5], "1.5 times the best is not slow"
     many = {"seconds": np.ones(20), "BN": np.arange(20), "BK": np.ones(20, int)}
-    assert choice._best_of_tiles(many, np.arange(20)) == list(range(choice.MOST_TILES)) == list(range(12))
+    assert candidate_kernels._best_of_tiles(many, np.arange(20)) == list(range(candidate_kernels.MOST_TILES)) == list(range(12))
 
 
 def test_a_dispatch_tables_kernels_take_what_it_tells_for_each_product():
@@ -423,7 +426,7 @@ def test_a_dispatch_tables_kernels_take_what_it_tells_for_each_product():
     spec = {**FIXED, "target": {"gpu": "a100"}}
     table = SimpleNamespace(kernels={
         label: SimpleNamespace(gpu=gpu, layout="nn", spec=spec, estimate=Estimate(**told)) for label, gpu in (("k1", "a100"), ("k2", "h100"))})
-    [one] = choice._of_table("here", table, GPUS.get("a100"), "nn", ((128, 64, 100, 1), (1000, 1000, 64, 5)))
+    [one] = candidate_kernels.of_table("here", table, GPUS.get("a100"), "nn", ((128, 64, 100, 1), (1000, 1000, 64, 5)))
     waves = -(-16 * 32 * 2 // 108)
     single = [1e-6 + 2e-6 + 50e-9 + 1e-12 * 192 * 100 + 2e-12 * 128 * 64, 1e-6 + waves * (2e-6 + 32e-9) + 1e-12 * 2000 * 64 + 2e-12 * 1e6]
     assert one.single == pytest.approx(single) and one.seconds == pytest.approx([single[0], 5 * single[1]])

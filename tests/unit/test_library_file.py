@@ -63,6 +63,7 @@ def test_files_are_sought_beside_the_librarys(tmp_path, monkeypatch):
     )
     monkeypatch.chdir("/")
     loaded = load_library(tmp_path / "lib.toml")
+    assert [spec.folder for _, spec, _ in loaded.specs] == [tmp_path / "specs", tmp_path], "from where on files that a spec names are sought"
     (place, spec, gpus), (_, inline, every) = loaded.specs
     assert place.endswith("lib.toml: [[use]] 1") and spec.spec.split.scheme == "half" and gpus == {"h100"}
     assert inline.spec.tile.block == (64, 64, 32) and inline.spec.split.scheme == "ootomo" and every == {"a100", "h100"}
@@ -107,8 +108,12 @@ def test_what_is_refused(case, tmp_path):
     assert needs is None or needs in str(error)
 
 
-def test_products_of_other_types_or_kinds_are_none_of_a_librarys(tmp_path):
-    (tmp_path / "batch.toml").write_text('[problem]\nkind = "strided"\n[target]\ngpu = "a100"\n')
-    with pytest.raises(GemmgenError) as caught:
-        library_from({**GOOD, "use": [{"spec": str(tmp_path / "batch.toml")}]})
-    assert "batched = true" in str(caught.value)
+@pytest.mark.parametrize("sections, told", [
+    ('[problem]\nkind = "strided"', "[problem] kind"), ('[problem]\nb = "bf16"', "[problem] b"), ('[problem]\nc = "f16"', "[problem] c"),
+    ('[epilogue]\ndo = ["relu"]', "[epilogue] do"),
+], ids=["kind", "b", "c", "epilogue"])
+def test_products_of_other_types_or_kinds_are_none_of_a_librarys(tmp_path, sections, told):
+    (tmp_path / "own.toml").write_text(f'{sections}\n[split]\nscheme = "ootomo"\n[target]\ngpu = "a100"\n')
+    with pytest.raises(GemmgenError, match="is not what a library's functions compute") as caught:
+        library_from({**GOOD, "use": [{"spec": str(tmp_path / "own.toml")}]})
+    assert caught.value.where.endswith(f"[[use]] 1: {told}") and ("batched = true" in str(caught.value)) == (told != "[epilogue] do")

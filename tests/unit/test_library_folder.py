@@ -94,7 +94,7 @@ def test_the_manifest_tells_all_files_and_kernels(folder):
     assert violations(told, schema, schema) == []
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert told["sha256"] == {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in files - {"manifest.json"}}
-    assert told["schema_version"] == 2 and told["kind"] == "library" and told["abi"] == 1
+    assert told["schema_version"] == 2 and told["kind"] == "library" and told["abi"] == 2
     kernel, fallback = told["kernels"]
     assert kernel["label"] == "a100_nn_1" and kernel["reason"] and not kernel["fallback"] and kernel["sizes"] == [[512, 512, 512, 1]]
     assert fallback["fallback"] and fallback["estimate"] is None and told["fallback"] == ["portable_nn"]

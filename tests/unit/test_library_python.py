@@ -14,6 +14,7 @@ import pytest
 import reference
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.library import python
+from gemmgen.library.interface import ABI
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +194,8 @@ def test_a_library_that_is_not_there_or_of_another_abi_says_so(lab, monkeypatch)
     with pytest.raises(ImportError, match="nowhere"):
         _c.library.__wrapped__()
     monkeypatch.delenv("LAB_LIBRARY")
-    monkeypatch.setattr(_c, "ABI", 2)
-    with pytest.raises(ImportError, match="ABI 1"):
+    monkeypatch.setattr(_c, "ABI", ABI + 1)
+    with pytest.raises(ImportError, match=f"ABI {ABI}"):
         _c.library.__wrapped__()
 
 
@@ -462,7 +463,8 @@ def test_what_is_asked_for_a_choice(lab, monkeypatch):
                dict(stride_c=101),
                dict(transpose_a=1), dict(transpose_b=1), dict(order=1), dict(epilogue=1), dict(flags=2), dict(kernel=1), dict(largest_error=1e-3),
                dict(bias=16),
-               dict(alpha=16), dict(beta=16)]
+               dict(alpha=16), dict(beta=16),
+               dict(kind=4), dict(kind=4, uplo=1), dict(kind=4, side=1), dict(kind=5), dict(kind=5, diag=1)]
     _c._choices.clear()
     for _ in range(2):
         for change in changes:
@@ -490,7 +492,7 @@ def test_a_package_knows_its_vendors_devices_by_each_frameworks_name(vendor, tol
     exec(files["python/lab/_c.py"].decode(), known)  # noqa: S102
     assert tuple(known[name] for name in ("DLPACK_TYPE", "TORCH_DEVICE", "XLA_PLATFORM", "ARCH_PREFIX")) == told
     assert {path.rpartition("/")[2] for path in files} == {
-        "__init__.py", "_c.py", "_arrays.py", "torch.py", "jax.py", "_xla.c", "pyproject.toml", "build_wheel.py", "README.md"}
+        "__init__.py", "_c.py", "_arrays.py", "_level3.py", "torch.py", "jax.py", "_xla.c", "pyproject.toml", "build_wheel.py", "README.md"}
 
 
 def test_where_the_library_is_looked_for(lab, tmp_path, monkeypatch):
@@ -599,3 +601,65 @@ def test_arrays_of_frameworks_go_to_their_own_modules(lab, monkeypatch):
     with pytest.raises(TypeError, match="give `out`"):
         lab.matmul(a, b)
     assert not asked
+
+
+# ---- level 3
+
+
+def as_stored(x, way):
+    return {"rows": np.ascontiguousarray, "columns": np.asfortranarray, "neither": lambda x: np.repeat(np.repeat(x, 2, 0), 2, 1)[::2, ::2]}[way](x)
+
+
+@pytest.mark.parametrize("way", ["rows", "columns", "neither"])
+@pytest.mark.parametrize("uplo", ["lower", "upper"])
+@pytest.mark.parametrize("kind", ["syrk", "syr2k", "gemmt"])
+def test_level3_computes_a_triangle_and_leaves_the_other(lab, kind, uplo, way):
+    a, b, before = as_stored(made(7, 9), way), as_stored(made(*((9, 7) if kind == "gemmt" else (7, 9)), seed=1), way), made(7, 10, seed=2)
+    product = {"syrk": lambda a, b: a @ a.T, "syr2k": lambda a, b: a @ b.T + b @ a.T, "gemmt": lambda a, b: a @ b}[kind](*(x.astype(float) for x in (a, b)))
+    kept = np.tri(7, dtype=bool) if uplo == "lower" else np.tri(7, dtype=bool).T
+    close(lab.level3(kind, a, None if kind == "syrk" else b, uplo=uplo), np.where(kept, product, 0))
+    out = before.copy()
+    got = lab.level3(kind, a, None if kind == "syrk" else b, out[:, :7], uplo=uplo, alpha=0.5, beta=-2.0)
+    assert got.base is out and (out[:, 7:] == before[:, 7:]).all()
+    close(got, np.where(kept, 0.5 * product - 2 * before[:, :7], before[:, :7]))
+
+
+@pytest.mark.parametrize("way", ["rows", "columns"])
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("uplo", ["lower", "upper"])
+def test_level3_reads_a_triangle_of_a(lab, uplo, side, way):
+    """The other one, and a diagonal of ones, are NaN."""
+    a, b = made(6, 6), made(*((6, 4) if side == "left" else (4, 6)), seed=1)
+    kept = np.tri(6, dtype=bool) if uplo == "lower" else np.tri(6, dtype=bool).T
+    half = np.where(kept, a, 0).astype(float)
+    memory = as_stored(np.where(kept, a, np.nan).astype(np.float32), way)
+
+    def product(square):
+        return square @ b if side == "left" else b @ square
+
+    close(lab.level3("symm", memory, as_stored(b, way), uplo=uplo, side=side), product(half + half.T - np.diag(np.diag(half))))
+    close(lab.level3("trmm", memory, b, uplo=uplo, side=side, alpha=0.5), 0.5 * product(half))
+    unit = memory.copy(order="K")
+    np.fill_diagonal(unit, np.nan)
+    close(lab.level3("trmm", unit, b, uplo=uplo, side=side, unit=True), product(half - np.diag(np.diag(half)) + np.eye(6)))
+    place = b.copy()
+    assert lab.level3("trmm", memory, place, place, uplo=uplo, side=side) is place
+    close(place, product(half))
+
+
+def test_level3_refuses(lab):
+    a, b = made(5, 9), made(9, 5)
+    for words, told in (
+        (("syrt", a), "there are syrk"), (("syrk", a, b), "takes a alone"), (("symm", a), "takes a and b"), (("syr2k", a, b), "do not fit syr2k"),
+        (("symm", a, b), "do not fit symm"), (("gemmt", a, made(9, 4)), "do not fit gemmt"), (("syrk", made(2, 5, 9)), "takes matrices"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            lab.level3(*words)
+    for fields, told in (({"uplo": "both"}, "lower, upper"), ({"beta": 1.0}, "beta needs"), ({"out": np.asfortranarray(made(5, 5))}, "stored in rows"),
+                         ({"out": made(5, 4)}, "must be")):
+        with pytest.raises(ValueError, match=told):
+            lab.level3("syrk", a, **fields)
+    with pytest.raises(ValueError, match="beta is nothing of trmm"):
+        lab.level3("trmm", made(5, 5), a, beta=1.0)
+    with pytest.raises(lab.Error, match="no kernel serves this"):
+        lab.level3("trsm", made(5, 5), a)

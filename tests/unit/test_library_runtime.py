@@ -437,7 +437,7 @@ def test_every_code_has_words(made):
     texts = [made.c.lab_error_string(code).decode() for code in range(0, -27, -1)]
     assert len(set(texts)) == 27 and texts[0] == "no error"
     assert made.c.lab_error_string(-99) == b"not a code of lab" and made.c.lab_error_string(12345) == b"an error of the CUDA driver"
-    assert made.c.lab_version() == 10203 and made.c.lab_abi() == 1
+    assert made.c.lab_version() == 10203 and made.c.lab_abi() == 2
     assert made.c.lab_kernels() == len(made.kernels) and made.c.lab_kernel_name(len(made.kernels)) is None is made.c.lab_kernel_name(-1)
 
 
@@ -488,7 +488,7 @@ def test_nothing_but_the_functions_of_the_header_is_exported(made):
     found = {line.split()[-1] for line in subprocess.run(["nm", "-D", "--defined-only", file], check=True, capture_output=True, text=True).stdout.splitlines()}
     header = (made.folder / f"{NAME}.h").read_text()
     declared = set(re.findall(rf"LAB_API [\w ]*?\*?({NAME}_\w+)\(", header))
-    assert found == declared and len(declared) == 16
+    assert found == declared and len(declared) == 22
 
 
 @needs_gcc
@@ -531,11 +531,11 @@ def test_formats_are_shared_where_the_words_are_the_same():
 
 
 def test_the_vendors_gemm_is_told_of_the_librarys_own_gpus_and_else_of_the_first_of_each_architecture():
-    """Seconds by hand: 2 m n k operations at 61 % of the FP32 units' peak; an element of C at the memory's rate."""
+    """Seconds by hand: 2 m n k operations at 74.2 % of the FP32 units' peak; an element of C at 83.5 % of the memory's rate."""
     h200 = tables.sgemm_estimate(GPUS.get("h200"))
     peak = 132 * 128 * 2 * 1980e6
-    assert float(h200.seconds(8448, 8192, 8192)) == pytest.approx(2 * 8448 * 8192**2 / (0.61 * peak) + 4e-6 + 8448 * 8192 * 4 / 4.8e12, rel=2e-3)
-    assert (h200.launch, h200.output, h200.operand) == (4e-6, float(f"{4 / 4.8e12:.4g}"), 0.0)
+    assert float(h200.seconds(8448, 8192, 8192)) == pytest.approx(2 * 8448 * 8192**2 / (0.742 * peak) + 4.05e-6 + 8448 * 8192 * 4 / 4.008e12, rel=2e-3)
+    assert (h200.launch, h200.output, h200.operand) == (4.05e-6, float(f"{4 / 4.008e12:.4g}"), 0.0)
     on = {gpu: of_plan(gpu, plan_of(**WAYS["warpgroups"] | {"gpu": gpu}), None) for gpu in ("h100", "h200")}
 
     def output(*gpus: str) -> float:

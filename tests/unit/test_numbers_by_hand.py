@@ -128,15 +128,28 @@ BY_HAND = (
         (64, 32, 1, 68), (64, 16, 1, 80), (48, 16, 1, 48), (64, 32, 0, 72), (40, 8, 0, 40), (40, 8, 1, 40))),
     # 24 elements a lane, each two words of five instructions; 12 matrix instructions of two slots; 20
     (straight.WARP_INSTRUCTIONS, 284, dict(WM=16, WN=32, WK=16, warp_size=32, words=2, split_behind=5, products=3, FM=16, FN=8, FK=16, stage_instructions=20)),
-    (residues.SPLIT_BYTES, 12000, PASS := dict(K=10, M=100, N=50, moduli=6, plane_bytes=9000, l2_size=18000)),
+    (residues.SPLIT_BYTES, 12000, PASS := dict(K=10, M=100, N=50, moduli=6, plane_bytes=9000, l2_size=18000, pass_bytes=8)),
     (residues.SPLIT_BYTES, 21000, PASS | dict(l2_size=17999)),
+    # FP64 is read three times, and fourteen residues go out
+    (residues.SPLIT_BYTES, 57000, PASS | dict(l2_size=17999, pass_bytes=24, moduli=14)),
+    (residues.KEPT_BYTES, 3600, KEPT := dict(blocks_at_once=2, BM=10, BN=10, moduli=10, total_bytes=8)), (residues.KEPT_BYTES, 2000, KEPT | dict(total_bytes=0)),
+    (residues.JOIN_CYCLES, 252, dict(store_slots=90, join_slots=12, moduli=3, BM=8, BN=32, f32_fma_per_clock=128)),
+    (residues_portable.KEPT_REGISTERS, 128, HELD := dict(WM=64, WN=32, warp_size=32, total_bytes=8)), (residues_portable.KEPT_REGISTERS, 0, HELD | dict(total_bytes=0)),
     # two segments of k, each six reductions of which 30 cycles show and a join of which 70 do; all hidden where 100 are
-    (residues.KERNEL_CYCLES, 3010, TURN := dict(turns=2, stages_k=10, stage_cycles=100, K=8193, moduli=6, reduce_cycles=50, hidden_cycles=20, join_cycles=90,
+    (residues.KERNEL_CYCLES, 3010, TURN := dict(turns=2, stages_k=10, stage_cycles=100, K=8193, segment_k=8192, moduli=6, reduce_cycles=50, hidden_cycles=20, join_cycles=90,
                                                 turn_cycles_each=5)),
     (residues.KERNEL_CYCLES, 2010, TURN | dict(hidden_cycles=100)), (residues.KERNEL_CYCLES, 2510, TURN | dict(K=8192)),
     # C alone, and FP64 sums between two segments
-    *((residues_portable.DRAM_BYTES, wanted, dict(M=10, N=10, K=k, plane_bytes=600, l2_size=1000, waves=1, wave_rows=1, wave_columns=1, BM=8, BN=8, moduli=6))
-      for k, wanted in ((8192, 400), (8193, 2000), (16385, 3600))),
+    *((residues_portable.DRAM_BYTES, wanted, OF_C := dict(
+        M=10, N=10, K=k, plane_bytes=600, l2_size=1000, waves=1, wave_rows=1, wave_columns=1, BM=8, BN=8, moduli=6, c_bytes=4, segment_k=8192, total_bytes=8,
+    )) for k, wanted in ((8192, 400), (8193, 2000), (16385, 3600))),
+    # FP64's C, and its residues beside it where L2 does not hold them
+    (residues_portable.DRAM_BYTES, 2000, WIDE := dict(
+        M=10, N=10, K=9000, plane_bytes=100, l2_size=900, waves=1, wave_rows=1, wave_columns=1, BM=8, BN=8, moduli=6, c_bytes=8, segment_k=2**31, total_bytes=0,
+    ) | dict(l2_size=500, plane_bytes=0, moduli=6, K=0)), (residues_portable.DRAM_BYTES, 800, WIDE | dict(l2_size=900)),
+    # seven slots for each of six moduli, then sixteen, or 90 and twelve for each; of 128 a clock
+    *((residues_portable.REDUCE_CYCLES, wanted, dict(K=100, segment_k=8192, moduli=6, store_slots=90, join_slots=12, total_bytes=total, BM=8, BN=16,
+                                                     f32_fma_per_clock=128)) for total, wanted in ((8, 58), (0, 204))),
     (strided.DRAM_BYTES, 1200, SETS := dict(batch=3, M=10, N=10, K=10, plane_bytes=5000, l2_size=6200, waves=2, wave_products=2, wave_rows=1, wave_columns=2,
                                             BM=50, BN=50, moved_bytes=4)),
     (strided.DRAM_BYTES, 25200, SETS | dict(l2_size=6199)),
@@ -454,6 +467,14 @@ def test_a_fused_multiply_add_of_float64_is_rounded_once():
             except OverflowError:
                 right = math.inf if exact > 0 else -math.inf
             assert struct.pack("d", found[at]) == struct.pack("d", right), (one, other, third)
+
+
+def test_a_product_beyond_the_range_is_no_inf_before_it_is_added():
+    """As an H200 has it: an Inf that finite factors are added to stays, whatever the product's sign; of two infinite terms NaN comes."""
+    large, inf = np.array([2.0**600, 2.0**600, np.inf, np.inf]), np.array([-np.inf, np.inf, -np.inf, np.inf])
+    with np.errstate(all="ignore"):
+        found = rounding.fma_f64(large, large, inf)
+    assert found[:2].tolist() == [-np.inf, np.inf] and np.isnan(found[2]) and found[3] == np.inf
 
 
 def test_halves_of_bfloat16_go_to_the_even_word():

@@ -27,6 +27,7 @@ def of_residues(strategy):
         return {**spec["tile"], "block": [bm, bn // wn * wide, bk], "warp": [wm, wide, wk], "split_k": 1} if "cluster" in spec["tile"] else spec["tile"]
 
     return strategy.map(lambda spec: spec | {
+        "problem": spec["problem"] | {"type": SCHEMES.get(spec["split"]["scheme"]).element},
         "tile": whole(spec), "split": spec["split"] | {"where": "prepass", "promote": 0},
         "pipeline": {name: value for name, value in spec["pipeline"].items() if name not in ("consumers", "loads")},
     })

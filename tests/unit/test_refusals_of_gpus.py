@@ -22,7 +22,7 @@ def refusal(gpu: Gpu, scheme: Scheme) -> InfeasibleSpec | None:
     """Of a minimal spec, before any candidate is looked at."""
     try:
         list(requests(loads({
-            "problem": {"b": scheme.b or "f32", **dict.fromkeys("mnk", 4096)}, "split": {"scheme": scheme.name}, "target": {"gpu": gpu.name},
+            "problem": {"type": scheme.element, "b": scheme.b or "f32", **dict.fromkeys("mnk", 4096)}, "split": {"scheme": scheme.name}, "target": {"gpu": gpu.name},
         }, "minimal")))
     except InfeasibleSpec as error:
         return error

@@ -163,3 +163,27 @@ def test_a_contract_takes_run_scales_where_they_are_fastest(k):
 def test_a_header_tells_what_a_run_holds():
     text = prose.range_text(planned(), ["sm_90a"])
     assert "Each run of 1024 k of a row of A" in text and "2^-28 of the largest of its run of 1024 k" in re.sub(r"\s+\* ", " ", text)
+
+
+@pytest.mark.parametrize("cluster, reader", [(1, "0"), (2, "rank")], ids=["1", "2"])
+def test_the_lane_that_reads_a_unit_frees_the_stage(cluster, reader):
+    """Its arrival orders its own read before the next write; between a read of another lane and that arrival would stand a `__syncwarp` alone."""
+    text = render(planned(tile={"cluster": cluster})).text
+    released = re.search(r"const auto release = .*?\};", text, re.S).group()
+    assert ("thread % 32 == 0" if cluster == 1 else "mbarrier_arrive_at(free + which * 8, thread % 32)") in released
+    assert f"unit = unit_told(units + slot, thread % 32, {reader})" in text and "lane == reader ? *unit : 0, reader)" in text
+    assert text.count("units[") == 1 and text.count("units + slot") == 1
+
+
+def test_zeros_of_a_short_run_are_no_loss_to_look_for():
+    """Otherwise each warp with a zero behind a short run examines all of its elements; schemes without runs pad rarely, and have an instruction less."""
+    for scheme, there in (("run_scaled", True), ("ootomo", False)):
+        text = render(planned(split={"scheme": scheme})).text
+        assert ("least = min(least, bits - 1)," in text and "least >= __float_as_uint(0x1p-14f) - 1 &&" in text) is there
+
+
+def test_a_run_ends_however_short_it_is():
+    """The model charged a sum of 64 k a sixteenth of a run's end, and slices of k theirs likewise."""
+    tile = {"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 1, "split_k": 1}
+    ends = {k: float(planned(problem={"m": 4096, "n": 4096, "k": k}, tile=tile).model["run_cycles"]) for k in (64, 1024, 1088, 4096)}
+    assert ends[64] == ends[1024] > 0 and ends[1088] == 2 * ends[64] and ends[4096] == 4 * ends[64]

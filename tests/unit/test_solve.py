@@ -32,7 +32,7 @@ WITH_KERNELS = [
 
 def spec(scheme="ootomo", gpu="h100", size=4096, **sections):
     return loads({
-        "problem": {"m": size, "n": size, "k": size}, "target": {"gpu": gpu}, **sections,
+        "problem": {"type": SCHEMES.get(scheme).element if scheme in SCHEMES.names() else "f32", "m": size, "n": size, "k": size}, "target": {"gpu": gpu}, **sections,
         "split": {"scheme": scheme, **sections.get("split", {})},
     })
 
@@ -177,7 +177,7 @@ def test_every_kind_of_every_scheme_ends_in_a_kernel_or_a_typed_refusal(first):
     """On the GPUs in turn, from another one on in each test."""
     turns = list(zip(((scheme, kind) for kind in all_kinds() for scheme in SCHEMES.rows() if kind != "gemm"), cycle([*ONE_EACH[first:], *ONE_EACH[:first]])))
     found = [
-        rendered_or_refused(loads({"problem": {"kind": kind, "b": scheme.b or "f32"}, "split": {"scheme": scheme.name}, "target": {"gpu": gpu}}))
+        rendered_or_refused(loads({"problem": {"kind": kind, "type": scheme.element, "b": scheme.b or "f32"}, "split": {"scheme": scheme.name}, "target": {"gpu": gpu}}))
         for (scheme, kind), gpu in turns
     ]
     assert min(sum(found), len(found) - sum(found)) > 20

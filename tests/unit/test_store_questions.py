@@ -20,6 +20,7 @@ from test_store import parquet_files
 
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError
+from gemmgen.workshop.explore.headline import known
 from gemmgen.workshop.explore.store import Store, Writer, compact, questions
 from gemmgen.workshop.explore.trial_row import Row
 
@@ -107,6 +108,22 @@ def test_a_kernel_that_was_timed_has_no_predicted_row(tmp_path):
         {"identity": "b", "verdict": "compiled", "predicted_seconds": 2e-6}, {"identity": "a", "verdict": "compiled", "predicted_seconds": 3e-6, "m": 128},
     )
     assert answer(store, "best", "m", "times", "kernel", "kernels") == [(64, "measured", "k0", 1), (64, "predicted", "k2", 1), (128, "predicted", "k3", 1)]
+
+
+@pytest.mark.parametrize("other", [{"identity": "b"}, {"gpu": "a100"}, {"m": 8}, {"n": 8}, {"k": 8}, {"layout": "tn"}], ids=lambda other: "".join(other))
+def test_a_time_elsewhere_leaves_the_predicted_row(tmp_path, other):
+    """Of another kernel or GPU, at another size or layout; of what was not timed, or is no kernel; for questions in SQL and for the report."""
+    predicted = {"identity": "a", "verdict": "compiled", "predicted_seconds": 2e-6}
+    store = stored(tmp_path, {"identity": "a", "seconds": 5e-6, **other}, predicted, {"identity": "a", "verdict": "right", "predicted_seconds": 3e-6, **other})
+    expected = [("k0", "measured"), ("k1", "predicted")]
+    assert sorted((row["kernel"], row["times"]) for row in store.query("SELECT * FROM known_times").to_pylist()) == expected
+    assert sorted((row.kernel, "measured" if row.verdict == "timed" else "predicted") for row in known(store.rows())) == expected
+
+
+@pytest.mark.parametrize("none", [{"seconds": None}, {"verdict": "wrong"}, {"kind": "rival"}, {"kind": "reference"}], ids=lambda none: "".join(map(str, *none.items())))
+def test_what_is_no_time_of_the_kernel_leaves_the_predicted_row(tmp_path, none):
+    store = stored(tmp_path, {"identity": "a", "seconds": 5e-6, **none}, {"identity": "a", "verdict": "compiled", "predicted_seconds": 2e-6})
+    assert ("k1", "predicted") in [(row["kernel"], row["times"]) for row in store.query("SELECT * FROM known_times").to_pylist()]
 
 
 def test_of_equal_times_the_smaller_error_and_then_the_name_decides(tmp_path):

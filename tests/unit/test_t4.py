@@ -93,6 +93,8 @@ def read(tmp_path, content, **facts):
 def test_what_a_file_says_in_other_ways(tmp_path):
     [one] = read(tmp_path, t4())
     assert one.seconds == pytest.approx(2e-3) and one.verdict == "timed" and one.kernel == "x"
+    [one] = read(tmp_path, t4(times={"runtimes": [9, 1, 2]}))
+    assert one.seconds == pytest.approx(2e-3), "the median"
     [one] = read(tmp_path, t4() | {"metadata": {"timeunit": "nanoseconds", "device": "A100"}})
     assert one.seconds == pytest.approx(2e-9) and one.device == "A100"
     [one] = read(tmp_path, t4(times={}, measurements=[{"name": "time", "value": 5, "unit": "us"}], timestamp="2026-01-02 03:04:05"))

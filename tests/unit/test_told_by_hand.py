@@ -266,7 +266,7 @@ def test_a_report_tells_what_failed_was_counted_and_is_worse_than_fp32():
     judged = SimpleNamespace(
         kernel="k", device="d", resources=resources, checks=checks, standing="compiled", unverified="", errors=Errors(1e-7, 1e-6, 1e-7, 1e-8),
         bound=SimpleNamespace(relative_frobenius=5e-7), of_fp32={"U": 1.5, "V": 20.4}, status={"a_lossy": 3, "b_lossy": 0}, seconds=None, size=(1, 2, 3),
-        passed=True, promises="half", sample=None, smaller="", verdict=None)
+        passed=True, promises="half", sample=None, smaller="", verdict=None, element="FP32")
     kernel = SimpleNamespace(plan=SimpleNamespace(summary="s", gpu=SimpleNamespace(limits=SimpleNamespace(registers_per_thread=255))), refused=["r1", "r2"])
     lines = show.report(kernel, judged, 7.4).splitlines()
     assert lines[1:5] == ["decided    s", "refused    r1", "           r2", "device     d"]
@@ -338,7 +338,7 @@ def judged(monkeypatch):
                                device_kind=state.kind)
 
     plan = SimpleNamespace(arch="gfx942", gpu=SimpleNamespace(name="mi300x", maker=SimpleNamespace(checked=SimpleNamespace(recorded=True))), hash="abcd")
-    loaded = SimpleNamespace(spec=SimpleNamespace(verify=SimpleNamespace(require="scheme")))
+    loaded = SimpleNamespace(spec=SimpleNamespace(verify=SimpleNamespace(require="scheme"), problem=SimpleNamespace(type="f32")))
     monkeypatch.setattr(road, "load", lambda path, gpu, layout: state.calls.append((path.name, gpu, layout)) or loaded)
     monkeypatch.setattr(road, "build", lambda loaded, progress: SimpleNamespace(plan=plan, refused=[]))
     monkeypatch.setattr(road, "verify", verify)

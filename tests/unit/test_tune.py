@@ -14,6 +14,7 @@ import pytest
 from gemmgen.build import Built
 from gemmgen.errors import BuildError, DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.solve import solve
+from gemmgen.spec import loads
 from gemmgen.timing import Contender
 from gemmgen.workshop import tune
 from gemmgen.workshop.programs import listed as program_module
@@ -416,6 +417,37 @@ def test_levels_are_in_the_order_of_their_cost_and_refusals_are_told():
         levels_for(gemms, "t4", ["tf32x3"])
     some, left_out = levels_for(gemms, "t4", ["half", "tf32x3"])
     assert [level.name for level in some] == ["half"] and left_out[0].startswith("tf32x3: ")
+
+
+def test_a_levels_cost_counts_each_gemm_of_a_shape(monkeypatch):
+    """Of two levels the one that is cheaper for the shapes, each taken once, is dearer for the program, which multiplies one of them three times."""
+    seconds = {("half", 8): 1.0, ("half", 16): 5.0, ("ootomo", 8): 2.0, ("ootomo", 16): 3.0}
+    monkeypatch.setattr(levels_module, "solve", lambda spec: SimpleNamespace(model={"seconds": seconds[spec.spec.split.scheme, spec.spec.problem.m]}))
+    gemms = [Gemm(f"g{at}", m, 8, 8) for at, m in enumerate((8, 16, 8, 8))]
+    for named in (["half", "ootomo"], ["ootomo", "half"]):
+        assert [level.name for level in levels_for(gemms, "a100", named)[0]] == ["half", "ootomo"]
+        assert [level.name for level in levels_for(gemms[:2], "a100", named)[0]] == ["ootomo", "half"]
+
+
+def test_sums_are_rounded_where_a_kernel_promotes():
+    """2^24, then 1 and 1 in the next two intervals: FP32 takes neither, and what is summed before it is rounded takes both."""
+    interval = 32
+    a, b = np.zeros((1, 3 * interval), np.float32), np.zeros((3 * interval, 1), np.float32)
+    a[0, ::interval] = b[::interval, 0] = 4096, 1, 1
+    for promote, wanted in ((interval, 2.0**24), (0, 2.0**24 + 2)):
+        plan = solve(loads({"split": {"scheme": "half", "promote": promote}, "target": {"gpu": "a100"}}))
+        assert plan.promote == promote and simulated(plan, a, b) == wanted
+
+
+def test_a_level_that_a_gemm_cannot_have_is_none_for_all_and_runs_are_those_of_a_search(chain, monkeypatch):
+    given = tune.Simulation.seconds
+    monkeypatch.setattr(tune.Simulation, "seconds", lambda self, gemms, levels: [
+        [inf if (at, level.name) == (1, "half") else seconds for level, seconds in zip(levels, own)] for at, own in enumerate(given(self, gemms, levels))])
+    profile = tune.profile(chain, device="model", levels=["half", "ootomo", "fp32"])
+    assert [name for name, _, _ in profile.uniform] == [level.name for level in profile.levels if level.name != "half"] and len(profile.uniform) == 2
+    assert profile.alone[1][[level.name for level in profile.levels].index("half")] == inf
+    first, again, other = profile.tuned(1e-4), profile.tuned(1e-4), profile.tuned(1e-2)
+    assert first.runs > 0 and again.runs == 0 and first.runs + other.runs <= 9 and first.choice == again.choice
 
 
 def test_memory_forgets_what_was_used_longest_ago():

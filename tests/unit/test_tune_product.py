@@ -155,6 +155,19 @@ def test_plots_have_measured_points_full_and_predicted_ones_hollow():
     assert all(name in str(refusal.value) for name in FIGURES)
 
 
+@pytest.mark.parametrize("other", [
+    {"gpu": "a100"}, {"scheme": "half"}, {"m": 8}, {"n": 8}, {"k": 8}, {"layout": "tn"}, {"kind": "rival", "kernel": "cublas-sgemm"}], ids=lambda other: "".join(other))
+def test_a_plot_over_sizes_has_a_point_for_each_scheme_size_and_layout(other):
+    """The fastest of those that agree in all of it; a measured time comes before a predicted one that is less."""
+    fast, slow = timed(plans(few=2), [(256, 256, 256)], rival=None)
+    slow, fast = (replace(row, seconds=seconds) for row, seconds in ((slow, 3e-6), (fast, 2e-6)))
+    predicted = replace(fast, verdict="compiled", seconds=None, predicted_seconds=1e-7)
+    elsewhere = replace(slow, **other)
+    chosen = FIGURES["sizes"][3]
+    assert chosen([slow, fast, predicted]) == chosen([predicted, fast, slow]) == [fast]
+    assert {id(row) for row in chosen([slow, fast, elsewhere])} == {id(fast), id(elsewhere)}
+
+
 def test_importing_what_tunes_a_product_loads_no_heavy_library():
     code = ("import sys; import gemmgen.workshop.explore.product, gemmgen.workshop.explore.figures; "
             "print([n for n in ('duckdb', 'pyarrow', 'plotly') if n in sys.modules])")

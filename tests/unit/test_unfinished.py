@@ -12,6 +12,7 @@ import pytest
 
 from gemmgen import files
 from gemmgen.cli.output import write_paths
+from gemmgen.errors import GemmgenError
 from gemmgen.export import folder
 from gemmgen.export.manifest import MANIFEST
 from gemmgen.workshop.explore.store.places import Folder
@@ -169,6 +170,46 @@ def test_an_export_killed_between_two_moves_is_taken_back_and_nothing_is_lost(tm
         assert [path.name for path in place.parent.iterdir()] == ["out"]
     folder.put(target, False, lambda: NEW)
     assert contents(target) == {**NEW, "mine.txt": b"mine"} and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("fails", [None, *range(9)])
+def test_where_there_is_a_manifest_the_export_is_whole(tmp_path, monkeypatch, fails):
+    """After every move: of an export over an earlier one, of one that fails between two moves, and where what a killed one left is taken back."""
+    target = tmp_path / "out"
+    folder.put(target, False, lambda: OLD)
+    moves, given = [], os.rename
+
+    def rename(*arguments, **how):
+        if len(moves) == fails:
+            moves.append("refused")
+            raise OSError(28, "No space left on device")
+        given(*arguments, **how)
+        moves.append(str(arguments[1]))
+        if (target / MANIFEST).exists():
+            whole = OLD if (target / MANIFEST).read_bytes() == OLD[MANIFEST] else NEW
+            assert {name: (target / name).read_bytes() for name in whole if (target / name).exists()} == whole, f"after {moves}"
+
+    monkeypatch.setattr(os, "rename", rename)
+    if fails is None or fails == 8:
+        folder.put(target, False, lambda: NEW)
+        assert len(moves) == 8 and contents(target) == NEW
+    else:
+        with pytest.raises(GemmgenError, match="cannot be written"):
+            folder.put(target, False, lambda: NEW)
+        assert len(moves) == 2 * fails + 1 and contents(target) == OLD
+    moves.clear()
+    left, fails = tmp_path / "left", None
+    for place in ("new", "old"):
+        (left / place / "src").mkdir(parents=True)
+    for name, content in contents(target).items():
+        (target / name).unlink()
+        (left / "old" / name).parent.mkdir(exist_ok=True, parents=True)
+        (left / "old" / name).write_bytes(content)
+    (left / "new" / "a.cu").write_bytes(b"")
+    (left / folder.MOVES).write_text(json.dumps(["a.cu"]))
+    whole = contents(left / "old")
+    folder._taken_back(left, target)
+    assert contents(target) == whole and len(moves) == len(whole)
 
 
 def test_an_export_goes_on_where_a_killed_one_stopped(tmp_path, monkeypatch):

@@ -13,6 +13,8 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.library import choice
 from gemmgen.library.file import library_from
+from gemmgen.library.tables import sgemm_estimate
+from gemmgen.model import time
 from gemmgen import verdict as verdicts
 from gemmgen.verdict import FINER, LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, plain_of, sgemm_seconds, summary, times, verdict
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
@@ -52,14 +54,24 @@ def test_the_model_says_where_three_products_lose(gpu, ratio):
 
 
 def test_the_vendors_sgemm_counts_where_it_was_measured():
-    """M24 by hand: 5.9 us, work at 0.686 of 66.9 TFLOP/s, 12 MiB at 0.835 of 4.8 TB/s."""
+    """M24 by hand: 4.05 us, work at 0.742 of 66.9 TFLOP/s, 4 MiB of C at 0.835 of 4.8 TB/s; 2 x 32^2 tiles are 15.5 of each SM, which takes 16."""
     h200 = GPUS.get("h200")
-    by_hand = 5.9e-6 + 2 * 1024**3 / (0.686 * 66.9e12) + 12 * 2**20 / (0.835 * 4.8e12)
-    assert sgemm_seconds(h200, 1024, 1024, 1024) == pytest.approx(by_hand)
-    assert sgemm_seconds(h200, 1024, 1024, 1024, 3) == pytest.approx(5.9e-6 + 3 * (by_hand - 5.9e-6))
+    by_hand = 4.05e-6 + 2 * 1024**3 / (0.742 * 66.9e12) * 16 / (2048 / 132) + 4 * 2**20 / (0.835 * 4.8e12)
+    assert sgemm_seconds(h200, 1024, 1024, 1024) == pytest.approx(by_hand, rel=1e-3)
+    assert sgemm_seconds(h200, 1024, 1024, 1024, 33) - 4.05e-6 == pytest.approx(33 * (by_hand - 4.05e-6) * 2048 / 132 / 16, rel=3e-2)
     assert sgemm_seconds(GPUS.get("rtx4090"), 1024, 1024, 1024) is None, "what is taken over from Hopper is assumed"
-    assert plain_of(h200, 512, 512, 512)[1] == VENDORS_OWN and plain_of(h200, 4096, 4096, 4096)[1] == OWN
+    assert plain_of(h200, 512, 512, 512)[1] == VENDORS_OWN and plain_of(GPUS.get("rtx4090"), 512, 512, 512)[1] == OWN
     assert of("h200", "fp32", 512).sentence.startswith("use the vendor's SGEMM")
+
+
+@pytest.mark.parametrize("gpu", ["h200", "h100", "rtx4090", "mi300x"])
+def test_a_librarys_tables_have_the_same_sgemm(gpu):
+    row = GPUS.get(gpu)
+    known = {**time.sgemm_numbers(row), "batch": 1.0}
+    for m, n, k, products in ((64, 64, 64, 1), (777, 1001, 513, 1), (512, 64, 511, 384), (4096, 4096, 4096, 1)):
+        want = float(time.SGEMM_SECONDS.value({**known, "M": float(m), "N": float(n), "K": float(k), "batch": float(products)}))
+        told = sgemm_estimate(row)
+        assert float(told.seconds(m, n, k, products)) == pytest.approx(want, rel=1e-3)
 
 
 def test_a_problem_without_plain_fp32_has_no_verdict():

@@ -313,6 +313,30 @@ def test_a_races_choices_are_told_once_beside_sgemm():
     assert told.race_text([tuned(("chosen",), chosen=1e-6)]) == ""
 
 
+def test_a_choices_times_are_told_over_its_own():
+    """How many times as fast as all at their most accurate level, as plain FP32 and as cuBLAS."""
+    highest, chosen = (1,), (0,)
+    tuned = SimpleNamespace(
+        question=SimpleNamespace(threshold=1e-3), found=Found(chosen, Walk(highest, chosen), None), program=SimpleNamespace(gemms=[SimpleNamespace(name="g")]),
+        choice=chosen, choices={"chosen": chosen, "highest": highest}, levels_of=lambda choice: {"g": ("half", "fp32")[choice[0]]},
+        seconds=lambda choice: (2e-6, 8e-6)[choice[0]], error=lambda choice: (1e-4, 1e-7)[choice[0]], fp32_seconds=12e-6, sgemm_seconds=3e-6)
+    lines = [line.split() for line in told.tuned_text(tuned).splitlines()]
+    [head] = [line for line in lines if "microseconds" in line]
+    rows = [line[-6:] for line in lines if line and line[-1] in ("0.0001", "1e-07")]
+    assert " ".join(head) == "g microseconds x highest x fp32 x cuBLAS SGEMM error"
+    assert rows == [["half", "2", "4", "6", "1.5", "0.0001"], ["fp32", "8", "1", "1.5", "0.375", "1e-07"]]
+
+
+@pytest.mark.parametrize(("method", "least", "proven"), [("exact", 0.2, True), ("exact", 0.1, False), ("greedy", 0.2, False), ("greedy", 0.1, False)])
+def test_a_set_is_called_proven_where_a_programme_proved_it(method, least, proven):
+    """A bound that a greedy set reaches is no proof that anybody gave."""
+    one = SimpleNamespace(kernels=(0,), cost=0.2, least=least, method=method)
+    choice = SimpleNamespace(notes=(), sets={"h200": one}, costs={"h200": SimpleNamespace(rows=[1, 2], shapes=[1])}, verdicts={},
+                             table=SimpleNamespace(parts=(), kernels={}))
+    text = report_verb.choice_text(choice)
+    assert ("proven by an integer programme" in text) == proven and ("no set of so many has less than" in text) != proven
+
+
 def test_a_stored_row_of_another_version_has_what_this_one_knows():
     row = trial(1, 2.0, None)
     assert row_from({**row.as_dict(), "another": 7}) == row

@@ -38,7 +38,7 @@ its residue modulo m_i, products are those of words of one modulus, and the sums
 | `lookup` | the table, and the scheme of those who name none |
 """
 
-from gemmgen.catalog.scheme.family import MOST_TILE_EXPONENT, OUTLIER, Family, Integers, ResidueWords, Runs, Tiles
+from gemmgen.catalog.scheme.family import MOST_TILE_EXPONENT, OUTLIER, Family, Integers, ResidueWords, Runs, Tiles, WideResidueWords
 from gemmgen.catalog.scheme.lookup import SCHEMES, preferred_scheme, with_runs
 from gemmgen.catalog.scheme.row import RUNS, Scheme
 from gemmgen.catalog.scheme.sums import OFFSET, Recombination, Sums
@@ -47,5 +47,5 @@ from gemmgen.catalog.scheme.word import Accumulator, Product, Word
 __all__ = [
     "MOST_TILE_EXPONENT", "OFFSET", "OUTLIER", "RUNS", "SCHEMES",
     "Accumulator", "Family", "Integers", "Product", "Recombination", "ResidueWords", "Runs", "Scheme",
-    "Sums", "Tiles", "Word", "preferred_scheme", "with_runs",
+    "Sums", "Tiles", "WideResidueWords", "Word", "preferred_scheme", "with_runs",
 ]

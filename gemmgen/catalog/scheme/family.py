@@ -10,6 +10,7 @@ Whoever has to know what kind of words a scheme has asks `Scheme.family`. A room
 | `Tiles` | integers | one for each `tile_k` k of a row | INT32 of a tile; FP32 over the tiles |
 | `Runs` | floating-point numbers | one for each `run_k` k of a row | FP32, in units of the run at hand |
 | `ResidueWords` | residues | a factor for each row | INT32 modulo each number, joined by the Chinese remainder theorem |
+| `WideResidueWords` | residues of FP64 | a power of two for each row | the same, joined as an integer of 128 bits |
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from functools import cached_property
 from math import ceil
 from typing import ClassVar, TypeVar
 
+from gemmgen.catalog.element import F64
 from gemmgen.catalog.number import INTEGERS
-from gemmgen.catalog.residues import Residues
+from gemmgen.catalog.residues import Residues, WideResidues
 from gemmgen.catalog.scheme.sums import OFFSET, OFFSET_BITS, Moved, Recombination, Step, Sums
 from gemmgen.catalog.scheme.word import Accumulator, Row
 
@@ -41,6 +43,8 @@ class Family:
     """Floating-point words, and integers beside them.
 
     Attributes:
+        wide: whether elements are FP64.
+        reproducible: whether C is the same bits on every GPU, whatever the layout, the tile and the order of blocks.
         shared_by, sharing: what shares a scale, in words, where there are scales: all of them, and one.
         sums: what the accumulators hold of the result. A design is for one kind of these.
         exact: whether all words are integers: there is none for an Inf or a NaN, and every INT32 sum is exact.
@@ -50,6 +54,8 @@ class Family:
     """
 
     scheme: Row
+    wide: ClassVar[bool] = False
+    reproducible: ClassVar[bool] = False
     shared_by: ClassVar[str] = "rows"
     sharing: ClassVar[str] = "row or column"
     sums: Sums = "residual chain"
@@ -174,6 +180,9 @@ class Runs(Family):
 class ResidueWords(Integers):
     """Residues modulo several numbers, of rows that have factors, which need more than their largest elements."""
 
+    scale_type: ClassVar[str] = "double"
+    """The C type of what a row's scale is told by."""
+
     @property
     def converts(self) -> bool:
         return False
@@ -196,6 +205,14 @@ class ResidueWords(Integers):
         return tuple(each[:1])
 
 
+class WideResidueWords(ResidueWords):
+    """The same of FP64 elements, of rows that have powers of two by their norms."""
+
+    wide: ClassVar[bool] = True
+    reproducible: ClassVar[bool] = True
+    scale_type: ClassVar[str] = "int"
+
+
 def into(scheme: Row, accumulator: Accumulator) -> int:
     """How many products an accumulator takes."""
     return sum(product.into == accumulator.name for product in scheme.products)
@@ -203,6 +220,8 @@ def into(scheme: Row, accumulator: Accumulator) -> int:
 
 def family_of(scheme: Row) -> Family:
     """The family of a row."""
+    if scheme.moduli and scheme.element == F64.name:
+        return WideResidueWords(scheme, sums="residues", exact=True, residues=WideResidues(scheme.moduli))
     if scheme.moduli:
         return ResidueWords(scheme, sums="residues", exact=True, residues=Residues(scheme.moduli))
     if scheme.normalize == "tile":

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from gemmgen.catalog.element import ELEMENTS, F32
 from gemmgen.catalog.number import FORMATS, INTEGERS, Format, WordType, word_bytes
 from gemmgen.catalog.scheme.family import Family, family_of, into
 from gemmgen.catalog.scheme.precision import Precision, reaches, stands
@@ -37,6 +38,7 @@ class Scheme(Row):
         b: the type that B's elements are stored in already; None where B is FP32. `words_b` is then one word, B's element itself, which leaves
             nothing, and is not written.
         moduli: of the residues that words are, in place of `words` and `products`, which follow; None of other schemes.
+        element: the type of the elements that are split, of A and of B.
     """
 
     title: Title
@@ -50,6 +52,7 @@ class Scheme(Row):
     b: Literal["f16", "bf16"] | None = None
     products: Annotated[tuple[Product, ...], Field(min_length=1, max_length=16, strict=False)]
     moduli: Annotated[tuple[int, ...], Field(min_length=2, max_length=16, strict=False)] | None = None
+    element: Literal[*ELEMENTS] = F32.name
 
     @model_validator(mode="before")
     @classmethod
@@ -96,6 +99,8 @@ class Scheme(Row):
     def _products_fit(self) -> Scheme:
         if self.moduli:
             return self._residues_fit()
+        if self.element != F32.name:
+            raise ValueError(f'moduli with element = "{self.element}": residues alone hold as many bits')
         if len(self.words) > 4:
             raise ValueError("at most four words")
         seen: set[tuple[int, int]] = set()
@@ -257,10 +262,6 @@ class Scheme(Row):
     def word_bytes(self) -> int:
         """Of a word, where all have one type; else each has its own."""
         return word_bytes(self._only("size"))
-
-    def bytes_of(self, operand: str) -> int:
-        """What all words together take of an element of operand `a` or `b`."""
-        return sum(word.bytes for word in self.words_of(operand))
 
     @property
     def exact(self) -> bool:

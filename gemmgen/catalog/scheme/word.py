@@ -125,6 +125,7 @@ class Row(Protocol):
     words: Sequence[Word]
     products: Sequence[Product]
     moduli: tuple[int, ...] | None
+    element: str
     exact: bool
     alike: bool
     leading: WordType

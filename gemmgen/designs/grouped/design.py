@@ -17,6 +17,7 @@ from gemmgen.designs.design import Asked, Design, Hints, Way, refuse_arguments, 
 from gemmgen.designs.feature import PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.grouped import equations, refusals
 from gemmgen.designs.grouped.tile_of_each import LISTED, TileOfEach
+from gemmgen.designs.modelled import sizes
 from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.portable.refusals import held_stages
 from gemmgen.kinds import GEMM, GROUPED, POINTERS, STRIDED
@@ -222,7 +223,7 @@ def raw_bytes(tile: Any) -> int:
 def stage_bytes(tile: Any) -> int:
     """Shared memory of a tile's stages: of FP32 where it is copied, and two of words where it is split."""
     elements = (tile.block[0] + tile.block[1]) * tile.block[2]
-    words = 2 * elements * tile.scheme.bytes_of("a") if tile.fragment.on_matrix_unit else 0
+    words = 2 * elements * sizes(tile.scheme)["a_word_bytes"] if tile.fragment.on_matrix_unit else 0
     return words + (raw_bytes(tile) * tile.stages if tile.loads == "async" or not words else 0)
 
 

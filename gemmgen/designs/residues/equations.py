@@ -7,7 +7,11 @@ multiplying thread reduces its sums and keeps a byte of each in the workspace, a
 
 from __future__ import annotations
 
+from typing import Any
+
+from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.residues import SEGMENT_K
+from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs.specialised import equations as specialised
 from gemmgen.model import resources, time, traffic
 from gemmgen.model.equation import Equation
@@ -16,10 +20,24 @@ OTHER_REGISTERS = 48
 """Addresses, the loop, the stages' bookkeeping, and what sums are reduced with."""
 REDUCE_INSTRUCTIONS = 8
 """Issue slots for each sum that is reduced: an addition, a high and a low product, a shift, and a byte's share of packing and storing."""
-JOIN_INSTRUCTIONS = 5
-"""Issue slots for each residue that is joined: it is taken from its word and goes into two sums."""
-STORE_INSTRUCTIONS = 24
-"""Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store."""
+JOIN_INSTRUCTIONS, WIDE_JOIN_INSTRUCTIONS = 5, 12
+"""Issue slots for each residue that is joined: it is taken from its word and goes into two sums; of FP64 elements into five of 64 bits, at half the rate."""
+STORE_INSTRUCTIONS, WIDE_STORE_INSTRUCTIONS = 24, 90
+"""Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store; of FP64 elements carries, a rounding of 128 bits by
+integer arithmetic, and its store."""
+ANY_K = 1 << 31
+"""K of any product."""
+
+
+def of_elements(scheme: Scheme) -> dict[str, Any]:
+    """The symbols that the type of elements decides: their size; bytes that the passes read of each, norms by two readings where they are by integers; k of
+    a sum that is joined by itself, and bytes of what waits for others; what it takes to join a residue and to store an element."""
+    wide, size = scheme.family.wide, ELEMENTS[scheme.element].bytes
+    return {
+        "c_bytes": size, "pass_bytes": size * (3 if wide else 2), "segment_k": float(ANY_K if wide else SEGMENT_K), "total_bytes": 0 if wide else 8,
+        "join_slots": WIDE_JOIN_INSTRUCTIONS if wide else JOIN_INSTRUCTIONS, "store_slots": WIDE_STORE_INSTRUCTIONS if wide else STORE_INSTRUCTIONS,
+    }
+
 
 STAGE_BYTES = Equation("Q1", "stage_bytes", "BK * (BM + BN)", "B a stage", "a byte of each element: its residue modulo one number")
 SHARED_BYTES = Equation("Q2", "shared_bytes", "stages * (stage_bytes + 16)", "B", "EGEMM eq. 8's term; two barriers a stage")
@@ -27,8 +45,8 @@ ACCUMULATOR_REGISTERS = Equation(
     "Q3", "accumulator_registers", "WM * WN / 128", "registers a thread", "sums modulo one number; those before it are bytes in the workspace",
 )
 KEPT_BYTES = Equation(
-    "Q4", "kept_bytes", "blocks_at_once * BM * BN * (moduli + 8)", "B",
-    "of the tiles at work, in the workspace: residues of a segment of k, and FP64 sums of those before",
+    "Q4", "kept_bytes", "blocks_at_once * BM * BN * (moduli + total_bytes)", "B",
+    "of the tiles at work, in the workspace: residues of a segment of k, and FP64 sums of those before where FP32's segments are several",
 )
 
 FETCH_BYTES = Equation(
@@ -40,12 +58,12 @@ STAGES_K = Equation("Q8", "stages_k", "ceil(K / BK) * moduli", "stages a tile", 
 PLANE_BYTES = Equation("Q9", "plane_bytes", "K * (M + N) * moduli", "B", "both operands' residues")
 DRAM_BYTES = Equation(
     "Q10", "dram_bytes",
-    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN))"
+    "c_bytes * M * N + where(plane_bytes + c_bytes * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN))"
     " + 2 * turns * kept_bytes)", "B", "C once; operands once a wave, unless L2 still holds them from the split; residues written and read once",
 )
 SPLIT_BYTES = Equation(
-    "Q11", "split_bytes", "K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
-    "FP32 in twice, for norms and for residues, which go out",
+    "Q11", "split_bytes", "K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
+    "elements in twice or three times, for norms and for residues, which go out",
 )
 INTENSITY = Equation("Q12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
 
@@ -68,7 +86,7 @@ REDUCE_CYCLES = Equation(
     "Q18", "reduce_cycles", f"{REDUCE_INSTRUCTIONS} * BM * BN / f32_fma_per_clock", "cycles a tile and modulus", "every sum becomes a byte",
 )
 JOIN_CYCLES = Equation(
-    "Q19", "join_cycles", f"({STORE_INSTRUCTIONS} + {JOIN_INSTRUCTIONS} * moduli) * BM * BN / f32_fma_per_clock", "cycles a tile", "bytes become elements of C",
+    "Q19", "join_cycles", "(store_slots + join_slots * moduli) * BM * BN / f32_fma_per_clock", "cycles a tile", "bytes become elements of C",
 )
 HIDDEN_CYCLES = Equation(
     "Q20", "hidden_cycles", "where(groups > 1, (stages - 1) * tensor_cycles * (1 + beside) / groups, 0)", "cycles",
@@ -76,7 +94,7 @@ HIDDEN_CYCLES = Equation(
 )
 KERNEL_CYCLES = Equation(
     "Q21", "kernel_cycles",
-    f"turns * (stages_k * stage_cycles + ceil(K / {SEGMENT_K}) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles))"
+    "turns * (stages_k * stage_cycles + ceil(K / segment_k) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles))"
     " + turn_cycles_each)", "cycles", "one tile after another, one segment of k after another",
 )
 UNIT_SECONDS = Equation(

@@ -14,6 +14,7 @@ from gemmgen.designs.design import Asked, Hints, Way, refuse_pipeline
 from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.portable import design as portable
 from gemmgen.designs.residues.design import SLICES
+from gemmgen.designs.residues.equations import of_elements
 from gemmgen.designs.residues_portable import equations
 from gemmgen.model import registers, traffic
 from gemmgen.model.equation import Constraint, Numbers, solved
@@ -56,7 +57,7 @@ class PortableResidues(portable.Portable):
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1,
+            **of_elements(scheme), "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1,
         }
 
     def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:

@@ -6,17 +6,18 @@ adds them up with the modulus's weights, two registers for each element of C wha
 
 from __future__ import annotations
 
-from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.model import registers, time, traffic
 from gemmgen.model.equation import Equation
 
 REDUCE_INSTRUCTIONS = 7
 """Issue slots for each sum that is reduced: an addition, a high and a low product, a shift, and two multiply-adds with the weight's parts; and its zero."""
 JOIN_INSTRUCTIONS = 16
-"""Issue slots for each element of C beside its store: the fraction to FP64, two products there, and to FP32."""
+"""Issue slots for each element of C beside its store: the fraction to FP64, two products there, and to FP32. Of FP64 elements those of all residues too
+(`residues.equations.of_elements`)."""
 
 KEPT_REGISTERS = Equation(
-    "Q25", "kept_registers", "2 * WM * WN / warp_size", "registers a thread", "sums of residues with their weights: 64 bits for each element",
+    "Q25", "kept_registers", "where(total_bytes > 0, 2 * WM * WN / warp_size, 0)", "registers a thread",
+    "sums of residues with their weights: 64 bits for each element; FP64's residues are bytes in the workspace",
 )
 DEMAND = Equation(
     "Q26", "demand", f"{registers.DEMAND.form} + per_kept * kept_registers", "registers a thread",
@@ -34,13 +35,15 @@ STAGES_K = Equation("Q27", "stages_k", "ceil(K / BK) * moduli", "stages a block"
 PLANE_BYTES = Equation("Q28", "plane_bytes", "(M + N) * K * moduli", "B", "both operands' residues, a byte each")
 DRAM_BYTES = Equation(
     "Q29", "dram_bytes",
-    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli))"
-    f" + where(K > {SEGMENT_K}, 16 * M * N * (ceil(K / {SEGMENT_K}) - 1), 0)",
-    "B", "T13 of all residues; and FP64 sums of the segments of k, where there are several, written and read",
+    "c_bytes * M * N + where(plane_bytes + c_bytes * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli))"
+    " + where(total_bytes > 0, where(K > segment_k, 16 * M * N * (ceil(K / segment_k) - 1), 0), where(moduli * M * N > l2_size, 2 * moduli * M * N, 0))",
+    "B", "T13 of all residues; and FP64 sums of the segments of k, where there are several, written and read; or the residues of FP64's C",
 )
-SPLIT_BYTES = Equation("Q30", "split_bytes", "K * (M + N) * (8 + moduli)", "B", "FP32 in twice, for norms and for residues, which go out")
+SPLIT_BYTES = Equation("Q30", "split_bytes", "K * (M + N) * (pass_bytes + moduli)", "B", "elements in twice or three times, for norms and for residues, which go out")
 REDUCE_CYCLES = Equation(
-    "Q31", "reduce_cycles", f"ceil(K / {SEGMENT_K}) * ({REDUCE_INSTRUCTIONS} * moduli + {JOIN_INSTRUCTIONS}) * BM * BN / f32_fma_per_clock", "cycles a block",
+    "Q31", "reduce_cycles",
+    f"ceil(K / segment_k) * ({REDUCE_INSTRUCTIONS} * moduli + where(total_bytes > 0, {JOIN_INSTRUCTIONS}, store_slots + join_slots * moduli))"
+    " * BM * BN / f32_fma_per_clock", "cycles a block",
     "every sum modulo each number, and every element of C, while the matrix unit waits",
 )
 KERNEL_CYCLES = Equation(

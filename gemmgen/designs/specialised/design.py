@@ -15,6 +15,7 @@ from gemmgen.designs import common
 from gemmgen.designs.common import GROUPS, SLICES, STAGES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
 from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, STORED_B, Feature
+from gemmgen.designs.modelled import sizes
 from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.specialised import equations, refusals
 from gemmgen.kinds import GEMM, STRIDED
@@ -156,7 +157,7 @@ class Specialised(Design):
             return False
         if any(kind not in INTEGERS and word_bytes(kind) == 1 for kind in scheme.types):
             return False
-        return self.large_enough(gpu, hints.m, hints.n, hints.k) and max(scheme.bytes_of(operand) for operand in "ab") <= WHOLE_BYTES
+        return self.large_enough(gpu, hints.m, hints.n, hints.k) and max(sizes(scheme)[f"{x}_word_bytes"] for x in "ab") <= WHOLE_BYTES
 
     def whole_from(self, gpu: Gpu) -> tuple[int, int]:
         return WHOLE_K, gpu.rates.l2_mib * 2**20 // 4

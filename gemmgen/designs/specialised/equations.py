@@ -160,8 +160,8 @@ SHARED_CYCLES = Equation(
 )
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")
 RUN_CYCLES = Equation(
-    "W43", "run_cycles", f"where(run > 0, {RUN_OPERATIONS} * BM * BN / f32_fma_per_clock * BK / max(run, 1), 0)", "cycles a tile and stage",
-    "where a run of k ends the sums join and change their unit, while nothing is multiplied",
+    "W43", "run_cycles", f"where(run > 0, {RUN_OPERATIONS} * BM * BN / f32_fma_per_clock * ceil(stages_k * BK / max(run, 1)), 0)", "cycles a tile",
+    "where a run of k ends the sums join and change their unit, while nothing is multiplied; the last one ends however short it is",
 )
 CHAIN_CYCLES = Equation(
     "W25", "chain_cycles",
@@ -190,7 +190,7 @@ TILE_CYCLES = Equation(
     "each warpgroup stores its own; taking turns, one hides half of the other's",
 )
 KERNEL_CYCLES = Equation(
-    "W29", "kernel_cycles", "turns * (stages_k * (stage_cycles + run_cycles) + turn_cycles)"
+    "W29", "kernel_cycles", "turns * (stages_k * stage_cycles + run_cycles + turn_cycles)"
     " + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles",
     "one piece of work after another",
 )

@@ -300,7 +300,10 @@ class Arena(Space):
                 self.data[1][part], self.state[1][part] = old_data[part], old_state[part]
 
     def slice(self, buffer: Buffer) -> slice:
-        if buffer not in self.buffers:
+        """Where a buffer of its own lies, or a part of one."""
+        if buffer not in self.buffers and not any(
+            isinstance(buffer, Buffer) and one.address <= buffer.address <= buffer.address + buffer.nbytes <= one.address + one.nbytes for one in self.buffers
+        ):
             raise EmulationError(
                 f"buffer `{getattr(buffer, 'name', buffer)}`", "is not a buffer of this emulator"
             )

@@ -23,7 +23,7 @@ def product(
     scheme: Scheme, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
     part: slice = slice(None),
 ) -> np.ndarray:
-    """A [M, K] B [K, N] in FP32, as a kernel without slices of k computes it.
+    """A [M, K] B [K, N] of the scheme's elements, as a kernel without slices of k computes it.
 
     Args:
         unit: that multiplies; None for FP32 multiply-adds of floating-point words, one k after another.

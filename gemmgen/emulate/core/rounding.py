@@ -151,7 +151,8 @@ def fma_f64(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     """
     x, y, z = np.broadcast_arrays(*(np.atleast_1d(value) for value in (x, y, z)))
     product = x * y
-    rough = product + z
+    # A product of finite numbers beyond the range is no Inf before it is added: an Inf that it meets stays, whatever its sign.
+    rough = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, product + z)
     finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
     usual = finite & (np.maximum(np.abs(x), np.abs(y)) < 2.0**500) & (np.abs(z) < 2.0**1000) & (np.abs(product) > 2.0**-900)
     exact_zero = (x == 0) | (y == 0)  # then `rough` is the answer

@@ -1,4 +1,4 @@
-"""Tiled Cholesky factorization (MixPert figures 8 to 10): tiles are factored and solved for between products that subtract from the rest.
+"""Tiled Cholesky factorization (MixPert figures 8 to 10): behind each tile on the diagonal a triangular solve, and a product of which a triangle is computed.
 
 With three tiles it has the four products of `specs/programs/cholesky.toml`, whose levels `gemmgen tune cholesky` chooses on matrices of the same kind.
 """
@@ -31,11 +31,9 @@ def factored(matmul: Matmul, a: Any, tiles: int) -> Any:
     for j in range(tiles):
         lower[at[j], at[j]] = dense.cholesky(xp, lower[at[j], at[j]])
         if j + 1 < tiles:
-            below = lower[size * (j + 1) :, at[j]]
-            below[...] = dense.triangular_solved(xp, lower[at[j], at[j]], below.T, lower=True).T
-        for i in range(j + 1, tiles):
-            for k in range(j + 1, i + 1):
-                matmul(lower[at[i], at[j]], lower[at[k], at[j]], op="nt", out=lower[at[i], at[k]], alpha=-1.0, beta=1.0)
+            end = size * (j + 1)
+            below = matmul.solve(lower[at[j], at[j]], lower[end:, at[j]], side="right", transposed=True)
+            matmul.syrk(below, out=lower[end:, end:], alpha=-1.0, beta=1.0)
     return xp.tril(lower)
 
 

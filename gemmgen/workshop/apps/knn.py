@@ -22,18 +22,23 @@ def neighbours(matmul: Matmul, queries: Any, points: Any, count: int) -> Any:
     Args:
         queries: [queries, features]; points: [points, features].
     """
-    xp, rows = matmul.xp, matmul.xp.arange(queries.shape[0])
     distances = matmul(queries, points, op="nt", alpha=-2.0)
     distances += (points * points).sum(axis=1)
-    width = gcd(points.shape[0], PART)
-    count_parts = points.shape[0] // width
+    return nearest(matmul.xp, distances, count)
+
+
+def nearest(xp: Any, distances: Any, count: int) -> Any:
+    """The columns of the least distances of each row, [rows, count], the least first and the first of equals; distances [rows, points] are lost."""
+    (asked, points), rows = distances.shape, xp.arange(len(distances))
+    width = gcd(points, PART)
+    count_parts = points // width
     parts, flat = distances.reshape(-1, width), distances.ravel()  # the same memory
     least = parts.min(axis=1).reshape(-1, count_parts)  # the one pass over all; after it a neighbour costs a part
-    of_least, found = least.ravel(), xp.empty((queries.shape[0], count), np.int64)
+    of_least, found = least.ravel(), xp.empty((asked, count), np.int64)
     for at in range(count):
         part = rows * count_parts + least.argmin(axis=1)
         place = part * width + parts.take(part, axis=0).argmin(axis=1)
-        found[:, at] = place - rows * points.shape[0]
+        found[:, at] = place - rows * points
         flat[place] = np.inf
         of_least[part] = parts.take(part, axis=0).min(axis=1)
     return found

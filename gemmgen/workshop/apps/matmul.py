@@ -4,6 +4,8 @@
     c = matmul(a, b)                                          # arrays of matmul.xp: cupy's on a CUDA GPU, else NumPy's
     matmul(a, b, op="nt", out=c)                              # A B^T, into an array that is there
     matmul(left, right, out=rest, alpha=-1.0, beta=1.0)       # rest -= left right, where rest may be a part of a matrix
+    matmul.syrk(a, out=rest, alpha=-1.0, beta=1.0)            # the lower triangle of rest -= A A^T
+    matmul.solve(l, c, side="right", transposed=True)         # c becomes X of X L^T = C
 
 On a CUDA GPU operands and results stay there: kernels get addresses and leading dimensions, go to cupy's current stream, and nothing waits. A kernel is
 decided and built for each layout and each power of four that the extents reach, when it is first asked for; it takes any size.
@@ -83,7 +85,7 @@ class Matmul:
             SpecError: op, types or shapes do not fit.
         """
         shape = self._checked(a, b, op, c, out)
-        self.calls[shape] = self.calls.get(shape, 0) + 1
+        self._count(shape)
         if out is None:
             out = self.xp.empty(shape[:2], self.dtype) if c is None else c.copy()
         elif c is not None and c is not out:
@@ -93,6 +95,9 @@ class Matmul:
         if shape.m and shape.n:
             self._into(out, a, b, shape, float(alpha), float(beta))
         return out
+
+    def _count(self, shape: Shape) -> None:
+        self.calls[shape] = self.calls.get(shape, 0) + 1
 
     def _checked(self, a: Any, b: Any, op: str, c: Any | None, out: Any | None) -> Shape:
         if op not in OPS:
@@ -113,6 +118,52 @@ class Matmul:
     def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
         raise NotImplementedError
 
+    def syrk(self, a: Any, *, out: Any, alpha: float = 1.0, beta: float = 0.0, both: bool = False) -> Any:
+        """alpha A A^T + beta C, of which one triangle is computed.
+
+        Args:
+            a: [M, K]; rows are contiguous, or they are copied.
+            out: [M, M] with contiguous rows: C, and then the result.
+            both: store the lower triangle to the upper one, too; else what is above the diagonal then is not defined.
+
+        Raises:
+            SpecError: types or shapes do not fit.
+        """
+        shape = self._checked(a, a, "nt", None, out)
+        if shape.m:
+            self._syrk(out, a, float(alpha), float(beta), both)
+        return out
+
+    def _syrk(self, out: Any, a: Any, alpha: float, beta: float, both: bool) -> None:
+        """By products of square tiles, as wide as A is: those on the diagonal are whole."""
+        tile = max(1, a.shape[1])
+        at = [slice(begin, begin + tile) for begin in range(0, len(a), tile)]
+        for i, rows in enumerate(at):
+            for columns in at[: i + 1]:
+                self(a[rows], a[columns], op="nt", out=out[rows, columns], alpha=alpha, beta=beta)
+        if both:
+            mirror(self.xp, out)
+
+    def solve(self, triangle: Any, c: Any, *, side: str = "left", lower: bool = True, transposed: bool = False, unit: bool = False) -> Any:
+        """C becomes X of op(T) X = C, or of X op(T) = C.
+
+        Args:
+            triangle: T [size, size] with contiguous rows, whose other triangle is not read.
+            c: [size, columns], or [rows, size] where `side` is `right`; rows are contiguous.
+            lower: whether T is the lower triangle as it is stored; transposed: whether op(T) is T^T.
+            unit: whether its diagonal is 1, and not read.
+        """
+        if c.size:
+            self._solve(triangle, c, side, lower, transposed, unit)
+        return c
+
+    def _solve(self, triangle: Any, c: Any, side: str, lower: bool, transposed: bool, unit: bool) -> None:
+        from gemmgen.workshop.apps import dense
+
+        left = side == "left"
+        c[...] = dense.triangular_solved(self.xp, triangle, c, lower=lower, unit=unit, transposed=transposed) if left else dense.triangular_solved(
+            self.xp, triangle, c.T, lower=lower, unit=unit, transposed=not transposed).T
+
     def batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
         """Each C = A B, (A [M, K], B [K, N], C [M, N]) of sizes of their own, whose rows are contiguous.
 
@@ -121,7 +172,7 @@ class Matmul:
         """
         for a, b, out in products:
             shape = self._checked(a, b, "nn", None, out)
-            self.calls[shape] = self.calls.get(shape, 0) + 1
+            self._count(shape)
         self._batch(products)
 
     def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
@@ -175,17 +226,35 @@ class Vendor(Matmul):
         super().__init__("cublas-sgemm")
         self.xp, self._cublas = arrays(), cublas
 
-    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+    def _handle(self) -> int:
         cublas, cuda = self._cublas, self.xp.cuda
-        a, b = (rows_together(self.xp, x) for x in (a, b))
-        handle, one, zero = cuda.device.get_cublas_handle(), np.float32([alpha]), np.float32([beta])
+        handle = cuda.device.get_cublas_handle()
         cublas.setStream(handle, cuda.get_current_stream().ptr)
         cublas.setMathMode(handle, 0)  # CUBLAS_DEFAULT_MATH: no TF32
         cublas.setPointerMode(handle, 0)  # of the host
+        return handle
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        a, b = (rows_together(self.xp, x) for x in (a, b))
+        cublas, handle, one, zero = self._cublas, self._handle(), np.float32([alpha]), np.float32([beta])
         left, right = (int(one == "t") for one in shape.op)
         # row-major C = A B is column-major C^T = B^T A^T
         cublas.sgemm(handle, right, left, shape.n, shape.m, shape.k, one.ctypes.data, b.data.ptr, leading(b), a.data.ptr, leading(a), zero.ctypes.data,
                      out.data.ptr, leading(out))
+
+    def _syrk(self, out: Any, a: Any, alpha: float, beta: float, both: bool) -> None:
+        a = rows_together(self.xp, a)
+        (m, k), factors, handle = a.shape, np.float32([alpha, beta]), self._handle()
+        self._count(Shape(m, m, k, "nt"))
+        # a row-major lower triangle is a column-major upper one (CUBLAS_FILL_MODE_UPPER), and A its transpose (CUBLAS_OP_T)
+        self._cublas.ssyrk(handle, 1, 1, m, k, factors.ctypes.data, a.data.ptr, leading(a), factors[1:].ctypes.data, out.data.ptr, leading(out))
+        if both:
+            mirror(self.xp, out)
+
+    def _solve(self, triangle: Any, c: Any, side: str, lower: bool, transposed: bool, unit: bool) -> None:
+        one = np.float32([1])  # to cuBLAS the other side, and the other triangle
+        self._cublas.strsm(self._handle(), int(side == "left"), int(lower), int(transposed), int(unit), c.shape[1], c.shape[0], one.ctypes.data,
+                           triangle.data.ptr, leading(triangle), c.data.ptr, leading(c))
 
 
 class Kernels(Matmul):
@@ -220,17 +289,30 @@ class Kernels(Matmul):
         self._built.append(built)
         return built
 
-    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+    def _kernel(self, shape: Shape, **problem: Any) -> Any:
+        """The kernel for products of such sizes."""
         from gemmgen.timing.products import Multiplier
 
-        key = shape.op, *(reached(extent) for extent in shape[:3])
+        key = shape.op, *(reached(extent) for extent in shape[:3]), *problem.values()
         if key not in self._kernels:
-            self._kernels[key] = Multiplier(self._made(sized(self._spec, *shape)))
-        self._kernels[key].into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta)
+            self._kernels[key] = Multiplier(self._made(sized(self._spec, *shape, **problem)))
+        return self._kernels[key]
+
+    def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
+        self._kernel(shape).into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta)
+
+    def _syrk(self, out: Any, a: Any, alpha: float, beta: float, both: bool) -> None:
+        a, shape = rows_together(self.xp, a), Shape(a.shape[0], *a.shape, "nt")
+        self._count(shape)
+        self._kernel(shape, **of_syrk(both)).into(out, a, a, alpha, beta)
+
+    def _solve(self, triangle: Any, c: Any, side: str, lower: bool, transposed: bool, unit: bool) -> None:
+        shape, problem = of_solve(c.shape, side, lower, transposed, unit)
+        self._kernel(shape, **problem).solve(c, triangle)
 
     def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
         """All of them in one launch of each kernel."""
-        key = tuple((x.data.ptr, *x.shape) for product in products for x in product)
+        key = tuple((x.data.ptr, leading(x), *x.shape) for product in products for x in product)
         if key not in self._batches:
             if len(self._batches) == BATCHES:
                 del self._batches[next(iter(self._batches))]
@@ -275,17 +357,18 @@ class Copied(Matmul):
     def __init__(self, name: str, spec: LoadedSpec, device: str):
         super().__init__(name)
         self._spec, self._kind, self.device_name = spec, device, device
-        self._opened: dict[str, tuple[Built, Device]] = {}
+        self._opened: dict[tuple[str, ...], tuple[Built, Device]] = {}
 
     def _open(self, kind: str, sizes: tuple[int, int, int], **problem: Any) -> tuple[Device, Plan, Source]:
         """The kernel for one kind of problems, decided for the first of them."""
-        if kind not in self._opened:
-            built = road.build(sized(self._spec, *sizes, kind=kind, **problem))
+        key = kind, *(value for name, value in problem.items() if name != "matrices")
+        if key not in self._opened:
+            built = road.build(sized(self._spec, *sizes, problem.pop("layout", "nn"), kind=kind, **problem))
             require_f32(built.plan.output, "applications take kernels that have")
             require_none(built.plan.epilogue, "applications take kernels that have")
-            self._opened[kind] = built, road.open_device(built, self._kind)
-            self.device_name = self._opened[kind][1].name
-        built, device = self._opened[kind]
+            self._opened[key] = built, road.open_device(built, self._kind)
+            self.device_name = self._opened[key][1].name
+        built, device = self._opened[key]
         return device, built.plan, built.source
 
     def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
@@ -294,6 +377,20 @@ class Copied(Matmul):
         a, b = (np.ascontiguousarray(x if one == "n" else x.T) for x, one in zip((a, b), shape.op))
         c = None if beta == 0.0 else np.ascontiguousarray(out)
         out[...] = gemm(device, plan, source, a, b, c, alpha=alpha, beta=beta).c
+
+    def _syrk(self, out: Any, a: Any, alpha: float, beta: float, both: bool) -> None:
+        (m, k), problem = a.shape, of_syrk(both)
+        self._count(Shape(m, m, k, "nt"))
+        device, plan, source = self._open(problem.pop("kind"), (m, m, k), layout="nt", **problem)
+        c = None if beta == 0.0 else np.ascontiguousarray(out)
+        out[...] = gemm(device, plan, source, np.ascontiguousarray(a), None, c, alpha=alpha, beta=beta).c
+
+    def _solve(self, triangle: Any, c: Any, side: str, lower: bool, transposed: bool, unit: bool) -> None:
+        shape, problem = of_solve(c.shape, side, lower, transposed, unit)
+        device, plan, source = self._open(problem.pop("kind"), shape[:3], layout=shape.op, **problem)
+        given = np.ascontiguousarray(triangle.T if transposed else triangle)
+        a, b = (given, None) if side == "left" else (None, given)
+        c[...] = gemm(device, plan, source, a, b, np.ascontiguousarray(c)).c
 
     def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
         from gemmgen.run.batch import Product, batch
@@ -363,6 +460,23 @@ class ByCall(Matmul):
     def release(self) -> None:
         for level in dict.fromkeys(self._levels):
             level.release()
+
+
+def mirror(xp: Any, out: Any) -> None:
+    """The lower triangle of a square is stored to the upper one, too."""
+    out[...] = xp.tril(out) + xp.tril(out, -1).T
+
+
+def of_syrk(both: bool) -> dict[str, str]:
+    """What a spec's section [problem] says of such a product."""
+    return {"kind": "syrk", "uplo": "both" if both else "lower"}
+
+
+def of_solve(c: tuple[int, int], side: str, lower: bool, transposed: bool, unit: bool) -> tuple[Shape, dict[str, str]]:
+    """The sizes of a solve for C of this shape, and what a spec's section [problem] says of it: the triangle is op(T)'s."""
+    left, stored = side == "left", "t" if transposed else "n"
+    shape = Shape(*c, c[0] if left else c[1], f"{stored}n" if left else f"n{stored}")
+    return shape, {"kind": "trsm", "side": side, "uplo": "lower" if lower != transposed else "upper", "diag": "unit" if unit else "nonunit"}
 
 
 def largest_of(products: Sequence[tuple[Any, Any, Any]]) -> tuple[int, int, int]:

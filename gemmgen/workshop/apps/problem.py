@@ -27,6 +27,10 @@ class Recording(Matmul):
         self.dtype = a.dtype  # FP64 where the tuner computes the exact result
         return super().__call__(a, b, c, **how)
 
+    def syrk(self, a: Any, **how: Any) -> Any:
+        self.dtype = a.dtype
+        return super().syrk(a, **how)
+
     def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
         c = None if beta == 0.0 else np.ascontiguousarray(out)
         out[...] = self._called(np.ascontiguousarray(a), np.ascontiguousarray(b), c, op=shape.op, alpha=alpha, beta=None if c is None else beta)

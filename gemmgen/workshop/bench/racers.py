@@ -14,8 +14,8 @@ from gemmgen import road
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.kinds import kind_called
 from gemmgen.solve import alternatives
+from gemmgen.solve.settled import settled_spec
 from gemmgen.spec import loads
-from gemmgen.workshop.explore.space import settled_spec
 
 if TYPE_CHECKING:
     from gemmgen.build import Built

@@ -16,9 +16,9 @@ from gemmgen.designs import design_called
 from gemmgen.errors import GemmgenError
 from gemmgen.plan import Plan
 from gemmgen.solve import alternatives
+from gemmgen.solve.settled import settled_spec
 from gemmgen.spec import loads
 from gemmgen.workshop.bringup.processes import Processes
-from gemmgen.workshop.explore.space import settled_spec
 from gemmgen.workshop.explore.trial import Task
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.register_model import Compiled

@@ -23,12 +23,12 @@ from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render
 from gemmgen.solve import solve
+from gemmgen.solve.settled import settled_spec
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles, resources
 from gemmgen.verify.bound import allowance, bound, held_to
 from gemmgen.verify.metrics import exact, relative_frobenius
 from gemmgen.workshop.explore.child import Broken
-from gemmgen.workshop.explore.space import settled_spec
 from gemmgen.workshop.explore.studies import DATA
 from gemmgen.workshop.explore.trial_row import told
 

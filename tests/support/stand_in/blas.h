@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES = 64 };
+enum { NAMES = 96 };
 static struct { const char *name; long long count; } calls[NAMES];
 
 static void called(const char *name)

@@ -129,6 +129,14 @@ STRIDED_EX(cublasGemmStridedBatchedEx_64, int64_t)
 BATCHED_EX(cublasGemmBatchedEx, int)
 BATCHED_EX(cublasGemmBatchedEx_64, int64_t)
 
+#define GOOD(h) ((h) && ((handle *)(h))->mark == MARK)
+#define IS_T(op) ((op) != 0)
+#define IS_UPPER(uplo) ((uplo) == 1)
+#define IS_RIGHT(side) ((side) == 1)
+#define IS_UNIT(diag) ((diag) == 1)
+#include "level3.h"
+LEVEL3(cublasSsyrk_v2, cublasSsyr2k_v2, cublasSsyrkx, cublasSsymm_v2, cublasStrmm_v2, cublasStrsm_v2)
+
 /* Another function, which the preload library leaves alone. */
 int cublasSgemv_v2(
     handle *h, int op, int m, int n, const float *alpha, const float *a, int lda, const float *x, int incx, const float *beta, float *y, int incy)

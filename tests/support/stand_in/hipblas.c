@@ -95,3 +95,15 @@ STRIDED(NAME(hipblasSgemmStridedBatched_64, rocblas_sgemm_strided_batched_64), i
     }
 BATCHED(NAME(hipblasSgemmBatched, rocblas_sgemm_batched), int)
 BATCHED(NAME(hipblasSgemmBatched_64, rocblas_sgemm_batched_64), int64_t)
+
+#define GOOD(h) ((h) && ((handle *)(h))->mark == MARK)
+#define IS_T(op) ((op) != OP_N)
+#define IS_UPPER(uplo) ((uplo) == 121)
+#define IS_RIGHT(side) ((side) == 142)
+#define IS_UNIT(diag) ((diag) == 132)
+#include "level3.h"
+#ifdef ROCBLAS
+LEVEL3(rocblas_ssyrk, rocblas_ssyr2k, rocblas_ssyrkx, rocblas_ssymm, rocblas_strmm, rocblas_strsm)
+#else
+LEVEL3(hipblasSsyrk, hipblasSsyr2k, hipblasSsyrkx, hipblasSsymm, hipblasStrmm, hipblasStrsm)
+#endif

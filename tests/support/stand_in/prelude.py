@@ -124,7 +124,8 @@ class Problem(ctypes.Structure):
         ("size", ctypes.c_size_t), ("order", I32), ("transpose_a", I32), ("transpose_b", I32), ("epilogue", I32),
         *((name, I64) for name in ("m", "n", "k", "lda", "ldb", "ldc", "batch", "stride_a", "stride_b", "stride_c")),
         *((name, P) for name in ("a", "b", "c", "alpha", "beta", "bias")),
-        ("flags", ctypes.c_uint32), ("kernel", I32), ("largest_error", ctypes.c_double)]
+        ("flags", ctypes.c_uint32), ("kernel", I32), ("largest_error", ctypes.c_double),
+        *((name, I32) for name in ("kind", "uplo", "side", "diag"))]
 
     def told(self):
         return {name: getattr(self, name) or 0 for name, _ in self._fields_ if name != "size"} | {"sized": self.size == ctypes.sizeof(self)}

@@ -1,0 +1,102 @@
+"""Which kernels of which scheme serve short sums, small products and batches best, on the GPU of this machine.
+
+    python bench/short_k.py h200 --shipped specs/libraries/general.toml --seconds 200 --json short_k.json --table general_h200.json
+
+Makes a library of each family of kernels and the shipped one for a GPU, and races them all beside cuBLAS's SGEMM: the shipped
+library's own choice stands in the table beside the fastest kernel of all. Needs a C compiler, cupy, and processors for NVRTC.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import library as bench  # noqa: E402
+
+SHORT = tuple((size, size, k) for size in (1024, 2048, 4096) for k in (64, 128, 256))
+SMALL = tuple((size, size, size) for size in (64, 128, 256, 384, 512))
+BATCHED = ((512, 64, 512, 384), (512, 512, 64, 384))
+LARGE = (
+    *((size, size, size) for size in (1024, 2048, 4096, 8192, 16384)), (2048, 2048, 8192), (1024, 4096, 1024), (777, 1001, 513),
+)
+MORE = (
+    (2944, 384, 64), (16384, 768, 768), (128, 1024, 1024), (1024, 128, 1024), (64, 4096, 4096), (256, 4096, 4096), (1024, 1024, 32), (512, 512, 64),
+    (512, 512, 8192), (256, 256, 16384), (8192, 64, 64), (8192, 256, 256), (8192, 8192, 512), (512, 512, 2048),
+    (64, 64, 64, 1024), (128, 128, 128, 256), (256, 256, 256, 256), (1024, 1024, 256, 64), (1024, 128, 1024, 128), (1024, 1024, 128, 128),
+)
+SIZES = (*SHORT, *SMALL, *BATCHED, *LARGE, *MORE)
+WIDE = tuple(size for size in LARGE if min(size) >= 1024)
+"""Where compensated sums are tried."""
+FAMILIES: dict[str, dict[str, Any]] = {  # of each use, how many kernels at most, sizes
+    "run_scaled": {"use": [{"scheme": "run_scaled"}], "kernels_at_most": 16},
+    "scaled": {"use": [{"scheme": "scaled"}], "kernels_at_most": 6, "sizes": [*WIDE, (512, 512, 8192), (256, 256, 16384), (8192, 8192, 512)]},
+    "scaled_fine": {"use": [{"split": {"scheme": "scaled", "sums": "compensated"}}], "kernels_at_most": 3, "sizes": WIDE, "batched": False},
+    "run_scaled_fine": {"use": [{"split": {"scheme": "run_scaled", "sums": "compensated"}}], "kernels_at_most": 2, "sizes": WIDE, "batched": False},
+    "bf16x6_apart": {"use": [{"scheme": "bf16x6_apart"}], "kernels_at_most": 14},
+    "tf32x3_lane": {"use": [{"split": {"scheme": "tf32x3", "where": "lane"}}], "kernels_at_most": 5, "sizes": [*SHORT[:3], *SMALL], "batched": False},
+    "fp32_lane": {"use": [{"split": {"scheme": "fp32", "where": "lane"}}], "kernels_at_most": 7, "sizes": [*SHORT[:3], *SMALL, *MORE[:4]], "batched": False},
+}
+
+
+def made(name: str, told: dict[str, Any] | str, folder: str, layouts: list[str]) -> tuple[str, str]:
+    """(the name, why there is no library; empty where there is one): written and ready to be built by gcc; of a library's file these layouts alone."""
+    from gemmgen.errors import GemmgenError
+    from gemmgen.library import write
+    from gemmgen.library.file import library_from, load_library
+    from gemmgen.library.made import made as make
+
+    try:
+        loaded = load_library(told) if isinstance(told, str) else library_from(told, name)
+        fewer = loaded.file.kernels_at_most * len(layouts) // len(loaded.file.layouts) if isinstance(told, str) else loaded.file.kernels_at_most
+        loaded = replace(loaded, file=loaded.file.model_copy(update={"layouts": tuple(layouts), "kernels_at_most": fewer}))
+        write(make(loaded), folder, force=True)
+    except GemmgenError as error:
+        return name, str(error)
+    return name, ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("gpu", help="a name under specs/gpus")
+    parser.add_argument("--shipped", metavar="LIB", default="specs/libraries/general.toml", help="the library whose choice is judged")
+    parser.add_argument("--families", type=lambda text: text.split(","), default=list(FAMILIES), help="of " + ", ".join(FAMILIES))
+    parser.add_argument("--layouts", type=lambda text: text.split(","), default=["nn"])
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of everything; what is left out is told")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="a dispatch table of the measured times")
+    parser.add_argument("--stand-for", type=lambda text: text.split(","), default=[], metavar="LAYOUTS", help="of the table: that take nn's times")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where the libraries are made")
+    parser.add_argument("--only-make", action="store_true", help="make the libraries and no race")
+    args = parser.parse_args()
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as own, tempfile.TemporaryDirectory() as out:
+        root = (args.keep or Path(own)).resolve()
+        common = {"gpus": [args.gpu], "layouts": args.layouts, "sizes": SIZES, "batched": True, "fallback": False}
+        asked: dict[str, Any] = {"shipped": str(Path(args.shipped).resolve())}
+        for name in args.families:
+            most = FAMILIES[name]["kernels_at_most"] * len(args.layouts)
+            asked[name] = json.loads(json.dumps({**common, "name": name, **FAMILIES[name], "kernels_at_most": most}))
+        folders = []
+        with ProcessPoolExecutor(len(asked)) as pool:
+            for name, why in pool.map(made, asked, asked.values(), [str(root / name) for name in asked], [args.layouts] * len(asked)):
+                print(f"{time.perf_counter() - began:6.1f} s  {name}: {why or 'made'}", file=sys.stderr, flush=True)
+                folders += [] if why else [root / name]
+        if args.only_make:
+            return
+        args.alone, args.inside, args.sizes = False, 0, SIZES
+        args.seconds -= time.perf_counter() - began
+        bench.raced(folders, Path(out), args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""How fast is a triangular solve whose products are by a scheme, and how large is its residual? Beside cuBLAS's trsm, in one interleaved race.
+
+    python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096x8192,4096] [--parts] [--block 512]
+
+For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and TFLOP/s counted as
+size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the products take,
+each by itself. Raises DeviceError without a CUDA GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemmgen import road
+from gemmgen.errors import DeviceError
+from gemmgen.kinds import solves
+from gemmgen.spec import load, loads
+from gemmgen.timing import Contender
+from gemmgen.timing.blas import load_library
+from gemmgen.timing.products import Multiplier, raced
+
+WORKSPACE = 32 << 20
+"""Bytes that cuBLAS is given, as it recommends for Hopper: with its own, a captured call allocates in the graph."""
+RIGHT, UPPER = 1, 1
+"""cublasSideMode_t and cublasFillMode_t: to cuBLAS, A X = B of row-major matrices is X^T A^T = B^T, and a lower triangle an upper one."""
+
+
+def cublas_trsm() -> Callable[[Any, Any], None]:
+    """cublasStrsm of a row-major lower triangle on the left."""
+    import cupy
+    from cupy.cuda import device as cupy_device
+
+    handle = ctypes.c_void_p(cupy_device.get_cublas_handle())
+    library, one, workspace = load_library(), np.ones(1, np.float32), cupy.empty(WORKSPACE, np.uint8)
+
+    def solve(c: Any, a: Any) -> None:
+        (size, others), stream = c.shape, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
+        status = (
+            library.cublasSetStream_v2(handle, stream)
+            or library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(WORKSPACE))
+            or library.cublasStrsm_v2(handle, RIGHT, UPPER, 0, 0, others, size, one.ctypes, ctypes.c_void_p(a.data.ptr), size,
+                                      ctypes.c_void_p(c.data.ptr), others)
+            or library.cublasSetStream_v2(handle, stream)  # which gives the handle, cupy's, its own workspace back
+        )
+        if status:
+            raise DeviceError("bench", "cublasStrsm failed", got=f"cublasStatus {status}")
+
+    return solve
+
+
+def triangles(size: int) -> dict[str, Any]:
+    """Lower triangles by what they are: of a mild condition; Cholesky's of a covariance; L of a random matrix's LU, whose condition grows with its size."""
+    import cupy
+    from cupyx.scipy.linalg import lu
+
+    draw = cupy.random.default_rng(0)
+    mild = cupy.tril(draw.uniform(-1, 1, (size, size))) / size**0.5
+    mild[cupy.arange(size), cupy.arange(size)] = draw.uniform(1, 2, size)
+    points = draw.uniform(-1, 1, (size, size))
+    covariance = cupy.linalg.cholesky(points @ points.T / size + 0.01 * cupy.eye(size))
+    return {"mild": mild.astype(cupy.float32), "Cholesky": covariance.astype(cupy.float32), "LU": lu(points, permute_l=False)[1].astype(cupy.float32)}
+
+
+def residual(a: Any, b: Any, x: Any) -> float:
+    import cupy
+
+    a, b, x = (one.astype(cupy.float64) for one in (cupy.tril(a), b, x))
+    return float(cupy.linalg.norm(b - a @ x) / (cupy.linalg.norm(a) * cupy.linalg.norm(x)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("spec", type=Path)
+    parser.add_argument("--gpu", default=None)
+    parser.add_argument("--sizes", default="8192x4096x8192,4096,2048")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--slice-ms", type=float, default=40.0)
+    parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--no-residuals", action="store_true")
+    parser.add_argument("--block", type=int, default=solves.BLOCK, help="unknowns that a launch solves, to weigh others than the shipped choice")
+    options = parser.parse_args()
+    import cupy
+
+    solves.SHARED_BYTES += 4 * (options.block - solves.BLOCK) * solves.SYSTEMS
+    solves.BLOCK = options.block
+    asked = load(options.spec).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    vendor = cublas_trsm()
+    for one in options.sizes.split(","):
+        size, others = [*map(int, one.split("x")), int(one.split("x")[0])][:2]
+        built = road.build(loads(asked | {"problem": {"kind": "trsm", "m": size, "n": others, "k": size}}), options.gpu)
+        own = Multiplier(built)
+        draw = cupy.random.default_rng(1)
+        a = (cupy.tril(draw.uniform(-1, 1, (size, size))) / size**0.5 + cupy.eye(size)).astype(cupy.float32)
+        b = draw.uniform(-1, 1, (size, others)).astype(cupy.float32)
+        x = cupy.empty_like(b)
+
+        def solved(solve: Callable[[Any, Any], None]) -> Callable[[int], None]:
+            def enqueue(index: int) -> None:
+                x[...] = b
+                solve(x, a)
+
+            enqueue(0)  # what it allocates once
+            return enqueue
+
+        field = {"gemmgen": Contender("gemmgen", solved(own.solve), judged=False), "cublas-strsm": Contender("cublas-strsm", solved(vendor), judged=False)}
+        found = raced(field, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.3)
+        print(f"{size} x {others}: {built.plan.summary}")
+        print(f"{size} x {others}: {found['cublas-strsm'] / found['gemmgen']:.2f} x cublas-strsm")
+        for name, seconds in found.items():
+            print(f"    {name:<13} {1e6 * seconds:9.1f} us  {1e-12 * size**2 * others / seconds:6.1f} TFLOP/s")
+        if options.parts:
+            parts(own, built, x, a)
+        if options.no_residuals:
+            continue
+        for name, triangle in triangles(size).items():
+            for right, rhs in (("U[-1, 1]", b), ("A U[-1, 1]", (triangle.astype(cupy.float64) @ b).astype(cupy.float32))):
+                told = []
+                for solve in (own.solve, vendor):
+                    y = rhs.copy()
+                    solve(y, triangle)
+                    told.append(residual(triangle, rhs, y))
+                print(f"    residual, {name:<8} B {right:<10}: {told[0]:.2e}, cuBLAS's {told[1]:.2e}, ratio {told[0] / told[1]:.2f}")
+    return 0
+
+
+def parts(own: Multiplier, built: Any, x: Any, a: Any) -> None:
+    """Microseconds of the launches of each role, one after another, from events around each."""
+    import cupy
+
+    x.fill(1)
+    own.solve(x, a)
+    (prepared,) = own._prepared.values()
+    rounds = built.source.interface.rounds(*x.shape, 1.0)
+    told: dict[str, list[float]] = {}
+    for one, (_, launches) in zip(rounds, prepared):
+        key = "solve" if one.solves else f"product {one.m} x {one.n} x {one.k}"
+        events = cupy.cuda.Event(), cupy.cuda.Event()
+        times = []
+        for _ in range(3):
+            x.fill(1e-3)
+            events[0].record()
+            for launch, _ in launches:
+                launch()
+            events[1].record()
+            events[1].synchronize()
+            times.append(1e3 * cupy.cuda.get_elapsed_time(*events))
+        told.setdefault(key, []).append(min(times))
+    for key, times in told.items():
+        print(f"        {len(times):3} x {key}: {np.mean(times):.1f} us")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,55 @@
+"""The routines of BLAS's level 3 that a library may have kernels for: their kinds of products, and how the operands of each may stand.
+
+The C interface has a number for each kind. Those of `LEVEL3` have kernels: their launches run once, in the order of the ABI table, as the runtime launches
+them. A kind whose launches are others needs its own way through templates/library/runtime/calls.c.j2, and then its name here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from gemmgen.kinds import GEMM, Kind, kind_of
+from gemmgen.kinds.triangles import LOWER, UPPER
+from gemmgen.kinds.triangular import LEFT, NONUNIT, RIGHT, UNIT
+from gemmgen.spec import Problem
+
+NUMBERS = {name: number for number, name in enumerate(("gemm", "syrk", "syr2k", "gemmt", "symm", "trmm", "trsm"))}
+"""The header's, templates/library/header.h.j2, by the name of a kind."""
+LEVEL3 = ("syrk", "syr2k", "gemmt", "symm", "trmm")
+"""Kinds beside gemm that a library may have kernels of."""
+CHOICES = {"uplo": (LOWER, UPPER), "side": (LEFT, RIGHT), "diag": (NONUNIT, UNIT)}
+"""What a routine's letters may say, in the order of the header's numbers."""
+
+
+def number(kind: Kind) -> int:
+    """The header's number of a kind; a batch is one of GEMM."""
+    return NUMBERS.get(kind.name, NUMBERS[GEMM.name])
+
+
+def stands(kind: Kind) -> tuple[int, int, int]:
+    """Whether the triangle is the upper one, A stands on the right, and its diagonal is 1; 0 of what the kind has no choice of."""
+    return tuple(values.index(kind.options[key]) if key in kind.options else 0 for key, values in CHOICES.items())
+
+
+def ways_of(name: str) -> Iterator[dict[str, Any]]:
+    """Sections [problem] of every way in which BLAS's routine of a kind may find its operands, without sizes.
+
+    BLAS transposes no operand beside one that stands on a side.
+    """
+    keys = [key for key in CHOICES if key in kind_of(Problem(kind=name)).options]
+    for values in product(*(CHOICES[key] for key in keys)):
+        asked = {"kind": name, **dict(zip(keys, values))}
+        kind = kind_of(Problem(**asked))
+        beside = {LEFT: 1, RIGHT: 0}.get(kind.options.get("side"))
+        for layout in kind.layouts:
+            if beside is None or layout[beside] == "n":
+                yield asked | {"layout": layout}
+
+
+def sized(kind: Kind, m: int, n: int, k: int) -> tuple[int, int, int]:
+    """The sizes of the kind's product that is most like an m x n x k one."""
+    found = {"m": m, "n": n, "k": k}
+    found |= {extent: found[other] for extent, other in kind.aliases.items() if extent in found}
+    return found["m"], found["n"], found["k"]

@@ -1,0 +1,861 @@
+// kernel    gemmgen_ootomo_wgmma_128x128x64_78fc8615
+// computes  X in place of C, where A X = alpha C, of the lower triangle of A in FP32, layout nn (row major), any m, n, k
+// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
+// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 64 k (ootomo's own: every 16 k)
+// special   exact
+// fragment  wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16
+// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 64, clusters of 2, cooperative
+// block     384 threads, 196656 B of dynamic shared memory
+// target    sm_90a
+// plan      78fc8615, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_78fc8615 {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define GG_DEVICE static __device__ __forceinline__
+
+// Address of shared memory as the asynchronous copies and ldmatrix take it.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+GG_DEVICE float widen_low(u32 bits) {
+    u16 halves[2];
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[0]));
+    return x;
+}
+
+GG_DEVICE float widen_high(u32 bits) {
+    u16 halves[2];
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[1]));
+    return x;
+}
+
+GG_DEVICE u32 round_nearest_even(float low, float high) {
+    u32 bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
+
+constexpr int WORDS = 2;
+
+// Splits N elements into words, 2 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        float low = x[i], high = x[i + 1];  // what is not in the words yet
+        // word 0: to nearest, ties to even
+        const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
+        low -= widen_low(word_0), high -= widen_high(word_0);
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+    }
+}
+
+// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
+// Lossy are those below f16's smallest normal number, of which the first word has too few bits, and those of which the
+// words leave more than 2^-22.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+    // Nothing is counted where all magnitudes lie in [2^-14, 2^15): as integers, their bits are in the same order.
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits), most = max(most, bits);
+    }
+    if (least >= __float_as_uint(0x1p-14f) && most < __float_as_uint(0x1p+15f)) return 0;
+
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
+        float rest = x[i];
+        bool lossy = magnitude < 0x1p-14f && magnitude > 0.0f;
+        rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
+        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+5f);
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])) * 0x1p-11f;
+        lossy = lossy || !(fabsf(rest) * 0x1p+22f <= magnitude);
+        const bool finite = magnitude < __uint_as_float(0x7f800000u);
+        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
+constexpr int PART = 64, SYSTEMS = 32;
+// Where unknown `p` of right-hand side `j` lies in shared memory.
+GG_DEVICE int unknown_at(int p, int j) { return p * SYSTEMS + j; }
+// And element `kk` of row `o` of a part of the triangle: eight rows' chunks of 16 bytes touch each bank once.
+GG_DEVICE int part_at(int o, int kk) { return o * PART + (kk ^ (o % 8 * 4)); }
+GG_DEVICE long long stored_at(int p, int k) { return p; }
+// x / d, rounded as a division is but for the last bit of few: the product with 1 / d, and what that leaves; not where an Inf or NaN comes out.
+GG_DEVICE float quotient(float x, float d, float inverse) {
+    const float about = x * inverse, left = fmaf(-about, d, x);
+    return fabsf(left) <= 0x1.fffffep+127f ? fmaf(left, inverse, about) : about;
+}
+
+// Parts of 64 unknowns, one after the other: products with the parts before, then substitution, in which each of 32 threads has a right-hand side.
+// Rows past the block's end are those of the identity.
+extern "C" __global__ void __launch_bounds__(256)
+gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
+    const float* __restrict__ a, long long lda,
+    float* __restrict__ c, long long ldc,
+    int n, int k, float alpha)
+{
+    extern __shared__ __align__(128) unsigned char solve_shared[];
+    float* const known = (float*)solve_shared;                    // [unknown][right-hand side]
+    float* const part = known + 256 * SYSTEMS;  // [row][k]
+    float* const inverse = part + PART * PART;          // one over each element of the diagonal; 0 where that has less than all bits
+    const int thread = (int)threadIdx.x, first = (int)blockIdx.x * SYSTEMS, others = min(SYSTEMS, n - first);
+    // A warp has 8 rows of 32, and 4 columns of 4 right-hand sides.
+    const int row = thread % 8 + thread / 32 % 4 * 8, column = (thread / 8 % 4 + thread / 128 * 4) * 4;
+
+    // With alpha = 0 neither operand is read.
+#pragma unroll 8
+    for (int at = thread; at < 8192; at += 256) {
+        const int p = at / SYSTEMS, j = at % SYSTEMS;
+        if (p < k) known[unknown_at(p, j)] = j < others && alpha != 0.0f ? alpha * c[stored_at(p, k) * ldc + first + j] : 0.0f;
+    }
+    for (int begin = 0; begin < k && alpha != 0.0f; begin += PART) {
+        __syncthreads();
+        float rest[2][4], sum[2][4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) rest[i][j] = begin + row + 32 * i < k ? known[unknown_at(begin + row + 32 * i, column + j)] : 0.0f;
+        // Sums that begin at 0 are rounded where they are small.
+        const auto clear = [&]() {
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) sum[i][j] = 0.0f;
+        };
+        const auto subtract = [&]() {
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) rest[i][j] -= sum[i][j];
+        };
+        float ahead[16];
+        const auto fetch = [&](int before) {
+#pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                const int at = thread + 256 * i;
+                const int o = begin + at / PART, kk = before + at % PART;
+                const long long from = stored_at(o, k) * lda + stored_at(kk, k);
+                ahead[i] = o == kk ? o < k ? a[from] : 1.0f : kk < o && o < k ? a[from] : 0.0f;
+            }
+        };
+        fetch(0);
+        for (int before = 0; before <= begin; before += PART) {
+            if (before) { __syncthreads(); }
+#pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                const int at = thread + 256 * i;
+                part[part_at(at / PART, at % PART)] = ahead[i];
+            }
+            __syncthreads();
+            if (before == begin) break;
+            fetch(before + PART);
+            clear();
+#pragma unroll 4
+            for (int kk = 0; kk < PART; kk += 4) {
+                float4 factor[2];
+#pragma unroll
+                for (int i = 0; i < 2; ++i) factor[i] = *(const float4*)(part + part_at(row + 32 * i, kk));
+                {
+                    const float4 x = *(const float4*)(known + unknown_at(before + kk, column));
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        sum[i][0] = fmaf(factor[i].x, x.x, sum[i][0]);
+                        sum[i][1] = fmaf(factor[i].x, x.y, sum[i][1]);
+                        sum[i][2] = fmaf(factor[i].x, x.z, sum[i][2]);
+                        sum[i][3] = fmaf(factor[i].x, x.w, sum[i][3]);
+                    }
+                }
+                {
+                    const float4 x = *(const float4*)(known + unknown_at(before + kk + 1, column));
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        sum[i][0] = fmaf(factor[i].y, x.x, sum[i][0]);
+                        sum[i][1] = fmaf(factor[i].y, x.y, sum[i][1]);
+                        sum[i][2] = fmaf(factor[i].y, x.z, sum[i][2]);
+                        sum[i][3] = fmaf(factor[i].y, x.w, sum[i][3]);
+                    }
+                }
+                {
+                    const float4 x = *(const float4*)(known + unknown_at(before + kk + 2, column));
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        sum[i][0] = fmaf(factor[i].z, x.x, sum[i][0]);
+                        sum[i][1] = fmaf(factor[i].z, x.y, sum[i][1]);
+                        sum[i][2] = fmaf(factor[i].z, x.z, sum[i][2]);
+                        sum[i][3] = fmaf(factor[i].z, x.w, sum[i][3]);
+                    }
+                }
+                {
+                    const float4 x = *(const float4*)(known + unknown_at(before + kk + 3, column));
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        sum[i][0] = fmaf(factor[i].w, x.x, sum[i][0]);
+                        sum[i][1] = fmaf(factor[i].w, x.y, sum[i][1]);
+                        sum[i][2] = fmaf(factor[i].w, x.z, sum[i][2]);
+                        sum[i][3] = fmaf(factor[i].w, x.w, sum[i][3]);
+                    }
+                }
+            }
+            subtract();
+        }
+        if (thread < PART) {
+            const float d = part[part_at(thread, thread)];
+            inverse[thread] = fabsf(d) >= 0x1p-126f && fabsf(d) <= 0x1p+126f ? 1.0f / d : 0.0f;
+        }
+        // 16 unknowns at a time, which all threads then take out of the rows behind them.
+#pragma unroll 1
+        for (int top = 0; top < PART; top += 16) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    if ((row + 32 * i) / 16 * 16 == top && begin + row + 32 * i < k) known[unknown_at(begin + row + 32 * i, column + j)] = rest[i][j];
+            __syncthreads();
+            if (thread < SYSTEMS) {
+                if (__any_sync(0xffffffffu, inverse[top + thread % 16] == 0.0f)) {  // by divisions
+#pragma unroll 1
+                    for (int kk = top; kk < top + 16 && begin + kk < k; ++kk) {
+                        const float x = known[unknown_at(begin + kk, thread)] / part[part_at(kk, kk)];
+                        known[unknown_at(begin + kk, thread)] = x;
+#pragma unroll 1
+                        for (int o = kk + 1; o < top + 16 && begin + o < k; ++o) {
+                            float* const to = known + unknown_at(begin + o, thread);
+                            *to = fmaf(-part[part_at(o, kk)], x, *to);
+                        }
+                    }
+                } else {
+                    float x[16];
+#pragma unroll
+                    for (int p = 0; p < 16; ++p) x[p] = begin + top + p < k ? known[unknown_at(begin + top + p, thread)] : 0.0f;
+#pragma unroll
+                    for (int kk = 0; kk < 16; kk += 4) {
+#pragma unroll
+                        for (int o = kk; o < 16; ++o) {
+                            const float4 factor = *(const float4*)(part + part_at(top + o, top + kk));
+                            if (o == kk) x[o] = quotient(x[o], factor.x, inverse[top + o]);
+                            else if (o > kk) x[o] = fmaf(-factor.x, x[kk], x[o]);
+                            if (o == kk + 1) x[o] = quotient(x[o], factor.y, inverse[top + o]);
+                            else if (o > kk + 1) x[o] = fmaf(-factor.y, x[kk + 1], x[o]);
+                            if (o == kk + 2) x[o] = quotient(x[o], factor.z, inverse[top + o]);
+                            else if (o > kk + 2) x[o] = fmaf(-factor.z, x[kk + 2], x[o]);
+                            if (o == kk + 3) x[o] = quotient(x[o], factor.w, inverse[top + o]);
+                            else if (o > kk + 3) x[o] = fmaf(-factor.w, x[kk + 3], x[o]);
+                        }
+                    }
+#pragma unroll
+                    for (int p = 0; p < 16; ++p)
+                        if (begin + top + p < k) known[unknown_at(begin + top + p, thread)] = x[p];
+                }
+            }
+            __syncthreads();
+            if (top + 16 == PART || begin + top + 16 >= k) break;  // nothing is behind them
+            clear();
+#pragma unroll
+            for (int kk = top; kk < top + 16; kk += 4) {
+                float4 factor[2];
+#pragma unroll
+                for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) factor[i] = *(const float4*)(part + part_at(row + 32 * i, kk));
+                {
+                    const float4 x = *(const float4*)(known + unknown_at(begin + kk, column));
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) {
+                        sum[i][0] = fmaf(factor[i].x, x.x, sum[i][0]);
+                        sum[i][1] = fmaf(factor[i].x, x.y, sum[i][1]);
+                        sum[i][2] = fmaf(factor[i].x, x.z, sum[i][2]);
+                        sum[i][3] = fmaf(factor[i].x, x.w, sum[i][3]);
+                    }
+                }
+                {
+                    const float4 x = *(const float4*)(known + unknown_at(begin + kk + 1, column));
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) {
+                        sum[i][0] = fmaf(factor[i].y, x.x, sum[i][0]);
+                        sum[i][1] = fmaf(factor[i].y, x.y, sum[i][1]);
+                        sum[i][2] = fmaf(factor[i].y, x.z, sum[i][2]);
+                        sum[i][3] = fmaf(factor[i].y, x.w, sum[i][3]);
+                    }
+                }
+                {
+                    const float4 x = *(const float4*)(known + unknown_at(begin + kk + 2, column));
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) {
+                        sum[i][0] = fmaf(factor[i].z, x.x, sum[i][0]);
+                        sum[i][1] = fmaf(factor[i].z, x.y, sum[i][1]);
+                        sum[i][2] = fmaf(factor[i].z, x.z, sum[i][2]);
+                        sum[i][3] = fmaf(factor[i].z, x.w, sum[i][3]);
+                    }
+                }
+                {
+                    const float4 x = *(const float4*)(known + unknown_at(begin + kk + 3, column));
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) {
+                        sum[i][0] = fmaf(factor[i].w, x.x, sum[i][0]);
+                        sum[i][1] = fmaf(factor[i].w, x.y, sum[i][1]);
+                        sum[i][2] = fmaf(factor[i].w, x.z, sum[i][2]);
+                        sum[i][3] = fmaf(factor[i].w, x.w, sum[i][3]);
+                    }
+                }
+            }
+            subtract();
+        }
+    }
+    __syncthreads();
+    for (int at = thread; at < 8192; at += 256) {
+        const int p = at / SYSTEMS, j = at % SYSTEMS;
+        if (p < k && j < others) c[stored_at(p, k) * ldc + first + j] = known[unknown_at(p, j)];
+    }
+}
+
+// Splits operand a into words and packs them as the main kernel's stages want them:
+//     [m / 128][k / 64][word: 2][m: 128][k: 64], rows swizzled, edges zero.
+// A thread takes 8 consecutive k of one row.
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
+    const float* __restrict__ x,   // operand a, k contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: m and k
+    u8* __restrict__ words,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int blocks_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 8;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[8];
+
+    const float* from = x + (long long)o * ld + (k0 + my_k);
+    const bool inside = o < outer;
+    if (inside && k0 + my_k + 8 <= k && ((u64)from & 15) == 0) {
+        for (int i = 0; i < 8; i += 4) {
+            const float4 four = *(const float4*)(from + i);
+            value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
+        }
+    } else {
+        for (int i = 0; i < 8; ++i)
+            value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
+    }
+
+    u32 packed[WORDS][4];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 64) {
+        const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+    }
+
+    count(counters, losses(packed, value));
+}
+
+// Splits operand b into words and packs them as the main kernel's stages want them:
+//     [n / 128][k / 64][word: 2][n: 128][k: 64], rows swizzled, edges zero.
+// A thread takes 8 consecutive k of one column.
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u8* __restrict__ words,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int blocks_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 8;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[8];
+
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
+    // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
+    // 8 apart, hit banks 8 k + outer, all different.
+    __shared__ float turned[32 * 65];
+    for (int i = (int)threadIdx.x; i < 2048; i += 256) {
+        const int column = i % 64, row = i / 64;
+        const bool inside = outer0 + column < outer && k0 + row < k;
+        turned[row * 65 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+    }
+    __syncthreads();
+    for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
+
+    u32 packed[WORDS][4];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 64) {
+        const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+    }
+
+    count(counters, losses(packed, value));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+gemmgen_ootomo_wgmma_128x128x64_78fc8615_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u8* __restrict__ a_words, u8* __restrict__ b_words,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 63) / 64 * 64 + 31) / 32);
+    if ((int)blockIdx.x < blocks_a)
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
+    else
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
+}
+
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
+//                n0        BLOCK_N = 128
+//            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 128] is computed by 2 x 1 warpgroups
+//        m0  | wgroup  | wgroup  |      of 64 x 128. Each thread keeps its part of C in registers for the whole
+//   BLOCK_M  |         |         |      loop over k, in 3 sets of 64 floats.
+//    = 128   +---------+---------+
+//              WARP_N                   Shared memory holds 3 stages of k, 64 deep, which a further warpgroup fills.
+constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 64;
+constexpr int WARP_M = 64;  // of a warpgroup
+constexpr int WARPS_N = 1;
+constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
+constexpr int THREADS = 384;
+constexpr int STAGES = 3;
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
+constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n128k16 in a warpgroup
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int ROW_BYTES = 128;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+constexpr int A_STAGE = WORDS * A_BYTES, B_STAGE = WORDS * B_BYTES;
+constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
+constexpr int RELEASES = 16;  // arrivals that free a stage: one a warp that reads it, in every block that fills it
+
+// An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
+GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// The copy engine and the other blocks see the mbarriers made so far.
+GG_DEVICE void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+// Arrives, and announces `bytes` that copies will bring.
+GG_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Arrives at the mbarrier of the same address in block `block` of the cluster.
+GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+        "}\n" ::"r"(barrier), "r"(block)
+        : "memory");
+}
+
+// Waits until the phase of that parity has ended.
+GG_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred ended;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
+        "@!ended bra again;\n"
+        "}\n" ::"r"(barrier), "r"(parity)
+        : "memory");
+}
+
+// `bytes`, a multiple of 16, from global to shared memory by the copy engine, which tells `barrier`.
+GG_DEVICE void cp_async_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
+// `bytes`, a multiple of 16, by the copy engine to the same address in all blocks of the cluster, and each one's barrier.
+GG_DEVICE void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "h"((u16)((1 << CLUSTER) - 1)) : "memory");
+}
+
+GG_DEVICE int cluster_rank() {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
+
+GG_DEVICE void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+// Moves registers between warpgroups: one gives up what it does not need, others take it.
+template <int Registers>
+GG_DEVICE void setmaxnreg_dec() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+template <int Registers>
+GG_DEVICE void setmaxnreg_inc() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// Where an operand's rows lie and how, as the unit wants to be told: rows of 128 bytes, swizzled, eight rows every
+// 1024 bytes. The address is in units of 16 bytes.
+GG_DEVICE u64 descriptor(u32 address) { return 0x4000004000010000ull | (u64)((address & 0x3ffff) >> 4); }
+
+// Orders registers written before, which the products that follow read.
+GG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// Commits the products issued since the last call: they are one group.
+GG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until at most `Pending` of the newest commit groups are still at work.
+template <int Pending>
+GG_DEVICE void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+// c[64, 128] (+)= a[64, 16] b[16, 128] on the matrix unit, which truncates as it accumulates; from zero where keep is 0.
+GG_DEVICE void multiply_add(float (&c)[64], u64 a, u64 b, u32 keep) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "}, %64, %65, p, 1, 1, 0, 0;\n"
+        "}\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
+          "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
+          "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]),
+          "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]),
+          "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]),
+          "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]),
+          "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
+          "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63])
+        : "l"(a), "l"(b), "r"(keep));
+}
+
+// What a block works on: tile after tile, those of one turn near one another so that they share operands in L2.
+struct Work {
+    int m0, n0, panel_m, panel_n;  // of the tile; the panels of packed words it needs
+    int first, count;              // stages of k
+};
+
+GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
+    Work work;
+    const int place = turn;
+    const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, rows - raster * GROUP_ROWS);
+    const int row = raster * GROUP_ROWS + in_raster % raster_rows;
+    const int block_m = row * CLUSTER + rank;
+    work.panel_m = min(block_m, blocks_m - 1);  // the last cluster may reach below C: it stores nothing there
+    work.panel_n = in_raster / raster_rows;
+    work.m0 = block_m * BLOCK_M;
+    work.n0 = work.panel_n * BLOCK_N;
+    work.first = 0;
+    work.count = stages_k;
+    return work;
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
+gemmgen_ootomo_wgmma_128x128x64_78fc8615(
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
+    const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
+    const float* __restrict__ b, long long ldb,  // words cannot carry
+    float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
+    u64* __restrict__ repaired)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const u32 stages = shared_address(shared);
+    const u32 full = stages + STAGES * STAGE_BYTES, free = full + STAGES * 8;  // barriers, one a stage each
+    const int thread = (int)threadIdx.x;
+    // BLAS: with alpha = 0 the operands are not looked at.
+    const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int rank = cluster_rank();
+    const int turns = (blocks_m + CLUSTER - 1) / CLUSTER * blocks_n;
+    const int first_turn = (int)blockIdx.x / CLUSTER, all_blocks = (int)gridDim.x / CLUSTER;
+
+    if (thread == 0) {
+        for (int i = 0; i < STAGES; ++i) {
+            mbarrier_init(full + i * 8, 1);
+            mbarrier_init(free + i * 8, RELEASES);
+        }
+        mbarrier_fence_init();
+    }
+    cluster_barrier();
+
+    if (thread >= WARPGROUPS * 128) {
+        // The copying warpgroup needs few registers; one thread of it does all.
+        setmaxnreg_dec<40>();
+        if (thread == WARPGROUPS * 128) {
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel writes the words
+            int slot = 0;
+            u32 phase = 1;  // a stage that has never been filled counts as free
+#pragma unroll 1
+            for (int turn = first_turn; turn < turns; turn += all_blocks) {
+                const Work work = work_at(turn, m, n, stages_k, rank);
+                const u8* a_from = a_words + ((long long)work.panel_m * stages_k + work.first) * A_STAGE;
+                const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE + rank * (B_STAGE / CLUSTER);
+#pragma unroll 1
+                for (int index = 0; index < work.count; ++index) {
+                    const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
+                    mbarrier_wait(free + slot * 8, phase);
+                    mbarrier_expect_tx(arrival, STAGE_BYTES);
+                    cp_async_bulk(stage, a_from, A_STAGE, arrival);
+                    cp_async_bulk_multicast(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
+                    a_from += A_STAGE;
+                    b_from += B_STAGE;
+                    if (++slot == STAGES) slot = 0, phase ^= 1;
+                }
+                if (beta != 0.0f && ldc % 4 == 0 && ((u64)c & 15) == 0 && work.n0 + BLOCK_N <= n) {
+                    int row = work.m0;
+                    const float* from = c + row * ldc + work.n0;
+#pragma unroll 1
+                    for (; row < min(work.m0 + BLOCK_M, m); ++row, from += ldc)
+                        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(BLOCK_N * 4) : "memory");
+                }
+            }
+        }
+    } else {
+        setmaxnreg_inc<232>();
+        const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
+        int slot = 0;
+        u32 phase = 0;
+        // Every warp that has read a stage says so, to every block that fills it.
+        const auto release = [&](int which) {
+            if (thread % 32 < CLUSTER) mbarrier_arrive_at(free + which * 8, thread % 32);
+        };
+#pragma unroll 1
+        for (int turn = first_turn; turn < turns; turn += all_blocks) {
+            const Work work = work_at(turn, m, n, stages_k, rank);
+            const int m0 = work.m0, n0 = work.n0;
+            float acc_main[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in the matrix unit
+            float sum_main[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in FP32 registers
+            float acc_correction[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in the matrix unit; 2^11 too large
+            int held = -1;  // the stage that is still being read
+            const auto advance = [&]() {
+                held = slot;
+                if (++slot == STAGES) slot = 0, phase ^= 1;
+            };
+            // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
+            // unit's sum moves over, while the products that stay in the unit are at work.
+            const auto promote = [&]() {
+                wgmma_wait<1>();
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int r = 0; r < 64; ++r) {
+                            sum_main[i][j][r] += acc_main[i][j][r];
+                        }
+            };
+            // Issues the products of steps [FIRST, LAST) of the stage at `stage`; they run on while this thread goes on.
+            const auto issue = [&](u32 stage, int first, int last, u32 keep) {
+                const u64 a_at = descriptor(stage + warp_m * ROW_BYTES), b_at = descriptor(stage + A_STAGE + warp_n * ROW_BYTES);
+                wgmma_fence();
+                // Sums that move out at the end of an interval come first, so that the others hide it.
+#pragma unroll
+                for (int step = first; step < last; ++step) {
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int j = 0; j < FRAGMENTS_N; ++j) {
+                            multiply_add(acc_main[i][j],
+                                         a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (j * 128 * ROW_BYTES + step * 32) / 16, step == first ? keep : 1);
+                        }
+                }
+                wgmma_commit();
+#pragma unroll
+                for (int step = first; step < last; ++step) {
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int j = 0; j < FRAGMENTS_N; ++j) {
+                            multiply_add(acc_correction[i][j],
+                                         a_at + (A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (j * 128 * ROW_BYTES + step * 32) / 16, 1);
+                            multiply_add(acc_correction[i][j],
+                                         a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (B_BYTES + j * 128 * ROW_BYTES + step * 32) / 16, 1);
+                        }
+                }
+                wgmma_commit();
+            };
+#pragma unroll 1
+            for (int index = 0; index < work.count; ++index) {
+                mbarrier_wait(full + slot * 8, phase);
+                issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
+                promote();
+                if (held >= 0) release(held);  // all that read it is done
+                advance();
+            }
+            wgmma_wait<0>();
+            if (held >= 0) release(held);
+
+            // Element r of fragment (i, j) is C[row, column]; every second one is its neighbour's right hand.
+            const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
+            const int column0 = n0 + warp_n + (lane & 3) * 2;
+            const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+            const bool together = ldc % 2 == 0 && ((u64)c & 7) == 0;
+            // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
+            bool done = !read_c && together && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            if (done) {
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int r = 0; r < 64; r += 2) {
+                            const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                            const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
+                            float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                                fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
+                            done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
+                            *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
+                        }
+            }
+            if (done) continue;
+            u32 bad[2] = {};  // a bit an element: not finite
+            // A load of C does not overtake a store to it, as the compiler does not know that they are of other elements. So that not every
+            // element waits for its own, a run of pairs is on its way while the run before it is stored.
+            float2 was[2][4];
+#pragma unroll
+            for (int first = -4; first < 32; first += 4) {
+#pragma unroll
+                for (int q = 0; q < 4; ++q) {
+                    const int p = first + 4 + q;
+                    if (p >= 32) continue;
+                    const int i = 2 * p / (FRAGMENTS_N * 64), j = 2 * p / 64 % FRAGMENTS_N, r = 2 * p % 64;
+                    const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                    const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
+                    float* const to = c + row * ldc + column;
+                    const bool inside = row < m && column + 1 < n;
+                    float2& old = was[p / 4 % 2][q];
+                    old = make_float2(-0.0f, -0.0f);
+                    if (read_c && together && inside) {
+                        old = *(const float2*)to;
+                    } else if (read_c) {
+                        if (row < m && column < n) old.x = to[0];
+                        if (inside) old.y = to[1];
+                    }
+                }
+#pragma unroll
+                for (int q = 0; q < 4; ++q) {
+                    const int p = first + q;
+                    if (p < 0 || p >= 32) continue;
+                    const int i = 2 * p / (FRAGMENTS_N * 64), j = 2 * p / 64 % FRAGMENTS_N, r = 2 * p % 64;
+                    const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                    const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
+                    float* const to = c + row * ldc + column;
+                    const bool inside = row < m && column + 1 < n;
+                    const float2 old = was[p / 4 % 2][q];
+                    if (row >= m || column >= n) continue;
+                    float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                        fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
+                    bool store[2] = {true, inside};
+#pragma unroll
+                    for (int e = 0; e < 2; ++e)
+                        if (store[e] && !(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
+                            const int element = (i * FRAGMENTS_N + j) * 64 + r + e;
+                            bad[element / 32] |= 1u << element % 32;
+                            store[e] = false;
+                        }
+                    const float2 now = make_float2(fmaf(alpha, product[0], beta * old.x), fmaf(alpha, product[1], beta * old.y));
+                    if (together && store[0] && store[1]) {
+                        *(float2*)to = now;
+                    } else {
+                        if (store[0]) to[0] = now.x;
+                        if (store[1]) to[1] = now.y;
+                    }
+                }
+            }
+
+            // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+            // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+            for (int part = 0; part < 2; ++part)
+                while (bad[part]) {
+                    const int element = part * 32 + __ffs((int)bad[part]) - 1;
+                    bad[part] &= bad[part] - 1;
+                    const int r = element % 64;
+                    const int j = element / 64 % FRAGMENTS_N, i = element / (64 * FRAGMENTS_N);
+                    const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                    const long long column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
+                    float product = 0.0f;
+                    for (long long kk = 0; kk < k; ++kk)
+                        product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                    put_element(c + row * ldc + column, product, alpha, beta);
+                    atomicAdd(repaired, 1ull);
+                }
+        }
+    }
+    cluster_barrier();  // no block ends while another may still write to its shared memory
+}
+
+}  // namespace gemmgen_78fc8615

@@ -1,0 +1,68 @@
+"""FP64 by residues on a real GPU: the judge's questions in every layout, and every bit of C beside the reference in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from f64_digests import DIGESTS, SCHEME, digest, inputs
+from ways import HOPPER, plan_of
+
+from gemmgen.build import build
+from gemmgen.render import render
+from gemmgen.run import cuda, gemm
+from gemmgen.split import joined, split
+from gemmgen.verify import Judge, oracles
+
+pytestmark = pytest.mark.device
+KERNELS = {
+    "mma": dict(scheme="residues14", promote=0, tile={"block": [128, 64, 64], "warp": [64, 32, 64]}),
+    "wgmma": dict(HOPPER, scheme="residues14", promote=0, tile={"block": [128, 256, 128], "warp": [64, 256, 128], "cluster": 2}),
+    "wgmma, alone": dict(HOPPER, scheme="residues16", promote=0, tile={"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1}),
+}
+
+
+def made(name: str, layout: str = "nn") -> Judge:
+    plan = plan_of(**KERNELS[name], layout=layout)
+    if reason := cuda.why_not(plan):
+        pytest.skip(f"NOT RUN: {reason.problem}")
+    source = render(plan)
+    binary = build(source)
+    return Judge(plan, source, binary, cuda.CudaDevice(binary))
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_question_is_answered(name, layout):
+    judge = made(name, layout)
+    checks = [judge.edges(), judge.groups(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
+              judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (515, 517, 1027), 6)).check]
+    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+
+
+def assert_references(judge: Judge, a: np.ndarray, b: np.ndarray) -> None:
+    scheme = judge.plan.scheme
+    want = joined(split(a, scheme), split(np.ascontiguousarray(b.T), scheme), scheme)
+    assert (gemm(judge.device, judge.plan, judge.source, a, b).c == want).all()
+
+
+@pytest.mark.parametrize("k", [1, 4099])
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_bit_is_the_references(name, k):
+    rng = np.random.default_rng(k)
+    assert_references(made(name), *(rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-40, 41, shape)) for shape in ((131, k), (k, 70))))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_sums_that_int32_would_not_hold_are_the_references(name):
+    """Residues of one sign, in more k than 2^31 / 127^2: sums are reduced after each 65536."""
+    k = 300_003
+    judge, rows = made(name), np.array([1, 3, 5, 11, 13])[:, None] / 7
+    assert_references(judge, np.repeat(rows, k, axis=1), np.repeat(rows[:3].T, k, axis=0))
+
+
+@pytest.mark.parametrize("name", ["mma", "wgmma"])
+def test_the_digests_are_the_published_ones(name):
+    judge = made(name)
+    assert judge.plan.scheme.name == SCHEME
+    for case, want in DIGESTS.items():
+        assert digest(gemm(judge.device, judge.plan, judge.source, *inputs(case)).c) == want, case

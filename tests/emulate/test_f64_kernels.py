@@ -1,0 +1,133 @@
+"""Kernels of FP64's residues against the reference in NumPy, bit for bit, and against themselves on other GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from assembled import assembled
+from f64_digests import DIGESTS, SCHEME, digest, inputs
+from verifying import assert_bits
+from ways import AMD_WAYS, WAYS, plan_of
+
+from gemmgen.catalog.element import F64
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.emulate import EAGER_LOWEST, TOGETHER
+from gemmgen.render import render
+from gemmgen.run import Placement, gemm
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.split import joined, split
+from gemmgen.verify import Judge
+
+MINE = {name: way for name, way in (WAYS | AMD_WAYS).items() if "FP64" in name}
+LONG = pytest.mark.long
+
+
+def made(plan, schedule=TOGETHER, change=lambda text: text):
+    source = render(plan)
+    source = replace(source, text=change(source.text))
+    return EmulatorDevice(plan, source, assembled(source), schedule=schedule), plan, source
+
+
+def reference(plan, a, b):
+    return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
+
+
+@pytest.mark.parametrize("name", [name if "by" in name else pytest.param(name, marks=LONG) for name in MINE])
+def test_bits_and_counts_are_the_references(name):
+    device, plan, source = made(plan_of(**MINE[name]), EAGER_LOWEST if "warpgroups" in name else TOGETHER)
+    assert_bits(Judge(plan, source, None, device), 67, 9, 133)
+
+
+@pytest.mark.parametrize("name", ["FP64 residues by lanes", "FP64 residues by warpgroups, cluster", pytest.param("mfma, FP64 residues", marks=LONG)])
+def test_long_sums_are_reduced_where_they_stand(name):
+    """As after each 65536 k: here after two stages, twice, and a rest."""
+    plan = plan_of(**MINE[name])
+    short = 2 * plan.block[2]
+    device, plan, source = made(plan, change=lambda text: text.replace("constexpr int SEGMENT_K = 65536;", f"constexpr int SEGMENT_K = {short};"))
+    assert f"SEGMENT_K = {short};" in source.text
+    rng = np.random.default_rng(3)
+    a, b = rng.uniform(-1, 1, (5, 2 * short + 22)), rng.uniform(-1, 1, (2 * short + 22, 3))
+    assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
+
+
+def test_alpha_and_beta_are_one_fused_multiply_add_and_memory_beside_c_is_left_alone():
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
+    rng = np.random.default_rng(4)
+    a, b, c = (rng.uniform(-1, 1, shape) for shape in ((21, 40), (40, 19), (21, 19)))
+    product = reference(plan, a, b)
+    for alpha, beta in ((1.0, 0.0), (-1.5, 0.0), (3.0, 1 / 3)):
+        found = gemm(device, plan, source, a, b, c if beta else None, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (8, 16, 24)))
+        want = alpha * product.astype(np.longdouble) + (np.float64(beta) * c if beta else 0)
+        assert found.intact and (np.abs(found.c - want) <= np.spacing(np.abs(want.astype(np.float64)))).all()
+        assert beta or (found.c == (alpha * product)).all()
+    nothing = gemm(device, plan, source, np.full((3, 5), np.nan), np.ones((5, 2)), np.ones((3, 2)), alpha=0.0, beta=2.0)
+    assert (nothing.c == 2).all() and nothing.status["repaired"] == 0
+    assert (gemm(device, plan, source, np.zeros((3, 0)), np.zeros((0, 2))).c == 0).all()
+
+
+def test_results_leave_fp64s_range_with_one_rounding():
+    """Sums that are subnormal, that round to the smallest number or to nothing, and that overflow."""
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
+    a, b = np.zeros((6, 40)), np.zeros((40, 3))
+    a[:, 0], b[0] = [2.0**-600, 3 * 2.0**-600, 2.0**1000, 5e-324, -(2.0**-537), 1.0], [2.0**-475, 2.0**100, (1 + 2.0**-52) * 2.0**-538]
+    a[0, 1], b[1, 0] = 2.0**-620, 2.0**-480
+    found = gemm(device, plan, source, a, b)
+    with np.errstate(over="ignore"):
+        assert (found.c == F64.rounded(F64.exact(a, b))).all() and np.isinf(found.c).any() and found.status["repaired"] == np.isinf(found.c).sum()
+    assert found.c[0, 0] == 5e-324 and found.c[4, 2] == -5e-324 and 0 < found.c[1, 0] < 2.0**-1070
+
+
+def test_what_integers_do_not_hold_is_counted_and_subnormal_elements_count_as_they_are():
+    """Of elements far below their row's norm, at half of one integer, a place above it, and of subnormal ones beside normal ones."""
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
+    rng, scheme = np.random.default_rng(8), plan.scheme
+    a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-90, 91, shape)) for shape in ((40, 70), (70, 20)))
+    a[3] *= 2.0**-900
+    a[4, :7] = [2.0**-1000, 2.0**-1030, 2.0**-1062, 5e-324, 3 * 2.0**-1073, 0, -(2.0**-1061)]
+    a[4, 7:] = 0
+    half = 2.0 ** -(int(scheme.family.residues.powers(np.array([[1.0, *[0.0] * 69]]))[0]) + 1)
+    a[5] = [1, half, -half, np.nextafter(half, 1), half / 2, *[0] * 65]
+    words = split(a, scheme), split(np.ascontiguousarray(b.T), scheme)
+    assert scheme.family.residues.powers(a)[5] == -np.log2(half) - 1 and words[0].is_lossy[5].tolist()[1:5] == [True, True, False, True]
+    result = gemm(device, plan, source, a, b)
+    assert (result.c == joined(*words, scheme)).all() and words[0].lossy > 100
+    assert [result.status[f"{x}_{what}"] for x in "ab" for what in ("lossy", "nonfinite")] == [words[0].lossy, 0, words[1].lossy, 0]
+
+
+def test_ties_of_the_last_rounding():
+    """2^54 and 2 is a tie, which goes to even, unless something is left far below it."""
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
+    a, b = np.zeros((4, 40)), np.zeros((40, 1))
+    a[:, 0], a[:, 1], a[:, 2] = 1, [2, 6, 2, 2], np.array([0, 0, 1, -1]) * 2.0**-6  # 66 bits below the largest
+    b[:3, 0] = 2.0**54, 1, 2.0**-6
+    found = gemm(device, plan, source, a, b).c[:, 0]
+    assert (found - 2.0**54).tolist() == [0, 8, 4, 0]
+
+
+TARGETS = ("a100", "h200", "mi300x", *(pytest.param(gpu, marks=LONG) for gpu in ("rtx4090", "b200", "rtx5090", "mi210", "mi355x", "rx7900xtx", "rx9070xt")))
+
+
+@pytest.mark.parametrize("gpu", TARGETS)
+def test_every_gpu_gives_the_same_bits(gpu):
+    """Of both vendors, by any instruction, tile and order of blocks: the digests are committed."""
+    by_warpgroups = {"fragment": {"policy": "wgmma"}, "tile": {"block": [64, 32, 128], "warp": [64, 32, 128], "cluster": 1}}
+    by_lanes = {"fragment": {"policy": GPUS.get(gpu).portable_policy}, "tile": {"block": [64, 32, 64], "warp": [32, 32, 64]}}
+    device, plan, source = made(plan_of(SCHEME, gpu, promote=0, **(by_warpgroups if gpu == "h200" else by_lanes)))
+    for name, want in DIGESTS.items():
+        assert digest(gemm(device, plan, source, *inputs(name)).c) == want, name
+
+
+@pytest.mark.parametrize("layout", ["nt", "tn", "tt"])
+def test_every_layout_gives_the_same_bits(layout):
+    device, plan, source = made(plan_of(SCHEME, layout=layout, promote=0, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2))
+    for name, want in DIGESTS.items():
+        assert digest(gemm(device, plan, source, *inputs(name)).c) == want, name
+
+
+def test_the_reference_has_the_same_bits():
+    """But where elements are computed again, one multiply-add after another."""
+    plan = plan_of(SCHEME, promote=0)
+    for name in ("uniform", "spread"):
+        assert digest(reference(plan, *inputs(name))) == DIGESTS[name]

@@ -1,0 +1,265 @@
+"""BLAS's level 3 through a library's C functions: each way of each routine on the emulator, in small, as tests/support/level3.py asks it."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from standin import GCC, Library
+
+import level3
+from gemmgen.library.kernel import Kernel
+from gemmgen.library.routines import LEVEL3, NUMBERS, ways_of
+from gemmgen.library.structures import Choice, Problem, sized
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.kinds.triangles import LOWER, UPPER, Syrk
+from test_library import NOT_SERVED, OK, of_plan
+from ways import plan_of
+
+pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
+EXTENTS = (1, 3, 9, 33, 65)
+BAD_M, BAD_EPILOGUE, BAD_FLAGS, BAD_KIND = -3, -14, -15, -27
+
+
+def kernel(way: dict[str, str], special: str = "exact", scheme: str = "ootomo") -> Kernel:
+    tile = {"block": [64, 64, 32], "warp": [32, 32, 32]}
+    plan = solve(loads({
+        "problem": way, "split": {"scheme": scheme, "special": special}, "target": {"gpu": "a100"}, "tile": tile, "build": {"allow_spills": True},
+    }))
+    return of_plan("_".join(way.values()), plan)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """Of each routine's kernels a library of its own, built where a test asks for it."""
+    @cache
+    def made(name: str) -> Library:
+        return Library(tmp_path_factory.mktemp(name), [kernel(way) for way in ways_of(name)], archs=["sm_80"], arch="sm_80")
+    return made
+
+
+def runs(library: Library):
+    def run(one: level3.Call) -> int:
+        given, held = [], {}
+        for name in level3.ROUTINES[one.routine].arguments:
+            value = one.value(name)
+            if isinstance(value, str):
+                given.append(ctypes.c_char(value.encode()))
+            elif isinstance(value, (int, np.integer)):
+                given.append(ctypes.c_int(value))
+            elif isinstance(value, np.ndarray):
+                held[name] = library.put(value, misalign=4)
+                given.append(ctypes.c_void_p(held[name].ctypes.data))
+            else:
+                given.append(ctypes.byref(ctypes.c_float(value)))
+        code = library(one.routine.lower(), *given, None)
+        for name, x in held.items():
+            one.stored[name][...] = x
+        return code
+    return run
+
+
+@pytest.mark.parametrize("routine", ["SSYRK", "SSYR2K", "SSYMM", "STRMM", "SGEMMT"])
+def test_every_letter_of_a_routine(library, routine):
+    made = library(routine[1:].lower())
+    assert not list(level3.faults(runs(made), level3.some(routine, EXTENTS)))
+    assert {symbol for symbol, _ in made.launched} >= {one.built.source.launches[-1].symbol for one in made.kernels}
+    assert not list(level3.wrong_exits(runs(made), routine))
+
+
+def problem(
+    library: Library, name: str, order: int, upper: int = 0, right: int = 0, unit: int = 0, transpose: int = 0, batch: int = 0, n: int = 40, **more,
+) -> tuple[Problem, dict]:
+    """A problem of a kind, [m, n] = [70, n] or [n, n], k = 36, whose stored matrices are NaN where nothing may be read, and its operands in FP64."""
+    rng = np.random.default_rng(5)
+    triangle = name in ("syrk", "syr2k", "gemmt")
+    m, k, count = n if triangle else 70, 36, max(batch, 1)
+    side = n if right else m
+    if triangle:
+        shapes = {"a": (n, k), "b": (k, n) if name == "gemmt" else (n, k), "c": (n, n)}
+    else:
+        shapes = {"a": (side, side), "b": (m, n), "c": (m, n)}
+    turned = {"a": transpose, "b": transpose * (name == "syr2k"), "c": 0}
+    meant, held, fields = {}, {}, {}
+    for x, shape in shapes.items():
+        meant[x] = rng.uniform(-1, 1, (count, *shape))
+        meant[x] = np.float64(np.float32(meant[x]))
+        memory = meant[x].copy()
+        if x == "a" and not triangle:
+            kept = np.tri(side, dtype=bool)
+            kept = kept.T if upper else kept
+            half = np.where(kept, meant[x], 0)
+            memory = np.where(kept, memory, np.nan)
+            if name == "symm":
+                meant[x] = half + half.transpose(0, 2, 1) - np.eye(side) * meant[x]
+            else:
+                meant[x] = half
+                if unit:
+                    memory[:, np.arange(side), np.arange(side)], meant[x][:, np.arange(side), np.arange(side)] = np.nan, 1
+                meant[x] = meant[x].transpose(0, 2, 1) if transpose else meant[x]
+        elif turned[x]:
+            memory = memory.transpose(0, 2, 1)
+        if order:
+            memory = memory.transpose(0, 2, 1)
+        padded = np.full((*memory.shape[:2], memory.shape[2] + 3), np.nan, np.float32)
+        padded[:, :, :-3] = memory
+        held[x] = library.put(padded)
+        fields |= {x: held[x].ctypes.data, f"ld{x}": padded.shape[2], f"stride_{x}": padded[0].size}
+    stands = {"uplo": upper, "side": right, "diag": unit, "transpose_a": transpose}
+    made = sized(Problem, order=order, kind=NUMBERS[name], m=m, n=n, k=k, batch=batch, **(stands | fields | more))
+    return made, {"meant": meant, "held": held, "before": {x: y.copy() for x, y in held.items()}, "order": order}
+
+
+def product(name: str, right: int, meant: dict) -> np.ndarray:
+    a, b = meant["a"], meant["b"]
+    if name == "syrk":
+        return a @ a.transpose(0, 2, 1)
+    if name == "syr2k":
+        return a @ b.transpose(0, 2, 1) + b @ a.transpose(0, 2, 1)
+    return b @ a if right else a @ b
+
+
+def check(name: str, upper: int, right: int, alpha: float, beta: float, told: dict) -> None:
+    c = told["held"]["c"][:, :, :-3]
+    c = c.transpose(0, 2, 1) if told["order"] else c
+    wanted = alpha * product(name, right, told["meant"]) + beta * told["meant"]["c"]
+    kept = np.ones(wanted.shape[1:], bool)
+    if name in ("syrk", "syr2k", "gemmt"):
+        kept = np.tri(wanted.shape[1], dtype=bool).T if upper else np.tri(wanted.shape[1], dtype=bool)
+    assert np.abs(c - wanted)[:, kept].max() < 3e-5
+    before = told["before"]["c"][:, :, :-3]
+    before = before.transpose(0, 2, 1) if told["order"] else before
+    assert (c == before)[:, ~kept].all(), "the other triangle was written"
+    assert np.isnan(told["held"]["c"][:, :, -3:]).all(), "elements beside C were written"
+
+
+def enqueued(library: Library, asked: Problem) -> Choice:
+    choice = sized(Choice)
+    code = library("select", ctypes.byref(asked), None, ctypes.byref(choice))
+    assert code == OK, library("error_string", code)
+    memory = library.empty(choice.workspace_bytes)
+    code = library("gemm", ctypes.byref(asked), ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(memory.nbytes), None)
+    assert code == OK, library("error_string", code)
+    return choice
+
+
+@pytest.mark.parametrize("name", ["syrk", "symm", "trmm", *(pytest.param(one, marks=pytest.mark.long) for one in ("syr2k", "gemmt"))])
+def test_rows_and_columns_batches_and_scalars_of_the_device(library, name):
+    """Each order with a side, a triangle and a transpose; alpha and beta on the device, which a second launch applies to the triangle alone."""
+    made = library(name)
+    for order, upper, right, transpose, on_device, batch in ((0, 0, 0, 0, 1, 0), (0, 1, 1, 1, 0, 2), (1, 0, 1, 0, 0, 0), (1, 1, 0, 1, 1, 2)):
+        transpose, right = transpose * (name not in ("symm", "gemmt")), right * (name in ("symm", "trmm"))
+        scalars = made.put(np.array([0.5, -2.0], np.float32))
+        asked, told = problem(made, name, order, upper, right, unit=upper, transpose=transpose, batch=batch, flags=on_device, alpha=scalars.ctypes.data,
+                              beta=scalars[1:].ctypes.data)
+        before = len(made.launched)
+        enqueued(made, asked)
+        check(name, upper, right, 0.5, 0.0 if name == "trmm" else -2.0, told)
+        assert [symbol for symbol, _ in made.launched[before:]].count("finish") == on_device * max(batch, 1)
+
+
+@pytest.mark.parametrize("name", ["syrk", "trmm"])
+def test_alpha_0_reads_neither_operand_and_beta_0_no_c(library, name):
+    made = library(name)
+    for alpha, beta in ((0.0, 0.5), (0.0, 0.0), (0.5, 0.0)):
+        scalars = made.put(np.array([alpha, beta], np.float32))
+        asked, told = problem(made, name, 1, alpha=scalars.ctypes.data, beta=scalars[1:].ctypes.data)
+        if not beta:
+            told["held"]["c"][...] = np.nan
+            told["before"]["c"][...] = told["held"]["c"]
+        if not alpha:
+            asked.a = asked.b = None
+        enqueued(made, asked)
+        c = told["held"]["c"][0, :, :-3].T
+        kept = np.tri(len(c), dtype=bool) if name == "syrk" else np.ones(c.shape, bool)
+        wanted = alpha * product(name, 0, told["meant"])[0] + (beta if name == "syrk" else 0) * told["meant"]["c"][0]
+        assert np.abs(c - wanted)[kept].max() < 3e-5
+        assert np.array_equal(c[~kept], told["before"]["c"][0, :, :-3].T[~kept], equal_nan=True)
+
+
+@pytest.mark.parametrize("special", ["exact", pytest.param("fast", marks=pytest.mark.long)])
+def test_trmm_in_place_keeps_b_until_it_is_read(tmp_path, special):
+    """A kernel that repairs reads B again, where another tile may have stored C: a row with an Inf is that of the product in memory of its own."""
+    way = {"kind": "trmm", "uplo": "lower", "side": "right", "layout": "nn"}
+    made = Library(tmp_path, [kernel(way, special)], archs=["sm_80"], arch="sm_80")
+    found, choices = [], []
+    for in_place in (True, False):
+        asked, told = problem(made, "trmm", 0, right=1, n=100)
+        if special == "exact":
+            told["held"]["b"][0, 3, 70] = np.inf
+        if in_place:
+            asked.c, asked.ldc = asked.b, asked.ldb
+        choices.append(enqueued(made, asked))
+        found.append(told["held"]["b" if in_place else "c"][0])
+    assert np.array_equal(*found, equal_nan=True) and (special == "fast" or np.isinf(found[0][3, :70]).all())
+    assert (choices[0].workspace_bytes > choices[1].workspace_bytes) == (special == "exact")
+
+
+@pytest.mark.parametrize("uplo", [LOWER, UPPER])
+def test_blocks_of_clusters_find_the_tiles_of_a_triangle(tmp_path, uplo):
+    """Whole clusters, of which some reach below the triangle; blocks that stay."""
+    way = dict(gpu="h200", fragment={"policy": "wgmma"}, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2, "group": 2}, promote=32, stages=3)
+    plan = replace(plan_of(**way, layout="nt" if uplo == LOWER else "tn"), kind=Syrk(uplo))
+    made = Library(tmp_path, [of_plan("kernel", plan)], archs=["sm_90"])
+    made.current("sm_90", units=132)
+    for n in (40, 200):
+        asked, told = problem(made, "syrk", 0, upper=int(uplo == UPPER), transpose=int(uplo == UPPER), n=n)
+        enqueued(made, asked)
+        check("syrk", int(uplo == UPPER), 0, 1.0, 0.0, told)
+        main = made.kernels[0].built.source.launches[-1]
+        assert made.launched[-1] == (main.symbol, main.blocks(made.kernels[0].built.source.interface.extents(n, n, 36)))
+
+
+def test_what_is_wrong_with_a_problem_of_a_kind(library):
+    made = library("syrk")
+
+    def code(function="gemm", **fields) -> int:
+        asked, _ = problem(made, "syrk", 0)
+        for name, value in fields.items():
+            setattr(asked, name, value)
+        if function == "gemm":
+            return made("gemm", ctypes.byref(asked), None, ctypes.c_size_t(0), None)
+        return made("pack_bytes", ctypes.byref(asked), ctypes.c_char(b"a"), None, ctypes.byref(ctypes.c_size_t()))
+
+    assert [code(kind=kind) for kind in (-1, 7)] == [BAD_KIND] * 2
+    assert [code(**{name: value}) for name in ("uplo", "side", "diag") for value in (-1, 2)] == [BAD_KIND] * 6
+    assert code(m=39) == BAD_M
+    assert code(epilogue=1) == code(bias=64) == BAD_EPILOGUE
+    assert code(flags=4) == BAD_FLAGS
+    assert code("pack_bytes") == NOT_SERVED
+    assert code(b=None, ldb=0, stride_b=2**62) == OK, "syrk has no B"
+    for kind, transpose in (("trsm", 0), ("symm", 0), ("gemm", 1)):
+        asked, _ = problem(made, "symm", 0)
+        asked.kind, asked.transpose_a = NUMBERS[kind], transpose
+        asked.m = asked.k = asked.n
+        assert made("gemm", ctypes.byref(asked), None, ctypes.c_size_t(0), None) == NOT_SERVED, kind
+    made.current("sm_90", device=1)
+    try:
+        assert code() == NOT_SERVED, "no portable kernel has this kind"
+    finally:
+        made.current("sm_80")
+
+
+def test_the_vendor_s_time_is_that_of_the_routine(library):
+    """A triangle takes half of the product's time, but for what a launch takes."""
+    seconds = {}
+    for name in ("syrk", "symm"):
+        made = library(name)
+        asked, _ = problem(made, name, 0)
+        asked.m = asked.n = asked.k = 4096
+        asked.lda = asked.ldb = asked.ldc = 4096
+        choice = sized(Choice)
+        assert made("select", ctypes.byref(asked), None, ctypes.byref(choice)) == OK
+        seconds[name] = choice.sgemm_seconds - 4e-6
+    assert seconds["syrk"] == pytest.approx(seconds["symm"] / 2)
+
+
+def test_the_header_numbers_the_kinds_as_the_tables_do(library):
+    text = (library("syrk").folder / "lab.h").read_text()
+    for name, number in NUMBERS.items():
+        assert f"lab_{name.upper()} = {number}" in text
+    assert set(LEVEL3) < set(NUMBERS)

@@ -1,0 +1,123 @@
+/*
+ * The routines of level 3 beside GEMM, for the stand-ins for BLAS libraries. Who includes this defines GOOD(handle), IS_T(op), IS_UPPER(uplo), IS_RIGHT(side)
+ * and IS_UNIT(diag), and NOT_INITIALIZED.
+ */
+#include "blas.h"
+
+enum { SYRK, SYR2K, SYRKX, SYMM, TRMM, TRSM };
+
+/* Element (i, j) of op(A) of a triangle, or of a symmetric A, of which one triangle lies in memory. */
+static double of_square(const float *a, int64_t ld, int64_t i, int64_t j, int symmetric, int upper, int transposed, int unit)
+{
+    const int64_t row = transposed ? j : i, column = transposed ? i : j;
+    const int there = upper ? row <= column : column <= row;
+    if (symmetric)
+        return there ? a[row + column * ld] : a[column + row * ld];
+    return unit && row == column ? 1 : there ? a[row + column * ld] : 0;
+}
+
+/* On the left; on the right rows and columns of B and C change places, and op(A) is transposed. */
+static void beside_square(
+    int kind, int right, int upper, int transposed, int unit, int64_t m, int64_t n, double alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+    double beta, float *c, int64_t ldc)
+{
+    const int64_t deep = right ? n : m, across = right ? m : n;
+    const int lower = upper == (kind != SYMM && transposed);  /* op(A) */
+    double *x = malloc(sizeof *x * (size_t)(deep + 1));
+    for (int64_t j = 0; j < across; ++j) {
+        for (int64_t step = 0; step < deep; ++step) {
+            const int64_t i = kind == TRSM && lower == right ? deep - 1 - step : step;
+            double sum = 0;
+            for (int64_t l = 0; l < deep; ++l) {
+                const double square = of_square(a, lda, right ? l : i, right ? i : l, kind == SYMM, upper, transposed, unit);
+                const double other = right ? b[j + l * ldb] : b[l + j * ldb];
+                if (kind != TRSM)
+                    sum += square * other;
+                else if (l != i && (lower == right ? l > i : l < i))
+                    sum += square * x[l];
+            }
+            x[i] = alpha == 0 ? 0 : kind != TRSM ? alpha * sum
+                : (alpha * (right ? b[j + i * ldb] : b[i + j * ldb]) - sum) / of_square(a, lda, i, i, 0, upper, transposed, unit);
+        }
+        for (int64_t i = 0; i < deep; ++i) {
+            float *to = right ? &c[j + i * ldc] : &c[i + j * ldc];
+            *to = (float)(x[i] + (beta != 0 ? beta * *to : 0));
+        }
+    }
+    free(x);
+}
+
+static void triangle(
+    int kind, int upper, int transposed, int64_t n, int64_t k, double alpha, const float *a, int64_t lda, const float *b, int64_t ldb, double beta, float *c,
+    int64_t ldc)
+{
+    for (int64_t j = 0; j < n; ++j)
+        for (int64_t i = upper ? 0 : j; i < (upper ? j + 1 : n); ++i) {
+            double sum = 0;
+            for (int64_t l = 0; l < k; ++l) {
+                sum += (double)element(a, transposed, i, l, lda) * element(b, !transposed, l, j, ldb);
+                if (kind == SYR2K)
+                    sum += (double)element(b, transposed, i, l, ldb) * element(a, !transposed, l, j, lda);
+            }
+            c[i + j * ldc] = (float)((alpha == 0 ? 0 : alpha * sum) + (beta != 0 ? beta * c[i + j * ldc] : 0));
+        }
+}
+
+#define SYRK_OF(name, integer) \
+    int name(void *h, int uplo, int op, integer n, integer k, const float *alpha, const float *a, integer lda, const float *beta, float *c, integer ldc) \
+    { \
+        called(#name); \
+        NOTE(AT(h), uplo, op, n, k, AT(alpha), AT(a), lda, AT(beta), AT(c), ldc) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        triangle(SYRK, IS_UPPER(uplo), IS_T(op), n, k, *alpha, a, lda, a, lda, *beta, c, ldc); \
+        return 0; \
+    }
+#define OF_TWO(name, integer, kind) \
+    int name(void *h, int uplo, int op, integer n, integer k, const float *alpha, const float *a, integer lda, const float *b, integer ldb, \
+             const float *beta, float *c, integer ldc) \
+    { \
+        called(#name); \
+        NOTE(AT(h), uplo, op, n, k, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        triangle(kind, IS_UPPER(uplo), IS_T(op), n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
+        return 0; \
+    }
+#define SYMM_OF(name, integer) \
+    int name(void *h, int side, int uplo, integer m, integer n, const float *alpha, const float *a, integer lda, const float *b, integer ldb, \
+             const float *beta, float *c, integer ldc) \
+    { \
+        called(#name); \
+        NOTE(AT(h), side, uplo, m, n, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        beside_square(SYMM, IS_RIGHT(side), IS_UPPER(uplo), 0, 0, m, n, *alpha, a, lda, b, ldb, *beta, c, ldc); \
+        return 0; \
+    }
+#define TRMM_OF(name, integer) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *a, integer lda, const float *b, \
+             integer ldb, float *c, integer ldc) \
+    { \
+        called(#name); \
+        NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb, AT(c), ldc) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        beside_square(TRMM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a, lda, b, ldb, 0, c, ldc); \
+        return 0; \
+    }
+#define TRSM_OF(name, integer) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *a, integer lda, float *b, integer ldb) \
+    { \
+        called(#name); \
+        NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        beside_square(TRSM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a, lda, b, ldb, 0, b, ldb); \
+        return 0; \
+    }
+/* Of both widths. */
+#define LEVEL3(syrk, syr2k, syrkx, symm, trmm, trsm) \
+    SYRK_OF(syrk, int) OF_TWO(syr2k, int, SYR2K) OF_TWO(syrkx, int, SYRKX) SYMM_OF(symm, int) TRMM_OF(trmm, int) TRSM_OF(trsm, int) \
+    SYRK_OF(syrk##_64, int64_t) OF_TWO(syr2k##_64, int64_t, SYR2K) OF_TWO(syrkx##_64, int64_t, SYRKX) SYMM_OF(symm##_64, int64_t) \
+    TRMM_OF(trmm##_64, int64_t) TRSM_OF(trsm##_64, int64_t)

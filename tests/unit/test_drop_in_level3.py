@@ -1,0 +1,223 @@
+"""BLAS's level 3 beside GEMM through the preload library: every argument, what is taken and what goes on, and each routine's result whoever computes it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import dropped_in
+from dropped_in import run_python
+from test_drop_in_calls import watching
+
+pytestmark = pytest.mark.slow
+SUPPORT = Path(dropped_in.__file__).parent
+KINDS = """
+KINDS = {  # u: a triangle; o: an operation; s: a side; d: a diagonal; the rest as FORMS has it
+    "syrk": "puo II p pI p pI", "syr2k": "puo II p pI pI p pI", "syrkx": "puo II p pI pI p pI", "symm": "psu II p pI pI p pI", "trmm": "psuod II p pI pI pI",
+    "trsm": "psuod II p pI pI"}
+LETTERS = {"u": (0, 1), "o": (0, 1, 2), "s": (0, 1), "d": (0, 1)}
+"""
+OF_CUBLAS = KINDS + """
+blas, default = load(), ctypes.CDLL(None)
+handle = create(default, stream=0x100)
+NAMES = {f"cublasS{one}{'' if one == 'syrkx' else '_v2'}": one for one in KINDS}
+library_of, handle_of = (lambda name: blas), (lambda name: handle)
+"""
+OF_HIP = KINDS + """
+hip, roc, default = load("libhipblas.so.3"), load("librocblas.so.5"), ctypes.CDLL(None)
+handles = P(), P()
+default.hipblasCreate(ctypes.byref(handles[0])), default.rocblas_create_handle(ctypes.byref(handles[1]))
+NAMES = {f"hipblasS{one}": one for one in KINDS} | {f"rocblas_s{one}": one for one in KINDS}
+LETTERS |= {"u": (122, 121), "o": (111, 112, 113), "s": (141, 142), "d": (131, 132)}
+library_of, handle_of = (lambda name: hip if name[0] == "h" else roc), (lambda name: handles[name[0] != "h"])
+"""
+EACH = """
+def function(library, name, form):
+    found = getattr(library, name)
+    wide = I64 if name.endswith("_64") else I32
+    found.argtypes = [{"p": P, "I": wide}.get(one, I32) for one in form]
+    return found
+
+ALL = [(name + suffix, kind, KINDS[kind].replace(" ", "")) for name, kind in NAMES.items() for suffix in ("", "_64")]
+def wide(name):
+    return (1 << 33) if name.endswith("_64") else 0
+"""
+DESCRIBED = EACH + """
+watched = watch() if WATCHED else None
+if watched:
+    watched.watched_answer(-22, 0)
+alpha, beta = array(3.0), array(4.0)
+for name, kind, form in ALL:
+    for turn in (0, 1):
+        given = []
+        for at, of in enumerate(form):
+            given.append(LETTERS[of][turn] if of in LETTERS else 100 + at + wide(name) if of == "I" else 0x7000_0000_0000 + 64 * at)
+        given[0] = handle_of(name).value
+        places = [at for at, of in enumerate(form) if of == "p"][1:]
+        given[places[0]] = ctypes.addressof(alpha)
+        if kind not in ("trmm", "trsm"):
+            given[places[-2]] = ctypes.addressof(beta)
+        vendor_of = library_of(name)
+        before = watched.watched_selects() if watched else 0
+        vendor_of.stand_in_note(1)
+        status = function(default, name, form)(*given)
+        vendor_of.stand_in_note(0)
+        same = noted(vendor_of, len(given)) == given
+        if not watched:
+            tell(**{f"{name} {turn}": [status, same]})
+            continue
+        m, n = [given[at] for at, of in enumerate(form) if of == "I"][:2]
+        pitches = [given[at] for at, of in enumerate(form) if of == "I"][2:]
+        operands = [given[at] for at in places if at not in (places[0],) and given[at] != ctypes.addressof(beta)]
+        side = turn if "s" in form else 0
+        want = dict(order=1, epilogue=0, batch=1, bias=0, flags=0, kernel=0, sized=True, uplo=turn, side=side, diag=turn * ("d" in form),
+                    alpha=ctypes.addressof(alpha), beta=0 if kind in ("trmm", "trsm") else ctypes.addressof(beta), stride_a=0, stride_b=0, stride_c=0, largest_error=4e-6,
+                    kind={"syrk": 1, "syr2k": 2, "syrkx": 3, "symm": 4, "trmm": 5, "trsm": 6}[kind], transpose_a=turn * ("o" in form),
+                    transpose_b=int(kind == "syrkx" and not turn))
+        if "s" in form:
+            want |= dict(m=m, n=n, k=n if turn else m)
+        else:
+            want |= dict(m=m, n=m, k=n)
+        if kind == "syrk":
+            want |= dict(a=operands[0], b=0, c=operands[1], lda=pitches[0], ldb=0, ldc=pitches[1])
+        elif kind == "trsm":
+            want |= dict(a=operands[0], b=operands[1], c=operands[1], lda=pitches[0], ldb=pitches[1], ldc=pitches[1])
+        else:
+            want |= dict(zip("abc", operands)) | dict(zip(("lda", "ldb", "ldc"), pitches))
+        got = watched.watched_problem().contents.told()
+        tell(**{f"{name} {turn}": [status, same, watched.watched_selects() - before, {key: [got[key], want[key]] for key in want if got[key] != want[key]}]})
+"""
+
+
+@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 12), ("hipblas", OF_HIP, 24)])
+def test_every_argument_is_passed_on_and_described(kind, vendor, count):
+    """All different and of 64 bits where their types are; the vendor's status is the caller's."""
+    off = run_python(vendor + "WATCHED = False\n" + DESCRIBED, kind, LAB_OFF="1")
+    assert off.told == {name: [77, True] for name in off.told} and len(off.told) == 2 * count
+    on = run_python(vendor + "WATCHED = True\n" + DESCRIBED, kind, LD_PRELOAD=watching(kind))
+    assert on.told == {name: [77, True, 1, {}] for name in on.told} and len(on.told) == 2 * count
+    assert {line["detail"] for line in on.log} == {"no driver"} and len(on.log) == 2 * count
+    for line in on.log:
+        assert ("side" in line) == (line["kind"] in ("symm", "trmm", "trsm")) and ("diag" in line) == (line["kind"] in ("trmm", "trsm"))
+        assert line.get("side", "left" if line["uplo"] == "lower" else "right") == ("right" if line["uplo"] == "upper" else "left")
+        assert line.get("diag", "unit") == "unit" or line["uplo"] == "lower"
+
+
+RUN = EACH + """
+sys.path.insert(0, SUPPORT)
+sys.path[:0] = PATHS
+import level3
+import numpy as np
+
+BY = {"SSYRK": "syrk", "SSYR2K": "syr2k", "SSYMM": "symm", "STRMM": "trmm", "STRSM": "trsm"}
+CODES = {"side": "s", "uplo": "u", "trans": "o", "diag": "d"}
+LETTER = {"side": "LR", "uplo": "LU", "trans": "NT", "diag": "NU"}
+names = {kind: name for name, kind in reversed(NAMES.items())}
+
+def run(one):
+    name, given = names[BY[one.routine]], []
+    for argument in level3.ROUTINES[one.routine].arguments:
+        value = one.value(argument)
+        if argument in CODES:
+            given.append(LETTERS[CODES[argument]][LETTER[argument].index(value)])
+        elif isinstance(value, np.ndarray):
+            given.append(value.ctypes.data)
+        elif argument in ("alpha", "beta"):
+            given.append(ctypes.addressof(held := FLOAT(value)))
+            kept.append(held)
+        else:
+            given.append(value)
+    if one.routine == "STRMM":
+        given += given[-2:]
+    kept[:] = kept[-4:]
+    return function(default, name, KINDS[BY[one.routine]].replace(" ", ""))(handle_of(name), *given)
+
+kept = []
+for routine in BY:
+    tell(**{routine: list(level3.faults(run, level3.some(routine, (0, 5, 9, 17), seed=3)))})
+tell(products=kernels())
+"""
+
+
+@pytest.mark.parametrize("kind, vendor", [("cublas", OF_CUBLAS), ("hipblas", OF_HIP)])
+@pytest.mark.parametrize("taken", [True, False])
+def test_each_routine_is_right_whoever_computes_it(kind, vendor, taken):
+    """As tests/support/level3.py asks: by the library, and by the vendor's where it is predicted to be faster; solving is the vendor's."""
+    script = vendor + RUN.replace("SUPPORT", repr(str(SUPPORT))).replace("PATHS", repr([one for one in sys.path if one])).replace("DRIVER", (
+        "driver = driver('libamdhip64.so.7' if 'hip' in dir() else 'libcuda.so.1')" if kind == "hipblas" else "driver()"))
+    ran = run_python(script, kind, LAB_MIN_GAIN="0" if taken else "1e9", log=True)
+    assert [ran.told[name] for name in ("SSYRK", "SSYR2K", "SSYMM", "STRMM", "STRSM")] == [[]] * 5
+    served = {line["kind"] for line in ran.log if line["taken"]}
+    assert served == ({"syrk", "syr2k", "symm", "trmm"} if taken else set())
+    assert ran.told["products"] == sum(line["count"] for line in ran.log if line["taken"])
+    reasons = {line.get("reason") for line in ran.log if line["kind"] == "trsm"}
+    assert reasons == {"there is nothing to multiply", "the library refuses it"}
+
+
+WRONG = EACH + """
+x, scalar = array(*([0.5] * 64)), array(2.0)
+at = ctypes.addressof
+for kind, letters in (("syrk", (7, 0)), ("syrk", (1, 7)), ("symm", (7, 0)), ("trmm", (0, 0, 0, 7)), ("trsm", (0, 7, 0, 0))):
+    operands = (at(x), 5) if kind == "syrk" else (at(x), 5, at(x), 5)
+    function(default, f"cublasS{kind}_v2", KINDS[kind].replace(" ", ""))(
+        handle, *letters, 5, 5, at(scalar), *operands, *((at(scalar), at(x), 5) if kind in ("syrk", "symm") else (at(x), 5) if kind == "trmm" else ()))
+form = KINDS["syrk"].replace(" ", "")
+syrk = function(default, "cublasSsyrk_v2", form)
+syrk(handle, 0, 0, 5, 0, at(scalar), at(x), 5, at(scalar), at(x), 5)
+blas.cublasSetMathMode(handle, 3)
+syrk(handle, 0, 0, 5, 5, at(scalar), at(x), 5, at(scalar), at(x), 5)
+blas.cublasSetMathMode(handle, 0), blas.cublasSetPointerMode_v2(handle, 1)
+syrk(handle, 0, 0, 5, 5, at(scalar), at(x), 5, at(scalar), at(x), 5)
+"""
+
+
+def test_calls_that_go_on_say_why():
+    ran = run_python(OF_CUBLAS.replace("create(default, stream=0x100)", "create(default)") + WRONG)
+    stands, operation = "a side, a triangle or a diagonal is none of its values", "an operation is neither n, t nor c"
+    assert ran.counts == {
+        f"cublasSsyrk_v2: {stands}": 1, f"cublasSsyrk_v2: {operation}": 1, f"cublasSsymm_v2: {stands}": 1, f"cublasStrmm_v2: {stands}": 1,
+        f"cublasStrsm_v2: {stands}": 1, "cublasSsyrk_v2: there is nothing to multiply": 1, "cublasSsyrk_v2: the math mode asks for something else": 1,
+        "cublasSsyrk_v2: taken": 1,
+    }
+    [taken] = [line for line in ran.log if line["taken"]]
+    assert (taken["alpha"], taken["beta"], taken["m"], taken["n"], taken["k"]) == ("device", "device", 5, 5, 5)
+
+
+IN_PLACE = EACH + """
+watched = watch()
+a, b, c, scalar = (array(*([0.5] * 64)) for _ in range(4))
+trmm, symm = (function(default, f"cublasS{kind}_v2", KINDS[kind].replace(" ", "")) for kind in ("trmm", "symm"))
+at = ctypes.addressof
+symm(handle, 0, 0, 5, 5, at(scalar), at(a), 5, at(b), 5, at(scalar), at(c), 5)
+for to in (c, b, c, b):
+    trmm(handle, 0, 0, 0, 0, 5, 5, at(scalar), at(a), 5, at(b), 5, at(to), 5)
+tell(selects=watched.watched_selects(), products=kernels())
+"""
+
+
+def test_another_kind_and_a_product_in_place_are_other_decisions():
+    """Its workspace may be larger; the same call again is remembered."""
+    ran = run_python(OF_CUBLAS + IN_PLACE, LD_PRELOAD=watching(), LAB_MIN_GAIN="0")
+    assert ran.told == {"selects": 3, "products": 5}
+
+
+OLD = """
+roc, default = load("librocblas.so.3"), ctypes.CDLL(None)
+handle = P()
+roc.rocblas_create_handle(ctypes.byref(handle))
+trmm = default.rocblas_strmm
+trmm.argtypes = [P, I32, I32, I32, I32, I32, I32, P, P, I32, P, I32, P, I32]
+a, b, c, scalar = (array(*([0.5] * 64)) for _ in range(4))
+at = ctypes.addressof
+tell(status=trmm(handle, 141, 122, 111, 131, 5, 5, at(scalar), at(a), 5, at(b), 5, at(c), 5), products=kernels())
+"""
+
+
+def test_amd_s_older_trmm_which_has_no_c_goes_on(tmp_path):
+    """rocBLAS has one since version 4: two arguments of an older program's call are not there."""
+    shutil.copy(dropped_in.folder("hipblas") / "vendor" / "librocblas.so.5", tmp_path / "librocblas.so.3")
+    ran = run_python(OLD.replace('"librocblas.so.3"', repr(str(tmp_path / "librocblas.so.3"))), "hipblas", LAB_MIN_GAIN="0")
+    assert ran.told == {"status": 0, "products": 0} and ran.counts == {"rocblas_strmm: the vendor's function has other arguments": 1}

@@ -1,0 +1,365 @@
+"""Elements of FP64: exact references, residues by integers against exact arithmetic, what is promised of errors, and who is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import inf, prod, sqrt
+
+import numpy as np
+import pytest
+from ways import HOPPER, plan_of
+
+from gemmgen.abi import interface
+from gemmgen.catalog import exactly
+from gemmgen.catalog.element import F32, F64
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
+from gemmgen.cli.inputs import matrix
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.export import export
+from gemmgen.library.tables import check
+from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
+from gemmgen.render import render
+from gemmgen.run import converted
+from gemmgen.solve import solve
+from gemmgen.solve.contract import fp64_estimate
+from gemmgen.solve.lookup import schemes_for
+from gemmgen.spec import loads
+from gemmgen.split import joined, once_rounded, row_steps, split
+from gemmgen.verdict import NATIVE, error_over_fp32s, native_seconds, verdict
+from gemmgen.verify import Report, against_fp32, fixed, oracles
+from gemmgen.verify.bound import allowance
+from gemmgen.verify.expected import sequential
+from gemmgen.verify.metrics import relative_frobenius
+
+NAMES = ("residues12", "residues13", "residues14", "residues15", "residues16")
+
+
+def exact_value(x) -> Fraction:
+    """Of an np.longdouble of 64 bits."""
+    significand, exponent = np.frexp(x)
+    return Fraction(int(np.ldexp(significand, 64))) * Fraction(2) ** (int(exponent) - 64)
+
+
+def spread(rng, shape, powers):
+    return rng.standard_normal(shape) * np.exp2(rng.integers(-powers, powers + 1, shape))
+
+
+def spec(gpu="h200", scheme="residues14", **sections):
+    problem = {"type": "f64"} | sections.pop("problem", {})
+    return loads({"problem": problem, "split": {"scheme": scheme}, "target": {"gpu": gpu}} | sections)
+
+
+# ---- exact references
+
+
+def test_f64_by_hand():
+    assert (F64.bytes, F64.roundoff, F64.tiniest, F64.c_type, F64.fused, F32.fused) == (8, 2.0**-53, 5e-324, "double", "fma", "fmaf")
+    assert F64.exponents == (-1074, -1022, 1023) and F32.exponents == (-149, -126, 127) and F64.poison.dtype == np.float64
+    a = np.array([[1 + 2.0**-52, -1.0, 2.0**-300]])
+    assert F64.exact(a, np.array([[1 + 2.0**-52], [1 + 2.0**-51], [0.0]]))[0, 0] == np.longdouble(2.0**-104)
+
+
+@pytest.mark.parametrize("powers", [0, 3, 30, 500])
+def test_exact_products_are_rounded_once(powers):
+    """Of sums that cancel, of rows of zeros, of subnormal elements, and of more k than FP64 sums exactly."""
+    rng = np.random.default_rng(powers)
+    a, b = spread(rng, (6, 70), powers), spread(rng, (70, 4), powers)
+    a[0], a[1, 3], a[4] = 0, 5e-324, 2.0**-1060 * rng.integers(-50, 50, 70)
+    a[2, :35], b[:35, 1] = -a[2, 35:], b[35:, 1]
+    b[7, 1] *= 1 + 2.0**-40
+    found = exactly.product(a, b)
+    for i, j in np.ndindex(found.shape):
+        want = sum(Fraction(x) * Fraction(y) for x, y in zip(a[i], b[:, j]))
+        assert abs(exact_value(found[i, j]) - want) <= abs(want) / 2**64, (i, j)
+
+
+def test_exact_products_of_long_sums_and_of_nothing():
+    k = 3 * exactly.CHUNK + 5
+    ones = np.full((1, k), 1 - 2.0**-53)
+    assert exact_value(exactly.product(ones, ones.T)[0, 0]) == exact_value(np.longdouble(k) * (1 - np.longdouble(2) ** -52))
+    assert exactly.product(np.zeros((2, 0)), np.zeros((0, 3))).tolist() == [[0] * 3] * 2
+    with pytest.raises(ValueError, match="products of digits"):
+        exactly.product(np.ones((1, exactly.MOST)), np.ones((exactly.MOST, 1)))
+
+
+def test_a_tie_of_the_rounding_goes_to_even_and_a_bit_far_below_breaks_it():
+    one = np.array([[2.0**32, 2.0**-32, 2.0**-500]])
+    for last, want in ((0.0, 2**96), (1.0, 2**96 + 2**33), (-1.0, 2**96)):
+        assert exact_value(exactly.product(one, np.array([[2.0**64], [2.0**64], [last]]))[0, 0]) == want
+
+
+def test_inf_and_nan_spread_as_in_fp64():
+    a, b = np.array([[np.inf, 1], [np.nan, 1], [1e308, 1e308], [1.0, 2]]), np.array([[1.0, 0], [10, 1]])
+    product, finite = F64.exact_or_special(a, b)
+    assert product[0, 0] == inf and np.isnan(product[0, 1]) and np.isnan(product[1]).all() and product[2, 0] == inf
+    assert finite.tolist() == [[False, False], [False, False], [False, True], [True, True]] and product[3].astype(float).tolist() == [21, 2]
+    assert F64.same_special(np.array([[inf, np.nan], [np.nan, np.nan], [inf, 1e308], [21, 2]]), product, finite)
+
+
+# ---- the system
+
+
+def row(**changes):
+    known = {"name": "mine", "title": "mine", "source": "test", "word": "s8", "normalize": "row", "own_promote": "never", "element": "f64",
+             "moduli": SCHEMES.get("residues12").moduli}
+    return Scheme(**(known | changes))
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"moduli": SCHEMES.get("residues9").moduli}, "between 2\\^76 and 2\\^127"),
+    ({"moduli": [*SCHEMES.get("residues12").moduli[:-1], 255 // 3]}, "255 and 85 have 85"),
+    ({"element": "f32"}, "between 2\\^25 and 2\\^77"),
+    ({"moduli": None, "words": [{"rounding": "nearest_even"}], "products": [{"a": 0, "b": 0, "into": "x"}]}, "residues alone hold as many bits"),
+])
+def test_a_row_that_is_no_system_for_fp64_is_refused(changes, told):
+    with pytest.raises(ValueError, match=told):
+        row(**changes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_constants_are_those_of_exact_arithmetic(name):
+    system = SCHEMES.get(name).family.residues
+    m = prod(system.moduli)
+    # Integers stay so far below M / 2 that the quotient is right although each share is rounded to 32 bits.
+    largest = 2 * (Fraction(system.target) + 2**15) ** 2
+    assert largest <= m * (1 - Fraction(1, 2**18)) and sum(Fraction(255 * sum(pair.weights), 2**48) for pair in system.pairs) < Fraction(1, 2**19)
+    assert largest >= m * (1 - Fraction(1, 2**16))
+    assert system.target < 0x7F7F7F7F7F7F7F7F  # a digit's bias does not overflow
+    most, power = system.square
+    assert 2**61 <= most < 2**63 and most * 4**power <= system.target**2 < (most + 1) * 4**power
+    assert [len(pair.weights) for pair in system.pairs] == [2] * (len(system.moduli) // 2) + [1] * (len(system.moduli) % 2)
+    for at, pair in enumerate(system.pairs):
+        for one, weight in zip(system.each[2 * at :], pair.weights):
+            assert weight * pair.rest % one.m == 1 and weight * pair.rest % (m // one.m) == 0
+        assert 255 * sum(pair.weights) < 2**26 and pair.rest * prod(one.m for one in system.each[2 * at :][: len(pair.weights)]) == m
+        assert abs(Fraction(pair.share, 2**47) - Fraction(pair.rest, m)) <= Fraction(1, 2**48) and (pair.share < 2**32 or len(pair.weights) == 1)
+        assert sum(limb << 32 * j for j, limb in enumerate(pair.limbs)) == pair.rest
+    for one in system.each:
+        digits = [((word >> 8 * j & 255) ^ 128) - 128 for word in (one.first_digits, one.last_digits) for j in range(4)]
+        assert all((digit - 256**j) % one.m == 0 for j, digit in enumerate(digits))
+    assert (sum(limb << 32 * j for j, limb in enumerate(system.negative_limbs)) + m) % 2**128 == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_integers_come_back_from_their_residues(name):
+    system, rng = SCHEMES.get(name).family.residues, np.random.default_rng(1)
+    most = (system.target + 2**15) ** 2
+    chosen = [0, 1, -1, most, -most, *(int(x * 2**53) * most // 2**53 for x in rng.uniform(-1, 1, 40))]
+    assert system.whole(np.array([[c % p for c in chosen] for p in system.moduli])).tolist() == chosen
+
+
+def test_powers_bring_norms_below_the_target_and_no_order_of_k_changes_them():
+    system, rng = SCHEMES.get("residues14").family.residues, np.random.default_rng(3)
+    x = spread(rng, (9, 300), 10)
+    x[1], x[2, 7], x[5, 8] = 0, inf, np.nan
+    x[3] *= 2.0**-1060
+    x[4] *= 2.0**1005 / np.abs(x[4]).max()
+    x[6], x[7] = 2.0**-1074, 0
+    x[7, 9] = 5e-324
+    powers = system.powers(x)
+    assert powers[[1, 2, 5]].tolist() == [0, 0, 0]
+    for line in (0, 3, 4, 6, 7, 8):
+        norm = sqrt(sum(Fraction(value) ** 2 for value in x[line]) * Fraction(4) ** int(powers[line])) / system.target
+        assert norm <= 1 and (norm > 0.5 * (1 - 2.0**-14) or line in (3, 6, 7)), line  # of subnormal rows the leading bits are 0
+    assert (system.powers(rng.permuted(x, axis=1)) == powers).all()
+    assert powers.dtype == np.int64 and row_steps(x, system)[0] == np.longdouble(2) ** -int(powers[0])
+
+
+def test_powers_by_hand():
+    """1 has the leading bits 2^15, whose bound is one more: (2^15 + 1)^2 4^n reaches the target's square at n = 39, so that 2^(39 + 15) is the power."""
+    system = SCHEMES.get("residues14").family.residues
+    assert system.powers(np.array([[1.0], [2.0], [0.5], [2.0**-1022]])).tolist() == [54, 53, 55, 1076]
+    assert 2.0**54 < system.target < 2.0**55
+    beyond = np.nextafter(system.target / 2.0**54, 2)  # whose leading bits alone are within the target
+    assert system.powers(np.array([[beyond]])).tolist() == [53]
+
+
+def test_integers_are_rounded_ties_to_even():
+    system = SCHEMES.get("residues14").family.residues
+    x = np.array([[1.5, -1.5, 2.5, 0.5, -0.5, 0.49999999999999994, 5e-324, 3.0]])
+    assert system.integers(x, np.array([0])).tolist() == [[2, -2, 2, 0, 0, 0, 0, 3]]
+    assert system.integers(x, np.array([9]))[0, :3].tolist() == [768, -768, 1280]
+
+
+def test_one_rounding_is_that_of_fractions():
+    """Normal, subnormal and at the ends of the range; ties to even."""
+    rng = np.random.default_rng(5)
+    for _ in range(2000):
+        number, exponent = int(rng.integers(1, 1 << 62)) * int(rng.integers(1, 1 << 60)), int(rng.integers(-1230, 920))
+        exact = Fraction(number) * Fraction(2) ** exponent
+        try:
+            want = exact.numerator / exact.denominator
+        except OverflowError:
+            want = inf
+        assert once_rounded(number, exponent) == want and once_rounded(-number, exponent) == -want, (number, exponent)
+    assert [once_rounded(n, e) for n, e in ((2**54 + 2, 0), (2**54 + 6, 0), (1, -1075), (3, -1075), (0, 5), (1, 1024))] == [
+        2.0**54, 2.0**54 + 8, 0.0, 2.0**-1073, 0.0, inf]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_c_is_the_exact_sum_of_integers_rounded_once(name):
+    scheme, rng = SCHEMES.get(name), np.random.default_rng(6)
+    a, b = spread(rng, (5, 90), 200), np.ascontiguousarray(spread(rng, (90, 4), 200).T)
+    b[3] = np.inf
+    words = split(a, scheme), split(b, scheme)
+    found, system = joined(*words, scheme), scheme.family.residues
+    of_a, of_b = (system.integers(np.where(np.isfinite(x), x, 0), system.powers(x)).astype(object) for x in (a, b))
+    for i, j in np.ndindex(5, 3):
+        want = Fraction(sum(of_a[i] * of_b[j])) * Fraction(2) ** -int(words[0].exponents[i] + words[1].exponents[j])
+        assert found[i, j] == want.numerator / want.denominator
+    assert np.isnan(found[:, 3]).all() and words[1].nonfinite == 90 and words[1].is_lossy[3].sum() == 0
+    assert (words[0].is_lossy == ((of_a == 0) & (a != 0))).all() and words[0].lossy > 0
+    with pytest.raises(TypeError, match="float64, not float32"):
+        split(np.zeros((1, 1), np.float32), scheme)
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("data", ["uniform", "positive", "spread"])
+def test_the_error_is_as_predicted_and_within_both_bounds(name, data):
+    scheme, rng, k = SCHEMES.get(name), np.random.default_rng(4), 700
+    a, b = (DISTRIBUTIONS[data].draw(rng, shape) for shape in ((40, k), (k, 30)))
+    c, reference = joined(split(a, scheme), split(np.ascontiguousarray(b.T), scheme), scheme), F64.exact(a, b)
+    error, estimate = relative_frobenius(c, reference), predicted(scheme, GPUS.get("h200").unit, k, 0, DISTRIBUTIONS[data]).estimate
+    assert estimate / 4 < error < estimate * 4
+    assert error < 2 * fixed.error_norm(scheme, a, b, reference) / np.linalg.norm(reference) and error < 2 * fixed.relative(scheme, k)
+    assert (np.abs(c - reference) <= fixed.worst(scheme, None, k) * fixed.reach(scheme, a, b)).all()
+    assert (np.abs(c - reference) <= allowance(plan_of(name, promote=0), a, b, F64.exact(np.abs(a), np.abs(b)))).all()
+
+
+def test_bounds_are_in_fp64s_last_places():
+    """Sixteen moduli hold all of U[-1, 1]: what is left is C's rounding, and a bound of FP32's would let 2^-24 through."""
+    scheme = SCHEMES.get("residues16")
+    assert 2.0**-53 < fixed.worst(scheme, None, 4096) < 2.0**-52 and fixed.rounding(scheme) == 2.0**-52
+    assert fixed.worst(SCHEMES.get("residues14"), None, 4096) == pytest.approx(64 * 2 / SCHEMES.get("residues14").family.residues.target + 2.0**-53, rel=1e-3)
+    tiny = np.full((1, 1), 2.0**-600)
+    assert allowance(plan_of("residues14", promote=0), tiny, tiny, F64.exact(tiny, tiny))[0, 0] < 2.0**-1073
+
+
+def test_the_sum_one_after_another_is_fp64s():
+    a, b = np.array([[1.0, 2.0**-53, 2.0**-53]]), np.ones((3, 1))
+    assert sequential(a, b, F64)[0, 0] == 1.0 and sequential(a, b, F64).dtype == np.float64
+    assert sequential(np.float32([[1, 2.0**-25]]), np.float32([[1], [1]])).dtype == np.float32
+
+
+def test_oracles_draw_fp64():
+    plan = plan_of("residues14", promote=0)
+    assert (oracles.uniform(plan, -1, 1, (40, 30, 20), 1).b.astype(np.float32) != oracles.uniform(plan, -1, 1, (40, 30, 20), 1).b).all()
+    ranged = oracles.all_ranges(plan).a
+    assert np.abs(ranged[ranged != 0]).min() < 2.0**-1060 and np.abs(ranged).max() > 2.0**1000
+    probes = oracles.probes(plan)
+    assert probes.a.dtype == np.float64 and np.abs(probes.a[2]).max() < 2.0**-1021 and np.abs(probes.a[4]).max() > 2.0**1000
+
+
+def test_a_report_says_whose_error_it_is():
+    assert against_fp32(1.4, "FP64") == "as FP64" and against_fp32(3.0, "FP64") == "3.0 times FP64's" and against_fp32(1.0) == "as FP32"
+    assert Report.__dataclass_fields__["element"].default == "FP32"
+
+
+# ---- plans
+
+
+def test_nobody_names_a_scheme_and_fourteen_moduli_are_taken():
+    plan = solve(loads({"problem": {"type": "f64"}, "target": {"gpu": "h200"}}))
+    assert (plan.scheme.name, plan.type, plan.output.name, plan.inputs.stored_b.name, plan.design.name) == ("residues14", F64, "f64", "f64", "residues")
+    assert preferred_scheme(plan.gpu.unit, element="f64").name == "residues14" and plan.identity["type"] == "f64"
+    assert all(predicted(SCHEMES.get("residues14"), None, k, 0, DISTRIBUTIONS[data]).estimate < fp64_estimate(k, DISTRIBUTIONS[data])
+               for k in (256, 4096, 65536) for data in ("uniform", "normal"))
+    assert [one.name for one in schemes_for("f32", "f64")] == list(NAMES) and not {one.name for one in schemes_for("f32")} & set(NAMES)
+
+
+@pytest.mark.parametrize(("asked", "name"), [
+    ({"as": "fp64", "data": "uniform"}, "residues14"), ({"relative_frobenius": 1e-12}, "residues12"), ({"relative_frobenius": 2e-16}, "residues15"),
+    ({"relative_frobenius": 5e-17}, "residues16"),
+])
+def test_a_contract_chooses_the_moduli(asked, name):
+    assert solve(loads({"problem": {"type": "f64"}, "accuracy": asked, "target": {"gpu": "h200"}})).scheme.name == name
+
+
+def test_a_kernel_tells_its_workspace_before_it_runs():
+    for plan, residues in ((plan_of("residues14", promote=0), 14 * 512 * 384), (plan_of("residues14", promote=0, **HOPPER, tile={"block": [128, 128, 128], "warp": [64, 128, 128]}),
+                                                                     14 * 132 * 128 * 128)):
+        told = interface(plan)
+        work = told.workspace(500, 380, 70)
+        assert work.lengths["residues"] == residues and work.lengths["a_scales"] == 4 * 512
+        element = {one.name: one.type for launch in told.launches for one in launch.parameters}
+        assert (element["a"], element["c"], element["alpha"], element["a_scales"]) == ("const double*", "double*", "double", "const int*")
+    assert converted("double", 0.1) == 0.1
+
+
+def test_passes_need_no_fp64_arithmetic():
+    """GeForce has next to none: norms, residues and joining are integers, and alpha and beta alone are multiplied."""
+    text = render(plan_of("residues14", promote=0)).text
+    lines = [line for line in text.splitlines() if "fma(" in line]
+    assert len(lines) == 2 and "alpha" in "".join(lines) and "sqrt" not in text and "double2hiint" in text
+
+
+def test_times_are_those_of_fp64():
+    """Elements are read three times, for two norms and residues, and each of 14 residues is written once; C has 8 bytes an element."""
+    for plan in (solve(spec(problem=dict.fromkeys("mnk", 16384))), plan_of("residues14", promote=0, size=16384)):
+        assert plan.model["split_bytes"] == 2 * 16384**2 * (3 * 8 + 14) and plan.model["dram_bytes"] > 16384**2 * (8 + 2 * 14)
+    for size, measured in ((2048, 0.365e-3), (4096, 1.983e-3), (8192, 13.105e-3), (16384, 103.909e-3)):  # on an H200: docs/results/f64.md
+        assert 0.85 < solve(spec(problem=dict.fromkeys("mnk", size))).model["seconds"] / measured < 1.1, size
+
+
+@pytest.mark.parametrize(("sections", "told"), [
+    ({"problem": {"kind": "strided"}}, ("[problem] kind", "compute one product")),
+    ({"problem": {"kind": "syrk"}}, ("[problem] kind", "compute one product")),
+    ({"problem": {"b": "f16"}}, ("[problem] b", "a B of the same type")),
+    ({"problem": {"c": "f16"}}, ("[problem] c", "store C in the same type")),
+    ({"epilogue": {"do": ["relu"]}}, ("[epilogue] do", "steps compute in FP32")),
+    ({"scheme": "residues8"}, ("[split] scheme", 'type = "f32", or scheme = "residues14"')),
+    ({"problem": {"type": "f32"}}, ("[split] scheme", 'type = "f64"')),
+    ({"tile": {"split_k": 2}}, ("[tile] split_k", "slices of k are not for residues")),
+])
+def test_what_fp64_does_not_serve_is_refused_with_the_reason(sections, told):
+    with pytest.raises((InfeasibleSpec, SpecError)) as error:
+        solve(spec(**sections))
+    assert all(part in f"{error.value}" for part in told), error.value
+
+
+def test_fp64s_error_is_not_asked_of_fp32():
+    with pytest.raises(InfeasibleSpec, match="no element of f32 has such an error"):
+        solve(loads({"accuracy": {"as": "fp64"}, "target": {"gpu": "h200"}}))
+
+
+def test_the_same_bits_everywhere_are_those_of_residues_of_fp64():
+    asked = {"accuracy": {"reproducible": True}, "target": {"gpu": "mi300x"}}
+    assert solve(loads(asked | {"problem": {"type": "f64"}})).scheme.name == "residues14"
+    assert solve(loads(asked | {"problem": {"type": "f64"}, "accuracy": {"reproducible": True, "relative_frobenius": 1e-12}})).scheme.name == "residues12"
+    for scheme in ("auto", "residues8", "mixpert4", "fp32"):  # whose norms, scales or sums are FP32's or FP64's
+        with pytest.raises(InfeasibleSpec) as error:
+            solve(loads(asked | {"split": {"scheme": scheme}}))
+        assert error.value.where.endswith("[accuracy] reproducible") and "residues12" in f"{error.value}"
+    assert [row.name for row in SCHEMES.rows() if row.family.reproducible] == list(NAMES)
+
+
+def test_exports_and_libraries_are_of_fp32(tmp_path):
+    plan = plan_of("residues14", promote=0)
+    with pytest.raises(SpecError, match=r"\[problem\] type"):
+        export(plan, render(plan), None, tmp_path / "x")
+    kernel = type("Kernel", (), {"label": "mine", "built": type("Built", (), {"plan": plan, "source": render(plan)})})
+    with pytest.raises(GemmgenError, match="not FP32"):
+        check(kernel)
+
+
+def test_a_verdict_is_beside_native_fp64():
+    """M25 by hand: 6 us, 2^37 operations at 0.8 of 66.9 TFLOP/s, 384 MiB at 0.835 of 4.8 TB/s."""
+    gpu = GPUS.get("h200")
+    assert native_seconds(gpu, 4096, 4096, 4096) == pytest.approx(6e-6 + 2.0**37 / (0.8 * 66.9e12) + 3 * 2.0**27 / (gpu.measured.dram_efficiency.value * 4.8e12))
+    plan = solve(spec())
+    found = verdict(plan)
+    assert found.fp32 == NATIVE and "x FP64" in found.sentence and 0.3 < error_over_fp32s(plan) < 2
+    slow = verdict(solve(spec("rtx4090")))
+    assert slow.ratio > 10 > 2 > found.ratio and not slow.loses
+    assert verdict(replace(plan, gpu=gpu.model_copy(update={"rates": gpu.rates.model_copy(update={"f64_tflops": None})}))) is None
+
+
+def test_a_users_matrix_stays_fp64(tmp_path, capsys):
+    np.save(tmp_path / "a.npy", np.full((2, 2), 1 / 3))
+    assert matrix("--a", tmp_path / "a.npy", element=F64)[0, 0] == 1 / 3 and capsys.readouterr().err == ""
+    assert matrix("--a", tmp_path / "a.npy")[0, 0] == np.float32(1 / 3) and "rounded" in capsys.readouterr().err

@@ -1,0 +1,125 @@
+"""Dispatch tables of a race of libraries' own kernels, and libraries of them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from gemmgen.errors import SpecError
+from gemmgen.library.dispatch import Estimate
+from gemmgen.library.file import library_from
+from gemmgen.library.made import choose, estimates
+from gemmgen.library.raced import NEAR, Raced, table
+
+SIZES = [(64, 64, 64, 1), (256, 256, 256, 1), (512, 128, 64, 1), (1024, 1024, 64, 1), (2048, 2048, 256, 1), (512, 512, 64, 16)]
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    """A small library's choice, and what its manifest tells of its kernels."""
+    library = library_from({
+        "name": "few", "gpus": ["h200"], "layouts": ["nn"], "kernels_at_most": 4, "sizes": [list(size) for size in SIZES], "batched": True,
+        "use": [{"scheme": "run_scaled"}, {"split": {"scheme": "bf16x6_apart", "where": "lane"}}],
+    })
+    choice = choose(library)
+    told = [
+        {"kernel": f"kernel_{at}", "plan": one.plan.hash, "gpu": "h200", "layout": "nn", "spec": json.loads(json.dumps(one.candidate.spec)),
+         "estimate": estimate.model_dump(mode="json")}
+        for at, (one, estimate) in enumerate(zip(choice.kernels, estimates(choice)))
+    ]
+    return choice, told
+
+
+def rows_of(told, seconds):
+    """A race in which kernel `at` takes seconds(at, size)."""
+    found = []
+    for m, n, k, products in SIZES:
+        known = {one["kernel"]: seconds(at, (m, n, k, products)) for at, one in enumerate(told)
+                 if not (one["spec"]["problem"].get("kind") == "strided" and products == 1)}
+        found.append({"layout": "nn", "m": m, "n": n, "k": k, "products": products, "measured": known, "predicted": {name: 2e-6 for name in known}})
+    return found
+
+
+def test_a_manifests_spec_has_that_kernel_alone(chosen):
+    """Otherwise a table of measured times would be of other kernels."""
+    from gemmgen.library.candidates import _ended
+    from gemmgen.solve import solve
+    from gemmgen.spec import loads
+
+    choice, told = chosen
+    assert any(one.candidate.strided for one in choice.kernels) and any(one.plan.design.name == "straight" for one in choice.kernels)
+    assert [_ended(solve(loads(one["spec"]))).hash for one in told] == [one.plan.hash for one in choice.kernels]
+
+
+def test_a_library_of_a_races_table_takes_what_was_fastest(chosen, tmp_path):
+    choice, told = chosen
+    single = [at for at, one in enumerate(told) if one["spec"]["problem"].get("kind") != "strided"]
+    winner, loser = single[-1], single[0]
+    assert winner != loser
+
+    def seconds(at, size):
+        return size[3] * (2e-6 + size[0] * size[1] * size[2] * 1e-14) * (1 if at == winner else 3 if at == loser else 1.05)
+
+    found, costs = table(told and [{"kernels": told}], rows_of(told, seconds), "a race")
+    assert told[loser]["plan"] not in {one.identity for one in found.kernels.values()}, f"it is nowhere within {NEAR} of the fastest"
+    assert costs["nn"].max() < 1.06
+    (tmp_path / "race.json").write_text(found.model_dump_json(exclude_none=True))
+    made = choose(library_from({
+        "name": "few", "gpus": ["h200"], "layouts": ["nn"], "kernels_at_most": 4, "sizes": [list(size) for size in SIZES[:5]],
+        "use": [{"table": str(tmp_path / "race.json")}],
+    }))
+    fastest = max(made.kernels, key=lambda one: len(one.sizes))
+    assert fastest.plan.hash == choice.kernels[winner].plan.hash and len(fastest.sizes) == 5
+
+
+def test_kernels_of_batches_in_a_table_are_for_batches(chosen, tmp_path):
+    _, told = chosen
+    strided = next(at for at, one in enumerate(told) if one["spec"]["problem"].get("kind") == "strided")
+    rows = rows_of(told, lambda at, size: size[3] * 4e-6 if at != strided else 9e-6)
+    found, _ = table([{"kernels": told}], rows, "a race")
+    (tmp_path / "race.json").write_text(found.model_dump_json(exclude_none=True))
+    made = choose(library_from({
+        "name": "few", "gpus": ["h200"], "layouts": ["nn"], "kernels_at_most": 4, "sizes": [list(size) for size in SIZES], "batched": True,
+        "use": [{"table": str(tmp_path / "race.json")}],
+    }))
+    of = {size: one for one in made.kernels for size in one.sizes}
+    assert of[SIZES[5]].candidate.strided and of[SIZES[5]].plan.batch.pointers and not of[SIZES[0]].candidate.strided
+
+
+def test_other_layouts_take_the_times_of_the_first(chosen):
+    _, told = chosen
+    found, costs = table([{"kernels": told}], rows_of(told, lambda at, size: 1e-6 * size[3]), "a race", stand_for=("tn",))
+    layouts = {one.layout: one for one in found.parts}
+    assert layouts.keys() == {"nn", "tn"} and costs.keys() == {"nn"}
+    of = {layout: [one for one in found.kernels.values() if one.layout == layout] for layout in layouts}
+    assert [one.estimate for one in of["tn"]] == [one.estimate for one in of["nn"]]
+    assert {one.spec["problem"].get("layout", "nn") for one in of["tn"]} == {"tn"}
+    assert not {one.identity for one in of["tn"]} & {one.identity for one in of["nn"]}
+
+
+def test_what_was_not_timed_counts_as_predicted_but_never_as_the_fastest():
+    row = {"layout": "nn", "m": 64, "n": 64, "k": 64, "products": 1, "measured": {"a": 2e-6}, "predicted": {"a": 1e-6, "b": 1e-6}}
+    other = {**row, "m": 128, "measured": {"a": 4e-6, "b": 1e-6}}
+    found = Raced([row, other])
+    assert found.names == ["a", "b"] and found.best.tolist() == [2e-6, 1e-6]
+    assert found.seconds.tolist() == [[2e-6, 4e-6], [2e-6, 1e-6]], "b's prediction is right, and no less than what the fastest took"
+
+
+def test_more_weight_goes_where_estimates_took_the_wrong_kernel():
+    """One form cannot tell a's times at all sizes; what decides is its time where it wins."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for m in (64, 96, 128, 256, 512, 1024, 2048):
+        known = {"a": 1e-6 + 1e-12 * m * m * (1 + m / 512), "b": 3e-6 + 1e-12 * m * m * (1 + 0.2 * rng.random())}
+        rows.append({"layout": "nn", "m": m, "n": m, "k": 64, "products": 1, "measured": known, "predicted": known})
+    told = [{"spec": {}, "estimate": {"tile": [64, 64], "slices": 1, "sms": 132}}] * 2
+    found, over = Raced(rows).estimates(told)
+    assert over.max() < 1.2 and all(isinstance(one, Estimate) for one in found)
+
+
+def test_a_kernel_that_no_manifest_tells_is_refused(chosen):
+    _, told = chosen
+    with pytest.raises(SpecError, match="tells the spec of"):
+        table([{"kernels": [{**one, "spec": None} for one in told]}], rows_of(told, lambda at, size: 1e-6), "a race")

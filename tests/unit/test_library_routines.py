@@ -1,0 +1,117 @@
+"""Kernels of a library for BLAS's level 3 beside GEMM: which ways there are, which kernel each gets, and what its estimate tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError
+from gemmgen.kinds import Kind, all_kinds, kind_of
+from gemmgen.library import tables
+from gemmgen.library.candidates import like
+from gemmgen.library.choice import pool
+from gemmgen.library.file import library_from
+from gemmgen.library.made import estimates
+from gemmgen.library.routines import LEVEL3, NUMBERS, number, sized, stands, ways_of
+from gemmgen.spec import Problem
+from library_calls import of_plan
+from ways import plan_of
+
+
+def loaded(*routines: str, **more):
+    return library_from({"name": "lab", "gpus": ["h200"], "layouts": ["nn"], "kernels_at_most": 1, "sizes": [[2048, 1024, 4096]], "routines": list(routines),
+                         "use": [{"scheme": "ootomo"}], **more})
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    return pool(loaded("syrk", "trmm"))
+
+
+def test_every_way_in_which_blas_may_find_operands_is_there_once():
+    assert {name: len(list(ways_of(name))) for name in LEVEL3} == {"syrk": 4, "syr2k": 4, "gemmt": 8, "symm": 4, "trmm": 16}
+    for name in LEVEL3:
+        found = [(number(kind := kind_of(Problem(**way))), *stands(kind), way["layout"]) for way in ways_of(name)]
+        assert len(set(found)) == len(found) and {one[0] for one in found} == {NUMBERS[name]}
+        for way in ways_of(name):
+            kind_of(Problem(**way)).check(Problem(**way), "way")
+            if "side" in way:
+                assert way["layout"][1 if way["side"] == "left" else 0] == "n", "BLAS transposes no operand beside A"
+
+
+def test_a_kind_stands_as_its_options_say():
+    kind = kind_of(Problem(kind="trmm", uplo="upper", side="right", diag="unit"))
+    assert stands(kind) == (1, 1, 1) and stands(kind_of(Problem(kind="symm", uplo="upper"))) == (1, 0, 0)
+    assert stands(all_kinds()["gemm"]) == stands(all_kinds()["strided"]) == (0, 0, 0) and number(all_kinds()["strided"]) == NUMBERS["gemm"] == 0
+    assert sized(all_kinds()["syrk"], 5, 6, 7) == (5, 5, 7) and sized(kind, 5, 6, 7) == (5, 6, 6) and sized(all_kinds()["trmm"], 5, 6, 7) == (5, 6, 5)
+
+
+def test_each_way_has_the_best_kernel(chosen):
+    choice = chosen.choose()
+    mine = [one for one in choice.kernels if one.candidate.routine]
+    assert len(mine) == 4 + 16 and len(choice.kernels) == 1 + len(mine), "beyond kernels_at_most"
+    assert {(one.plan.kind.name, *one.plan.kind.options.values(), one.plan.layout) for one in mine} == {
+        tuple(way.values()) for name in ("syrk", "trmm") for way in ways_of(name)}
+    for one in mine:
+        group = next(group for group, candidates in chosen.routines.items() if one.candidate in candidates)
+        assert one.candidate.seconds[0] == min(other.seconds[0] for other in chosen.routines[group])
+        assert one.sizes == like(chosen.library, one.candidate.routine) and not one.plan.epilogue
+    assert {one.sizes for one in mine} == {((2048, 2048, 4096, 1),), ((2048, 1024, 2048, 1),), ((2048, 1024, 1024, 1),)}
+    assert choice.candidates == len(chosen.candidates) + sum(map(len, chosen.routines.values()))
+
+
+def test_what_the_compiler_refuses_is_replaced_by_the_next_one(chosen):
+    again = replace(chosen, refused={})
+    group, candidates = next(iter(again.routines.items()))
+    first = again.choose()
+    assert candidates[0].plan.hash in {one.plan.hash for one in first.kernels}
+    again.refuse(candidates[0].plan, ResourceError("kernel", "spills"))
+    second = again.choose()
+    hashes = {one.plan.hash for one in second.kernels}
+    assert candidates[0].plan.hash not in hashes and candidates[1].plan.hash in hashes and len(second.kernels) == len(first.kernels)
+    for one in candidates:
+        again.refuse(one.plan, ResourceError("kernel", "spills"))
+    with pytest.raises(InfeasibleSpec, match=" ".join(group)):
+        again.choose()
+
+
+def test_a_kernel_serves_small_and_large_sizes_by_two_passes():
+    """Row scales are found in a pass of their own, as one pass has no time for small sizes; and no size of 64 decides which tile there is."""
+    found = pool(loaded("syrk", sizes=[[64] * 3, [1024] * 3, [8192] * 3], use=[{"scheme": "scaled"}]))
+    assert len(found.routines) == 4
+    for mine in found.routines.values():
+        assert all(np.isfinite(one.seconds).all() and one.seconds.shape == (3,) and not one.plan.launches.splits_whole for one in mine)
+        assert mine[0].plan.block[0] == 128 and mine[0].plan.fragment.policy == "wgmma"
+
+
+def test_an_estimate_is_of_the_kind_s_own_work(chosen):
+    """Of half of the tiles: of sizes that the kind has, within a fifth of the model."""
+    choice = chosen.choose()
+    for served, estimate in zip(choice.kernels, estimates(choice)):
+        if served.candidate.routine:
+            sizes = np.array([(*sized(served.plan.kind, *size), 1) for size in ((2048, 2048, 2048), (4096, 2048, 3000), (2048, 4096, 4096))])
+            own = served.candidate.seconds_of(sizes)
+            assert np.allclose(estimate.seconds(*sizes.T[:3]), own, rtol=0.2), (served.plan.kind.options, estimate.seconds(*sizes.T[:3]) / own)
+
+
+def test_a_file_names_each_routine_once_and_of_those_there_are():
+    for wrong, told in ((("gemm",), "routines"), (("syrk", "syrk"), "each once")):
+        with pytest.raises(SpecError, match=told):
+            loaded(*wrong)
+    with pytest.raises(SpecError, match="is not what a library's functions compute") as refused:
+        loaded(use=[{"spec": "syrk_h200"}])
+    assert "routines" in str(refused.value)
+
+
+def test_a_kind_whose_launches_the_runtime_does_not_know_is_refused():
+    """As one of another package, or one that runs them several times."""
+    class Solves(Kind):
+        name, stored = "trsm", "column <= row"
+
+    plan = plan_of()
+    tables.check(of_plan("kernel", replace(plan, kind=all_kinds()["syrk"]), None))
+    with pytest.raises(GemmgenError, match="a kind that the runtime does not launch"):
+        tables.check(SimpleNamespace(label="kernel", built=SimpleNamespace(plan=replace(plan, kind=Solves()))))

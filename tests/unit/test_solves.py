@@ -1,0 +1,291 @@
+"""Triangular systems: the rounds of a solve, what a spec may ask, what the model knows, and that the judge sees what is wrong."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from ways import plan_of
+
+from gemmgen import abi, run
+from gemmgen import export as exporter
+from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.kinds import GEMM, TRSM, kind_of, solves
+from gemmgen.kinds.solves import Trsm
+from gemmgen.kinds.triangles import LOWER, UPPER
+from gemmgen.kinds.triangular import LEFT, NONUNIT, RIGHT, UNIT, Trmm
+from gemmgen.render import render
+from gemmgen.run import Result
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.timing import contender
+from gemmgen.verify import Judge
+from gemmgen.verify import solves as judging
+
+ALL = [Trsm(*options) for options in itertools.product((LOWER, UPPER), (LEFT, RIGHT), (NONUNIT, UNIT))]
+
+
+def named(kind) -> str:
+    return "-".join(kind.options.values())
+
+
+def spec(m: int = 512, n: int = 256, k: int = 512, gpu: str = "a100", split: dict | None = None, **problem):
+    return loads({"problem": {"kind": "trsm", "m": m, "n": n, "k": k} | problem, "split": split or {"scheme": "ootomo"}, "target": {"gpu": gpu}})
+
+
+def by_rounds(kind, stored: np.ndarray, c: np.ndarray, alpha: float, contiguous: bool, rounds) -> np.ndarray:
+    """X by the rounds' launches, each done in FP64 with what it is told and nothing else.
+
+    Args:
+        stored: the triangle's operand as memory holds it.
+    """
+    c = c.copy()
+    memory = {kind.operand: stored, "c": c}
+
+    def told(one, name, rows, columns):
+        of, row, column = one.at[name]
+        assert 0 <= row and row + rows <= memory[of].shape[0] and 0 <= column and column + columns <= memory[of].shape[1]
+        return memory[of][row : row + rows, column : column + columns]
+
+    plain = (contiguous if kind.left else not contiguous)  # the operand is stored as the formula reads it
+    for one in rounds:
+        target = told(one, "c", one.m, one.n)
+        if one.solves:
+            square = told(one, kind.operand, one.k, one.k)
+            square = kind.whole(square if plain else square.T) if kind.left else kind.whole(np.ascontiguousarray((square if plain else square.T).T)).T
+            if one.alpha == 0:
+                target[...] = 0
+            else:
+                target[...] = np.linalg.solve(square, one.alpha * target) if kind.left else np.linalg.solve(square.T, one.alpha * target.T).T
+        else:
+            size = (one.m, one.k) if kind.left else (one.k, one.n)
+            square = told(one, kind.operand, *(size if plain else size[::-1]))
+            square = square if plain else square.T
+            a, b = (square, told(one, "b", one.k, one.n)) if kind.left else (told(one, "a", one.m, one.k), square)
+            target[...] = one.alpha * (a @ b) + one.beta * target
+    return c
+
+
+@pytest.mark.parametrize("kind", ALL, ids=named)
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_rounds_solve_the_system(monkeypatch, kind, contiguous):
+    """Every element of the triangle is read in one round at most; those of the other one, and a diagonal of ones, are NaN."""
+    monkeypatch.setattr(solves, "BLOCK", 4)
+    rng = np.random.default_rng(1)
+    for size, others, alpha in ((0, 3, 1.0), (3, 0, 1.0), (3, 2, -1.5), (4, 2, 2.0), (5, 3, 2.0), (16, 2, -0.5), (23, 3, 3.0), (33, 1, 1.0)):
+        given = rng.uniform(-1, 1, (size, size)) / max(size, 1) + 2 * np.eye(size)
+        kept = np.tri(size, k=-1 if kind.unit else 0, dtype=bool)
+        given[~(kept if kind.options["uplo"] == LOWER else kept.T)] = np.nan
+        whole = kind.whole(given) if kind.left else kind.whole(given.T).T
+        c = rng.uniform(-1, 1, (size, others) if kind.left else (others, size))
+        want = np.linalg.solve(whole, alpha * c) if kind.left else np.linalg.solve(whole.T, alpha * c.T).T
+        stored = given if contiguous == kind.left else np.ascontiguousarray(given.T)
+        rounds = kind.rounds(*c.shape, alpha, contiguous)
+        found = by_rounds(kind, stored, c, alpha, contiguous, rounds)
+        assert np.allclose(found, want)
+        assert [one.solves for one in rounds].count(True) == (-(-size // 4) if others else 0)
+        zeros = by_rounds(kind, np.full_like(stored, np.nan), np.full_like(c, np.nan), 0.0, contiguous, kind.rounds(*c.shape, 0.0, contiguous))
+        assert not zeros.any() and all(one.solves for one in kind.rounds(*c.shape, 0.0, contiguous))
+        largest = kind.largest(*c.shape)
+        products = [(one.m, one.n, one.k) for one in rounds if not one.solves]
+        assert largest == (tuple(map(max, zip(*products))) if products else (0, 0, 0))
+
+
+def test_what_knows_no_rounds_refuses_them(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    plan = replace(plan_of(stages=3), kind=Trsm())
+    source = render(plan)
+    with pytest.raises(SpecError, match="exported C computes products of a given A"):
+        exporter.export(plan, source, None, "folder")
+    with pytest.raises(SpecError, match="races are of products of a given A"):
+        contender.generated("trsm", plan, source, None, None, judged=False)
+
+
+@pytest.mark.parametrize("kind", ["syrk", "gemmt", "trsm"])
+def test_scales_of_runs_of_k_are_found_of_whole_operands(kind):
+    assert solve(spec(kind=kind, n=512, split={"scheme": "run_scaled"}, layout="nt" if kind == "syrk" else "nn")).scheme.family.run_k
+
+
+def test_half_of_all_multiplications_are_in_one_product():
+    rounds = [one for one in TRSM.rounds(16 * solves.BLOCK, 8, 1.0, True) if not one.solves]
+    sizes = [(one.m // solves.BLOCK, one.k // solves.BLOCK) for one in rounds]
+    assert sizes == [(low, low) for low in (1, 2, 1, 4, 1, 2, 1, 8, 1, 2, 1, 4, 1, 2, 1)]
+
+
+def test_a_spec_decides_what_is_solved():
+    kind = kind_of(spec(uplo="upper", side="right", k=256, n=256, diag="unit").spec.problem)
+    assert kind == Trsm(UPPER, RIGHT, UNIT) != Trsm(UPPER, RIGHT) and kind != Trmm(UPPER, RIGHT, UNIT)
+    assert kind.formula == "X in place of C, where X B = alpha C, of the upper triangle of B, whose diagonal is 1"
+    plans = [solve(spec()), solve(spec(uplo="upper")), solve(spec(diag="unit"))]
+    assert len({plan.hash for plan in plans}) == 3 and not any(plan.kind.plain for plan in plans)
+
+
+@pytest.mark.parametrize(("asked", "where"), [
+    (spec(uplo="both"), "uplo"), (spec(layout="nt"), "layout"), (spec(side="right", n=512, layout="tn"), "layout"), (spec(k=256), "k"),
+    (spec(side="right"), "k"),
+    (spec(gpu="h200", split={"scheme": "mixpert2", "fallback": "fp32"}), "fallback"),
+    (spec(matrices=8), "matrices"), (spec(kind="syrk", n=512, layout="nt", matrices=8), "matrices"),
+    (spec(kind="trmm", split={"scheme": "run_scaled"}), "scheme"),
+], ids=["both", "layout", "layout from the right", "not square", "not square from the right", "fallback", "a batch", "a batch of triangles",
+        "runs of a triangle"])
+def test_what_has_no_kernels_is_refused(asked, where):
+    with pytest.raises(InfeasibleSpec, match=rf"\] ({where})\b"):
+        solve(asked)
+
+
+@pytest.mark.parametrize("side", [LEFT, RIGHT])
+def test_each_round_tells_a_launch_its_operands(side):
+    plan = replace(plan_of(stages=3), kind=Trsm(LOWER if side == LEFT else UPPER, side))
+    interface = abi.interface(plan)
+    roles = [launch.role for launch in interface.launches]
+    assert roles == ["solve", "split", "gemm"] and [one.role for one in interface.of_products.launches] == ["split", "gemm"]
+    own, given = interface.launches[0], "a" if side == LEFT else "b"
+    assert own.params == (given, f"ld{given}", "c", "ldc", "n" if side == LEFT else "m", "k", "alpha")
+    assert own.blocks({"m": 33, "n": 33, "k": 9}) == 2
+    assert all(one.argument == one.name for launch in interface.launches for one in launch.parameters if one.argument)
+    assert interface.launches[1].same_b is None and interface.of_products.rounds is None
+    size = (5 * solves.BLOCK, 40) if side == LEFT else (40, 5 * solves.BLOCK)
+    most = max(interface.laid_out(interface.extents(one.m, one.n, one.k)).bytes for one in interface.rounds(*size, 1.0) if not one.solves)
+    assert interface.workspace(*size, 5 * solves.BLOCK).bytes == interface.laid_out(interface.extents(*plan.kind.largest(*size))).bytes >= most
+    one = interface.rounds(*size, 1.0)[-1]
+    told = one.given({"a": 1000, "b": 2000, "c": 3000, "lda": 7, "ldb": 11, "ldc": 13}, lambda operand, elements: operand + elements)
+    last = 4 * solves.BLOCK
+    assert told["c"] == 3000 + (last * 13 if side == LEFT else last) and told[given] == (1000 + last * 8 if side == LEFT else 2000 + last * 12)
+    assert told["k"] == solves.BLOCK and told["alpha"] == 1.0
+
+
+def test_a_round_tells_leading_dimensions():
+    (product,) = [one for one in Trsm(LOWER, LEFT).rounds(2 * solves.BLOCK, 3, 2.0, True) if not one.solves]
+    told = product.given({"a": 0, "c": 0, "lda": 7, "ldb": -1, "ldc": 13}, lambda operand, elements: elements)
+    assert (told["ldb"], told["b"], told["beta"], told["alpha"]) == (13, 0, 2.0, -1.0)
+
+
+@pytest.mark.parametrize("given", [(True, False, False), (False, True, True), (True, True, True)], ids=["no C", "the other operand", "two operands"])
+def test_operands_that_a_solve_does_not_have_are_refused(given):
+    plan = replace(plan_of(stages=3), kind=Trsm())
+    a, b, c = (np.eye(4, dtype=np.float32) if one else None for one in given)
+    with pytest.raises(SpecError, match="one triangle and right-hand sides"):
+        run.gemm(SimpleNamespace(), plan, render(plan), a, b, c)
+
+
+def test_a_triangle_that_is_not_square_is_refused():
+    plan = replace(plan_of(stages=3), kind=Trsm())
+    with pytest.raises(SpecError, match="is not square"):
+        run.gemm(SimpleNamespace(), plan, render(plan), np.zeros((5, 4), np.float32), None, np.zeros((4, 2), np.float32))
+
+
+@pytest.mark.parametrize(("gpu", "scheme"), [("h200", "ootomo"), ("h200", "residues8"), ("a100", "fp32"), ("mi300x", "ootomo")])
+def test_the_model_knows_a_solve(gpu, scheme):
+    """Half of a product's k, and the blocks' own time besides."""
+    plan = solve(spec(4096, 2048, 4096, gpu, {"scheme": scheme}))
+    whole = replace(plan, kind=GEMM)
+    assert plan.model["solved_blocks"] == 16
+    assert plan.model["stages_k"] * plan.split_k == pytest.approx(whole.model["stages_k"] * plan.split_k / 2, abs=plan.split_k)
+    assert 0 < plan.model["solve_seconds"] <= plan.model["seconds"] - plan.model["kernel_seconds"]
+    turned = solve(spec(2048, 4096, 4096, gpu, {"scheme": scheme}, side="right"))
+    assert turned.model["solved_blocks"] == 16
+    assert plan.model["seconds"] - plan.model["solve_seconds"] < whole.model["seconds"]
+
+
+@pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(LOWER, RIGHT, UNIT)], ids=named)
+def test_the_kernel_is_one_of_its_side_and_order(kind):
+    text = render(replace(plan_of(stages=3), kind=kind)).text
+    assert ("return k - 1 - p;" in text) != kind.below and ("quotient(" in text) != kind.unit
+    assert "gemmgen_ootomo" in text and text.count("_solve(") == 1
+    assert re.search(rf"const float\* __restrict__ {kind.operand}, long long ld{kind.operand},\n    float\* __restrict__ c", text)
+
+
+# ---- the judge of solves
+
+
+def right(plan, a, b, c, alpha, solver):
+    """What a kernel returns whose substitution is `solver`, of (T, C) lower."""
+    kind = plan.kind
+    given, rhs = (a, c) if kind.left else (b.T, c.T)
+    t = kind.whole(given)
+    order = slice(None) if kind.below else slice(None, None, -1)
+    x = np.zeros_like(rhs) if alpha == 0 else solver(t[order, order], np.float32(alpha) * rhs[order])[order]
+    return x if kind.left else x.T
+
+
+def asked(monkeypatch, solver=judging.substituted, kind=Trsm(), change=lambda result, **told: result, **way):
+    plan = replace(plan_of(**way), kind=kind)
+
+    def gemm(device, plan, source, a, b, c, *, alpha, placement):
+        return change(Result(right(plan, a, b, c, alpha, solver)), a=a, b=b, c=c, alpha=alpha)
+
+    monkeypatch.setattr(judging, "gemm", gemm)
+    return judging.question(plan, None, SimpleNamespace(kind="cuda"))
+
+
+@pytest.mark.parametrize("kind", [Trsm(), Trsm(UPPER, RIGHT), Trsm(UPPER, LEFT, UNIT), Trsm(LOWER, RIGHT, UNIT)], ids=named)
+def test_substitution_in_fp32_passes(monkeypatch, kind):
+    passed, told = asked(monkeypatch, kind=kind)
+    assert passed and "1.00 times FP32's own" in told
+
+
+def with_inverse(t, c):
+    return (np.linalg.inv(t.astype(np.float64)).astype(np.float32) @ c) if np.isfinite(t).all() and np.all(np.diag(t)) else judging.substituted(t, c)
+
+
+def in_half(t, c):
+    """Products of one word of 11 bits behind each block."""
+    x = c.copy()
+    for begin in range(0, len(t), solves.BLOCK):
+        at, done = slice(begin, begin + solves.BLOCK), slice(0, begin)
+        x[at] = judging.substituted(t[at, at], c[at] - (t[at, done].astype(np.float16).astype(np.float32) @ x[done].astype(np.float16).astype(np.float32)))
+    return x
+
+
+def last_off(t, c):
+    """The last unknown of a long solve by a factor of 1 + 1e-3."""
+    x = judging.substituted(t, c)
+    if len(x) > 3 * solves.BLOCK:
+        x[-1] *= 1.001
+    return x
+
+
+@pytest.mark.parametrize(("solver", "told"), [(with_inverse, "times FP32's own"), (in_half, "times FP32's own"), (last_off, "worst case")],
+                         ids=["an inverse", "half", "one element"])
+def test_a_solve_that_is_not_stable_fails(monkeypatch, solver, told):
+    with np.errstate(all="ignore"):
+        passed, said = asked(monkeypatch, solver)
+    assert not passed and told in said
+
+
+def finite(result, **told):
+    return replace(result, c=np.where(np.isinf(result.c), np.float32(3e38), result.c))
+
+
+def read(result, *, alpha, c, **told):
+    return replace(result, c=alpha * c) if alpha == 0 else result
+
+
+def outside(result, **told):
+    return replace(result, intact=False)
+
+
+def without_alpha(result, *, alpha, **told):
+    return replace(result, c=result.c / alpha) if alpha else result
+
+
+@pytest.mark.parametrize(("change", "told"), [(finite, "Inf and NaN"), (read, "something was read"), (outside, "beside C were written"),
+                                              (without_alpha, "of the worst case;")],
+                         ids=["no infinity", "read", "outside", "without alpha"])
+def test_a_solve_that_is_wrong_fails(monkeypatch, change, told):
+    with np.errstate(all="ignore"):
+        passed, said = asked(monkeypatch, change=change)
+    assert not passed and told in said
+
+
+def test_kernels_without_repair_are_asked_for_infinities_of_one_block(monkeypatch):
+    sizes = []
+    asked(monkeypatch, change=lambda result, c, **told: sizes.append(len(c)) or result)
+    asked_fast = len(sizes)
+    asked(monkeypatch, special="fast", change=lambda result, c, **told: sizes.append(len(c)) or result)
+    assert solves.BLOCK + solves.PART + 3 in sizes[:asked_fast] and max(size for size in sizes[asked_fast:] if size < 3 * solves.BLOCK) == solves.BLOCK + 5
