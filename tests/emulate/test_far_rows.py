@@ -23,6 +23,9 @@ from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TINY, WAYS, pla
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.emulate.core import strips
+from gemmgen.kinds.solves import SYSTEMS, Trsm
+from gemmgen.kinds.triangles import LOWER, UPPER
+from gemmgen.kinds.triangular import RIGHT
 from gemmgen.views import ABSMAX_TILE_K
 from gemmgen.render import render
 from gemmgen.run import allocated, arguments, counted, launch_all
@@ -223,6 +226,34 @@ def test_the_largest_of_rows_that_are_longer_than_a_block_reads():
             device.launch(launch.symbol, launch.blocks(extents), launch.threads, launch.shared_bytes, arguments(launch, given, memory))
             for name, want in (("a_absmax", abs(a).max(1)), ("b_absmax", abs(b).max(0))):
                 assert np.array_equal(device.download(memory[name, 0], np.float32, len(want)), want)
+    finally:
+        device.release()
+
+
+@pytest.mark.parametrize(("kind", "layout"), [(Trsm(UPPER, RIGHT), "nn"), (Trsm(UPPER), "tn"), (Trsm(LOWER), "nn")],
+                         ids=["right", "left, transposed", "left"])
+def test_a_block_of_unknowns_whose_rows_are_far_apart(kind, layout):
+    """Of the triangle and of the right-hand sides, of which a second thread block has the last few."""
+    plan = replace(plan_of(tile=TINY, layout=layout), kind=kind)
+    source = render(plan)
+    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER, processes=1)
+    rng, size, others = np.random.default_rng(6), 21, SYSTEMS + 5
+    t = np.tril(rng.integers(0, 9, (size, size)) == 0, -1) + np.diag(rng.choice((-2.0, 1.0), size))
+    x = rng.integers(-4, 5, (size, others)).astype(np.float64)
+    c, order = t @ x, slice(None) if kind.below else slice(None, None, -1)
+    t, x, c = t[order, order], x[order], c[order]
+    if not kind.left:
+        t, x, c = t.T, x.T, c.T
+    stored = t if layout == "nn" else t.T
+    given = {"m": c.shape[0], "n": c.shape[1], "k": size, "alpha": 1.0, "beta": 0.0}
+    try:
+        for name, matrix in ((kind.operand, stored), ("c", c)):
+            given[f"ld{name}"] = apart(len(matrix), 1, FAR)
+            given[name] = device.emulator.upload_rows(np.ascontiguousarray(matrix, np.float32)[None], name=name, ld=given[f"ld{name}"])
+        (launch,) = source.interface.launches_of(solves=True)
+        blocks = launch.blocks(given)
+        device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, arguments(launch, given, {}))
+        assert blocks == 2 and np.array_equal(device.emulator.read_rows(given["c"], np.float32, (1, *c.shape), ld=given["ldc"])[0], x)
     finally:
         device.release()
 

@@ -26,7 +26,7 @@ def emulator() -> Emulator:
     return Emulator(ptx_of(source.text, "sm_80"), GPUS.get("a100").unit, source=source.text, processes=1, schedule=TOGETHER)
 
 
-def finished(c, t, alpha, beta, bias, activation, pointers=False, device_beta=True) -> np.ndarray:
+def finished(c, t, alpha, beta, bias, activation, pointers=False, device_beta=True, triangle=0) -> np.ndarray:
     """C [batch, M, N] behind the kernel; T None is C itself."""
     machine = emulator()
     machine.forget()
@@ -48,7 +48,7 @@ def finished(c, t, alpha, beta, bias, activation, pointers=False, device_beta=Tr
     blocks = -(-N // COLUMNS) * -(-M // ROWS) * BATCH
     machine.launch(FINISH, (blocks, 1, 1), (FINISH_THREADS, 1, 1), 0, [
         held, LD, stride_c, told, ldt, stride_t, number(alpha, "alpha"), number(beta, "beta") if device_beta else None, 7.0 if device_beta else beta,
-        None if bias is None else machine.upload(bias, name="bias"), M, N, activation, 0,
+        None if bias is None else machine.upload(bias, name="bias"), M, N, activation, triangle,
     ])
     if pointers:
         return np.stack([machine.read_rows(one, np.float32, (1, M, N), ld=LD)[0] for one in buffers["c"]])
@@ -77,6 +77,13 @@ def test_scalars_that_are_not_on_the_device_and_none():
     c, t, _ = drawn()
     assert np.array_equal(finished(c, t, None, -3.0, None, 0, device_beta=False), t - 3 * c)
     assert np.array_equal(finished(c, None, 0.5, 0.0, None, 0), 0.5 * c)
+
+
+@pytest.mark.parametrize("triangle", [1, 2], ids=["lower", "upper"])
+def test_a_triangle_has_its_diagonal_and_nothing_beside_it_is_written(triangle):
+    c, t, _ = drawn()
+    kept = np.tri(M, N, dtype=bool) if triangle == 1 else ~np.tri(M, N, -1, dtype=bool)
+    assert np.array_equal(finished(c, t, 0.5, 2.0, None, 0, triangle=triangle), np.where(kept, 0.5 * t + 2 * c, c))
 
 
 def test_what_counts_for_nothing_may_be_nan():

@@ -151,11 +151,12 @@ def enqueued(library: Library, asked: Problem) -> Choice:
 def test_rows_and_columns_batches_and_scalars_of_the_device(library, name):
     """Each order with a side, a triangle and a transpose; alpha and beta on the device, which a second launch applies to the triangle alone."""
     made = library(name)
-    for order, upper, right, transpose, on_device, batch in ((0, 0, 0, 0, 1, 0), (0, 1, 1, 1, 0, 2), (1, 0, 1, 0, 0, 0), (1, 1, 0, 1, 1, 2)):
+    for order, upper, right, transpose, on_device, batch in ((0, 0, 0, 0, 1, 0), (0, 1, 1, 1, 0, 2), (1, 0, 1, 0, 1, 0), (1, 1, 0, 1, 1, 2)):
         transpose, right = transpose * (name not in ("symm", "gemmt")), right * (name in ("symm", "trmm"))
         scalars = made.put(np.array([0.5, -2.0], np.float32))
+        beside = {"symm": {"transpose_a": upper, "transpose_b": upper}, "trmm": {"transpose_b": upper}}.get(name, {})  # which a side has no use for
         asked, told = problem(made, name, order, upper, right, unit=upper, transpose=transpose, batch=batch, flags=on_device, alpha=scalars.ctypes.data,
-                              beta=scalars[1:].ctypes.data)
+                              beta=scalars[1:].ctypes.data, **beside)
         before = len(made.launched)
         enqueued(made, asked)
         check(name, upper, right, 0.5, 0.0 if name == "trmm" else -2.0, told)
@@ -231,7 +232,9 @@ def test_what_is_wrong_with_a_problem_of_a_kind(library):
     assert code(epilogue=1) == code(bias=64) == BAD_EPILOGUE
     assert code(flags=4) == BAD_FLAGS
     assert code("pack_bytes") == NOT_SERVED
-    assert code(b=None, ldb=0, stride_b=2**62) == OK, "syrk has no B"
+    asked, _ = problem(made, "syrk", 0, batch=2)
+    asked.b, asked.ldb, asked.stride_b = None, 0, 2**62
+    assert made("gemm", ctypes.byref(asked), None, ctypes.c_size_t(0), None) == OK, "syrk has no B"
     for kind, transpose in (("trsm", 0), ("symm", 0), ("gemm", 1)):
         asked, _ = problem(made, "symm", 0)
         asked.kind, asked.transpose_a = NUMBERS[kind], transpose

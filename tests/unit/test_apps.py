@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from gemmgen.catalog import output as outputs
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
-from gemmgen.workshop.apps import cholesky, data, dense, inception, kmeans, knn, llm, lu, mlp, race
+from gemmgen.workshop.apps import cholesky, data, dense, graph, inception, kmeans, knn, llm, lu, mlp, polar, race
 from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.verbs.apps import text
 
@@ -514,6 +515,105 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     for at in range(products.PREPARED + 5):
         multiplier.into(out, a, b, float(at), 0.0)
     assert len(multiplier._prepared) == products.PREPARED
+
+
+def test_maxima_are_zero_before_each_product_of_a_solve(monkeypatch):
+    """What the product before it found is not the next one's; blocks of unknowns lie behind one another."""
+    from gemmgen import road
+    from gemmgen.kinds.solves import BLOCK, Trsm
+    from gemmgen.render import render
+    from gemmgen.timing import products
+
+    ran, spaces = [], []
+
+    class Launch:
+        def __init__(self, symbol, args):
+            self.symbol, self.args = symbol, args
+
+        def point(self, at, address):
+            self.args[at] = address
+
+        def __call__(self):
+            maxima = [spaces[-1][work.offsets[name] : work.offsets[name] + work.lengths[name]] for name in ("a_absmax", "b_absmax")]
+            ran.append((roles[self.symbol].role, dict(zip(roles[self.symbol].params, self.args)), not any(part.any() for part in maxima)))
+            spaces[-1][:] = 7
+
+    class Device:
+        def __init__(self, binary):
+            pass
+
+        def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
+            return Launch(symbol, [value for _, value in args])
+
+    def empty(count, kind):
+        spaces.append(np.full(count, 7, np.uint8))
+        return spaces[-1]
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=empty, uint8=np.uint8))
+    monkeypatch.setattr(products, "CudaDevice", Device)
+    tile = {"block": [32, 32, 32], "warp": [16, 16, 32]}
+    plan = replace(road.plan({"split": {"scheme": "scaled", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}}), kind=Trsm())
+    source = render(plan)
+    roles = {launch.symbol: launch for launch in source.launches}
+    work = source.interface.workspace(3 * BLOCK, 5, 3 * BLOCK)
+    assert work.lengths["a_absmax"] and work.lengths["b_absmax"]
+    multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
+    for _ in range(2):  # the second time by what was prepared
+        ran.clear()
+        multiplier.solve(OnPaper(3000, (3 * BLOCK, 5), 7), OnPaper(1000, (3 * BLOCK, 3 * BLOCK), 800), 2.0)
+        solves = [given for role, given, _ in ran if role == "solve"]
+        assert [(one["c"], one["alpha"]) for one in solves] == [(3000 + 4 * at * BLOCK * 7, 2.0 if at == 0 else 1.0) for at in range(3)]
+        assert [clean for before, (_, _, clean) in zip(ran, ran[1:]) if before[0] == "solve"] == [True, True]
+
+
+def test_neighbours_are_those_of_all_distances():
+    """By another way than the application's own, which is what its figures compare with."""
+    points = DRAW.standard_normal((40, 6)) + 3
+    apart = np.linalg.norm(points[:, None] - points[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    assert np.array_equal(graph.graph(who.InNumpy("numpy", np.float64), points, 5), np.argsort(apart, axis=1)[:, :5])
+
+
+def test_an_iteration_changes_singular_values_alone():
+    x = DRAW.standard_normal((5, 9))
+    u, s, v = np.linalg.svd(x / np.linalg.norm(x), full_matrices=False)
+    for _ in range(3):
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    np.testing.assert_allclose(polar.orthogonalised(who.InNumpy("numpy", np.float64), x, 3), u * s @ v, atol=1e-12)
+
+
+def test_each_kind_and_way_of_a_product_has_a_kernel_of_its_own(monkeypatch):
+    from gemmgen.timing import products
+
+    monkeypatch.setattr(products, "Multiplier", lambda built: built)
+    monkeypatch.setattr(who, "sized", lambda spec, *shape, **problem: (*shape, problem))
+    kernels, shape = SimpleNamespace(_kernels={}, _spec=None, _made=lambda spec: spec), who.Shape(64, 64, 64, "nt")
+    asked = [{}, who.of_syrk(True), who.of_syrk(False), who.of_solve((64, 64), "right", True, True, True)[1], who.of_solve((64, 64), "right", True, True, False)[1]]
+    assert [who.Kernels._kernel(kernels, shape, **one)[-1] for one in asked * 2] == asked * 2 and len(kernels._kernels) == len(asked)
+    assert (who.of_syrk(True)["uplo"], who.of_syrk(False)["uplo"]) == ("both", "lower")
+
+
+class Apart(who.InNumpy):
+    """Refuses a result in memory that the product, or solve, still reads, as a kernel stores tiles of it while others read."""
+
+    def _into(self, out, a, b, shape, alpha, beta):
+        assert not np.shares_memory(out, a) and not np.shares_memory(out, b)
+        super()._into(out, a, b, shape, alpha, beta)
+
+    def _syrk(self, out, a, alpha, beta, both):
+        assert not np.shares_memory(out, a)
+        super()._syrk(out, a, alpha, beta, both)
+
+    def _solve(self, triangle, c, side, lower, transposed, unit):
+        assert not np.shares_memory(triangle, c)
+        super()._solve(triangle, c, side, lower, transposed, unit)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_result_is_stored_over_an_operand(name):
+    app = apps.find(name)
+    problem = app.make(app.sized(SMALL[name], small=True), "drawn", 0)
+    problem.run(Apart("numpy"), problem.inputs)
 
 
 def test_a_librarys_package_multiplies(monkeypatch, tmp_path):

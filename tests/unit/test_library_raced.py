@@ -107,6 +107,17 @@ def test_what_was_not_timed_counts_as_predicted_but_never_as_the_fastest():
     assert found.seconds.tolist() == [[2e-6, 4e-6], [2e-6, 1e-6]], "b's prediction is right, and no less than what the fastest took"
 
 
+def test_an_estimate_is_of_one_product_of_several():
+    """A kernel that takes one product in a launch takes as many launches."""
+    sizes = [(m, n, k) for m in (64, 256, 1024) for n in (64, 512) for k in (64, 256)]
+    seconds = {size: 2e-6 + 1e-12 * size[0] * size[1] * (1 + size[2] / 64) for size in sizes}
+    rows = [{"layout": "nn", "m": size[0], "n": size[1], "k": size[2], "products": count, "measured": {"a": count * seconds[size]},
+             "predicted": {"a": count * seconds[size]}} for size in sizes for count in (4, 32)]
+    (estimate,), over = Raced(rows).estimates([{"spec": {}, "estimate": {"tile": [64, 64], "slices": 1, "sms": 132}}])
+    found = estimate.seconds(*np.array(sizes, float).T) / np.array([*seconds.values()])
+    assert 0.5 < found.min() and found.max() < 2, found
+
+
 def test_more_weight_goes_where_estimates_took_the_wrong_kernel():
     """One form cannot tell a's times at all sizes; what decides is its time where it wins."""
     rng = np.random.default_rng(0)

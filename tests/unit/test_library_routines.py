@@ -10,6 +10,7 @@ import pytest
 
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError
 from gemmgen.kinds import Kind, all_kinds, kind_of
+from gemmgen.library import candidates as candidate_kernels
 from gemmgen.library import tables
 from gemmgen.library.candidates import like
 from gemmgen.library.choice import pool
@@ -85,6 +86,16 @@ def test_a_kernel_serves_small_and_large_sizes_by_two_passes():
     for mine in found.routines.values():
         assert all(np.isfinite(one.seconds).all() and one.seconds.shape == (3,) and not one.plan.launches.splits_whole for one in mine)
         assert mine[0].plan.block[0] == 128 and mine[0].plan.fragment.policy == "wgmma"
+
+
+def test_large_products_decide_which_kernel_a_way_has(monkeypatch):
+    """A size weighs as its mean extent to 1.5: 5 % of a large product is worth more than two thirds of a small one."""
+    fast_when_small, fast_when_large = (SimpleNamespace(seconds=np.array(one)) for one in ((1e-6, 1.05e-3), (3e-6, 1e-3)))
+    monkeypatch.setattr(candidate_kernels, "retargeted", lambda *_: [("", None)])
+    monkeypatch.setattr(candidate_kernels, "_of_way", lambda *_: [fast_when_small, fast_when_large])
+    library = loaded("syrk", sizes=[[64] * 3, [8192] * 3])
+    first, second = candidate_kernels.of_routine(library, library.gpus[0], {"kind": "syrk", "layout": "nt"})
+    assert first is fast_when_large and second is fast_when_small
 
 
 def test_an_estimate_is_of_the_kind_s_own_work(chosen):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -77,7 +79,7 @@ def test_rounds_solve_the_system(monkeypatch, kind, contiguous):
     """Every element of the triangle is read in one round at most; those of the other one, and a diagonal of ones, are NaN."""
     monkeypatch.setattr(solves, "BLOCK", 4)
     rng = np.random.default_rng(1)
-    for size, others, alpha in ((0, 3, 1.0), (3, 0, 1.0), (3, 2, -1.5), (4, 2, 2.0), (5, 3, 2.0), (16, 2, -0.5), (23, 3, 3.0), (33, 1, 1.0)):
+    for size, others, alpha in ((0, 3, 1.0), (3, 0, 1.0), (9, 0, 1.0), (3, 2, -1.5), (4, 2, 2.0), (5, 3, 2.0), (16, 2, -0.5), (23, 3, 3.0), (33, 1, 1.0)):
         given = rng.uniform(-1, 1, (size, size)) / max(size, 1) + 2 * np.eye(size)
         kept = np.tri(size, k=-1 if kind.unit else 0, dtype=bool)
         given[~(kept if kind.options["uplo"] == LOWER else kept.T)] = np.nan
@@ -152,6 +154,7 @@ def test_each_round_tells_a_launch_its_operands(side):
     size = (5 * solves.BLOCK, 40) if side == LEFT else (40, 5 * solves.BLOCK)
     most = max(interface.laid_out(interface.extents(one.m, one.n, one.k)).bytes for one in interface.rounds(*size, 1.0) if not one.solves)
     assert interface.workspace(*size, 5 * solves.BLOCK).bytes == interface.laid_out(interface.extents(*plan.kind.largest(*size))).bytes >= most
+    assert interface.of_products.workspace(64, 64, 64).bytes == interface.laid_out(interface.extents(64, 64, 64)).bytes, "of one product, not of a solve"
     one = interface.rounds(*size, 1.0)[-1]
     told = one.given({"a": 1000, "b": 2000, "c": 3000, "lda": 7, "ldb": 11, "ldc": 13}, lambda operand, elements: operand + elements)
     last = 4 * solves.BLOCK
@@ -192,12 +195,58 @@ def test_the_model_knows_a_solve(gpu, scheme):
     assert plan.model["seconds"] - plan.model["solve_seconds"] < whole.model["seconds"]
 
 
+@pytest.mark.parametrize("side", [LEFT, RIGHT])
+def test_the_time_of_blocks_by_hand(side):
+    """Of two blocks of unknowns, each with one thread block more than the H200 has SMs."""
+    others = 132 * solves.SYSTEMS + 1
+    of = solve(spec(*((512, others) if side == LEFT else (others, 512)), gpu="h200", side=side)).model
+    cycles = 4 * 64 * (32 + 32) + 6 * 64 * 64 * 32 / 128
+    wanted = 2 * (3 * of["launch_seconds"] + 2 * cycles / of["clock_hz"] + 8 * 256 * others / of["dram_rate"])
+    assert (of["sms"], of["solve_seconds"]) == (132, pytest.approx(wanted))
+
+
 @pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(LOWER, RIGHT, UNIT)], ids=named)
 def test_the_kernel_is_one_of_its_side_and_order(kind):
     text = render(replace(plan_of(stages=3), kind=kind)).text
     assert ("return k - 1 - p;" in text) != kind.below and ("quotient(" in text) != kind.unit
     assert "gemmgen_ootomo" in text and text.count("_solve(") == 1
     assert re.search(rf"const float\* __restrict__ {kind.operand}, long long ld{kind.operand},\n    float\* __restrict__ c", text)
+
+
+# ---- figures of the scripts in bench
+
+
+def script(name: str):
+    found = importlib.util.spec_from_file_location(f"bench_{name}", Path(__file__).resolve().parents[2] / "bench" / f"{name}.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_a_residual_is_of_the_triangle_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", np)
+    rng = np.random.default_rng(2)
+    t, x = rng.uniform(1, 2, (6, 6)).astype(np.float32), rng.uniform(1, 2, (6, 3)).astype(np.float32)
+    lower = np.tril(t).astype(np.float64)
+    off = np.full((6, 3), 0.5)
+    wanted = np.linalg.norm(off) / (np.linalg.norm(lower) * np.linalg.norm(x))
+    assert script("solve").residual(t, lower @ x + off, x) == pytest.approx(wanted)
+
+
+def test_an_error_of_syrk_is_of_the_lower_triangle_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(
+        **{name: getattr(np, name) for name in ("nan", "float64", "abs", "arange", "asarray", "where")},
+        cuda=SimpleNamespace(Device=lambda: SimpleNamespace(synchronize=lambda: None))))
+    a, c = np.full((5, 3), 2.0, np.float32), np.zeros(25, np.float32)
+
+    def enqueue(index):
+        held = c.reshape(5, 5)
+        held[...] = np.where(np.tri(5, dtype=bool), 12.0, np.nan)
+        held[0, 4], held[wrong] = 1e9, 12.75
+
+    inputs = SimpleNamespace(size=(5, 5, 3), a=[a.ravel()], c=[c])
+    for wrong in ((3, 1), (2, 2)):
+        assert script("level3").largest_error(SimpleNamespace(enqueue=enqueue), inputs) == pytest.approx(0.75 / 12)
 
 
 # ---- the judge of solves
