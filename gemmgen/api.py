@@ -11,7 +11,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from importlib import import_module
 from itertools import zip_longest
@@ -31,6 +32,8 @@ CLEAR = 2.0
 """Predicted times of both ways that are further apart than this factor decide; nearer ones are measured."""
 HOST_SECONDS = 50e-6
 """Products that take less than this are measured whatever is predicted: the host's time, which no prediction has, may decide them."""
+BRIEF_SECONDS = 10e-6
+"""A product that torch is predicted to take less for waits for the host. Where torch won such a race, strides are not looked at again: they cost a look-up."""
 OPERATOR_SECONDS = 60e-6
 """What a torch operator with a gradient takes of the host (docs/frameworks.md): products that save less go to torch."""
 WORTH_A_COPY = 512**3
@@ -119,7 +122,7 @@ def _front(home: ModuleType) -> _Front:
 
 
 def _note(about: str, text: str) -> None:
-    """Tell once a process, of each thing that it is about, at the line that called this package."""
+    """Warn once a process of each thing, at the line that called this package."""
     if about in _noted:
         return
     _noted.add(about)
@@ -169,7 +172,7 @@ def _note_refused(error: Exception, own: str) -> None:
 
 @cache
 def _package(gpu: Here) -> ModuleType | None:
-    """The library of a GPU; None where there is none, which is told once."""
+    """The library of a GPU; None where there is none: a `Notice` says so once."""
     from gemmgen.library import kept
 
     def progress(step: str) -> None:
@@ -299,7 +302,7 @@ class _Numpy(_Front):
 
 @cache
 def _carried() -> Product | None:
-    """A product of NumPy's arrays on the GPU; None without CuPy, which is told once."""
+    """A product of NumPy's arrays on the GPU; None without CuPy: a `Notice` says so once."""
     try:
         import cupy
     except ImportError:
@@ -356,45 +359,57 @@ def _check_devices(a: Any, b: Any) -> None:
         raise SpecError("matmul: a, b", "are on two devices", got=f"{a} and {b}", needs="arrays on one device", remedy="a copy of one on the other's device")
 
 
+def _watched(torch: ModuleType) -> Callable[[], bool]:
+    """Whether something looks at each operator: a transform such as vmap, a mode, or derivatives forward."""
+    modes, transforms, forward_ad = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack, torch.autograd.forward_ad
+    return lambda: modes() > 0 or transforms() is not None or forward_ad._current_level >= 0
+
+
 class _Torch(_Front):
-    """torch's tensors, with gradients. On the way that is taken again and again stand a look at both tensors and one in a table."""
+    """torch's tensors, with gradients. On the way that is taken again and again stand a look at both tensors and one or two in a table.
+
+    The table has two kinds of keys: two shapes, of products that torch computes however the tensors lie, and all that a kernel's way depends on.
+    """
 
     def __init__(self, home: ModuleType):
         super().__init__(home)
         self._known: dict[Any, Product] = {}
         self._loaded: dict[int, ModuleType] = {}  # libraries by the number of their device
-        self._forward_ad = home.autograd.forward_ad
+        self._watched = _watched(home)
         self._plain = frozenset((home.Tensor, home.nn.Parameter))
         self.product = self._looked_up()
 
     def _looked_up(self) -> Product:
         """The product by the table: what every call goes through, so names are looked up here."""
-        known, is_compiling = self._known.get, self.home.compiler.is_compiling
+        known, is_compiling, by_strides = self._known.get, self.home.compiler.is_compiling, self._by_strides
 
         def product(a: Any, b: Any) -> Any:
             if is_compiling():
                 return self._traced(a, b)
             try:
-                key = a.shape, a.stride(), a.dtype, a.device, a.layout, b.shape, b.stride(), b.dtype, b.device, b.layout
-            except RuntimeError:  # some sparse tensors have no strides
+                shapes = a.shape, b.shape
+            except RuntimeError:  # nested tensors have no shape
                 return self.home.matmul(a, b)
-            found = known(key)
-            if found is None:
-                if not (type(a) in self._plain and type(b) in self._plain) or self._watched():
-                    return self._traced(a, b)
-                found = _kept(self._known, key, self._decided(a, b))
-            return found(a, b)
+            found = known(shapes)
+            return by_strides(shapes, a, b) if found is None else found(a, b)
 
         return product
+
+    def _by_strides(self, shapes: Any, a: Any, b: Any) -> Any:
+        try:
+            key = shapes, a.stride(), b.stride(), a.dtype, b.dtype, a.device, b.device, a.layout, b.layout
+        except RuntimeError:  # some sparse tensors have no strides
+            return self.home.matmul(a, b)
+        found = self._known.get(key)
+        if found is None:
+            if not (type(a) in self._plain and type(b) in self._plain) or self._watched():
+                return self._traced(a, b)
+            found = _kept(self._known, key, self._decided(a, b))
+        return found(a, b)
 
     def in_fp64(self, a: Any, b: Any) -> Any:
         _check_shapes(a.shape, b.shape)
         return self.home.matmul(a.double(), b.double())
-
-    def _watched(self) -> bool:
-        """Whether something looks at each operator: a transform such as vmap, a mode, or derivatives forward."""
-        c = self.home._C
-        return c._len_torch_dispatch_stack() > 0 or c._functorch.peek_interpreter_stack() is not None or self._forward_ad._current_level >= 0
 
     def _traced(self, a: Any, b: Any) -> Any:
         """By operators that torch sees: the library's where it is loaded."""
@@ -428,15 +443,15 @@ class _Torch(_Front):
         _check_devices(a.device, b.device)
         if a.layout != torch.strided or b.layout != torch.strided:
             return torch.matmul
-        if a.dtype != b.dtype:
-            raise SpecError("matmul: a, b", "are of two types", got=f"{a.dtype} and {b.dtype}", needs="one type", remedy="b.to(a.dtype)")
+        self._check_types(a, b)
         if a.dtype != torch.float32:
             _note_type(str(a.dtype).removeprefix("torch."), self.name)
             return torch.matmul
-        vendor = self._vendor(a.device.type, torch.mm if a.dim() == b.dim() == 2 else torch.matmul)
+        multiply = torch.mm if a.dim() == b.dim() == 2 else torch.matmul
+        vendor = self._vendor(a.device.type, multiply)
         operators = self._operators(a.device) if a.numel() and b.numel() else None
         if operators is None:
-            return vendor
+            return self._kept_for_shapes(a, b, multiply) or vendor
         if min(a.dim(), b.dim()) < 2:  # no kernel is made for vectors
             return vendor
 
@@ -457,9 +472,14 @@ class _Torch(_Front):
         with torch.no_grad():
             fast = _chosen(choices, run, vendor, a.detach(), b.detach(), timed)
         if fast is vendor:
-            return vendor
+            return sum(one.sgemm_seconds for one in choices) < BRIEF_SECONDS and self._kept_for_shapes(a, b, multiply) or vendor
         saved = sum(one.sgemm_seconds - one.seconds for one in choices)
         return self._guarded(run, operators.matmul, operators.matmul if saved > OPERATOR_SECONDS else vendor)
+
+    @staticmethod
+    def _check_types(a: Any, b: Any) -> None:
+        if a.dtype != b.dtype:
+            raise SpecError("matmul: a, b", "are of two types", got=f"{a.dtype} and {b.dtype}", needs="one type", remedy="b.to(a.dtype)")
 
     def _guarded(self, run: Product, operator: Product, graded: Product) -> Product:
         """`run`, where nothing but the numbers is asked for; else what torch sees, and of a gradient what is faster."""
@@ -475,23 +495,79 @@ class _Torch(_Front):
 
         return product
 
+    def _kept_for_shapes(self, a: Any, b: Any, multiply: Product) -> Product:
+        """torch's product of all float32 tensors of these shapes on a's device, put into the table under the shapes alone."""
+        shapes, index, float32 = (a.shape, b.shape), a.get_device(), self.home.float32
+        others, in_fp32 = self._by_strides, self._vendor(a.device.type, multiply)
+        is_reduced, autocasts = self._settings(a.device.type)
+
+        def product(a: Any, b: Any) -> Any:
+            if a.dtype is not float32 or a.get_device() != index:
+                return others(shapes, a, b)
+            try:
+                if not is_reduced() and not autocasts():
+                    return multiply(a, b)
+            except RuntimeError:  # torch's, of operands or of settings
+                _check_devices(a.device, b.device)
+                self._check_types(a, b)
+            return in_fp32(a, b)
+
+        return _kept(self._known, shapes, product)
+
+    def _settings(self, kind: str) -> tuple[Callable[[], bool], Callable[[], bool]]:
+        """Whether torch's FP32 products on such a device may be of less precision, and whether autocast is on: functions of no arguments, called each time.
+
+        The first raises RuntimeError where the program allows TF32 by `fp32_precision` (torch from 2.9 on).
+        """
+        torch = self.home
+        if kind == "cuda":
+            return torch._C._get_cublas_allow_tf32, torch.is_autocast_enabled  # torch's public way to the first takes a microsecond
+        return lambda: torch.get_float32_matmul_precision() != "highest", partial(torch.is_autocast_enabled, kind)
+
     def _vendor(self, kind: str, multiply: Product) -> Product:
         """torch's product without TF32 and without autocast, whatever the program allows other products."""
         torch = self.home
-        precision, autocasts = torch.get_float32_matmul_precision, torch.is_autocast_enabled
+        is_reduced, autocasts = self._settings(kind)
 
         def product(a: Any, b: Any) -> Any:
-            allowed = precision()
-            if allowed == "highest" and not autocasts(kind):
-                return multiply(a, b)
             try:
-                torch.set_float32_matmul_precision("highest")
-                with torch.autocast(kind, enabled=False):
-                    return multiply(a, b)
-            finally:
-                torch.set_float32_matmul_precision(allowed)
+                is_plain = not is_reduced() and not autocasts()
+            except RuntimeError:
+                is_plain = False
+            if is_plain:
+                return multiply(a, b)
+            with self._fp32_of(kind), torch.autocast(kind, enabled=False):
+                return multiply(a, b)
 
         return product
+
+    @contextmanager
+    def _fp32_of(self, kind: str) -> Iterator[None]:
+        """torch's FP32 products on such a device are FP32."""
+        torch = self.home
+        try:
+            allowed = torch.get_float32_matmul_precision()
+        except RuntimeError:  # the program uses `fp32_precision`
+            with self._fp32_by_backend(torch.backends.mkldnn.matmul if kind == "cpu" else torch.backends.cuda.matmul):
+                yield
+            return
+        try:
+            torch.set_float32_matmul_precision("highest")
+            yield
+        finally:
+            torch.set_float32_matmul_precision(allowed)
+
+    @staticmethod
+    @contextmanager
+    def _fp32_by_backend(backend: Any) -> Iterator[None]:
+        allowed = backend.fp32_precision
+        try:
+            backend.fp32_precision = "ieee"
+            yield
+        finally:
+            backend.fp32_precision = "none"  # as torch.backends.fp32_precision says
+            if backend.fp32_precision != allowed:
+                backend.fp32_precision = allowed
 
 
 class _Jax(_Front):

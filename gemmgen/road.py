@@ -52,7 +52,7 @@ def __dir__() -> list[str]:
 
 
 class Watcher(Protocol):
-    """Who is told what is being done."""
+    """A function that gets the name of each step as it begins."""
 
     def step(self, text: str) -> None: ...
     def blocks(self, symbol: str, done: int, total: int) -> None: ...

@@ -229,8 +229,8 @@ class EpilogueChoice(Strict):
 
 
 class Target(Strict):
-    vendor: Literal["auto", *VENDORS] = Field("auto", description="whose GPU; the GPU's own row tells it, and must agree")
-    gpu: Name | None = Field(None, description="a name under specs/gpus, or a .toml file; where a spec serves several, --gpu tells it")
+    vendor: Literal["auto", *VENDORS] = Field("auto", description="vendor of the GPU; must agree with the GPU's row")
+    gpu: Name | None = Field(None, description="a name under specs/gpus, or a .toml file; where a spec serves several, --gpu names it")
 
 
 class BuildChoice(Strict):

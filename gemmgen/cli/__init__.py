@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
 
 INTERRUPTED = 130  # 128 + the signal's number, as shells have it
 READER_GONE = 141
@@ -60,7 +62,7 @@ def guarded(program: Callable[[], int], *, as_json: bool = False) -> int:
 def _run(arguments: list[str]) -> int:
     import typer
 
-    from gemmgen.cli.app import app, greeting
+    from gemmgen.cli.app import greeting
     from gemmgen.cli.output import emit, note
     from gemmgen.cli.verb import renamed
     from gemmgen.errors import SpecError
@@ -74,9 +76,8 @@ def _run(arguments: list[str]) -> int:
 
     # Newer typers carry their own copy of click; the exception's class leads to the right one.
     refusal = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-    command = typer.main.get_command(app)
     try:
-        code = command.main(arguments, prog_name="gemmgen", standalone_mode=False)
+        code = _command().main(arguments, prog_name="gemmgen", standalone_mode=False)
     except refusal as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "gemmgen"
@@ -84,3 +85,13 @@ def _run(arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     return code or 0
+
+
+@cache
+def _command() -> Any:
+    """The parser of all verbs; a process makes it once, which takes longer than most verbs."""
+    import typer
+
+    from gemmgen.cli.app import app
+
+    return typer.main.get_command(app)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen.cli.show import LABEL, facts, table
 from gemmgen.errors import SpecError
+from gemmgen.kinds.kind import GEMM
 
 if TYPE_CHECKING:
     from gemmgen.model.equation import Equation
@@ -98,7 +99,7 @@ def short(explanation: Explanation) -> str:
     size = (f"{plan.hints.matrices} of " if plan.kind.batched else "") + f"{plan.hints.m} x {plan.hints.n} x {plan.hints.k}"
     limits = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.limits) or plan.design.binding(known)
     lines = [
-        ("kernel", kernel_name(plan)), ("decided", plan.summary),
+        ("kernel", kernel_name(plan)), *_product(plan).items(), ("decided", plan.summary),
         *([("scheme", f"{plan.scheme.name}: {e.scheme_reason}")] if e.scheme_reason else []),
         *([("epilogue", _ended(plan, epilogue.costs(plan.epilogue, known)))] if plan.epilogue else []),
         *([] if plan.inputs.stored_b.is_usual else [("operands", f"A of FP32, B of {plan.inputs.stored_b.title} as stored")]),
@@ -143,6 +144,7 @@ def text(explanation: Explanation) -> str:
     reached = time.efficiency(plan.gpu, plan.scheme.leading)
     parts = [facts({
         "kernel": kernel_name(plan),
+        **_product(plan),
         "decided": plan.summary,
         **({"epilogue": _ended(plan, epilogue.costs(plan.epilogue, known))} if plan.epilogue else {}),
         **({} if plan.inputs.stored_b.is_usual else {"operands": f"A of FP32, B of {plan.inputs.stored_b.title} as stored"}),
@@ -190,6 +192,15 @@ def text(explanation: Explanation) -> str:
             else f"{figure(e.tied)} candidates lie within {100 * TIE:g} % of the fastest and count as equal: {plan.design.order_told}"
         )
     return "\n\n".join(parts)
+
+
+def _product(plan: Plan) -> dict[str, str]:
+    """What a kernel computes, unless it is one product of whole matrices, and how far a scale reaches, unless it is that of a row."""
+    kind, run = plan.kind, plan.scheme.family.run_k
+    return {
+        **({} if kind == GEMM else {"computes": f"{kind.name}: {kind.meaning if kind.batched else kind.formula}"}),
+        **({"scales": f"one for every {run} k of a row of A and of a column of B"} if run else {}),
+    }
 
 
 def _ended(plan: Plan, known: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,13 +78,20 @@ def text(library: Library, folder: Path) -> str:
     return "\n".join([
         f"{'wrote':<{LABEL}}{folder}", f"{'code':<{LABEL}}{len(library.images)} files of machine code, {code / 1e6:.2f} MB",
         choice_text(library.loaded, library.choice, labels),
+        f"{'next':<{LABEL}}{next_step(folder)}",
     ])
+
+
+def next_step(folder: Path) -> str:
+    """What to type next: the folder's README shows a call."""
+    build = folder / "build"
+    return f"cmake -S {shlex.quote(str(folder))} -B {shlex.quote(str(build))} && cmake --build {shlex.quote(str(build))}"
 
 
 def value(library: Library, folder: Path) -> dict[str, Any]:
     """The same for programs."""
     return {
-        "name": library.name, "folder": str(folder), "archs": list(library.archs), "compilers": list(library.compilers),
+        "name": library.name, "folder": str(folder), "next": next_step(folder), "archs": list(library.archs), "compilers": list(library.compilers),
         "code_bytes": sum(len(image.content) for image in library.images), "labels": [kernel.label for kernel in library.kernels],
         **choice_value(library.choice),
     }

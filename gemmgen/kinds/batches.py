@@ -47,7 +47,7 @@ class Strided(OfOneSize):
 
 class Pointers(OfOneSize):
     name = "pointers"
-    meaning = "many of one size, whose matrices an array of pointers tells"
+    meaning = "many of one size, whose addresses are in an array of pointers"
     indirect = True
     fields = ("a", "b", "c", *PITCHES, *SIZES, *FACTORS, "batch")
 

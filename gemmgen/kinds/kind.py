@@ -73,8 +73,8 @@ class Kind:
         formula: what is computed, as kernels' headers say it.
         batched: whether a launch computes many products.
         uniform: whether all of them have one size, one leading dimension for each operand, and one alpha and beta.
-        strides: whether their matrices lie a stride apart, which the launch is told.
-        indirect: whether arrays of pointers tell their matrices.
+        strides: whether their matrices lie a stride apart; a launch gets the stride.
+        indirect: whether arrays of pointers hold the addresses of their matrices.
         fields: the members of `Products` in kernels that look products up, in order.
         layouts: of A and B that there are kernels for.
         aliases: arguments of the call that a kernel's parameters get in place of their own: {"b": "a"} has it read A as B.
@@ -194,10 +194,10 @@ class Kind:
         """How many products a spec's section [problem] expects of a launch."""
         return problem.matrices if self.batched else 1
 
-    # ---- batches: what a launch is told of its products
+    # ---- batches: what a launch gets of its products
 
     def lines(self, matrices: Sequence[tuple[Parameter, ...]], sizes: tuple[Parameter, ...], batch: Parameter) -> list[Line]:
-        """Of a kernel that looks products up, the lines of its signature that tell them.
+        """Of a kernel that looks products up, the lines of its signature for them.
 
         Args:
             matrices: the parameters of A, B and C, each with its leading dimension.

@@ -106,7 +106,7 @@ class Regret(Strict):
 
     shapes: Annotated[int, Field(ge=0)] = Field(description="how many shapes")
     measured: Annotated[float, Field(ge=0, le=1)] = Field(
-        description="the share of them where the kernel that is taken was timed; of the others the model tells"
+        description="the share of them where the kernel that is taken was timed; of the others it is predicted"
     )
     chosen: Ratio = Field(description="the best of the chosen kernels at each shape")
     rules: Ratio = Field(description="the kernels that the rules take")

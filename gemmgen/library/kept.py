@@ -68,7 +68,7 @@ def package(gpu: Here, progress: Callable[[str], None] = lambda step: None) -> M
     """The Python package of a library of FP32's accuracy for a GPU of this machine: the installed one, the kept one, or a new one.
 
     Args:
-        progress: is told of each step where a library is built.
+        progress: gets each step while a library is built.
 
     Returns:
         None where no library would be faster than the GPU's own FP32.

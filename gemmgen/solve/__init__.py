@@ -463,7 +463,10 @@ def ranked(request: Request) -> Ranked:
 
 def _unlike(known: Mapping[str, Any], order: np.ndarray, row: Mapping[str, Any], names: Sequence[str]) -> np.ndarray:
     """Those of `order` that differ from a candidate in one of these symbols."""
-    return order[np.logical_or.reduce([known[name][order] != row[name] for name in names])]
+    alike = np.arange(len(order))  # fewer after each name: most candidates differ in one of the first
+    for name in names:
+        alike = alike[known[name][order[alike]] == row[name]]
+    return np.delete(order, alike)
 
 
 def _fresh_way_first(design: Design, known: Mapping[str, Any], order: np.ndarray, tried: Mapping[Way, int]) -> np.ndarray:

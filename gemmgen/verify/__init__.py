@@ -391,7 +391,7 @@ def verify(
         a, b: [M, K] and [K, N] of the plan's type for the headline product instead of U[-1, 1].
         size: (m, n, k) of it otherwise.
         require: how good a right kernel has to be: as its scheme promises, or besides as FP32.
-        progress: told what is being done.
+        progress: gets the name of each step as it begins.
         sample: on the emulator, the blocks of C that are computed of products of `size` (`gemmgen.verify.sample`); None for all.
         smaller: for the report, why `size` is less than what was asked for.
 

@@ -69,12 +69,12 @@ class Report(Shown):
         errors: of the headline product: the user's matrices, or U[-1, 1]; None where nothing could run.
         bound: what they are held against.
         status: what the kernels counted there.
-        of_fp32: for each product whose error is told, that error over FP32's own: of a sequential dot product of the same data, of FP64 where that is the
+        of_fp32: for each product whose error is reported, that error over FP32's own: of a sequential dot product of the same data, of FP64 where that is the
             elements' type.
         element: that type, in words.
         promises: the scheme's name, as whose bound a kernel passes that need not be as good as FP32.
-        verdict: what the kernel is worth beside plain FP32; None where nothing tells.
-        sample: the blocks of C that were computed of the products whose errors are told; None for all.
+        verdict: what the kernel is worth beside plain FP32; None where it is not known.
+        sample: the blocks of C that were computed of the products whose errors are reported; None for all.
         smaller: why these products are smaller than what was asked for; empty where they are not.
         device_kind: as its driver calls it; `none` where nothing could run.
         standing: as `standing` says it.

@@ -17,6 +17,7 @@ from gemmgen.catalog.fragment import FragmentMap
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import SCHEDULES, TOGETHER, Emulator
 from gemmgen.emulate.core import units
+from gemmgen.emulate.ptx import emulator
 from gemmgen.emulate.ptx.isa import wmma
 from gemmgen.errors import EmulationError
 
@@ -158,7 +159,7 @@ def test_without_a_stride_lines_are_the_matrix_wide(operand, layout):
 def test_another_map_would_be_noticed(operand, monkeypatch):
     real = wmma._fragment(operand)
     swapped = FragmentMap(**{**real.model_dump(), "lanes": (real.lanes[1], real.lanes[0], *real.lanes[2:])})
-    caches = (wmma._elements, wmma._holders)
+    caches = (wmma._elements, wmma._holders, emulator._programs)
     monkeypatch.setattr(wmma, "_fragment", lambda _: swapped)
     try:
         for cached in caches:

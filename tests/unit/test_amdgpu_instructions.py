@@ -1524,3 +1524,26 @@ def test_two_counters_in_one_wait():
         else:
             with pytest.raises(EmulationError, match="is read while a load into it is in flight"):
                 run(body, U32, x, x, target="gfx1201")
+
+
+def test_emulators_of_one_text_share_its_program_and_nothing_else():
+    """A decoded program is kept: it cannot be changed, and it tells places by the source that it was decoded with."""
+    text = assembly("v_mov_b32_e32 v8, 42", [4], 4).replace("\nk:\n", '\n\t.file\t0 "." "k.hip"\nk:\n\t.loc\t0 7 0\n')
+    first, again, other = (AmdEmulator(text, UNITS.get("ampere"), source_name=name, processes=1) for name in ("a.hip", "a.hip", "b.hip"))
+    assert again.programs is first.programs and other.programs is not first.programs
+    for machine in (first, again):
+        buffers = [machine.upload(np.zeros(64, U32), name="in") for _ in range(3)]
+        out = machine.alloc(256, name="out")
+        with pytest.raises(EmulationError):
+            machine.read(out, U32, 64)
+        machine.launch("k", (1, 1, 1), (64, 1, 1), 0, [*buffers, out])
+        assert set(machine.read(out, U32, 64).tolist()) == {42}
+    for machine, name in ((first, "a.hip"), (other, "b.hip")):
+        with pytest.raises(EmulationError) as error:
+            machine.launch("k", (1, 1, 1), (64, 1, 1), 0, [None] * 4)
+        assert error.value.where == f"{name}:7 (entry k)"
+    program = first.programs["k"]
+    with pytest.raises(TypeError):
+        first.programs["k"] = program
+    with pytest.raises(TypeError):
+        program.blocks[0].code[0] = None

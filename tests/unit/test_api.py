@@ -295,6 +295,57 @@ def test_a_prepared_product_of_batches_that_are_no_single_one(torch):
         assert operators.prepared(x, y) is None
 
 
+def test_a_prepared_product_does_not_choose_again(torch, monkeypatch):
+    """Each call says the kernel, in a struct of its own: a second call begins here before the first has ended, as one of another thread may."""
+    operators, seen = reference.imported("lab.torch"), []
+    a, b = tensors(torch, (5, 9), (9, 7))
+
+    class Enqueue:
+        def __call__(self, address, workspace, needed, stream):
+            own = operators._c.Problem.from_address(address)
+            seen.append((address, own.kernel, own.a, needed))
+            if len(seen) == 1:
+                run(a + 1, b)
+                assert own.a == a.data_ptr()
+            return 0
+
+    monkeypatch.setattr(operators._c, "library", lambda: {"lab_gemm": Enqueue()})
+    monkeypatch.setattr(operators, "_choice", lambda problem, index: choice)
+    choice = operators._c.Choice(1, False, "", "", 512, 0, 1.0, 1.0, 0.0, 0.0)
+    run, _ = operators.prepared(a, b)
+    run(a, b)
+    assert len({address for address, *_ in seen}) == 2 and [one[1:] for one in seen] == [(2, one[2], 512) for one in seen]
+    run(a, b)
+    assert seen[2][0] in {address for address, *_ in seen[:2]}, "structs are used again"
+
+
+def test_brief_products_that_torch_won_are_known_by_their_shapes(torch, calls, monkeypatch):
+    """However they lie; of other types and devices there is another look."""
+    operators, decided, seconds = reference.imported("lab.torch"), [], [api.BRIEF_SECONDS / 2]
+    prepared, decide = operators.prepared, api._Torch._decided
+    monkeypatch.setattr(operators, "prepared", lambda a, b: (prepared(a, b)[0], [choice(1.0, seconds[0])]))
+    monkeypatch.setattr(api, "_first_is_faster", lambda *given: False)
+    monkeypatch.setattr(api._Torch, "_decided", lambda self, a, b: decided.append(a.dtype) or decide(self, a, b))
+    a, b = tensors(torch, (5, 9), (9, 7))
+    before = calls()
+    for x, y in ((a, b), (a.mT.contiguous().mT, b), (a, b.mT.contiguous().mT), (a.expand(5, 9), torch.nn.Parameter(b))):
+        close(gemmgen.matmul(x, y).detach(), a @ b)
+    assert decided == [torch.float32] and calls() == before
+    got, told = noticed(lambda: gemmgen.matmul(a.double(), b.double()))
+    assert got.dtype == torch.float64 and len(told) == 1 and decided[1:] == [torch.float64]
+    with pytest.raises(SpecError, match="of two types"):
+        gemmgen.matmul(a, b.double())
+    assert gemmgen.matmul(torch.ones(5, 9, device="meta"), torch.ones(9, 7, device="meta")).is_meta
+    elsewhere, asked, other = SimpleNamespace(dtype=torch.float32, get_device=lambda: 3), [], api._Torch(torch)
+    other._by_strides = lambda *given: asked.append(given)
+    other._kept_for_shapes(a, b, torch.mm)(elsewhere, b)
+    assert asked == [((a.shape, b.shape), elsewhere, b)]
+    seconds[0] = 2 * api.BRIEF_SECONDS
+    gemmgen.matmul(a[:4], b)
+    gemmgen.matmul(a.mT.contiguous().mT[:4], b)
+    assert decided[-2:] == [torch.float32] * 2 and len(decided) >= 4, "a long product is decided for each way to lie"
+
+
 def test_what_lies_otherwise_is_another_product(torch):
     whole = torch.from_numpy(made(20, 20))
     for a, b in ((whole[:5, :9], whole[:9, :7]), (whole[::2, :9], whole[:9, :7]), (whole[:5, ::2], whole[:10, 3:]), (whole.T[:5, :9], whole[:9, :7]),
@@ -344,8 +395,11 @@ def test_what_looks_at_operators_sees_them(torch):
     close(tangent, torch.ones(6, 9) @ b)
 
 
-def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch):
+@pytest.mark.parametrize("is_brief", [True, False])
+def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, is_brief):
     monkeypatch.setattr(api._Torch, "_operators", lambda self, device: None)
+    if not is_brief:
+        monkeypatch.setattr(api._Torch, "_kept_for_shapes", lambda *given: None)
     a, b = tensors(torch, (5, 9), (9, 7))
     seen = []
     product = torch.mm
@@ -360,6 +414,37 @@ def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         gemmgen.matmul(a, b)
     assert seen == [("highest", False)] * 3
+
+
+NEWER = """
+import torch
+from gemmgen import api
+product, seen = torch.mm, []
+a = torch.ones(2, 2)
+for owner, own in ((torch.backends.mkldnn.matmul, "bf16"), (torch.backends, "bf16")):
+    own_before = owner.fp32_precision
+    owner.fp32_precision = own
+    mm = lambda a, b: seen.append((torch.backends.mkldnn.matmul.fp32_precision, (a @ b).dtype)) or product(a, b)
+    front = api._Torch(torch)
+    for way in (front._vendor("cpu", mm), front._kept_for_shapes(a, a, mm)):
+        way(a, a)
+        assert seen.pop() == ("ieee", torch.float32) and not seen
+        assert owner.fp32_precision == torch.backends.mkldnn.matmul.fp32_precision == own
+    owner.fp32_precision = own_before
+    assert torch.backends.mkldnn.matmul.fp32_precision == own_before
+torch.backends.cuda.matmul.fp32_precision = "tf32"
+with api._Torch(torch)._fp32_of("cuda"):
+    assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+"""
+"""In a process of its own: a setting of one backend stays set beside the general one."""
+
+
+def test_torchs_newer_setting_of_tf32_is_put_back(torch):
+    if not hasattr(torch.backends, "fp32_precision"):
+        pytest.skip("torch before 2.9")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", NEWER], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
 
 
 def test_other_types_of_torch_are_torchs(torch, calls):

@@ -719,7 +719,8 @@ def test_a_librarys_machine_code_in_megabytes_and_bytes(monkeypatch):
     library = SimpleNamespace(images=images, kernels=(), loaded=None, choice=None, name="l", archs=("sm_80",), compilers=())
     monkeypatch.setattr(libraries, "choice_text", lambda *of: "the choice")
     monkeypatch.setattr(libraries, "choice_value", lambda choice: {})
-    assert libraries.text(library, Path("out")).splitlines() == ["wrote      out", "code       2 files of machine code, 2.50 MB", "the choice"]
+    assert libraries.text(library, Path("a b")).splitlines() == ["wrote      a b", "code       2 files of machine code, 2.50 MB", "the choice",
+                                                                  "next       cmake -S 'a b' -B 'a b/build' && cmake --build 'a b/build'"]
     assert libraries.value(library, Path("out"))["code_bytes"] == 2_500_000
 
 
@@ -764,6 +765,30 @@ def test_explain_tells_what_is_stored_added_up_and_left_to_another_kernel(gemmge
     }
     for line, spec in told.items():
         assert line in gemmgen("explain", write_spec(spec + fixed)).out, line
+
+
+@pytest.mark.parametrize(("problem", "told"), [
+    ('kind = "syrk"\nuplo = "both"\nlayout = "tn"', "syrk: the lower triangle of C = alpha A A^T + beta C, stored to the upper one too"),
+    ('kind = "gemmt"\nuplo = "upper"', "gemmt: the upper triangle of C = alpha A B + beta C"),
+    ('kind = "trmm"\nuplo = "upper"\nside = "right"\ndiag = "unit"', "trmm: C = alpha A B + beta C of the upper triangle of B, whose diagonal is 1"),
+    ('kind = "symm"\nside = "right"', "symm: C = alpha A B + beta C of a symmetric B, of which the lower triangle is read"),
+    ('kind = "strided"', "strided: many of one size, whose matrices lie a stride apart"),
+    ('kind = "gemm"', ""),
+])
+def test_explain_says_what_a_kernel_computes(write_spec, problem, told):
+    """Each key of [problem] that decides it, in the short explanation and in the whole one."""
+    path = write_spec(f'[problem]\n{problem}\n[split]\nscheme = "scaled"\n[tile]\nblock = [64, 64, 32]\nwarp = [32, 32, 32]\n[target]\ngpu = "a100"\n')
+    e = road.explain(path)
+    for text in (explain.short(e), explain.text(e)):
+        [line] = [line.removeprefix("computes").strip() for line in text.splitlines() if line.startswith("computes")] or [""]
+        assert line == told and not re.search("^scales", text, re.M)
+
+
+def test_explain_says_how_far_a_scale_reaches(write_spec):
+    for run in (256, 1024):
+        path = write_spec(f'[split]\nscheme = "run_scaled"\nrun = {run}\n[target]\ngpu = "h200"\n')
+        told = explain.short(road.explain(path))
+        assert f"scales     one for every {run} k of a row of A and of a column of B\n" in told and len(told.splitlines()) <= 20
 
 
 def test_what_becomes_of_a_command_is_its_exit_code(capsys):

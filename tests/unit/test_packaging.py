@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -66,26 +67,78 @@ def test_the_wheel_holds_every_template_spec_and_module(wheel):
     assert not any(name.startswith(("tests/", "generated/", "bench/")) for name in inside)
 
 
+FIRST_STEPS_SECONDS = 300
+"""On two idle cores, pip's downloads not counted."""
+PRODUCTS = """
+import warnings
+import numpy, gemmgen
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    a, b = [[1.0, 2.0]], [[3.0], [4.0]]
+    single = gemmgen.matmul(numpy.float32(a), numpy.float32(b))
+    double = gemmgen.matmul(a, b)
+    batch = gemmgen.matmul(numpy.ones((3, 4, 5), numpy.float32), numpy.ones((5, 2), numpy.float32))
+print(single.dtype, single.tolist(), double.dtype, double.tolist(), batch.shape, (batch == 5).all(), len(told))
+print(gemmgen.explain("kernel.toml").plan.arch)
+"""
+PROGRAM = """
+#include <stdio.h>
+#include <string.h>
+#include "library.h"
+
+int main(void)
+{
+    library_problem problem;
+    library_target target;
+    library_choice choice;
+    memset(&problem, 0, sizeof problem), memset(&target, 0, sizeof target), memset(&choice, 0, sizeof choice);
+    problem.size = sizeof problem, target.size = sizeof target, choice.size = sizeof choice;
+    problem.m = problem.n = problem.k = 4096;
+    problem.lda = problem.ldb = problem.ldc = 4096;
+    strcpy(target.arch, "sm_80"), target.units = 108;
+    const int code = library_select(&problem, &target, &choice);
+    printf("%s, fallback %d, %.1f\\n", library_error_string(code), choice.is_fallback, choice.sgemm_seconds / choice.seconds);
+    return code;
+}
+"""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
-def test_the_wheel_and_an_extra_are_all_that_a_first_look_needs(wheel, tmp_path, extra):
-    """In a clean environment: a shipped spec is verified without a GPU, and arrays are multiplied."""
+def test_the_wheel_and_an_extra_are_all_that_first_steps_need(wheel, tmp_path, extra):
+    """In a clean environment, each step as README.md or the step before says it: a GPU is not needed, and no file of the checkout."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    clean = tmp_path / "venv" / "bin"
+    clean, work = tmp_path / "venv" / "bin", tmp_path / "work"
     done = subprocess.run([clean / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[{extra}]"],
                           capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"pip cannot install gemmgen[{extra}]: {done.stderr.strip().splitlines()[-1:]}")
-    environment = {"PATH": os.environ["PATH"], "GEMMGEN_CACHE": str(tmp_path / "cache")}
-    verified = subprocess.run([clean / "gemmgen", "verify", "sgemm_a100", "--m", "64", "--n", "64", "--k", "128"], cwd=tmp_path, env=environment,
-                              capture_output=True, text=True)
-    assert verified.returncode == 0 and "PASSED" in verified.stdout, verified.stderr
-    program = "import gemmgen; print(gemmgen.matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist()); print(gemmgen.explain('sgemm_a100.toml').plan.arch)"
-    (tmp_path / "sgemm_a100.toml").write_text((ROOT / "specs" / "kernels" / "sgemm_a100.toml").read_text())
-    told = subprocess.run([clean / "python", "-W", "ignore", "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout.split() == ["[[11.0]]", "sm_80"]
+    work.mkdir()
+    environment = {"PATH": f"{clean}:{os.environ['PATH']}", "GEMMGEN_CACHE": str(tmp_path / "cache")}
+    began = time.monotonic()
+
+    def step(*command: str) -> str:
+        ran = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
+        assert not ran.returncode, f"{' '.join(command)}\n{ran.stdout}\n{ran.stderr}"
+        return ran.stdout
+
+    def following(told: str) -> list[str]:
+        return [line.removeprefix("next").split() for line in told.splitlines() if line.startswith("next")][-1]
+
+    assert "Type next:" in step("gemmgen", "doctor")
+    told = step("gemmgen", "init", "kernel", "--gpu", "a100")
+    assert "verdict" in step("gemmgen", "explain", "kernel.toml")
+    assert "PASSED as FP32" in step(*following(told))
+    assert step("python", "-c", PRODUCTS).split("\n")[:2] == ["float32 [[11.0]] float64 [[11.0]] (3, 4, 2) True 2", "sm_80"]
+    told = step("gemmgen", "init", "library", "--gpu", "a100")
+    assert following(told)[-1] == "--dry-run" and "verdict" in step(*following(told))
+    step("sh", "-c", " ".join(following(step("gemmgen", "library", "library.toml", "-o", "library"))))
+    (work / "program.c").write_text(PROGRAM)
+    step("cc", "program.c", "-Ilibrary/include", "library/build/liblibrary.a", "-ldl", "-lpthread", "-o", "program")
+    assert step("./program").startswith("no error, fallback 0, ")
+    assert time.monotonic() - began < FIRST_STEPS_SECONDS
     version = "import gemmgen.build.nvrtc as n; print(n.find_compiler().version[0])"
-    assert subprocess.run([clean / "python", "-c", version], env=environment, capture_output=True, text=True, check=True).stdout.strip() == extra[4:]
+    assert step("python", "-c", version).strip() == extra[4:]
 
 
 def test_extras_of_earlier_releases_still_have_what_they_had():

@@ -984,3 +984,38 @@ def test_maps_of_tensors_that_a_gpu_would_not_take(arguments, problem):
         TensorMap((1 << 36) + 8, 2, (64, 8), (128,), (32, 8), 64)
     TensorMap(1 << 36, 2, (512, 8), (1024,), (256, 256), 0)  # the largest
     TensorMap(1 << 36, 2, (64, 8), (128,), (32, 8), 64)  # a row as long as its swizzle
+
+
+ANSWER = """
+.version 9.5
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+.reg .b32 %r1; .reg .b64 %rd1;
+.loc 1 7 0
+mov.u32 %r1, 41; ld.param.u64 %rd1, [p]; add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1; ret;
+}"""
+
+
+def test_emulators_of_one_text_share_its_program_and_nothing_else():
+    """A decoded program is kept: it cannot be changed, and it tells places by the source that it was decoded with."""
+    first, again, other = (Emulator(ANSWER, UNITS.get("ampere"), source_name=name, processes=1) for name in ("a.cu", "a.cu", "b.cu"))
+    assert again.programs is first.programs and other.programs is not first.programs
+    outs = [machine.alloc(4, name="out") for machine in (first, again)]
+    for machine, out in zip((first, again), outs):
+        with pytest.raises(EmulationError):
+            machine.read(out, np.uint32, 1)
+        machine.launch("k", (1, 1, 1), (32, 1, 1), 0, [out])
+        assert machine.read(out, np.uint32, 1) == [42]
+    for machine, name in ((first, "a.cu"), (other, "b.cu")):
+        with pytest.raises(EmulationError) as error:
+            machine.launch("k", (1, 1, 1), (32, 1, 1), 0, [None])
+        assert error.value.where == f"{name}:7 (entry k)"
+    program = first.programs["k"]
+    with pytest.raises(TypeError):
+        first.programs["k"] = program
+    with pytest.raises(TypeError):
+        program.blocks[0].code[0] = None
+    with pytest.raises(ValueError, match="read-only"):
+        next(iter(program.constants.values()))[...] = 0

@@ -307,6 +307,7 @@ class Decoder:
             block = Block([], stop - start, following=index + 1 if index + 1 < len(bounds) else -1)
             for statement in body[start:stop]:
                 self._add(block, statement, block_at)
+            block.code = tuple(block.code)
             blocks.append(block)
         return Program(self.kernel, self.target, _in_order(blocks))
 

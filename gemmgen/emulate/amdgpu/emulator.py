@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.amdgpu import isa  # noqa: F401: its files register the instructions
-from gemmgen.emulate.amdgpu.assembly import Argument, Kernel, parse
+from gemmgen.emulate.amdgpu.assembly import Argument, Kernel, Module, parse
 from gemmgen.emulate.amdgpu.decode import Decoder
 from gemmgen.emulate.amdgpu.program import Program
 from gemmgen.emulate.amdgpu.strip import Launch
 from gemmgen.emulate.amdgpu.target import target_named
 from gemmgen.emulate.core.host import HostMemory
-from gemmgen.emulate.core.launch import LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
+from gemmgen.emulate.core.launch import KEPT_PROGRAMS, LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
 from gemmgen.emulate.core.memory import Buffer
 from gemmgen.emulate.core.report import Source
 from gemmgen.emulate.core.strips import Progress, run_strips
@@ -58,7 +60,7 @@ class AmdEmulator(HostMemory):
     ):
         self.unit, self.schedule, self.strip = unit, schedule, max(1, strip)
         self.processes = processes or os.cpu_count() or 1
-        module = parse(assembly)
+        module = _parsed(assembly)
         self.target = target_named(module.target)
         self.source = Source(
             source_name or module.source_name, tuple((source or "").splitlines()), group="workgroup", member="work-item"
@@ -67,9 +69,7 @@ class AmdEmulator(HostMemory):
         longest = max(kernel.argument_bytes for kernel in module.kernels.values())
         self._segment_bytes = -(-max(longest, 1) // _SEGMENT_ALIGN) * _SEGMENT_ALIGN
         symbols = self.forget()
-        self.programs: dict[str, Program] = {
-            name: Decoder(kernel, self.target, symbols, self.source).decode() for name, kernel in module.kernels.items()
-        }
+        self.programs = _programs(assembly, tuple(symbols.items()), self.source)
 
     def forget(self) -> dict[str, int]:
         addresses = super().forget()
@@ -176,6 +176,22 @@ class AmdEmulator(HostMemory):
             if -(1 << 8 * size - 1) <= value < 1 << 8 * size:
                 return (int(value) & (1 << 8 * size) - 1).to_bytes(size, "little")
         raise EmulationError(where, "does not fit its declaration", got=value, needs=_kind(argument))
+
+
+_parsed: Callable[[str], Module] = lru_cache(KEPT_PROGRAMS)(parse)
+
+
+@lru_cache(KEPT_PROGRAMS)
+def _programs(assembly: str, symbols: tuple[tuple[str, int], ...], source: Source) -> Mapping[str, Program]:
+    """The kernels of an assembly, decoded; a run changes none of them, so that emulators of the same text share them.
+
+    Args:
+        symbols: names and addresses of the module's variables.
+        source: what the instructions' places are told by.
+    """
+    module = _parsed(assembly)
+    target = target_named(module.target)
+    return MappingProxyType({name: Decoder(kernel, target, dict(symbols), source).decode() for name, kernel in module.kernels.items()})
 
 
 def _kind(argument: Argument) -> str:

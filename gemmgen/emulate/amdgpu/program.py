@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ class Block:
         target: block a branch leads to; following: the one control falls into; -1 for none.
     """
 
-    code: list[Instruction]
+    code: Sequence[Instruction]
     length: int = 0
     end: str = "next"
     condition: str = ""
@@ -45,7 +45,10 @@ class Block:
 
 @dataclass
 class Program:
-    """A kernel ready to run; blocks are in the order waves are preferred in, block 0 the entry."""
+    """A kernel ready to run, which does not change any more: emulators of the same text share it.
+
+    Its blocks are in the order waves are preferred in, block 0 the entry.
+    """
 
     kernel: Kernel
     target: Target

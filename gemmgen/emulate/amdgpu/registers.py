@@ -111,7 +111,7 @@ class Registers:
         """Fault where one of those bits of a register, as it is read, is undefined in one of those lanes."""
         wrong = undefined & np.uint32(bits) != 0
         wrong = wrong if lanes is None else wrong & lanes
-        if wrong.any():
+        if np.count_nonzero(wrong):
             first = self.first_of(wrong)
             whole = np.broadcast_to(undefined, wrong.shape).flat[first] == _EVERY_BIT
             problem = "is read, which nothing has written" if whole else "is read, part of which nothing has written"
@@ -182,7 +182,7 @@ class Registers:
         shape = self.shape if vector else self.shape[1:]
         lanes = self.lanes if vector else self.columns
         if value.shape != shape:
-            value = np.broadcast_to(value, shape)
+            value = np.broadcast_to(value, shape) if value.ndim else np.full(shape, value)  # a tenth of the time
         if self.state[slot] is not None or undefined is not None:
             self._replace_state(slot, lanes, undefined, shape)
         self.r[slot] = value if lanes is None else np.where(lanes, value, self.r[slot])
@@ -198,7 +198,7 @@ class Registers:
             new = zero if undefined is None else undefined
             undefined = np.where(lanes, new, zero if state.undefined is None else state.undefined)
         if undefined is not None:
-            undefined = np.broadcast_to(undefined, shape) if undefined.any() else None
+            undefined = np.broadcast_to(undefined, shape) if np.count_nonzero(undefined) else None
         origin = state.origin if self.origin == slot else self.origin
         self.state[slot] = State(undefined, state.flights, origin) if undefined is not None or state.flights else None
 

@@ -173,13 +173,13 @@ class Wave(Registers):
         for flight in flights:
             flying = self.flying(flight)
             covered = flight.columns & ~flying
-            if not covered.any():
+            if not np.count_nonzero(covered):
                 if flight.columns.all():  # what each wave issued later is not covered either
                     break
                 continue
             self._land(flight, covered)
             flight.columns = flying
-            if flying.any():
+            if np.count_nonzero(flying):
                 continue
             gone += 1
             for slot in flight.slots:
@@ -193,7 +193,7 @@ class Wave(Registers):
     def _land(self, flight: Flight, columns: np.ndarray) -> None:
         """Read or write memory for some columns, unless that is done."""
         columns = columns & flight.undone
-        if columns.any():
+        if np.count_nonzero(columns):
             if flight.touched is not None:
                 self._land_before(flight, columns)
             self._perform(flight, columns)

@@ -40,6 +40,10 @@ TOGETHER = Schedule("lazy copies, all warps in step", "together", "lazy")
 """For questions whose answer does not depend on the order of warps."""
 
 
+KEPT_PROGRAMS = 16
+"""How many decoded modules a process keeps, those last used: reading a text takes as long as a small launch."""
+
+
 @dataclass
 class LaunchStats:
     """What a launch did.

@@ -108,7 +108,7 @@ class Space:
         index = self._index(offsets, size, "read")
         state = self.state[size].take(index)
         ready = (state.view(np.uint64) if size == 16 else state) == _READY[size]
-        if not ready.all():
+        if np.count_nonzero(ready) != ready.size:
             self._refuse(offsets, ready, size, "read")
         return self.data[size].take(index)
 
@@ -117,7 +117,7 @@ class Space:
         index = self._index(offsets, size, "write")
         state = self.state[size].take(index)
         open_ = (state.view(np.uint64) if size == 16 else state) & _STORE_MASK[size] == _STORE_OK[size]
-        if not open_.all():
+        if np.count_nonzero(open_) != open_.size:
             self._refuse(offsets, open_, size, "write")
         self.data[size][index] = values
         self.state[size][index] = _READY_16 if size == 16 else _READY[size]

@@ -233,6 +233,7 @@ class Decoder:
             constant = self._constant(text, type_)
             if constant is None:
                 cursor.refuse(f"operand {text} is not known", needs="a declared register, a constant or a symbol")
+            constant.setflags(write=False)
             self.program.constants[slot] = constant
         return slot
 
@@ -285,7 +286,7 @@ class Decoder:
             block = Block([], following=index + 1 if index + 1 < len(bounds) else -1)
             for number in range(start, stop):
                 self._add(block, number, block_at)
-            block.length, block.code = len(block.code), _joined(block.code)
+            block.length, block.code = len(block.code), tuple(_joined(block.code))
             blocks.append(block)
         self.program.blocks = _in_order(blocks)
         self.program.slots = len(self._slots)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core.host import HostMemory
-from gemmgen.emulate.core.launch import LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
+from gemmgen.emulate.core.launch import KEPT_PROGRAMS, LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
 from gemmgen.emulate.core.memory import Buffer
 from gemmgen.emulate.core.report import Source
 from gemmgen.emulate.core.strips import Progress, run_strips
 from gemmgen.emulate.ptx import isa  # noqa: F401: its files register the instructions
 from gemmgen.emulate.ptx.decode import DTYPES, Decoder
 from gemmgen.emulate.ptx.order import Writes
-from gemmgen.emulate.ptx.parse import Param, parse
+from gemmgen.emulate.ptx.parse import Module, Param, parse
 from gemmgen.emulate.ptx.program import Program
 from gemmgen.emulate.ptx.strip import Launch
 from gemmgen.errors import EmulationError, UnknownName
@@ -56,15 +58,12 @@ class Emulator(HostMemory):
     ):
         self.unit, self.schedule, self.strip = unit, schedule, max(1, strip)
         self.processes = processes or os.cpu_count() or 1
-        module = parse(ptx)
+        module = _parsed(ptx)
         named = os.path.basename(module.files[min(module.files)]) if module.files else "kernel.ptx"
         self.source = Source(source_name or named, tuple((source or "").splitlines()))
         super().__init__([(v.name, v.nbytes, v.initial) for v in module.variables if v.space != "shared"])
         symbols = self.forget()
-        self.programs: dict[str, Program] = {
-            name: Decoder(module, entry, symbols, self.source).decode()
-            for name, entry in module.entries.items()
-        }
+        self.programs = _programs(ptx, tuple(symbols.items()), self.source)
 
     def forget(self) -> dict[str, int]:
         self._writes: Writes | None = None  # of the last launch
@@ -185,6 +184,21 @@ class Emulator(HostMemory):
             if re.match(r"[sub]\d+$", param.type) and -(1 << bits - 1) <= value < 1 << bits:
                 return (int(value) & (1 << bits) - 1).to_bytes(dtype.itemsize, "little")
         raise EmulationError(where, "does not fit its declaration", got=value, needs=_kind(param))
+
+
+_parsed: Callable[[str], Module] = lru_cache(KEPT_PROGRAMS)(parse)
+
+
+@lru_cache(KEPT_PROGRAMS)
+def _programs(ptx: str, symbols: tuple[tuple[str, int], ...], source: Source) -> Mapping[str, Program]:
+    """The entries of a module, decoded; a run changes none of them, so that emulators of the same text share them.
+
+    Args:
+        symbols: names and addresses of the module's variables.
+        source: what the instructions' places are told by.
+    """
+    module = _parsed(ptx)
+    return MappingProxyType({name: Decoder(module, entry, dict(symbols), source).decode() for name, entry in module.entries.items()})
 
 
 def _kind(param: Param) -> str:

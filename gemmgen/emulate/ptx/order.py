@@ -205,7 +205,7 @@ class Order:
         strong = ordering is not None and ordering.strong
         if self.before is not None:
             self._check_before(warp, offsets, size, lanes, "read", strong)
-        if self.writes.dirty.take(offsets >> _PAGE).any():
+        if np.count_nonzero(self.writes.dirty.take(offsets >> _PAGE)):
             self._check(warp, offsets, size, lanes, strong, ordering is not None and ordering.read_only)
         if strong:
             chosen = slice(None) if lanes is None else lanes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ class Block:
         selector: slot a table branch is indexed with.
     """
 
-    code: list[Instruction]
+    code: Sequence[Instruction]
     length: int = 0
     end: str = "next"
     last: Instruction | None = None
@@ -61,7 +61,7 @@ class Block:
 
 @dataclass
 class Program:
-    """An entry ready to run.
+    """An entry ready to run, which does not change any more: emulators of the same text share it.
 
     Attributes:
         slots: length of the register file.

@@ -72,7 +72,7 @@ class Registers:
         if slot < 0:
             return
         if value.shape != (self.lanes,):
-            value = np.broadcast_to(value, self.lanes)
+            value = value.repeat(self.lanes) if not value.ndim else np.broadcast_to(value, self.lanes)  # a tenth of the time
         old = self.r[slot]
         if old.__class__ is InFlight:
             value, mask = self._beside(old, value, mask), None

@@ -166,7 +166,7 @@ class Warp(Registers):
                 if here >= _PARKED:
                     return False
                 mask = self.at == here
-                if mask.all():
+                if np.count_nonzero(mask) == self.lanes:
                     mask, self.at = None, here
             elif (here := self.at) >= _PARKED:
                 return False
@@ -205,7 +205,7 @@ class Warp(Registers):
         taken = ~predicate if instruction.negated else predicate
         if mask is not None:
             return taken & mask
-        return None if taken.all() else taken
+        return None if np.count_nonzero(taken) == self.lanes else taken
 
     def _leave(self, block: Block, here: int, mask: np.ndarray | None) -> None:
         """Move the lanes on to the block each goes to next."""
@@ -217,7 +217,7 @@ class Warp(Registers):
             if block.end == "table":
                 return self._table(block, mask)
             taken = mask if last.guard < 0 else self._guarded(last, mask)
-            if taken is not None and not taken.any():
+            if taken is not None and not np.count_nonzero(taken):
                 return self._move(mask, following)
             if block.end == "branch":
                 to = block.targets[0]
