@@ -144,7 +144,8 @@ AccuracyFields = create_model(
     scaled=(_Error | None, Field(None, description="the largest |C - C*| / (|A||B|) of any element in the worst case, of any data in the scheme's range")),
     **{"as": (Literal["fp32", "tf32", "fp32-rounded", "fp64"] | None, Field(
         None, description="an error that people know: fp32: a sequential FP32 dot product's; tf32: one TF32 word's; fp32-rounded: that of rounding the exact "
-        "result; fp64, of elements of f64: a sequential FP64 dot product's; on U[-1, 1], U[0, 1] and magnitudes from 2^-20 to 2^20, or on `data` alone where that is said",
+        "result; fp64, of elements of f64: a sequential FP64 dot product's; on U[-1, 1], U[0, 1] and magnitudes from 2^-20 to 2^20, or on `data` "
+        "alone where that is said",
     ))},
     data=(Literal["uniform", "positive", "normal", "spread"], Field(
         "uniform", description="what relative_frobenius speaks of, and `as` where it is said: uniform: U[-1, 1]; positive: U[0, 1]; "
@@ -157,8 +158,8 @@ class Accuracy(AccuracyFields):
     """What is asked of the error, in place of a scheme, and of C's bits."""
 
     reproducible: bool = Field(False, description=(
-        "true: C is to be the same bits on every GPU of both vendors, in every layout and by every tile; schemes whose sums are exact, with one rounding in the "
-        "end, have that: residues of f64. With a scheme or an error that is asked for"
+        "true: C is to be the same bits on every GPU of both vendors, in every layout and by every tile; schemes whose sums are exact, with one rounding in "
+        "the end, have that: residues of f64. With a scheme or an error that is asked for"
     ))
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """Types of C, a row each: FP32, FP16 and BF16 ship, and other packages bring more by entry points of the group `gemmgen.outputs`.
 
-Kernels of FP32 elements sum, scale and add in FP32 whatever C's type is; an element is converted when it is stored, and where beta is not 0 when it is read. Where elements are
-FP64, so is C.
+Kernels of FP32 elements sum, scale and add in FP32 whatever C's type is; an element is converted when it is stored, and where beta is not 0 when it is read.
+Where elements are FP64, so is C.
 docs/add-an-output-type.md shows one being added.
 """
 

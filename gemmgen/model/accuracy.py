@@ -475,7 +475,8 @@ def _of_residues(scheme: Scheme, k: int, data: Distribution, output_roundoff: fl
     wide = scheme.family.wide
     numbers = {"K": k, "segment_k": k if wide else SEGMENT_K, "residue_target": float(scheme.family.residues.target) / (POWERS_OF_TWO if wide else 1.0)}
     numbers |= solved((RESIDUES_LEFT,), numbers) | {
-        "u": ELEMENTS[scheme.element].roundoff, "ln2": LN2, "sign_share": data.sign_share, "words_bias": 0.0, "sums_coherent": 0.0, "sums_random": 0.0, "low_sums": 0.0, "roundings": 0,
+        "u": ELEMENTS[scheme.element].roundoff, "ln2": LN2, "sign_share": data.sign_share, "words_bias": 0.0, "sums_coherent": 0.0, "sums_random": 0.0,
+        "low_sums": 0.0, "roundings": 0,
         "last_roundings": 1, "output_roundoff": output_roundoff, "sums_worst": 0.0, **_worst_numbers(scheme),
     }
     numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)

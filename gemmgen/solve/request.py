@@ -121,7 +121,8 @@ class Request:
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
             designed=None if design is designs_of(self.fragment, self.kind, self.scheme.family.sums)[0] else design.name, type=ELEMENTS[spec.problem.type],
-            output=output_of(ELEMENTS[spec.problem.type], spec.problem.c), epilogue=epilogue_of(spec.epilogue.do), asked=self.asked, kind=self.kind, batch=self.batch, **known, **more,
+            output=output_of(ELEMENTS[spec.problem.type], spec.problem.c), epilogue=epilogue_of(spec.epilogue.do), asked=self.asked,
+            kind=self.kind, batch=self.batch, **known, **more,
         )
 
 

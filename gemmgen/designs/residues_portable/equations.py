@@ -39,7 +39,9 @@ DRAM_BYTES = Equation(
     " + where(total_bytes > 0, where(K > segment_k, 16 * M * N * (ceil(K / segment_k) - 1), 0), where(moduli * M * N > l2_size, 2 * moduli * M * N, 0))",
     "B", "T13 of all residues; and FP64 sums of the segments of k, where there are several, written and read; or the residues of FP64's C",
 )
-SPLIT_BYTES = Equation("Q30", "split_bytes", "K * (M + N) * (pass_bytes + moduli)", "B", "elements in twice or three times, for norms and for residues, which go out")
+SPLIT_BYTES = Equation(
+    "Q30", "split_bytes", "K * (M + N) * (pass_bytes + moduli)", "B", "elements in twice or three times, for norms and for residues, which go out"
+)
 REDUCE_CYCLES = Equation(
     "Q31", "reduce_cycles",
     f"ceil(K / segment_k) * ({REDUCE_INSTRUCTIONS} * moduli + where(total_bytes > 0, {JOIN_INSTRUCTIONS}, store_slots + join_slots * moduli))"
