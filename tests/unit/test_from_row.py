@@ -57,7 +57,7 @@ def row_of(tmp_path: Path, one: Filled):
 def chip_of(name: str) -> dict:
     """What a data sheet tells of a shipped GPU: nothing that its architecture determines, and no rate a clock."""
     gpu = GPUS.get(name)
-    rates = gpu.rates.model_dump(exclude={"tensor_fma_per_clock", "f32_fma_per_clock", "shared_bytes_per_clock"})
+    rates = gpu.rates.model_dump(exclude={"tensor_fma_per_clock", "f32_fma_per_clock", "shared_bytes_per_clock"}, exclude_none=True)
     if rates["tensor_boost_mhz"] == rates["boost_mhz"]:
         del rates["tensor_boost_mhz"]
     words = {word: float(f"{gpu.rates.tensor_tflops(word):.4g}") for word in gpu.rates.tensor_fma_per_clock if word != "f16"}
@@ -130,7 +130,7 @@ def test_each_value_tells_its_standing(tmp_path):
     assert "threads_per_sm = 1536" in text and "\n[limits]" not in text and re.search(r"^boost_mhz = 1300$", text, re.M)
     row = row_of(tmp_path, one)
     assert set(told) == {"title", "source", "vendor", "arch", "matrix_unit", "generation"} | set(row.limits.model_dump()) | {
-        key for key in row.rates.model_dump() if key != "tensor_fma_per_clock"} | {
+        key for key in row.rates.model_dump(exclude_none=True) if key != "tensor_fma_per_clock"} | {
         f"tensor_fma_per_clock.{word}" for word in row.rates.tensor_fma_per_clock} | {f"measured {name}" for name in one.constants}
 
 

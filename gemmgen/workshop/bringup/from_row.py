@@ -51,6 +51,8 @@ LINES = {
 """Where each value stands. Words' are in `_line`, limits in the architecture's technical specifications."""
 _PRINTED = {"s8": "INT8", "e4m3": "FP8", "e5m2": "FP8", "e4m3fnuz": "FP8", "e5m2fnuz": "FP8"}
 """Words as data sheets call them, where that is another name."""
+_LEFT_OUT = ("f64_tflops",)
+"""What a row may do without."""
 _HEAD = ("title", "year", "source", "vendor", "arch", "matrix_unit", "generation", "batch_threads")
 
 
@@ -154,7 +156,7 @@ def fill_in(file: Path, arch: str | None, name: str, folder: Path, before: str |
     filled.values = {key: known[key] for key in (*keys, "shared_banks", *(WORD_RATE + word for word in taken)) if key in known}
     filled.sheet = {key: one for key, one in known.items() if key in partial.lines()}
     _head(filled, partial, maker, unit, target, assumed, file, folder)
-    _ask(filled, numbers, keys, taken, target)
+    _ask(filled, numbers, [key for key in keys if key not in _LEFT_OUT], taken, target)
     if not filled.asked and not filled.contradictions:
         _whole_row(filled, partial, unit, target if not assumed else None, folder)
     if filled.row is None:

@@ -66,7 +66,7 @@ def known(session: Session) -> dict[str, Value]:
     if like:
         for model, of in ((Limits, like.limits), (Rates, like.rates)):
             for name in model.model_fields:
-                if name not in found and name not in _FROM_OTHERS:
+                if name not in found and name not in _FROM_OTHERS and getattr(of, name) is not None:
                     found[name] = Value(f"gpu {name}", getattr(of, name), f"as of {like.name}, which has the same arch", "assumed")
     memory = session.known("gpu device_memory_bytes")
     if "dram_gib" not in found and (memory or like):
