@@ -189,7 +189,7 @@ def test_tables_do_not_grow_without_end(monkeypatch):
     ((5, 9), (9,), (5, 1, 9, 1)),
 ])
 def test_extents_of_a_product(a, b, extents):
-    assert api._extents(a, b) == extents
+    assert shapes.extents(a, b) == extents
 
 
 # ---- CuPy
@@ -279,7 +279,7 @@ def test_a_second_call_looks_nothing_up(torch, monkeypatch):
     gemmgen.matmul(a, b)
     for name in ("_decided", "_operators", "_vendor"):
         monkeypatch.setattr(api._Torch, name, None)
-    monkeypatch.setattr(api, "_check_shapes", None)
+    monkeypatch.setattr(api, "check_shapes", None)
     close(gemmgen.matmul(a + 1, b), (a + 1) @ b)
 
 
@@ -419,6 +419,7 @@ def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, is
 NEWER = """
 import torch
 from gemmgen import api
+from gemmgen.api import shapes
 product, seen = torch.mm, []
 a = torch.ones(2, 2)
 for owner, own in ((torch.backends.mkldnn.matmul, "bf16"), (torch.backends, "bf16")):

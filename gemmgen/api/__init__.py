@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib import import_module
-from itertools import zip_longest
 from math import prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gemmgen.api.shapes import check_shapes, extents
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 
 if TYPE_CHECKING:
@@ -127,34 +127,9 @@ def _note(about: str, text: str) -> None:
         return
     _noted.add(about)
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__.partition(".")[0]:
         level, frame = level + 1, frame.f_back
     warnings.warn(f"gemmgen.matmul: {text}", Notice, stacklevel=level)
-
-
-def _check_shapes(a: Sequence[int], b: Sequence[int]) -> None:
-    """
-    Raises:
-        SpecError: there is no product of arrays of these shapes.
-    """
-    got = f"{list(a)} and {list(b)}"
-    if not a or not b:
-        raise SpecError("matmul: a, b", "has a number for an operand", got=got, needs="arrays of one dimension or more", remedy="a * b")
-    rows = b[-2] if len(b) > 1 else b[0]
-    if a[-1] != rows:
-        turned = len(b) > 1 and a[-1] == b[-1]
-        raise SpecError("matmul: a, b", "have shapes that do not fit", got=got, needs=f"b of {a[-1]} rows, as a has columns",
-                        remedy="b transposed: gemmgen.matmul(a, b.swapaxes(-1, -2))" if turned else "a[..., m, k] and b[..., k, n]")
-    for x, y in zip(reversed(a[:-2]), reversed(b[:-2])):
-        if x != y and 1 not in (x, y):
-            raise SpecError("matmul: a, b", "have batches that do not broadcast", got=got, needs="extents before the last two that are equal or 1",
-                            remedy="a dimension of extent 1 where one operand is to be repeated")
-
-
-def _extents(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int, int]:
-    """m, n, k and the number of products, of shapes that fit."""
-    products = prod(y if x == 1 else x for x, y in zip_longest(reversed(a[:-2]), reversed(b[:-2]), fillvalue=1))
-    return a[-2] if len(a) > 1 else 1, b[-1] if len(b) > 1 else 1, a[-1], products
 
 
 def _note_type(kind: str, own: str) -> None:
@@ -234,7 +209,7 @@ class _Front:
 
     def product(self, a: Any, b: Any) -> Any:
         """At FP32's accuracy."""
-        _check_shapes(a.shape, b.shape)
+        check_shapes(a.shape, b.shape)
         if a.dtype != b.dtype:
             raise SpecError("matmul: a, b", "are of two types", got=f"{a.dtype} and {b.dtype}", needs="one type", remedy="convert one of them")
         _note(self.name, f"{self.name} multiplies its arrays itself; gemmgen's kernels take those of CuPy, torch and JAX")
@@ -242,7 +217,7 @@ class _Front:
 
     def in_fp64(self, a: Any, b: Any) -> Any:
         """Both as float64."""
-        _check_shapes(a.shape, b.shape)
+        check_shapes(a.shape, b.shape)
         return self.home.matmul(*(self.home.astype(x, self.home.float64) for x in (a, b)))
 
 
@@ -277,7 +252,7 @@ class _Numpy(_Front):
             if array.dtype.kind not in "biufcV":  # V: bfloat16 and the like
                 raise SpecError(f"matmul: {name}", "is no array of numbers", got=array.dtype, needs="numbers", remedy=f"{name}.astype('float32')")
             arrays.append(array)
-        _check_shapes(*(array.shape for array in arrays))
+        check_shapes(*(array.shape for array in arrays))
         return arrays
 
     def _decided(self, a: Any, b: Any) -> Product:
@@ -287,7 +262,7 @@ class _Numpy(_Front):
         if not cuda_gpus():
             _note_no_gpu(self.name)
             return own
-        if prod(_extents(a.shape, b.shape)) < WORTH_A_COPY or (carried := _carried()) is None:
+        if prod(extents(a.shape, b.shape)) < WORTH_A_COPY or (carried := _carried()) is None:
             return own
         try:
             carried(a, b)  # which builds the library, and loads kernels
@@ -327,13 +302,13 @@ class _Cupy(_Front):
         return product(a, b)
 
     def in_fp64(self, a: Any, b: Any) -> Any:
-        _check_shapes(a.shape, b.shape)
+        check_shapes(a.shape, b.shape)
         return self.home.matmul(a.astype(self.home.float64), b.astype(self.home.float64))
 
     def _decided(self, a: Any, b: Any) -> Product:
         from gemmgen.run.here import cuda_gpus
 
-        _check_shapes(a.shape, b.shape)
+        check_shapes(a.shape, b.shape)
         vendor, gpus = self.home.matmul, cuda_gpus()
         _check_devices(a.device.id, b.device.id)
         if a.dtype != "float32" or b.dtype != "float32":
@@ -342,7 +317,7 @@ class _Cupy(_Front):
         package = _package(gpus[a.device.id]) if a.device.id < len(gpus) else None
         if package is None or not a.size or not b.size:
             return vendor
-        m, n, k, products = _extents(a.shape, b.shape)
+        m, n, k, products = extents(a.shape, b.shape)
         try:
             with a.device:
                 choices = [package.select(m, n, k, batch=products)]
@@ -408,7 +383,7 @@ class _Torch(_Front):
         return found(a, b)
 
     def in_fp64(self, a: Any, b: Any) -> Any:
-        _check_shapes(a.shape, b.shape)
+        check_shapes(a.shape, b.shape)
         return self.home.matmul(a.double(), b.double())
 
     def _traced(self, a: Any, b: Any) -> Any:
@@ -439,7 +414,7 @@ class _Torch(_Front):
 
     def _decided(self, a: Any, b: Any) -> Product:
         torch = self.home
-        _check_shapes(a.shape, b.shape)
+        check_shapes(a.shape, b.shape)
         _check_devices(a.device, b.device)
         if a.layout != torch.strided or b.layout != torch.strided:
             return torch.matmul
@@ -578,11 +553,11 @@ class _Jax(_Front):
         self._product = home.jit(self._traced)
 
     def product(self, a: Any, b: Any) -> Any:
-        _check_shapes(a.shape, b.shape)
+        check_shapes(a.shape, b.shape)
         return self._product(a, b)
 
     def in_fp64(self, a: Any, b: Any) -> Any:
-        _check_shapes(a.shape, b.shape)
+        check_shapes(a.shape, b.shape)
         if not self.home.config.jax_enable_x64:
             raise SpecError("matmul: accuracy", "asks JAX for float64, which it has not enabled", got="fp64", needs="jax_enable_x64",
                             remedy='jax.config.update("jax_enable_x64", True)')
@@ -612,7 +587,7 @@ class _Jax(_Front):
         """Whether the library predicts it."""
         if min(len(a), len(b)) < 2 or not prod(a) or not prod(b):
             return False
-        m, n, k, products = _extents(a, b)
+        m, n, k, products = extents(a, b)
         try:
             choice = package.select(m, n, k, batch=products)
         except package.Error as error:
