@@ -277,7 +277,7 @@ def _factors(plan: Plan, const: bool) -> tuple[Parameter, ...]:
 def _row_scales(plan: Plan, found: bool = False) -> tuple[Line, ...]:
     """What a kernel reads of the scales of rows and columns, or finds itself; nothing where there are none, or tiles of k have them."""
     if plan.scheme.family.residues:
-        return (Line(_factors(plan, const=True)),)
+        return (Line(_factors(plan, const=not found)),)
     return (Line(_absmax(const=not found)),) if plan.scales.takes_maxima else ()
 
 
@@ -302,10 +302,8 @@ def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int,
 
 def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
     """The same of a kernel whose blocks take whole rows or columns, all in whole clusters."""
-    return tuple(
-        ((operand.outer + "_padded", views.WHOLE_ROWS * plan.launches.whole_cluster if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1))
-        for operand in operands
-    )
+    rows = plan.launches.whole_rows * plan.launches.whole_cluster
+    return tuple(((operand.outer + "_padded", rows if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1)) for operand in operands)
 
 
 def _runs(plan: Plan, operands: Sequence[Operand]) -> Grid:
@@ -326,10 +324,9 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     launches: list[Launch] = []
     if plan.kind.solves:
         launches.append(_solve(plan, f"{name}_{SOLVE}"))
-    if plan.scheme.family.residues:
+    if plan.scheme.family.residues and not plan.launches.splits_whole:
         launches.append(Launch(
-            symbol=f"{name}_norms", role="norms",
-            meaning=f"the {'power of two' if plan.scheme.family.wide else 'factor'} of each row of A and column of B, by its Euclidean norm",
+            symbol=f"{name}_norms", role="norms", meaning="the power of two of each row of A and column of B, by its Euclidean norm",
             grid=_over(plan, plan.launches.split_before, views.NORMS_OUTER, views.WHOLE_K), threads=views.NORMS_THREADS, shared_bytes=0,
             lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False)))),
         ))
@@ -377,12 +374,15 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, scaled = plan.launches.split_before, plan.scheme.normalize == "row"
     tiles, whole = plan.launches.split_tile, plan.launches.splits_whole
 
+    found = "the factors" if plan.scheme.family.residues else "the largest magnitudes"
+    shared = plan.launches.whole_shared if plan.scheme.family.residues and not plan.geometry.static_shared else 0
+
     def over(operands: Sequence[Operand]) -> Grid:
         return _runs(plan, operands) if plan.scheme.family.run_k else _over(plan, operands, *tiles, padded=True)
 
     return Launch(
-        symbol=symbol, role="split", meaning="the largest magnitudes of rows and columns, and operands into words" if whole else "operands into words",
-        grid=_whole(plan, before) if whole else over(before), threads=views.SPLIT_THREADS, shared_bytes=0,
+        symbol=symbol, role="split", meaning=f"{found} of rows and columns, and operands into words" if whole else "operands into words",
+        grid=_whole(plan, before) if whole else over(before), threads=views.SPLIT_THREADS, shared_bytes=shared,
         lines=(
             Line((*_a(plan), *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
             *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.family.tile_k else []),

@@ -99,7 +99,7 @@ class Plan(Shown, _Asked):
             **({} if self.type.is_usual else {"type": self.type.name}),
             **({} if self.inputs.stored_b.is_usual else {"b": self.inputs.stored_b.name}),
             **({} if self.output.is_usual else {"c": self.output.name}), **({"epilogue": self.epilogue.names} if self.epilogue else {}),
-            **({"passes": "whole"} if self.launches.splits_whole else {}),
+            **({"passes": self.launches.whole_shape} if self.launches.splits_whole else {}),
             **({"batch": {"kind": self.kind.name, **self.batch.identity}} if self.batch else {}),
             **({"kind": self.kind.name, **self.kind.options} if not (self.batch or self.kind.plain) else {}),
             **({"fallback": self.fallback.identity} if self.fallback else {}), **({"flagged": self.flagged} if self.flagged else {}),

@@ -104,7 +104,8 @@ def row_factors(x: np.ndarray, residues: Residues) -> np.ndarray:
     It brings the largest Euclidean norm of the row's segments to the target or little below. NaN of a row that holds an Inf or a NaN, 1 of zeros.
     """
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        segments = [(x[:, at : at + SEGMENT_K].astype(np.float64) ** 2).sum(axis=1) for at in range(0, x.shape[1], SEGMENT_K)]
+        length = residues.segment_k
+        segments = [(x[:, at : at + length].astype(np.float64) ** 2).sum(axis=1) for at in range(0, x.shape[1], length)]
         squares = np.max(segments, axis=0) if segments else np.zeros(x.shape[0])  # of NaN none is larger
         factors = float(residues.target) / (np.sqrt(squares) * MARGIN)
         cut = (factors.view(np.uint64) & np.uint64(-1 << 52 - FACTOR_BITS & 0xFFFFFFFFFFFFFFFF)).view(np.float64)

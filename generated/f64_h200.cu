@@ -54,7 +54,6 @@ GG_DEVICE u64 integer_of(double x, int power) {
 // of d_j (256^j modulo m). put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
 template <int N, typename Put>
 GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
-    constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
     u32 low[N], high[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -72,9 +71,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x01010101u, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x01010101u, 0x4b2b8ec3);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x01010101u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.0101020000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.0101040000000p-8f, 12582914.0f);
             bits[part] = sum - __float_as_uint(quotient) * 255u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -85,9 +84,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0xa6e2f651u, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0xa6e2f651u, 0x4b415227);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x1b090301u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.03091c0000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.03091e0000000p-8f, 12582998.0f);
             bits[part] = sum - __float_as_uint(quotient) * 253u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -98,9 +97,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x403f717bu, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x403f717bu, 0x4b2f3a69);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x7d190501u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.0519800000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.05197e0000000p-8f, 12582963.0f);
             bits[part] = sum - __float_as_uint(quotient) * 251u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -111,9 +110,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x3d991094u, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x3d991094u, 0x4b29c849);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xf4510901u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.0953f40000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.0953f20000000p-8f, 12583111.0f);
             bits[part] = sum - __float_as_uint(quotient) * 247u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -124,9 +123,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x0f01f00fu, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x0f01f00fu, 0x4b392135);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x01f00f01u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.0fef020000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.0fef040000000p-8f, 12583134.0f);
             bits[part] = sum - __float_as_uint(quotient) * 241u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -137,9 +136,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x3303d66eu, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x3303d66eu, 0x4b32162e);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x96321101u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.12358e0000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.1235900000000p-8f, 12583153.0f);
             bits[part] = sum - __float_as_uint(quotient) * 239u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -150,9 +149,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0xc626cf08u, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0xc626cf08u, 0x4b0fff25);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x333f1701u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.1945380000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.19453a0000000p-8f, 12583079.0f);
             bits[part] = sum - __float_as_uint(quotient) * 233u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -163,9 +162,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x3d94fcbcu, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x3d94fcbcu, 0x4b280a03);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xf52a1b01u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.1e2ef40000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.1e2ef20000000p-8f, 12583149.0f);
             bits[part] = sum - __float_as_uint(quotient) * 229u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -176,9 +175,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x960c6ecdu, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x960c6ecdu, 0x4b6bbd30);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x64bd1d01u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.20b4700000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.20b4720000000p-8f, 12582965.0f);
             bits[part] = sum - __float_as_uint(quotient) * 227u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -189,9 +188,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x0f290807u, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x0f290807u, 0x4b45fe53);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x22e62101u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.25e2280000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.25e22a0000000p-8f, 12583106.0f);
             bits[part] = sum - __float_as_uint(quotient) * 223u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -202,9 +201,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x5f08c304u, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x5f08c304u, 0x4b1868c4);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x4e022701u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.2e025c0000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.2e025e0000000p-8f, 12583063.0f);
             bits[part] = sum - __float_as_uint(quotient) * 217u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -215,9 +214,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x6460e633u, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x6460e633u, 0x4b613545);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xe5ab2d01u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.3698e00000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.3698e20000000p-8f, 12582986.0f);
             bits[part] = sum - __float_as_uint(quotient) * 211u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -228,9 +227,9 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x5605232eu, 0x4b400000);
+            const int above = __dp4a((int)high[i + part], (int)0x5605232eu, 0x4b3a2e0d);
             const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xb4413901u, above);
-            const float quotient = fmaf(__uint_as_float(sum) - WHOLE, 0x1.49539e0000000p-8f, WHOLE);
+            const float quotient = fmaf(__uint_as_float(sum), 0x1.4953a00000000p-8f, 12582921.0f);
             bits[part] = sum - __float_as_uint(quotient) * 199u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);

@@ -163,12 +163,12 @@ GG_DEVICE u32 losses(const u32 (&packed)[Words][N / 4], const float (&x)[N], int
     return zeros ? losses<Words>(x, e) : 0;
 }
 
-// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+// Adds half a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
 GG_DEVICE void count(u64* counters, u32 counts) {
     if (!(__builtin_amdgcn_ballot_w64(counts != 0) != 0)) return;
 #pragma unroll
-    for (int mask = 32; mask > 0; mask /= 2) counts += shuffle_xor(counts, mask);
-    if (thread_id() % 64 == 0) {
+    for (int mask = 16; mask > 0; mask /= 2) counts += shuffle_xor(counts, mask);
+    if (thread_id() % 32 == 0) {
 #pragma unroll
         for (int i = 0; i < 3; ++i) {
             const u64 found = (counts >> 10 * i) & 1023u;

@@ -1,4 +1,4 @@
-// kernel    gemmgen_residues8_wgmma_128x256x128_40310bb1
+// kernel    gemmgen_residues8_wgmma_128x256x128_53cec344
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    residues8: residues modulo eight numbers, eight exact products (Ozaki scheme II)
 // words     8 x s8, 32 bits; products of the residues modulo 256, 255, 253, 251, 247, 241, 239, 233; dropped none
@@ -8,9 +8,9 @@
 // decided   block 128x256x128, warpgroup 64x256x128, split prepass, loads bulk, 4 stages, group 16, 1 slice of k, promote 0, clusters of 2
 // block     384 threads, 196672 B of dynamic shared memory
 // target    sm_90a
-// plan      40310bb1, rendered by gemmgen 0.1.0
+// plan      53cec344, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_40310bb1 {
+namespace gemmgen_53cec344 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -57,9 +57,9 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x01010101u, 0x4b400000));
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x01010101u, 0x4b2b8ec3));
             sum = fmaf(above[i + part], 1.0f, sum);
-            const float quotient = fmaf(sum - WHOLE, 0x1.0101020000000p-8f, WHOLE);
+            const float quotient = fmaf(sum, 0x1.0101040000000p-8f, 12582914.0f);
             bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 255u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -70,9 +70,9 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x1b090301u, 0x4b400000));
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x1b090301u, 0x4b415227));
             sum = fmaf(above[i + part], 81.0f, sum);
-            const float quotient = fmaf(sum - WHOLE, 0x1.03091c0000000p-8f, WHOLE);
+            const float quotient = fmaf(sum, 0x1.03091e0000000p-8f, 12582998.0f);
             bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 253u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -83,9 +83,9 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x7d190501u, 0x4b400000));
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x7d190501u, 0x4b2f3a69));
             sum = fmaf(above[i + part], 123.0f, sum);
-            const float quotient = fmaf(sum - WHOLE, 0x1.0519800000000p-8f, WHOLE);
+            const float quotient = fmaf(sum, 0x1.05197e0000000p-8f, 12582963.0f);
             bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 251u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -96,9 +96,9 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0xf4510901u, 0x4b400000));
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0xf4510901u, 0x4b29c849));
             sum = fmaf(above[i + part], -108.0f, sum);
-            const float quotient = fmaf(sum - WHOLE, 0x1.0953f40000000p-8f, WHOLE);
+            const float quotient = fmaf(sum, 0x1.0953f20000000p-8f, 12583111.0f);
             bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 247u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -109,9 +109,9 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x01f00f01u, 0x4b400000));
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x01f00f01u, 0x4b392135));
             sum = fmaf(above[i + part], 15.0f, sum);
-            const float quotient = fmaf(sum - WHOLE, 0x1.0fef020000000p-8f, WHOLE);
+            const float quotient = fmaf(sum, 0x1.0fef040000000p-8f, 12583134.0f);
             bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 241u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -122,9 +122,9 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x96321101u, 0x4b400000));
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x96321101u, 0x4b32162e));
             sum = fmaf(above[i + part], 110.0f, sum);
-            const float quotient = fmaf(sum - WHOLE, 0x1.12358e0000000p-8f, WHOLE);
+            const float quotient = fmaf(sum, 0x1.1235900000000p-8f, 12583153.0f);
             bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 239u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -135,9 +135,9 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         u32 bits[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x333f1701u, 0x4b400000));
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x333f1701u, 0x4b0fff25));
             sum = fmaf(above[i + part], 8.0f, sum);
-            const float quotient = fmaf(sum - WHOLE, 0x1.1945380000000p-8f, WHOLE);
+            const float quotient = fmaf(sum, 0x1.19453a0000000p-8f, 12583079.0f);
             bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 233u;  // of which the last byte counts
         }
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
@@ -186,199 +186,272 @@ constexpr int SEGMENT_K = 8192;  // k whose products are summed and joined by th
 // What a row or column is multiplied by whose segment of the largest norm has that sum of squares: its integers then have a norm of
 // at most 2621235687, and a sum of their products over a segment is less than half of the product of all moduli. It is cut to
 // 20 bits after the point, so that products with FP32 are exact.
-GG_DEVICE void put_factor(double squares, double* factor, double* step) {
-    double found = 2621235687.0 / (sqrt(squares) * (1.0 + 0x1p-30));
-    found = __hiloint2double(__double2hiint(found), 0);
-    if (squares == 0.0) found = 1.0;
+GG_DEVICE double factor_of(double squares) {
+    if (squares == 0.0) return 1.0;
     // FP32's squares do not overflow: this row or column holds an Inf or a NaN, and is set aside.
-    if (!(squares < __longlong_as_double(0x7ff0000000000000ll))) found = __longlong_as_double(0x7ff8000000000000ll);
-    *factor = found;
-    *step = 1.0 / found;
+    if (!(squares < __longlong_as_double(0x7ff0000000000000ll))) return __longlong_as_double(0x7ff8000000000000ll);
+    const double found = 2621235687.0 / (sqrt(squares) * (1.0 + 0x1p-30));
+    return __hiloint2double(__double2hiint(found), 0);
 }
 
-// Factors of 32 rows of operand a, and behind all of them one over each. Sums are in one order always, so that
-// the same operands give the same bits.
-GG_DEVICE void norms_a(int block, const float* __restrict__ x, long long ld, int outer, int k, int padded, double* __restrict__ scales) {
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    // A warp takes a row.
-    const int o = block * 32 + warp;
-    if (o >= outer) return;
-    const float* const from = x + (long long)o * ld;
-    double largest = 0.0;
-#pragma unroll 1
-    for (int begin = 0; begin < k; begin += SEGMENT_K) {
-        double sums[4] = {};
-        const int end = min(k, begin + SEGMENT_K), whole = ((u64)from & 15) == 0 ? begin + (end - begin) / 128 * 128 : begin;
-#pragma unroll 4
-        for (int kk = begin + lane * 4; kk < whole; kk += 128) {
-            const float4 four = *(const float4*)(from + kk);
-            sums[0] = fma((double)four.x, (double)four.x, sums[0]), sums[1] = fma((double)four.y, (double)four.y, sums[1]);
-            sums[2] = fma((double)four.z, (double)four.z, sums[2]), sums[3] = fma((double)four.w, (double)four.w, sums[3]);
-        }
-        for (int kk = whole + lane; kk < end; kk += 32) sums[0] = fma((double)from[kk], (double)from[kk], sums[0]);
-        double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-        if (sum > largest || sum != sum) largest = sum;  // an Inf or a NaN stays
-    }
-    if (lane == 0) put_factor(largest, scales + o, scales + padded + o);
+// 16 bytes from global to shared memory, past the registers and the L1 cache; those after the first `bytes` become zero.
+GG_DEVICE void copy_16(void* to, const void* from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
 }
 
-// Factors of 32 columns of operand b, and behind all of them one over each. Sums are in one order always, so that
-// the same operands give the same bits.
-GG_DEVICE void norms_b(int block, const float* __restrict__ x, long long ld, int outer, int k, int padded, double* __restrict__ scales) {
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    // A lane takes a column; the warps take every 32th k.
-    __shared__ double partial[1024];
-    const int o = block * 32 + lane;
-    double largest = 0.0;
-#pragma unroll 1
-    for (int begin = 0; begin < k; begin += SEGMENT_K) {
-        double sums[4] = {};
-        const int end = min(k, begin + SEGMENT_K);
-        if (o < outer) {
-            int kk = begin + warp;
-#pragma unroll 2
-            for (; kk + 96 < end; kk += 128)
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const double one = x[(long long)(kk + i * 32) * ld + o];
-                    sums[i] = fma(one, one, sums[i]);
-                }
-            for (; kk < end; kk += 32) {
-                const double one = x[(long long)kk * ld + o];
-                sums[0] = fma(one, one, sums[0]);
-            }
-        }
-        partial[(int)threadIdx.x] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        __syncthreads();
-        double sum = 0.0;
-        if (warp == 0)
-#pragma unroll
-            for (int i = 0; i < 32; ++i) sum += partial[i * 32 + lane];
-        if (sum > largest || sum != sum) largest = sum;  // an Inf or a NaN stays
-        __syncthreads();
-    }
-    if (warp == 0 && o < outer) put_factor(largest, scales + o, scales + padded + o);
+// Waits until this thread's copies are there.
+GG_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// The larger of two sums of squares; of an Inf or a NaN, that.
+GG_DEVICE double larger(double x, double y) { return x > y || x != x ? x : y; }
+
+GG_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
+GG_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+
+// What block `block` of the cluster has at this place of its shared memory.
+GG_DEVICE double load_of_block(const double* place, int block) {
+    double x;
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %1, %2;\n"
+        "ld.shared::cluster.f64 %0, [there];\n"
+        "}\n" : "=d"(x) : "r"(shared_address(place)), "r"(block) : "memory");
+    return x;
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
-gemmgen_residues8_wgmma_128x256x128_40310bb1_norms(
-    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
-    int m, int n, int k, double* __restrict__ a_scales, double* __restrict__ b_scales)
-{
-    const int blocks_a = k > 0 ? (m + 31) / 32 : 0;
-    if ((int)blockIdx.x < blocks_a)
-        norms_a((int)blockIdx.x, a, lda, m, k, (m + 127) / 128 * 128, a_scales);
-    else
-        norms_b((int)blockIdx.x - blocks_a, b, ldb, n, k, (n + 255) / 256 * 256, b_scales);
-}
-
-// Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 128][k / 128][word: 8][m: 128][k: 128], rows swizzled, edges zero.
-// A thread takes 16 consecutive k of one row.
+// A block takes 2 rows of operand a, 4096 k at a time. 128 threads read each; a thread splits 16 neighbouring k.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
-    u8* __restrict__ words,
-    const double* __restrict__ scales,
-    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+    u8* __restrict__ words,        // packed stages, edges zero: [m / 128][k / 128][modulus: 8][m: 128][k: 128], rows swizzled
+    double* __restrict__ scales,   // factors, [m], and behind those of all panels one over each
+    u64* __restrict__ counters,    // lossy, overflow, nonfinite
+    float* const kept)             // shared memory
 {
-    const int blocks_k = (((k + 127) / 128 * 128 + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 64;
-    const int my_k = (int)threadIdx.x % 4 * 16;
-    const int my_outer = (int)threadIdx.x / 4;
-    const int o = outer0 + my_outer;
-    float value[16];
-
-    const float* from = x + (long long)o * ld + (k0 + my_k);
-    const bool inside = o < outer;
-    if (inside && k0 + my_k + 16 <= k && ((u64)from & 15) == 0) {
-        for (int i = 0; i < 16; i += 4) {
-            const float4 four = *(const float4*)(from + i);
-            value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
+    const int row = (int)threadIdx.x / 128, mine = (int)threadIdx.x % 128, o_read = block * 2 + row;
+    const int end = (k + 127) / 128 * 128, panels = (outer + 127) / 128;
+    const bool inside = o_read < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
+    const float* const from = x + (inside ? (long long)o_read * ld : 0);
+    // Four neighbours lie together. Eight threads that write neighbouring fours, or read every fourth, touch all banks.
+    float4* const fours = (float4*)kept;
+    const auto place = [](int four) { return four ^ (four >> 3 & 3); };
+    double squares[4] = {}, largest = 0.0;  // sums of squares: of the segment of k at hand, a part of it; the largest of a segment so far
+    __shared__ double of_warps[8];
+    __shared__ double factors[2];
+    int k0 = 0;
+    const auto k_of = [&](int i) { return k0 + (i * 128 + mine) * 4; };
+    const auto is_inside = [&](int i) { return inside && k_of(i) < k; };
+    const auto source = [&](int i) { return (const float4*)(is_inside(i) ? from + k_of(i) : x); };
+    const auto there = [&](int i) { return fours + place(row * 1024 + i * 128 + mine); };
+    const auto fetch = [&](int i) {
+        const int kk = k_of(i), left = inside ? k - kk : 0;
+        return make_float4(left > 0 ? from[kk] : 0.0f, left > 1 ? from[kk + 1] : 0.0f, left > 2 ? from[kk + 2] : 0.0f, left > 3 ? from[kk + 3] : 0.0f);
+    };
+    // Up along k for the norm, and back: what was read last need not be read again.
+#pragma unroll 1
+    for (bool known = false;;) {
+        if (pieces) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) copy_16(there(i), source(i), is_inside(i) ? 16 : 0);
+            copies_wait();
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-    } else {
-        for (int i = 0; i < 16; ++i)
-            value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
-    }
 
-    const double factor = o < outer ? scales[o] : 1.0;
-    count(counters, losses(value, factor));
-
-    const int kk = k0 + my_k;
-    const int stages_k = (k + 127) / 128, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 128) {
-        const int row = o % 128, chunk = kk % 128 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 128) * 131072 + row * 128;
-        split_run(value, factor, [&](int w, const u32 (&packed)[4]) {
-            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
-        });
+        if (!known) {
+#pragma unroll 4
+            for (int i = 0; i < 8; ++i) {
+                const float4 four = *there(i);
+                squares[0] = fma((double)four.x, (double)four.x, squares[0]), squares[1] = fma((double)four.y, (double)four.y, squares[1]);
+                squares[2] = fma((double)four.z, (double)four.z, squares[2]), squares[3] = fma((double)four.w, (double)four.w, squares[3]);
+            }
+            if (k0 + 4096 >= end || (k0 + 4096) % 8192 == 0) {
+                double sum = (squares[0] + squares[1]) + (squares[2] + squares[3]);
+                squares[0] = squares[1] = squares[2] = squares[3] = 0.0;
+#pragma unroll
+                for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+                __syncthreads();  // all have read what was here
+                if ((int)threadIdx.x % 32 == 0) of_warps[(int)threadIdx.x / 32] = sum;
+                __syncthreads();
+                sum = 0.0;
+#pragma unroll
+                for (int warp = 0; warp < 4; ++warp) sum += of_warps[row * 4 + warp];
+                largest = larger(sum, largest);
+            }
+            if (k0 + 4096 < end) {
+                k0 += 4096;
+                continue;
+            }
+            if (mine == 0) {
+                const double factor = factor_of(largest);
+                factors[row] = factor;
+                if (inside) scales[o_read] = factor, scales[panels * 128 + o_read] = 1.0 / factor;
+            }
+            known = true;
+        }
+        __syncthreads();
+#pragma unroll 1
+        for (int unit = (int)threadIdx.x; unit < 512; unit += 256) {
+            const int one = unit / 256, o = block * 2 + one, kk = k0 + unit % 256 * 16;
+            if (kk - unit % 32 * 16 >= end) continue;  // for a warp alike
+            const double factor = factors[one];
+            float value[16];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float4 four = fours[place(unit * 4 + i)];
+                value[i * 4] = four.x, value[i * 4 + 1] = four.y, value[i * 4 + 2] = four.z, value[i * 4 + 3] = four.w;
+            }
+            count(counters, losses(value, factor));
+            if (o < panels * 128 && kk < end) {
+                const int at = o % 128, chunk = kk % 128 / 16;  // of 16 bytes
+                u8* const to = words + ((long long)(o / 128) * (end / 128) + kk / 128) * 131072 + at * 128 + swizzle(at, chunk) * 16;
+                split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
+                    *(uint4*)(to + modulus * 16384) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+                });
+            }
+        }
+        if (k0 == 0) break;
+        k0 -= 4096;
+        __syncthreads();  // before others' elements are written over
     }
 }
 
-// Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 256][k / 128][word: 8][n: 256][k: 128], rows swizzled, edges zero.
-// A thread takes 16 consecutive k of one column.
+// A cluster of 8 blocks takes 32 columns of operand b, 2048 k at a time, of which each block has 256. A thread reads four neighbours, and splits 16 k of one.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
-    u8* __restrict__ words,
-    const double* __restrict__ scales,
-    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+    u8* __restrict__ words,        // packed stages, edges zero: [n / 256][k / 128][modulus: 8][n: 256][k: 128], rows swizzled
+    double* __restrict__ scales,   // factors, [n], and behind those of all panels one over each
+    u64* __restrict__ counters,    // lossy, overflow, nonfinite
+    float* const kept)             // shared memory
 {
-    const int blocks_k = (((k + 127) / 128 * 128 + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 64;
-    const int my_k = (int)threadIdx.x % 4 * 16;
-    const int my_outer = (int)threadIdx.x / 4;
-    const int o = outer0 + my_outer;
-    float value[16];
+    const int rank = block % 8, panel = block / 8 * 32, begin = rank * 256;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int mine = (int)threadIdx.x / 8, first = panel + (int)threadIdx.x % 8 * 4;
+    const int end = (k + 127) / 128 * 128, panels = (outer + 255) / 256;
+    const bool pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && outer % 4 == 0;  // of 16 bytes
+    // Element k of a column lies here: 32 neighbours together, and 16 bytes free after every 16 k, so that threads which read along k touch all banks.
+    const auto place = [](int kk) { return kk * 32 + kk / 16 * 4; };
+    double squares[4] = {}, largest = 0.0;  // sums of squares: of the segment of k at hand, a part of it; the largest of a segment so far, of one column
+    __shared__ double of_warps[8 * 32];
+    __shared__ double ours[32];
+    __shared__ double factors[32];
+    int k0 = 0;
+    const auto k_of = [&](int i) { return k0 + begin + i * 32 + mine; };
+    const auto is_inside = [&](int i) { return first < outer && k_of(i) < k; };
+    const auto source = [&](int i) { return (const float4*)(is_inside(i) ? x + (long long)k_of(i) * ld + first : x); };
+    const auto there = [&](int i) { return (float4*)(kept + place(i * 32 + mine) + (int)threadIdx.x % 8 * 4); };
+    const auto fetch = [&](int i) {
+        const int kk = k_of(i), left = kk < k ? outer - first : 0;
+        const float* const from = x + (long long)kk * ld + first;
+        return make_float4(left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, left > 3 ? from[3] : 0.0f);
+    };
+    // Up along k for the norms, and back: what was read last need not be read again.
+#pragma unroll 1
+    for (bool known = false;;) {
+        if (pieces) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) copy_16(there(i), source(i), is_inside(i) ? 16 : 0);
+            copies_wait();
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
+        }
 
-    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
-    // 65 floats, and 8 more after every 16: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are 16 apart, all different ones.
-    __shared__ float turned[64 * 65 + 24];
-    for (int i = (int)threadIdx.x; i < 4096; i += 256) {
-        const int column = i % 64, row = i / 64;
-        const bool inside = outer0 + column < outer && k0 + row < k;
-        turned[row * 65 + row / 16 * 8 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+        if (!known) {
+#pragma unroll 4
+            for (int i = 0; i < 8; ++i) {
+                const float4 four = *there(i);
+                squares[0] = fma((double)four.x, (double)four.x, squares[0]), squares[1] = fma((double)four.y, (double)four.y, squares[1]);
+                squares[2] = fma((double)four.z, (double)four.z, squares[2]), squares[3] = fma((double)four.w, (double)four.w, squares[3]);
+            }
+            const bool last = k0 + 2048 >= end;
+            const int column = (int)threadIdx.x;
+            if (last || (k0 + 2048) % 8192 == 0) {
+                // Over a warp, the block, the cluster.
+#pragma unroll
+                for (int one = 0; one < 4; ++one) {
+#pragma unroll
+                    for (int mask = 8; mask < 32; mask *= 2) squares[one] += __shfl_xor_sync(0xffffffffu, squares[one], mask);
+                    if (lane < 8) of_warps[warp * 32 + lane * 4 + one] = squares[one];
+                    squares[one] = 0.0;
+                }
+                __syncthreads();
+                double sum = 0.0;
+                if (column < 32)
+                    for (int i = 0; i < 8; ++i) sum += of_warps[i * 32 + column];
+                if (column < 32) ours[column] = sum;
+                cluster_arrive();
+                cluster_wait();
+                if (column < 32) {
+                    sum = 0.0;
+                    for (int i = 0; i < 8; ++i) sum += load_of_block(ours + column, i);
+                }
+                cluster_arrive();  // nobody is read any more
+                if (!last) cluster_wait();
+                largest = larger(sum, largest);
+            }
+            if (!last) {
+                k0 += 2048;
+                continue;
+            }
+            if (column < 32) {
+                const double factor = factor_of(largest);
+                factors[column] = factor;
+                if (rank == 0 && panel + column < outer)
+                    scales[panel + column] = factor, scales[panels * 256 + panel + column] = 1.0 / factor;
+            }
+            known = true;
+        }
+        __syncthreads();
+#pragma unroll 1
+        for (int unit = (int)threadIdx.x; unit < 512; unit += 256) {
+            // Eight neighbouring threads write 128 bytes of a row of words.
+            const int local = (unit / 256 * 8 + unit % 8) * 16, column = unit / 8 % 32;
+            const int o = panel + column, kk = k0 + begin + local;
+            if (kk - unit % 8 * 16 >= end) continue;  // for a warp alike
+            const double factor = factors[column];
+            float value[16];
+#pragma unroll
+            for (int i = 0; i < 16; ++i) value[i] = kept[place(local) + i * 32 + column];
+            count(counters, losses(value, factor));
+            if (o < panels * 256 && kk < end) {
+                const int at = o % 256, chunk = kk % 128 / 16;  // of 16 bytes
+                u8* const to = words + ((long long)(o / 256) * (end / 128) + kk / 128) * 262144 + at * 128 + swizzle(at, chunk) * 16;
+                split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
+                    *(uint4*)(to + modulus * 32768) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+                });
+            }
+        }
+        if (k0 == 0) break;
+        k0 -= 2048;
+        __syncthreads();  // before others' elements are written over
     }
-    __syncthreads();
-    for (int i = 0; i < 16; ++i) value[i] = turned[(my_k + i) * 65 + my_k / 16 * 8 + my_outer];
-
-    const double factor = o < outer ? scales[o] : 1.0;
-    count(counters, losses(value, factor));
-
-    const int kk = k0 + my_k;
-    const int stages_k = (k + 127) / 128, panels = (outer + 255) / 256;
-    if (o < panels * 256 && kk < stages_k * 128) {
-        const int row = o % 256, chunk = kk % 128 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 256) * stages_k + kk / 128) * 262144 + row * 128;
-        split_run(value, factor, [&](int w, const u32 (&packed)[4]) {
-            *(uint4*)(to + w * 32768 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
-        });
-    }
+    cluster_wait();  // before this block's shared memory goes
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
-gemmgen_residues8_wgmma_128x256x128_40310bb1_split(
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 3)
+gemmgen_residues8_wgmma_128x256x128_53cec344_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
-    const double* __restrict__ a_scales, const double* __restrict__ b_scales,
+    double* __restrict__ a_scales, double* __restrict__ b_scales,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
+    extern __shared__ __align__(128) unsigned char waiting[];
+    float* const kept = (float*)waiting;
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
-    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 127) / 128 * 128 + 63) / 64);
+    const int blocks_a = (((m + 127) / 128 * 128 + 15) / 16) * 8;
     if ((int)blockIdx.x < blocks_a)
-        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_scales, a_status);
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_scales, a_status, kept);
     else
-        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_scales, b_status);
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_scales, b_status, kept);
 }
 
 // C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
@@ -637,7 +710,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_residues8_wgmma_128x256x128_40310bb1(
+gemmgen_residues8_wgmma_128x256x128_53cec344(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][MODULI][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][MODULI][BLOCK_N][BLOCK_K]
     const double* __restrict__ a_scales, const double* __restrict__ b_scales,
@@ -939,4 +1012,4 @@ gemmgen_residues8_wgmma_128x256x128_40310bb1(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_40310bb1
+}  // namespace gemmgen_53cec344

@@ -23,6 +23,7 @@ their v_i are one number of 32 bits first, so that half as many are multiplied b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 from math import gcd, isqrt, log2, prod
@@ -58,6 +59,10 @@ class Modulus:
         reciprocal: of `m`, in units of 2^-QUOTIENT_BITS, rounded up: the quotient of any number below 2^(SUM_BITS + 1) + 2 m is exact.
         offset: a multiple of `m` that no sum is below the negative of.
         digits: what digit j of a number in base 256 counts, modulo `m`, of least magnitude.
+
+    A sum x of digits is reduced in FP32: `start` + x is an integer of [2^23, 2^24), and fma(start + x, inverse, whole) is one, too, rounded once: since
+    start * inverse is all but an integer, x / m is rounded to nearest. Of start + x less m times the quotient, both as the bits of FP32, the last byte is
+    that of the residue.
     """
 
     m: int
@@ -66,10 +71,38 @@ class Modulus:
     offset: int
     digits: tuple[int, ...]
 
+    @cached_property
+    def _quotient(self) -> tuple[float, int]:
+        """(a number of FP32 beside 1 / m, an integer of [2^23 + 2^17, 2^24 - 2^17] whose product with it is all but an integer).
+
+        An integer i that leaves j modulo m has i * inverse = a whole number + j / m + i * error, which is nearly whole beside i = -j / (m * error).
+        """
+        least, most, found = 9 << 20, 15 << 20, []
+        bits = np.float32(1 / self.m).view(np.int32)
+        for inverse in np.array([bits - 1, bits, bits + 1]).astype(np.int32).view(np.float32):
+            error = Fraction(float(inverse)) - Fraction(1, self.m)
+            for j in range(-3, 4):
+                about = min(most, max(least, round(-j / (self.m * error))))
+                one = about - (about - j) % self.m
+                product = one * Fraction(float(inverse))
+                found.append((abs(product - round(product)), float(inverse), one))
+        return min(found)[1:]
+
     @property
     def inverse(self) -> str:
-        """1 / m to nearest, as a literal of FP32 without its suffix."""
-        return float(np.float32(1) / np.float32(self.m)).hex()
+        """1 / m, or the number beside it, as a literal of FP32 without its suffix."""
+        return self._quotient[0].hex()
+
+    @property
+    def start(self) -> int:
+        """The integer that sums of digits begin with."""
+        return self._quotient[1]
+
+    @property
+    def whole(self) -> int:
+        """What quotients are added to, of [2^23 + 2^22, 2^23 + 2^22 + 256)."""
+        first, product = 3 << 22, round(self.start * Fraction(self._quotient[0]))
+        return first + (self.start * pow(self.m, -1, 256) - first - product) % 256
 
     @property
     def high(self) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil, log2
 from typing import Any
 
 from gemmgen.batch import Tile
@@ -31,13 +32,21 @@ WHOLE_FLOATS = 64  # of a thread; what a row or column has more is read once mor
 WHOLE_ROWS = 2  # that a block takes where k is contiguous
 WHOLE_COLUMNS = 32  # that a cluster of blocks takes where it is not: 128 bytes that lie together
 WHOLE_CLUSTER = 8
+RESIDUE_FLOATS = 32  # that a thread of a pass of residues keeps in shared memory at most: with 64 columns of a cluster had to be 16, and it was slower
+LEAST_FLOATS = 16  # of a thread that splits into residues: what one store of 16 bytes takes
+WHOLE_SKEW = 8  # bytes for each of these floats: 16 lie free after every 16 k of a block, so that threads which read along k touch different banks
+WHOLE_STATIC = 2048  # bytes, more than sums and factors take besides
 MOST_SCALES = 16  # of rows, and of columns, that a thread keeps in registers while it stores its elements
-RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
-WIDE_RESIDUE_BLOCKS = 3  # the same of FP64 elements
-NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
+RESIDUE_BLOCKS = 3  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
+NORMS_OUTER = 32  # rows of A or columns of B of FP64 whose norms a block takes, over all k
 NORMS_THREADS = 1024
 WHOLE_K = 1 << 30
 RUN_FLOATS = 32  # of a thread that holds its part of a run of k while the largest element is found, where k is not contiguous
+
+
+def _power_of_two(least: float) -> int:
+    """The smallest power of two that is at least so much, from 1 on."""
+    return 1 << max(0, ceil(log2(max(1.0, least))))
 
 
 @dataclass(frozen=True)
@@ -196,9 +205,44 @@ class Launches(View):
         return plain and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
 
     @property
+    def whole_rows(self) -> int:
+        """Rows of A or columns of B that a block of that launch takes where k is contiguous. Of residues a row has as few threads as hold the k that the plan
+        is made for, but whole warps."""
+        if not self.plan.scheme.family.residues:
+            return WHOLE_ROWS
+        return max(1, SPLIT_THREADS // max(self.plan.lanes, _power_of_two(self.plan.hints.k / self.whole_floats)))
+
+    @property
+    def whole_floats(self) -> int:
+        """What a thread of a pass of residues keeps in shared memory: enough for a warp to hold a row of the k that the plan is made for, but so little that an
+        SM has room for two blocks."""
+        limits = self.plan.gpu.limits
+        half = limits.shared_bytes_per_sm // 2 - limits.shared_bytes_reserved_per_block - WHOLE_STATIC
+        room = min(half, limits.shared_bytes_per_block) // (SPLIT_THREADS * 4 + WHOLE_SKEW)
+        most = min(RESIDUE_FLOATS, _power_of_two(room // 2 + 1))
+        return max(LEAST_FLOATS, min(most, _power_of_two(self.plan.hints.k / self.plan.lanes)))
+
+    @property
+    def whole_shared(self) -> int:
+        """Bytes of shared memory that those take."""
+        return self.whole_floats * (SPLIT_THREADS * 4 + WHOLE_SKEW)
+
+    @property
     def whole_cluster(self) -> int:
-        """Blocks of a cluster in that launch: several where an operand's k is not contiguous, so that they share its columns."""
-        return 1 if all(operand.k_contiguous for operand in self.split_before) else WHOLE_CLUSTER
+        """Blocks of a cluster in that launch: several where an operand's k is not contiguous, so that they share its columns. Of residues as many as hold
+        the k that the plan is made for, where the GPU has clusters."""
+        if all(operand.k_contiguous for operand in self.split_before):
+            return 1
+        if not self.plan.scheme.family.residues:
+            return WHOLE_CLUSTER
+        if "cluster" not in self.plan.design.symbols:
+            return 1
+        return min(WHOLE_CLUSTER, _power_of_two(self.plan.hints.k * WHOLE_COLUMNS / (SPLIT_THREADS * self.whole_floats)))
+
+    @property
+    def whole_shape(self) -> str | tuple[int, ...]:
+        """What of that launch plans of one scheme may differ in."""
+        return (self.whole_rows, self.whole_floats, self.whole_cluster) if self.plan.scheme.family.residues else "whole"
 
     @property
     def split_elements(self) -> int:

@@ -14,7 +14,7 @@ from gemmgen.emulate.core.units import decode
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.split import exponents, set_aside, split
+from gemmgen.split import exponents, row_factors, set_aside, split
 
 M, N, K = 70, 45, 83  # ragged in every direction
 
@@ -40,13 +40,14 @@ def awkward(shape, seed):
     return x
 
 
-def device_words(plan, a, b):
-    """What the kernels before the main one leave behind: words [words, rows, k] of each operand, and counters."""
+def device_words(plan, a, b, apart=0):
+    """What the kernels before the main one leave behind: words [words, rows, k] of each operand, and counters. Rows lie `apart` elements from one another."""
     source = render(plan)
     binary = assembled(source)
     size, (m, k), n = plan.scheme.word_bytes, a.shape, b.shape[1]
     padded = {x: -(-extent // tile) * tile for x, extent, tile in zip("mnk", (m, n, k), plan.block)}
     stored = {"a": a if plan.layout[0] == "n" else a.T, "b": b if plan.layout[1] == "n" else b.T}
+    stored = {name: np.pad(x, ((0, 0), (0, apart)), constant_values=np.nan) for name, x in stored.items()}
     machine = Emulator if plan.gpu.vendor == "nvidia" else AmdEmulator
     with machine(binary.assembly, plan.gpu.unit, schedule=TOGETHER, source=source.text, source_name=source.file_name) as emulator:
         values = source.interface.extents(m, n, k) | {"lda": stored["a"].shape[1], "ldb": stored["b"].shape[1]}
@@ -56,7 +57,7 @@ def device_words(plan, a, b):
             values[f"{x}_absmax"] = emulator.alloc(4 * padded[outer], name=f"{x}_absmax", fill=0)
             values[f"{x}_status"] = emulator.alloc(24, name=f"{x}_status", fill=0)
             values[f"{x}_exponents"] = emulator.alloc(padded[outer] * padded["k"] // 8, name=f"{x}_exponents")
-            values[f"{x}_scales"] = emulator.alloc(padded[outer] * padded["k"] // 8, name=f"{x}_scales")
+            values[f"{x}_scales"] = emulator.alloc(max(padded[outer] * padded["k"] // 8, 16 * padded[outer]), name=f"{x}_scales")
         for launch in source.launches[:-1]:
             emulator.launch(launch.symbol, (launch.blocks(values), 1, 1), (launch.threads, 1, 1), launch.shared_bytes,
                             [values[name] for name in launch.params])
@@ -77,6 +78,11 @@ def device_words(plan, a, b):
                 zeros = np.array([(some[:, at : at + plan.scheme.family.run_k] == 0).all(axis=1) for at in range(0, k, plan.scheme.family.run_k)]).T
                 assert np.array_equal(got[: len(matrix)], np.where(zeros & (np.arange(runs) > 0), 1 << 14, want))
                 assert (got[len(matrix) :] == np.where(np.arange(runs) > 0, 1 << 14, 0)).all()
+        if plan.scheme.family.residues:
+            for x, matrix, operand in (("a", a, plan.operands[0]), ("b", b.T, plan.operands[1])):
+                got = emulator.read_partial(values[f"{x}_scales"], np.float64, (2, padded[operand.outer]))[0][:, : len(matrix)]
+                factors = row_factors(np.ascontiguousarray(matrix), plan.scheme.family.residues)
+                assert np.array_equal(got, [factors, 1.0 / factors], equal_nan=True)
         if plan.scheme.family.tile_k:
             for x, matrix, operand in (("a", a, plan.operands[0]), ("b", b.T, plan.operands[1])):
                 scales_are_the_references(plan, matrix, emulator.read(values[f"{x}_scales"], np.float32, (padded[operand.outer] * padded["k"] // 32,)), operand)
@@ -131,6 +137,30 @@ def test_one_pass_over_whole_rows_gives_the_same(scheme, layout, size):
     holds_the_references(plan, a, b)
 
 
+HELD = {  # (GPU, layout, the k that the plan is made for, size)
+    "rows and columns": ("h200", "nn", 256, (M, N, K)), "a cluster of columns": ("h200", "tn", 1024, (24, 40, 1100)),
+    "several warps a row": ("h200", "nt", 16384, (3, 2, 16500)), "a row read again": ("h200", "nt", 2048, (9, 2, 8300)),
+    "columns read again": ("h200", "tn", 512, (8, 4, 8300)), "a cluster of eight, two segments": ("h200", "tn", 8192, (3, 17, 8300)),
+    "no clusters": ("a100", "tn", 4096, (5, 19, 1300)), "wavefronts of 64": ("mi300x", "tn", 4096, (M, N, 300)),
+    "rows of which several wavefronts have each": ("mi300x", "nt", 16384, (3, 2, 8300)), "registers of little shared memory": ("t4", "tt", 4096, (M, N, K)),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_residues_are_the_references(name):
+    """Of elements that wait in shared memory for their norms, in one launch; of rows that are longer, a part is read again."""
+    gpu, layout, made_for, (m, n, k) = HELD[name]
+    way = {"fragment": {"policy": "wgmma"}, "tile": {"block": [64, 64, 64], "warp": [64, 64, 64]}} if gpu == "h200" else {
+        "tile": {"block": [64, 32, 64], "warp": [32, 32, 64]}}
+    plan = solve(loads({"problem": {"layout": layout, "k": made_for}, "split": {"scheme": "residues7"}, "target": {"gpu": gpu}, **way}))
+    assert [launch.role for launch in render(plan).launches] == ["split", "gemm"]
+    a, b = awkward((m, k), 1), awkward((k, n), 2)
+    a[1] = np.random.default_rng(3).standard_normal(k)
+    a[1, k // 2 :] *= 3
+    a[2], b[:, 1] = np.nan, np.inf  # all that a wavefront holds
+    holds_the_references(plan, a, b, apart=int(name in ("a row read again", "columns read again")))
+
+
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 def test_runs_of_k_have_exponents_of_their_own(layout):
     """Three and a half, of which one of a row and of a column is zeros; rows and columns beyond the operands have some, too."""
@@ -165,12 +195,14 @@ def test_tiles_of_k_of_every_magnitude_have_scales_of_their_own():
     holds_the_references(plan_of("mixpert1_tile"), np.ascontiguousarray(x[:M]), np.ascontiguousarray(x[M:].T))
 
 
-def holds_the_references(plan, a, b):
-    words, counters = device_words(plan, a, b)
+def holds_the_references(plan, a, b, apart=0):
+    words, counters = device_words(plan, a, b, apart)
     for x, matrix in (("a", a), ("b", np.ascontiguousarray(b.T))):
         want = split(matrix, plan.scheme)
         got = words[x].view(np.float32) if plan.scheme.word == "f32" else decode(plan.scheme.word, words[x])
         rows, k = matrix.shape
+        if plan.scheme.family.residues:  # nobody uses the words of rows that are set aside
+            got[:, :rows][:, set_aside(matrix, plan.scheme)] = words[x][:, :rows][:, set_aside(matrix, plan.scheme)] = 0
         with np.errstate(invalid="ignore"):  # a NaN may be a signalling one
             inside = got[:, :rows, :k].astype(np.float64)
         assert np.array_equal(np.isnan(inside), np.isnan(want.planes))

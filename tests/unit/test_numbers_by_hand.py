@@ -128,8 +128,8 @@ BY_HAND = (
         (64, 32, 1, 68), (64, 16, 1, 80), (48, 16, 1, 48), (64, 32, 0, 72), (40, 8, 0, 40), (40, 8, 1, 40))),
     # 24 elements a lane, each two words of five instructions; 12 matrix instructions of two slots; 20
     (straight.WARP_INSTRUCTIONS, 284, dict(WM=16, WN=32, WK=16, warp_size=32, words=2, split_behind=5, products=3, FM=16, FN=8, FK=16, stage_instructions=20)),
-    (residues.SPLIT_BYTES, 12000, PASS := dict(K=10, M=100, N=50, moduli=6, plane_bytes=9000, l2_size=18000, pass_bytes=8)),
-    (residues.SPLIT_BYTES, 21000, PASS | dict(l2_size=17999)),
+    (residues.SPLIT_BYTES, 6000, PASS := dict(K=10, M=100, N=50, moduli=6, plane_bytes=9000, l2_size=18000, pass_bytes=4)),
+    (residues.SPLIT_BYTES, 15000, PASS | dict(l2_size=17999)),
     # FP64 is read three times, and fourteen residues go out
     (residues.SPLIT_BYTES, 57000, PASS | dict(l2_size=17999, pass_bytes=24, moduli=14)),
     (residues.KEPT_BYTES, 3600, KEPT := dict(blocks_at_once=2, BM=10, BN=10, moduli=10, total_bytes=8)), (residues.KEPT_BYTES, 2000, KEPT | dict(total_bytes=0)),

@@ -37,6 +37,11 @@ ACCUMULATORS = Feature("sums in registers", constraints=(
 ))
 
 
+def reads_once(scheme: Scheme) -> bool:
+    """Whether one launch finds norms and splits, at all sizes: a row has as many threads as its k keeps busy. Of FP64, two do."""
+    return not scheme.family.wide
+
+
 class ResidueKernels(specialised.Specialised):
     name = "residues"
     kinds = (GEMM.name,)
@@ -58,6 +63,12 @@ class ResidueKernels(specialised.Specialised):
         if not found or asked.foreign:
             raise refuse_pipeline(asked, "where = prepass, loads = bulk: residues are packed before", "where", "loads", "fragment_buffers")
         return found
+
+    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
+        return reads_once(scheme)
+
+    def passes(self, scheme: Scheme) -> dict[str, int]:
+        return dict.fromkeys(("split_reads", "split_passes"), 1 if reads_once(scheme) else 2)
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return 0

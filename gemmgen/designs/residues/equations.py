@@ -34,7 +34,7 @@ def of_elements(scheme: Scheme) -> dict[str, Any]:
     a sum that is joined by itself, and bytes of what waits for others; what it takes to join a residue and to store an element."""
     wide, size = scheme.family.wide, ELEMENTS[scheme.element].bytes
     return {
-        "c_bytes": size, "pass_bytes": size * (3 if wide else 2), "segment_k": float(ANY_K if wide else SEGMENT_K), "total_bytes": 0 if wide else 8,
+        "c_bytes": size, "pass_bytes": size * (3 if wide else 1), "segment_k": float(ANY_K if wide else SEGMENT_K), "total_bytes": 0 if wide else 8,
         "join_slots": WIDE_JOIN_INSTRUCTIONS if wide else JOIN_INSTRUCTIONS, "store_slots": WIDE_STORE_INSTRUCTIONS if wide else STORE_INSTRUCTIONS,
     }
 
@@ -63,7 +63,7 @@ DRAM_BYTES = Equation(
 )
 SPLIT_BYTES = Equation(
     "Q11", "split_bytes", "K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
-    "elements in twice or three times, for norms and for residues, which go out",
+    "elements in once, FP64 three times, for norms and for residues, which go out and of which few stay in L2",
 )
 INTENSITY = Equation("Q12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
 
@@ -102,14 +102,14 @@ UNIT_SECONDS = Equation(
 )
 SPLIT_SECONDS = Equation(
     "Q35", "split_seconds", "pass_share * split_bytes / dram_rate + pass_seconds", "s",
-    "norms, then residues: each reads all, and the second waits for the first",
+    "FP32's elements wait in shared memory while a row's norm is found; of FP64 the second pass waits for the first",
 )
 KERNEL_SECONDS = Equation("Q23", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
     "Q24", "seconds",
-    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + 2 * launch_seconds + overlap_seconds"
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds"
     " + where(cluster > 1, cluster_seconds, 0)", "s",
-    "one after another, or as the power of both allows; norms and residues are a launch each, and the main kernel's is hidden",
+    "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 
 RESOURCES = specialised.RESOURCES

@@ -13,7 +13,7 @@ from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Hints, Way, refuse_pipeline
 from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.portable import design as portable
-from gemmgen.designs.residues.design import SLICES
+from gemmgen.designs.residues.design import SLICES, reads_once
 from gemmgen.designs.residues.equations import of_elements
 from gemmgen.designs.residues_portable import equations
 from gemmgen.model import registers, traffic
@@ -50,6 +50,12 @@ class PortableResidues(portable.Portable):
         if asked.fixed.get("where") not in (None, "prepass"):
             raise refuse_pipeline(asked, "where = prepass: residues are packed before", "where")
         return super().ways(asked)
+
+    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
+        return reads_once(scheme)
+
+    def passes(self, scheme: Scheme) -> dict[str, int]:
+        return dict.fromkeys(("split_reads", "split_passes"), 1 if reads_once(scheme) else 2)
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return 0
