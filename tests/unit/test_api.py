@@ -19,6 +19,7 @@ import gemmgen
 import numpy_cupy
 import reference
 from gemmgen import api, road
+from gemmgen.api import shapes
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 from gemmgen.run.here import Here
 
@@ -419,7 +420,6 @@ def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, is
 NEWER = """
 import torch
 from gemmgen import api
-from gemmgen.api import shapes
 product, seen = torch.mm, []
 a = torch.ones(2, 2)
 for owner, own in ((torch.backends.mkldnn.matmul, "bf16"), (torch.backends, "bf16")):
