@@ -238,3 +238,12 @@ def test_where_a_faster_scheme_gives_fp32_it_is_taken_instead(size):
 def test_moduli_may_be_any_coprime_ones():
     system = Residues((251, 247, 241, 239))
     assert system.refusal() is None and Residues((15, 9, 251, 241)).refusal() is not None
+
+
+@pytest.mark.parametrize("gpu", ["h200", "a100", "mi300x", "rx9070xt"])
+@pytest.mark.parametrize("k", [64, 4096, 1 << 20])
+def test_what_blocks_of_a_pass_hold_together_is_no_longer_than_a_segment(gpu, k):
+    """Norms are a segment's, and whole chunks make one."""
+    launches = solve(loads({"problem": {"m": 4096, "n": 4096, "k": k}, "split": {"scheme": "residues8"}, "target": {"gpu": gpu}})).launches
+    held = {launches.whole_floats * 256 // launches.whole_rows, launches.whole_floats * 256 // 32 * launches.whole_cluster}
+    assert all(SEGMENT_K % chunk == 0 for chunk in held) and launches.whole_floats >= 4
