@@ -76,7 +76,7 @@ def test_the_row_is_whole_and_every_value_has_its_standing():
     assert gpu.rates.f16_tflops == pytest.approx(2e-6 * 100 * 1500 * 1001)
     text = session.rows["made_up.toml"]
     lines = [line for line in text.partition("[limits]")[2].splitlines() if "=" in line]
-    assert all(line.partition("  # ")[2].startswith(("measured: ", "told: ", "assumed: ")) for line in lines) and len(lines) == 23
+    assert all(line.partition("  # ")[2].startswith(("measured: ", "told: ", "assumed: ")) for line in lines) and len(lines) == 24
     assert "sms = 100  # told: the driver" in text and "}  # measured: chains of independent products; 5 repeats" in text
     assert "f32_fma_per_clock = 64  # assumed: as of a100" in text and "# assumed: 2 * sms * boost_mhz * f32_fma_per_clock" in text
     assert tomllib.loads(session.rows["generations/made_up.toml"])["like"] == "ampere"

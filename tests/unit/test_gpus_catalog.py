@@ -141,8 +141,8 @@ def test_rates_of_other_words(name):
     ("h100", "gh200", {"dram_gb_per_s", "dram_gib", "l2_mib"}),
     ("a40", "rtxa6000", {"boost_mhz", "tensor_boost_mhz", "f16_tflops", "f32_tflops", "dram_gb_per_s"}),
     ("mi300x", "mi325x", {"dram_gb_per_s", "dram_gib"}),
-    ("mi210", "mi250x", {"sms", "f16_tflops", "f32_tflops"}),
-    ("rtx4090", "l40s", {"sms", "tensor_fma_per_clock", "f16_tflops", "f32_tflops", "dram_gb_per_s", "dram_gib", "l2_mib"}),
+    ("mi210", "mi250x", {"sms", "f16_tflops", "f32_tflops", "f64_tflops"}),
+    ("rtx4090", "l40s", {"sms", "tensor_fma_per_clock", "f16_tflops", "f32_tflops", "f64_tflops", "dram_gb_per_s", "dram_gib", "l2_mib"}),
 ])
 def test_gpus_of_one_chip_differ_only_where_they_do(one, other, differing):
     first, second = ROWS[one], ROWS[other]
