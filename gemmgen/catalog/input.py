@@ -66,4 +66,4 @@ def input_of(element: Element, b: str | None) -> Input:
     Args:
         b: another than A's, as schemes name it; None for A's.
     """
-    return INPUTS[b] if b else WIDE if element is F64 else USUAL
+    return INPUTS[b] if b else WIDE if element == F64 else USUAL

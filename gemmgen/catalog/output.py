@@ -111,7 +111,7 @@ def all_outputs() -> dict[str, Output]:
 
 def output_of(element: Element, c: str) -> Output:
     """The type of C of a product of such elements: the one that a spec names, or, where that is the usual one, theirs."""
-    return WIDE if c == F32.name and element is F64 else all_outputs()[c]
+    return WIDE if c == F32.name and element == F64 else all_outputs()[c]
 
 
 def require_f32(output: Output, what: str) -> None:

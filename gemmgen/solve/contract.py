@@ -138,7 +138,7 @@ def fp64_estimate(k: int, data: Distribution) -> float:
 
 def own_estimate(element: Element, k: int, data: Distribution) -> float:
     """Of a sequential dot product in the elements' own type."""
-    return fp32_estimate(k, data) if element is F32 else fp64_estimate(k, data)
+    return fp32_estimate(k, data) if element == F32 else fp64_estimate(k, data)
 
 
 def tf32_estimate(k: int, data: Distribution) -> float:

@@ -107,7 +107,7 @@ def reordered(plan: Plan, a: np.ndarray, b: np.ndarray, rng: np.random.Generator
 
 def sequential(a: np.ndarray, b: np.ndarray, element: Element = F32) -> np.ndarray:
     """A B by one fused multiply-add for each k, in order."""
-    c, add = np.zeros((a.shape[0], b.shape[1]), element.dtype), fma if element is F32 else fma_f64
+    c, add = np.zeros((a.shape[0], b.shape[1]), element.dtype), fma if element == F32 else fma_f64
     for k in range(a.shape[1]):
         c = add(a[:, k, None], b[None, k, :], c)
     return c
