@@ -324,6 +324,7 @@ DRAWN = {
     "split.promote": (0.2, _any_of(0, 8, 16, 32, 64, 128, 256, 1 << 20)), "split.sums": (0.2, _any_of("auto", "plain", "compensated")), "split.run": (0.1, _any_of("auto", 256, 512, 1024, 2048)),
     "split.special": (0.4, _any_of("exact", "fast")), "split.fallback": (0.1, _any_of("none", "fp32", "tf32x3", "ootomo", "scaled")),
     "accuracy.relative_frobenius": (0.05, _any_of(1e-9, 1e-7, 1e-5, 1e-2)), "accuracy.scaled": (0.03, _any_of(1e-8, 1e-4)),
+    "accuracy.reproducible": (0.02, _any_of(True, False)),
     "accuracy.as": (0.03, _any_of("fp32", "tf32", "fp32-rounded")), "accuracy.data": (0.05, _any_of("uniform", "positive", "normal", "spread")),
     "epilogue.do": (0.05, _any_of([], ["relu"], ["bias"], ["bias", "gelu"], ["bias_m", "relu"], ["scale"], ["gelu_tanh"], ["relu", "bias", "scale"])),
     "fragment.policy": (0.2, _any_of("auto", *NAMES, *UNAVAILABLE)), "fragment.shape": (0.05, _any_of("m16n8k16", "m16n8k8", "m16n16k16", "m64n64k16", "m9n9k9")),

@@ -117,8 +117,8 @@ def test_what_a_batch_has_no_kernels_for_is_refused(sections, where):
 
 def test_a_c_of_another_type_is_refused(monkeypatch):
     """As another package may bring one: what tells a product has a pointer to FP32."""
-    for one in (request, applicable):
-        monkeypatch.setattr(one, "all_outputs", lambda: {"f32": USUAL, "half": replace(USUAL, name="half")})
+    monkeypatch.setattr(request, "output_of", lambda element, c: replace(USUAL, name=c))
+    monkeypatch.setattr(applicable, "all_outputs", lambda: {"f32": USUAL, "half": replace(USUAL, name="half")})
     loaded = asked()
 
     def changed(kind: str, **pipeline) -> LoadedSpec:  # a copy: specs share the sections that nothing is said of

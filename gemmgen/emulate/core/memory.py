@@ -302,7 +302,8 @@ class Arena(Space):
     def slice(self, buffer: Buffer) -> slice:
         """Where a buffer of its own lies, or a part of one."""
         if buffer not in self.buffers and not any(
-            isinstance(buffer, Buffer) and one.address <= buffer.address <= buffer.address + buffer.nbytes <= one.address + one.nbytes for one in self.buffers
+            isinstance(buffer, Buffer) and one.name == buffer.name
+            and one.address <= buffer.address <= buffer.address + buffer.nbytes <= one.address + one.nbytes for one in self.buffers
         ):
             raise EmulationError(
                 f"buffer `{getattr(buffer, 'name', buffer)}`", "is not a buffer of this emulator"
