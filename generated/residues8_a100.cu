@@ -324,7 +324,9 @@ GG_DEVICE void split_b(
     // Element k of a column lies here: 32 neighbours together, and 16 bytes free after every 16 k, so that threads which read along k touch all banks.
     const auto place = [](int kk) { return kk * 32 + kk / 16 * 4; };
     double squares[4] = {}, largest = 0.0;  // sums of squares: of the segment of k at hand, a part of it; the largest of a segment so far, of one column
-    __shared__ double of_warps[8 * 32];
+    // A column's sum lies here: 8 bytes free after every 16 columns, so that threads which write every fourth touch all banks.
+    const auto sum_of = [](int column) { return column + column / 16; };
+    __shared__ double of_warps[8 * 34];
     __shared__ double factors[32];
     int k0 = 0;
     const auto k_of = [&](int i) { return k0 + begin + i * 32 + mine; };
@@ -363,13 +365,13 @@ GG_DEVICE void split_b(
                 for (int one = 0; one < 4; ++one) {
 #pragma unroll
                     for (int mask = 8; mask < 32; mask *= 2) squares[one] += __shfl_xor_sync(0xffffffffu, squares[one], mask);
-                    if (lane < 8) of_warps[warp * 32 + lane * 4 + one] = squares[one];
+                    if (lane < 8) of_warps[warp * 34 + sum_of(lane * 4 + one)] = squares[one];
                     squares[one] = 0.0;
                 }
                 __syncthreads();
                 double sum = 0.0;
                 if (column < 32)
-                    for (int i = 0; i < 8; ++i) sum += of_warps[i * 32 + column];
+                    for (int i = 0; i < 8; ++i) sum += of_warps[i * 34 + sum_of(column)];
                 if (!last) __syncthreads();  // before sums of the next segment are written over these
                 largest = larger(sum, largest);
             }

@@ -29,7 +29,7 @@ CONFLICTING = "mfma, one narrow instruction of bf16"
 
 @pytest.mark.parametrize(("name", "question"), in_turn(AMD_WAYS, IN_TURN, LIKE_OTHER_WAYS))
 def test_each_way_is_right_in_short(name, question):
-    assert_right_in_short(plan_of(**AMD_WAYS[name]), question, conflicts=name == CONFLICTING or "residues" in name)
+    assert_right_in_short(plan_of(**AMD_WAYS[name]), question, conflicts=name == CONFLICTING)
 
 
 @pytest.mark.parametrize("name", tailed(AMD_WAYS, AMD_WAYS.keys() - WHOLE))
