@@ -134,7 +134,7 @@ def _note(about: str, text: str) -> None:
 
 def _note_type(kind: str, own: str) -> None:
     if kind == "float64":
-        _note("float64", f"float64 arrays are multiplied by {own} in FP64, which gemmgen's kernels do not do; convert both to float32 for these")
+        _note("float64", f"float64 arrays are multiplied by {own} in FP64, as libraries of kernels take float32 alone; convert both for these")
 
 
 def _note_no_gpu(own: str) -> None:

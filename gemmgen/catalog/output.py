@@ -119,7 +119,7 @@ def require_f32(output: Output, what: str) -> None:
     Raises:
         SpecError: C is of another type, which `what` does not know.
     """
-    if output is WIDE:
+    if output.name == WIDE.name:
         raise SpecError("[problem] type", f"{what} C in FP32 alone", got=F64.name, needs=F32.name, remedy='type = "f32"')
     if not output.is_usual:
         raise SpecError("[problem] c", f"{what} C in FP32 alone", got=output.name, needs=F32.name, remedy='c = "f32"')

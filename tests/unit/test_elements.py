@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -70,3 +71,9 @@ def test_memory_is_of_the_types_size():
     refuse_overlap(apart)
     with pytest.raises(SpecError, match="the same place"):
         refuse_overlap(apart, F64)
+
+
+def test_a_type_of_c_is_known_by_its_name():
+    """A process that is sent a plan has another object."""
+    with pytest.raises(SpecError, match=r"\[problem\] type: stores C in FP32 alone"):
+        outputs.require_f32(pickle.loads(pickle.dumps(outputs.WIDE)), "stores")
