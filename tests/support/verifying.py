@@ -57,7 +57,7 @@ def _orders(judge: Judge) -> Check:
     rng = np.random.default_rng(1)
     times = len(plan.scheme.moduli) if plan.scheme.moduli else 1  # for each of which the kernel goes over k
     k = ceil(2 * plan.stages / times) * plan.block[2] - 3
-    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((plan.block[0] - 3, k), (k, min(33, plan.block[1]))))
+    a, b = (rng.integers(-3, 4, shape).astype(judge.plan.type.dtype) for shape in ((plan.block[0] - 3, k), (k, min(33, plan.block[1]))))
     right = []
     for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
         judge.device.set_schedule(schedule)
