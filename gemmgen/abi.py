@@ -201,8 +201,12 @@ _SIZES = (given("m", "int", "rows of C"), given("n", "int", "columns of C"), giv
 _FACTORS = (given("alpha", "float", "factor of A B"), given("beta", "float", "factor of what C held"))
 
 
+_IMAGINARY = (given("alpha_i", "float", "imaginary part of alpha"), given("beta_i", "float", "imaginary part of beta"))
+
+
 def _factors_of_c(plan: Plan) -> tuple[Parameter, ...]:
-    return tuple(replace(one, element=plan.type.c_type) for one in _FACTORS)
+    """Those of complex numbers by their parts."""
+    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *(_IMAGINARY if plan.kind.reals > 1 else ())))
 
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:

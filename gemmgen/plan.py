@@ -72,7 +72,7 @@ class Plan(Shown, _Asked):
         allow_spills: whether spilling fails the build.
         hints: sizes the plan was made for; not part of its identity.
         designed: the design's name; None for the fragment's usual one.
-        type: of the elements of A, B and C.
+        type: of the numbers that kernels compute with: of the elements of A, B and C, or of their parts.
         output: how C is stored.
         epilogue: what becomes of an element of C before it is stored.
         kind: of product.
@@ -82,6 +82,11 @@ class Plan(Shown, _Asked):
         fallback: the plan of the kernel that computes the tiles of C that this one leaves; None where it leaves none.
         flagged: of such a one, the tile of C that its plan's kernel leaves as a whole; None elsewhere.
     """
+
+    @property
+    def element(self) -> Element:
+        """Of A, B and C: `type`, or complex numbers of it."""
+        return self.kind.element or self.type
 
     # ---- identity
 
@@ -122,7 +127,7 @@ class Plan(Shown, _Asked):
         return ", ".join(one.told(self.decided[one.name]) for one in self.design.decisions if one.name in self.decided)
 
     def _told(self) -> dict[str, Any]:
-        sizes = f"{self.hints.m} x {self.hints.n} x {self.hints.k}"
+        sizes = self.hints.told
         return {"gpu": self.gpu.name, "scheme": self.scheme.name, "fragment": self.fragment.name, "layout": self.layout, "for": sizes,
                 "decisions": self.summary, "hash": self.hash}
 
@@ -245,7 +250,7 @@ class Plan(Shown, _Asked):
             "threads": self.threads,
             "shared_bytes": self.shared_bytes,
             "hash": self.hash,
-            "hints": {"m": self.hints.m, "n": self.hints.n, "k": self.hints.k},
+            "hints": dict(zip("mnk", self.hints.asked)),
             **({"asked": list(self.asked)} if self.asked else {}), **({"fallback": self.fallback.as_dict()} if self.fallback else {}),
         }
 

@@ -179,7 +179,7 @@ EXACT = "the sums of {scheme.name} are integers, and exact"
 WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
-        "[problem] kind", lambda case: case.of_wide and case.kind is not GEMM, WIDE + " compute one product", lambda case: case.kind.name,
+        "[problem] kind", lambda case: case.of_wide and case.spec.problem.kind != GEMM.name, WIDE + " compute one product", lambda case: case.kind.name,
         GEMM.name, 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
@@ -191,11 +191,11 @@ OF_TARGET = (
         'C of the elements\' type, which c = "f32" stands for', 'c = "f32", or type = "f32"',
     ),
     Refusal(
-        "[epilogue] do", lambda case: case.of_wide and bool(case.spec.epilogue.do), WIDE + " store alpha A B + beta C, since steps compute in FP32",
+        "[epilogue] do", lambda case: case.of_wide and bool(case.spec.epilogue.do), WIDE + " store alpha A B + beta C, since steps are of real numbers in FP32",
         lambda case: ", ".join(case.spec.epilogue.do), "no steps", 'leave it out, or type = "f32"',
     ),
     Refusal(
-        "[accuracy] as", lambda case: not case.of_wide and getattr(case.spec.accuracy, "as") == "fp64", "no element of {spec.problem.type} has such an error",
+        "[accuracy] as", lambda case: case.spec.problem.part == F32 and getattr(case.spec.accuracy, "as") == "fp64", "no element of {spec.problem.type} has such an error",
         lambda case: "fp64", '[problem] type = "f64"', 'type = "f64", or as = "fp32-rounded"',
     ),
     Refusal(
@@ -222,11 +222,11 @@ OF_TARGET = (
 )
 OF_SCHEME = (
     Refusal(
-        "[split] scheme", lambda case: case.scheme.element != case.spec.problem.type, "splits elements of {scheme.element}",
+        "[split] scheme", lambda case: case.scheme.element != case.spec.problem.part.name, "splits elements of {scheme.element}",
         lambda case: f"{case.scheme.name}, [problem] type = {case.spec.problem.type}", "a scheme for the elements' type",
         lambda case: f'[problem] type = "{case.scheme.element}", or scheme = '
-                     f'"{preferred_scheme(case.gpu.unit, case.spec.problem.b, case.spec.problem.type).name}"',
-        has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b, case.spec.problem.type)),
+                     f'"{preferred_scheme(case.gpu.unit, case.spec.problem.b, case.spec.problem.part.name).name}"',
+        has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b, case.spec.problem.part.name)),
     ),
     Refusal(
         "[split] scheme", lambda case: case.b != case.spec.problem.b, "takes a B of {case.b}",
@@ -315,8 +315,9 @@ OF_PROMOTION = (
         "0: promotion moves sums out of a matrix unit, which truncates", "promote = 0",
     ),
     Refusal(
-        "[problem] k", lambda case: case.scheme.family.largest_k is not None and case.spec.problem.k > case.scheme.family.largest_k,
-        "INT32 sums of {scheme.name} could overflow", lambda case: case.spec.problem.k, "at most {scheme.family.largest_k}",
+        "[problem] k", lambda case: case.scheme.family.largest_k is not None and case.spec.problem.extents[2] > case.scheme.family.largest_k,
+        "INT32 sums of {scheme.name} could overflow", lambda case: case.spec.problem.k,
+        lambda case: f"at most {case.scheme.family.largest_k // case.kind.reals}",
         "products of parts of K that add up, with beta = 1, or another scheme",
     ),
     Refusal(
