@@ -72,11 +72,12 @@ def _aliased(plan: Plan, launch: Launch) -> Launch:
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:
     of = " or ".join(f"{one}'s" for one in plan.scheme.family.sharing.split(" or "))
+    what = "parts of elements" if plan.kind.reals > 1 else "elements"
     meanings = {
-        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.family.by_row
-        else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.precision.bits}",
-        "overflow": "finite elements of {} that the leading word cannot hold",
-        "nonfinite": "elements of {} that are Inf or NaN",
+        "lossy": f"finite {what} of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.family.by_row
+        else f"finite {what} of {{}} below the words' range, or that lose more than 2^-{plan.scheme.precision.bits}",
+        "overflow": f"finite {what} of {{}} that the leading word cannot hold",
+        "nonfinite": f"{what} of {{}} that are Inf or NaN",
     }
 
     def meaning(field: str) -> str:

@@ -280,7 +280,7 @@ OF_KERNEL = (
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
     _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
     Refusal(
-        "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs or any(case.kind.k_range)),
+        "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs and case.kind.reals == 1 or any(case.kind.k_range)),
         "scales of runs of k are found of an A and a B that are read whole, and whole runs are summed",
         lambda case: f"{case.scheme.name}, kind {case.kind}", "a scheme with scales of rows, or without any", 'scheme = "scaled"',
     ),
