@@ -97,10 +97,11 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_
 class Problem(Strict):
     kind: Literal[*all_kinds()] = Field(GEMM.name, description="; ".join(f"{one.name}: {one.meaning}" for one in all_kinds().values()))
     layout: Literal[*COMPLEX_LAYOUTS] = Field(
-        "nn", description="row major A, B as stored (n) or transposed (t); of c64 also conjugated and transposed (c)"
+        "nn", description="row major A, B as stored (n) or transposed (t); of complex elements also conjugated and transposed (c)"
     )
     type: Literal[*ELEMENTS] = Field(F32.name, description=(
-        "type of the elements of A, B and C: f32; for one product (kind = gemm) f64 by residues, or c64, complex numbers of two FP32 parts, real part first"
+        "type of the elements of A, B and C: f32; for one product (kind = gemm) also f64 by residues, and c64 and c128, complex numbers whose parts are f32 and "
+        "f64, real part first"
     ))
     uplo: Literal["lower", "upper", "both"] | None = Field(
         None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too. Of trmm and trsm: "

@@ -158,7 +158,8 @@ class Complex(Element):
 F32 = Element("f32", "FP32", "float", np.dtype(np.float32), np.dtype(np.float64), "s")
 F64 = Wide("f64", "FP64", "double", np.dtype(np.float64), np.dtype(np.longdouble), "d")
 C64 = Complex("c64", "complex FP32", "float", np.dtype(np.complex64), np.dtype(np.complex128), "c")
-ELEMENTS = {one.name: one for one in (F32, F64, C64)}
+C128 = Complex("c128", "complex FP64", "double", np.dtype(np.complex128), np.dtype(np.clongdouble), "z")
+ELEMENTS = {one.name: one for one in (F32, F64, C64, C128)}
 
 
 @dataclass(frozen=True)

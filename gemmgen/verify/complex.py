@@ -26,7 +26,7 @@ def share_of_worst(
     kind, part = plan.kind, plan.type
     real = kind.completed(a, b)
     magnitude = part.exact(np.abs(real[0]), np.abs(real[1]))
-    held = parts(np.zeros(c.shape) if before is None or beta == 0 else before)
+    held, c = (parts(kind.element.widened(x)) for x in (np.zeros(c.shape) if before is None or beta == 0 else before, c))
     rounded = 6 * part.roundoff  # the products with four factors' parts, and their sums, round once each
     limit = _scaled(alpha, allowance(plan, *real, magnitude) + rounded * magnitude) + _scaled(beta, rounded * np.abs(held)) + 2 * part.tiniest
     product, as_reals = kind.element.exact(a, b), part.exact(*real)
@@ -34,13 +34,13 @@ def share_of_worst(
     for want in held_to(plan, *real, as_reals):
         moved = parts(product) + (want - as_reals)  # by what the matrix unit takes for zero
         right = alpha * _joined(moved) + beta * _joined(held)
-        share = min(share, float((np.abs(parts(c) - parts(right)) / limit).max(initial=0.0)))
+        share = min(share, float((np.abs(c - parts(right)) / limit).max(initial=0.0)))
     return share
 
 
 def parts(x: np.ndarray) -> np.ndarray:
     """[M, 2N], real and imaginary parts side by side, in the type of the reference."""
-    x = np.asarray(x, np.complex128)
+    x = np.asarray(x)
     return np.stack([x.real, x.imag], axis=2).reshape(x.shape[0], 2 * x.shape[1])
 
 
