@@ -66,7 +66,7 @@ class Plan(Shown, _Asked):
     """Everything decided.
 
     Attributes:
-        layout: nn, nt, tn or tt, row major.
+        layout: nn, nt, tn or tt, row major: which operands lie transposed.
         scheme, fragment, gpu: the catalog rows.
         special: `exact` or `fast`.
         allow_spills: whether spilling fails the build.
@@ -82,6 +82,11 @@ class Plan(Shown, _Asked):
         fallback: the plan of the kernel that computes the tiles of C that this one leaves; None where it leaves none.
         flagged: of such a one, the tile of C that its plan's kernel leaves as a whole; None elsewhere.
     """
+
+    @property
+    def asked_layout(self) -> str:
+        """As a spec says it, with `c` for what is conjugated in memory."""
+        return self.kind.options.get("layout", self.layout)
 
     @property
     def element(self) -> Element:
@@ -128,7 +133,7 @@ class Plan(Shown, _Asked):
 
     def _told(self) -> dict[str, Any]:
         sizes = self.hints.told
-        return {"gpu": self.gpu.name, "scheme": self.scheme.name, "fragment": self.fragment.name, "layout": self.layout, "for": sizes,
+        return {"gpu": self.gpu.name, "scheme": self.scheme.name, "fragment": self.fragment.name, "layout": self.asked_layout, "for": sizes,
                 "decisions": self.summary, "hash": self.hash}
 
     @property

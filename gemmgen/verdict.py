@@ -161,8 +161,7 @@ def plain_plan(plan: Plan) -> Plan:
     """
     h = plan.hints
     kind = GEMM.name if plan.kind.reals > 1 else plan.kind.name
-    layout = plan.kind.options.get("layout", plan.layout)
-    return _plain(_named(plan.gpu), kind, layout, plan.output.name, tuple(plan.epilogue.names), h.asked, h.matrices, plan.element.name)
+    return _plain(_named(plan.gpu), kind, plan.asked_layout, plan.output.name, tuple(plan.epilogue.names), h.asked, h.matrices, plan.element.name)
 
 
 def plain_of(gpu: Gpu, m: int, n: int, k: int, layout: str = "nn") -> tuple[float, str]:

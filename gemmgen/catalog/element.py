@@ -26,7 +26,7 @@ class Element:
         dtype: NumPy's.
         reference: NumPy's type of what the judge compares C with: FP64 for FP32, where products of two elements are exact; np.longdouble for
             FP64, to which exact results are rounded.
-        letter: BLAS's, that routines of the type begin with.
+        letter: BLAS's, the first of a routine's name.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Element:
     c_type: str
     dtype: np.dtype
     reference: np.dtype
-    letter: str = ""
+    letter: str
 
     reals: ClassVar[int] = 1
     """Real numbers in an element, which lie one behind the other."""
@@ -150,8 +150,8 @@ class Complex(Element):
         """A [M, K] B [K, N] in the type of the reference: each part as exact as products of the parts' type are."""
         part = self.part
         found = np.empty((a.shape[0], b.shape[1]), self.reference)
-        found.real = part.exact(a.real, b.real) - part.exact(a.imag, b.imag)
-        found.imag = part.exact(a.real, b.imag) + part.exact(a.imag, b.real)
+        found.real = part.exact(np.hstack([a.real, -a.imag]), np.vstack([b.real, b.imag]))
+        found.imag = part.exact(np.hstack([a.real, a.imag]), np.vstack([b.imag, b.real]))
         return found
 
 

@@ -17,7 +17,7 @@ BLOCKS = {
     "c": ("at(o >> 1, kk ^ (o & 1))", "o & ~kk & 1"),
 }
 """What the real B has at column `o` and row `kk`, by its layout, and where it is negative."""
-ROWS = {"t": "at(2 * o + (kk & 1), kk >> 1)", "c": "(kk & 1 ? -at(2 * o + 1, kk >> 1) : at(2 * o, kk >> 1))"}
+ROWS = {"t": "at(2 * o + (kk & 1), kk >> 1)", "c": "kk & 1 ? -at(2 * o + 1, kk >> 1) : at(2 * o, kk >> 1)"}
 """The same of the real A at row `o` and column `kk`; one that is not transposed is read as it lies."""
 
 
@@ -48,7 +48,7 @@ class ComplexProduct(Kind):
         if layout[0] != "n":
             self.given = {"a": ROWS[layout[0]], **self.given}
         conjugated = " and ".join(x for x, letter in zip("AB", layout) if letter == "c")
-        self.formula = f"C = alpha A B + beta C of {self.element.title} numbers" + f", where memory holds the conjugate of {conjugated}" * bool(conjugated)
+        self.formula = "C = alpha A B + beta C" + f", {conjugated} conjugated in memory," * bool(conjugated)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process makes it anew."""

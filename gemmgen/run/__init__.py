@@ -302,7 +302,7 @@ def _products(
     """Every product of a batch: [batch, M, K], [batch, K, N] and [batch, M, N]."""
     (batch, m, k), n = a.shape, b.shape[2]
     ends = plan.epilogue.checked(ends, m, n, batch if plan.launches.repeated else None)
-    kind, layout = plan.kind, plan.kind.options.get("layout", plan.layout)
+    kind, layout = plan.kind, plan.asked_layout
     m, n, k = kind.extents(m, n, k)
     placement = replace(placement, extra=tuple(kind.reals * one for one in placement.extra), apart=tuple(kind.reals * one for one in placement.apart))
     check_sums(plan, k)
