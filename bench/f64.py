@@ -4,9 +4,11 @@
     python bench/f64.py specs/kernels/c64_h200.toml --sizes 1024,2048,4096,8192 --schemes run_scaled,ootomo,residues8
     python bench/f64.py specs/kernels/c128_h200.toml --sizes 1024,2048,4096 --schemes residues14
 
-The spec's kernel multiplies at every size, with each scheme; with --chosen the kernel is the one that the model chooses at each size. Each contender multiplies the same matrices in turn, layout nn, alpha 1, beta 0, and the median of the rounds counts; times are of all launches of a product,
-and of each alone, by its role: `norms`, `absmax`, `split` and `gemm`. Complex products count as 8 m n k operations. Errors are relative in the Frobenius norm, against exact products of a sample of rows and columns: `uniform` is
-U[-1, 1] (of complex elements both parts), `spread` magnitudes from 2^-20 to 2^20 of either sign, evenly in their logarithm.
+The spec's kernel multiplies at every size, with each scheme; with --chosen the kernel is the one that the model chooses at each size. Each contender
+multiplies the same matrices in turn, layout nn, alpha 1, beta 0, and the median of the rounds counts; times are of all launches of a product, and of each
+alone, by its role: `norms`, `absmax`, `split` and `gemm`. Complex products count as 8 m n k operations. Errors are relative in the Frobenius norm, against
+exact products of a sample of rows and columns: `uniform` is U[-1, 1] (of complex elements both parts), `spread` magnitudes from 2^-20 to 2^20 of either sign,
+evenly in their logarithm.
 """
 
 from __future__ import annotations
@@ -98,8 +100,8 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str,
         "workspace_bytes": {name: built.source.interface.workspace(*built.plan.kind.extents(size, size, size)).bytes for name, built in kernels.items()},
         "seconds": {name: statistics.median(one) for name, one in times.items()},
         "predicted_seconds": {
-            name: float(replace(built.plan, hints=replace(built.plan.hints, **dict(zip("mnk", built.plan.kind.extents(size, size, size))))).model["seconds"])
-            for name, built in kernels.items()
+            name: float(replace(one.plan, hints=replace(one.plan.hints, **dict(zip("mnk", one.plan.kind.extents(size, size, size))))).model["seconds"])
+            for name, one in kernels.items()
         },
         "errors": {},
     }
@@ -111,7 +113,8 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str,
         for run in contenders.values():
             run()
         want = element.exact(cupy.asnumpy(a[rows]), np.ascontiguousarray(cupy.asnumpy(b[:, columns])))
-        found["errors"][data] = {name: relative_frobenius(*(x.view(x.real.dtype) for x in (cupy.asnumpy(c[rows][:, columns]), want))) for name, c in outputs.items()}
+        sampled = {name: cupy.asnumpy(c[rows][:, columns]) for name, c in outputs.items()}
+        found["errors"][data] = {name: relative_frobenius(*(x.view(x.real.dtype) for x in (c, want))) for name, c in sampled.items()}
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -22,14 +22,17 @@ RESIDUES = dict(promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]})
 WAYS = {
     "mma": dict(tile=TINY, stages=3), "mma, slices": dict(tile=TINY, split_k=2), "mma, row scales": dict(tile=TINY, scheme="scaled"),
     "mma, runs": dict(tile=TINY, scheme="run_scaled", run=256), "mma, integers": dict(scheme="mixpert4", promote=0, tile={}),
-    "mma, tiles of k": dict(scheme="mixpert4_tile", promote=0, tile={}), "fma": dict(scheme="fp32", promote=0, tile={"block": [32, 64, 16], "warp": [32, 32, 16]}),
+    "mma, tiles of k": dict(scheme="mixpert4_tile", promote=0, tile={}),
+    "fma": dict(scheme="fp32", promote=0, tile={"block": [32, 64, 16], "warp": [32, 32, 16]}),
     "mfma": AMD_WAYS["mfma"], "mfma, row scales": AMD_WAYS["mfma"] | dict(scheme="scaled"),
     "wgmma": WGMMA, "wgmma, runs": WGMMA | dict(scheme="run_scaled", run=256), "wgmma, slices": WGMMA | dict(split_k=2),
     "mma, residues": RESIDUES | dict(scheme="residues8"), "mfma, residues": dict(scheme="residues8", gpu="mi300x", promote=0, tile={}),
     "wgmma, residues": dict(WGMMA, scheme="residues8", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4),
     "mma, FP64 residues": RESIDUES | dict(scheme="residues14", type="c128"),
     "mfma, FP64 residues": dict(scheme="residues14", gpu="mi300x", promote=0, tile={}, type="c128"),
-    "wgmma, FP64 residues": dict(WGMMA, scheme="residues14", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4, type="c128"),
+    "wgmma, FP64 residues": dict(
+        WGMMA, scheme="residues14", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4, type="c128",
+    ),
 }
 IN_SHORT = {"mma": "ct", "mma, runs": "tc", "mfma": "cn"}
 """Ways that plain `make test` goes, each in one layout."""
@@ -37,7 +40,7 @@ ONE = IN_SHORT | {"fma": "nt", "wgmma, runs": "nn", "mma, residues": "tn", "mfma
 ALL = [pytest.param(way, layout, marks=() if IN_SHORT.get(way) == layout else LONG) for way in WAYS for layout in COMPLEX_LAYOUTS]
 
 
-@cache
+@lru_cache(4)
 def made(way: str, layout: str, schedule=TOGETHER):
     plan = plan_of(**{"type": "c64", "layout": layout, **WAYS[way]})
     source = render(plan)

@@ -186,7 +186,8 @@ def test_an_error_is_asked_of_sums_of_twice_as_many_terms():
     ({"kind": "syrk", "layout": "nt"}, {}, "[problem] kind"), ({"kind": "strided"}, {}, "[problem] kind"), ({"b": "f16"}, {}, "[problem] b"),
     ({"c": "bf16"}, {}, "[problem] c"), ({}, {"epilogue": {"do": ["relu"]}}, "[epilogue] do"), ({"type": "c128"}, {}, "[split] scheme"),
     ({}, {"accuracy": {"as": "fp64"}, "split": {}}, "[accuracy] as"), ({"type": "f32", "layout": "nc"}, {}, "[problem] layout"),
-    ({}, {"split": {"scheme": "ootomo", "where": "shared"}}, "[split] where"), ({}, {"split": {"scheme": "mixpert4", "fallback": "ootomo"}}, "[split] fallback"),
+    ({}, {"split": {"scheme": "ootomo", "where": "shared"}}, "[split] where"),
+    ({}, {"split": {"scheme": "mixpert4", "fallback": "ootomo"}}, "[split] fallback"),
 ])
 def test_what_is_not_served_is_refused_with_its_reason(problem, more, key):
     with pytest.raises(InfeasibleSpec, match=re.escape(key)):
