@@ -132,7 +132,7 @@ def export(
     check_name(name)
     require_f32(plan.output, "exported C has")
     # The example knows none of whose sums or operands a part is left out, and the launcher no rounds.
-    if any(plan.kind.k_range) or plan.kind.packs or plan.kind.solves:
+    if any(plan.kind.k_range) or (plan.kind.packs and plan.kind.reals == 1) or plan.kind.solves:
         require_plain(plan.kind, "exported C computes")
     _refuse_packed(plan)
     _refuse_ended_batches(plan)

@@ -53,10 +53,16 @@ EXAMPLE_NUMBER = 0.5
 """What the example gives an epilogue for each number."""
 
 
-def _passed(parameter: Parameter) -> str:
+_OF_PARTS = {
+    **{one: f"2 * {one}" for one in ("n", "k", "lda", "ldb", "ldc")}, "alpha": "alpha[0]", "alpha_i": "alpha[1]", "beta": "beta[0]", "beta_i": "beta[1]",
+}
+"""What the real product of a complex one is given, by the argument of a parameter."""
+
+
+def _passed(parameter: Parameter, plan: Plan) -> str:
     """What a parameter is given, as C."""
     if parameter.region is None:
-        return str(parameter.argument)
+        return _OF_PARTS.get(parameter.argument, str(parameter.argument)) if plan.kind.reals > 1 else str(parameter.argument)
     return f"(base + at.{parameter.region}" + (f" + {parameter.offset})" if parameter.offset else ")")
 
 
@@ -110,7 +116,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "promise_lines": textwrap.wrap(f"{prose.promise(plan)},", 84), "underflow": prose.underflow_text(plan, archs),
         "codes": _codes(plan, interface.batched), **_batch_text(interface.batched), **_ends_text(plan, interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
-        "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.family.largest_k or prose.LARGEST_EXTENT),
+        **_limits(plan), **_of_factors(plan),
         "measure": prose.measure(plan), "largest_grid": largest_grid, "grid_limit": grid_limit,
         "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),
@@ -127,7 +133,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
              "threads": launch.threads,
              "blocks_same_b": None if launch.same_b is None else _blocks(interface, launch.same_b),
              "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "meaning": launch.meaning,
-             "params": [{"type": one.type, "expression": _passed(one)} for one in launch.parameters]}
+             "params": [{"type": one.type, "expression": _passed(one, plan)} for one in launch.parameters]}
             for launch in interface.launches
         ],
         "overlapping": any(launch.overlaps for launch in source.launches),
@@ -158,6 +164,8 @@ def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
     first = known["workspace"][0]
     given = [name for name, _ in _ends(plan, batched)]
     vectors = [(name, first + at, "NULL, and C has elements") for at, name in enumerate(given) if name in plan.inputs.vectors]
+    if plan.kind.reals > 1:
+        known = known | {"alpha": (4, "NULL"), "beta": (9, "NULL")}
     left = {argument: position for argument, (position, _) in known.items() if argument in plan.kind.aliases}
     moved = [
         (argument, position + (len(given) if position >= first else 0) - sum(before < position for before in left.values()), reason)
@@ -223,6 +231,19 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _of_factors(plan: Plan) -> dict[str, Any]:
+    """How the C function is given alpha and beta: numbers, or pointers to both parts."""
+    if plan.kind.reals == 1:
+        return {"factor": "float ", "alpha_is": {"seen": "alpha != 0.0f", "none": "alpha == 0.0f"}}
+    return {"factor": "const float *", "alpha_is": {"seen": "(alpha[0] != 0.0f || alpha[1] != 0.0f)", "none": "alpha[0] == 0.0f && alpha[1] == 0.0f"}}
+
+
+def _limits(plan: Plan) -> dict[str, int]:
+    """The largest extents that are served, of elements."""
+    largest = prose.LARGEST_EXTENT // plan.kind.reals
+    return {"largest_extent": largest, "largest_k": min(largest, (plan.scheme.family.largest_k or prose.LARGEST_EXTENT) // plan.kind.reals)}
+
+
 def _of_batches(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
     return {"batch": batch.template_values(plan, source, archs, name)} if batch.serves(plan) else {}
 
@@ -235,7 +256,7 @@ def numeric_version() -> str:
 def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, tuple[str | None, str]]:
     """file: (template, or None where the content is not text from one; what it is)."""
     api, code = plan.gpu.maker.api, plan.gpu.maker.files.code
-    own = "batch/" if batch.serves(plan) else ""
+    own, example = "batch/" if batch.serves(plan) else "", "complex/" if plan.kind.reals > 1 else ""
     return {
         f"{name}.h": (f"{own}header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
         f"{name}{source.suffix}": (f"{own}kernel", "kernels and launcher, self-contained"),
@@ -243,7 +264,7 @@ def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[
         MANIFEST: (None, f"how to launch {code}: symbols, grids, arguments, workspace; hashes of all files"),
         "CMakeLists.txt": ("CMakeLists.txt", "builds and installs a static library and the example"),
         f"{name}.pc": ("package.pc", "the pkg-config file; CMake installs it"),
-        "example.cpp": (f"{own}example.cpp", "a program that calls the library and checks the result"),
+        "example.cpp": (f"{own or example}example.cpp", "a program that calls the library and checks the result"),
         "README.md": (f"{own}README.md", "this file"),
     }
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
+import subprocess
 from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from programs import need, run
+from schema_check import violations
+from test_export import HOST_RUNTIME, prepared
 from ways import plan_of
 
+from gemmgen import export as exporter
 from gemmgen.abi import interface
 from gemmgen.catalog.element import C64, C128, ELEMENTS, F32, F64
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.export.prose import LARGEST_EXTENT, coefficients, rounded_up
 from gemmgen.kinds import GEMM, ComplexProduct, kind_of
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS, LAYOUTS
+from gemmgen.paths import SPECS
 from gemmgen.render import render
 from gemmgen.run import Placement, check_extents, gemm
 from gemmgen.solve import explain, solve
@@ -222,6 +230,108 @@ def test_arrays_and_factors_are_checked():
     wide = np.broadcast_to(np.complex64(0), (1, 2**30))
     with pytest.raises(SpecError, match="too large"):
         check_extents(wide, wide.reshape(2**30, 1), None, element=C64)
+
+
+# ---- exports
+
+HOST_LIBRARY = """
+#include <complex>
+#include <cstdlib>
+#include "lab_gemm.h"
+static lab_gemm_status counted;
+size_t lab_gemm_workspace_bytes(int, int, int) { return 512; }
+int lab_gemm(int m, int n, int k, const float *alpha, const float *a, int64_t lda, const float *b, int64_t ldb, const float *beta, float *c, int64_t ldc,
+             void *workspace, size_t, void *)
+{
+    using Complex = std::complex<float>;
+    if (!beta) return lab_gemm_BAD_BETA;
+    if (!workspace || lda <= m || ldb <= n || ldc <= n) return -99;
+    const Complex *const x = (const Complex *)a, *const y = (const Complex *)b;
+    for (int i = 0; i < m; ++i)
+        for (int j = 0; j < n; ++j) {
+            std::complex<double> sum = 0;
+            for (int l = 0; l < k; ++l) sum += std::conj(std::complex<double>(x[l * lda + i])) * std::complex<double>(y[l * ldb + j]);
+            Complex &to = ((Complex *)c)[i * ldc + j];
+            const Complex old = beta[0] == 0 && beta[1] == 0 ? Complex(0) : Complex(beta[0], beta[1]) * to;
+            to = Complex(std::complex<double>(alpha[0], alpha[1]) * sum) + old;
+        }
+    switch (getenv("FAULT") ? atoi(getenv("FAULT")) : 0) {
+    case 1: c[2 * ((m - 1) * ldc + n - 1) + 1] += 0.01f; break;
+    case 2: c[0] = 0.0f / 0.0f; break;
+    case 3: c[2 * n] = 0; break;
+    case 4: ++counted.b_nonfinite; break;
+    }
+    return 0;
+}
+int lab_gemm_read_status(const void *, void *, lab_gemm_status *status) { *status = counted; return 0; }
+const char *lab_gemm_error_string(int) { return "refused"; }
+"""
+
+
+def exported(folder, layout="cn", **more):
+    exporter.export(*prepared(problem={"type": "c64", "layout": layout}, **more), folder, name="lab_gemm")
+    return folder
+
+
+def test_an_exports_c_function_takes_pairs_and_computes_the_real_product(tmp_path):
+    folder = exported(tmp_path / "out")
+    header, source = ((folder / name).read_text() for name in ("lab_gemm.h", "lab_gemm.cu"))
+    assert "int m, int n, int k, const float *alpha, const float *a, int64_t lda, const float *b" in header and "BAD_BETA = -9," in header
+    assert "in complex FP32" in header and "A   stored [k, m]" in header and f"LARGEST_EXTENT {LARGEST_EXTENT // 2}" in header and "_same_b" not in header
+    launches = source[source.index("// the product of the words"):]
+    for passed in ("(long long)2 * lda,", "(long long)2 * ldc,", "(int)m,", "(int)2 * n,", "(int)2 * k,", "alpha[0],", "beta[0],", "alpha[1],", "beta[1],"):
+        assert passed in launches
+    told = json.loads((folder / "manifest.json").read_text())
+    schema = json.loads((SPECS / "manifest.schema.json").read_text())
+    assert violations(told, schema, schema) == []
+    assert told["reals"]["count"] == 2 and told["plan"]["layout"] == "cn" and told["plan"]["kind"] == "cgemm" and "complex FP32" in told["computes"]
+    real = prepared(problem={"layout": "tn"})[0]
+    assert [row["worst_case"] for row in told["bound"]["rows"]] == [rounded_up(coefficients(real, 2 * row["k"]).scaled) for row in told["bound"]["rows"]]
+
+
+SIZES = """
+#include <stdio.h>
+#include "lab_gemm.cu"
+int main(void)
+{
+    lab_gemm_gg_layout at;
+    printf("%zu %zu ", lab_gemm_workspace_bytes(100, 70, 300), lab_gemm_workspace_bytes(1, 1, LAB_GEMM_LARGEST_EXTENT + 1));
+    if (lab_gemm_gg_lay_out(100, 70, 300, &at)) return 1;
+    for (size_t i = 0; i < sizeof at.blocks / sizeof at.blocks[0]; ++i) printf("%d ", (int)at.blocks[i]);
+    return 0;
+}
+"""
+
+
+def test_the_c_sizes_are_those_of_the_real_product(tmp_path):
+    [gcc] = need("gcc")
+    folder, (_, source, _) = exported(tmp_path / "out"), prepared(problem={"type": "c64", "layout": "cn"})
+    (folder / "sizes.c").write_text(SIZES)
+    run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "sizes.c", "-o", "sizes", cwd=folder)
+    told = list(map(int, run(folder / "sizes").split()))
+    extents = source.interface.extents(100, 140, 600)
+    assert told == [source.interface.workspace(100, 140, 600).bytes, 0, *(launch.blocks(extents) for launch in source.launches)]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_example_takes_what_is_right_and_nothing_else(tmp_path):
+    """A part that is off, or no number; what lies beside C; a count too many."""
+    [gxx] = need("g++")
+    folder = exported(tmp_path / "out")
+    (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
+    (folder / "library.cpp").write_text(HOST_LIBRARY)
+    run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "library.cpp", "-o", "example", cwd=folder)
+
+    def example(**settings):
+        return subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env=settings)
+
+    right = example()
+    assert (right.returncode, right.stdout.count("ok "), right.stdout.count("FAILED")) == (0, 6, 0), right.stdout
+    assert example(NO_DEVICE="1").returncode == 77
+    for fault in range(1, 5):
+        wrong = example(FAULT=str(fault))
+        assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
 
 
 # ---- the judge
