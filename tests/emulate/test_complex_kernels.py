@@ -101,10 +101,9 @@ def test_special_values_and_factors(way, layout):
     assert result.status["repaired"] == 8 and (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (1, 1)
 
 
-@pytest.mark.parametrize("gpu", ["a100", "h100", "mi300x"])
+@pytest.mark.parametrize(("way", "layout"), ONE.items())
 @pytest.mark.long
-def test_random_numbers_are_within_the_worst_case(gpu):
-    plan = plan_of(type="c64", layout="cc", gpu=gpu, tile={}, **({"loads": "grouped"} if gpu == "mi300x" else {}))
-    source = render(plan)
-    right, told = of_complex.question(plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+def test_random_numbers_are_within_the_worst_case(way, layout):
+    device, plan, source = made(way, layout)
+    right, told = of_complex.question(plan, source, device)
     assert right, told

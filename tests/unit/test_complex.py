@@ -285,8 +285,8 @@ def test_an_exports_c_function_takes_pairs_and_computes_the_real_product(tmp_pat
     schema = json.loads((SPECS / "manifest.schema.json").read_text())
     assert violations(told, schema, schema) == []
     assert told["reals"]["count"] == 2 and told["plan"]["layout"] == "cn" and told["plan"]["kind"] == "cgemm" and "complex FP32" in told["computes"]
-    real = prepared(problem={"layout": "tn"})[0]
-    assert [row["worst_case"] for row in told["bound"]["rows"]] == [rounded_up(coefficients(real, 2 * row["k"]).scaled) for row in told["bound"]["rows"]]
+    plan = prepared(problem={"type": "c64", "layout": "cn"})[0]
+    assert [row["worst_case"] for row in told["bound"]["rows"]] == [rounded_up(coefficients(plan, 2 * row["k"]).scaled) for row in told["bound"]["rows"]]
 
 
 SIZES = """
