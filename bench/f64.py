@@ -79,7 +79,7 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str,
     import cupy
 
     cupy.random.seed(size)
-    element = next(iter(kernels.values())).plan.element
+    element = next(iter(kernels.values())).plan.kind.element_of(plan.type)
     a, b = (drawn(cupy, "uniform", (size, size), element) for _ in "ab")
     outputs = {name: cupy.empty((size, size), element.dtype) for name in (*kernels, "native")}
     steps = {name: launches(built, cupy, a, b, outputs[name]) for name, built in kernels.items()}
@@ -143,7 +143,7 @@ def main() -> None:
     results = []
     for size in map(int, asked.sizes.split(",")):
         if asked.chosen:
-            problem = {"type": plan.element.name, **dict.fromkeys("mnk", size)}
+            problem = {"type": plan.kind.element_of(plan.type).name, **dict.fromkeys("mnk", size)}
             kernels = {name: road.build({"problem": problem, "split": {"scheme": name}}, plan.gpu.name) for name in kernels}
         results.append(race(kernels, size, asked.seconds))
     print(table(results))

@@ -83,16 +83,6 @@ class Plan(Shown, _Asked):
         flagged: of such a one, the tile of C that its plan's kernel leaves as a whole; None elsewhere.
     """
 
-    @property
-    def asked_layout(self) -> str:
-        """As a spec says it, with `c` for what is conjugated in memory."""
-        return self.kind.options.get("layout", self.layout)
-
-    @property
-    def element(self) -> Element:
-        """Of A, B and C: `type`, or complex numbers of it."""
-        return self.kind.element or self.type
-
     # ---- identity
 
     @cached_property
@@ -133,7 +123,7 @@ class Plan(Shown, _Asked):
 
     def _told(self) -> dict[str, Any]:
         sizes = self.hints.told
-        return {"gpu": self.gpu.name, "scheme": self.scheme.name, "fragment": self.fragment.name, "layout": self.asked_layout, "for": sizes,
+        return {"gpu": self.gpu.name, "scheme": self.scheme.name, "fragment": self.fragment.name, "layout": self.kind.layout_of(self.layout), "for": sizes,
                 "decisions": self.summary, "hash": self.hash}
 
     @property

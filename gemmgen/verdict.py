@@ -125,7 +125,7 @@ def verdict(plan: Plan) -> Verdict | None:
     h = plan.hints
     own = float(plan.model["seconds"])
     return Verdict(plan.gpu.name, *h.asked, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1,
-                   element=plan.element.title)
+                   element=plan.kind.element_of(plan.type).title)
 
 
 def untold(plan: Plan) -> str:
@@ -161,7 +161,8 @@ def plain_plan(plan: Plan) -> Plan:
     """
     h = plan.hints
     kind = GEMM.name if plan.kind.reals > 1 else plan.kind.name
-    return _plain(_named(plan.gpu), kind, plan.asked_layout, plan.output.name, tuple(plan.epilogue.names), h.asked, h.matrices, plan.element.name)
+    layout, element = plan.kind.layout_of(plan.layout), plan.kind.element_of(plan.type).name
+    return _plain(_named(plan.gpu), kind, layout, plan.output.name, tuple(plan.epilogue.names), h.asked, h.matrices, element)
 
 
 def plain_of(gpu: Gpu, m: int, n: int, k: int, layout: str = "nn") -> tuple[float, str]:

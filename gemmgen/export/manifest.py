@@ -44,7 +44,8 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
         "name": name,
-        "computes": f"{plan.kind.formula} in {plan.element.title}" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "") + "; with beta = 0 C is not read" + (
+        "computes": f"{plan.kind.formula} in {plan.kind.element_of(plan.type).title}" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "")
+        + "; with beta = 0 C is not read" + (
             "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.launches.repeated else ""),
         "kernel": source.name,
         "plan": {

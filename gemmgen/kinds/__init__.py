@@ -18,8 +18,8 @@ from gemmgen.kinds.triangles import GEMMT, SYR2K, SYRK
 from gemmgen.kinds.triangular import SYMM, TRMM
 
 __all__ = [
-    "ComplexProduct", "GEMM", "GEMMT", "GROUPED", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM", "Kind", "Problem", "Tiles", "all_kinds", "kind_called",
-    "kind_of", "require_plain",
+    "ComplexProduct", "GEMM", "GEMMT", "GROUPED", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM", "Kind", "Problem", "Tiles", "all_kinds",
+    "kind_called", "kind_of", "require_plain",
 ]
 
 ENTRY_POINTS = "gemmgen.kinds"

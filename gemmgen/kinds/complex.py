@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.catalog.element import ELEMENTS
+from gemmgen.catalog.element import ELEMENTS, Element
 from gemmgen.errors import SpecError
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS, Kind, Problem
 
@@ -59,6 +59,12 @@ class ComplexProduct(Kind):
 
     def stored_layout(self, layout: str) -> str:
         return layout.replace("c", "t")
+
+    def layout_of(self, stored: str) -> str:
+        return self.options["layout"]
+
+    def element_of(self, part: Element) -> Element:
+        return self.element
 
     def in_memory(self, x: np.ndarray, letter: str) -> np.ndarray:
         stored = super().in_memory(x.conj() if letter == "c" else x, letter)

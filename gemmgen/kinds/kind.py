@@ -94,7 +94,6 @@ class Kind:
         whole: C, whether all elements of a block's tile at `m0` and `n0` are; empty where that is not known, as `stored` is asked then.
         mirrored: whether each element is stored a second time, at its column and row.
         reals: real numbers in an element of A, B and C, whose product kernels compute as one of real matrices.
-        element: the type of these elements, where it is not the plan's.
         solves: whether C holds the right-hand sides of a triangular system and gets its solution: a kernel solves blocks of it, and the products that other
             blocks need of one that is known are those of `GEMM`, in rounds.
         counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
@@ -125,7 +124,6 @@ class Kind:
     whole = ""
     mirrored = False
     reals = 1
-    element: Element | None = None
     solves = False
     counts = ("", "")
     equations: tuple[Equation, ...] = ()
@@ -212,6 +210,14 @@ class Kind:
     def stored_layout(self, layout: str) -> str:
         """A layout of `layouts` as kernels have it: whether A and B are transposed."""
         return layout
+
+    def layout_of(self, stored: str) -> str:
+        """The layout of `layouts` that kernels have as this one."""
+        return stored
+
+    def element_of(self, part: Element) -> Element:
+        """The type of elements that consist of such numbers."""
+        return part
 
     def in_memory(self, x: np.ndarray, letter: str) -> np.ndarray:
         """Matrices [..., rows, columns] as the formula reads them, as they lie in memory: of real numbers.

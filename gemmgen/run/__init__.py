@@ -210,7 +210,7 @@ def gemm(
     if plan.kind.solves:
         return _solved(device, plan, source, a, b, c, alpha, placement)
     whole = plan.kind.completed(a, b) if plan.kind.reals == 1 else (a, b)
-    check_extents(*whole, c, element=plan.element)
+    check_extents(*whole, c, element=plan.kind.element_of(plan.type))
     if plan.kind.reals == 1 and (complex(alpha).imag or complex(beta).imag):
         raise SpecError("alpha, beta", "are complex, and C is not", got=(alpha, beta), needs="real numbers", remedy='[problem] type = "c64"')
     b = whole[1] if b is None else b
@@ -302,7 +302,7 @@ def _products(
     """Every product of a batch: [batch, M, K], [batch, K, N] and [batch, M, N]."""
     (batch, m, k), n = a.shape, b.shape[2]
     ends = plan.epilogue.checked(ends, m, n, batch if plan.launches.repeated else None)
-    kind, layout = plan.kind, plan.asked_layout
+    kind, layout = plan.kind, plan.kind.layout_of(plan.layout)
     m, n, k = kind.extents(m, n, k)
     placement = replace(placement, extra=tuple(kind.reals * one for one in placement.extra), apart=tuple(kind.reals * one for one in placement.apart))
     check_sums(plan, k)

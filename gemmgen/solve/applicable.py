@@ -195,7 +195,8 @@ OF_TARGET = (
         lambda case: ", ".join(case.spec.epilogue.do), "no steps", 'leave it out, or type = "f32"',
     ),
     Refusal(
-        "[accuracy] as", lambda case: case.spec.problem.part == F32 and getattr(case.spec.accuracy, "as") == "fp64", "no element of {spec.problem.type} has such an error",
+        "[accuracy] as", lambda case: case.spec.problem.part == F32 and getattr(case.spec.accuracy, "as") == "fp64",
+        "no element of {spec.problem.type} has such an error",
         lambda case: "fp64", '[problem] type = "f64"', 'type = "f64", or as = "fp32-rounded"',
     ),
     Refusal(

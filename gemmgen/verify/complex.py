@@ -57,7 +57,7 @@ def _scaled(factor: complex, x: np.ndarray) -> np.ndarray:
 def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
     """Whether both parts of all of C are right, of ragged products of up to three tiles each way, with complex alpha and beta, and of no k; and the numbers
     behind it, in a line. With alpha = 0 the operands, and with beta = 0 C, are NaN. Nothing is written beside C."""
-    element, (bm, bn, bk) = plan.element, plan.block
+    element, (bm, bn, bk) = plan.kind.element_of(plan.type), plan.block
     rng, worst, wrong, count = np.random.default_rng(13), 0.0, [], 0
 
     def drawn(*shape: int) -> np.ndarray:

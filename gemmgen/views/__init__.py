@@ -126,11 +126,6 @@ class Geometry(View):
         return self.plan.design.has(COMBINED_SUMS) or self.plan.packing.tile_steps > 0
 
     @property
-    def holds_pairs(self) -> bool:
-        """Whether a thread holds each column of even number and the one to its right in two registers that follow one another."""
-        return self.plan.fragment.c.registers[:1] == ((0, 1),)
-
-    @property
     def pairs_under_way(self) -> int:
         """Pairs of neighbours in C that a thread reads while it stores as many others: fewer where its sums take most registers, and
         1, none ahead, where they leave no register."""

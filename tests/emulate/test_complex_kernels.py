@@ -48,7 +48,7 @@ def made(way: str, layout: str, schedule=TOGETHER):
 
 
 def integers(rng, plan, *shape):
-    return (rng.integers(-8, 9, shape) + 1j * rng.integers(-8, 9, shape)).astype(plan.element.dtype)
+    return (rng.integers(-8, 9, shape) + 1j * rng.integers(-8, 9, shape)).astype(plan.kind.element_of(plan.type).dtype)
 
 
 @pytest.mark.parametrize(("way", "layout"), ALL)

@@ -19,6 +19,7 @@ from ways import plan_of
 from gemmgen import export as exporter
 from gemmgen.abi import interface
 from gemmgen.catalog.element import C64, C128, ELEMENTS, F32, F64
+from gemmgen.cli.inputs import matrix
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.export.prose import LARGEST_EXTENT, coefficients, rounded_up
 from gemmgen.kinds import GEMM, ComplexProduct, kind_of
@@ -126,12 +127,12 @@ def test_the_kind_of_a_spec_with_complex_elements():
 
 def test_a_plan_is_of_the_real_product_and_tells_of_the_complex_one():
     plan = plan_of(type="c64", layout="cn", size=300)
-    assert (plan.type, plan.element, plan.layout, plan.asked_layout) == (F32, C64, "tn", "cn")
+    assert (plan.type, plan.kind.element_of(plan.type), plan.layout, plan.kind.layout_of(plan.layout)) == (F32, C64, "tn", "cn")
     assert (plan.hints.m, plan.hints.n, plan.hints.k, plan.hints.asked) == (300, 600, 600, (300, 300, 300)) and plan.hints.told == "300 x 300 x 300"
     assert plan.as_dict()["hints"] == {"m": 300, "n": 300, "k": 300} and plan.identity["layout"] == "cn" and plan.identity["kind"] == "cgemm"
     others = {plan_of(type="c64", layout=layout).hash for layout in COMPLEX_LAYOUTS} | {plan_of().hash}
     assert len(others) == 1 + len(COMPLEX_LAYOUTS)
-    assert plan_of().hints.asked == (4096, 4096, 4096) and plan_of().asked_layout == "nn"
+    assert plan_of().hints.asked == (4096, 4096, 4096) and plan_of().kind.layout_of(plan_of().layout) == "nn"
 
 
 def test_kernels_are_told_both_parts_of_factors_and_count_parts():
@@ -154,7 +155,7 @@ def test_the_text_of_a_kernel_says_complex_and_its_layout():
 
 def test_a_thread_holds_both_parts_where_its_registers_have_neighbouring_columns():
     pairs, lanes = plan_of(type="c64"), plan_of(type="c64", gpu="mi300x", loads="grouped")
-    assert pairs.geometry.holds_pairs and not lanes.geometry.holds_pairs
+    assert pairs.fragment.c.holds_pairs and not lanes.fragment.c.holds_pairs
     assert "r += 2" in render(pairs).text and "column % 2) continue;" in render(lanes).text
 
 
@@ -169,7 +170,7 @@ def test_the_verdict_is_beside_native_complex_arithmetic(monkeypatch):
     assert plain_seconds(plan) == (vendors, VENDORS_CGEMM)
     monkeypatch.undo()
     own = plain_plan(solve(spec("h200", "run_scaled", problem={"layout": "cn"})))
-    assert own.element == C64 and own.asked_layout == "cn" and own.scheme.name == "fp32"
+    assert own.kind.element_of(own.type) == C64 and own.kind.layout_of(own.layout) == "cn" and own.scheme.name == "fp32"
 
 
 def test_the_model_counts_eight_operations_a_product():
@@ -230,6 +231,16 @@ def test_arrays_and_factors_are_checked():
     wide = np.broadcast_to(np.complex64(0), (1, 2**30))
     with pytest.raises(SpecError, match="too large"):
         check_extents(wide, wide.reshape(2**30, 1), None, element=C64)
+
+
+def test_a_users_matrices_are_complex(tmp_path):
+    x = np.array([[1 + 2j, 3 - 1e-30j]])
+    for name, given in (("c128", x), ("c64", x.astype(np.complex64)), ("real", x.real)):
+        np.save(tmp_path / f"{name}.npy", given)
+        found = matrix("--a", tmp_path / f"{name}.npy", quiet=True, element=C64)
+        assert found.dtype == np.complex64 and (found == given.astype(np.complex64)).all()
+    with pytest.raises(SpecError, match="holds another type"):
+        matrix("--a", tmp_path / "c64.npy", quiet=True, element=F32)
 
 
 # ---- exports
