@@ -1,10 +1,11 @@
 """How fast is a triangular solve whose products are by a scheme, and how large is its residual? Beside cuBLAS's trsm, in one interleaved race.
 
     python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096x8192,4096] [--parts] [--block 512]
+    gemmgen run --library DIR -- python bench/solve.py --calls
 
 For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and TFLOP/s counted as
 size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the products take,
-each by itself. Raises DeviceError without a CUDA GPU.
+each by itself. With --calls cublasStrsm alone: under `gemmgen run` it is that of a library. Raises DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations

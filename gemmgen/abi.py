@@ -391,7 +391,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             Line(tuple(counted[f"{x}_status"] for x in ("ab" if plan.kind.twice else [operand.name for operand in before]))),
             *_strides(plan, "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves else over(
+        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves or plan.kind.twice else over(
             [operand for operand in before if operand.name == "a"]),
         cluster=plan.launches.whole_cluster if whole else 1,
     )

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from gemmgen.kinds import GEMM, solves
 from gemmgen.library.routines import LEVEL3, number, stands
 from gemmgen.model import time
 from gemmgen.plan import Plan
-from gemmgen.verify.bound import SAFETY, U
+from gemmgen.verify.bound import SAFETY
 
 BOUND_K = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
 """The k for which a library knows its kernels' bounds."""
@@ -307,11 +306,7 @@ def _images(code: Sequence[Image], name: str) -> list[str]:
 
 def _bound(plan: Plan, archs: Sequence[str], k: int) -> str:
     found = prose.coefficients(plan, k, archs)
-    random, scaled = SAFETY * found.random, found.scaled
-    if plan.kind.solves:  # of residuals, which substitution in FP32 adds to, as gemmgen.verify.solves has it
-        terms = min(k, solves.BLOCK)
-        random, scaled = math.hypot(random, U * math.sqrt(terms)), scaled + U * (terms + 4 + 3 * max(k // solves.BLOCK, 1).bit_length())
-    return f"{{{k}, {prose.rounded_up(random)!r}, {prose.rounded_up(scaled)!r}}}"
+    return f"{{{k}, {prose.rounded_up(SAFETY * found.random)!r}, {prose.rounded_up(found.scaled)!r}}}"
 
 
 def _estimate(one: Estimate) -> str:
