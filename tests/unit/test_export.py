@@ -826,7 +826,6 @@ def test_the_example_takes_what_is_right_and_nothing_else(layout, do, tmp_path):
 OF_KINDS = {
     "syr2k": ({"kind": "syr2k", "uplo": "upper", "layout": "tn", "m": 300, "n": 300},
               "int m, int k", "const int n = m", "A(i, l)", "(A(i, l) * B(l, j) + B(l, i) * A(j, l))", "i <= j"),
-    "gemmt": ({"kind": "gemmt", "m": 300, "n": 300}, "int m, int k", "const int n = m", "A(i, l)", "A(i, l) * B(l, j)", "j <= i"),
     "trmm": ({"kind": "trmm", "layout": "tn", "uplo": "upper", "diag": "unit", "m": 300, "k": 300},
              "int m, int n", "const int k = m", "(i == l ? 1 : i < l ? A(i, l) : 0)", "(i == l ? 1 : i < l ? A(i, l) : 0) * B(l, j)", "1"),
     "trmm, right": ({"kind": "trmm", "side": "right", "n": 200, "k": 200}, "int m, int n", "const int k = n", "A(i, l)", "(l < j ? 0 : A(i, l) * B(l, j))", "1"),

@@ -20,6 +20,7 @@ from gemmgen.library.made import estimates
 from gemmgen.library.structures import Problem, sized
 from gemmgen.library.tables import _bound, sgemm_estimate
 from gemmgen.model import time
+from gemmgen.verify.bound import SAFETY
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 OK, BAD_A, BAD_B, BAD_C, TOO_LARGE = 0, -11, -12, -13, -20
@@ -100,7 +101,7 @@ def test_residuals_have_the_errors_of_substitution_besides(made):
     for chosen, k, terms in ((few, 16, 16 + 4 + 3), (block, 256, 256 + 4 + 3), (many, 4096, 256 + 4 + 3 * 5)):
         _, error, worst = map(float, _bound(plain.built.plan, ["sm_80"], k)[1:-1].split(", "))
         assert chosen.worst_case == pytest.approx(worst + u * terms, rel=1e-2)
-        assert chosen.error == pytest.approx(np.hypot(error, u * np.sqrt(min(k, 256))), rel=1e-2)
+        assert chosen.error == pytest.approx(np.hypot(error, SAFETY * u * np.sqrt(min(k, 256))), rel=1e-2)
 
 
 def test_a_routine_s_estimate_is_that_of_its_products():

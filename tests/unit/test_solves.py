@@ -15,7 +15,6 @@ import pytest
 from ways import plan_of
 
 from gemmgen import abi, run
-from gemmgen import export as exporter
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.kinds import GEMM, TRSM, kind_of, solves
 from gemmgen.kinds.solves import Trsm
@@ -98,12 +97,10 @@ def test_rounds_solve_the_system(monkeypatch, kind, contiguous):
         assert largest == (tuple(map(max, zip(*products))) if products else (0, 0, 0))
 
 
-def test_what_knows_no_rounds_refuses_them(monkeypatch):
+def test_races_know_no_rounds(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
     plan = replace(plan_of(stages=3), kind=Trsm())
     source = render(plan)
-    with pytest.raises(SpecError, match="exported C computes products of a given A"):
-        exporter.export(plan, source, None, "folder")
     with pytest.raises(SpecError, match="races are of products of a given A"):
         contender.generated("trsm", plan, source, None, None, judged=False)
 
