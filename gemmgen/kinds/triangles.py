@@ -111,10 +111,6 @@ class Triangle(Kind):
         self.counts = "n0 == m0", "n0 == m0"
         self.equations = (ROWS, SHORT, tiles_equation(self.upper), BLOCKS)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Another process makes it anew."""
-        return type(self), (self.options["uplo"],)
-
     def of(self, problem: Any) -> Kind:
         return type(self)(problem.uplo or LOWER)
 

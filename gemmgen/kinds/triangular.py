@@ -52,10 +52,6 @@ class OneTriangle(Kind):
         self.operand, self.first = ("a", "m") if self.left else ("b", "n")
         self.aliases = {"k": self.first}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Another process makes it anew."""
-        return type(self), tuple(self.options.values())
-
     def of(self, problem: Any) -> Kind:
         return type(self)(**{key: getattr(problem, key) or usual for key, usual in type(self)().options.items()})
 
