@@ -42,8 +42,10 @@ _ARGUMENTS = {  # of the C function, by position from 1: why they can be refused
     "workspace_bytes": (13, "less than these sizes need"),
 }
 _BATCHED = _ARGUMENTS | {  # the same of a strided batch, whose strides follow the leading dimensions
+    "stride_a": (7, ""),
     "b": (8, _ARGUMENTS["b"][1]),
     "ldb": (9, _ARGUMENTS["ldb"][1]),
+    "stride_b": (10, ""),
     "beta": (11, ""),
     "c": (12, _ARGUMENTS["c"][1]),
     "ldc": (13, _ARGUMENTS["ldc"][1]),
@@ -114,7 +116,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "words": prose.words(plan), "largest": f"{plan.scheme.words_of('a')[0].largest:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
         "promise_lines": textwrap.wrap(f"{prose.promise(plan)},", 84), "underflow": prose.underflow_text(plan, archs),
-        "codes": _codes(plan, interface.batched), **_batch_text(interface.batched), **_ends_text(plan, interface.batched),
+        "codes": _codes(plan, interface.batched), **_batch_text(interface.batched, "ac" if plan.kind.one_operand else "abc"), **_ends_text(plan, interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
         "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.family.largest_k or prose.LARGEST_EXTENT),
         "measure": prose.measure(plan), "residual": prose.residual(plan) if plan.kind.solves else "", "largest_grid": largest_grid, "grid_limit": grid_limit,
@@ -204,10 +206,10 @@ def _ends_text(plan: Plan, batched: bool) -> dict[str, Any]:
     }
 
 
-def _batch_text(batched: bool) -> dict[str, Any]:
-    """What the C function of a strided batch has besides: declared, and passed on."""
+def _batch_text(batched: bool, operands: str = "abc") -> dict[str, Any]:
+    """What the C function of a strided batch of these operands has besides: declared, and passed on."""
     def strides(text: str) -> dict[str, str]:
-        return {x: text.format(x=x) if batched else "" for x in "abc"}
+        return {x: text.format(x=x) if batched and x in operands else "" for x in "abc"}
 
     return {
         "batched": batched, "stride_declared": strides(", int64_t stride_{x}"), "stride_passed": strides(", stride_{x}"),

@@ -94,6 +94,9 @@ class Kind:
             blocks need of one that is known are those of `GEMM`, in rounds.
         counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
             exactly one of the tiles that share them does, and one that has every k. Needed where tiles or k are left out.
+        vendor_share: of the seconds of the whole product by the vendor's SGEMM, but for its launch, what the vendor's own routine takes; None where there is
+            none. Measured on an H200 (docs/results/level3.md).
+        vendor_chain: seconds by which each unknown waits for the one before besides, measured likewise.
         equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
             computed. Those of new symbols stand before the one that asks for them.
         constraints: what a kernel must satisfy besides those of its design.
@@ -120,6 +123,8 @@ class Kind:
     mirrored = False
     solves = False
     counts = ("", "")
+    vendor_share: float | None = None
+    vendor_chain = 0.0
     equations: tuple[Equation, ...] = ()
     constraints: tuple[Constraint, ...] = ()
 

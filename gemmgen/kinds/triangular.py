@@ -107,6 +107,7 @@ class Trmm(OneTriangle):
     """
 
     name = "trmm"
+    vendor_share = 0.5
     meaning = "one product of which A, or B, is a triangle"
 
     def __init__(self, uplo: str = LOWER, side: str = LEFT, diag: str = NONUNIT):
@@ -132,6 +133,7 @@ class Symm(OneTriangle):
     """
 
     name = "symm"
+    vendor_share = 1.0
     meaning = "one product of which A, or B, is symmetric, and one triangle of it is read"
 
     def __init__(self, uplo: str = LOWER, side: str = LEFT):
