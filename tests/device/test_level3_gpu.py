@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import level3
+import sblat3
 from gemmgen import library
 from gemmgen.library import dropped, shim
 from gemmgen.library.file import library_from
@@ -89,6 +90,16 @@ def test_a_library_s_routine_is_blas_s(scheme, routine, place):
     assert not list(level3.wrong_exits(run, routine))
     if routine == "STRSM":  # of several blocks of unknowns
         assert not list(level3.faults(run, level3.calls(routine, (300, 1100), (-1.3,))))
+
+
+@pytest.mark.parametrize("scheme", ["given"] if os.environ.get("GEMMGEN_LIBRARY") else ["scaled"])
+def test_lapack_s_own_program_passes(scheme, place, tmp_path):
+    """sblat3.f, where GEMMGEN_SBLAT3_SOURCE names it and there is gfortran: results and error exits of every routine."""
+    one = built(scheme, place)
+    header = next(parent / "include" / "lab.h" for parent in one.kernels.parents if (parent / "include" / "lab.h").exists())
+    (tmp_path / "lab.h").write_text(header.read_text())
+    passed, failed = sblat3.verdict(sblat3.built(tmp_path, one.kernels), sblat3.ROUTINES)
+    assert len(passed) == 2 * len(sblat3.ROUTINES) and not failed, (passed, failed)
 
 
 PROGRAM = """
