@@ -38,7 +38,7 @@ def decided(plan: Plan) -> dict[str, Any]:
 
 def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
     stored, binary, archs = prose.stored(plan), binaries[0], [binary.arch for binary in binaries]
-    interface, sizes = source.interface, {one: plan.kind.aliases.get(one, one) for one in "mnk"}
+    interface = source.interface
     largest_grid, _ = prose.largest_grid(plan, source)
     zero = "before the first launch, from the start to the end of the last region marked zeroed"
     return {
@@ -59,7 +59,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         **({"standing": told} if (told := standing(plan)) else {}),
         **_code_objects(plan, source, binaries, name),
         "operands": {
-            x: {"type": plan.inputs.elements_of(x), "order": "row major", "rows": sizes[at["rows"]], "columns": sizes[at["columns"]],
+            x: {"type": plan.inputs.elements_of(x), "order": "row major", "rows": at["rows"], "columns": at["columns"],
                 **({"holds": plan.inputs.stored_b.name} if x == "b" and not plan.inputs.stored_b.is_usual else {}),
                 "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.launches.repeated else {})}
             for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
