@@ -119,8 +119,8 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "codes": _codes(plan, interface.batched), **_batch_text(interface.batched, "ac" if plan.kind.one_operand else "abc"), **_ends_text(plan, interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
         "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.family.largest_k or prose.LARGEST_EXTENT),
-        "measure": prose.measure(plan), "residual": prose.residual(plan) if plan.kind.solves else "", "largest_grid": largest_grid, "grid_limit": grid_limit,
-        "alignment": WORKSPACE_ALIGNMENT,
+        "measure": prose.measure(plan), "residual": prose.residual(plan) if plan.kind.solves else "",
+        "largest_grid": largest_grid, "grid_limit": grid_limit, "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),
         "zeroed_again": again[:1],
         "padded": [(extent, of, unit) for extent, (of, unit) in interface.padded.items()],
@@ -132,8 +132,8 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
             for buffer in interface.buffers
         ],
         "launches": [
-            {"symbol": launch.symbol, "role": launch.role, "solves": launch.role == SOLVE, "blocks": _blocks(interface, launch.grid), "most_blocks": launch.most_blocks,
-             "threads": launch.threads,
+            {"symbol": launch.symbol, "role": launch.role, "solves": launch.role == SOLVE, "blocks": _blocks(interface, launch.grid),
+             "most_blocks": launch.most_blocks, "threads": launch.threads,
              "blocks_same_b": None if launch.same_b is None else _blocks(interface, launch.same_b),
              "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "meaning": launch.meaning,
              "params": [{"type": one.type, "expression": _passed(one)} for one in launch.parameters]}
@@ -241,8 +241,8 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
         "b_declared": b.format(" *"), "b_pointed": b.format("* "), "reads": _reads(plan),
         "tile": {"m": tile_m, "n": tile_n}, "computed": kind.stored if kind.stored and not kind.mirrored else "",
         "given": kind.given, "packs": kind.packs, "depth": "2 * K" if kind.twice else "K",
-        "has": has, "beta_declared": "float beta, " if has["beta"] else "", **({"a_declared": ", const float *a, int64_t lda", "a_pointed": ", const float* a, int64_t lda"}
-                                                                             if has["a"] else {"a_declared": "", "a_pointed": ""}),
+        "has": has, "beta_declared": "float beta, " if has["beta"] else "", "a_declared": ", const float *a, int64_t lda" if has["a"] else "",
+        "a_pointed": ", const float* a, int64_t lda" if has["a"] else "",
         "system": {"size": kind.aliases["k"], "others": kind.beside, "block": solves.BLOCK, "systems": solves.SYSTEMS, "operand": plan.solved.name,
                    "contiguous": plan.solved.k_contiguous} if kind.solves else None,
     }
@@ -255,7 +255,8 @@ def _reads(plan: Plan) -> str:
         return ""
     operand, turned = kind.operand.upper(), plan.layout["ab".index(kind.operand)] == "t" and "diag" in kind.options
     whose = f"{operand}, the {'lower' if kind.options['uplo'] == 'upper' else 'upper'} one as it is stored," if turned else operand
-    return f"The {kind.options['uplo']} triangle of {whose} is read{', without its diagonal, which is 1' if kind.options.get('diag') == 'unit' else ''}: nothing else."
+    diagonal = ", without its diagonal, which is 1" if kind.options.get("diag") == "unit" else ""
+    return f"The {kind.options['uplo']} triangle of {whose} is read{diagonal}: nothing else."
 
 
 def _of_batches(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:

@@ -127,18 +127,19 @@ def _rounds(plan: Plan) -> dict[str, Any]:
     """How a kind that solves runs its launches; its arguments are m, n, alpha, the triangle and C."""
     size, x = plan.kind.aliases["k"], plan.solved.name
     square = f"{x} + row * ld{x} + kk" if plan.solved.k_contiguous else f"{x} + kk * ld{x} + row"
-    c, others = ("c + first * ldc", "m") if plan.kind.left else ("c + first", "n")
+    c, extent = ("c + first * ldc", "m") if plan.kind.left else ("c + first", "n")
     at = "before" if plan.kind.below else f"{size} - end"
     other, beside = ("b", "ldb") if plan.kind.left else ("a", "lda")
     return {
         "block": solves.BLOCK, "unknowns": size, "triangle": x, "below": plan.kind.below, "contiguous": plan.solved.k_contiguous,
         "rule": f"unknowns are counted as they are solved: those [before, end) begin at first = {at} in memory, C's at {c}, the triangle's element of row "
-                f"and kk at {square}. For i = 1, 2, ...: launches of role solve with k = {others} = the unknowns [(i - 1) block, i block) that there are, {x} "
-                f"at row = kk = first, alpha for i = 1, else 1; then, if unknowns are left and alpha is not 0, all other launches, for the product by which the unknowns "
-                f"[i block - count block, i block) serve [i block, i block + count block), count being the largest power of two that divides i: {others} are those "
-                f"served, k those that serve, {x} at row and kk where each begin, {other} in C where the serving ones begin, {beside} = ldc, c where the served ones begin, "
-                f"alpha = -1, beta = 1, or alpha where i = count. The workspace is laid out once, for the largest of each extent that a product has; regions marked "
-                f"zeroed are zeroed before the first launch, and those behind the status again before each further product",
+                f"and kk at {square}. For i = 1, 2, ...: launches of role solve with k = {extent} = the unknowns [(i - 1) block, i block) that there are, {x} "
+                "at row = kk = first, alpha for i = 1, else 1; then, if unknowns are left and alpha is not 0, all other launches, for the product by which the "
+                "unknowns [i block - count block, i block) serve [i block, i block + count block), count being the largest power of two that divides i: "
+                f"{extent} are those served, k those that serve, {x} at row and kk where each begin, {other} in C where the serving ones begin, {beside} = ldc, "
+                "c where the served ones begin, alpha = -1, beta = 1, or alpha where i = count. The workspace is laid out once, for the largest of each "
+                "extent that a product has; regions marked zeroed are zeroed before the first launch, and those behind the status again before each "
+                "further product",
     }
 
 

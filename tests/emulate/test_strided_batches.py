@@ -120,10 +120,11 @@ OF_KINDS = [
 
 
 @pytest.mark.parametrize(("kind", "scheme", "policy", "more"), [
-    pytest.param(*one, marks=[] if one[:3] == ("syrk", "ootomo", "wgmma") else pytest.mark.long, id=" ".join((*one[:3], *one[3].values()))) for one in OF_KINDS
+    pytest.param(*one, marks=[] if one[:3] == ("syrk", "ootomo", "wgmma") else pytest.mark.long, id=" ".join((*one[:3], *one[3].values())))
+    for one in OF_KINDS
 ])
 def test_a_batch_of_a_kind_is_right(kind, scheme, policy, more):
-    """What each product has of a triangle, and nothing else; its words, maxima and slices are its own. Nothing is repaired, as it would be of a NaN that is read."""
+    """What each product has of a triangle, and nothing else; its words, maxima and slices are its own. What would repair a NaN that is read is left out."""
     tile = {"block": [64, 64, 32], "warp": [64, 64, 32] if policy == "wgmma" else [32, 32, 32], "split_k": 1 + (scheme == "slices")}
     plan = solve(loads({
         "problem": {"kind": kind, "m": 256, "n": 256, "k": 256, "matrices": 64, **more},

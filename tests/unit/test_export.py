@@ -828,7 +828,8 @@ OF_KINDS = {
               "int m, int k", "const int n = m", "A(i, l)", "(A(i, l) * B(l, j) + B(l, i) * A(j, l))", "i <= j"),
     "trmm": ({"kind": "trmm", "layout": "tn", "uplo": "upper", "diag": "unit", "m": 300, "k": 300},
              "int m, int n", "const int k = m", "(i == l ? 1 : i < l ? A(i, l) : 0)", "(i == l ? 1 : i < l ? A(i, l) : 0) * B(l, j)", "1"),
-    "trmm, right": ({"kind": "trmm", "side": "right", "n": 200, "k": 200}, "int m, int n", "const int k = n", "A(i, l)", "(l < j ? 0 : A(i, l) * B(l, j))", "1"),
+    "trmm, right": ({"kind": "trmm", "side": "right", "n": 200, "k": 200},
+                    "int m, int n", "const int k = n", "A(i, l)", "(l < j ? 0 : A(i, l) * B(l, j))", "1"),
     "symm": ({"kind": "symm", "m": 300, "k": 300},
              "int m, int n", "const int k = m", "(l <= i ? A(i, l) : A(l, i))", "(l <= i ? A(i, l) : A(l, i)) * B(l, j)", "1"),
     "symm, right": ({"kind": "symm", "side": "right", "uplo": "upper", "layout": "tn", "n": 200, "k": 200},
@@ -912,8 +913,8 @@ const char *lab_gemm_error_string(int) { return "refused"; }
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "turned", "below"), [
-    ({"layout": "nn"}, 0, 1), pytest.param({"layout": "tn", "uplo": "upper", "diag": "unit"}, 1, 0, marks=pytest.mark.long),
-    pytest.param({"side": "right", "layout": "nt"}, 0, 0, marks=pytest.mark.long), pytest.param({"side": "right", "layout": "nn", "uplo": "upper"}, 1, 1, marks=pytest.mark.long),
+    ({"layout": "nn"}, 0, 1), *(pytest.param(*one, marks=pytest.mark.long) for one in (
+        ({"layout": "tn", "uplo": "upper", "diag": "unit"}, 1, 0), ({"side": "right", "layout": "nt"}, 0, 0), ({"side": "right", "layout": "nn", "uplo": "upper"}, 1, 1))),
 ])
 def test_the_example_of_a_system_takes_what_is_right_and_nothing_else(options, turned, below, tmp_path):
     right = options.get("side") == "right"

@@ -181,7 +181,8 @@ static void triangle(
         if (!GOOD(h)) \
             return NOT_INITIALIZED; \
         for (integer at = 0; at < batch; ++at) \
-            beside_square(TRSM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a + at * sa, lda, b + at * sb, ldb, 0, b + at * sb, ldb); \
+            beside_square(TRSM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a + at * sa, lda, b + at * sb, ldb, 0, \
+                          b + at * sb, ldb); \
         return 0; \
     }
 #define LEVEL3_STRIDED(syrk, syr2k, syrkx, symm, trmm, trsm) \
