@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import inspect
 import json
 import os
@@ -23,7 +24,7 @@ from gemmgen import __version__, road
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.cli import explain, guarded, libraries, output, show
+from gemmgen.cli import explain, guarded, libraries, output, show, verb
 from gemmgen.cli.app import greeting
 from gemmgen.cli.output import write_files
 from gemmgen.cli.verb import GROUPS, RENAMED, VERBS, for_each, renamed, stem_of
@@ -812,3 +813,18 @@ def test_json_has_null_for_what_is_no_number_at_any_depth():
 
     value = {"a": [1.0, float("inf")], "b": (float("nan"), {"c": -float("inf")}), "d": 1}
     assert json.loads(json_text(value)) == {"a": [1.0, None], "b": [None, {"c": None}], "d": 1}
+
+
+def test_freed_memory_is_kept_where_the_allocator_can(gemmgen, monkeypatch):
+    """Fresh pages of a space of candidates took the kernel a third of an explanation's time."""
+    asked = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=lambda option, value: asked.append((option, value))))
+    verb.keep_memory.cache_clear()
+    assert gemmgen("explain", "sgemm_a100").code == 0 and asked == [(-3, 2**25), (-1, 2**30)], "M_MMAP_THRESHOLD, whose most this is, and M_TRIM_THRESHOLD"
+    for absent in (AttributeError, OSError):
+        def refuses(name, absent=absent):
+            raise absent
+
+        monkeypatch.setattr(ctypes, "CDLL", refuses)
+        verb.keep_memory.cache_clear()
+        verb.keep_memory()
