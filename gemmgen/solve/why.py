@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gemmgen.designs.modelled import Modelled
@@ -27,6 +27,7 @@ LEAST_SHARE = 0.03
 SHARED, REGISTERS, TENSOR = "shared memory", "more registers a thread", "tensor memory"
 MOVABLE = {"shared memory": SHARED, "predicted to spill": REGISTERS, "accumulators": REGISTERS, "tensor memory": TENSOR}
 """Names of the constraints that more of a resource would move, and that resource; the others are what the kernels are."""
+GROUP = "group"
 WORTH = 0.02
 """Of the predicted time, what a choice without one of them must save to be told."""
 
@@ -113,10 +114,13 @@ def without(e: Explanation) -> list[Change]:
     if not e.rejected or e.request.model or e.request.objective or e.request.settled:
         return []
     request, found = e.request, []
+    # Groups decide when blocks run and take no resource: with all of them the space is five times as large.
+    grouped = GROUP in request.design.symbols
+    choices = replace(request.choices, fixed={**request.choices.fixed, GROUP: e.plan.group}) if grouped else request.choices
     every = (*request.design.constraints, *request.required)
     for resource in dict.fromkeys(MOVABLE[one.name] for one in every if one.name in MOVABLE and one.label in e.rejected):
         space = search.enumerate_space(
-            request.design, request.choices, request.constants, request.fragment, request.gpu.registers,
+            request.design, choices, request.constants, request.fragment, request.gpu.registers,
             [one for one in every if MOVABLE.get(one.name) != resource],
         )
         if not space.feasible:

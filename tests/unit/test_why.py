@@ -79,11 +79,18 @@ def test_what_limits_a_kernel_adds_up_and_is_what_its_rates_say():
 
 def test_the_space_without_a_limit_is_looked_at_once_for_each_resource(monkeypatch):
     """Two constraints hold the registers: without either alone the other would reject the same."""
-    loaded = loads({"split": {"scheme": "half", "where": "prepass"}, "tile": {"group": 8, "split_k": 1}, "target": {"gpu": "a100"}})
-    e, looked = road.explain(loaded), []
+    loaded = loads({"split": {"scheme": "half", "where": "prepass"}, "tile": {"split_k": 1}, "target": {"gpu": "a100"}})
+    e, looked, groups = road.explain(loaded), [], []
     enumerate_space = search.enumerate_space
-    monkeypatch.setattr(search, "enumerate_space", lambda *given: looked.append({one.name for one in given[-1]}) or enumerate_space(*given))
+
+    def enumerated(*given):
+        looked.append({one.name for one in given[-1]})
+        groups.append(given[1]["group"])
+        return enumerate_space(*given)
+
+    monkeypatch.setattr(search, "enumerate_space", enumerated)
     why.without(e)
+    assert groups == [e.plan.group] * 2, "of all groups the space is five times as large"
     every = {one.name for one in e.request.design.constraints}
     rejecting = {one.name for one in e.request.design.constraints if one.label in e.rejected}
     assert {"shared memory", "predicted to spill", "accumulators"} <= rejecting
