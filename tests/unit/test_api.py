@@ -22,7 +22,10 @@ import reference
 from gemmgen import api, road
 from gemmgen.api import shapes
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
+from gemmgen.run import Result, check_extents
+from gemmgen.run.batch import BatchResult
 from gemmgen.run.here import Here
+from gemmgen.solve.frontier import Frontier, Point
 
 H200 = Here("NVIDIA H200", "sm_90", 132, 13000)
 
@@ -685,12 +688,42 @@ def test_values_show_themselves_in_a_line_and_in_a_table():
 
     spec = road.load(SPECS / "kernels" / "sgemm_a100.toml")
     planned = road.render(spec)
+    explanation = road.explain(spec)
+    ran, alone = Result(np.ones((300, 200), np.float32), {"a_lossy": 3, "b_lossy": 0}, 0.00125, False), Result(np.ones((300, 200)))
+    batch = BatchResult((np.ones(3), np.ones(4)), {}, None, True)
+    points = [Point(scheme=name, promote=promote, sums="plain", policy="mma", errors={"uniform": 1e-7}, figure=1e-7, worst=1e-5, seconds=1e-3, tflops=1.0,
+                    beaten_by=beaten, meets=None, sums_in_unit=True, chooses_sums=False, word="f16", file="")
+              for name, promote, beaten in (("half", 0, ""), ("ootomo", 64, ""), ("slow", 0, "half"))]
+    ways = Frontier("a100", (64, 64, 64), "uniform", "", tuple(points), (("wide", "no fragment"),))
+    assert "\n" not in repr(explanation) and "1.0 TFLOP/s" not in repr(explanation) and "registers a thread" in repr(explanation)
     for value, words in ((spec, "sgemm_a100.toml, gpu a100"), (planned, "kernel gemmgen_ootomo_mma"), (planned.plan, "gpu a100, scheme ootomo"),
-                         (planned.source, "arch sm_80")):
+                         (planned.source, "arch sm_80"), (explanation, "predicted 2."), (ran, "c float32 [300, 200], time 1.25 ms, counted a_lossy 3, wrote outside"),
+                         (ways, "points 3, half 1 ms, error 1.0e-07, ootomo, 64 1 ms, error 1.0e-07, no plan 1")):
         assert words in repr(value) and str(value) == repr(value) and "\n" not in repr(value) and len(repr(value)) < 500
         page = value._repr_html_()
         assert page.startswith("<table>") and page.count("<tr>") == len(value._rows()) >= 4
+    assert repr(alone) == "<Result: c float64 [300, 200]>" and repr(batch) == "<BatchResult: products 2>"
     from gemmgen.build.binary import Binary
 
     binary = Binary("sm_80", b"\x00" * 10, "ptx", {}, "<b>", "", "0" * 64, "k.cu", False, 1.0)
     assert "bytes 10" in repr(binary) and "\\x00" not in repr(binary) and "<td style='text-align:left'>&lt;b&gt;</td>" in binary._repr_html_()
+
+
+X = np.ones((2, 2), np.float32)
+
+
+@pytest.mark.parametrize(("call", "where", "remedy"), [
+    (lambda: gemmgen.explain(None), "spec", "scaled_a100"), (lambda: gemmgen.explain(["scaled_a100"]), "spec", "scaled_a100"),
+    (lambda: gemmgen.explain("scaled_a100", gpu=3), "gpu", 'gpu="a100"'),
+    (lambda: gemmgen.tune(64.0, 64, 64), "tune", "tune(4096, 4096, 4096)"), (lambda: gemmgen.tune("64", 64, 64), "tune", "tune(4096, 4096, 4096)"),
+    (lambda: gemmgen.tune(), "tune", "tune(4096, 4096, 4096)"), (lambda: gemmgen.tune(64, 64, 64, gpu="a100", budget=None), "tune: budget", '"2 min"'),
+    (lambda: gemmgen.tune(64, 64, 64, gpu="a100", accuracy=None), "tune: accuracy", '"fp32"'),
+    (lambda: gemmgen.tune(64, 64, 64, gpu="a100", store=3), "tune: store", '"my_store"'),
+    (lambda: road.multiply(None, [[1.0]], X), "a", "numpy.asarray(a, 'float32')"), (lambda: road.multiply(None, X, None, [1.0]), "c", "numpy.asarray(c"),
+    (lambda: road.multiply(None, X, np.ma.masked_equal(X, 1)), "b", "b.filled(0)"),
+    (lambda: check_extents(X.astype(">f4"), X, None), "a", "a.astype('float32')"),
+])
+def test_odd_arguments_of_the_other_calls_have_a_remedy(call, where, remedy):
+    with pytest.raises(SpecError) as refused:
+        call()
+    assert refused.value.where == where and remedy in refused.value.remedy and refused.value.needs
