@@ -11,7 +11,6 @@ for the error of arithmetic that people know, on all the data of `EVERYWHERE`, o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import sqrt
@@ -79,9 +78,9 @@ class Contract:
             return tf32_estimate(self.k, data)
         return ROUNDED if self.asked == "fp32-rounded" else float(self.asked)
 
-    def reached(self, scheme: Scheme, unit: MatrixUnit | None, promote: int, compensated: bool = False) -> Sequence[tuple[str, float, float]]:
+    def reached(self, scheme: Scheme, unit: MatrixUnit | None, promote: int, compensated: bool = False) -> list[tuple[str, float, float]]:
         """(distribution, figure, the largest allowed) of a scheme; `unit` None for FP32 arithmetic."""
-        return _reached(self, scheme, unit, promote, compensated)
+        return list(_reached(self, scheme, unit, promote, compensated))
 
     def times(self, scheme: Scheme, unit: MatrixUnit | None, promote: int, compensated: bool = False) -> float:
         """The figure over the one asked, the worst of the data: at most 1 where the scheme gives what is asked."""
