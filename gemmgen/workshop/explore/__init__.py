@@ -77,7 +77,7 @@ class Explored:
             scheduler: address of a cluster of dask.distributed.
             workers: processes that compile on this machine, None for as many as there are processors, beside one for each GPU; 0: one
                 process at a time.
-            progress: is told after every trial.
+            progress: is called after every trial.
 
         Raises:
             SpecError, UnknownName, InfeasibleSpec, GemmgenError: the study, the store or the cluster will not do.

@@ -106,7 +106,7 @@ def tuned(
         store: a folder or a URI; None for one in the cache folder, where other processes find it.
         again: try further candidates for so long, though the store holds an answer.
         workers: processes that compile, as `Explored.run` has them.
-        progress: is told after every trial.
+        progress: is called after every trial.
 
     Raises:
         SpecError: an argument is not acceptable, or no GPU is named and none is here.
@@ -143,7 +143,7 @@ def tuned(
     found = _best(made, timed)
     if found is None:
         raise GemmgenError(f"tune {m} x {n} x {k} on {row.name}", "found no kernel that is right", needs="a trial that is not refused, wrong or broken",
-                           remedy=f"gemmgen study ask {made.store} --verdicts tells why, or a larger budget")
+                           remedy=f"gemmgen study ask {made.store} --verdicts shows why, or a larger budget")
     return TunedProduct(found, made, False)
 
 
