@@ -198,9 +198,13 @@ class _Front:
 
     def in_fp64(self, a: Any, b: Any) -> Any:
         """Both as float64, or as complex128 where one is complex."""
+        return self.space.matmul(*self.widened(a, b))
+
+    def widened(self, a: Any, b: Any) -> list[Any]:
+        """Both as arrays of that type."""
         check_shapes(a.shape, b.shape)
         wide = "complex128" if any("complex" in str(x.dtype) for x in (a, b)) else "float64"
-        return self.space.matmul(*(self.cast(x, getattr(self.space, wide)) for x in (a, b)))
+        return [self.cast(x, getattr(self.space, wide)) for x in (a, b)]
 
     @property
     def space(self) -> Any:

@@ -379,8 +379,9 @@ def check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: b
     what, lead = ("a batch of matrices", "batch, ") if batched else ("a matrix", "")
     for name, x in (("a", a), ("b", b)) + ((("c", c),) if c is not None else ()):
         if x.ndim != 2 + batched or x.dtype != element.dtype:
+            remedy = f"{name}.astype({str(element.dtype)!r})" if x.ndim == 2 + batched else None
             raise SpecError(name, f"is not {what} of {element.dtype}", got=f"{x.dtype} of shape {x.shape}",
-                            needs=f"{2 + batched} dimensions of {element.dtype}", remedy=f"{name}.astype({str(element.dtype)!r})" if x.ndim == 2 + batched else None)
+                            needs=f"{2 + batched} dimensions of {element.dtype}", remedy=remedy)
     (*batch, m, k), n = a.shape, b.shape[-1]
     if b.shape != (*batch, k, n) or (c is not None and c.shape != (*batch, m, n)):
         raise SpecError("a, b, c", "shapes do not fit", got=f"{a.shape}, {b.shape}, {None if c is None else c.shape}",
