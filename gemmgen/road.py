@@ -2,9 +2,9 @@
 
     from gemmgen import road
 
-    report = road.verify("specs/kernels/sgemm_a100.toml")
+    report = road.verify("sgemm_a100")
     print(report.passed, report.errors.relative_frobenius)
-    road.export("specs/kernels/sgemm_a100.toml", "third_party/sgemm")
+    road.export("sgemm_a100", "third_party/sgemm")
 
 Where a function takes a spec, it takes the path of a .toml file, a dictionary of its sections, or what `load` gave.
 Where it takes a kernel, it takes the same, or what `build` gave: so build once what you use twice. `multiply` takes a dispatch table, too.

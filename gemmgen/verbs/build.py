@@ -16,7 +16,7 @@ FOLDER = "build-out"
 
 @verb(
     KERNEL,
-    "gemmgen build specs/kernels/sgemm_a100.toml",
+    "gemmgen build sgemm_a100",
     "gemmgen build my.toml -o out/",
     "gemmgen build my.toml --source -o my_kernel.cu",
     "gemmgen build specs/kernels/*.toml --source -o generated/",

@@ -24,6 +24,7 @@ from gemmgen import __version__, road
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.table import file_of
 from gemmgen.cli import explain, guarded, libraries, output, show, verb
 from gemmgen.cli.app import greeting
 from gemmgen.cli.output import write_files
@@ -143,6 +144,10 @@ def test_shipped_specs_go_by_their_names(gemmgen, tmp_path, monkeypatch):
                         ("nothing_like_it", "gemmgen list specs"), ("scaled_a100.tml", "is not a spec")):
         ran = gemmgen("verify", wrong)
         assert ran.code == 2 and told in ran.err, wrong
+    for folder in ("lab", "nothing_shipped"):
+        (tmp_path / folder).mkdir()
+    assert file_of("lab", "library", "libraries") == SPECS / "libraries" / "lab.toml", "what gemmgen library lab -o lab wrote hides no spec"
+    assert "is not a spec" in gemmgen("verify", "nothing_shipped").err
     (tmp_path / "scaled_a100.toml").write_text(TINY + '[target]\ngpu = "a100"\n')
     assert gemmgen("build", "--source", "scaled_a100.toml").out == render(solve(load(tmp_path / "scaled_a100.toml"))).text  # the user's own
 

@@ -53,7 +53,7 @@ group("study", SPACE, "Try many kernels on many sizes, keep the trials, ask them
 @verb(
     SPACE,
     "gemmgen study run small_cpu",
-    "gemmgen study run specs/studies/sgemm_h200.toml --dry-run",
+    "gemmgen study run sgemm_h200 --dry-run",
     "gemmgen study run my_study.toml --store results/mine --strategy tpe --trials 500 --seconds 600",
     "gemmgen study run my_study.toml --scheduler tcp://host:8786 --store s3://bucket/mine",
     name="study run", was={"explore": {}},

@@ -31,7 +31,7 @@ class TuneDevice(StrEnum):
 @verb(
     LIBRARY,
     "gemmgen tune mlp --threshold 1e-5 --gpu h100",
-    "gemmgen tune specs/programs/cholesky.toml --threshold 1e-3,1e-5,1e-6 --size n=6144 --device cuda",
+    "gemmgen tune cholesky --threshold 1e-3,1e-5,1e-6 --size n=6144 --device cuda",
     "gemmgen tune bert --threshold 1e-5 --size tokens=256 --gpu h100",
     "gemmgen tune my.toml --threshold 1e-6 --gpu a100 --levels half,bf16x3,ootomo --json -o levels.json",
     "gemmgen tune --library lab --result result.npy --threshold 1e-5 -o solver.levels -- python solver.py",
