@@ -33,6 +33,7 @@ from gemmgen.errors import EmulationError, GemmgenError, ResourceError
 from gemmgen.model.accuracy import TOLD
 from gemmgen.paths import SPECS
 from gemmgen.render import render
+from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import load
 from gemmgen.workshop.explore.store import Writer
@@ -528,6 +529,19 @@ def test_a_launch_tells_its_blocks_and_what_is_left_of_it(capsys, clock):
     assert capsys.readouterr().err.splitlines() == [
         "x: probes", "x: probes (0 of 4 blocks of split)", "x: probes (3 of 4 blocks of split), 75 %, 6 s, about 2 s left",
         "x: probes (2 of 8 blocks of gemm), 25 %, 6 s, about 18 s left"]
+
+
+def test_a_launch_begins_with_none_of_its_blocks_done():
+    """Else the launch before it stays on the line as whole, with no time left, until the first of this one's blocks have run."""
+    device, said = object.__new__(EmulatorDevice), []
+    device.progress, device.only, device.schedule, device.conflicts = lambda *given: said.append(given), {"sampled": (0, 5, 7)}, None, {}
+    device._emulator = SimpleNamespace(launch=lambda *given, progress, **options: progress(2, 4) or SimpleNamespace(conflict_sites={}))
+    for symbol in ("whole", "sampled"):
+        device.launch(symbol, 9, 32, 0, [])
+    assert said == [("whole", 0, 9), ("whole", 2, 4), ("sampled", 0, 3), ("sampled", 2, 4)]
+    device.progress = None
+    device._emulator = SimpleNamespace(launch=lambda *given, progress, **options: SimpleNamespace(conflict_sites={}))
+    device.launch("silent", 9, 32, 0, [])
 
 
 def test_a_silent_step_is_told_now_and_then_until_its_command_ends(capsys, monkeypatch):
