@@ -35,7 +35,7 @@ class Design(Searched, Batched):
 
     Attributes:
         name: of its package.
-        features: what its kernels have and do, in the order in which their decisions and constraints are told.
+        features: what its kernels have and do, in the order in which their decisions and constraints are listed.
         kinds: names of the kinds of products that its kernels compute.
         family: of the schemes that its kernels compute, as their recombination says it.
         text: what the kernels' text rests on.

@@ -64,7 +64,7 @@ def number(m: int, n: int, tile: tuple[int, int], upper: bool) -> int:
 
 
 def not_square(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    """What a spec is told whose tile breaks the constraint K1."""
+    """The refusal of a spec whose tile breaks the constraint K1."""
     side = max(plan.block[:2])
     return InfeasibleSpec(
         f"{place}: [tile] block", f"kind {plan.kind.name} has square tiles: those of rows and of columns meet on the diagonal", got=plan.block[:2],

@@ -2,7 +2,7 @@
 
     from gemmgen.workshop import explore
 
-    study = explore.study("specs/studies/small_cpu.toml")      # its store: explore-out/small_cpu, as `gemmgen study run` has it
+    study = explore.study("small_cpu")                         # its store: explore-out/small_cpu, as `gemmgen study run` has it
     study.run(trials=40)
     study.resume(trials=80)
     study.table("best").to_pandas()                            # an Arrow table
@@ -19,6 +19,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gemmgen.shown import Shown
+
 if TYPE_CHECKING:
     import plotly.graph_objects
     import pyarrow
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Explored", "study"]
 
 
-@dataclass(frozen=True)
-class Explored:
+@dataclass(frozen=True, repr=False)
+class Explored(Shown):
     """A study as programs use it. Its files are those of the command `gemmgen study`.
 
     Attributes:
@@ -44,6 +46,10 @@ class Explored:
 
     study: Study
     place: str | PathLike[str] | None = None
+
+    def _told(self) -> dict[str, object]:
+        head = self.study.file.study
+        return {"name": head.name, "title": head.title, "gpus": ", ".join(map(str, head.gpus)), "sizes": len(head.sizes), "store": self.store}
 
     @property
     def store(self) -> str | Path:
@@ -77,7 +83,7 @@ class Explored:
             scheduler: address of a cluster of dask.distributed.
             workers: processes that compile on this machine, None for as many as there are processors, beside one for each GPU; 0: one
                 process at a time.
-            progress: is told after every trial.
+            progress: is called after every trial.
 
         Raises:
             SpecError, UnknownName, InfeasibleSpec, GemmgenError: the study, the store or the cluster will not do.

@@ -26,7 +26,7 @@ class Data(StrEnum):
 
 @verb(
     KERNEL,
-    "gemmgen bench specs/kernels/sgemm_h100.toml",
+    "gemmgen bench sgemm_h100",
     "gemmgen bench specs/kernels/*_h100.toml --sizes 1024,4096,4096x4096x512 --rounds 25 --out results",
     "gemmgen bench my.toml --solve-each-size --against cublas-sgemm,cublas-f16/3,triton-bf16x6 --seconds 180",
     "gemmgen bench my.toml --frontier --sizes 4096,8192 --against cublas-sgemm,cublas-f16/3,cublas-int8/8,triton-bf16x6 --out results",

@@ -117,7 +117,7 @@ def choose(
     error: Annotated[float | None, typer.Option(min=0, metavar="NUMBER", help=(
         "The largest relative Frobenius error that a kernel may have; without it all that were judged right may be chosen."))] = None,
     held_out: Annotated[str, typer.Option(metavar="SHARE|FILE", help=(
-        "Shapes that kernels and rules are not chosen by, to tell what they are worth for others: a share, 0 for none, or a file like --shapes."))] = "0.25",
+        "Shapes that kernels and rules are not chosen by, to measure what they are worth for others: a share, 0 for none, or a file like --shapes."))] = "0.25",
     method: Annotated[Method, typer.Option(help=(
         "greedy, exact (an integer programme), or auto: exact where there are few enough kernels and shapes."))] = Method.auto,
     decide: Annotated[Decide, typer.Option(help=(
@@ -137,7 +137,7 @@ def choose(
     Of all kernels of a store, at most so many are taken that the geometric mean of
     time over the best known one's is the least. A dispatch table says which of them
     a product gets, by rules over m, n and k or by the least of simple estimates of
-    their times. Regret is told of the chosen kernels, of both ways to take one, of shapes that were held out, and of one kernel for all. Where a
+    their times. Regret is reported of the chosen kernels, of both ways to take one, of shapes that were held out, and of one kernel for all. Where a
     kernel was not timed at a shape, the model's time stands in, and it is said.
     """
     from gemmgen.workshop.choose import few as choosing
@@ -248,7 +248,7 @@ def learn(
     were fitted to and of others that were held out, and the constants as lines for
     the GPU's row under specs/gpus. The lines before them are comments, so that all
     of it may stand in such a file. Nothing is changed. Where the store has too few
-    timed rows of the GPU, the prior is told: what its constants rest on.
+    timed rows of the GPU, the report names the prior: what its constants rest on.
     """
     from gemmgen.workshop.fit.time_model import learn as learnt
 
@@ -271,9 +271,9 @@ def learnt_text(found: Learnt) -> str:
         lines.append(f"# {name + ':':<12} {one.rows:6d} rows: mean error {100 * one.before:.1f} % before, {100 * one.after:.1f} % after; "
                      f"mean {100 * one.lean_before:+.1f} %, {100 * one.lean_after:+.1f} %")
     if not found.constants:
-        return "\n".join([*lines, "# no constants tell these rows better than the row's own"])
+        return "\n".join([*lines, "# no constants predict these rows better than the row's own"])
     if not found.helped:
-        lines.append("# the rows that were held out are told no better: better keep the row as it is")
+        lines.append("# the rows that were held out are predicted no better: keep the row as it is")
     lines.append("# value before, and how far the rows leave it open:")
     lines += [f"#   {'.'.join(filter(None, one.place)):<36} {one.before:<10.4g} -> {one.after:<10.4g} {100 * one.deviation:+.0f} %".replace(" +", " +- ")
               for one in found.constants]
