@@ -126,7 +126,7 @@ def test_the_command_writes_the_file_after_each_size(gemmgen, monkeypatch, tmp_p
 
 
 @pytest.mark.parametrize("change", [
-    {"format": "gemmgen share 2"}, {"device": "<script>alert(1)</script>"}, {"device": "[x](https://example.com)"}, {"device": "a | b"}, {"driver": "`x`"},
+    {"format": "gemmgen-share 2"}, {"device": "<script>alert(1)</script>"}, {"device": "[x](https://example.com)"}, {"device": "a | b"}, {"driver": "`x`"},
     {"compiler": "NVRTC\n# title"}, {"gpu": "../../etc/passwd"}, {"day": "2026-13-40"}, {"day": "2026-02-30"}, {"host": "here"}, {"results": []},
     {"power_limit": float("inf")}, {"low": -2}, {"device": "NVIDIA H200\n"},
 ], ids=str)

@@ -31,7 +31,7 @@ from gemmgen.workshop.bench.race_table import Table
 from gemmgen.workshop.bench.statistics import Row
 from gemmgen.workshop.explore.report.judged import roof
 
-FORMAT = "gemmgen share 1"
+FORMAT = "gemmgen-share 1"
 MOST_BYTES = 1 << 21
 """Of a file."""
 MOST_RESULTS = 4000
@@ -105,7 +105,7 @@ class Share(Strict):
         low, high: what inputs were drawn from, uniformly.
     """
 
-    format: Literal["gemmgen share 1"]
+    format: Literal["gemmgen-share 1"]
     gemmgen: Version
     day: Annotated[str, Field(pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$")]
     device: Device

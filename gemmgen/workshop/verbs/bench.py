@@ -87,7 +87,7 @@ def bench(
         "Also write bench.csv, bench.json and bench.txt there, of batches batches.csv and so on; with --frontier frontier.json, frontier.txt and, where "
         "matplotlib is, frontier.svg."))] = None,
     share: Annotated[Path | None, typer.Option(metavar="FILE", help=(
-        "Also write sizes, times and errors there as JSON for others, with the GPU's, driver's and compiler's names, and nothing else of this machine."))] = None,
+        "Also write sizes, times and errors there as JSON to publish: with the names of GPU, driver and compiler, nothing else of this machine."))] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
         "Draw speed.png and error.png from a bench.csv, ratios, latency and GFLOPS from a batches.csv, or frontier.svg from a frontier.json, beside it or "
         "into --out; needs no GPU."))] = None,
