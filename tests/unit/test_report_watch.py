@@ -88,19 +88,22 @@ class Desktop:
 
 def test_the_page_is_opened_once_where_a_browser_is(tmp_path, capsys, monkeypatch, slept):
     """A browser of the terminal would take it over: it counts as none."""
-    with Writer(tmp_path / "store") as writer:
-        writer.add(row_of(plans(few=1)[0], (64, 64, 64), gpu="one"))
+    def add(n: int) -> None:
+        with Writer(tmp_path / "store") as writer:
+            writer.add(row_of(plans(few=1)[0], (n, n, n), gpu="one"))
+
+    add(64)
     page, desktop = tmp_path / "a page.html", Desktop()
     words = ["study", "report", str(tmp_path / "store"), "-o", str(page), "--open"]
     monkeypatch.setattr(webbrowser, "get", lambda: desktop)
     assert main(words) == 0 and desktop.asked == [page.as_uri()]
-    slept(lambda: None, lambda: (tmp_path / "store" / "new.txt").touch())
+    slept(lambda: add(128))
     assert main([*words, "--watch"]) == 0 and len(desktop.asked) == 2
     assert "no browser" not in capsys.readouterr().err
 
     def none() -> None:
         raise webbrowser.Error("none")
 
-    for get in (none, lambda: webbrowser.GenericBrowser("w3m")):
+    for get in (none, lambda: webbrowser.GenericBrowser("true")):
         monkeypatch.setattr(webbrowser, "get", get)
         assert main(words) == 0 and f"no browser is here: open {page} in one" in capsys.readouterr().err

@@ -334,14 +334,15 @@ def _headline(rows: Sequence[Row], judged: int) -> dict[str, Any] | None:
 
 def _schemes(rows: Sequence[Row]) -> list[list[Any]]:
     """Of each GPU and scheme: trials, right kernels, the least error; and the schemes that studies left out, with the reason."""
-    found: dict[tuple[str, str], list[Any]] = {}
+    raw: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
         if row.kind == "kernel" and row.scheme:
-            one = found.setdefault((_clean(row.gpu), _clean(row.scheme, 40)), [0, 0, None, ""])
+            one = raw.setdefault((row.gpu, row.scheme), [0, 0, None, ""])
             one[0] += 1
             one[1] += row.verdict in SUCCESSES
             if row.verdict in SUCCESSES and (error := error_of(row)) is not None:
                 one[2] = _short(min(error, one[2] or math.inf))
+    found = {(_clean(gpu), _clean(scheme, 40)): one for (gpu, scheme), one in raw.items()}
     for row in newest(rows):
         try:
             left = json.loads(row.extra).get("left_out", {}).items()
