@@ -78,7 +78,7 @@ def test_the_reference_has_the_roads_functions_with_their_docstrings(site):
         assert f'id="gemmgen.road.{name}"' in page and getattr(road, name).__doc__
 
 
-FEW = ("index", "gallery", "kernels", "reference", "tutorials/embed", "results/papers")
+FEW = ("index", "gallery", "kernels", "reference", "tutorials/embed", "results/papers", "community")
 """A page of each kind: the front, generated text, long tables, docstrings, code, a record."""
 
 

@@ -143,6 +143,8 @@ def maps(opened, rows) -> None:
         fastest[row.m, row.n, row.k] = max(fastest.get((row.m, row.n, row.k), 0), row.tflops)
     found = {(line[0], line[1]): float(line[2]) for line in cells(opened)}
     assert found == {(str(m), str(n)): pytest.approx(best, rel=6e-3) for (m, n, _), best in fastest.items()}
+    chosen(opened, "k", "4096")
+    assert {(line[0], line[1]) for line in cells(opened)} == {("4096", "4096"), ("128", "4096")}, "one slice of the third"
     chosen(opened, "Across", "block")
     chosen(opened, "Down", "stages")
     chosen(opened, "Colour", "share of the best")

@@ -77,8 +77,8 @@ def test_a_share_has_times_errors_and_versions_and_nothing_else():
 
 def test_kernels_of_ones_own_schemes_and_gpus_stay_here():
     rows = (*USUAL, row("mine", detail="gemmgen_mine_1"), row("other", detail="gemmgen_other_1"))
-    found, notes = share_of(table(*rows), [kernel(), kernel("gemmgen_mine_1", scheme="mine"), kernel("gemmgen_other_1", gpu="mine")])
-    assert [one.name for one in found.results if one.kind == "kernel"] == ["gemmgen_ootomo_wgmma_64x64x64_01234567"]
+    found, notes = share_of(table(*rows), [kernel("gemmgen_other_1", gpu="mine"), kernel("gemmgen_mine_1", scheme="mine"), kernel()])
+    assert found.gpu == "h200" and [one.name for one in found.results if one.kind == "kernel"] == ["gemmgen_ootomo_wgmma_64x64x64_01234567"]
     assert notes == ["mine is not shared: its scheme or GPU is your own", "other is not shared: its scheme or GPU is your own"]
     with pytest.raises(SpecError, match="has no kernel to share"):
         share_of(table(rows[-1]), [kernel("gemmgen_other_1", gpu="mine")])

@@ -141,6 +141,7 @@ def share_of(table: Table, kernels: Sequence[Kernel]) -> tuple[Share, list[str]]
     """
     known = {(kernel.source.name, kernel.size): kernel for kernel in kernels}
     notes: list[str] = []
+    first: Kernel | None = None
     found: dict[tuple[str, int, int, int], Result] = {}
     for row in table.rows:
         if not isinstance(row, Row) or row.kind not in ("kernel", "rival"):
@@ -152,21 +153,22 @@ def share_of(table: Table, kernels: Sequence[Kernel]) -> tuple[Share, list[str]]
                 if (text := f"{row.name} is not shared: its scheme or GPU is your own") not in notes:
                     notes.append(text)
                 continue
+            first = first or kernel
             name, scheme, layout = row.detail, kernel.plan.scheme.name, kernel.plan.layout
         one = {"m": row.size[0], "n": row.size[1], "k": row.size[2], "kind": row.kind, "name": name, "scheme": scheme, "layout": layout,
                "rounds": row.rounds, **{what: _short(value) for what, value in (
                    ("seconds", row.seconds), ("first", row.spread[0]), ("third", row.spread[1]), ("ratio", row.ratio),
                    ("error", row.relative_frobenius), ("clock_mhz", row.clock_mhz), ("power_w", row.power_w))}}
         found.setdefault((name, *row.size), parse(Result, one, "--share"))
-    if not any(one.kind == "kernel" for one in found.values()):
+    if first is None:
         raise SpecError("--share", "has no kernel to share", got="; ".join(notes) or "rivals alone", needs="a kernel of a shipped scheme and GPU",
                         remedy="gemmgen bench specs/kernels/sgemm_h100.toml --share results.json")
-    mine, said = kernels[0], table.environment
+    said = table.environment
     watts = re.match(r"[0-9]+(\.[0-9]+)?", said.get("power limit", ""))
     value = {
-        "format": FORMAT, "gemmgen": __version__, "day": f"{datetime.now(UTC):%Y-%m-%d}", "device": table.device, "gpu": mine.plan.gpu.name,
+        "format": FORMAT, "gemmgen": __version__, "day": f"{datetime.now(UTC):%Y-%m-%d}", "device": table.device, "gpu": first.plan.gpu.name,
         "driver": said.get("driver", "unknown"), "cuda": said.get("CUDA runtime", "unknown"), "cublas": said.get("cuBLAS", "unknown"),
-        "compiler": mine.binary.compiler, "power_limit": float(watts[0]) if watts else None, "low": int(table.low), "high": int(table.high),
+        "compiler": first.binary.compiler, "power_limit": float(watts[0]) if watts else None, "low": int(table.low), "high": int(table.high),
         "results": [one.model_dump() for one in found.values()],
     }
     return parse(Share, value, "--share"), notes

@@ -274,7 +274,10 @@
     const across = axes[ask("map x", "Across", names)], down = axes[ask("map y", "Down", names, 1)];
     const [title, valueOf] = MEASURES[ask("map of", "Colour", MEASURES.map(([name]) => name), axes.slice(0, 2).every((one) => one.number) ? 0 : 1)];
     const scheme = tried.length > 1 ? ask("map scheme", "Scheme", ["all", ...tried]) : 0;
-    const some = scheme ? all.filter((one) => one.scheme === tried[scheme - 1]) : all;
+    const third = across.number && down.number && across !== down ? axes.find((one) => one.number && one !== across && one !== down) : undefined;
+    const slices = third ? places(all, third) : [];
+    const slice = slices.length > 1 ? ask("map slice", third.name, ["all", ...slices.map(([label]) => label)]) : 0;
+    const some = all.filter((one) => (!scheme || one.scheme === tried[scheme - 1]) && (!slice || slices[slice - 1][1](one)));
     const columns = places(some, across), rows = places(some, down), cells = [];
     const z = [], text = [], hover = [];
     for (const [row, inRow] of rows) {
@@ -302,7 +305,7 @@
         yaxis: { title: { text: plain(down.name) }, ...marks(rows), showgrid: false, zeroline: false } });
     if (data.shown < data.plottable) place.append(made("p", { class: "quiet" }, "Of the points that are drawn."));
     place.append(made("h2", {}, "Its cells"), sortable([across.name, down.name, title, "points", "sizes", "fastest kernel"], cells,
-        ["", "", "number", "number", "number", "name"], "Cells of the map"));
+        ["size", "size", "number", "number", "number", "name"], "Cells of the map"));
   }
 
   // ---- the roofline
@@ -553,7 +556,9 @@
     if (data.gpus.some((one) => one.name === words.get("gpu"))) chosen.gpu = words.get("gpu");
     const size = sizesOf(chosen.gpu).findIndex((one) => one.label === words.get("size"));
     chosen.size = size < 0 ? usual() : size;
-    for (const key of ["map x", "map y", "map of", "map scheme", "beside"]) if (/^\d{1,3}$/.test(words.get(key))) own.set(key, Number(words.get(key)));
+    for (const key of ["map x", "map y", "map of", "map scheme", "map slice", "beside"]) {
+      if (/^\d{1,3}$/.test(words.get(key))) own.set(key, Number(words.get(key)));
+    }
   }
   function show() {
     const panel = document.getElementById("panel"), [, draw, bySize, byGpu] = TABS[chosen.tab];
