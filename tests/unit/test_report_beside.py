@@ -14,6 +14,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import main
 from gemmgen.paths import SPECS
+from gemmgen.workshop import explore as exploring
 from gemmgen.workshop.explore import report as reporting
 from gemmgen.workshop.explore.report import Against, judged, report
 from gemmgen.workshop.explore.report.beside import ANY, beside, change
@@ -126,6 +127,19 @@ def test_the_command_compares_two_stores_or_two_conditions(tmp_path, capsys):
                         (["--against", after, "--against-where", "1; drop table trials"], "cannot be answered")):
         capsys.readouterr()
         assert main(["study", "report", before, *words, "-o", str(page)]) == 2 and what in capsys.readouterr().err
+
+
+def test_a_study_is_compared_from_python(tmp_path):
+    """Of both stores, the same condition holds."""
+    studies = []
+    for name, scale in (("before", 2.0), ("after", 1.0)):
+        studies.append(exploring.study({"study": {"name": name, "gpus": ["a100"], "sizes": [64]}}, tmp_path / name))
+        with Writer(tmp_path / name) as writer:
+            for m in (64, 128):
+                writer.add(row(scale, m, gpu="one"))
+    page = Page(studies[0].report(tmp_path / "r.html", "m = 64", studies[1]).read_text()).data
+    assert [one[-2] for one in page["beside"]["sizes"]] == [2.0] and [name.split(",")[0] for name in page["beside"]["names"]] == ["before", "after"]
+    assert "alone" not in page["beside"]["told"][0] and Page(studies[0].report(tmp_path / "r.html").read_text()).data["beside"] is None
 
 
 # ---- the model's outliers
