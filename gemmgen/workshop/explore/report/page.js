@@ -255,7 +255,7 @@
     for (const one of every) sized.set(one.size, [...(sized.get(one.size) || []), one]);
     const all = [...sized.values()].flatMap(measuredFirst);
     const axes = [...PLAIN_AXES.map((name) => ({ name, number: "mnk".includes(name), value: (one) => one[name] })),
-      ...data.decisions.map((name) => ({ name: name.replaceAll("_", " "), value: (one) => one.decided[name] }))]
+      ...data.decisions.map((name) => ({ name: name.replaceAll("_", " "), value: (one) => Object.hasOwn(one.decided, name) ? one.decided[name] : undefined }))]
       .filter((axis) => unique(all.map(axis.value)).filter((one) => one !== undefined && one !== "").length > 1);
     lead(place, `Each cell is what the kernels that lie there reach, ${measure}. The share of the best is the geometric mean, over the cell's sizes, of`,
       "its fastest kernel's speed over that of the fastest of all: over two decisions it says what they cost.");
