@@ -12,7 +12,7 @@ import pytest
 from explored import plans, sizes, timed
 from test_report import HOSTILE, hostile_rows, usual_rows
 
-from gemmgen.workshop.explore.report import Against, report
+from gemmgen.workshop.explore.report import Against, facts, report
 
 pytestmark = pytest.mark.slow
 TABS = ("summary", "frontier", "sizes", "map", "roofline", "decisions", "model", "rejected", "kernels", "beside")
@@ -87,6 +87,8 @@ def test_the_report_in_a_browser(tmp_path):
         assert not first.find_element("css selector", "pre").is_displayed()
         first.find_element("css selector", "summary").click()
         assert "// kernel" in first.find_element("css selector", "pre").text
+        bm, bn, wm, wn, *_ = tiles = facts(usual)["kernels"][0]["tiles"]
+        assert len(first.find_elements("css selector", "svg rect")) == (bm // wm) * (bn // wn) + 1 and f"{tiles[0]} x {tiles[1]} elements of C" in first.text
 
         for width, dark, tabs in ((390, True, TABS), (390, False, ("frontier",)), (2560, False, ("map", "sizes", "beside"))):
             browsing.emulated(opened, width, 844, dark)

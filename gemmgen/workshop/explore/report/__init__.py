@@ -91,7 +91,7 @@ def report(
     data = json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # "<" begins no tag inside JSON's strings, nor ends the element; the two line ends are none to JSON.
     data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    scripts = {"PLOTLY": _plotly(), "SCRIPT": (_HERE / "page.js").read_text()}
+    scripts = {"PLOTLY": _plotly(), "SCRIPT": "".join((_HERE / name).read_text() for name in ("elements.js", "page.js"))}
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts.values())
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
     parts = {"POLICY": policy, "TITLE": html.escape(_clean(title)), "STYLE": (_HERE / "page.css").read_text(), "DATA": data, **scripts}
@@ -390,7 +390,7 @@ def _kernels(rows: Sequence[Row], with_times: Sequence[Row], table: Table | None
     found = []
     for key, won in picked:
         won = sorted(won, key=_edge)
-        text, why = _text(won[0])
+        text, why, tiles = _text(won[0])
         speeds = [2e-12 * row.m * row.n * row.k / seconds for row in won if (seconds := seconds_of(row))]
         error = max((one for row in won if (one := error_of(row)) is not None), default=None)
         about = [won[0].scheme, won[0].design or won[0].policy, f"{_span(speeds)} TFLOP/s" if speeds else "", f"error {error:.1e}" if error else ""]
@@ -400,6 +400,7 @@ def _kernels(rows: Sequence[Row], with_times: Sequence[Row], table: Table | None
             "gpu": _clean(won[0].gpu), "label": labels.get(key, ""), "name": _clean(won[0].kernel), "told": _clean(", ".join(filter(None, about))),
             "where": f"Fastest of {_clean(won[0].scheme, 40)} at {', '.join(sizes[:12])}{more}." if sizes else "",
             "decided": ", ".join(f"{name} {value}" for name, value in _decided(won[0]).items()), "text": text, "why": why,
+            "tiles": tiles,
         })
     return found, told
 
@@ -409,17 +410,17 @@ def _span(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _text(row: Row) -> tuple[str | None, str]:
-    """(the kernel's source; or None, and why not)."""
+def _text(row: Row) -> tuple[str | None, str, list[int]]:
+    """(the kernel's source, or None; why not; m and n of its block, warp and instruction)."""
     from gemmgen.render import render
 
     try:
         plan = plan_of(row)
         if row.identity and plan.hash != row.identity:
-            return None, f"This version of gemmgen makes another kernel of the decisions: {plan.hash} and not {_clean(row.identity, 40)}."
-        return render(plan).text, ""
+            return None, f"This version of gemmgen makes another kernel of the decisions: {plan.hash} and not {_clean(row.identity, 40)}.", []
+        return render(plan).text, "", [*plan.block[:2], *plan.warp[:2], *plan.fragment.shape[:2]]
     except GemmgenError as error:
-        return None, f"This version of gemmgen does not make it: {_clean(error.problem)}."
+        return None, f"This version of gemmgen does not make it: {_clean(error.problem)}.", []
 
 
 def _rules(table: Table | None) -> list[dict[str, Any]]:
