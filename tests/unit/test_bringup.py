@@ -403,6 +403,18 @@ def test_as_many_random_tiles_are_drawn_as_were_asked_for():
     assert not (_any(np.random.default_rng(0), "tf32", (9, 16, 64)) & 0x1FFF).any()
 
 
+def test_dot_products_that_were_asked_are_counted_and_not_the_tiles_around_them():
+    dots = dots_of(NARROW, aligning_24)
+    m, n, k = dots.raw.fragment.shape
+    for count_of in (1, min(m, n), min(m, n) + 1):
+        before = dots.asked
+        dots.values(np.ones((count_of, k)), np.ones((count_of, k)), np.zeros(count_of))
+        assert dots.asked - before == count_of
+    before = dots.asked
+    dots.tiles(np.zeros((3, m, k), np.uint16), np.zeros((3, k, n), np.uint16), np.zeros((3, m, n), np.float32))
+    assert dots.asked - before == 3 * m * n
+
+
 def test_the_nearest_rule_is_by_all_that_was_asked():
     """Two rules that a device is right by in turns: the one of the more products, whenever these were asked."""
     dots, rng = dots_of(NARROW, aligning_24), np.random.default_rng(0)
