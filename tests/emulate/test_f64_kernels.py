@@ -110,16 +110,23 @@ def test_what_integers_do_not_hold_is_counted_and_subnormal_elements_count_as_th
 
 
 def test_ties_of_the_last_rounding():
-    """2^54 and 2 is a tie, which goes to even, unless something is left far below it; so is half of the smallest number beside a subnormal one."""
+    """2^54 and 2 is a tie, which goes to even, unless something is left far below it; so is half of the smallest number beside a subnormal one.
+
+    Where larger elements that meet nothing are in the row and the column, half of a last place lies among an integer's lower 64 bits.
+    """
     device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
-    a, b = np.zeros((8, 40)), np.zeros((40, 2))
+    a, b = np.zeros((12, 40)), np.zeros((40, 6))
     a[:4, 0], a[:4, 1], a[:4, 2] = 1, [2, 6, 2, 2], np.array([0, 0, 1, -1]) * 2.0**-6  # 66 bits below the largest
-    a[4:] = a[:4] * 2.0**-500
+    a[4:8], a[8:] = a[:4] * 2.0**-500, a[:4]
+    a[8:, 0], a[8:, 9] = 2.0**27, 2.0**40
     b[:3, 0] = 2.0**54, 1, 2.0**-6
     b[:3, 1] = np.array([2.0**54, 2.0**20, 2.0**-6]) * 2.0**-596  # 2^-500 times 2 of the second is 2^-1075
+    b[:3, 2], b[10, 2] = [2.0**27, 1, 2.0**-6], 2.0**40
+    b[:, 3:] = -b[:, :3]
     found = gemm(device, plan, source, a, b).c
-    assert (found[:4, 0] - 2.0**54).tolist() == [0, 8, 4, 0]
-    assert ((found[4:, 1] - 2.0**-1042) / 5e-324).tolist() == [0, 2, 1, 0]
+    assert (found[:4, 0] - 2.0**54).tolist() == (found[8:, 2] - 2.0**54).tolist() == [0, 8, 4, 0]
+    assert ((found[4:8, 1] - 2.0**-1042) / 5e-324).tolist() == [0, 2, 1, 0]
+    assert (found[:, 3:] == -found[:, :3]).all()
 
 
 TARGETS = ("a100", "h200", "mi300x", *(pytest.param(gpu, marks=LONG) for gpu in ("rtx4090", "b200", "rtx5090", "mi210", "mi355x", "rx7900xtx", "rx9070xt")))

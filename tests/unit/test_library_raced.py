@@ -105,6 +105,8 @@ def test_what_was_not_timed_counts_as_predicted_but_never_as_the_fastest():
     found = Raced([row, other])
     assert found.names == ["a", "b"] and found.best.tolist() == [2e-6, 1e-6]
     assert found.seconds.tolist() == [[2e-6, 4e-6], [2e-6, 1e-6]], "b's prediction is right, and no less than what the fastest took"
+    sixth = Raced([{**row, "predicted": {"a": 1e-6, "b": 3e-6}}, {**other, "measured": {"a": 4e-6, "b": 6e-6}}] + [row] * 4)
+    assert sixth.seconds[1, 0] == pytest.approx(18e-6), "b takes six times what is predicted where it was timed, once"
 
 
 def test_an_estimate_is_of_one_product_of_several():
