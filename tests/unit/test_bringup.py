@@ -239,6 +239,17 @@ def test_a_device_that_contradicts_itself_is_told_with_the_products():
                 assert one["rule"] in said and one["d"] in said
 
 
+def test_random_products_are_held_against_a_rule_in_the_order_of_the_units_sums():
+    fragment = FRAGMENTS.get("mma_m16n8k16_f16")
+    raw = Raw(fragment, FakeGpu(in_order(by_row("truncate", 8, 24), EVEN_FIRST)).open(fragment))
+    maps, halves_first = find_maps(raw), (tuple(range(8)), tuple(range(8, 16)))
+    with np.errstate(all="ignore"):
+        for steps, fits in ((tuple(EVEN_FIRST[:8]), tuple(EVEN_FIRST[8:])), True), (halves_first, False):
+            found = Found(Candidate("truncate", 8, 24), True, [], 1, [], 0)
+            prove(Dots(raw, maps), Order(steps, 0), Traits(), found, 2000)
+            assert found.fits == fits and (found.agreeing == found.proof) == fits and found.proof > 1000
+
+
 def said_of(rule: Candidate, word: str, shown: dict) -> str:
     """What a rule says of a product that a report shows."""
     a, b = (np.array([[int(digits, 16) for digits in shown[name]]], np.uint16) for name in "ab")

@@ -73,6 +73,11 @@ def test_what_an_emulated_gpu_takes_and_holds():
     assert not machine.takes("k", 1, 32)
 
 
+def test_a_kernel_of_any_block_may_have_the_largest_that_a_gpu_has():
+    largest = max(gpu.limits.threads_per_block for gpu in GPUS.rows() if gpu.vendor == "amd")
+    assert f"amdgpu_flat_work_group_size(1, {largest})" in probe.plain_source("limits.j2", "gfx90a", "limits", needs=[40]).text
+
+
 def test_a_chosen_kernels_spec_names_the_row_from_its_folder():
     session = SimpleNamespace(machine=SimpleNamespace(name="A GPU"), gpu_row="here.toml")
     spec = {"target": {"gpu": "/somewhere/here.toml"}, "tile": {"block": [64, 32, 16], "gpu": "x"}}
