@@ -230,3 +230,19 @@ def test_a_kinds_question_looks_at_every_element_that_is_computed_and_at_all_oth
     if right:
         computed = sum(int(Triangle().computed(*size).sum()) for size in ((plan.block[0] + 3, plan.block[1] + 5), (2 * plan.block[0] + 1, plan.block[1] - 1), (3, 2)))
         assert told.startswith(f"{computed} elements, at most 0.") and told.endswith("no others are written")
+
+
+@pytest.mark.parametrize("scheme", ["bf16x3_bb16", "ootomo_b16"])
+def test_a_kinds_question_asks_of_a_b_that_the_kernel_can_read(scheme, monkeypatch):
+    """A runner refuses numbers that B's type has not."""
+    plan, asked = replace(plan_of(scheme=scheme), kind=GEMMT), []
+
+    def gemm(device, plan, source, a, b, before, *, alpha, beta, placement):
+        asked.append(np.array_equal(plan.inputs.stored_b.rounded(b), b))
+        computed = plan.kind.computed(a.shape[0], b.shape[1])
+        old = np.full(computed.shape, np.nan, np.float32) if before is None else before
+        return SimpleNamespace(c=np.where(computed, alpha * (a.astype(np.float64) @ b) + (beta * old if beta else 0), old).astype(np.float32), intact=True)
+
+    monkeypatch.setattr(of_kinds, "gemm", gemm)
+    right, told = of_kinds.question(plan, None, None)
+    assert right and asked == [True] * 3, told
