@@ -201,8 +201,10 @@ class Kind:
                 f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),
                 remedy=f'layout = "{self.layouts[0]}"',
             )
-        if self.given and problem.b != "f32":
+        if (self.packs or self.solves) and problem.b != "f32":
             raise InfeasibleSpec(f"{place}: [problem] b", f"kind {self.name} has a B of FP32 alone", got=problem.b, needs="f32", remedy='b = "f32"')
+        if self.solves and problem.c != "f32":
+            raise InfeasibleSpec(f"{place}: [problem] c", f"kind {self.name} solves in C, in FP32", got=problem.c, needs="f32", remedy='c = "f32"')
         for extent, other in self.aliases.items():
             if extent in ("m", "n", "k") and getattr(problem, extent) != getattr(problem, other):
                 raise InfeasibleSpec(
