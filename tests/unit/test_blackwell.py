@@ -64,6 +64,7 @@ def test_a_lane_is_a_row_and_a_register_a_column():
     ("f16", 128, 64, 1 << 4 | 8 << 17 | 8 << 24),
     ("bf16", 128, 256, 1 << 4 | 1 << 7 | 1 << 10 | 32 << 17 | 8 << 24),
     ("tf32", 128, 16, 1 << 4 | 2 << 7 | 2 << 10 | 2 << 17 | 8 << 24),
+    ("f16", 256, 256, 1 << 4 | 32 << 17 | 16 << 24),  # of a pair of blocks
 ])
 def test_the_instruction_descriptor(word, m, n, value):
     [row] = [row for row in ROWS.values() if row.word == word]
@@ -144,6 +145,19 @@ def test_registers_that_move_are_there():
         assert plan.numbers["register_budget"] % 8 == plan.numbers["producer_registers"] % 8 == 0
 
 
+@pytest.mark.parametrize("cluster, stage, fetched, instruction", [
+    (1, 32 * (128 + 256) * 4, 32 * 6 * (128 + 256), "tcgen05.mma.cta_group::1.kind::f16"),
+    (2, 32 * (128 + 128) * 4, 32 * 6 * (128 + 128), "tcgen05.mma.cta_group::2.kind::f16"),
+])
+def test_a_block_of_a_pair_has_half_of_b(cluster, stage, fetched, instruction):
+    """Worked out by hand: two words of 2 B, three products; what L2 gives and what the unit reads of each SM's shared memory fall by a third."""
+    plan = solve(asked(split={"promote": 32}, tile=TILE | {"cluster": cluster}, pipeline={"stages": 4}))
+    known = plan.model
+    assert (known["stage_bytes"], known["fill_bytes"], known["fetch_bytes"], plan.fragment.instruction) == (stage, stage, fetched, instruction)
+    assert plan.shared_bytes == 4 * (stage + 16) + 8 * 5 and known["blocks_at_once"] == 148
+    assert plan.own.columns == 512  # a row of the sums is where it was
+
+
 # ---- what is chosen
 
 
@@ -152,6 +166,14 @@ def test_auto_takes_the_faster_and_both_are_weighed():
     assert best.fragment.policy == "tcgen05" and best.arch == "sm_100a"
     seconds = {policy: solve(asked(policy=policy)).model["seconds"] for policy in ("mma", "tcgen05")}
     assert best.model["seconds"] == min(seconds.values())
+
+
+def test_auto_takes_pairs_where_shared_memory_would_bind():
+    """At 4096 the unit binds with pairs, shared memory without; their launch costs a microsecond, which a small product does not win back."""
+    best, alone = solve(asked()), solve(asked(tile={"cluster": 1}))
+    assert (best.cluster, best.design.binding(best.model), alone.design.binding(alone.model)) == (2, "the matrix unit", "shared memory")
+    assert best.model["seconds"] < 0.95 * alone.model["seconds"]
+    assert solve(asked(problem={"m": 256, "n": 256, "k": 256})).cluster == 1
 
 
 @pytest.mark.parametrize("gpu", ["rtx5090", "h100", "a100"])
@@ -200,8 +222,10 @@ def test_other_gpus_do_not_have_it(gpu):
     ({"tile": {"block": [128, 256, 128], "warp": [128, 128, 128]}}, "the matrix unit has no swizzle for rows of this length"),
     ({"tile": TILE, "split": {"scheme": "ootomo4"}}, "the sums do not fit the tensor memory of b200"),
     ({"tile": TILE, "split": {"promote": 48}}, "promotion falls between two instructions or drifts against the stages"),
-    ({"tile": TILE, "pipeline": {"stages": 5}}, "stages = 5 does not fit b200"),
-    ({"tile": {"cluster": 2}}, "tcgen05 does not go with this pipeline"),
+    ({"tile": TILE | {"cluster": 1}, "pipeline": {"stages": 5}}, "stages = 5 does not fit b200"),
+    ({"tile": TILE | {"cluster": 2}, "pipeline": {"stages": 8}}, "stages = 8 does not fit b200"),
+    ({"tile": TILE | {"cluster": 4}}, "an instruction multiplies what two blocks have, and no more"),
+    ({"tile": {"block": [128, 48, 32], "warp": [128, 48, 32], "cluster": 2}}, "the halves of B that a pair of blocks has are no whole steps of n"),
     ({"pipeline": {"consumers": "pingpong"}}, "tcgen05 does not go with this pipeline"),
     ({"pipeline": {"loads": "async"}}, "tcgen05 does not go with this pipeline"),
     ({"pipeline": {"fragment_buffers": 2}}, "tcgen05 does not go with this pipeline"),

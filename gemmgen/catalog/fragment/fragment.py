@@ -105,6 +105,10 @@ class Fragment(FragmentRow):
             "c": FragmentMap(**self.c.model_dump(), repeats=times), "widest": None, "sparse_from": None,
         })
 
+    def paired(self) -> Fragment:
+        """The instruction of a pair of blocks, each of which has this one's rows and half of B."""
+        return self.model_copy(update={"instruction": self.instruction.replace("cta_group::1", "cta_group::2")})
+
     def deep(self, times: int) -> Fragment:
         """A fragment of `times` as many k, for as many instructions one after another.
 
