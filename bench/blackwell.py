@@ -1,9 +1,9 @@
 """What no B200 has told: how tcgen05 sums, how fast its kernels are, and the constants of their model; and what the model predicts until one does.
 
-    python bench/blackwell.py --json blackwell.json     on a B200: everything, in about 15 minutes
-    python bench/blackwell.py --predict                 anywhere: predicted times and what binds
+    python bench/blackwell.py --json blackwell.json
+    python bench/blackwell.py --predict
 
-On a B200 three parts follow one another, and each is in the JSON:
+The first needs a B200; the second prints predicted times and what binds, anywhere. On a B200 three parts follow one another, and each is in the JSON:
 
 `sums`      kernels of each word, by single blocks and by pairs, give the bits that the emulator says, or not. Where all do, `assumed` in
             specs/units/blackwell.toml has an answer.

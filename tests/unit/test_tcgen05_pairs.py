@@ -13,7 +13,7 @@ from gemmgen.emulate.core.memory import Fault
 from gemmgen.emulate.ptx.isa.tcgen05 import InstructionWord
 from gemmgen.emulate.ptx.tensor_memory import TensorMemory
 from gemmgen.errors import EmulationError
-from test_tcgen05_instructions import KERNEL, ROW, descriptor, operands
+from test_tcgen05_instructions import KERNEL, ROW, X, descriptor, operands
 
 MEET = "barrier.cluster.arrive;\nbarrier.cluster.wait;"
 
@@ -150,3 +150,27 @@ def test_each_cta_of_a_pair_has_lanes_and_allocations_of_its_own():
     for each in (0, 1):
         with pytest.raises(Fault, match="ends while"):
             memory.check_end(each)
+
+
+HANDED_ON = f"""$END:
+bar.warp.sync -1;
+setp.ne.u32 %p8, %r3, 0;
+@%p8 bra $OTHERS;
+tcgen05.st.sync.aligned.32x32b.x16.b32 [%r6+48], {X};
+tcgen05.wait::st.sync.aligned;
+$OTHERS:
+tcgen05.fence::before_thread_sync;
+bar.sync 3;
+tcgen05.fence::after_thread_sync;
+@%p3 bra $LOADED;
+tcgen05.ld.sync.aligned.32x32b.x16.b32 {X}, [%r6+48];
+tcgen05.wait::ld.sync.aligned;
+$LOADED:
+"""
+
+
+def test_a_ctas_own_barrier_concerns_its_own_warps():
+    """In either CTA warp 0 stores columns and warp 4, which has the same lanes, loads them after a barrier of the CTA."""
+    assert np.array_equal(sums(PAIR.replace("$END:\n", HANDED_ON), SCHEDULES[0]), sums())
+    with pytest.raises(EmulationError, match="tensor memory is read that nothing has written"):
+        sums(PAIR.replace("$END:\n", HANDED_ON.replace("bar.sync 3;\n", "")), SCHEDULES[1])
