@@ -1,14 +1,15 @@
-"""What no B200 has told: how tcgen05 sums, how fast its kernels are, and the constants of their model; and what the model predicts until one does.
+"""What no GPU with tensor memory has told: how tcgen05 sums, how fast its kernels are, the constants of their model; and what is predicted until one does.
 
     python bench/blackwell.py --json blackwell.json
     python bench/blackwell.py --predict
 
-The first needs a B200; the second prints predicted times and what binds, anywhere. On a B200 three parts follow one another, and each is in the JSON:
+The first needs a B200, or with `--gpu` a gb200, b300, gb300 or jetson_thor; the second prints predicted times and what binds, anywhere. On the GPU three parts
+follow one another, and each is in the JSON:
 
 `sums`      kernels of each word, by single blocks and by pairs, give the bits that the emulator says, or not. Where all do, `assumed` in
             specs/units/blackwell.toml has an answer.
 `races`     the kernel that the model chooses at each size, without pairs and with them, beside cuBLAS's SGEMM in turns: seconds, predicted seconds.
-`constants` the constants of [measured.tcgen05] fitted to some 50 kernels, as lines for specs/gpus/b200.toml, with the error on kernels held out.
+`constants` the constants of [measured.tcgen05] fitted to some 50 kernels, as lines for the row under specs/gpus, with the error on kernels held out.
 
 `gemmgen gpu probe --device cuda -o my_b200/` measures the remaining constants, limits and rates of the GPU's row.
 """
@@ -25,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from gemmgen import road
-from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError
 from gemmgen.run import cuda, gemm
 from gemmgen.run.emulator import EmulatorDevice
@@ -34,7 +34,7 @@ from gemmgen.spec import loads
 from gemmgen.workshop.bringup import calibrate, sample
 from gemmgen.workshop.bringup.processes import Processes
 
-GPU, POLICY = "b200", "tcgen05"
+POLICY = "tcgen05"
 SIZES = (1024, 2048, 4096, 8192, 16384)
 SCHEMES = ("ootomo", "scaled", "bf16x3", "bf16x6", "tf32x3")
 WORDS = ("half", "ootomo", "ootomo4", "bf16x3", "tf32x3", "scaled")
@@ -50,21 +50,21 @@ SHAPE = (300, 200, 500)
 """Of the products whose bits are compared: no extent is a multiple of a tile's."""
 
 
-def asked_for(scheme: str, size: int, cluster: int, **tile: Any) -> dict[str, Any]:
+def asked_for(gpu: str, scheme: str, size: int, cluster: int, **tile: Any) -> dict[str, Any]:
     """A spec, of square products; `cluster`: 1 for single blocks, 2 for pairs."""
     return {
-        "problem": dict.fromkeys("mnk", size), "split": {"scheme": scheme}, "fragment": {"policy": POLICY}, "target": {"gpu": GPU},
+        "problem": dict.fromkeys("mnk", size), "split": {"scheme": scheme}, "fragment": {"policy": POLICY}, "target": {"gpu": gpu},
         "tile": {"cluster": cluster, **tile},
     }
 
 
-def predicted(schemes: tuple[str, ...] = SCHEMES, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
+def predicted(gpu: str, schemes: tuple[str, ...] = SCHEMES, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
     """Predicted times, of single blocks and of pairs, and what binds."""
     found = []
     for scheme in schemes:
         for size in sizes:
             for cluster in (1, 2):
-                plan = solve(loads(asked_for(scheme, size, cluster)))
+                plan = solve(loads(asked_for(gpu, scheme, size, cluster)))
                 model = plan.model
                 found.append({
                     "scheme": scheme, "size": size, "cluster": cluster, "block": list(plan.block), "stages": plan.stages,
@@ -84,13 +84,13 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def sums(seed: int = 0) -> list[dict[str, Any]]:
+def sums(gpu: str, seed: int = 0) -> list[dict[str, Any]]:
     """Whether the GPU's bits are the emulator's, by scheme and cluster."""
     (m, n, k), rng, found = SHAPE, np.random.default_rng(seed), []
     a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))
     for scheme in WORDS:
         for cluster in (1, 2):
-            built = road.build(asked_for(scheme, 4096, cluster, **TILE))
+            built = road.build(asked_for(gpu, scheme, 4096, cluster, **TILE))
             plan, source = built.plan, built.source
             told, right = (gemm(one, plan, source, a, b).c for one in (cuda.CudaDevice(built.binary), EmulatorDevice(plan, source, built.binary)))
             same = told.view(np.uint32) == right.view(np.uint32)
@@ -101,7 +101,7 @@ def sums(seed: int = 0) -> list[dict[str, Any]]:
     return found
 
 
-def races(schemes: tuple[str, ...], sizes: tuple[int, ...], seconds: float) -> list[dict[str, Any]]:
+def races(gpu: str, schemes: tuple[str, ...], sizes: tuple[int, ...], seconds: float) -> list[dict[str, Any]]:
     """Median seconds of interleaved rounds, beside the predicted ones."""
     from gemmgen import timing
 
@@ -111,7 +111,7 @@ def races(schemes: tuple[str, ...], sizes: tuple[int, ...], seconds: float) -> l
         contenders: dict[str, Any] = {"cublas-sgemm": (None, timing.cublas("cublas-sgemm", inputs))}
         for scheme in schemes:
             for cluster in (1, 2):
-                built, name = road.build(asked_for(scheme, size, cluster)), f"{scheme}, {'pairs' if cluster > 1 else 'single blocks'}"
+                built, name = road.build(asked_for(gpu, scheme, size, cluster)), f"{scheme}, {'pairs' if cluster > 1 else 'single blocks'}"
                 contenders[name] = built.plan, timing.generated(name, built.plan, built.source, built.binary, inputs)
         timing.race([one for _, one in contenders.values()], rounds=15, slice_ms=20.0, seconds=seconds, warm_up=0.5)
         for name, (plan, one) in contenders.items():
@@ -126,26 +126,27 @@ def races(schemes: tuple[str, ...], sizes: tuple[int, ...], seconds: float) -> l
     return found
 
 
-def wanted(each: int, seed: int) -> list[sample.Proposed]:
+def wanted(gpu: str, each: int, seed: int) -> list[sample.Proposed]:
     """The kernels that the constants are fitted to: at each size of CELLS the model's first choice, and others that it holds worth a trial."""
     found = []
     for scheme, sizes in CELLS:
         for size in sizes:
-            spec = asked_for(scheme, 1, 1) | {"problem": dict(zip("mnk", size)), "tile": {}}
+            spec = asked_for(gpu, scheme, 1, 1) | {"problem": dict(zip("mnk", size)), "tile": {}}
             found += sample.proposed(spec, size, each, seed)
     return found
 
 
-def constants(each: int, seed: int) -> dict[str, Any]:
+def constants(gpu: str, each: int, seed: int) -> dict[str, Any]:
     """The constants of the model, fitted to kernels of tcgen05 alone."""
     with Processes() as pool:
-        timed = sample.timed(GPU, "nvidia", pool, seed=seed, wanted=wanted(each, seed), progress=lambda text: print(text, file=sys.stderr))
-        fit = calibrate.fitted(timed.rows, GPU, pool)
+        timed = sample.timed(gpu, "nvidia", pool, seed=seed, wanted=wanted(gpu, each, seed), progress=lambda text: print(text, file=sys.stderr))
+        fit = calibrate.fitted(timed.rows, gpu, pool)
     return {"kernels": timed.kernels, "refused": list(timed.refused), "held_out": calibrate.errors(fit), **fit.learnt.as_dict()}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpu", default="b200", help="a row under specs/gpus whose target has tcgen05")
     parser.add_argument("--predict", action="store_true", help="no GPU: what the model says")
     parser.add_argument("--json", type=Path, help="a file for everything")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="of square products")
@@ -155,14 +156,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     schemes, sizes = tuple(asked.schemes.split(",")), tuple(map(int, asked.sizes.split(",")))
-    told: dict[str, Any] = {"predicted": predicted(schemes, sizes)}
+    told: dict[str, Any] = {"predicted": predicted(asked.gpu, schemes, sizes)}
     print(table(told["predicted"]))
     if not asked.predict:
-        if reason := cuda.why_not(GPUS.get(GPU)):
+        if reason := cuda.why_not(solve(loads(asked_for(asked.gpu, "half", 4096, 1)))):
             raise reason
         for part, make in (
-            ("sums", lambda: sums(asked.seed)), ("races", lambda: races(schemes, sizes, asked.seconds)),
-            ("constants", lambda: constants(asked.kernels, asked.seed)),
+            ("sums", lambda: sums(asked.gpu, asked.seed)), ("races", lambda: races(asked.gpu, schemes, sizes, asked.seconds)),
+            ("constants", lambda: constants(asked.gpu, asked.kernels, asked.seed)),
         ):
             told[part] = make()
             if asked.json:  # what is there stays if a later part fails

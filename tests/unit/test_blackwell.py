@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import explain, solve
 from gemmgen.spec import load, loads
 from gemmgen.verify import Judge, standing
+from gemmgen.workshop.fit.time_model import with_constants
 from broken_rows import assert_refused
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if row.in_tensor_memory}
@@ -50,7 +52,8 @@ def test_a_row_says_what_the_ptx_isa_does(name):
     assert (m, n, k) == (128, 16, 8 if kind == "tf32" else 16)
     assert (row.min_arch, row.arch, row.a, row.b, row.threads) == (100, "sm_100a", None, None, 128)
     assert [one.shape[1] for one in row.shapes.values()] == list(range(16, 257, 16))
-    assert row.runs_on("sm_100") and not row.runs_on("sm_120") and not row.runs_on("sm_90")
+    assert {arch: row.compiled_for(arch) for arch in ("sm_100", "sm_103", "sm_110", "sm_90", "sm_101", "sm_120") if row.runs_on(arch)} == {
+        "sm_100": "sm_100a", "sm_103": "sm_103a", "sm_110": "sm_110a"}
 
 
 def test_a_lane_is_a_row_and_a_register_a_column():
@@ -85,6 +88,7 @@ def test_the_shared_memory_descriptor(name, row_bytes, swizzle):
     ("n = [17, 6, 8]", "n = [17, 5, 8]", "extents that fit"),
     ("m = [24, 5, 16]", "m = [24, 5, 256]", "extents that fit"),
     ("n = [17, 6, 8]", "n = [12, 6, 8]", "do not overlap"),
+    ('arch = "sm_100a"', "", "the first of the targets, beside also"),
     ("a = [7, 3, 0]", "a = [7, 3, 9]", "codes that fit"),
     ('policy = "tcgen05"', 'policy = "wgmma"', "the instruction's own word"),
     ("registers = [[0, 1], [0, 2], [0, 4], [0, 8]]", "registers = [[0, 1], [0, 2], [0, 4]]", "covers another tile"),
@@ -158,6 +162,13 @@ def test_a_block_of_a_pair_has_half_of_b(cluster, stage, fetched, instruction):
     assert plan.own.columns == 512  # a row of the sums is where it was
 
 
+@pytest.mark.parametrize("cluster, more", [(1, 0), (2, 1e-5)])
+def test_forming_pairs_costs_what_the_row_says(cluster, more):
+    plan = solve(asked(tile={"cluster": cluster}))
+    slow = replace(plan, gpu=with_constants(plan.gpu, {("tcgen05", "cluster_seconds"): 1.1e-5}))
+    assert slow.model["seconds"] - plan.model["seconds"] == pytest.approx(more, abs=1e-9)
+
+
 # ---- what is chosen
 
 
@@ -179,6 +190,13 @@ def test_auto_takes_pairs_where_shared_memory_would_bind():
 @pytest.mark.parametrize("gpu", ["rtx5090", "h100", "a100"])
 def test_auto_elsewhere_is_not_touched(gpu):
     assert solve(asked(gpu, "auto")).fragment.policy != "tcgen05"
+
+
+@pytest.mark.parametrize("gpu, arch", [("gb200", "sm_100a"), ("b300", "sm_103a"), ("jetson_thor", "sm_110a")])
+def test_other_gpus_with_tensor_memory_have_kernels_of_their_own_target(gpu, arch):
+    best = solve(asked(gpu, "auto"))
+    assert (best.fragment.policy, best.arch, best.cluster) == ("tcgen05", arch, 2)
+    assert "never run" in standing(best)
 
 
 def test_an_instruction_is_as_wide_as_the_tile():
@@ -211,7 +229,7 @@ def test_equations_have_numbers_of_their_own():
 @pytest.mark.parametrize("gpu", ["h100", "rtx5090", "a100"])
 def test_other_gpus_do_not_have_it(gpu):
     error = refused(gpu=gpu)
-    assert (error.got, error.needs, error.remedy) == ("tcgen05", "sm_100a", 'another gpu, or policy = "auto"')
+    assert (error.got, error.needs, error.remedy) == ("tcgen05", "sm_100a or sm_103a or sm_110a", 'another gpu, or policy = "auto"')
     assert error.has == solve(asked(gpu, "mma")).gpu.arch
 
 

@@ -28,7 +28,7 @@ HIDDEN = {("tcgen05", "efficiency"): 0.75, ("tcgen05", "sustained_share"): 0.45}
 
 
 def test_the_pages_predictions_are_the_commands():
-    found = blackwell.predicted(("ootomo",), (2048, 8192))
+    found = blackwell.predicted("b200", ("ootomo",), (2048, 8192))
     lines = blackwell.table(found).splitlines()
     page = [line.split(" | ") for line in (ROOT / "docs" / "blackwell.md").read_text().splitlines()]
     sizes = next(line for line in page if line[0] == "| predicted TFLOP/s")
@@ -50,7 +50,7 @@ def test_bits_are_compared_for_single_blocks_and_pairs(monkeypatch):
         monkeypatch.setattr(blackwell.cuda, "CudaDevice", lambda binary, c=other: lambda *_: SimpleNamespace(c=c))
         monkeypatch.setattr(blackwell, "EmulatorDevice", lambda *_, c=c: lambda *_: SimpleNamespace(c=c))
         monkeypatch.setattr(blackwell.road, "build", lambda spec: SimpleNamespace(plan=blackwell.solve(blackwell.loads(spec)), source=None, binary=None))
-        found = blackwell.sums()
+        found = blackwell.sums("b200")
         assert [(one["cluster"], one["elements"], one["same_bits"]) for one in found] == [(1, 5200, same), (2, 5200, same)]
         assert [one["instruction"] for one in found] == [f"tcgen05.mma.cta_group::{group}.kind::f16" for group in (1, 2)]
 
@@ -66,7 +66,7 @@ def test_without_a_b200_only_predictions_are_made(monkeypatch, capsys, tmp_path)
 
 def test_the_kernels_that_are_fitted_to_are_single_blocks_and_pairs(monkeypatch):
     monkeypatch.setattr(blackwell, "CELLS", (("ootomo", ((4096, 4096, 4096),)),))
-    found = blackwell.wanted(4, 0)
+    found = blackwell.wanted("b200", 4, 0)
     assert {one.spec["fragment"]["policy"] for one in found} == {"tcgen05"} and {one.spec["tile"]["cluster"] for one in found} == {1, 2}
 
 
@@ -75,7 +75,7 @@ def test_the_constants_of_a_made_up_b200_are_found(monkeypatch):
     hidden = with_constants(GPUS.get("b200"), HIDDEN)
     monkeypatch.setattr(blackwell, "Processes", lambda: FakePool(hidden))
     monkeypatch.setattr(calibrate, "SEEDS", (1,))
-    told = blackwell.constants(4, 0)
+    told = blackwell.constants("b200", 4, 0)
     found = {(one["section"], one["name"]): one["after"] for one in told["constants"]}
     for place, value in HIDDEN.items():
         assert found[place] == pytest.approx(value, rel=0.1), (place, told)

@@ -142,14 +142,15 @@ def test_each_cta_of_a_pair_has_lanes_and_allocations_of_its_own():
     memory.fence_after(every)
     for warp, number in ((1, 0), (5, 7)):
         assert (memory.load(warp, np.arange(32 * warp, 32 * warp + 32), 32 << 16 | 480, 1, "here") == number).all()
-    memory.store(6, np.arange(192, 224), 64 << 16 | 500, np.ones((1, 32), np.uint32), "here")
-    assert memory.load(2, np.arange(64, 96), 64 << 16 | 480, 1, "here").shape == (1, 32)  # what warp 6 stores are other lanes
+    memory.store(6, np.arange(192, 224), 64 << 16 | 481, np.ones((1, 32), np.uint32), "here")
+    assert memory.load(2, np.arange(64, 96), 64 << 16 | 481, 1, "here").shape == (1, 32)  # what warp 6 stores are other lanes
     with pytest.raises(Fault, match="given back that another warp need not have read yet") as fault:
         memory.free(np.arange(128, 160), 480, 32)
     assert "read by warp 1 of CTA 0 of the pair" in fault.value.got
-    for each in (0, 1):
-        with pytest.raises(Fault, match="ends while"):
+    for each, kept in ((0, "64 columns from 448 on"), (1, "32 columns from 480 on")):
+        with pytest.raises(Fault, match="ends while") as fault:
             memory.check_end(each)
+        assert fault.value.got == kept
 
 
 HANDED_ON = f"""$END:
