@@ -49,7 +49,7 @@ def assert_as_predicted(plan, source, binary):
     assert loads_of_sums == len(plan.scheme.accumulators) * plan.warp[1] // plan.own.unloaded == len(re.findall(r"tcgen05\.wait::ld\.", text))
 
 
-SCHEMES = ["ootomo", "ootomo4", "legemm", "egemm", "markidis", "half", "bf16x3", "bf16x6", "tf32x3", "scaled"]
+SCHEMES = ["ootomo", "ootomo4", "legemm", "egemm", "markidis", "half", "bf16x3", "bf16x6", "tf32x3", "scaled", "e4m3x6"]
 
 
 @pytest.mark.parametrize("scheme", tailed(SCHEMES, set(SCHEMES) - {"bf16x6", "scaled"}))

@@ -48,6 +48,7 @@ def emulator(plan, source, binary):
     {"split": {"scheme": "ootomo4"}}, {"n": 48, "group": 16, "k": 16}, {"tile": {"split_k": 3}}, {"pipeline": {"stages": 2}},
     PAIR, PAIR | {"group": 16, "split": {"promote": 64}}, PAIR | {"split": {"scheme": "scaled"}}, PAIR | {"n": 64, "k": 64, "split": {"promote": 0}},
     PAIR | {"split": {"scheme": "bf16x6", "promote": 16}, "k": 16, "pipeline": {"stages": 2}}, {"tile": {"split_k": 3, "cluster": 2}},
+    PAIR | {"split": {"scheme": "e4m3x6", "promote": 64}, "k": 64},
 ], 2), ids=str)
 def test_kernels_are_right_around_the_unit(options):
     """A whole report."""

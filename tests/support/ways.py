@@ -33,7 +33,7 @@ def can_multiply(gpu: str, scheme: str) -> bool:
     row, words = GPUS.get(gpu), SCHEMES.get(scheme)
     word = words.leading
     alone = not words.uniform  # which warpgroups alone have kernels of
-    policies = ("wgmma",) if alone else ("fma" if word == "f32" else row.portable_policy, "wgmma")
+    policies = ("wgmma",) if alone else ("fma" if word == "f32" else row.portable_policy, "wgmma", "tcgen05")
     known = [one for policy in policies for one in candidates(row.vendor, word, policy)]
     its_own = [one for one in known if one.runs_on(row.arch) and row.unit.of(word, one.policy).rule != "by_f16"]  # not what the compiler makes of it
     return bool(its_own) and (word == "f32" or word in row.unit.words)

@@ -47,9 +47,9 @@ def refused(**sections) -> InfeasibleSpec:
 def test_a_row_says_what_the_ptx_isa_does(name):
     row = ROWS[name]
     m, n, k = row.shape
-    kind = "tf32" if row.word == "tf32" else "f16"
+    kind, depth = {"tf32": ("tf32", 8), "e4m3": ("f8f6f4", 32)}.get(row.word, ("f16", 16))
     assert (name, row.instruction) == (f"tcgen05_m128n16k{k}_{row.word}", f"tcgen05.mma.cta_group::1.kind::{kind}")
-    assert (m, n, k) == (128, 16, 8 if kind == "tf32" else 16)
+    assert (m, n, k) == (128, 16, depth)
     assert (row.min_arch, row.arch, row.a, row.b, row.threads) == (100, "sm_100a", None, None, 128)
     assert [one.shape[1] for one in row.shapes.values()] == list(range(16, 257, 16))
     assert {arch: row.compiled_for(arch) for arch in ("sm_100", "sm_103", "sm_110", "sm_90", "sm_101", "sm_120") if row.runs_on(arch)} == {
@@ -67,6 +67,7 @@ def test_a_lane_is_a_row_and_a_register_a_column():
     ("f16", 128, 64, 1 << 4 | 8 << 17 | 8 << 24),
     ("bf16", 128, 256, 1 << 4 | 1 << 7 | 1 << 10 | 32 << 17 | 8 << 24),
     ("tf32", 128, 16, 1 << 4 | 2 << 7 | 2 << 10 | 2 << 17 | 8 << 24),
+    ("e4m3", 128, 64, 1 << 4 | 8 << 17 | 8 << 24),  # of .kind::f8f6f4, whose code for e4m3 is 0
     ("f16", 256, 256, 1 << 4 | 32 << 17 | 16 << 24),  # of a pair of blocks
 ])
 def test_the_instruction_descriptor(word, m, n, value):
@@ -290,7 +291,7 @@ def test_the_source_says_what_was_checked():
 
 
 def test_every_row_loads_strictly():
-    assert isinstance(ROWS["tcgen05_m128n16k16_f16"], Fragment) and len(ROWS) == 3
+    assert isinstance(ROWS["tcgen05_m128n16k16_f16"], Fragment) and len(ROWS) == 4
     dumped = json.loads(json.dumps(ROWS["tcgen05_m128n16k16_f16"].model_dump(mode="json")))
     assert dumped["a"] is None and np.array(dumped["c"]["lanes"]).shape == (7, 2)
     assert Path(FRAGMENTS.folder).is_dir()
