@@ -92,7 +92,7 @@ class Plan(Shown, _Asked):
         return {
             "layout": self.layout,
             "scheme": self.scheme.model_dump(mode="json", exclude={*prose, "element"}, exclude_none=True),
-            "fragment": self.fragment.model_dump(mode="json", exclude=prose, exclude_none=True),
+            "fragment": self.fragment.model_dump(mode="json", exclude={*prose, "also"}, exclude_none=True),  # whose target is `arch`
             "arch": self.arch,
             "special": self.special,
             **self.decided,
@@ -129,7 +129,7 @@ class Plan(Shown, _Asked):
     @property
     def arch(self) -> str:
         """The compile target: the GPU's, or that of an instruction only it has."""
-        return self.fragment.arch or self.gpu.arch
+        return self.fragment.compiled_for(self.gpu.arch)
 
     @cached_property
     def hash(self) -> str:

@@ -105,7 +105,7 @@ class Design(Searched, Batched):
         """Which of the fragments of its policy it takes where a spec leaves that open."""
         return usual
 
-    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
+    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int], cluster: int = 1) -> Fragment:
         """The fragment as such tiles take it: instructions that come in several widths are as wide as they can be."""
         return fragment
 
