@@ -23,7 +23,7 @@ from typing import Any
 
 from gemmgen.build import build
 from gemmgen.build.binary import Binary
-from gemmgen.build.cache import Cache
+from gemmgen.cache import Cache
 from gemmgen.build.reference import accepting
 from gemmgen.errors import BuildError, ResourceError
 from gemmgen.plan import Plan

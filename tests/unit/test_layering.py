@@ -18,7 +18,7 @@ PACKAGE = Path(gemmgen.__file__).parent
 
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
-    "", "errors", "shown", "paths", "files", "catalog", "interface", "batch", "decisions", "model", "kinds", "designs", "spec", "views", "plan", "solve", "verdict", "picture", "naming", "abi", "unused", "render",
+    "", "errors", "shown", "paths", "files", "cache", "catalog", "interface", "batch", "decisions", "model", "kinds", "designs", "spec", "views", "plan", "solve", "verdict", "picture", "naming", "abi", "unused", "render",
     "fragment_header", "fragment_uses", "split", "drivers", "build", "emulate", "run", "verify", "export", "timing", "library", "road", "doctor", "api", "cli", "verbs", "demo", "__main__",
     "workshop", "workshop.explore", "workshop.bench", "workshop.programs", "workshop.tune", "workshop.fit", "workshop.choose", "workshop.apps", "workshop.bringup", "workshop.verbs",
 )
