@@ -14,6 +14,7 @@ from pathlib import Path
 
 # Every worker is busy already: threads of BLAS that wait for one another take a product's time many times over.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+gc.disable()  # until all tests are collected: nothing that they are made of is garbage
 
 import pytest
 
@@ -125,8 +126,8 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_finish(session):
-    gc.collect()
     gc.freeze()  # thousands of tests, and SymPy: nothing that is worth looking through again and again
+    gc.enable()
     gc.set_threshold(50_000, 20, 20)  # a kernel's decoded instructions are many and live long: not to be looked through after every 700
 
 
