@@ -125,6 +125,15 @@ def pytest_generate_tests(metafunc):
         metafunc._calls = kept or metafunc._calls[:1]  # one at least: a function without parameters would be another test
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """What a file's own functions cached goes with its last test: emulated devices and their memory, GBs in all, which each fork would have to map."""
+    if nextitem is None or nextitem.path != item.path:
+        for value in vars(item.module).values():
+            if getattr(value, "__module__", None) == item.module.__name__ and hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
 def pytest_collection_finish(session):
     gc.freeze()  # thousands of tests, and SymPy: nothing that is worth looking through again and again
     gc.enable()
