@@ -118,7 +118,7 @@ class Request:
         way = design.way_of(symbols) if all(name in symbols for name in design.way_names) else self.choices.ways[0]
         return Plan(
             layout=self.kind.stored_layout(spec.problem.layout), scheme=self.scheme, gpu=self.gpu,
-            fragment=design.instruction(self.fragment, known["block"], known["warp"]),
+            fragment=design.instruction(self.fragment, known["block"], known["warp"], known.get("cluster", 1)),
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
             designed=None if design is designs_of(self.fragment, self.kind, self.scheme.family.sums)[0] else design.name, type=spec.problem.part,
             output=output_of(spec.problem.part, spec.problem.c), epilogue=epilogue_of(spec.epilogue.do), asked=self.asked,
