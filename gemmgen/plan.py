@@ -101,7 +101,7 @@ class Plan(Shown, _Asked):
             **({} if self.output.is_usual else {"c": self.output.name}), **({"epilogue": self.epilogue.names} if self.epilogue else {}),
             **({"passes": self.launches.whole_shape} if self.launches.splits_whole else {}),
             **({"batch": {"kind": self.kind.name, **self.batch.identity}} if self.batch else {}),
-            **({"kind": self.kind.name, **self.kind.options} if not (self.batch or self.kind.plain) else {}),
+            **({"kind": self.kind.name, **self.kind.options} if not self.kind.plain else {}),
             **({"fallback": self.fallback.identity} if self.fallback else {}), **({"flagged": self.flagged} if self.flagged else {}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import assembled
+from awkward import sums_of_uneven_loops
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator
 from gemmgen.emulate.core import units
@@ -74,15 +75,7 @@ def test_loops_of_different_length_in_each_lane_and_cta(arch, schedule):
 }"""
     a = np.arange(100, dtype=np.int32) * 3
     got, _ = run(text, (5,), (96,), 0, a, 400, out=(np.int32, 480), arch=arch, schedule=schedule)
-    want = []
-    for i in range(480):
-        total = 0
-        for j in range(i % 7 + i // 96):
-            total += a[j] if (i + j) & 1 else -2 * j
-            if total > 1000:
-                break
-        want.append(total if i < 400 else -1)
-    assert got.tolist() == want
+    assert got.tolist() == sums_of_uneven_loops(a)
 
 
 def test_lanes_and_warps_that_end_early():
@@ -529,17 +522,26 @@ def test_interrupting_leaves_no_worker_behind():
 
     previous = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.7, 5)  # again, since one that comes while Python forks is lost
+        limit = signal.setitimer(signal.ITIMER_REAL, 0.7, 5)  # again, since one that comes while Python forks is lost
         with pytest.raises(KeyboardInterrupt):
             run(text, (64,), (32,), 0, 1 << 30, out=(np.int32, 2048), processes=2)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_REAL, *limit)  # the test's own, which the same signal tells
     assert not multiprocessing.active_children()
 
 
-def test_a_worker_that_dies_is_noticed(monkeypatch):
-    monkeypatch.setattr("gemmgen.emulate.ptx.strip.Strip.run", lambda self: os._exit(9))
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("held", [False, True], ids=["with nothing", "with a lock"])
+def test_a_worker_that_dies_is_noticed(monkeypatch, held):
+    """Where it held a lock, the other worker would wait for ever."""
+    lock = multiprocessing.get_context("fork").Lock()
+
+    def dies(strip):
+        assert not held or lock.acquire()
+        os._exit(9)
+
+    monkeypatch.setattr("gemmgen.emulate.ptx.strip.Strip.run", dies)
     with pytest.raises(EmulationError, match="worker process ended"):
         run(SCALE, (64,), (32,), 0, np.ones(9, np.float32), 9, out=(np.float32, 9), processes=2)
 

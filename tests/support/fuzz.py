@@ -265,7 +265,7 @@ TINY = '[split]\nscheme = "half"\n[tile]\nblock = [32, 32, 16]\nwarp = [32, 16, 
 
 def cache(draw: random.Random, folder: Path) -> list[str]:
     """A changed entry of the cache: another checksum, other content under the right one, or what is no file; then the kernel is built."""
-    from gemmgen.build import cache as store
+    from gemmgen import cache as store
 
     root = folder / "cache"
     os.environ["GEMMGEN_CACHE"] = str(root)
@@ -382,13 +382,13 @@ def _guarded():
     try:
         resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
         signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SECONDS)
-        signal.setitimer(signal.ITIMER_REAL, 20 * MOST_SECONDS)  # what waits, as for a FIFO, takes no processor time
+        limit = signal.setitimer(signal.ITIMER_REAL, 20 * MOST_SECONDS)  # what waits, as for a FIFO, takes no processor time
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGVTALRM, handler)
         signal.signal(signal.SIGALRM, waiting)
+        signal.setitimer(signal.ITIMER_REAL, *limit)  # the test's own, which the same signal tells
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 

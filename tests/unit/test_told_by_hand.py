@@ -255,7 +255,7 @@ def test_a_record_says_what_the_unit_returned_and_who_would_like_to_have_it():
         return show.record({"matrix_unit": {"model": "cdna3", **unit}, "device": {"kind": kind}}, Path("x.json")).splitlines()
 
     assert told({"summary": "8 of 8"}, "hip") == [
-        "unit       cdna3: 8 of 8", "record     x.json", "           please attach it to an issue of the project: it tells what no one there can measure"]
+        "unit       cdna3: 8 of 8", "record     x.json", "           please attach it to an issue of the project: it has what no one there can measure"]
     assert told({"error": {"where": "probe", "problem": "failed"}}, "emulator") == ["unit       cdna3: not probed: probe: failed", "record     x.json"]
 
 
