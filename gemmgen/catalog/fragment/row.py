@@ -80,7 +80,7 @@ class FragmentRow(Row):
         if not self.maker.lists_targets and (self.min_arch is None or self.archs is not None or self.builtin is not None):
             raise ValueError(f"min_arch, and neither archs nor builtin, where the vendor is {self.vendor}")
         if self.instructions:
-            raise ValueError("no number of instructions: a row is one of them, and deepest tells how many make a fragment")
+            raise ValueError("no number of instructions: a row is one of them, and deepest says how many make a fragment")
         if self.vendor not in owners(self.policy):
             raise ValueError(f"policy {self.policy} where the vendor is {' or '.join(owners(self.policy))}")
         return self
