@@ -450,7 +450,7 @@ def needs(fragment: Fragment) -> str:
     """The targets that have the instruction; where they are many, the first and the last of a family that all has it."""
     if fragment.archs:
         return " ".join(fragment.archs) if len(fragment.archs) <= 4 else f"{fragment.archs[0]} to {fragment.archs[-1]}"
-    return f"{fragment.arch} alone" if fragment.arch else f"sm_{fragment.min_arch}"
+    return f"{fragment.targets} alone" if fragment.arch else f"sm_{fragment.min_arch}"
 
 
 def widths(fragment: Fragment) -> str:

@@ -47,4 +47,4 @@ def kind_called(name: str) -> Kind:
 
 def kind_of(problem: Any) -> Kind:
     """The kind that a spec's section [problem] asks for, with what the section decides of it."""
-    return kind_called(problem.kind).of(problem)
+    return kind_called(problem.kind).of(problem).of_batch(problem)

@@ -268,7 +268,7 @@ def strided(
 
     Args:
         a: [batch, M, K] FP32; each matrix is stored as the plan's layout says.
-        b: [batch, K, N] FP32.
+        b: [batch, K, N] FP32; None where the plan's kind of product has no B.
         c: [batch, M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
         placement: where the matrices lie; they follow one another.
         strides: 0 for an A or B of which all products take the first matrix.
@@ -280,7 +280,12 @@ def strided(
     """
     if not plan.launches.repeated:
         raise SpecError("plan", "is not for strided batches", got=plan.kind.name, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
-    check_extents(a, b, c, batched=True, element=plan.type)
+    if not plan.kind.plain:
+        for at, one in enumerate(a):
+            check_extents(*plan.kind.completed(one, None if b is None else b[at]), None if c is None else c[at], element=plan.type)
+        b = a.transpose(0, 2, 1) if b is None else b  # of one operand
+    else:
+        check_extents(a, b, c, batched=True, element=plan.type)
     return _products(device, plan, source, a, b, c, alpha, beta, placement, strides, ends)
 
 

@@ -150,16 +150,20 @@ class Explored(Shown):
 
         return figure(name, self.rows(where), self.study.name)
 
-    def report(self, path: str | PathLike[str] = "report.html", where: str = "") -> Path:
+    def report(self, path: str | PathLike[str] = "report.html", where: str = "", against: Explored | None = None) -> Path:
         """Write the report of `gemmgen study report`, and give its path.
+
+        Args:
+            against: a study whose store is compared with this one's, under the same condition.
 
         Raises:
             GemmgenError: as `table`, or plotly is missing.
         """
         from gemmgen.cli.output import write_paths
-        from gemmgen.workshop.explore.report import report
+        from gemmgen.workshop.explore.report import Against, report
 
-        return write_paths({Path(path): report(self.rows(where), title=self.study.name)})[0]
+        other = Against(against.rows(where), f"{against.study.name}, {against.store}", f"{self.study.name}, {self.store}") if against else None
+        return write_paths({Path(path): report(self.rows(where), title=self.study.name, against=other)})[0]
 
     def _opened(self, where: str) -> Store:
         from gemmgen.workshop.explore.store import Store

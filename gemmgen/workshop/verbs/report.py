@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -62,6 +64,9 @@ def _rows(store: str, where: str, quiet: bool) -> list[Row]:
     SPACE,
     "gemmgen study report explore-out/sgemm_h200 -o report.html",
     "gemmgen study report explore-out/sgemm_h200 --where \"scheme = 'ootomo'\" --table dispatch.json -o report.html",
+    "gemmgen study report before --against after",
+    "gemmgen study report explore-out/two --where \"gpu = 'a100'\" --against explore-out/two --against-where \"gpu = 'h200'\"",
+    "gemmgen study report explore-out/sgemm_h200 --watch --open",
     name="study report", was={"report": {}},
 )
 def report(
@@ -70,32 +75,108 @@ def report(
     title: Annotated[str, typer.Option(help="The page's title; default: the store's name.")] = "",
     table: Annotated[Path | None, typer.Option(metavar="JSON", help="A dispatch table of gemmgen study choose, whose rules and kernels are shown.")] = None,
     where: Where = "",
+    against: Annotated[str | None, typer.Option(metavar="STORE", help=(
+        "Also compare with this store, or with the same under --against-where: two GPUs, two compilers, before and after."))] = None,
+    against_where: Annotated[str | None, typer.Option("--against-where", metavar="SQL", help="Of --against; default: as --where.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Draw again whenever the store has new rows, until Ctrl-C; an open page follows.")] = False,
+    opened: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     seed: Seed = 1,
     as_json: Json = False,
 ) -> int:
     """Draw a store of trials as one HTML file.
 
     It shows the frontier of error against speed, speed over size beside rivals,
-    the decisions of all kernels, predictions against measurements, why candidates
-    were rejected, and the best kernels with their text. The file needs no server
-    and no network, and asks for neither.
+    heat maps, a roofline, the decisions of all kernels, predictions against
+    measurements, why candidates were rejected, and the best kernels with their
+    text; of two stores what is faster in which. The file needs no server and no
+    network, and asks for neither.
     """
     from gemmgen.library.dispatch import load_table
     from gemmgen.workshop.explore import report as reporting
 
     loaded = load_table(table) if table else None
+    if against_where is not None and against is None:
+        raise SpecError("--against-where", "belongs to --against", got=against_where, needs="--against STORE", remedy="gemmgen study report --help")
     progress = Progress("report", as_json, late=True)
-    progress.step("read the store")
-    rows = _rows(store, where, as_json)
-    progress.step(f"draw {len(rows):,} rows")
-    page = reporting.report(rows, title=title or Path(store.rstrip("/")).name or store, table=loaded, seed=seed)
-    progress.clear()
-    [written] = write_paths({output: page})
-    if as_json:
-        emit_json({"file": str(written), "bytes": len(page.encode()), "rows": len(rows)})
+    other_where = where if against_where is None else against_where
+
+    def draw(live: float = 0.0, *, absent: bool = False) -> tuple[Path, dict[str, Any]]:
+        """Write the page; with `absent` of a store that is not there yet, too."""
+        progress.step("read the store")
+        rows = [] if absent and not _there(store) else _rows(store, where, as_json)
+        other = None
+        if against is not None:
+            progress.step(f"read {against}")
+            other = reporting.Against(_rows(against, other_where, as_json), _called(against, other_where), _called(store, where))
+        progress.step(f"draw {len(rows):,} rows")
+        page = reporting.report(rows, title=title or _called(store, ""), table=loaded, seed=seed, against=other, live=live)
+        progress.clear()
+        [written] = write_paths({output: page})
+        return written, {"file": str(written), "bytes": len(page.encode()), "rows": len(rows), "against_rows": len(other.rows) if other else None}
+
+    if watch:
+        written, told = _watched(store, draw, opened, as_json)
     else:
-        emit(f"{'wrote':<{LABEL}}{written}, {len(page.encode()) / 1e6:.1f} MB, {len(rows):,} rows")
+        written, told = draw()
+        if opened:
+            _open(written, as_json)
+    if as_json:
+        emit_json(told)
+    else:
+        emit(f"{'wrote':<{LABEL}}{written}, {told['bytes'] / 1e6:.1f} MB, {told['rows']:,} rows")
     return EXIT_OK
+
+
+EACH = 5.0
+"""Seconds between two looks of `--watch` at the store, and between two loads of the page; more where drawing takes more than a tenth of them."""
+
+
+def _called(store: str, where: str) -> str:
+    """A store's name, with the condition on its rows."""
+    return (Path(store.rstrip("/")).name or store) + (f", {where}" if where else "")
+
+
+def _there(store: str) -> bool:
+    from gemmgen.workshop.explore.store import Store
+
+    return bool(Store(store).place.exists())
+
+
+def _watched(store: str, draw: Callable[..., tuple[Path, dict[str, Any]]], opened: bool, quiet: bool) -> tuple[Path, dict[str, Any]]:
+    """`study report --watch`: what was drawn last, once Ctrl-C has ended it; the last page no longer loads itself again."""
+    from gemmgen.workshop.explore.store import Store
+
+    before: dict[str, int] | None = None
+    each, first = EACH, True
+    try:
+        while True:
+            files = dict(Store(store).listing().files) if _there(store) else {}
+            if files != before:
+                began = time.perf_counter()
+                written, told = draw(each, absent=True)
+                each = max(EACH, round(10 * (time.perf_counter() - began)))
+                before = files
+                note(f"{told['rows']:,} rows in {written}" + ("; Ctrl-C ends it" if first else ""), quiet=quiet)
+                if opened and first:
+                    _open(written, quiet)
+                first = False
+            time.sleep(each)
+    except KeyboardInterrupt:
+        return draw(absent=True)
+
+
+def _open(page: Path, quiet: bool) -> None:
+    """In the browser of the desktop; a note where there is none, as over ssh."""
+    import webbrowser
+
+    try:
+        browser = webbrowser.get()
+        in_terminal = type(browser) is webbrowser.GenericBrowser  # would take the terminal, and draws nothing
+        done = not in_terminal and browser.open(page.resolve().as_uri())
+    except webbrowser.Error:
+        done = False
+    if not done:
+        note(f"no browser is here: open {page} in one", quiet=quiet)
 
 
 @verb(
