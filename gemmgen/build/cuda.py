@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from gemmgen.build.binary import Binary
-from gemmgen.build.cache import USER_CACHE, Cache
+from gemmgen.cache import USER_CACHE, Cache
 from gemmgen.build.cubin import read_cubin
 from gemmgen.build.diagnostics import Dialect, refusal
 from gemmgen.drivers import install

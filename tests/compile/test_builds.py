@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.build import build, first_not_refused, first_that_builds
-from gemmgen.build.cache import Cache
+from gemmgen.cache import Cache
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import InfeasibleSpec, ResourceError
 from gemmgen.render import render

@@ -1,4 +1,4 @@
-"""The store of built kernels: whole entries or none, whatever happens to the disk."""
+"""The store of built kernels and of templates' code: whole entries or none, whatever happens to the disk."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import os
 import stat
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
+import jinja2
 import pytest
 
-from gemmgen.build import without_line_info
-from gemmgen.build.cache import USER_CACHE, Cache
-from gemmgen.errors import CacheWarning
+from gemmgen import render
+from gemmgen.build import request, without_line_info
+from gemmgen.cache import USER_CACHE, Cache
+from gemmgen.errors import CacheWarning, ResourceError
 
 pytestmark = pytest.mark.filterwarnings("ignore::gemmgen.errors.CacheWarning")
 
@@ -138,6 +141,40 @@ class TestWhere:
         monkeypatch.setenv("GEMMGEN_CACHE", "off")
         assert Cache(tmp_path).put(KEY, PARTS)
         assert Cache(tmp_path).get(KEY) == PARTS
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_was_refused_is_marked(cache, monkeypatch):
+    assert not cache.is_marked_refused("gemmgen_one")
+    for _ in range(2):
+        cache.mark_refused("gemmgen_one")
+        assert cache.is_marked_refused("gemmgen_one") and not cache.is_marked_refused("gemmgen_two")
+    (cache.root / "refused" / "gemmgen_two").symlink_to("/nowhere")
+    cache.mark_refused("gemmgen_two")
+    assert cache.is_marked_refused("gemmgen_two") and not Path("/nowhere").exists()
+    monkeypatch.setenv("GEMMGEN_CACHE", "off")
+    USER_CACHE.mark_refused("gemmgen_one")
+    assert not USER_CACHE.is_marked_refused("gemmgen_one")
+
+
+def test_a_compile_that_spills_marks_its_kernel_and_one_that_may_does_not(cache):
+    spilling = SimpleNamespace(spill_bytes=8, spill_problem="spills", spill_limit="0 B", spill_account="8 B", registers=255)
+    compiler = SimpleNamespace(archs=("sm_80",), name="NVRTC", identity="NVRTC")
+
+    def build(kept, **options):
+        return request.fulfil(
+            request.Request("text", "sm_80", "folder/gemmgen_one.cu", ()), compiler, [], make=lambda: request.Product(b"code", "assembly", "", 1.0),
+            read=lambda product: {"gemmgen_one": spilling}, cache=kept, **options)
+
+    for kept in (None, cache):
+        build(kept, allow_spills=True)
+        assert not cache.is_marked_refused("gemmgen_one")
+    with pytest.raises(ResourceError):
+        build(None, allow_spills=False)
+    assert not cache.is_marked_refused("gemmgen_one")
+    with pytest.raises(ResourceError):
+        build(cache, allow_spills=False)
+    assert cache.is_marked_refused("gemmgen_one")
 
 
 # ---- what others may have put there
@@ -300,3 +337,34 @@ def test_machine_code_without_lines_is_taken_where_it_uses_the_same(monkeypatch,
     lean = SimpleNamespace(kernels={"k": 255 if same else 254}, name="lean")
     monkeypatch.setattr("gemmgen.build.cuda.compile_cuda", lambda text, arch, **how: lean)
     assert without_line_info(SimpleNamespace(arch=arch, text="", file_name="x.cu"), whole).name == wanted
+
+
+# ---- templates
+
+
+def test_a_template_is_compiled_once_for_all_processes(tmp_path, monkeypatch):
+    """Another text, name, Jinja or Python has code of its own, and so has what cannot be read again."""
+    monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
+    compiled, compiles = [], jinja2.Environment._compile
+    monkeypatch.setattr(jinja2.Environment, "_compile", lambda self, source, filename: compiled.append(filename) or compiles(self, source, filename))
+
+    def rendered(text: str, name: str = "x.j2") -> tuple[str, int]:
+        """As a process of its own does: (the text, how many templates were compiled)."""
+        compiled.clear()
+        environment = render._environment.__wrapped__()
+        environment.loader = jinja2.DictLoader({name: text})
+        return environment.get_template(name).render(), len(compiled)
+
+    assert [rendered("${1 + 1}") for _ in range(2)] == [("2", 1), ("2", 0)]
+    assert [rendered("${1 + 2}") for _ in range(2)] == [("3", 1), ("3", 0)]
+    assert [rendered("${1 + 1}", "y.j2")[1] for _ in range(2)] == [1, 0]
+    for changed in ((jinja2, "__version__", "0"), (render, "MAGIC_NUMBER", b"0")):
+        with monkeypatch.context() as other:
+            other.setattr(*changed)
+            assert rendered("${1 + 1}") == ("2", 1)
+    [entry] = [path for path in (tmp_path / "cache" / "templates").rglob("*") if path.is_file() and b"y.j2" in path.read_bytes()]
+    entry.write_bytes(entry.read_bytes()[:-1])
+    with pytest.warns(CacheWarning, match="made anew"):
+        assert rendered("${1 + 1}", "y.j2") == ("2", 1)
+    monkeypatch.setenv("GEMMGEN_CACHE", "off")
+    assert [rendered("${1 + 1}") for _ in range(2)] == [("2", 1)] * 2

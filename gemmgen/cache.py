@@ -1,9 +1,11 @@
-"""Built kernels on disk, found again by what they were built from.
+"""Built kernels and compiled templates on disk, found again by what they were made from.
 
 Layout, below `$GEMMGEN_CACHE`, or `$XDG_CACHE_HOME/gemmgen`, or `~/.cache/gemmgen`:
 
     secret                    32 random bytes
     binaries/ab/ab12...ef     one entry: a checksum, a table of contents, the parts
+    refused/gemmgen_...       empty: an entry of a kernel of this name spills
+    templates/ab/ab12...ef    likewise of a template
     headers/nvrtc-13.5-.../   CUDA headers, when a source includes some (26 MB)
 
 An entry is written beside its final name and moved into place, so a reader sees
@@ -74,10 +76,11 @@ class Cache:
 
     Args:
         root: the folder; without one, what the environment says at each use.
+        name: of the folder in it that has the entries.
     """
 
-    def __init__(self, root: str | os.PathLike | None = None):
-        self._root = None if root is None else Path(root)
+    def __init__(self, root: str | os.PathLike | None = None, name: str = "binaries"):
+        self._root, self._name = None if root is None else Path(root), name
 
     @property
     def root(self) -> Path | None:
@@ -86,7 +89,7 @@ class Cache:
 
     def path(self, key: str) -> Path | None:
         """Where the entry of `key` (lower-case hex) is or would be."""
-        return self.root and self.root / "binaries" / key[:2] / key
+        return self.root and self.root / self._name / key[:2] / key
 
     def own_folder(self, name: str) -> Path | None:
         """The folder `name` in the cache's own, made where it is not there; None where that cannot be or others may write."""
@@ -106,7 +109,7 @@ class Cache:
         if root is None or path is None:
             return None
         try:
-            with _opened(root, "binaries", key[:2]) as inside:
+            with _opened(root, self._name, key[:2]) as inside:
                 content = _read_own(path, MOST_BYTES, inside)
         except FileNotFoundError:
             return None
@@ -123,6 +126,22 @@ class Cache:
             self.replacing(key, "its checksum is another")
         return parts
 
+    def mark_refused(self, name: str) -> None:
+        """Keep that a kernel of this name spilled when it was compiled."""
+        root = self.root
+        if root is None:
+            return
+        try:
+            with _opened(root, "refused", make=True) as inside:
+                _write_new(name, b"", inside)
+        except OSError as error:
+            _warn_untrusted(error)
+
+    def is_marked_refused(self, name: str) -> bool:
+        """Whether an entry of a kernel of this name, of any compiler, may spill: where not, nobody need render the kernel to look for its entry."""
+        root = self.root
+        return root is not None and os.path.lexists(root / "refused" / name)
+
     def replacing(self, key: str, reason: str) -> None:
         """Tell that the entry of `key` is not used; the next one put takes its place."""
         warnings.warn(f"{self.path(key)} is damaged or not this user's ({reason}): it is not used, and made anew", CacheWarning, stacklevel=3)
@@ -136,7 +155,7 @@ class Cache:
         try:
             with _opened(root, make=True) as inside:
                 secret = _secret(root, inside)
-            with _opened(root, "binaries", key[:2], make=True) as inside:
+            with _opened(root, self._name, key[:2], make=True) as inside:
                 try:
                     _write_new(unfinished, _pack(key, parts, secret), inside)
                     os.replace(unfinished, key, src_dir_fd=inside, dst_dir_fd=inside)
