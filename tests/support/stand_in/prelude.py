@@ -125,7 +125,7 @@ class Problem(ctypes.Structure):
         *((name, I64) for name in ("m", "n", "k", "lda", "ldb", "ldc", "batch", "stride_a", "stride_b", "stride_c")),
         *((name, P) for name in ("a", "b", "c", "alpha", "beta", "bias")),
         ("flags", ctypes.c_uint32), ("kernel", I32), ("largest_error", ctypes.c_double),
-        *((name, I32) for name in ("kind", "uplo", "side", "diag"))]
+        *((name, I32) for name in ("kind", "uplo", "side", "diag", "element"))]
 
     def told(self):
         return {name: getattr(self, name) or 0 for name, _ in self._fields_ if name != "size"} | {"sized": self.size == ctypes.sizeof(self)}
