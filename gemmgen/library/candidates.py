@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.abi import interface
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.designs import designs_of
@@ -39,6 +40,8 @@ SMALL = 1024
 """Extents of a product whose operands L2 holds for a second pass."""
 Size = tuple[int, int, int, int]
 """m, n, k, and how many such products."""
+Group = tuple[str, str, str]
+"""GPU, layout and type of elements, by name."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Candidate:
         preferred: of which of the sizes it is the solver's own choice; alike: the same of kernels whose tiles have the same n and k, as those of one format.
         symbols: its decisions as the design's symbols.
         unpacked: whether its words are not those that the library packs, though they could be.
+        element: name of the type of A, B and C.
         settled, loaded, estimate, label: of a dispatch table's: the plan itself, its spec, its time by the table, and what the table calls it.
     """
 
@@ -72,6 +76,12 @@ class Candidate:
     routine: Mapping[str, Any] | None = None
     alike: frozenset[int] = frozenset()
     unpacked: bool = False
+    element: str = F32.name
+
+    @property
+    def group(self) -> Group:
+        """Of which kernels serve the same products."""
+        return self.gpu.name, self.layout, self.element
 
     @cached_property
     def judged(self) -> np.ndarray:
@@ -113,8 +123,8 @@ class Candidate:
 
 
 def _ended(plan: Plan) -> Plan:
-    """With the end that calls ask for; of one for batches, that it takes arrays of pointers, too."""
-    plan = replace(plan, epilogue=FUSED)
+    """With the end that calls ask for, of FP32; of one for batches, that it takes arrays of pointers, too."""
+    plan = replace(plan, epilogue=FUSED) if plan.type.is_usual else plan
     return replace(plan, batch=replace(plan.batch, pointers=True)) if plan.batch else plan
 
 
@@ -183,7 +193,8 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
             symbols = tuple(zip(one.design.symbols, row))
             layout = one.loaded.spec.problem.layout
             candidates.append(
-                Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided, alike=frozenset(alike))
+                Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided, alike=frozenset(alike),
+                          element=loaded.spec.problem.type)
             )
     return candidates
 

@@ -17,7 +17,7 @@ enum { REFERENCE = 0, FALLBACK = 1, KERNELS = 2 };
 #define REFERENCE_WORKSPACE_PACKED 512
 #define REFERENCE_FORMAT 7
 #define REFERENCE_PACKED_HEAD 256  /* bytes before a packed operand's elements: its counters */
-#define REFERENCE_ERROR 5.9604644775390625e-08  /* 2^-24, of the one rounding */
+#define REFERENCE_ERROR(type) ((type) == lab_F64 ? 0x1p-53 : 0x1p-24)  /* of the one rounding */
 
 static const char *const NAMES[KERNELS] = {"reference", "reference_fallback"};
 
@@ -167,7 +167,7 @@ static int check_sizes(const lab_problem *p)
         return lab_BAD_FLAGS;
     if (p->kernel < 0 || p->kernel > KERNELS || !(p->largest_error >= 0))
         return lab_BAD_KERNEL;
-    if (p->largest_error > 0 && p->largest_error < REFERENCE_ERROR)
+    if (p->largest_error > 0 && p->largest_error < REFERENCE_ERROR(p->element))
         return lab_NOT_SERVED;
     return lab_OK;
 }
@@ -192,7 +192,7 @@ int lab_select(const lab_problem *problem, const lab_target *target, lab_choice 
     choice->workspace_bytes_packed = choice->is_fallback ? 0 : REFERENCE_WORKSPACE_PACKED;
     choice->seconds = 1e-9 * (double)problem->m * (double)problem->n * (double)problem->k * (double)batch_of(problem);
     choice->sgemm_seconds = 4 * choice->seconds;
-    choice->error = choice->worst_case = REFERENCE_ERROR;
+    choice->error = choice->worst_case = REFERENCE_ERROR(problem->element);
     return lab_OK;
 }
 

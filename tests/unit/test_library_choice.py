@@ -50,8 +50,8 @@ def test_no_set_is_much_better_than_what_is_chosen(seed):
     of = library(kernels_at_most=6)
     pool = Pool(of, candidates(seed, of))
     chosen = pool.choose()
-    groups = [(gpu.name, layout) for gpu in of.gpus for layout in of.file.layouts]
-    assert {(one.candidate.gpu.name, one.candidate.layout) for one in chosen.kernels} == set(groups)
+    groups = [(gpu.name, layout, "f32") for gpu in of.gpus for layout in of.file.layouts]
+    assert {one.candidate.group for one in chosen.kernels} == set(groups)
     assert len(chosen.kernels) == 6
     logs, weights = choice.costs(pool.candidates, groups, of.sizes)
     best = min(float(logs[list(some)].min(axis=0) @ weights) for some in combinations(range(len(pool.candidates)), 6))
@@ -400,7 +400,7 @@ def test_a_size_counts_by_the_square_root_of_its_mean_extent_and_all_of_its_prod
 def test_costs_are_logarithms_over_the_best_of_each_group_and_size(monkeypatch):
     """A kernel of another group, and one that does not serve a size, cost more than the slowest of those that do."""
     monkeypatch.setattr(Candidate, "format", property(lambda self: self.label or None))
-    groups, sizes = [("a100", "nn"), ("a100", "nt")], ((64, 64, 64, 1), (16, 16, 16, 64))
+    groups, sizes = [("a100", "nn", "f32"), ("a100", "nt", "f32")], ((64, 64, 64, 1), (16, 16, 16, 64))
     found = [of_seconds((1, 8)), of_seconds((4, 2), label="x"), of_seconds((np.inf, 4)), of_seconds((3, 5), layout="nt")]
     logs, heavy = choice.costs(found, groups, sizes)
     ratios = np.exp(logs)
