@@ -175,7 +175,7 @@ def test_what_is_no_library_is_told_once(monkeypatch):
 
     monkeypatch.setattr("gemmgen.library.kept.package", none)
     found, told = noticed(lambda: api._package(H200))
-    assert found is None and len(told) == 2 and "builds its library of kernels for NVIDIA H200" in told[0] and "install gcc" in told[1]
+    assert found is None and len(told) == 2 and "builds its library of f32 kernels for NVIDIA H200" in told[0] and "install gcc" in told[1]
     assert noticed(lambda: api._package(H200)) == (None, [])
 
 
