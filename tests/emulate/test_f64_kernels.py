@@ -171,3 +171,13 @@ def test_the_judge_passes_triangles(name, gpu):
     device, plan, source = made(of_kind(name, gpu), EAGER_LOWEST if gpu == "h200" else TOGETHER)
     check = Judge(plan, source, None, device).whole()
     assert check.passed, check.detail
+
+
+@pytest.mark.parametrize("fault", [pytest.param("", marks=LONG), "small elements are lost"])
+def test_graded_and_cancelling_data_ask_for_every_bit_of_small_elements(fault):
+    """Elements 2^-30 of their row's largest are 0 in the wrong kernel, and nothing counts them."""
+    change = (lambda text: text.replace("else if (up >= -54)", "else if (up >= -26)")) if fault else (lambda text: text)
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]), change=change)
+    assert (source.text != render(plan).text) == bool(fault)
+    check = Judge(plan, source, None, device).graded()
+    assert check.passed != bool(fault), check.detail
