@@ -28,11 +28,14 @@ help:
 demo: $(DEMO)
 	@$(RUN) -m gemmgen.demo
 
+# Where C code hangs, the process is ended soon after the test's own limit of 300 s; the long tests' own is that of pyproject.toml.
+SHORT := -o faulthandler_timeout=360 -m
+
 test-fast: $(INSTALLED)
-	@$(PYTEST) -m "not long and not slow" tests/unit tests/golden
+	@$(PYTEST) $(SHORT) "not long and not slow" tests/unit tests/golden
 
 test: $(FRAMEWORKS)
-	@$(PYTEST) -m "not long"
+	@$(PYTEST) $(SHORT) "not long"
 
 test-all: $(FRAMEWORKS)
 	@$(PYTEST)

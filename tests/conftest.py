@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib.util
 import os
 import re
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,10 @@ from gemmgen.catalog.vendor import VENDORS
 from gemmgen.run import why_not
 
 
+LONG_SECONDS = 1200
+"""That a test marked `long` may take, on a machine that does something else as well; others have the limit of pyproject.toml."""
+
+
 def pytest_addoption(parser):
     parser.addoption("--require-gpu", action="store_true", help="fail if no test ran on a GPU")
     parser.addoption("--update-golden", action="store_true", help="rewrite generated/ and the schema as they are now")
@@ -28,8 +34,17 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "device(vendor): needs a GPU, of NVIDIA's if none is said; skipped where there is none")
     config.pluginmanager.register(_DeviceRuns(config), "device-runs")
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: children of children whose parent ends become ours, to be ended with ours
     if hasattr(config, "workerinput"):
         os.cpu_count = lambda: 1  # the others are the other workers': the emulator forks no more processes
+
+
+def pytest_unconfigure():
+    """End what tests started and left: it would keep the run's output open, and whoever reads that would wait for it."""
+    for task in Path("/proc/self/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            if not Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].startswith(" Z"):
+                os.kill(child, signal.SIGKILL)
 
 
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
@@ -71,6 +86,9 @@ def pytest_collection_modifyitems(config, items):
         mine = by_function.get(function, [])
         for at in left_out([f"{item.path.name}::{item.name}" for item in mine], kept):
             mine[at].add_marker("long")
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_SECONDS))
     for vendor in VENDORS:
         tests = [item for item in items if (mark := item.get_closest_marker("device")) and (mark.args or ("nvidia",))[0] == vendor]
         reasons = [why_not(row) for row in GPUS.rows() if row.vendor == vendor] if tests else []

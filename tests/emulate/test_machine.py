@@ -529,17 +529,26 @@ def test_interrupting_leaves_no_worker_behind():
 
     previous = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.7, 5)  # again, since one that comes while Python forks is lost
+        limit = signal.setitimer(signal.ITIMER_REAL, 0.7, 5)  # again, since one that comes while Python forks is lost
         with pytest.raises(KeyboardInterrupt):
             run(text, (64,), (32,), 0, 1 << 30, out=(np.int32, 2048), processes=2)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_REAL, *limit)  # the test's own, which the same signal tells
     assert not multiprocessing.active_children()
 
 
-def test_a_worker_that_dies_is_noticed(monkeypatch):
-    monkeypatch.setattr("gemmgen.emulate.ptx.strip.Strip.run", lambda self: os._exit(9))
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("held", [False, True], ids=["with nothing", "with a lock"])
+def test_a_worker_that_dies_is_noticed(monkeypatch, held):
+    """Where it held a lock, the other worker would wait for ever."""
+    lock = multiprocessing.get_context("fork").Lock()
+
+    def dies(strip):
+        assert not held or lock.acquire()
+        os._exit(9)
+
+    monkeypatch.setattr("gemmgen.emulate.ptx.strip.Strip.run", dies)
     with pytest.raises(EmulationError, match="worker process ended"):
         run(SCALE, (64,), (32,), 0, np.ones(9, np.float32), 9, out=(np.float32, 9), processes=2)
 

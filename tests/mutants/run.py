@@ -623,7 +623,8 @@ class Work:
             for process in self.processes:
                 process.terminate()
             for process in self.processes:
-                process.join()
+                process.join(60)
+                process.kill()  # where it has not ended yet
         return self.outcomes
 
     def _start(self, jobs: int) -> list:

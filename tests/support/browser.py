@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +38,12 @@ def browser(width: int = 1200, height: int = 900) -> Iterator:
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")} | {"HOME": folder}
-        opened = Chrome(options=options, service=Service(executable_path=driver, log_output=os.devnull, env=environment))
+        limit = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(60)  # which selenium keeps for each request of this driver: without it, a browser that hangs is waited for without end
+        try:
+            opened = Chrome(options=options, service=Service(executable_path=driver, log_output=os.devnull, env=environment))
+        finally:
+            socket.setdefaulttimeout(limit)
         try:
             opened.set_page_load_timeout(30)
             yield opened

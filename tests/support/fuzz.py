@@ -382,13 +382,13 @@ def _guarded():
     try:
         resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
         signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SECONDS)
-        signal.setitimer(signal.ITIMER_REAL, 20 * MOST_SECONDS)  # what waits, as for a FIFO, takes no processor time
+        limit = signal.setitimer(signal.ITIMER_REAL, 20 * MOST_SECONDS)  # what waits, as for a FIFO, takes no processor time
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGVTALRM, handler)
         signal.signal(signal.SIGALRM, waiting)
+        signal.setitimer(signal.ITIMER_REAL, *limit)  # the test's own, which the same signal tells
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 

@@ -50,6 +50,11 @@ def raises_broken():
     raise Broken("the context is lost")
 
 
+def closes_its_line():
+    os.closerange(3, 100)
+    time.sleep(60)
+
+
 def unpicklable():
     return lambda: None
 
@@ -81,6 +86,15 @@ def test_a_child_answers_raises_dies_hangs_and_is_replaced(child):
     with pytest.raises(Died, match="context is lost"):
         child.call("test_explore_trials:raises_broken", seconds=60)
     assert child.pid is None and child.call("os:getppid", seconds=60) == os.getpid()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(30)
+def test_a_child_that_stays_after_its_line_is_ended(child, monkeypatch):
+    monkeypatch.setattr("gemmgen.workshop.explore.child.LAST_SECONDS", 0.2)
+    with pytest.raises(Died, match="SIGKILL"):
+        child.call("test_explore_trials:closes_its_line", seconds=60)
+    assert child.pid is None
 
 
 @pytest.mark.slow

@@ -215,7 +215,7 @@ def test_another_driver_or_gpu_has_a_library_of_its_own(world):
 
 def test_of_processes_that_begin_together_one_builds(world):
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=kept.package, args=(H200,)) for _ in range(3)]
+    processes = [context.Process(target=kept.package, args=(H200,), daemon=True) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:

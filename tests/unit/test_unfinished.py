@@ -24,12 +24,17 @@ def left_by(final: Path, content: bytes = b"half", **how) -> tuple[int, Path]:
     told, tell = os.pipe()
     child = os.fork()
     if not child:
-        with files.unfinished(final, **how) as beside:
-            if beside.is_file():
-                beside.write_bytes(content)
-            os.write(tell, b"x")
-            signal.pause()
+        try:
+            with files.unfinished(final, **how) as beside:
+                if beside.is_file():
+                    beside.write_bytes(content)
+                os.write(tell, b"x")
+                signal.pause()
+        finally:
+            os._exit(1)  # whatever it raised: it would go on with the tests as a second process of theirs
+    os.close(tell)  # else one that ended without a word would be waited for
     assert os.read(told, 1) == b"x"
+    os.close(told)
     [beside] = set(final.parent.iterdir()) - before
     return child, beside
 
@@ -151,8 +156,11 @@ def test_an_export_killed_between_two_moves_is_taken_back_and_nothing_is_lost(tm
                 given(*arguments, **how)
 
             os.rename = rename
-            act()
-            os._exit(0)
+            try:
+                act()
+                os._exit(0)
+            finally:
+                os._exit(1)  # whatever it raised: it would go on with the tests as a second process of theirs
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
     died = dies_after(moves, lambda: folder.put(target, False, lambda: NEW))

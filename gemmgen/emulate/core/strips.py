@@ -110,6 +110,8 @@ class _Workers:
             for process in self.processes:
                 if process.pid is not None:
                     process.terminate()  # it has ended, unless something went wrong here
+                    process.join(10)
+                    process.kill()  # where a handler of signals that it has from us does not end it
                     process.join()
             for reader in self.readers:
                 reader.close()
@@ -132,7 +134,12 @@ class _Workers:
     ) -> None:
         done, open_ = 0, list(self.readers)
         while open_:
-            for reader in wait(open_):
+            ready = wait([*open_, *(process.sentinel for process in self.processes if process.exitcode is None)])
+            if any(process.exitcode for process in self.processes):
+                return  # it may have held a lock that the others wait for
+            for reader in open_[:]:
+                if reader not in ready:
+                    continue
                 try:
                     number, outcomes[number] = reader.recv()
                 except EOFError:

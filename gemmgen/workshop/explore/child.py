@@ -21,6 +21,8 @@ from typing import Any
 
 START_SECONDS = 120.0
 """For Python and its libraries, on a busy machine."""
+LAST_SECONDS = 10.0
+"""For a process that answers no more to end by itself, so that its exit code is known."""
 MOST_TOLD = 600
 """Characters of what a process left on stderr that a reason keeps."""
 
@@ -110,7 +112,11 @@ class Child:
 
     def _ended(self) -> str:
         assert self._process is not None
-        code = self._process.wait()
+        try:
+            code = self._process.wait(LAST_SECONDS)
+        except subprocess.TimeoutExpired:  # it closed its line, and ends no further
+            self._process.kill()
+            code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._said.seek(0)
         said = self._said.read().decode(errors="replace").strip()

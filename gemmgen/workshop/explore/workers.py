@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.child import Child, Died, Hung
+from gemmgen.workshop.explore.child import START_SECONDS, Child, Died, Hung
 from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.gpus import Here, gpus_here
 
@@ -215,7 +215,8 @@ def _cluster(count: int, here: list[Here]) -> Any:
             "name": name, "nthreads": 1, "resources": dict(resources), "env": {
                 "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "DASK_LOGGING__DISTRIBUTED": "critical", **env,
             },
-            "memory_limit": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1", "silence_logs": logging.CRITICAL,
+            "memory_limit": 0, "death_timeout": START_SECONDS, "dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1",
+            "silence_logs": logging.CRITICAL,
         }}
 
     workers = {f"compile-{at}": worker(f"compile-{at}", {COMPILE: 1}, {"CUDA_VISIBLE_DEVICES": ""}) for at in range(count)}
