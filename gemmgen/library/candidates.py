@@ -206,7 +206,7 @@ def of_routine(library: LoadedLibrary, gpu: Gpu, way: Mapping[str, Any]) -> list
     """
     sizes, found = np.array(like(library, way), float), []
     for place, spec, names in library.specs:
-        if gpu.name not in names:
+        if gpu.name not in names or spec.spec.problem.type != way.get("type", F32.name):
             continue
         for _, loaded in retargeted(spec, gpu_name(library, gpu), way["layout"]):
             mine: list[Candidate] = []
@@ -231,7 +231,8 @@ def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], si
             rows = [tuple(int(space.columns[name][row]) for name in one.design.symbols) for row in space.order]
             found = _seconds(one, rows, sizes)
             for at in np.argsort(np.log(found) @ weights(sizes) ** 3, kind="stable")[:MOST_TILES]:
-                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=tuple(zip(one.design.symbols, rows[at])), routine=way)
+                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=tuple(zip(one.design.symbols, rows[at])), routine=way,
+                                element=loaded.spec.problem.type)
 
 
 def _spaces(loaded: LoadedSpec) -> Iterator[Ranked]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.catalog.element import F32
+from gemmgen.catalog.element import F32, F64
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library.candidates import Candidate, Group, Size, candidates_of, gpu_name, like, of_routine, of_table, retargeted, weights
@@ -318,10 +318,18 @@ def pool(
                 found += [one for layout in library.file.layouts for one in of_table(place, table, gpu, layout, library.sizes)]
     found, notes = _with_plain(library, found, own)
     seconds = {group: np.min([one.seconds for one in mine], axis=0) for group, mine in own.items()}
-    routines = {(gpu.name, *way.values()): (gpu, way) for gpu in library.gpus for name in library.file.routines for way in ways_of(name)}
+    routines = {
+        (gpu.name, *way.values()): (gpu, way)
+        for gpu in library.gpus for name in library.file.routines for element in library.elements for way in ways_of(name, element)
+    }
     progress(f"candidates of {len(routines)} ways of routines") if routines else None
     answers = each(lambda asked: of_routine(library, *asked), routines.values())
-    return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds, dict(zip(routines, answers)))
+    routines = dict(zip(routines, answers))
+    if F32 in library.elements:  # of FP64 there are kernels for some of the routines
+        lacking = {(group[0], group[1]) for group, mine in routines.items() if F64.name in group and not mine}
+        notes += [f"routines: there is no {kind} of FP64 on {gpu}" for gpu, kind in sorted(lacking)]
+        routines = {group: mine for group, mine in routines.items() if mine or F64.name not in group}
+    return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds, routines)
 
 
 def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mapping[Group, Sequence[Candidate]]) -> tuple[list[Candidate], list[str]]:

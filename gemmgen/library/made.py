@@ -121,7 +121,7 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
     for served, estimate in zip(choice.kernels, estimates(choice)):
         if served.plan.hash in labels:  # another GPU of the same architecture has it already
             continue
-        of = "_".join(value for key, value in served.candidate.routine.items() if key != "layout") + "_" if served.candidate.routine else ""
+        of = "_".join(value for key, value in served.candidate.routine.items() if key not in ("layout", "type")) + "_" if served.candidate.routine else ""
         of += "" if served.plan.type.is_usual else f"{served.plan.type.name}_"
         stem = f"{served.plan.gpu.name}_{of}{served.plan.layout}"
         number = sum(label.startswith(f"{stem}_") for label in labels.values()) + 1

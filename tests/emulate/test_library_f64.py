@@ -12,6 +12,8 @@ from test_library import BAD_A, COLUMN, NOT_SERVED, OK, ROW, kernel, of_plan
 from gemmgen.catalog.element import F32, F64
 from gemmgen.library.kernel import FINISH, finish_symbol
 from gemmgen.library.structures import Choice, Packed, Problem, Status, Target, sized
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 from gemmgen.split import joined, split
 from ways import plan_of
 
@@ -26,10 +28,16 @@ def f64(layout: str, **more):
     return of_plan(f"f64_{layout}", plan_of(SCHEME, layout=layout, promote=0, tile=TILE, stages=2, **more))
 
 
+def upper_triangle():
+    problem = {"type": "f64", "kind": "syrk", "uplo": "upper", "layout": "nt"}
+    return of_plan("f64_syrk", solve(loads({"problem": problem, "split": {"scheme": SCHEME}, "target": {"gpu": "a100"},
+                                            "tile": {"block": [32, 32, 64], "warp": [16, 16, 64]}, "pipeline": {"stages": 2}})))
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Library:
     """Kernels of FP64 by two layouts, beside one of FP32."""
-    return Library(tmp_path_factory.mktemp("f64"), [kernel("nn"), f64("nn"), f64("tn")], archs=["sm_80"], arch="sm_80")
+    return Library(tmp_path_factory.mktemp("f64"), [kernel("nn"), f64("nn"), f64("tn"), upper_triangle()], archs=["sm_80"], arch="sm_80")
 
 
 def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -176,6 +184,21 @@ def test_blas_names_the_same_product(made):
     assert code == OK and (np.asarray(z).T == reference(a[0], b[0])).all()
     code = made("dgemm", ctypes.c_char(b"n"), ctypes.c_char(b"N"), m, n, k, pointer(scalars), pointer(x), m - 1, pointer(y), k, pointer(scalars[1:]), pointer(z), m, None)
     assert code == -8
+
+
+def test_a_triangle_is_of_fp64_too(made):
+    """DSYRK, column major: the lower triangle of C, whose upper one stays, is row major the upper one."""
+    a, scalars = drawn()[0], made.put(np.array([1 / 3, 2.0]))
+    x, z = made.put(np.ascontiguousarray(a[0].T)), made.put(np.full((19, 19), 5.0))
+    pointer = lambda held: ctypes.c_void_p(held.ctypes.data)
+    code = made("dsyrk", ctypes.c_char(b"L"), ctypes.c_char(b"N"), 19, 37, pointer(scalars), pointer(x), 19, pointer(scalars[1:]), pointer(z), 19, None)
+    assert code == NOT_SERVED, "row major that is another layout"
+    x = made.put(a[0].copy())
+    code = made("dsyrk", ctypes.c_char(b"L"), ctypes.c_char(b"T"), 19, 37, pointer(scalars), pointer(x), 37, pointer(scalars[1:]), pointer(z), 19, None)
+    want, c = reference(a[0], np.ascontiguousarray(a[0].T)) / 3 + 10, np.asarray(z).T
+    assert code == OK and np.allclose(np.tril(c), np.tril(want), rtol=1e-15) and (c[np.triu_indices(19, 1)] == 5).all()
+    assert made("dgemmt", *(ctypes.c_char(one) for one in (b"L", b"N", b"N")), 19, 37, pointer(scalars), pointer(x), 19, pointer(x), 37, pointer(scalars[1:]),
+                pointer(z), 19, None) == NOT_SERVED
 
 
 def test_a_packed_operand_serves_other_products(made):

@@ -439,3 +439,24 @@ def test_sizes_that_are_drawn_lie_among_the_librarys_and_half_of_them_on_multipl
     assert (drawn[::2] % 32 == 0).all() and (drawn[1::2] % 32 == 0).mean() < 0.2
     logs = np.log(drawn) - np.log(64)
     assert 0.4 < (logs / np.log(64)).mean() < 0.6, "evenly on a logarithmic scale"
+
+
+def test_types_of_elements_are_groups_of_their_own():
+    """Each gets a kernel, of FP64 without the end that a call asks of FP32, and whatever native FP64 takes; verdicts are beside it."""
+    of = library_from({"name": "lab", "gpus": ["mi300x"], "layouts": ["nn"], "kernels_at_most": 2, "sizes": [[512, 512, 512], [4096, 4096, 4096]],
+                       "use": [{"scheme": "residues14"}, {"scheme": "scaled"}]})
+    assert [one.name for one in of.elements] == ["f32", "f64"]
+    found = choice.pool(of)
+    chosen = found.choose()
+    assert [(one.candidate.group, one.plan.scheme.name, bool(one.plan.epilogue)) for one in chosen.kernels] == [
+        (("mi300x", "nn", "f32"), "scaled", True), (("mi300x", "nn", "f64"), "residues14", False)]
+    assert {one.element for one in chosen.verdicts} == {"FP32", "FP64"} and all(one.fp32 == "native FP64" and one.loses for one in chosen.verdicts if one.element == "FP64")
+    assert not choice.narrow(chosen.kernels)
+    for one in (one for one in found.candidates if one.element == "f64"):
+        found.refuse(one.plan, ResourceError("kernel", "spills", needs="0", has="9"))
+    with pytest.raises(InfeasibleSpec, match="has a kernel for mi300x, nn, f64") as refused:
+        found.choose()
+    assert refused.value.got == "spills"
+    with pytest.raises(SpecError, match="times types of elements"):
+        choice.pool(library_from({"name": "lab", "gpus": ["mi300x"], "layouts": ["nn"], "kernels_at_most": 1, "sizes": [[512, 512, 512]],
+                                  "use": [{"scheme": "residues14"}, {"scheme": "scaled"}]})).choose()
