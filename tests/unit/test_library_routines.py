@@ -133,6 +133,7 @@ def test_routines_of_fp64_are_those_that_have_kernels():
     two = {"gpus": ["a100"], "kernels_at_most": 2, "sizes": [[512, 512, 512]]}
     both = pool(loaded("syrk", "symm", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
     assert len(both.routines) == 4 + 4 + 4 and both.notes == ("routines: there is no symm of FP64 on a100",)
+    assert all((one.element == "f64") == ("f64" in group) for group, mine in both.routines.items() for one in mine)
     kernels = both.choose().kernels
     assert [(one.plan.type.name, one.plan.kind.name) for one in kernels[:2]] == [("f32", "gemm"), ("f64", "gemm")]
     assert {(one.plan.type.name, one.candidate.element, one.plan.kind.name) for one in kernels[2:]} == {
