@@ -136,6 +136,7 @@ def _forms(*told: tuple[str, str], f64: Sequence[tuple[str, str]] = ()) -> tuple
     return tuple(Form(*one, element) for forms, element in ((told, F32), (f64, F64)) for one in forms)
 
 
+_KINDS = ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")
 _CUBLAS = _forms(
     ("GEMM", "cublasSgemm_v2"), ("STRIDED", "cublasSgemmStridedBatched"), ("BATCHED", "cublasSgemmBatched"), ("SGEMM_EX", "cublasSgemmEx"),
     ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
@@ -145,12 +146,12 @@ _CUBLAS = _forms(
 )
 _HIPBLAS = _forms(
     ("GEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"),
-    *((form, f"hipblasS{form.lower()}") for form in ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")),
+    *((form, f"hipblasS{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"hipblasS{form.lower()}StridedBatched") for form in _KINDS),
     f64=(("GEMM", "hipblasDgemm"), ("STRIDED", "hipblasDgemmStridedBatched"), ("BATCHED", "hipblasDgemmBatched")),
 )
 _ROCBLAS = _forms(
     ("GEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"),
-    *((form, f"rocblas_s{form.lower()}") for form in ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")),
+    *((form, f"rocblas_s{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"rocblas_s{form.lower()}_strided_batched") for form in _KINDS),
     f64=(("GEMM", "rocblas_dgemm"), ("STRIDED", "rocblas_dgemm_strided_batched"), ("BATCHED", "rocblas_dgemm_batched")),
 )
 _DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
