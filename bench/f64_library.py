@@ -1,9 +1,9 @@
 """A library's FP64 beside cuBLAS's on this GPU, interleaved: what the library predicts, what both take, and their errors.
 
-    gemmgen library LIB.toml -o lab
-    python bench/f64_library.py lab --sizes 1024,2048,4096,8192
+    gemmgen library wide -o wide
+    python bench/f64_library.py wide --sizes 1024,2048,4096,8192
 
-LIB.toml has a `[[use]]` of FP64 (`scheme = "residues14"`). Both multiply the same U[-1, 1] matrices in turn, layout nn, alpha 1, beta 0, with workspaces of the
+The library has kernels of FP64. Both multiply the same U[-1, 1] matrices in turn, layout nn, alpha 1, beta 0, with workspaces of the
 library's own pool; the median of the rounds counts. Errors are relative in the Frobenius norm, of 48 rows and columns against exact products.
 """
 
