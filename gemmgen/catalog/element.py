@@ -25,6 +25,8 @@ class Element:
         dtype: NumPy's.
         reference: NumPy's type of what the judge compares C with: FP64 for FP32, where products of two elements are exact; np.longdouble for
             FP64, to which exact results are rounded.
+        letter: BLAS's, the first of a routine's name.
+        number: in the C interface of a library, `problem.element`.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Element:
     c_type: str
     dtype: np.dtype
     reference: np.dtype
+    letter: str
+    number: int
 
     @property
     def is_usual(self) -> bool:
@@ -126,8 +130,8 @@ class Wide(Element):
         return product
 
 
-F32 = Element("f32", "FP32", "float", np.dtype(np.float32), np.dtype(np.float64))
-F64 = Wide("f64", "FP64", "double", np.dtype(np.float64), np.dtype(np.longdouble))
+F32 = Element("f32", "FP32", "float", np.dtype(np.float32), np.dtype(np.float64), "s", 0)
+F64 = Wide("f64", "FP64", "double", np.dtype(np.float64), np.dtype(np.longdouble), "d", 1)
 ELEMENTS = {one.name: one for one in (F32, F64)}
 
 

@@ -45,7 +45,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
         "name": name,
-        "computes": f"{plan.kind.formula} in FP32" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "") + "; with beta = 0 C is not read" + (
+        "computes": f"{plan.kind.formula} in {plan.type.title}" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "") + "; with beta = 0 C is not read" + (
             "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.launches.repeated else ""),
         "kernel": source.name,
         "plan": {
@@ -115,7 +115,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
                          f"where {prose.promise(plan)}: worst_case bounds |C - C*| / {prose.measure(plan)} of every "
                          "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
                          "mean zero and for data of one sign"
-                         + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave FP32's normal range",
+                         + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave {plan.type.title}'s normal range",
             "rows": prose.bounds(plan, archs),
         },
         **(batch.manifest_values(plan) if batch.serves(plan) else {}),

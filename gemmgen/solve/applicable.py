@@ -179,8 +179,8 @@ EXACT = "the sums of {scheme.name} are integers, and exact"
 WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
-        "[problem] kind", lambda case: case.of_wide and case.kind is not GEMM, WIDE + " compute one product", lambda case: case.kind.name,
-        GEMM.name, 'kind = "gemm", or type = "f32"',
+        "[problem] kind", lambda case: case.of_wide and (case.kind.batched or case.kind.packs or case.kind.twice or case.kind.solves),
+        WIDE + " compute one product of A and B", lambda case: case.kind.name, "gemm, gemmt or syrk", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,
