@@ -139,8 +139,10 @@ def untold(plan: Plan) -> str:
 def plain_seconds(plan: Plan) -> tuple[float, str] | None:
     """(seconds of plain FP32 for a plan's problem, whose), the faster of both, or those of native FP64; None where there is none."""
     if not plan.type.is_usual:
-        seconds = native_seconds(plan.gpu, plan.hints.m, plan.hints.n, plan.hints.k)
-        return None if seconds is None else (seconds, NATIVE)
+        h = plan.hints
+        seconds = native_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if plan.kind.batched else 1)
+        # Of a triangle of C the vendor computes half, at the same rate.
+        return None if seconds is None else (seconds / 2 if plan.kind.tiles else seconds, NATIVE)
     try:
         own = plan if plan.scheme.name == PLAIN else plain_plan(plan)
     except GemmgenError:
@@ -205,10 +207,10 @@ def sgemm_seconds(gpu: Gpu, m: int, n: int, k: int, batch: int = 1) -> float | N
     return float(time.SGEMM_SECONDS.value({**time.sgemm_numbers(gpu), "M": float(m), "N": float(n), "K": float(k), "batch": float(batch)}))
 
 
-def native_seconds(gpu: Gpu, m: int, n: int, k: int) -> float | None:
+def native_seconds(gpu: Gpu, m: int, n: int, k: int, batch: int = 1) -> float | None:
     """M25: native FP64; None where the GPU's row has no rate of it."""
     rates = time.native_numbers(gpu)
-    return None if rates is None else float(time.NATIVE_SECONDS.value({**rates, "M": float(m), "N": float(n), "K": float(k)}))
+    return None if rates is None else float(time.NATIVE_SECONDS.value({**rates, "M": float(m), "N": float(n), "K": float(k), "batch": float(batch)}))
 
 
 def error_over_fp32s(plan: Plan) -> float:
@@ -248,7 +250,7 @@ def summary(verdicts: Sequence[Verdict], otherwise: str = "use FP32") -> str:
     how = "predicted" if not measured else f"measured on {', '.join(measured)}" + ("" if count == len(verdicts) else f" at {count}, else predicted")
     sizes = f"{len(verdicts)} sizes" if len(verdicts) > 1 else "1 size"
     lost = [one for one in verdicts if one.loses]
-    told = f"on {verdicts[0].gpu}: {times(mean)} x FP32 in the mean of {sizes} ({how})"
+    told = f"on {verdicts[0].gpu}: {times(mean)} x {verdicts[0].element} in the mean of {sizes} ({how})"
     if lost:
         shown = ", ".join(one.size for one in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
         told += f"; {otherwise} at {shown}"

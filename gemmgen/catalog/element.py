@@ -27,6 +27,7 @@ class Element:
         reference: NumPy's type of what the judge compares C with: FP64 for FP32, where products of two elements are exact; np.longdouble for
             FP64, to which exact results are rounded.
         letter: BLAS's, the first of a routine's name.
+        number: in the C interface of a library, `problem.element`.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Element:
     dtype: np.dtype
     reference: np.dtype
     letter: str
+    number: int
 
     reals: ClassVar[int] = 1
     """Real numbers in an element, which lie one behind the other."""
@@ -155,11 +157,13 @@ class Complex(Element):
         return found
 
 
-F32 = Element("f32", "FP32", "float", np.dtype(np.float32), np.dtype(np.float64), "s")
-F64 = Wide("f64", "FP64", "double", np.dtype(np.float64), np.dtype(np.longdouble), "d")
-C64 = Complex("c64", "complex FP32", "float", np.dtype(np.complex64), np.dtype(np.complex128), "c")
-C128 = Complex("c128", "complex FP64", "double", np.dtype(np.complex128), np.dtype(np.clongdouble), "z")
+F32 = Element("f32", "FP32", "float", np.dtype(np.float32), np.dtype(np.float64), "s", 0)
+F64 = Wide("f64", "FP64", "double", np.dtype(np.float64), np.dtype(np.longdouble), "d", 1)
+C64 = Complex("c64", "complex FP32", "float", np.dtype(np.complex64), np.dtype(np.complex128), "c", 2)
+C128 = Complex("c128", "complex FP64", "double", np.dtype(np.complex128), np.dtype(np.clongdouble), "z", 3)
 ELEMENTS = {one.name: one for one in (F32, F64, C64, C128)}
+REALS = tuple(one for one in ELEMENTS.values() if one.reals == 1)
+"""Those that libraries have, by their numbers."""
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "name": name, "guard": name.upper(), "plan": plan, "version": numeric_version(), "arch": plan.arch, "archs": archs,
         "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
         "code_endings": [code_ending(plan, archs, arch) for arch in archs],
+        "real": plan.type.c_type, "exact": "double" if plan.type.is_usual else "long double",
         **_of_stored_b(plan), **_of_kind(plan),
         "target": {
             "archs": archs, "arch_numbers": " ".join(arch.removeprefix("sm_") for arch in archs),
@@ -229,7 +230,7 @@ def _batch_text(batched: bool, operands: str = "abc") -> dict[str, Any]:
 def _of_stored_b(plan: Plan) -> dict[str, str]:
     """How the C text speaks of B's elements, and how the example draws one."""
     if plan.inputs.stored_b.is_usual:
-        return {"b_type": "float", "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any", "b_aligned": "4 bytes"}
+        return {"b_type": plan.type.c_type, "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any", "b_aligned": f"{plan.type.bytes} bytes"}
     return {"b_type": "uint16_t", "b_told": f", B given as {plan.inputs.stored_b.title}", "b_bits": f", bits of {plan.inputs.stored_b.title} numbers",
             "draw_b": "std::floor(128 * draw()) / 128", "b_data": "given_b", "any_b": "any_b", "b_aligned": "an element's own size"}
 
@@ -251,8 +252,8 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
         "tile": {"m": tile_m, "n": tile_n}, "computed": kind.stored if kind.stored and not kind.mirrored else "",
         "given": kind.given, "packs": kind.packs, "depth": "2 * K" if kind.twice else "K",
         "has": has, "beta_declared": f"{_of_factors(plan)['factor']}beta, " if has["beta"] else "",
-        "a_declared": ", const float *a, int64_t lda" if has["a"] else "",
-        "a_pointed": ", const float* a, int64_t lda" if has["a"] else "",
+        "a_declared": f", const {plan.type.c_type} *a, int64_t lda" if has["a"] else "",
+        "a_pointed": f", const {plan.type.c_type}* a, int64_t lda" if has["a"] else "",
         "system": {"size": kind.aliases["k"], "others": kind.beside, "block": solves.BLOCK, "systems": solves.SYSTEMS, "operand": plan.solved.name,
                    "contiguous": plan.solved.k_contiguous} if kind.solves else None,
     }
@@ -261,8 +262,8 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
 def _of_factors(plan: Plan) -> dict[str, Any]:
     """How the C function is given alpha and beta: numbers, or pointers to both parts."""
     if plan.kind.reals == 1:
-        return {"factor": "float ", "alpha_is": {"seen": "alpha != 0.0f", "none": "alpha == 0.0f"}}
-    return {"factor": "const float *", "alpha_is": {"seen": "(alpha[0] != 0.0f || alpha[1] != 0.0f)", "none": "alpha[0] == 0.0f && alpha[1] == 0.0f"}}
+        return {"factor": f"{plan.type.c_type} ", "alpha_is": {"seen": "alpha != 0", "none": "alpha == 0.0f"}}
+    return {"factor": f"const {plan.type.c_type} *", "alpha_is": {"seen": "(alpha[0] != 0 || alpha[1] != 0)", "none": "alpha[0] == 0 && alpha[1] == 0"}}
 
 
 def _limits(plan: Plan) -> dict[str, int]:

@@ -120,7 +120,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
                          f"where {prose.promise(plan)}: worst_case bounds |C - C*| / {prose.measure(plan)} of every "
                          "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
                          "mean zero and for data of one sign"
-                         + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave FP32's normal range",
+                         + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave {plan.type.title}'s normal range",
             "rows": prose.bounds(plan, archs),
         },
         **(batch.manifest_values(plan) if batch.serves(plan) else {}),

@@ -54,6 +54,13 @@ class Case:
         return self.spec.problem.type != F32.name
 
     @property
+    def serves_kind(self) -> bool:
+        """Whether there are kernels of this kind for elements of a type of their own; of complex ones of one product alone."""
+        if self.spec.problem.element.reals > 1:
+            return self.kind.reals > 1
+        return not (self.kind.batched or self.kind.packs or self.kind.twice or self.kind.solves)
+
+    @property
     def b(self) -> str:
         """The type of B that the scheme takes."""
         return self.scheme.b or F32.name
@@ -179,8 +186,8 @@ EXACT = "the sums of {scheme.name} are integers, and exact"
 WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
-        "[problem] kind", lambda case: case.of_wide and case.spec.problem.kind != GEMM.name, WIDE + " compute one product", lambda case: case.kind.name,
-        GEMM.name, 'kind = "gemm", or type = "f32"',
+        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute one product of A and B", lambda case: case.kind.name,
+        lambda case: "gemm, gemmt or syrk" if case.spec.problem.element.reals == 1 else GEMM.name, 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,

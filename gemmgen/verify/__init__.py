@@ -291,6 +291,10 @@ class Judge:
         least = self.plan.type.exponents[0]
         return self._promised("range", oracles.all_ranges(self.plan, **drawn), f"of rows and columns from 2^{least} on")
 
+    def graded(self) -> Check:
+        """The same of rows that fall and columns that rise along k, and of sums that cancel: where one power of two for a row loses the most."""
+        return self._promised("graded", oracles.graded(self.plan), "graded by up to 2^40 against one another, half of them cancelling")
+
     def runs(self) -> Check:
         """The same of runs of k whose scales are far apart, and of runs of zeros."""
         return self._promised("runs", oracles.far_runs(self.plan), "of runs of k from 2^-100 to 2^100")
@@ -445,6 +449,8 @@ def verify(
     if plan.fallback:
         ask("outliers", judge.outliers)
     ask("range", judge.range)
+    if not plan.type.is_usual:
+        ask("graded", judge.graded)
     if plan.scheme.family.run_k:
         ask("runs", judge.runs)
     for title, question in judge.of_batches.items():

@@ -31,7 +31,8 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
         before, computed = plan.output.rounded(element.rounded(rng.uniform(-1, 1, shape))) if beta else None, kind.computed(*shape)
         # Elements of less than a word of memory: tiles end where words do, as the emulator knows no parts of a word.
         beside = 1 if plan.output.dtype().itemsize >= 4 else shape[1] % 2
-        result = gemm(device, plan, source, given.a, given.b, before, alpha=alpha, beta=beta, placement=Placement((3, 5, beside), (4, 8, 12)))
+        result = gemm(device, plan, source, given.a, given.b, before, alpha=alpha, beta=beta,
+                      placement=Placement((3, 5, beside), (element.bytes, 2 * element.bytes, 3 * element.bytes)))
         old = plan.output.rounded(np.full(shape, element.poison)) if before is None else before
         added = None if before is None else kind.read(before)
         c = np.where(computed, result.c, alpha * element.exact(a, b) + (beta * added if beta else 0))
