@@ -1,10 +1,11 @@
 """How fast is a triangular solve whose products are by a scheme, and how large is its residual? Beside cuBLAS's trsm, in one interleaved race.
 
     python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096x8192,4096] [--parts] [--block 512]
+    gemmgen run --library DIR -- python bench/solve.py --calls
 
 For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and TFLOP/s counted as
 size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the products take,
-each by itself. Raises DeviceError without a CUDA GPU.
+each by itself. With --calls cublasStrsm alone: under `gemmgen run` it is that of a library. Raises DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def residual(a: Any, b: Any, x: Any) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("spec", type=Path)
+    parser.add_argument("spec", type=Path, nargs="?")
+    parser.add_argument("--calls", action="store_true", help="cublasStrsm alone")
     parser.add_argument("--gpu", default=None)
     parser.add_argument("--sizes", default="8192x4096x8192,4096,2048")
     parser.add_argument("--rounds", type=int, default=7)
@@ -85,16 +87,18 @@ def main() -> int:
     parser.add_argument("--no-residuals", action="store_true")
     parser.add_argument("--block", type=int, default=solves.BLOCK, help="unknowns that a launch solves, to weigh others than the shipped choice")
     options = parser.parse_args()
+    if not options.calls and options.spec is None:
+        parser.error("a spec, or --calls")
     import cupy
 
     solves.SHARED_BYTES += 4 * (options.block - solves.BLOCK) * solves.SYSTEMS
     solves.BLOCK = options.block
-    asked = load(options.spec).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    asked = {} if options.calls else load(options.spec).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     vendor = cublas_trsm()
     for one in options.sizes.split(","):
         size, others = [*map(int, one.split("x")), int(one.split("x")[0])][:2]
-        built = road.build(loads(asked | {"problem": {"kind": "trsm", "m": size, "n": others, "k": size}}), options.gpu)
-        own = Multiplier(built)
+        built = None if options.calls else road.build(loads(asked | {"problem": {"kind": "trsm", "m": size, "n": others, "k": size}}), options.gpu)
+        own = None if options.calls else Multiplier(built)
         draw = cupy.random.default_rng(1)
         a = (cupy.tril(draw.uniform(-1, 1, (size, size))) / size**0.5 + cupy.eye(size)).astype(cupy.float32)
         b = draw.uniform(-1, 1, (size, others)).astype(cupy.float32)
@@ -108,15 +112,17 @@ def main() -> int:
             enqueue(0)  # what it allocates once
             return enqueue
 
-        field = {"gemmgen": Contender("gemmgen", solved(own.solve), judged=False), "cublas-strsm": Contender("cublas-strsm", solved(vendor), judged=False)}
+        field = {} if options.calls else {"gemmgen": Contender("gemmgen", solved(own.solve), judged=False)}
+        field["cublas-strsm"] = Contender("cublas-strsm", solved(vendor), judged=False)
         found = raced(field, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.3)
-        print(f"{size} x {others}: {built.plan.summary}")
-        print(f"{size} x {others}: {found['cublas-strsm'] / found['gemmgen']:.2f} x cublas-strsm")
+        if not options.calls:
+            print(f"{size} x {others}: {built.plan.summary}")
+            print(f"{size} x {others}: {found['cublas-strsm'] / found['gemmgen']:.2f} x cublas-strsm")
         for name, seconds in found.items():
-            print(f"    {name:<13} {1e6 * seconds:9.1f} us  {1e-12 * size**2 * others / seconds:6.1f} TFLOP/s")
-        if options.parts:
+            print(f"    {size} x {others} {name:<13} {1e6 * seconds:9.1f} us  {1e-12 * size**2 * others / seconds:6.1f} TFLOP/s")
+        if options.parts and not options.calls:
             parts(own, built, x, a)
-        if options.no_residuals:
+        if options.no_residuals or options.calls:
             continue
         for name, triangle in triangles(size).items():
             for right, rhs in (("U[-1, 1]", b), ("A U[-1, 1]", (triangle.astype(cupy.float64) @ b).astype(cupy.float32))):

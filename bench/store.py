@@ -1,6 +1,6 @@
-"""Times of a large store: writing, merging, and every ready-made question, of synthetic trials.
+"""Times of a large store: writing, merging, every ready-made question, and the report, of synthetic trials.
 
-    python bench/store.py [--rows 1000000] [--trials 1000000] [--batch 1000] [--threads 2] [--rounds 3] [--folder FOLDER]
+    python bench/store.py [--rows 1000000] [--trials 1000000] [--batch 1000] [--threads 2] [--rounds 3] [--report] [--folder FOLDER]
 
 Each question is asked by a new Store, so that its time has the listing of the files and the reading of their footers in it; the time told is the median of
 the rounds, and beside it what it took of all processors. A FOLDER is kept, and only asked where it was filled before. Nothing in the store was measured.
@@ -108,6 +108,19 @@ def asked(folder: Path, rounds: int, threads: int) -> dict[str, tuple[float, flo
     return found
 
 
+def drawn(folder: Path, rounds: int) -> tuple[float, float, float, int]:
+    """Median and greatest seconds of reading all rows and drawing their report, the median of its processor seconds, and its bytes."""
+    from gemmgen.workshop.explore.report import report
+
+    taken, processor, size = [], [], 0
+    for _ in range(rounds):
+        start, spent = time.perf_counter(), time.process_time()
+        size = len(report(Store(folder, seconds=600).rows()).encode())
+        taken.append(time.perf_counter() - start)
+        processor.append(time.process_time() - spent)
+    return statistics.median(taken), max(taken), statistics.median(processor), size
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -115,6 +128,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--report", action="store_true", help="also draw the report, for which all rows are read into memory")
     parser.add_argument("--folder", help="an empty or new one, kept; default: a temporary one")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -131,6 +145,7 @@ def main() -> None:
         rows = store.query("SELECT count(*) AS c FROM trials")["c"][0]
         size = sum(store.listing().files.values())
         after = asked(folder, given.rounds, given.threads)
+        page = drawn(folder, given.rounds) if given.report else None
         print(f"{rows} rows, {size / 1e6:.0f} MB in {len(store.listing().files)} files; {os.cpu_count()} CPUs, {given.threads} threads, "
               f"load {os.getloadavg()[0]:.1f}\n")
     print("| | seconds | slowest round | processor seconds | |\n| --- | ---: | ---: | ---: | --- |")
@@ -139,6 +154,8 @@ def main() -> None:
     for name, (seconds, worst, processor, count) in after.items():
         earlier = f"; {before[name][0]:.2f} s before merging" if before else ""
         print(f"| {name} | {seconds:.2f} | {worst:.2f} | {processor:.2f} | {count} rows{earlier} |")
+    if page:
+        print(f"| report | {page[0]:.2f} | {page[1]:.2f} | {page[2]:.2f} | {page[3] / 1e6:.1f} MB |")
 
 
 if __name__ == "__main__":

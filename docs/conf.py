@@ -68,10 +68,19 @@ def with_kernels(text: str) -> str:
     return "\n## ".join(sections)
 
 
+def with_results(text: str) -> str:
+    """The page of shared results, with the tables of the files in docs/community."""
+    from gemmgen.workshop.bench.share import folder, page
+
+    return text.replace("<!-- results by GPU -->", page(folder(ROOT / "docs" / "community")))
+
+
 def read(app: Any, docname: str, source: list[str]) -> None:
     source[0] = inside(docname, source[0])
     if docname == "gallery":
         source[0] = with_kernels(source[0])
+    if docname == "community":
+        source[0] = with_results(source[0])
 
 
 def included(app: Any, relative_path: Path, parent: str, content: list[str]) -> None:

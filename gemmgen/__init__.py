@@ -7,7 +7,7 @@
 
     from gemmgen import road
 
-    kernel = road.build("specs/kernels/sgemm_a100.toml")
+    kernel = road.build("sgemm_a100")       # the name of a shipped spec, or a file
     print(kernel.plan.hash, kernel.source.name, kernel.binary.arch)
     report = road.verify(kernel, size=(64, 48, 96))
     print(report.passed)

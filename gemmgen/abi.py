@@ -389,9 +389,9 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             *([Line(_run_exponents(const=False))] if plan.scheme.family.run_k else []),
             *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{x}_status"] for x in ("ab" if plan.kind.twice else [operand.name for operand in before]))),
-            *_strides(plan, "".join(operand.name for operand in before)),
+            *_strides(plan, "ab" if plan.kind.twice else "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves else over(
+        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves or plan.kind.twice else over(
             [operand for operand in before if operand.name == "a"]),
         cluster=plan.launches.whole_cluster if whole else 1,
     )

@@ -1,4 +1,4 @@
-"""Batches: the struct by which a grouped kernel is told its products, the tiles that such a kernel has, and how it walks them.
+"""Batches: the struct that lists a grouped kernel's products, the tiles that such a kernel has, and how it walks them.
 
 Which kinds of batches there are: `gemmgen.kinds`.
 """
@@ -39,7 +39,7 @@ turn of the main kernel; the stages of packed words of A and of B that come befo
 
 @dataclass(frozen=True)
 class Listed:
-    """What the host tells the kernels of a batch besides its products.
+    """What the host passes to the kernels of a batch besides its products.
 
     Attributes:
         rows: the list, as the design's kernels read it.
@@ -76,11 +76,11 @@ class Batch:
     """What a plan knows of the batch that its kernels are for.
 
     Attributes:
-        tiles: of a grouped kernel, the smallest first; none of a kernel whose one tile the plan itself tells.
+        tiles: of a grouped kernel, the smallest first; none of a kernel whose one tile is the plan's own.
         walk: a key of WALKS; tlp: of TLPS.
         threshold: threads at work from which on a tiling is parallel enough (BatchGEMM, Algorithm 1).
         matrices: hint: how many products a batch has; not part of a plan's identity.
-        pointers: of a strided batch, whether the stride POINTERS tells of matrices that an array of pointers tells.
+        pointers: of a strided batch, whether the stride POINTERS marks an operand that an array of pointers locates.
     """
 
     tiles: tuple[Tile, ...] = ()

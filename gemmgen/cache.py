@@ -4,6 +4,7 @@ Layout, below `$GEMMGEN_CACHE`, or `$XDG_CACHE_HOME/gemmgen`, or `~/.cache/gemmg
 
     secret                    32 random bytes
     binaries/ab/ab12...ef     one entry: a checksum, a table of contents, the parts
+    refused/gemmgen_...       empty: an entry of a kernel of this name spills
     templates/ab/ab12...ef    likewise of a template
     headers/nvrtc-13.5-.../   CUDA headers, when a source includes some (26 MB)
 
@@ -124,6 +125,22 @@ class Cache:
         if parts is None:
             self.replacing(key, "its checksum is another")
         return parts
+
+    def mark_refused(self, name: str) -> None:
+        """Keep that a kernel of this name spilled when it was compiled."""
+        root = self.root
+        if root is None:
+            return
+        try:
+            with _opened(root, "refused", make=True) as inside:
+                _write_new(name, b"", inside)
+        except OSError as error:
+            _warn_untrusted(error)
+
+    def is_marked_refused(self, name: str) -> bool:
+        """Whether an entry of a kernel of this name, of any compiler, may spill: where not, nobody need render the kernel to look for its entry."""
+        root = self.root
+        return root is not None and os.path.lexists(root / "refused" / name)
 
     def replacing(self, key: str, reason: str) -> None:
         """Tell that the entry of `key` is not used; the next one put takes its place."""

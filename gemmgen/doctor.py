@@ -27,8 +27,8 @@ SECONDS = 1.4
 """What a probe may take; the whole report has 2 s."""
 KFD = Path("/sys/class/kfd/kfd/topology/nodes")
 NVIDIA = Path("/proc/driver/nvidia")
-NOT_FOR_USERS = ("dev", "frameworks")
-"""Extras for those who change gemmgen."""
+NOT_SHOWN = ("dev", "frameworks", "cuda", "cuda-gpu", "hip", "hip-gpu")
+"""Extras for those who change gemmgen, and the names of earlier releases."""
 
 _ANSWERED = "import json\ntry:\n{}\nexcept GemmgenError as error:\n    found = error.as_dict()\nprint(json.dumps(found))"
 _COMPILER = """
@@ -157,13 +157,12 @@ def extras() -> dict[str, dict[str, Any]]:
         except metadata.PackageNotFoundError:
             version = None
         found.setdefault(extra[1] if extra else "", {})[name[0]] = version
-    return {extra: packages for extra, packages in sorted(found.items()) if extra not in NOT_FOR_USERS}
+    return {extra: packages for extra, packages in sorted(found.items()) if extra not in NOT_SHOWN}
 
 
-def extra_of(device: str, driver: int, known: Sequence[str]) -> str:
+def extra_of(device: str, driver: int) -> str:
     """The extra that compiles and runs kernels of a kind of device here; of CUDA by the driver's version."""
-    wanted = {"hip": ("rocm", "hip-gpu"), "cuda": (f"cuda{12 if 0 < driver < 13000 else 13}", "cuda-gpu")}[device]
-    return next((one for one in wanted if one in known), wanted[0])
+    return "rocm" if device == "hip" else f"cuda{12 if 0 < driver < 13000 else 13}"
 
 
 def diagnosed() -> dict[str, Any]:
@@ -201,9 +200,9 @@ def next_steps(value: dict[str, Any]) -> list[dict[str, str]]:
     """What to type, the first thing first, and why."""
     steps, packages = [], value["extras"]
     if not any(one["ready"] is not False for one in value["compilers"]) and not value["gpus"]:
-        steps.append((f"pip install 'gemmgen[{extra_of('cuda', 0, tuple(packages))}]'", "a compiler: no kernel can be built without one"))
+        steps.append((f"pip install 'gemmgen[{extra_of('cuda', 0)}]'", "a compiler: no kernel can be built without one"))
     for gpu in {one["device"]: one for one in reversed(value["gpus"])}.values():
-        extra = extra_of(gpu["device"], value["cuda_driver"] or 0, tuple(packages))
+        extra = extra_of(gpu["device"], value["cuda_driver"] or 0)
         if missing := [name for name, version in packages.get(extra, {}).items() if version is None]:
             steps.append((f"pip install 'gemmgen[{extra}]'", f"{', '.join(missing)}: builds kernels for this GPU and runs them on it"))
         elif not any(one["ready"] is None or gpu["arch"] in one["archs"] for one in value["compilers"]):

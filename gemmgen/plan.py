@@ -92,7 +92,7 @@ class Plan(Shown, _Asked):
         return {
             "layout": self.layout,
             "scheme": self.scheme.model_dump(mode="json", exclude={*prose, "element"}, exclude_none=True),
-            "fragment": self.fragment.model_dump(mode="json", exclude=prose, exclude_none=True),
+            "fragment": self.fragment.model_dump(mode="json", exclude={*prose, "also"}, exclude_none=True),  # whose target is `arch`
             "arch": self.arch,
             "special": self.special,
             **self.decided,
@@ -101,7 +101,7 @@ class Plan(Shown, _Asked):
             **({} if self.output.is_usual else {"c": self.output.name}), **({"epilogue": self.epilogue.names} if self.epilogue else {}),
             **({"passes": self.launches.whole_shape} if self.launches.splits_whole else {}),
             **({"batch": {"kind": self.kind.name, **self.batch.identity}} if self.batch else {}),
-            **({"kind": self.kind.name, **self.kind.options} if not (self.batch or self.kind.plain) else {}),
+            **({"kind": self.kind.name, **self.kind.options} if not self.kind.plain else {}),
             **({"fallback": self.fallback.identity} if self.fallback else {}), **({"flagged": self.flagged} if self.flagged else {}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
@@ -129,7 +129,7 @@ class Plan(Shown, _Asked):
     @property
     def arch(self) -> str:
         """The compile target: the GPU's, or that of an instruction only it has."""
-        return self.fragment.arch or self.gpu.arch
+        return self.fragment.compiled_for(self.gpu.arch)
 
     @cached_property
     def hash(self) -> str:

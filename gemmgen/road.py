@@ -2,9 +2,9 @@
 
     from gemmgen import road
 
-    report = road.verify("specs/kernels/sgemm_a100.toml")
+    report = road.verify("sgemm_a100")
     print(report.passed, report.errors.relative_frobenius)
-    road.export("specs/kernels/sgemm_a100.toml", "third_party/sgemm")
+    road.export("sgemm_a100", "third_party/sgemm")
 
 Where a function takes a spec, it takes the path of a .toml file, a dictionary of its sections, or what `load` gave.
 Where it takes a kernel, it takes the same, or what `build` gave: so build once what you use twice. `multiply` takes a dispatch table, too.
@@ -83,12 +83,16 @@ def load(spec: Spec, gpu: str | None = None, layout: str | None = None) -> Loade
     """
     from gemmgen import spec as specs
 
+    if not (gpu is None or isinstance(gpu, str)):
+        raise SpecError("gpu", "is no name", got=type(gpu).__name__, needs="a name under specs/gpus, or a .toml file", remedy='gpu="a100"')
     if isinstance(spec, specs.LoadedSpec):
         loaded = spec.on(gpu)
     elif isinstance(spec, Mapping):
         loaded = specs.loads(dict(spec)).on(gpu)
-    else:
+    elif isinstance(spec, str | os.PathLike):
         loaded = specs.load(Path(spec), gpu)
+    else:
+        raise SpecError("spec", "is no spec", got=type(spec).__name__, needs="a .toml file, the name of a shipped spec, or a mapping", remedy='"scaled_a100"')
     return loaded.laid_out(layout)
 
 
@@ -212,8 +216,11 @@ def multiply(
         Others as `build`, `chosen` and `open_device`.
     """
     from gemmgen.library.dispatch import Table
-    from gemmgen.run import gemm
+    from gemmgen.run import check_array, gemm
 
+    for name, x in (("a", a), ("b", b), ("c", c)):
+        if x is not None:
+            check_array(name, x)
     built = build(chosen(kernel, a.shape[0], b.shape[1], a.shape[1]) if isinstance(kernel, Table) else kernel)
     opened = open_device(built, device)
     try:

@@ -30,3 +30,9 @@ class Shown:
         left = "style='text-align:left'"
         rows = "".join(f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(value)}</td></tr>" for name, value in self._rows())
         return f"<table><caption {left}>gemmgen {escape(type(self).__name__)}</caption>{rows}</table>"
+
+
+def shown_run(status: Mapping[str, int], seconds: float | None, intact: bool) -> dict[str, object]:
+    """Of what ran: seconds on a GPU, counters that are not 0, and whether it wrote beside its elements."""
+    counted = ", ".join(f"{name} {count}" for name, count in status.items() if count)
+    return {"time": None if seconds is None else f"{seconds * 1e3:.4g} ms", "counted": counted, "wrote": None if intact else "outside the elements of C"}

@@ -146,11 +146,21 @@ def plain_seconds(plan: Plan) -> tuple[float, str] | None:
     except GemmgenError:
         own = None
     found = [(float(own.model["seconds"]), OWN)] if own else []
-    if plan.kind in (GEMM, STRIDED) and not plan.epilogue:
-        h = plan.hints
-        vendors = sgemm_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if plan.kind.batched else 1)
-        found += [] if vendors is None else [(vendors, VENDORS_OWN)]
+    vendors = None if plan.epilogue else vendor_seconds(plan)
+    found += [] if vendors is None else [(vendors, VENDORS_OWN)]
     return min(found, default=None)
+
+
+def vendor_seconds(plan: Plan) -> float | None:
+    """Predicted seconds of the vendor's FP32 routine of a plan's kind; None where there is none, or nobody measured SGEMM on such a GPU."""
+    kind, h = plan.kind, plan.hints
+    whole = sgemm_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if kind.batched else 1)
+    if whole is None or kind in (GEMM, STRIDED):
+        return whole
+    if kind.vendor_share is None:
+        return None
+    start = time.sgemm_numbers(plan.gpu)["sgemm_start"]
+    return start + kind.vendor_share * (whole - start) + kind.vendor_chain * h.k
 
 
 def plain_plan(plan: Plan) -> Plan:

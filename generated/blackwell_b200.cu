@@ -1,17 +1,17 @@
-// kernel    gemmgen_ootomo_tcgen05_128x256x32_842a15f5
+// kernel    gemmgen_ootomo_tcgen05_128x256x64_fac9a4d3
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 64 k (ootomo's own: every 16 k)
 // special   exact
-// fragment  tcgen05.mma.cta_group::1.kind::f16
-// decided   block 128x256x32, warpgroup 128x128x32, split prepass, loads bulk, 4 stages, group 1, 1 slice of k, promote 64
-// block     384 threads, 196712 B of dynamic shared memory
+// fragment  tcgen05.mma.cta_group::2.kind::f16
+// decided   block 128x256x64, warpgroup 128x128x64, split prepass, loads bulk, 3 stages, group 1, 1 slice of k, promote 64, clusters of 2
+// block     384 threads, 196696 B of dynamic shared memory
 // checked   compiled, every instruction executed by an interpreter; hardware unconfirmed: never run, and the rule of tcgen05's sums is assumed
 // target    sm_100a
-// plan      842a15f5, rendered by gemmgen 0.1.0
+// plan      fac9a4d3, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_842a15f5 {
+namespace gemmgen_fac9a4d3 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -45,9 +45,9 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
 // the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
 
 constexpr int WORDS = 2;
 
@@ -111,7 +111,7 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
+//     [m / 128][k / 64][word: 2][m: 128][k: 64], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -121,7 +121,7 @@ GG_DEVICE void split_a(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = ((k + 31) / 32);
+    const int blocks_k = (((k + 63) / 64 * 64 + 31) / 32);
     const int k0 = block % blocks_k * 32;
     const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -145,13 +145,13 @@ GG_DEVICE void split_a(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 32) {
-        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
+    const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 64) {
+        const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-            *(uint4*)(to + w * 8192 + swizzle(row, chunk) * 16) =
+            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
                 make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
@@ -159,7 +159,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 256][k / 32][word: 2][n: 256][k: 32], rows swizzled, edges zero.
+//     [n / 256][k / 64][word: 2][n: 256][k: 64], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -169,7 +169,7 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = ((k + 31) / 32);
+    const int blocks_k = (((k + 63) / 64 * 64 + 31) / 32);
     const int k0 = block % blocks_k * 32;
     const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -193,13 +193,13 @@ GG_DEVICE void split_b(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 255) / 256;
-    if (o < panels * 256 && kk < stages_k * 32) {
-        const int row = o % 256, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 256) * stages_k + kk / 32) * 32768 + row * 64;
+    const int stages_k = (k + 63) / 64, panels = (outer + 255) / 256;
+    if (o < panels * 256 && kk < stages_k * 64) {
+        const int row = o % 256, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 256) * stages_k + kk / 64) * 65536 + row * 128;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
+            *(uint4*)(to + w * 32768 + swizzle(row, chunk) * 16) =
                 make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
@@ -207,14 +207,14 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_ootomo_tcgen05_128x256x32_842a15f5_split(
+gemmgen_ootomo_tcgen05_128x256x64_fac9a4d3_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
-    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 31) / 32);
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 63) / 64 * 64 + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else
@@ -241,30 +241,32 @@ GG_DEVICE void put_four(float* to, const float (&product)[4], float alpha, float
 //   BLOCK_M  | wgroup  | wgroup  |      moves 128 columns into registers, a thread a row. A further warpgroup has
 //    = 128   |         |         |      one warp that copies and one that multiplies: one thread of each.
 //            +---------+---------+
-//              WARP_N                   Shared memory holds 4 stages of k, 32 deep.
-constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 32;
+//              WARP_N                   Shared memory holds 3 stages of k, 64 deep.
+// Two blocks, one below the other in C, are a pair: each has its rows of A and half of the columns of B in shared memory, and one
+// instruction of the first block multiplies for both, each row into its own block's tensor memory.
+constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 64;
 constexpr int WARP_N = 128;  // columns of a warpgroup
 constexpr int WARPGROUPS = 2;  // warpgroups that move sums; one more copies and multiplies
 constexpr int THREADS = 384;
-constexpr int STAGES = 4;
+constexpr int STAGES = 3;
 constexpr int GROUP_ROWS = 1;  // row of tiles that is worked off together: a raster group
+constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // an instruction is as large as a tile
-constexpr int K_STEPS = 2;  // instructions along k in a stage
-constexpr int ROW_BYTES = 64;  // one row of a stage
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int ROW_BYTES = 128;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N / CLUSTER * ROW_BYTES;  // one word of a stage
 constexpr int A_STAGE = WORDS * A_BYTES, B_STAGE = WORDS * B_BYTES;
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
 constexpr int COLUMNS = 512;  // of tensor memory, of which the sums take 512: correction from 0 (2^11 too large), main from 256
 constexpr int BUFFERS = 1;  // of the sums that promotion empties
 constexpr int BUFFER = 1 * BLOCK_N;  // columns of one
-constexpr int INTERVAL = 2;  // stages between promotions
 
 // An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
 GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// The copy engine sees the mbarriers made so far.
+// The copy engine and the other blocks see the mbarriers made so far.
 GG_DEVICE void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
@@ -275,8 +277,15 @@ GG_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-GG_DEVICE void mbarrier_arrive(u32 barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+// Arrives at the mbarrier of the same address in block `block` of the cluster.
+GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+        "}\n" ::"r"(barrier), "r"(block)
+        : "memory");
 }
 
 // Waits until the phase of that parity has ended.
@@ -297,6 +306,17 @@ GG_DEVICE void cp_async_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
+GG_DEVICE int cluster_rank() {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
+
+GG_DEVICE void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
 // Moves registers between warpgroups: one gives up what it does not need, others take it.
 template <int Registers>
 GG_DEVICE void setmaxnreg_dec() {
@@ -308,25 +328,27 @@ GG_DEVICE void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// Where an operand's rows lie and how, as the unit wants to be told: rows of 64 bytes, swizzled, eight rows every
-// 512 bytes. The address is in units of 16 bytes.
-GG_DEVICE u64 descriptor(u32 address) { return 0x8000402000010000ull | (u64)((address & 0x3ffff) >> 4); }
+// Where an operand's rows lie and how, as the unit wants to be told: rows of 128 bytes, swizzled, eight rows every
+// 1024 bytes. The address is in units of 16 bytes.
+GG_DEVICE u64 descriptor(u32 address) { return 0x4000404000010000ull | (u64)((address & 0x3ffff) >> 4); }
 
-// c[128, 256] (+)= a[128, 16] b[16, 256] on the matrix unit, which truncates as it accumulates; from zero where keep is 0.
-// 0x08400010u says FP32 += f16 x f16, and the extents.
+// c[256, 256] (+)= a[256, 16] b[16, 256] on the matrix unit, which truncates as it accumulates; from zero where keep is 0.
+// Addresses are those of either block of the pair, the same in both.
+// 0x10400010u says FP32 += f16 x f16, and the extents.
 GG_DEVICE void multiply_add(u32 c, u64 a, u64 b, u32 keep) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.b32 p, %4, 0;\n"
-        "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\n"
-        "}\n" ::"r"(c), "l"(a), "l"(b), "r"(0x08400010u), "r"(keep)
+        "tcgen05.mma.cta_group::2.kind::f16 [%0], %1, %2, %3, p;\n"
+        "}\n" ::"r"(c), "l"(a), "l"(b), "r"(0x10400010u), "r"(keep)
         : "memory");
 }
 
-// Arrives at `barrier` when all products that this thread has issued are done.
+// Arrives at `barrier` of both blocks when all products that this thread has issued are done.
 GG_DEVICE void tcgen05_commit(u32 barrier) {
-    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier) : "memory");
+    asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;"
+                 ::"r"(barrier), "h"((u16)((1 << CLUSTER) - 1)) : "memory");
 }
 
 // What threads tell one another orders tensor memory only between these two: before the one tells, after the other has heard.
@@ -335,13 +357,13 @@ GG_DEVICE void tcgen05_fence_after_sync() { asm volatile("tcgen05.fence::after_t
 
 // A warp takes COLUMNS of tensor memory and leaves their address at `to` in shared memory; the block takes no more.
 GG_DEVICE void tcgen05_alloc(u32 to) {
-    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(to), "n"(COLUMNS) : "memory");
-    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
+    asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(to), "n"(COLUMNS) : "memory");
+    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::: "memory");
 }
 
 // The same warp gives them back.
 GG_DEVICE void tcgen05_dealloc(u32 columns) {
-    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(columns), "n"(COLUMNS) : "memory");
+    asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(columns), "n"(COLUMNS) : "memory");
 }
 
 // 16 columns of this thread's row. They are there when this returns.
@@ -362,16 +384,16 @@ struct Work {
     int first, count;              // stages of k
 };
 
-GG_DEVICE Work work_at(int turn, int m, int n, int stages_k) {
+GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
-    const int rows = blocks_m;
+    const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
     Work work;
     const int place = turn;
     const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
     const int raster_rows = min(GROUP_ROWS, rows - raster * GROUP_ROWS);
     const int row = raster * GROUP_ROWS + in_raster % raster_rows;
-    const int block_m = row;
-    work.panel_m = block_m;
+    const int block_m = row * CLUSTER + rank;
+    work.panel_m = min(block_m, blocks_m - 1);  // the last cluster may reach below C: it stores nothing there
     work.panel_n = in_raster / raster_rows;
     work.m0 = block_m * BLOCK_M;
     work.n0 = work.panel_n * BLOCK_N;
@@ -380,8 +402,8 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k) {
     return work;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
+gemmgen_ootomo_tcgen05_128x256x64_fac9a4d3(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -400,26 +422,27 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
-    const int turns = blocks_m * blocks_n;
-    const int first_turn = (int)blockIdx.x, all_blocks = (int)gridDim.x;
+    const int rank = cluster_rank();
+    const int turns = (blocks_m + CLUSTER - 1) / CLUSTER * blocks_n;
+    const int first_turn = (int)blockIdx.x / CLUSTER, all_blocks = (int)gridDim.x / CLUSTER;
 
     if (thread == 0) {
         for (int i = 0; i < STAGES; ++i) {
-            mbarrier_init(full + i * 8, 1);
+            mbarrier_init(full + i * 8, rank == 0 ? 2 : 1);  // its own bytes, and for the one that multiplies the other's
             mbarrier_init(free + i * 8, 1);
         }
         for (int i = 0; i < BUFFERS; ++i) {
             mbarrier_init(filled + i * 8, 1);
-            mbarrier_init(emptied + i * 8, WARPGROUPS * 4);  // every warp that moves sums
+            mbarrier_init(emptied + i * 8, WARPGROUPS * 4 * CLUSTER);  // every warp that moves sums
         }
         mbarrier_init(complete, 1);
-        mbarrier_init(taken, WARPGROUPS * 4);
+        mbarrier_init(taken, WARPGROUPS * 4 * CLUSTER);
         mbarrier_fence_init();
     }
     const bool multiplies = thread / 32 == WARPGROUPS * 4 + 1;  // the warp that does, and whose tensor memory it is
     if (multiplies) tcgen05_alloc(stages + OTHERS + 16);
     tcgen05_fence_before_sync();
-    __syncthreads();
+    cluster_barrier();
     tcgen05_fence_after_sync();
     const u32 sums = *(volatile u32*)(shared + OTHERS + 16);
 
@@ -432,18 +455,20 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
             u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1
             for (int turn = first_turn; turn < turns; turn += all_blocks) {
-                const Work work = work_at(turn, m, n, stages_k);
+                const Work work = work_at(turn, m, n, stages_k, rank);
                 const u8* a_from = a_words + ((long long)work.panel_m * stages_k + work.first) * A_STAGE;
-                const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE;
+                const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * (CLUSTER * B_STAGE) + rank * B_BYTES;
 #pragma unroll 1
                 for (int index = 0; index < work.count; ++index) {
                     const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
                     mbarrier_wait(free + slot * 8, phase);
                     mbarrier_expect_tx(arrival, STAGE_BYTES);
                     cp_async_bulk(stage, a_from, A_STAGE, arrival);
-                    cp_async_bulk(stage + A_STAGE, b_from, B_STAGE, arrival);
+#pragma unroll
+                    for (int word = 0; word < WORDS; ++word)
+                        cp_async_bulk(stage + A_STAGE + word * B_BYTES, b_from + word * CLUSTER * B_BYTES, B_BYTES, arrival);
                     a_from += A_STAGE;
-                    b_from += B_STAGE;
+                    b_from += (CLUSTER * B_STAGE);
                     if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
                 if (beta != 0.0f && ldc % 4 == 0 && ((u64)c & 15) == 0 && work.n0 + BLOCK_N <= n) {
@@ -464,28 +489,32 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
             u32 tile_phase = 1;
 #pragma unroll 1
             for (int turn = first_turn; turn < turns; turn += all_blocks) {
-                const Work work = work_at(turn, m, n, stages_k);
+                const Work work = work_at(turn, m, n, stages_k, rank);
 #pragma unroll 1
                 for (int index = 0; index < work.count; ++index) {
                     mbarrier_wait(full + slot * 8, phase);
+                    if (rank > 0) {  // the first block multiplies, when it has been told that this one's stage is full, too
+                        mbarrier_arrive_at(full + slot * 8, 0);
+                        if (++slot == STAGES) slot = 0, phase ^= 1;
+                        continue;
+                    }
                     tcgen05_fence_after_sync();
                     const u32 stage = stages + slot * STAGE_BYTES;
                     const u64 a_at = descriptor(stage), b_at = descriptor(stage + A_STAGE);
-                    const bool begins = index % INTERVAL == 0, ends = index % INTERVAL == INTERVAL - 1 || index + 1 == work.count;
 #pragma unroll
-                    for (int first = 0; first < K_STEPS; first += 2) {
+                    for (int first = 0; first < K_STEPS; first += 4) {
                         // Sums that move out at the end of an interval come first, so that the others hide it.
-                        if (begins) {
+                        {
                             mbarrier_wait(emptied + buffer * 8, buffer_phase);
                             tcgen05_fence_after_sync();
                         }
                         const u32 moving = sums + buffer * BUFFER;
 #pragma unroll
-                        for (int step = first; step < first + 2; ++step) {
+                        for (int step = first; step < first + 4; ++step) {
                             multiply_add(moving + 256, a_at + (step * 32) / 16,
-                                         b_at + (step * 32) / 16, !begins || step > first);
+                                         b_at + (step * 32) / 16, step > first);
                         }
-                        if (ends) {
+                        {
                             tcgen05_commit(filled + buffer * 8);
                             if (++buffer == BUFFERS) buffer = 0, buffer_phase ^= 1;
                         }
@@ -495,7 +524,7 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
                             tile_phase ^= 1;
                         }
 #pragma unroll
-                        for (int step = first; step < first + 2; ++step) {
+                        for (int step = first; step < first + 4; ++step) {
                             multiply_add(sums, a_at + (A_BYTES + step * 32) / 16,
                                          b_at + (step * 32) / 16, index > 0 || step > 0);
                             multiply_add(sums, a_at + (step * 32) / 16,
@@ -505,7 +534,7 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
                     tcgen05_commit(free + slot * 8);
                     if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
-                if (work.count > 0) tcgen05_commit(complete);
+                if (work.count > 0 && rank == 0) tcgen05_commit(complete);
             }
             // Nothing may arrive at a barrier of a block that has ended: commits need not arrive in order.
             for (int i = 0; i < STAGES; ++i) mbarrier_wait(free + i * 8, i < slot ? phase : phase ^ 1);
@@ -515,23 +544,23 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup, and of tensor memory
         const int warp_m = 0, warp_n = warpgroup * WARP_N;
         const u32 mine = sums + (lane / 32 * 32 << 16) + warp_n;  // a warp reads its own quarter of the lanes
-        // Every warp that has moved sums out says so.
+        // Every warp that has moved sums out says so, to the block that multiplies.
         const auto tell = [&](u32 barrier) {
             tcgen05_fence_before_sync();
             __syncwarp();
-            if (thread % 32 == 0) mbarrier_arrive(barrier);
+            if (thread % 32 == 0) mbarrier_arrive_at(barrier, 0);
         };
         int buffer = 0;
         u32 phase = 0;
         u32 tile_phase = 0;
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
-            const Work work = work_at(turn, m, n, stages_k);
+            const Work work = work_at(turn, m, n, stages_k, rank);
             const int m0 = work.m0, n0 = work.n0;
             float sum[FRAGMENTS_M][FRAGMENTS_N][WARP_N] = {};
             // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
             // unit's sum moves over. Sums that are scaled up err that much less and stay.
-            const int intervals = (work.count + INTERVAL - 1) / INTERVAL;
+            const int intervals = work.count;
 #pragma unroll 1
             for (int interval = 0; interval < intervals; ++interval) {
                 mbarrier_wait(filled + buffer * 8, phase);
@@ -614,12 +643,12 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
                 }
         }
     }
-    // No warp reads tensor memory any more when it is given back.
+    // No warp of either block reads tensor memory any more when it is given back.
     tcgen05_fence_before_sync();
     __syncwarp();
-    __syncthreads();
+    cluster_barrier();
     tcgen05_fence_after_sync();
     if (multiplies) tcgen05_dealloc(sums);
 }
 
-}  // namespace gemmgen_842a15f5
+}  // namespace gemmgen_fac9a4d3

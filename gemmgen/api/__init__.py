@@ -19,6 +19,7 @@ from math import prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gemmgen.api.operands import as_numpy, check_dense, home_of, refuse_truth, refuse_two_libraries
 from gemmgen.api.shapes import check_shapes, extents
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 
@@ -59,16 +60,20 @@ def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
     Args:
         a: [..., m, k] or [k], in any order and strides.
         b: [..., k, n] or [k]. Batches broadcast.
-        accuracy: `fp32`: errors as FP32's. `fp64`: both are converted to float64 and multiplied by their own library; the result is float64.
+        accuracy: `fp32`: errors as FP32's. `fp64`: both are converted to float64, or to complex128 where one is complex, and multiplied by their own
+            library; the result has that type.
 
     Returns:
         [..., m, n], in the current stream of the arrays' library.
 
     Raises:
-        SpecError: shapes do not fit, or a and b are of two libraries, types or devices.
+        SpecError: shapes do not fit; a and b are of two libraries, types or devices; or one is no array of numbers, or has masked elements.
         UnknownName: there is no such accuracy.
     """
-    product = _products.get((type(a), type(b), accuracy))
+    try:
+        product = _products.get((type(a), type(b), accuracy))
+    except TypeError:  # a list for the accuracy
+        product = None
     if product is None:
         product = _kept(_products, (type(a), type(b), accuracy), _product_of(a, b, accuracy))
     return product(a, b)
@@ -85,35 +90,10 @@ def _kept(table: dict[Any, Product], key: Any, product: Product) -> Product:
 def _product_of(a: Any, b: Any, accuracy: str) -> Product:
     if accuracy not in ACCURACIES:
         raise UnknownName("matmul: accuracy", "accuracy", accuracy, ACCURACIES)
-    homes = [_home(x, name) for x, name in ((a, "a"), (b, "b"))]
-    if homes[0] is not homes[1]:
-        raise SpecError("matmul: a, b", "are arrays of two libraries", got=f"{_type(a)} and {_type(b)}", needs="arrays of one library on one device",
-                        remedy=f"{homes[0].__name__}.asarray(b)")
+    homes = [home_of(x, name) for x, name in ((a, "a"), (b, "b"))]
+    refuse_two_libraries(a, b, homes)
     front = _front(homes[0])
     return front.product if accuracy == "fp32" else front.in_fp64
-
-
-def _type(x: Any) -> str:
-    return f"{type(x).__module__.partition('.')[0]}.{type(x).__qualname__}"
-
-
-def _home(x: Any, name: str) -> ModuleType:
-    """The module whose `matmul` multiplies arrays of this type."""
-    for home, kind in (("torch", "Tensor"), ("jax", "Array"), ("cupy", "ndarray")):
-        if (loaded := sys.modules.get(home)) is not None and isinstance(x, getattr(loaded, kind, ())):
-            return loaded
-    if hasattr(x, "__array_namespace__") and not isinstance(x, _numpy().ndarray):
-        return x.__array_namespace__()
-    if isinstance(x, list | tuple | int | float | complex) or hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
-        return _numpy()
-    raise SpecError(f"matmul: {name}", "is no array", got=_type(x), needs="an array of NumPy, CuPy, torch, JAX or the array API, or lists of numbers",
-                    remedy=f"numpy.asarray({name})")
-
-
-def _numpy() -> ModuleType:
-    import numpy
-
-    return numpy
 
 
 @cache
@@ -133,8 +113,9 @@ def _note(about: str, text: str) -> None:
 
 
 def _note_type(kind: str, own: str) -> None:
-    if kind == "float64":
-        _note("float64", f"float64 arrays are multiplied by {own} in FP64, as libraries of kernels take float32 alone; convert both for these")
+    if kind != "float32":
+        own = f"{own} in {'FP64' if kind == 'float64' else kind}"
+        _note(kind, f"{kind} arrays are multiplied by {own}, as libraries of kernels take float32 alone; convert both for these")
 
 
 def _note_no_gpu(own: str) -> None:
@@ -216,9 +197,23 @@ class _Front:
         return self.home.matmul(a, b)
 
     def in_fp64(self, a: Any, b: Any) -> Any:
-        """Both as float64."""
+        """Both as float64, or as complex128 where one is complex."""
+        return self.space.matmul(*self.widened(a, b))
+
+    def widened(self, a: Any, b: Any) -> list[Any]:
+        """Both as arrays of that type."""
         check_shapes(a.shape, b.shape)
-        return self.home.matmul(*(self.home.astype(x, self.home.float64) for x in (a, b)))
+        wide = "complex128" if any("complex" in str(x.dtype) for x in (a, b)) else "float64"
+        return [self.cast(x, getattr(self.space, wide)) for x in (a, b)]
+
+    @property
+    def space(self) -> Any:
+        """The namespace of its functions."""
+        return self.home
+
+    def cast(self, x: Any, dtype: Any) -> Any:
+        """An array as one of another type."""
+        return x.astype(dtype) if hasattr(x, "astype") else self.home.astype(x, dtype)
 
 
 class _Numpy(_Front):
@@ -233,25 +228,18 @@ class _Numpy(_Front):
         if a.dtype != self.home.float32 or b.dtype != self.home.float32:
             _note_type(str(self.home.result_type(a, b)), self.name)
             return self.home.matmul(a, b)
+        if type(a) is not self.home.ndarray or type(b) is not self.home.ndarray:  # a subclass says itself what its products are
+            return self.home.matmul(a, b)
         if (product := self._known.get((a.shape, b.shape))) is None:
             product = _kept(self._known, (a.shape, b.shape), self._decided(a, b))
         return product(a, b)
 
     def in_fp64(self, a: Any, b: Any) -> Any:
-        a, b = self._arrays(a, b)
-        return self.home.matmul(a.astype(self.home.float64), b.astype(self.home.float64))
+        return super().in_fp64(*self._arrays(a, b))
 
-    def _arrays(self, *given: Any) -> list[Any]:
-        arrays = []
-        for x, name in zip(given, "ab"):
-            try:
-                array = self.home.asarray(x)
-            except ValueError as error:  # rows of several lengths
-                raise SpecError(f"matmul: {name}", "is no array of numbers", got=str(error), needs="rows of one length",
-                                remedy=f"numpy.asarray({name})") from None
-            if array.dtype.kind not in "biufcV":  # V: bfloat16 and the like
-                raise SpecError(f"matmul: {name}", "is no array of numbers", got=array.dtype, needs="numbers", remedy=f"{name}.astype('float32')")
-            arrays.append(array)
+    @staticmethod
+    def _arrays(*given: Any) -> list[Any]:
+        arrays = [as_numpy(x, name) for x, name in zip(given, "ab")]
         check_shapes(*(array.shape for array in arrays))
         return arrays
 
@@ -300,10 +288,6 @@ class _Cupy(_Front):
         if (product := self._known.get(key)) is None:
             product = _kept(self._known, key, self._decided(a, b))
         return product(a, b)
-
-    def in_fp64(self, a: Any, b: Any) -> Any:
-        check_shapes(a.shape, b.shape)
-        return self.home.matmul(a.astype(self.home.float64), b.astype(self.home.float64))
 
     def _decided(self, a: Any, b: Any) -> Product:
         from gemmgen.run.here import cuda_gpus
@@ -364,6 +348,7 @@ class _Torch(_Front):
             try:
                 shapes = a.shape, b.shape
             except RuntimeError:  # nested tensors have no shape
+                check_dense(a, b)
                 return self.home.matmul(a, b)
             found = known(shapes)
             return by_strides(shapes, a, b) if found is None else found(a, b)
@@ -383,8 +368,11 @@ class _Torch(_Front):
         return found(a, b)
 
     def in_fp64(self, a: Any, b: Any) -> Any:
-        check_shapes(a.shape, b.shape)
-        return self.home.matmul(a.double(), b.double())
+        check_dense(a, b)
+        return super().in_fp64(a, b)
+
+    def cast(self, x: Any, dtype: Any) -> Any:
+        return x.to(dtype)
 
     def _traced(self, a: Any, b: Any) -> Any:
         """By operators that torch sees: the library's where it is loaded."""
@@ -418,7 +406,9 @@ class _Torch(_Front):
         _check_devices(a.device, b.device)
         if a.layout != torch.strided or b.layout != torch.strided:
             return torch.matmul
+        check_dense(a, b)
         self._check_types(a, b)
+        refuse_truth(a)
         if a.dtype != torch.float32:
             _note_type(str(a.dtype).removeprefix("torch."), self.name)
             return torch.matmul
@@ -561,7 +551,11 @@ class _Jax(_Front):
         if not self.home.config.jax_enable_x64:
             raise SpecError("matmul: accuracy", "asks JAX for float64, which it has not enabled", got="fp64", needs="jax_enable_x64",
                             remedy='jax.config.update("jax_enable_x64", True)')
-        return self.home.numpy.matmul(a.astype("float64"), b.astype("float64"))
+        return super().in_fp64(a, b)
+
+    @property
+    def space(self) -> Any:
+        return self.home.numpy
 
     def _traced(self, a: Any, b: Any) -> Any:
         vendor = partial(self.home.numpy.matmul, precision="highest")

@@ -8,11 +8,12 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Protocol
 
 from gemmgen.build.binary import Binary, KernelResources, refuse_spills
 from gemmgen.cache import FORMAT, Cache
-from gemmgen.errors import BuildError
+from gemmgen.errors import BuildError, ResourceError
 
 _PART = r"(?!-|\.\.?(?:/|$))[A-Za-z0-9_.+-]+"  # no option, and no way out of a folder
 _NAME = re.compile(f"{_PART}(/{_PART})*")
@@ -171,7 +172,12 @@ def fulfil(
         seconds=product.seconds,
     )
     if not allow_spills:
-        refuse_spills(binary)
+        try:
+            refuse_spills(binary)
+        except ResourceError:
+            if cache:
+                cache.mark_refused(PurePosixPath(request.name).stem)
+            raise
     return binary
 
 

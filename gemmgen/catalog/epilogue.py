@@ -50,7 +50,7 @@ class Argument:
 
     @property
     def stride(self) -> str:
-        """The name of a strided batch's argument that tells how far the vectors of two products lie apart."""
+        """The name of a strided batch's argument with the distance between the vectors of two products."""
         return f"stride_{self.name}"
 
     def at(self, row: str, column: str) -> str:

@@ -116,6 +116,7 @@ class Tcgen05(Strict):
     store_cycles_per_element: _constant(0, 100, "cycles an element of C takes on its way out, a thread a row")
     overlap_seconds: _constant(0, 1e-3, "from a split pass's end to the first product of a kernel that was launched meanwhile")
     split_power_share: _constant(0, 1, "of the split pass's time, what a chip at its power limit is longer at work for it")
+    cluster_seconds: _constant(0, 1e-3, "what forming pairs and their two barriers cost a launch")
 
 
 class Residues(Strict):

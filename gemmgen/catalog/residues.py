@@ -158,8 +158,8 @@ class Residues:
 
     @property
     def digits(self) -> int:
-        """Digits of an integer in base 256, each of [-128, 127]."""
-        return max(4, -(-(self.target.bit_length() + 1) // 8))
+        """Digits of an integer in base 256, each of [-128, 127], so that the largest that four have is 0x7f7f7f7f."""
+        return next(count for count in range(4, 9) if self.target <= 127 * (256**count - 1) // 255)
 
     @property
     def bias(self) -> int:

@@ -199,7 +199,8 @@ def file_of(path: str | Path, kind: str, folder: str) -> Path:
         if path.stem in known and not os.path.lexists(path):
             raise SpecError(str(path), "cannot be read", got="No such file or directory", remedy=f"{path.stem}, the name of a shipped {kind}, in its place")
         return path
-    if path.suffix or len(path.parts) != 1 or os.path.isdir(path):
+    # A folder is no spec, so it hides no shipped one: what `gemmgen library lab -o lab` writes has such a name.
+    if path.suffix or len(path.parts) != 1 or os.path.isdir(path) and str(path) not in known:
         raise SpecError(str(path), f"is not a {kind}", got=path.name, needs="a .toml file, or the name of a shipped one", remedy="gemmgen list specs")
     if str(path) not in known:
         error = UnknownName(str(path), kind, str(path), known)

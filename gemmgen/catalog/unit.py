@@ -99,6 +99,10 @@ class MatrixUnit(Row):
     unverified_words: Annotated[tuple[UnitWord, ...], Field(strict=False)] = ()
     unchecked: Title | None = None
 
+    def __hash__(self) -> int:
+        """Its name's, as a table of words has none: equal rows have equal names."""
+        return hash(self.name)
+
     @model_validator(mode="after")
     def _consistent(self) -> MatrixUnit:
         if (self.fraction_bits is not None) != (self.rule in ALIGNING):

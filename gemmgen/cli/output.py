@@ -155,7 +155,7 @@ _SHARE = re.compile(r"(\d+) of (\d+)\b")
 class Progress:
     """What is being done, on stderr: on a terminal one line that changes, elsewhere a line a step, and one every `EACH` seconds of a long one.
 
-    Of steps that say `3 of 12`, and of the thread blocks of a launch, the share that is done and the time that the rest takes are told.
+    Of steps that say `3 of 12`, and of the thread blocks of a launch, the share that is done and the time that the rest takes are shown.
 
     Args:
         subject: what the steps belong to.

@@ -185,7 +185,7 @@ def record(told: Mapping[str, Any], path: Path) -> str:
     found = unit["summary"] if "summary" in unit else f"not probed: {unit['error']['where']}: {unit['error']['problem']}"
     lines = [("unit", f"{unit['model']}: {found}"), ("record", str(path))]
     if told["device"]["kind"] == "hip":
-        lines.append(("", "please attach it to an issue of the project: it tells what no one there can measure"))
+        lines.append(("", "please attach it to an issue of the project: it has what no one there can measure"))
     return "\n".join(f"{label:<{LABEL}}{text}" for label, text in lines)
 
 
@@ -369,7 +369,7 @@ def schemes_text(schemes: Sequence[Scheme]) -> str:
           scheme_cost(one), having(one)) for one in schemes],
     ) + (
         "\n\nbound: what words and dropped products leave out of a product a b, at worst, over |a b| (E20); sums come on top: gemmgen explain --frontier\n"
-        "cost: matrix-unit time, in products of FP16 words on the same GPU; NAME tells each GPU's"
+        "cost: matrix-unit time, in products of FP16 words on the same GPU; NAME shows each GPU's"
     )
 
 
@@ -450,7 +450,7 @@ def needs(fragment: Fragment) -> str:
     """The targets that have the instruction; where they are many, the first and the last of a family that all has it."""
     if fragment.archs:
         return " ".join(fragment.archs) if len(fragment.archs) <= 4 else f"{fragment.archs[0]} to {fragment.archs[-1]}"
-    return f"{fragment.arch} alone" if fragment.arch else f"sm_{fragment.min_arch}"
+    return f"{fragment.targets} alone" if fragment.arch else f"sm_{fragment.min_arch}"
 
 
 def widths(fragment: Fragment) -> str:

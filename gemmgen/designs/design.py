@@ -24,7 +24,7 @@ from gemmgen.designs.modelled import Decided
 from gemmgen.designs.parts import Checked, Text
 from gemmgen.designs.searched import Searched
 from gemmgen.errors import InfeasibleSpec
-from gemmgen.kinds import GEMM, Kind
+from gemmgen.kinds import GEMM, STRIDED, Kind
 from gemmgen.model.equation import Constraint, Equation
 
 __all__ = ["Asked", "Choices", "Decided", "Design", "Hints", "Way", "refuse_arguments", "refuse_batch", "refuse_pipeline", "refuse_scales"]
@@ -35,7 +35,7 @@ class Design(Searched, Batched):
 
     Attributes:
         name: of its package.
-        features: what its kernels have and do, in the order in which their decisions and constraints are told.
+        features: what its kernels have and do, in the order in which their decisions and constraints are listed.
         kinds: names of the kinds of products that its kernels compute.
         family: of the schemes that its kernels compute, as their recombination says it.
         text: what the kernels' text rests on.
@@ -72,7 +72,9 @@ class Design(Searched, Batched):
 
     def computes(self, kind: Kind) -> bool:
         """Whether it has kernels for products of this kind."""
-        return kind.name in self.kinds or self.has(ANY_KIND) and not kind.batched and (self.has(GIVEN_TRIANGLES) or not kind.packs)
+        if kind.plain:
+            return kind.name in self.kinds
+        return (STRIDED if kind.batched else GEMM).name in self.kinds and self.has(ANY_KIND) and (self.has(GIVEN_TRIANGLES) or not kind.packs)
 
     def of(self, kind: Kind) -> Design:
         """The design with the kind's equations of traffic and time in place of its own of the same symbols, and the kind's constraints besides its own."""
@@ -103,7 +105,7 @@ class Design(Searched, Batched):
         """Which of the fragments of its policy it takes where a spec leaves that open."""
         return usual
 
-    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
+    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int], cluster: int = 1) -> Fragment:
         """The fragment as such tiles take it: instructions that come in several widths are as wide as they can be."""
         return fragment
 

@@ -24,7 +24,6 @@ from gemmgen.catalog.output import require_f32
 from gemmgen.catalog.reserved import reserved
 from gemmgen.errors import SpecError
 from gemmgen.export import contents, folder
-from gemmgen.kinds import require_plain
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 
@@ -131,9 +130,6 @@ def export(
     name = default_name(plan) if name is None else name
     check_name(name)
     require_f32(plan.output, "exported C has")
-    # The example knows none of whose sums or operands a part is left out, and the launcher no rounds.
-    if any(plan.kind.k_range) or plan.kind.packs or plan.kind.solves:
-        require_plain(plan.kind, "exported C computes")
     _refuse_packed(plan)
     _refuse_ended_batches(plan)
     return folder.put(directory, force, lambda: contents.all_files(plan, source, [binary, *others], name, refused))

@@ -10,10 +10,11 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
-from gemmgen.interface import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
+from gemmgen.interface import BATCH, COUNTER_BYTES, SOLVE, STATUS, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
 from gemmgen.errors import SpecError
 from gemmgen.export import batch, prose
 from gemmgen.export.manifest import MANIFEST, code_ending, manifest
+from gemmgen.kinds import solves
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render_text
 from gemmgen.verify import standing
@@ -25,22 +26,27 @@ if TYPE_CHECKING:
 EXAMPLE_OUTLIER = 1e6  # stands in the template too
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_ARGUMENTS = {  # of the C function, by position from 1: those that can be refused, and why
+_ARGUMENTS = {  # of the C function, by position from 1: why they can be refused
     "m": (1, "below 0 or above the largest extent"),
     "n": (2, "below 0 or above the largest extent"),
     "k": (3, "below 0 or above the largest extent"),
+    "alpha": (4, ""),
     "a": (5, "NULL, and A is to be read"),
     "lda": (6, "below 1 or below a row's length"),
     "b": (7, "NULL, and B is to be read"),
     "ldb": (8, "below 1 or below a row's length"),
+    "beta": (9, ""),
     "c": (10, "NULL, and C has elements"),
     "ldc": (11, "below 1 or below a row's length"),
     "workspace": (12, "NULL, or not aligned"),
     "workspace_bytes": (13, "less than these sizes need"),
 }
 _BATCHED = _ARGUMENTS | {  # the same of a strided batch, whose strides follow the leading dimensions
+    "stride_a": (7, ""),
     "b": (8, _ARGUMENTS["b"][1]),
     "ldb": (9, _ARGUMENTS["ldb"][1]),
+    "stride_b": (10, ""),
+    "beta": (11, ""),
     "c": (12, _ARGUMENTS["c"][1]),
     "ldc": (13, _ARGUMENTS["ldc"][1]),
     "stride_c": (14, "two matrices of C would overlap"),
@@ -83,8 +89,10 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     """Everything the templates read; `batch` only those of a kernel for whole batches."""
     interface = source.interface
     zeroed = [buffer.name for buffer in interface.buffers if buffer.zeroed]
+    again = [buffer.name for buffer in interface.buffers if buffer.zeroed_again and buffer.name != STATUS]
     counters = [field for counters in interface.counters for field in counters.fields]
     m, n, k = prose.example_size(plan)
+    k = prose.EXAMPLE_SYSTEM[0] if plan.kind.solves else k
     example = prose.coefficients(plan, k, archs)
     largest_grid, grid_limit = prose.largest_grid(plan, source)
     overflows = not plan.scheme.precision.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
@@ -108,12 +116,14 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "words": prose.words(plan), "largest": f"{plan.scheme.words_of('a')[0].largest:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
         "promise_lines": textwrap.wrap(f"{prose.promise(plan)},", 84), "underflow": prose.underflow_text(plan, archs),
-        "codes": _codes(plan, interface.batched), **_batch_text(interface.batched), **_ends_text(plan, interface.batched),
+        "codes": _codes(plan, interface.batched), **_batch_text(interface.batched, "ac" if plan.kind.one_operand else "abc"),
+        **_ends_text(plan, interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
         "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.family.largest_k or prose.LARGEST_EXTENT),
-        "measure": prose.measure(plan), "largest_grid": largest_grid, "grid_limit": grid_limit,
-        "alignment": WORKSPACE_ALIGNMENT,
+        "measure": prose.measure(plan), "residual": prose.residual(plan) if plan.kind.solves else "",
+        "largest_grid": largest_grid, "grid_limit": grid_limit, "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),
+        "zeroed_again": again[:1],
         "padded": [(extent, of, unit) for extent, (of, unit) in interface.padded.items()],
         "regions": [
             {"name": buffer.name, "meaning": buffer.meaning, "last_zeroed": buffer.name == zeroed[-1],
@@ -123,8 +133,8 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
             for buffer in interface.buffers
         ],
         "launches": [
-            {"symbol": launch.symbol, "role": launch.role, "blocks": _blocks(interface, launch.grid), "most_blocks": launch.most_blocks,
-             "threads": launch.threads,
+            {"symbol": launch.symbol, "role": launch.role, "solves": launch.role == SOLVE, "blocks": _blocks(interface, launch.grid),
+             "most_blocks": launch.most_blocks, "threads": launch.threads,
              "blocks_same_b": None if launch.same_b is None else _blocks(interface, launch.same_b),
              "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "meaning": launch.meaning,
              "params": [{"type": one.type, "expression": _passed(one)} for one in launch.parameters]}
@@ -135,6 +145,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "example": {
             "m": m, "n": n, "k": k, "safety": SAFETY, "worst_case": prose.rounded_up(example.scaled), "overflow": int(overflows),
             "coherent": prose.rounded_up(example.coherent), "random": prose.rounded_up(example.random), **prose.example_losses(plan, archs),
+            "unknowns": prose.EXAMPLE_SYSTEM[0], "others": prose.EXAMPLE_SYSTEM[1],
             "overflow_text": f"the element of 1e6 was {'counted' if overflows else 'within range'}",
         },
         "listing": [(file, meaning) for file, (_, meaning) in _files(plan, source, archs, name).items()],
@@ -158,12 +169,17 @@ def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
     first = known["workspace"][0]
     given = [name for name, _ in _ends(plan, batched)]
     vectors = [(name, first + at, "NULL, and C has elements") for at, name in enumerate(given) if name in plan.inputs.vectors]
-    left = {argument: position for argument, (position, _) in known.items() if argument in plan.kind.aliases}
+    left = {argument: position for argument, (position, _) in known.items() if argument in plan.kind.aliases or argument in _none_of(plan)}
     moved = [
         (argument, position + (len(given) if position >= first else 0) - sum(before < position for before in left.values()), reason)
-        for argument, (position, reason) in known.items() if argument not in left
+        for argument, (position, reason) in known.items() if argument not in left and reason
     ]
     return sorted(moved + vectors, key=lambda one: one[1])
+
+
+def _none_of(plan: Plan) -> tuple[str, ...]:
+    """Arguments that a kind which solves has not: its other operand is C, and what C held counts always."""
+    return ("b", "ldb", "beta") if plan.kind.solves and plan.kind.left else ("a", "lda", "beta") if plan.kind.solves else ()
 
 
 def _ends(plan: Plan, batched: bool) -> list[tuple[str, str]]:
@@ -191,10 +207,10 @@ def _ends_text(plan: Plan, batched: bool) -> dict[str, Any]:
     }
 
 
-def _batch_text(batched: bool) -> dict[str, Any]:
-    """What the C function of a strided batch has besides: declared, and passed on."""
+def _batch_text(batched: bool, operands: str = "abc") -> dict[str, Any]:
+    """What the C function of a strided batch of these operands has besides: declared, and passed on."""
     def strides(text: str) -> dict[str, str]:
-        return {x: text.format(x=x) if batched else "" for x in "abc"}
+        return {x: text.format(x=x) if batched and x in operands else "" for x in "abc"}
 
     return {
         "batched": batched, "stride_declared": strides(", int64_t stride_{x}"), "stride_passed": strides(", stride_{x}"),
@@ -212,15 +228,36 @@ def _of_stored_b(plan: Plan) -> dict[str, str]:
 
 def _of_kind(plan: Plan) -> dict[str, Any]:
     """What the C function is given of sizes and operands: not what the kind of product passes on from another argument, as n of a square C."""
-    square, alone = plan.kind.aliases.get("n") == "m", plan.kind.one_operand
-    sizes = ("m", "k") if square else ("m", "n", "k")
-    b = "" if alone else f", const {_of_stored_b(plan)['b_type']}{{}}b, int64_t ldb"
+    kind = plan.kind
+    square, alone = kind.aliases.get("n") == "m", kind.one_operand
+    sizes = tuple(one for one in "mnk" if one not in kind.aliases)
+    known = {one: kind.aliases.get(one, one) for one in "mnk"}
+    has = {x: x not in _none_of(plan) for x in ("a", "b", "beta")}
+    b = "" if alone or not has["b"] else f", const {_of_stored_b(plan)['b_type']}{{}}b, int64_t ldb"
     tile_m, tile_n = plan.block[0] * plan.cluster, plan.block[1]
     return {
-        "square": square, "alone": alone, "sizes_declared": ", ".join(f"int {one}" for one in sizes), "sizes_passed": ", ".join(sizes),
-        "sizes_upper": ", ".join(sizes).upper(), "sizes_told": "m and k" if square else "m, n and k", "b_declared": b.format(" *"), "b_pointed": b.format("* "),
-        "tile": {"m": tile_m, "n": tile_n}, "computed": plan.kind.stored if plan.kind.stored and not plan.kind.mirrored else "",
+        "square": square, "alone": alone, "sizes": sizes, "sizes_declared": ", ".join(f"int {one}" for one in sizes), "sizes_passed": ", ".join(sizes),
+        "sizes_upper": ", ".join(sizes).upper(), "sizes_told": f"{', '.join(sizes[:-1])} and {sizes[-1]}", "known": known,
+        "sizes_known": ", ".join(known.values()), "aliased": [(one, of) for one, of in known.items() if one != of],
+        "b_declared": b.format(" *"), "b_pointed": b.format("* "), "reads": _reads(plan),
+        "tile": {"m": tile_m, "n": tile_n}, "computed": kind.stored if kind.stored and not kind.mirrored else "",
+        "given": kind.given, "packs": kind.packs, "depth": "2 * K" if kind.twice else "K",
+        "has": has, "beta_declared": "float beta, " if has["beta"] else "", "a_declared": ", const float *a, int64_t lda" if has["a"] else "",
+        "a_pointed": ", const float* a, int64_t lda" if has["a"] else "",
+        "system": {"size": kind.aliases["k"], "others": kind.beside, "block": solves.BLOCK, "systems": solves.SYSTEMS, "operand": plan.solved.name,
+                   "contiguous": plan.solved.k_contiguous} if kind.solves else None,
     }
+
+
+def _reads(plan: Plan) -> str:
+    """Of a kind that reads a triangle of an operand, which one, in a sentence."""
+    kind = plan.kind
+    if not (kind.given or kind.solves):
+        return ""
+    operand, turned = kind.operand.upper(), plan.layout["ab".index(kind.operand)] == "t" and "diag" in kind.options
+    whose = f"{operand}, the {'lower' if kind.options['uplo'] == 'upper' else 'upper'} one as it is stored," if turned else operand
+    diagonal = ", without its diagonal, which is 1" if kind.options.get("diag") == "unit" else ""
+    return f"The {kind.options['uplo']} triangle of {whose} is read{diagonal}: nothing else."
 
 
 def _of_batches(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
@@ -235,7 +272,7 @@ def numeric_version() -> str:
 def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, tuple[str | None, str]]:
     """file: (template, or None where the content is not text from one; what it is)."""
     api, code = plan.gpu.maker.api, plan.gpu.maker.files.code
-    own = "batch/" if batch.serves(plan) else ""
+    own, example = "batch/" if batch.serves(plan) else "", "systems/" if plan.kind.solves else ""
     return {
         f"{name}.h": (f"{own}header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
         f"{name}{source.suffix}": (f"{own}kernel", "kernels and launcher, self-contained"),
@@ -243,7 +280,7 @@ def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[
         MANIFEST: (None, f"how to launch {code}: symbols, grids, arguments, workspace; hashes of all files"),
         "CMakeLists.txt": ("CMakeLists.txt", "builds and installs a static library and the example"),
         f"{name}.pc": ("package.pc", "the pkg-config file; CMake installs it"),
-        "example.cpp": (f"{own}example.cpp", "a program that calls the library and checks the result"),
+        "example.cpp": (f"{own or example}example.cpp", "a program that calls the library and checks the result"),
         "README.md": (f"{own}README.md", "this file"),
     }
 

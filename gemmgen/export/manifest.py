@@ -10,6 +10,7 @@ from gemmgen import __version__
 from gemmgen.interface import COUNTER_BYTES, WORKSPACE_ALIGNMENT
 from gemmgen.designs import all_decisions
 from gemmgen.export import batch, prose
+from gemmgen.kinds import solves
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.verify import standing
@@ -61,7 +62,8 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
             x: {"type": plan.inputs.elements_of(x), "order": "row major", "rows": at["rows"], "columns": at["columns"],
                 **({"holds": plan.inputs.stored_b.name} if x == "b" and not plan.inputs.stored_b.is_usual else {}),
                 "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.launches.repeated else {})}
-            for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items() if x not in plan.kind.aliases
+            for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
+            if x not in plan.kind.aliases and not (plan.kind.solves and x not in (plan.solved.name, "c"))
         },
         "limits": {
             "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid,
@@ -71,6 +73,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         **({"aliases": dict(plan.kind.aliases)} if plan.kind.aliases else {}),
         **({"tiles": {"count": plan.kind.tiles.count, "TILE_M": plan.block[0] * plan.cluster, "TILE_N": plan.block[1],
                       "rule": "tiles_m = ceil(m / TILE_M), tiles_n = ceil(n / TILE_N), integer arithmetic"}} if plan.kind.tiles else {}),
+        **({"rounds": _rounds(plan)} if plan.kind.solves else {}),
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
@@ -107,7 +110,9 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
             for launch in interface.launches
         ],
         "bound": {
-            "statement": f"where {prose.promise(plan)}: worst_case bounds |C - C*| / {prose.measure(plan)} of every "
+            "statement": f"where {prose.promise(plan)}: worst_case bounds |{prose.residual(plan)}| / {prose.measure(plan)} of every element, of k "
+                         "unknowns; both_signs and one_sign are what the norms' ratio is expected to stay below" if plan.kind.solves else
+                         f"where {prose.promise(plan)}: worst_case bounds |C - C*| / {prose.measure(plan)} of every "
                          "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
                          "mean zero and for data of one sign"
                          + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave FP32's normal range",
@@ -115,6 +120,26 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         },
         **(batch.manifest_values(plan) if batch.serves(plan) else {}),
         "sha256": {"kernels": source.hash, **{file: hashlib.sha256(content).hexdigest() for file, content in files.items()}},
+    }
+
+
+def _rounds(plan: Plan) -> dict[str, Any]:
+    """How a kind that solves runs its launches; its arguments are m, n, alpha, the triangle and C."""
+    size, x = plan.kind.aliases["k"], plan.solved.name
+    square = f"{x} + row * ld{x} + kk" if plan.solved.k_contiguous else f"{x} + kk * ld{x} + row"
+    c, extent = ("c + first * ldc", "m") if plan.kind.left else ("c + first", "n")
+    at = "before" if plan.kind.below else f"{size} - end"
+    other, beside = ("b", "ldb") if plan.kind.left else ("a", "lda")
+    return {
+        "block": solves.BLOCK, "unknowns": size, "triangle": x, "below": plan.kind.below, "contiguous": plan.solved.k_contiguous,
+        "rule": f"unknowns are counted as they are solved: those [before, end) begin at first = {at} in memory, C's at {c}, the triangle's element of row "
+                f"and kk at {square}. For i = 1, 2, ...: launches of role solve with k = {extent} = the unknowns [(i - 1) block, i block) that there are, {x} "
+                "at row = kk = first, alpha for i = 1, else 1; then, if unknowns are left and alpha is not 0, all other launches, for the product by which the "
+                "unknowns [i block - count block, i block) serve [i block, i block + count block), count being the largest power of two that divides i: "
+                f"{extent} are those served, k those that serve, {x} at row and kk where each begin, {other} in C where the serving ones begin, {beside} = ldc, "
+                "c where the served ones begin, alpha = -1, beta = 1, or alpha where i = count. The workspace is laid out once, for the largest of each "
+                "extent that a product has; regions marked zeroed are zeroed before the first launch, and those behind the status again before each "
+                "further product",
     }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from gemmgen.abi import FALLBACK
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import Family, ResidueWords, Runs, Tiles
+from gemmgen.kinds import solves
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.spec import MAX_EXTENT
@@ -23,12 +24,20 @@ LARGEST_EXTENT = MAX_EXTENT - 4096
 BOUND_K = (128, 1024, 4096, 16384, 65536)
 """The k for which header and manifest tell the bounds."""
 EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile
+EXAMPLE_SYSTEM = (600, 37)
+"""Unknowns, of three blocks, and right-hand sides of the example of a kind that solves."""
+
+
+def residual(plan: Plan) -> str:
+    """What the bound is of, of a kind that solves."""
+    return "alpha C - A X" if plan.kind.left else "alpha C - X B"
 
 
 def example_size(plan: Plan) -> tuple[int, int, int]:
     """M, N and K of the example's product."""
-    m, n, k = EXAMPLE_SIZE
-    return m, m if plan.kind.aliases.get("n") == "m" else n, k
+    found = dict(zip("mnk", EXAMPLE_SIZE))
+    m, n, k = (found[plan.kind.aliases.get(extent, extent)] for extent in "mnk")
+    return m, n, k
 
 
 # ---- limits
@@ -91,16 +100,23 @@ def voiding(plan: Plan) -> list[str]:
 def promise(plan: Plan) -> str:
     """When the bounds hold, as a clause."""
     *others, last = voiding(plan)
+    if plan.kind.solves:
+        return f"{'|A||X|' if plan.kind.left else '|X||B|'} is below 2^127 and the counters {', '.join(others)} and {last} of the status are zero"
     stored = "" if plan.output.is_usual else f", C is in the range of {plan.output.title}"
     return f"alpha is 1, beta is 0, |A||B| is below 2^127{stored} and the counters {', '.join(others)} and {last} of the status are zero"
 
 
 def coefficients(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
     """The bound's coefficients, the largest of all architectures, and of the fallback where there is one; they depend on no data."""
-    nothing = np.zeros((1, 1))
+    nothing, k = np.zeros((1, 1)), k * (1 + plan.kind.twice)
     found = [bound(one, np.zeros((1, k)), np.zeros((k, 1)), nothing) for one in _on_all(plan, archs)]
     fields = ("relative_frobenius", "scaled", "coherent", "random")
-    return Bound(**{field: max(getattr(one, field) for one in found) for field in fields})
+    largest = Bound(**{field: max(getattr(one, field) for one in found) for field in fields})
+    if not plan.kind.solves:
+        return largest
+    # Of residuals, which substitution in FP32 adds to, as `gemmgen.verify.solves` has it.
+    terms, served = min(k, solves.BLOCK), max(k // solves.BLOCK, 1).bit_length()
+    return replace(largest, random=math.hypot(largest.random, U * math.sqrt(terms)), scaled=largest.scaled + U * (terms + 4 + 3 * served))
 
 
 def bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
@@ -123,6 +139,8 @@ def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
 
 def measure(plan: Plan) -> str:
     """What the deterministic bound is relative to; of integers, whose last place a row shares, to the largest elements or the norms."""
+    if plan.kind.solves:
+        return f"({'|A||X|' if plan.kind.left else '|X||B|'} + |alpha C|)"
     return _measure(plan.scheme.family)
 
 
@@ -262,7 +280,7 @@ def example_losses(plan: Plan, archs: Sequence[str]) -> dict[str, float]:
     losing = [one for one in on(plan, archs) if one.arch in flushing(plan, archs)]
     if not losing:
         return {"lost": 0.0, "most_lost": 0.0}
-    a, b = example_matrices(plan)
+    a, b = example_matrices(plan) if plan.kind.solves else plan.kind.completed(*example_matrices(plan))
     product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
     least = [np.abs(lost(one, a, b, product)) for one in losing]
     return {

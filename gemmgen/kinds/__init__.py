@@ -1,6 +1,6 @@
 """The kinds of products: one product, a triangle of one, batches, and those that other packages bring by entry points of the group `gemmgen.kinds`.
 
-What a kind must have, `Kind` tells; docs/add-a-kind.md shows one being added.
+`Kind` states what a kind must have; docs/add-a-kind.md adds one.
 """
 
 from __future__ import annotations
@@ -47,4 +47,4 @@ def kind_called(name: str) -> Kind:
 
 def kind_of(problem: Any) -> Kind:
     """The kind that a spec's section [problem] asks for, with what the section decides of it."""
-    return kind_called(problem.kind).of(problem)
+    return kind_called(problem.kind).of(problem).of_batch(problem)

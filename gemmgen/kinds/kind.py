@@ -6,6 +6,7 @@ A kind is one object. Whoever needs to know something of a kind asks that object
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -93,6 +94,9 @@ class Kind:
             blocks need of one that is known are those of `GEMM`, in rounds.
         counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
             exactly one of the tiles that share them does, and one that has every k. Needed where tiles or k are left out.
+        vendor_share: of the seconds of the whole product by the vendor's SGEMM, but for its launch, what the vendor's own routine takes; None where there is
+            none. Measured on an H200 (docs/results/level3.md).
+        vendor_chain: seconds by which each unknown waits for the one before besides, measured likewise.
         equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
             computed. Those of new symbols stand before the one that asks for them.
         constraints: what a kernel must satisfy besides those of its design.
@@ -119,6 +123,8 @@ class Kind:
     mirrored = False
     solves = False
     counts = ("", "")
+    vendor_share: float | None = None
+    vendor_chain = 0.0
     equations: tuple[Equation, ...] = ()
     constraints: tuple[Constraint, ...] = ()
 
@@ -126,11 +132,15 @@ class Kind:
         return self.name
 
     def __eq__(self, other: object) -> bool:
-        """Kinds have no state but their options, and one that came from another process is the same."""
-        return type(self) is type(other) and (self.name, self.options) == (other.name, other.options)
+        """Kinds have no state but their options and whether they are of a batch, and one that came from another process is the same."""
+        return type(self) is type(other) and (self.name, self.options, self.batched) == (other.name, other.options, other.batched)
 
     def __hash__(self) -> int:
-        return hash((self.name, *self.options.items()))
+        return hash((self.name, self.batched, *self.options.items()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process makes it anew: what a kind computes with does not travel."""
+        return _made, (type(self), tuple(self.options.values()), self.batched)
 
     @property
     def plain(self) -> bool:
@@ -153,6 +163,20 @@ class Kind:
         """The kind with what a spec's section [problem] decides of it."""
         return self
 
+    def of_batch(self, problem: Any) -> Kind:
+        """The same of a strided batch, where the section says how many matrices there are and the kind is none of batches itself."""
+        if self.batched or self.plain or "matrices" not in problem.model_fields_set or problem.matrices == 1:
+            return self
+        return self.strided()
+
+    def strided(self) -> Kind:
+        """The same of products whose matrices lie a stride apart."""
+        found = copy(self)
+        found.batched = found.strides = True
+        if self.one_operand:
+            found.aliases = {**self.aliases, "stride_b": "stride_a"}
+        return found
+
     def check(self, problem: Any, place: str) -> None:
         """
         Args:
@@ -167,18 +191,20 @@ class Kind:
                     f"{place}: [problem] {key}", f"kind {self.name} has no such choice", got=getattr(problem, key), needs="a kind that has it",
                     remedy='leave it out, or kind = "trmm"',
                 )
-        if not (self.batched or self.plain) and "matrices" in problem.model_fields_set and problem.matrices != 1:
+        if self.solves and self.batched:
             raise InfeasibleSpec(
-                f"{place}: [problem] matrices", f"a launch of kind {self.name} has one product: its blocks find tiles of one C by their number",
-                got=problem.matrices, needs="1, or a kind of batches", remedy='leave it out, or kind = "strided"',
+                f"{place}: [problem] matrices", f"kind {self.name} solves one system in rounds of launches, each for a part of it", got=problem.matrices,
+                needs="1", remedy="leave it out: a library solves those of a batch one after another",
             )
         if problem.layout not in self.layouts:
             raise InfeasibleSpec(
                 f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),
                 remedy=f'layout = "{self.layouts[0]}"',
             )
-        if self.given and problem.b != "f32":
+        if (self.packs or self.solves) and problem.b != "f32":
             raise InfeasibleSpec(f"{place}: [problem] b", f"kind {self.name} has a B of FP32 alone", got=problem.b, needs="f32", remedy='b = "f32"')
+        if self.solves and problem.c != "f32":
+            raise InfeasibleSpec(f"{place}: [problem] c", f"kind {self.name} solves in C, in FP32", got=problem.c, needs="f32", remedy='c = "f32"')
         for extent, other in self.aliases.items():
             if extent in ("m", "n", "k") and getattr(problem, extent) != getattr(problem, other):
                 raise InfeasibleSpec(
@@ -254,6 +280,11 @@ class Kind:
     def computed(self, m: int, n: int) -> np.ndarray:
         """[m, n], the elements of C that are computed; the others stay as they were."""
         return np.ones((m, n), bool)
+
+
+def _made(kind: type[Kind], options: tuple[str, ...], batched: bool) -> Kind:
+    found = kind(*options)
+    return found.strided() if batched and not found.batched else found
 
 
 GEMM = Kind()

@@ -15,7 +15,7 @@ from gemmgen.interface import Round
 from gemmgen.kinds.kind import Problem
 from gemmgen.kinds.triangles import LOWER
 from gemmgen.kinds.triangular import LEFT, NONUNIT, UNIT, OneTriangle, triangle
-from gemmgen.model.equation import Equation
+from gemmgen.model.equation import Equation, Numbers
 
 BLOCK = 256
 """Unknowns of a block."""
@@ -28,19 +28,34 @@ SHARED_BYTES = 4 * (BLOCK * SYSTEMS + PART * PART + PART)
 """A block's unknowns, a part of the triangle, and one over each element of its diagonal."""
 
 
+UNKNOWN_CYCLES = 312
+"""Cycles from one unknown of a block to the next: an H200 solves a block in 51.0 us for 2048 right-hand sides, in 56.3 us for 4096
+(docs/results/level3.md). Of other GPUs assumed."""
+_PARTS = BLOCK // PART
+SUBSTITUTION = Equation(
+    "K11", "substitution_cycles", f"{BLOCK} * {UNKNOWN_CYCLES} + {_PARTS * (_PARTS - 1) // 2} * {PART * PART * SYSTEMS} / f32_fma_per_clock",
+    "cycles a block of unknowns and thread block", "one unknown after another, and products with the parts before in FP32",
+)
+
+
+def block_seconds(numbers: Numbers) -> tuple[float, float, float]:
+    """What a block of unknowns takes, as K12 has it: (seconds of its launch, of a wave of thread blocks, of a right-hand side in device memory).
+
+    Args:
+        numbers: a GPU's rates by their symbols.
+    """
+    return numbers["launch_seconds"], SUBSTITUTION.value(numbers) / numbers["clock_hz"], 8 * BLOCK / numbers["dram_rate"]
+
+
 def equations(size: str, others: str) -> tuple[Equation, ...]:
     """Of the time: what a solve has besides its products.
 
     Args:
         size, others: the symbols of how many unknowns and right-hand sides there are.
     """
-    parts = BLOCK // PART
     return (
         Equation("K10", "solved_blocks", f"ceil({size} / {BLOCK})", "blocks of unknowns", "solved one after the other"),
-        Equation(
-            "K11", "substitution_cycles", f"{parts} * {PART} * ({PART} / 2 + 32) + {parts * (parts - 1) // 2} * {PART * PART * SYSTEMS} / f32_fma_per_clock",
-            "cycles a block of unknowns and thread block", "a warp's substitution in each part, and products with the parts before in FP32",
-        ),
+        SUBSTITUTION,
         Equation(
             "K12", "solve_seconds",
             f"solved_blocks * (3 * launch_seconds + ceil({others} / {SYSTEMS} / sms) * (substitution_cycles / clock_hz) + 8 * {BLOCK} * {others} / dram_rate)",
@@ -59,6 +74,7 @@ class Trsm(OneTriangle):
     """
 
     name = "trsm"
+    vendor_share, vendor_chain = 0.5, 3.1e-7
     meaning = "a triangular system, whose solution takes the place of its right-hand sides"
     solves = True
 

@@ -64,7 +64,7 @@ def number(m: int, n: int, tile: tuple[int, int], upper: bool) -> int:
 
 
 def not_square(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    """What a spec is told whose tile breaks the constraint K1."""
+    """The refusal of a spec whose tile breaks the constraint K1."""
     side = max(plan.block[:2])
     return InfeasibleSpec(
         f"{place}: [tile] block", f"kind {plan.kind.name} has square tiles: those of rows and of columns meet on the diagonal", got=plan.block[:2],
@@ -111,10 +111,6 @@ class Triangle(Kind):
         self.counts = "n0 == m0", "n0 == m0"
         self.equations = (ROWS, SHORT, tiles_equation(self.upper), BLOCKS)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Another process makes it anew."""
-        return type(self), (self.options["uplo"],)
-
     def of(self, problem: Any) -> Kind:
         return type(self)(problem.uplo or LOWER)
 
@@ -149,6 +145,7 @@ class Triangle(Kind):
 
 class Gemmt(Triangle):
     name = "gemmt"
+    vendor_share = 0.5
     meaning = "a triangle of one product whose C is square, as of A B that is known to be symmetric"
 
 
@@ -156,6 +153,7 @@ class Syrk(Triangle):
     """C = alpha A A^T + beta C; the layout says whether A is stored or A^T."""
 
     name = "syrk"
+    vendor_share = 0.5
     meaning = "a triangle of A A^T, of one operand"
     words = "A A^T"
     layouts = ("nt", "tn")  # B is A's memory, read the other way
@@ -175,6 +173,7 @@ class Syr2k(Triangle):
     """C = alpha (A B + B^T A^T) + beta C; BLAS's B is B^T here, stored as A is."""
 
     name = "syr2k"
+    vendor_share = 1.0
     meaning = "a triangle of A B + B^T A^T, which is symmetric"
     words = "(A B + B^T A^T)"
     layouts = ("nt", "tn")

@@ -52,10 +52,6 @@ class OneTriangle(Kind):
         self.operand, self.first = ("a", "m") if self.left else ("b", "n")
         self.aliases = {"k": self.first}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Another process makes it anew."""
-        return type(self), tuple(self.options.values())
-
     def of(self, problem: Any) -> Kind:
         return type(self)(**{key: getattr(problem, key) or usual for key, usual in type(self)().options.items()})
 
@@ -111,6 +107,7 @@ class Trmm(OneTriangle):
     """
 
     name = "trmm"
+    vendor_share = 0.5
     meaning = "one product of which A, or B, is a triangle"
 
     def __init__(self, uplo: str = LOWER, side: str = LEFT, diag: str = NONUNIT):
@@ -136,6 +133,7 @@ class Symm(OneTriangle):
     """
 
     name = "symm"
+    vendor_share = 1.0
     meaning = "one product of which A, or B, is symmetric, and one triangle of it is read"
 
     def __init__(self, uplo: str = LOWER, side: str = LEFT):

@@ -112,6 +112,16 @@ class Candidate:
         return None if self.unpacked else pack_key(self.plan, interface(self.plan), "b")
 
 
+def between(one: Candidate) -> Candidate:
+    """Of a routine that solves the kernel of the products between blocks of unknowns: the same decisions, for one product."""
+    loaded, own = one.request.loaded, one.request
+    problem = Problem(layout=one.layout, **{extent: getattr(loaded.spec.problem, extent) for extent in "mnk"})
+    asked = requests(loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"problem": problem})}))
+    same = next(each for each in asked if (each.scheme.name, each.fragment.name, each.design.name, each.choices.promote)
+                == (own.scheme.name, own.fragment.name, own.design.name, own.choices.promote))
+    return replace(one, request=same)
+
+
 def _ended(plan: Plan) -> Plan:
     """With the end that calls ask for; of one for batches, that it takes arrays of pointers, too."""
     plan = replace(plan, epilogue=FUSED)

@@ -16,7 +16,7 @@ from gemmgen.build import Built, build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import ResourceError
-from gemmgen.library.candidates import Candidate, gpu_name, weights
+from gemmgen.library.candidates import Candidate, between, gpu_name, weights
 from gemmgen.library.choice import Choice, Pool, pool
 from gemmgen.library.dispatch import Estimate, Rule, estimated
 from gemmgen.library.file import LoadedLibrary
@@ -202,7 +202,10 @@ def estimates(choice: Choice) -> list[Estimate]:
             found[number] = one.estimate
         elif one.routine:
             kind = served.plan.kind
-            own = np.array(sorted({(*sized(kind, *map(int, size)), 1) for size in every}))
+            own = {sized(kind, *map(int, size)) for size in every}
+            if kind.solves:
+                one, own = between(one), {(each.m, each.n, each.k) for size in own for each in kind.rounds(*size[:2], 1.0, True) if not each.solves}
+            own = np.array([(*size, 1) for size in sorted(own)])
             found[number] = _fitted(one, own, one.seconds_of(own), weights(own))
         elif one.strided:
             batches = np.array(sorted({(*size[:3], max(2, size[3] * times // 4)) for size in choice.sizes if size[3] > 1 for times in (1, 4, 16)}))

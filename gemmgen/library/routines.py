@@ -1,7 +1,7 @@
 """The routines of BLAS's level 3 that a library may have kernels for: their kinds of products, and how the operands of each may stand.
 
-The C interface has a number for each kind. Those of `LEVEL3` have kernels: their launches run once, in the order of the ABI table, as the runtime launches
-them. A kind whose launches are others needs its own way through templates/library/runtime/calls.c.j2, and then its name here.
+The C interface has a number for each kind. Those of `LEVEL3` have kernels: their launches run once, in the order of the ABI table, or in the rounds of a
+triangular system (templates/library/runtime/solves.c.j2). A kind whose launches are others needs its own way through the runtime, and then its name here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gemmgen.spec import Problem
 
 NUMBERS = {name: number for number, name in enumerate(("gemm", "syrk", "syr2k", "gemmt", "symm", "trmm", "trsm"))}
 """The header's, templates/library/header.h.j2, by the name of a kind."""
-LEVEL3 = ("syrk", "syr2k", "gemmt", "symm", "trmm")
+LEVEL3 = ("syrk", "syr2k", "gemmt", "symm", "trmm", "trsm")
 """Kinds beside gemm that a library may have kernels of."""
 CHOICES = {"uplo": (LOWER, UPPER), "side": (LEFT, RIGHT), "diag": (NONUNIT, UNIT)}
 """What a routine's letters may say, in the order of the header's numbers."""

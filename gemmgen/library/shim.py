@@ -122,14 +122,15 @@ def _wide(forms: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(f"{name}{suffix}" for _, name in forms for suffix in ("", "_64"))
 
 
+_KINDS = ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")
 _CUBLAS = (("SGEMM", "cublasSgemm_v2"), ("STRIDED", "cublasSgemmStridedBatched"), ("BATCHED", "cublasSgemmBatched"), ("SGEMM_EX", "cublasSgemmEx"),
            ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
            ("SYRK", "cublasSsyrk_v2"), ("SYR2K", "cublasSsyr2k_v2"), ("SYRKX", "cublasSsyrkx"), ("SYMM", "cublasSsymm_v2"), ("TRMM", "cublasStrmm_v2"),
            ("TRSM", "cublasStrsm_v2"))
 _HIPBLAS = (("SGEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"),
-            *((form, f"hipblasS{form.lower()}") for form in ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")))
+            *((form, f"hipblasS{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"hipblasS{form.lower()}StridedBatched") for form in _KINDS))
 _ROCBLAS = (("SGEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"),
-            *((form, f"rocblas_s{form.lower()}") for form in ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")))
+            *((form, f"rocblas_s{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"rocblas_s{form.lower()}_strided_batched") for form in _KINDS))
 _DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
            ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),
            ("context_of", "cuStreamGetCtx", "hipStreamGetDevice"), ("capture", "cuStreamGetCaptureInfo_v2", "hipStreamGetCaptureInfo_v2"),

@@ -12,14 +12,14 @@ from typing import Any
 
 from gemmgen import abi
 from gemmgen.catalog.epilogue import NONE
-from gemmgen.interface import Buffer, Grid, Interface, Launch, Parameter
+from gemmgen.interface import SOLVE, Buffer, Grid, Interface, Launch, Parameter
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.ends import FUSED, FUSED_ACTIVATIONS
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
-from gemmgen.kinds import GEMM
+from gemmgen.kinds import GEMM, solves
 from gemmgen.library.routines import LEVEL3, number, stands
 from gemmgen.model import time
 from gemmgen.plan import Plan
@@ -202,7 +202,7 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
         parts.append(_array("grid_term", f"{label}_grid_{number}", [_term(product, interface.constants) for product in launch.grid]))
         parts.append(_array("parameter", f"{label}_parameters_{number}", [_parameter(one, interface, label) for one in launch.parameters]))
         keeps = any(not one.of and one.name != abi.STATUS for one in interface.buffers)
-        role = "ROLE_PASS" if launch.role in PASSES else "ROLE_MAIN"
+        role = "ROLE_PASS" if launch.role in PASSES else "ROLE_SOLVE" if launch.role == SOLVE else "ROLE_MAIN"
         launches.append(
             f'{{"{launch.symbol}", {label}_grid_{number}, {label}_parameters_{number}, {len(launch.grid)}, {len(launch.parameters)}, '
             f"{launch.threads}, {launch.shared_bytes}, {resources[launch.symbol].static_shared_bytes}, {launch.most_blocks or 0}, {launch.cluster}, "
@@ -211,6 +211,9 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
     parts.append(_array("launch", f"{label}_launches", launches))
     parts.append(_array("image", f"{label}_images", _images(code, name)))
     archs = [binary.arch for binary in (kernel.built.binary, *kernel.built.others)]
+    if plan.kind.solves:
+        seconds = ", ".join(f"{one:.4g}" for one in solves.block_seconds(time.rate_numbers(plan.gpu, plan.scheme.leading)))
+        parts.append(f"static const solving {label}_solving = {{{solves.BLOCK}, {solves.SYSTEMS}, {seconds}}};\n")
     parts.append(_array("error_bound", f"{label}_bounds", [_bound(plan, archs, k) for k in BOUND_K]))
     if plan.kind.tiles:
         parts.append(
@@ -230,7 +233,8 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
     least_k, least_elements = plan.design.whole_from(plan.gpu) if plan.launches.splits_whole else (0, 0)
     return (
         f"{{{_quoted(kernel.built.source.name)}, {_quoted(kernel.reason)},\n"
-        f"     {label}_images, {label}_buffers, {label}_launches, {label}_bounds, {f'&{label}_estimate' if kernel.estimate else 'NULL'},\n"
+        f"     {label}_images, {label}_buffers, {label}_launches, {label}_bounds, {f'&{label}_estimate' if kernel.estimate else 'NULL'}, "
+        f"{f'&{label}_solving' if plan.kind.solves else 'NULL'},\n"
         f"     {len(code)}, {len(interface.buffers)}, {len(interface.launches)}, {len(BOUND_K)}, {first[0]}, {first[1]},\n"
         f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.family.largest_k or 0}, "
         f"{least_k}, {least_elements}, {grid},\n"

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil, erf, inf, log, log2, sqrt
 from typing import Any
 
@@ -56,7 +56,7 @@ class Distribution:
     draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
     sequential: float = 1.0
 
-    @property
+    @cached_property
     def top(self) -> int:
         """The exponent of the largest elements."""
         return max(e for e, _ in self.binades)

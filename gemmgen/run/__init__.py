@@ -25,6 +25,7 @@ from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source
+from gemmgen.shown import Shown, shown_run
 from gemmgen.spec import MAX_EXTENT
 
 
@@ -172,8 +173,8 @@ class Placement:
     apart: tuple[int, int, int] = (0, 0, 0)
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Shown):
     """What came out.
 
     Attributes:
@@ -187,6 +188,9 @@ class Result:
     status: dict[str, int] = field(default_factory=dict)
     seconds: float | None = None
     intact: bool = True
+
+    def _told(self) -> dict[str, object]:
+        return {"c": f"{self.c.dtype} {list(self.c.shape)}", **shown_run(self.status, self.seconds, self.intact)}
 
 
 def gemm(
@@ -209,6 +213,8 @@ def gemm(
     """
     if plan.kind.solves:
         return _solved(device, plan, source, a, b, c, alpha, placement)
+    if a is None:
+        raise SpecError("a", f"is missing: kind {plan.kind.name} has it", needs=f"[M, K] {plan.type.dtype}", remedy="a matrix as a")
     whole = plan.kind.completed(a, b)
     check_extents(*whole, c, element=plan.type)
     b = whole[1] if b is None else b
@@ -262,7 +268,7 @@ def strided(
 
     Args:
         a: [batch, M, K] FP32; each matrix is stored as the plan's layout says.
-        b: [batch, K, N] FP32.
+        b: [batch, K, N] FP32; None where the plan's kind of product has no B.
         c: [batch, M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
         placement: where the matrices lie; they follow one another.
         strides: 0 for an A or B of which all products take the first matrix.
@@ -274,7 +280,12 @@ def strided(
     """
     if not plan.launches.repeated:
         raise SpecError("plan", "is not for strided batches", got=plan.kind.name, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
-    check_extents(a, b, c, batched=True, element=plan.type)
+    if not plan.kind.plain:
+        for at, one in enumerate(a):
+            check_extents(*plan.kind.completed(one, None if b is None else b[at]), None if c is None else c[at], element=plan.type)
+        b = a.transpose(0, 2, 1) if b is None else b  # of one operand
+    else:
+        check_extents(a, b, c, batched=True, element=plan.type)
     return _products(device, plan, source, a, b, c, alpha, beta, placement, strides, ends)
 
 
@@ -357,11 +368,25 @@ def check_sums(plan: Plan, k: int) -> None:
                         remedy="products of parts of K that add up, with beta = 1")
 
 
+def check_array(name: str, x: Any) -> None:
+    """
+    Raises:
+        SpecError: it is no array of NumPy, or has masked elements.
+    """
+    if not isinstance(x, np.ndarray):
+        raise SpecError(name, "is no array of NumPy", got=type(x).__name__, needs="a NumPy array", remedy=f"numpy.asarray({name}, 'float32')")
+    if np.ma.is_masked(x):
+        raise SpecError(name, "has masked elements, which a product would count", got=f"{x.mask.sum()} masked", needs="numbers everywhere",
+                        remedy=f"{name}.filled(0)")
+
+
 def check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: bool = False, element: Element = F32) -> None:
     what, lead = ("a batch of matrices", "batch, ") if batched else ("a matrix", "")
     for name, x in (("a", a), ("b", b)) + ((("c", c),) if c is not None else ()):
         if x.ndim != 2 + batched or x.dtype != element.dtype:
-            raise SpecError(name, f"is not {what} of {element.dtype}", got=f"{x.dtype} of shape {x.shape}")
+            remedy = f"{name}.astype({str(element.dtype)!r})" if x.ndim == 2 + batched else None
+            raise SpecError(name, f"is not {what} of {element.dtype}", got=f"{x.dtype} of shape {x.shape}",
+                            needs=f"{2 + batched} dimensions of {element.dtype}", remedy=remedy)
     (*batch, m, k), n = a.shape, b.shape[-1]
     if b.shape != (*batch, k, n) or (c is not None and c.shape != (*batch, m, n)):
         raise SpecError("a, b, c", "shapes do not fit", got=f"{a.shape}, {b.shape}, {None if c is None else c.shape}",

@@ -13,6 +13,7 @@ from gemmgen.catalog.element import F32, Element
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source
+from gemmgen.shown import Shown, shown_run
 from gemmgen.run import Device, Placement, allocated, check_extents, counted, launch_all, stored, unstored
 
 APART = 8
@@ -43,8 +44,8 @@ class Product:
         return self.a.shape[0], self.b.shape[1], self.a.shape[1]
 
 
-@dataclass(frozen=True)
-class BatchResult:
+@dataclass(frozen=True, repr=False)
+class BatchResult(Shown):
     """What came out.
 
     Attributes:
@@ -58,6 +59,9 @@ class BatchResult:
     status: dict[str, int]
     seconds: float | None
     intact: bool
+
+    def _told(self) -> dict[str, object]:
+        return {"products": len(self.products), **shown_run(self.status, self.seconds, self.intact)}
 
 
 def sizes_of(products: Sequence[Product]) -> np.ndarray:

@@ -93,6 +93,8 @@ class EmulatorDevice:
         options: dict[str, Any] = {"overlaps": True} if overlaps else {}  # which AMD's launches cannot
         if symbol in self.only:
             options["ctas"] = self.only[symbol]
+        if report:
+            report(0, len(self.only.get(symbol, range(blocks))))  # else the launch before it is shown as done until the first of this one's blocks are
         stats = self.emulator.launch(
             symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report, **options
         )

@@ -23,6 +23,7 @@ from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Constraint
 from gemmgen.model.expressions import Required
 from gemmgen.plan import Plan
+from gemmgen.shown import Shown
 from gemmgen.solve import search
 from gemmgen.solve.papers import TIME, Passed, Tile
 from gemmgen.solve.request import Request, requests
@@ -57,9 +58,9 @@ class Candidate:
         return dict(self.decided) | own
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """How a plan came about.
+@dataclass(frozen=True, repr=False)
+class Explanation(Shown):
+    """How a plan came about. `gemmgen explain` prints it in words.
 
     Attributes:
         numbers: every symbol of the model at the plan.
@@ -94,6 +95,12 @@ class Explanation:
     passed: tuple[Passed, ...] = ()
     ours: Plan | None = None
     runner: Candidate | None = None
+
+    def _told(self) -> dict[str, Any]:
+        known = self.numbers
+        return {**self.plan._told(), "scheme because": self.scheme_reason, "predicted": f"{known['seconds'] * 1e3:.3g} ms, {known['tflops']:.1f} TFLOP/s",
+                "takes": f"{known['registers']} registers a thread, {known['shared_bytes']} B of shared memory",
+                "searched": f"{self.candidates} candidates, {self.feasible} feasible" if self.candidates > 1 else None}
 
 
 def solve(loaded: LoadedSpec) -> Plan:

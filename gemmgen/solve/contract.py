@@ -12,7 +12,7 @@ for the error of arithmetic that people know, on all the data of `EVERYWHERE`, o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import sqrt
 
 from gemmgen.catalog.element import F32, F64, Element
@@ -80,11 +80,7 @@ class Contract:
 
     def reached(self, scheme: Scheme, unit: MatrixUnit | None, promote: int, compensated: bool = False) -> list[tuple[str, float, float]]:
         """(distribution, figure, the largest allowed) of a scheme; `unit` None for FP32 arithmetic."""
-        found = []
-        for name in self.data:
-            prediction = predicted(scheme, unit, self.k, promote, DISTRIBUTIONS[name], self.roundoff, compensated)
-            found.append((name, prediction.worst if self.key == "scaled" else prediction.estimate, self.most(name)))
-        return found
+        return list(_reached(self, scheme, unit, promote, compensated))
 
     def times(self, scheme: Scheme, unit: MatrixUnit | None, promote: int, compensated: bool = False) -> float:
         """The figure over the one asked, the worst of the data: at most 1 where the scheme gives what is asked."""
@@ -108,6 +104,15 @@ class Contract:
         """
         intervals = self.intervals(fragment_k)
         return [(each, "plain") for each in intervals] + [(each, "compensated") for each in intervals if compensates and each > fragment_k]
+
+
+@lru_cache(maxsize=1024)  # each policy and design of a scheme asks the same, and so does each size that an explanation looks at
+def _reached(asked: Contract, scheme: Scheme, unit: MatrixUnit | None, promote: int, compensated: bool) -> tuple[tuple[str, float, float], ...]:
+    found = []
+    for name in asked.data:
+        prediction = predicted(scheme, unit, asked.k, promote, DISTRIBUTIONS[name], asked.roundoff, compensated)
+        found.append((name, prediction.worst if asked.key == "scaled" else prediction.estimate, asked.most(name)))
+    return tuple(found)
 
 
 def contract(loaded: LoadedSpec, roundoff: float = 0.0) -> Contract | None:

@@ -14,6 +14,7 @@ from gemmgen.decisions import SUMS
 from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
+from gemmgen.shown import Shown
 from gemmgen.solve import solve
 from gemmgen.solve.contract import Contract, contract
 from gemmgen.solve.lookup import schemes_for
@@ -72,8 +73,8 @@ class Point:
         }
 
 
-@dataclass(frozen=True)
-class Frontier:
+@dataclass(frozen=True, repr=False)
+class Frontier(Shown):
     """What there is to choose from.
 
     Attributes:
@@ -89,6 +90,11 @@ class Frontier:
     asked: str
     points: tuple[Point, ...]
     refused: tuple[tuple[str, str], ...]
+
+    def _told(self) -> dict[str, Any]:
+        best = {f"{one.scheme}, {one.promote}" if one.promote else one.scheme: f"{one.seconds * 1e3:.3g} ms, error {one.errors[self.data]:.1e}"
+                for one in self.best}
+        return {"gpu": self.gpu, "for": " x ".join(map(str, self.size)), "asked": self.asked, "points": len(self.points), **best, "no plan": len(self.refused)}
 
     @property
     def best(self) -> tuple[Point, ...]:

@@ -94,7 +94,7 @@ def _targets(rows: Iterable[Fragment]) -> str:
     if archs := {arch for row in rows for arch in row.archs or ()}:
         return " or ".join(sorted(archs, key=arch_number))
     least = min(rows, key=lambda row: row.min_arch)
-    return least.arch or f"sm_{least.min_arch} or newer"
+    return least.targets or f"sm_{least.min_arch} or newer"
 
 
 def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:

@@ -118,7 +118,8 @@ class Request:
         known = usual | {one.name: one.decoded(symbols) for one in design.decisions if one.symbols and all(name in symbols for name in one.symbols)}
         way = design.way_of(symbols) if all(name in symbols for name in design.way_names) else self.choices.ways[0]
         return Plan(
-            layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
+            layout=spec.problem.layout, scheme=self.scheme, gpu=self.gpu,
+            fragment=design.instruction(self.fragment, known["block"], known["warp"], known.get("cluster", 1)),
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
             designed=None if design is designs_of(self.fragment, self.kind, self.scheme.family.sums)[0] else design.name, type=ELEMENTS[spec.problem.type],
             output=output_of(ELEMENTS[spec.problem.type], spec.problem.c), epilogue=epilogue_of(spec.epilogue.do), asked=self.asked,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gemmgen.designs.modelled import Modelled
@@ -24,8 +24,10 @@ RESOURCES: Mapping[str, tuple[tuple[str, ...], int]] = {
 STEP = 1e-3
 LEAST_SHARE = 0.03
 """Of the predicted time, what is worth telling."""
-MOVABLE = ("shared memory", "predicted to spill", "accumulators", "tensor memory")
-"""Names of the constraints that more of a resource would move; the others are what the kernels are."""
+SHARED, REGISTERS, TENSOR = "shared memory", "more registers a thread", "tensor memory"
+MOVABLE = {"shared memory": SHARED, "predicted to spill": REGISTERS, "accumulators": REGISTERS, "tensor memory": TENSOR}
+"""Names of the constraints that more of a resource would move, and that resource; the others are what the kernels are."""
+GROUP = "group"
 WORTH = 0.02
 """Of the predicted time, what a choice without one of them must save to be told."""
 
@@ -112,13 +114,14 @@ def without(e: Explanation) -> list[Change]:
     if not e.rejected or e.request.model or e.request.objective or e.request.settled:
         return []
     request, found = e.request, []
+    # Groups decide when blocks run and take no resource: with all of them the space is five times as large.
+    grouped = GROUP in request.design.symbols
+    choices = replace(request.choices, fixed={**request.choices.fixed, GROUP: e.plan.group}) if grouped else request.choices
     every = (*request.design.constraints, *request.required)
-    for one in every:
-        if one.name not in MOVABLE or one.label not in e.rejected:
-            continue
+    for resource in dict.fromkeys(MOVABLE[one.name] for one in every if one.name in MOVABLE and one.label in e.rejected):
         space = search.enumerate_space(
-            request.design, request.choices, request.constants, request.fragment, request.gpu.registers,
-            [other for other in every if other.name not in (one.name, *(MOVABLE[1:3] if one.name in MOVABLE[1:3] else ()))],
+            request.design, choices, request.constants, request.fragment, request.gpu.registers,
+            [one for one in every if MOVABLE.get(one.name) != resource],
         )
         if not space.feasible:
             continue
@@ -129,10 +132,10 @@ def without(e: Explanation) -> list[Change]:
         row = {name: int(known[name][best]) for name in request.design.symbols}
         decided = {name: value for name, value in request.design.decoded(row).items() if name in ("block", "warp", "stages", "fragment_buffers")}
         then = _differing(e.plan, decided)
-        needs, has = (int(known["shared_bytes"][best]), request.constants["shared_bytes_per_block"]) if one.name == MOVABLE[0] else (None, None)
-        what = f"{needs} B of shared memory a block in place of {has}" if needs else "more registers a thread" if one.name != MOVABLE[3] else one.name
+        needs, has = int(known["shared_bytes"][best]), request.constants["shared_bytes_per_block"]
+        what = f"{needs} B of shared memory a block in place of {has}" if resource == SHARED else resource
         found.append(Change(what, then, float(known["seconds"][best])))
-    return list({one.what: one for one in sorted(found, key=lambda one: -one.seconds)}.values())
+    return sorted(found, key=lambda one: -one.seconds)
 
 
 def smaller(e: Explanation) -> list[Change]:

@@ -16,7 +16,7 @@ FOLDER = "build-out"
 
 @verb(
     KERNEL,
-    "gemmgen build specs/kernels/sgemm_a100.toml",
+    "gemmgen build sgemm_a100",
     "gemmgen build my.toml -o out/",
     "gemmgen build my.toml --source -o my_kernel.cu",
     "gemmgen build specs/kernels/*.toml --source -o generated/",
@@ -37,7 +37,7 @@ def build(
     Writes SPEC.cu, .ptx and .cubin, for AMD .hip, .s and .co, and prints
     what each kernel uses. No GPU is needed. A kernel that spills registers fails
     with exit code 1, unless the spec leaves its tile open: then the next best is
-    taken, and the refusal told.
+    taken, and the refusal reported.
 
     The same spec gives the same source on every machine, unless the compiler was
     seen to refuse it there: --source then prints the next choice that is not known

@@ -31,7 +31,7 @@ def explain(
         "Look at this choice instead: block, warp, group, split_k, cluster, where, promote, loads, stages, fragment_buffers, "
         "consumers."))] = None,
     frontier: Annotated[bool, typer.Option("--frontier", help=(
-        "Tell every scheme's predicted error and time on that GPU and size, and which no other beats in both."))] = False,
+        "List every scheme's predicted error and time on that GPU and size, and mark those that no other beats in both."))] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the frontier into this picture.")] = None,
     symbols: Annotated[bool, typer.Option("--symbols", help="List the symbols that a spec's own objective and inequalities may name.")] = False,
     gpu: OtherGpu = None,

@@ -14,9 +14,9 @@ from gemmgen.errors import EXIT_OK
 
 @verb(
     KERNEL,
-    "gemmgen export specs/kernels/sgemm_a100.toml -o third_party/sgemm",
+    "gemmgen export sgemm_a100 -o third_party/sgemm",
     "gemmgen export my.toml -o sgemm_tn/ --name my_sgemm_tn --layout tn",
-    "gemmgen export specs/kernels/sgemm_a100.toml --arch sm_90 -o sgemm/",
+    "gemmgen export sgemm_a100 --arch sm_90 -o sgemm/",
     "gemmgen export my.toml --gpu mi210 --arch gfx90a --arch gfx942 -o sgemm/",
 )
 def export(

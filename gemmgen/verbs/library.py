@@ -23,8 +23,8 @@ SCHEMAS["library"] = _schema
 
 @verb(
     LIBRARY,
-    "gemmgen library specs/libraries/lab.toml -o third_party/lab",
-    "gemmgen library specs/libraries/gemmgen_blas.toml -o gemmgen_blas --wheel",
+    "gemmgen library lab -o third_party/lab",
+    "gemmgen library gemmgen_blas -o gemmgen_blas --wheel",
     "gemmgen library my.toml --dry-run",
 )
 def library(

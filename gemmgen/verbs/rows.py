@@ -99,7 +99,7 @@ def fragments(
     space: Annotated[str, typer.Option("--space", help="Of a use: wmma, with operands of single words, or tcec, of FP32 that is split.")] = "",
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the header, or the use, goes.")] = None,
     probe: Annotated[str | None, typer.Option(
-        "--probe", metavar="GPU", help="Run NAME on the GPU here, a GPU of gemmgen list gpus, and tell whether it returns what that one's model says.",
+        "--probe", metavar="GPU", help="Run NAME on the GPU here, a GPU of gemmgen list gpus, and report whether it returns what that one's model says.",
     )] = None,
     as_json: Json = False,
 ) -> None:

@@ -38,14 +38,14 @@ def run(
     frames: Annotated[int, typer.Option("--frames", min=1, max=8, help="Tell a place by so many frames of the call stack.")] = 1,
     audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Also serve programs that look functions up in the vendor's library themselves.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and the program's output on stderr; errors too.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Do not tell what was taken.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not report what was taken.")] = False,
 ) -> int:
     """Run a program whose FP32 GEMMs a library of kernels takes.
 
     The library's preload library stands before the vendor's BLAS: calls with FP32
     operands, result and arithmetic are taken where a kernel is predicted to be
     faster, and all others are passed on. What was taken and passed on, and why, is
-    told on stderr at the end. The exit code is the program's.
+    reported on stderr at the end. The exit code is the program's.
     """
     from gemmgen.library import dropped, shim
 

@@ -58,7 +58,7 @@ def verify(
     """Build kernels and check that they are right.
 
     Each kernel is compiled, run, and held against exact oracles, derived and
-    simulated error bounds and the predicted resources; its errors are told as
+    simulated error bounds and the predicted resources; its errors are reported as
     multiples of FP32's own, or of FP64's. Without a GPU, the compiler's assembly,
     PTX or AMD's, is executed on the CPU over a bit-exact model of the GPU's
     matrix unit.

@@ -25,6 +25,8 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
     and so has each product alone; an operand that all share is read as each one's own. An empty batch is fine. On the emulator the
     ragged batch runs with warps and copies in either order.
     """
+    if not plan.kind.plain:
+        return of_kind(plan, source, device)
     bm, bn, bk = plan.block
     rng = np.random.default_rng(8)
     wrong: list[str] = []
@@ -72,6 +74,43 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
     if run(a[:0], b[:0], of=[]).c.size:
         wrong.append("an empty batch has elements")
     return f"7 of up to {len(ORDER)} products, at most {worst:.2f} of the worst case; permuted, alone and with one B for all the same bits", wrong
+
+
+def of_kind(plan: Plan, source: Source, device: Device) -> tuple[str, list[str]]:
+    """The same of a kind whose products are others than those of a given A and B: each computed element is within the worst case, and no other is written.
+
+    The permuted batch has the same matrices, bit for bit, and so has each product alone; an empty batch is fine.
+    """
+    kind, (bm, bn, bk), rng, wrong = plan.kind, plan.block, np.random.default_rng(8), []
+    given = [kind.embedded(*(plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((bm // 2 + 3, bk + 5), (bk + 5, bn // 2 + 5))), None) for _ in ORDER]
+    a, b = np.stack([one.a for one in given]), None if given[0].b is None else np.stack([one.b for one in given])
+    whole = [kind.completed(one.a, one.b) for one in given]
+    m, n = len(whole[0][0]), whole[0][1].shape[1]
+    c, computed = plan.type.rounded(rng.uniform(-1, 1, (len(ORDER), m, n))), kind.computed(m, n)
+    placed, alpha, beta, worst = Placement((3, 5, 1), (4, 8, 12), (7, 9, 11)), -1.5, 0.5, 0.0
+
+    def run(of: list[int]) -> Result:
+        return strided(device, plan, source, a[of], None if b is None else b[of], c[of], alpha=alpha, beta=beta, placement=placed)
+
+    order = list(ORDER)
+    ragged = [run(list(range(len(order)))) for _ in _orders(device)]
+    for at, (first, second) in enumerate(whole):
+        added = kind.read(c[at])
+        found = np.where(computed, ragged[0].c[at], alpha * plan.type.exact(first, second) + beta * added)
+        worst = float(np.max([worst, share_of_worst(plan, first, second, added, found, alpha, beta)]))
+    if not worst <= 1:
+        wrong.append(f"{worst:.2g} of the worst case")
+    if not all(one.intact for one in ragged) or ragged[0].c[:, ~computed].tobytes() != c[:, ~computed].tobytes():
+        wrong.append("elements that are not computed were written")
+    if any(one.c.tobytes() != ragged[0].c.tobytes() for one in ragged):
+        wrong.append("the order of warps decides bits")
+    if run(order).c.tobytes() != ragged[0].c[order].tobytes():
+        wrong.append("the permuted batch has other bits")
+    if run([3]).c.tobytes() != ragged[0].c[3:].tobytes():
+        wrong.append("a product alone has other bits")
+    if run([]).c.size:
+        wrong.append("an empty batch has elements")
+    return f"{len(ORDER)} products, at most {worst:.2f} of the worst case; permuted and alone the same bits", wrong
 
 
 def _orders(device: Any) -> Iterator[None]:

@@ -131,7 +131,7 @@ def probe_here(fragment: Fragment, gpu: Gpu) -> Tiles:
     if not fragment.runs_on(gpu.arch):
         raise SpecError(
             "gemmgen list fragments", "is no instruction of that GPU", got=f"{fragment.name} on {gpu.name}, {gpu.arch}",
-            needs=fragment.arch or " ".join(fragment.archs or (f"sm_{fragment.min_arch} or newer",)), remedy="gemmgen list gpus",
+            needs=fragment.targets or " ".join(fragment.archs or (f"sm_{fragment.min_arch} or newer",)), remedy="gemmgen list gpus",
         )
     if reason := why_not(gpu):
         raise reason

@@ -193,9 +193,14 @@ class Launches(View):
         return self.plan.batch.tiles or (Tile(*self.plan.block, self.plan.threads, self.plan.warp[:2]),)
 
     @property
+    def splits_runs(self) -> bool:
+        """Whether a thread of the split kernel takes several rows or columns, as of a batch; not where it asks a kind for each element."""
+        return bool(self.plan.batch) and not self.plan.kind.given
+
+    @property
     def split_tile(self) -> tuple[int, int]:
         """Rows of A or columns of B, and their k, that one block of the split kernel takes."""
-        outer, k = (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.plan.batch else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
+        outer, k = (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.splits_runs else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
         return outer, k * self.split_elements // SPLIT_ELEMENTS
 
     @property

@@ -219,11 +219,10 @@ class Launcher:
         return told
 
 
-@pytest.fixture(scope="module", params=CASES)
-def launcher(request, tmp_path_factory) -> Launcher:
+def loaded(case: dict, folder: Path) -> Launcher:
     """The export, its host code loaded; text and machine code are a real kernel's."""
-    plan = solve(loads({**CASES[request.param], "build": {"allow_spills": True}}))
-    source, folder = render(plan), tmp_path_factory.mktemp("launcher")
+    plan = solve(loads({**case, "build": {"allow_spills": True}}))
+    source = render(plan)
     exporter.export(plan, source, build(source), folder / "out", name="lab_gemm")
     amd = plan.gpu.vendor == "amd"
     header = folder / ("hip/hip_runtime.h" if amd else "cuda_runtime.h")
@@ -241,6 +240,11 @@ def launcher(request, tmp_path_factory) -> Launcher:
     run(*host, "-x", "c++", "-o", folder / "runtime.o", folder / "runtime.cpp")
     run(*found.linker, "-shared", folder / "launcher.o", folder / "runtime.o", "-o", folder / "launcher.so")
     return Launcher(plan, source, ctypes.CDLL(str(folder / "launcher.so")))
+
+
+@pytest.fixture(scope="module", params=CASES)
+def launcher(request, tmp_path_factory) -> Launcher:
+    return loaded(CASES[request.param], tmp_path_factory.mktemp("launcher"))
 
 
 @pytest.mark.parametrize("size", [(67, 41, 101), (500, 700, 333), (1, 1, 1), (9000, 8900, 64)])
@@ -282,3 +286,59 @@ def test_b_is_split_unless_it_is_said_to_be_the_same(launcher):
         assert rest != whole
         assert launcher(500, 700, 333, name="lab_gemm_same_b") == rest
         assert launcher(500, 700, 333) == whole
+
+
+SYSTEMS = {
+    "left": {"problem": {"kind": "trsm", "m": 1024, "n": 512, "k": 1024}, "split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "a100"}},
+    "right, row scales": {"problem": {"kind": "trsm", "side": "right", "layout": "nt", "m": 512, "n": 1024, "k": 1024}, "split": {"scheme": "scaled"}, "tile": SMALL,
+                          "target": {"gpu": "a100"}},
+}
+
+
+@pytest.mark.parametrize("case", ["left", pytest.param("right, row scales", marks=pytest.mark.long)])
+def test_a_system_is_its_rounds(case, tmp_path):
+    """Each with its own part of the operands, all in the workspace of the largest product; what is cleared again before a product is not the status."""
+    launcher = loaded(SYSTEMS[case], tmp_path)
+    plan, interface = launcher.plan, launcher.source.interface
+    x, wide, number, single, place = plan.solved.name, ctypes.c_int64, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+    at = {"a": A, "b": B, "c": C, "lda": 10000, "ldb": 10000, "ldc": 10002}
+    for unknowns, others, alpha in ((1300, 70, -0.5), (256, 5, -0.5), (1030, 3, 0.0), (700, 0, 1.0), (0, 7, 1.0)):
+        m, n = (unknowns, others) if plan.kind.left else (others, unknowns)
+        work = interface.workspace(m, n, unknowns)
+        assert launcher.library.lab_gemm_workspace_bytes(m, n) == work.bytes
+        launcher.told.clear()
+        assert launcher.library.lab_gemm(number(m), number(n), single(alpha), place(at[x]), wide(at[f"ld{x}"]), place(C), wide(at["ldc"]), place(WORKSPACE),
+                                         ctypes.c_size_t(work.bytes), place(STREAM)) == 0
+        wanted, products = [("zero", WORKSPACE, 0, work.zeroed, STREAM)], 0
+        again = next((work.offsets[one.name] for one in interface.buffers if one.zeroed_again), None)
+        for one in interface.rounds(m, n, alpha) if m and n else ():
+            if not one.solves:
+                if products and again is not None:
+                    wanted.append(("zero", WORKSPACE + again, 0, work.zeroed - again, STREAM))
+                products += 1
+            given = one.given(at, lambda operand, elements: operand + 4 * elements)
+            if alpha == 0:
+                given[x] = 0
+            before = 0
+            for launch in interface.launches_of(one.solves):
+                blocks = launch.blocks(interface.extents(one.m, one.n, one.k))
+                arguments = {
+                    p.name: given[p.argument] if p.argument else WORKSPACE + work.offsets[p.region] + p.offset for p in launch.parameters}
+                wanted.append((launch.symbol, (blocks, 1, 1), launch.threads, launch.shared_bytes, STREAM, arguments, launch.overlaps and before > 0))
+                before = blocks
+        told = [tuple({name: value or 0 for name, value in part.items()} if isinstance(part, dict) else part for part in line) for line in launcher.told]
+        assert told == wanted, (unknowns, others, alpha)
+
+
+def test_a_triangle_s_product_is_told_what_it_has_no_argument_for(tmp_path):
+    """k, which is m, where alpha is 0 as well: no words are made then, and the kernel itself reads none."""
+    case = {"problem": {"kind": "trmm", "m": 512, "n": 512, "k": 512}, "split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "a100"}}
+    launcher = loaded(case, tmp_path)
+    wide, number, single, place = ctypes.c_int64, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+    for alpha, k in ((-0.5, 67), (0.0, 0)):
+        launcher.told.clear()
+        nbytes = ctypes.c_size_t(launcher.library.lab_gemm_workspace_bytes(67, 41))
+        assert launcher.library.lab_gemm(number(67), number(41), single(alpha), place(A), wide(10000), place(B), wide(10001), single(2.0), place(C), wide(10002),
+                                         place(WORKSPACE), nbytes, place(STREAM)) == 0
+        wanted = [line if line[0] == "zero" else (*line[:5], line[5] | {"k": 67}, line[6]) for line in launcher.expected(67, 41, k, alpha)]
+        assert launcher.told == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,8 @@ from gemmgen.verify import Judge, tensor_columns
 from ways import sampled, tailed
 
 
-def tiled(n: int, group: int, k: int) -> dict[str, list[int]]:
-    return {"block": [128, n, k], "warp": [128, group, k]}
+def tiled(n: int, group: int, k: int, cluster: int = 1) -> dict[str, Any]:
+    return {"block": [128, n, k], "warp": [128, group, k], "cluster": cluster}
 
 
 def compiled(**sections):
@@ -39,6 +40,8 @@ def assert_as_predicted(plan, source, binary):
     # Every product of a stage is one instruction, and every commit tells a barrier that somebody waits for.
     products = len(plan.scheme.products) * plan.geometry.k_steps
     text = binary.assembly.partition(f".entry {source.name}(")[2]
+    assert len(re.findall(rf"cta_group::{plan.cluster}\b", text)) == len(re.findall(r"cta_group::", text)) > products
+    assert len(re.findall(r"cp\.async\.bulk\.shared", text)) == (1 + len(plan.scheme.words_of("b")) if plan.cluster > 1 else 2)
     assert len(re.findall(r"tcgen05\.mma\.", text)) == products
     assert len(re.findall(r"tcgen05\.commit\.", text)) == 1 + plan.promotion.promote_chunks * bool(plan.own.moving) + bool(plan.own.staying)
     assert len(re.findall(r"tcgen05\.(?:alloc|dealloc|relinquish_alloc_permit)\.", text)) == 3
@@ -46,7 +49,7 @@ def assert_as_predicted(plan, source, binary):
     assert loads_of_sums == len(plan.scheme.accumulators) * plan.warp[1] // plan.own.unloaded == len(re.findall(r"tcgen05\.wait::ld\.", text))
 
 
-SCHEMES = ["ootomo", "ootomo4", "legemm", "egemm", "markidis", "half", "bf16x3", "bf16x6", "tf32x3", "scaled"]
+SCHEMES = ["ootomo", "ootomo4", "legemm", "egemm", "markidis", "half", "bf16x3", "bf16x6", "tf32x3", "scaled", "e4m3x6"]
 
 
 @pytest.mark.parametrize("scheme", tailed(SCHEMES, set(SCHEMES) - {"bf16x6", "scaled"}))
@@ -66,6 +69,8 @@ def test_every_layout(layout):
     ("tf32x3", 8, tiled(128, 128, 32)), ("tf32x3", 32, tiled(256, 128, 8)), ("tf32x3", 0, tiled(96, 48, 16)),
     ("bf16x3", 64, tiled(128, 128, 16)), ("bf16x6", 0, tiled(240, 80, 16)), ("scaled", 32, tiled(256, 128, 32)),
     ("scaled", 0, tiled(128, 128, 16)), ("half", 0, tiled(48, 48, 64)), ("ootomo4", 0, tiled(96, 48, 16)),
+    ("ootomo", 32, tiled(256, 128, 32, 2)), ("ootomo", 16, tiled(160, 80, 64, 2)), ("ootomo", 256, tiled(64, 32, 32, 2)), ("scaled", 0, tiled(32, 32, 16, 2)),
+    ("bf16x6", 0, tiled(192, 64, 16, 2)), ("tf32x3", 32, tiled(256, 128, 8, 2)), ("ootomo4", 0, tiled(96, 48, 64, 2)), ("half", 0, tiled(224, 112, 32, 2)),
 ], 3))
 def test_tiles_and_promotion(scheme, promote, tile):
     assert_as_predicted(*compiled(split={"scheme": scheme, "promote": promote}, tile=tile))
@@ -73,6 +78,7 @@ def test_tiles_and_promotion(scheme, promote, tile):
 
 @pytest.mark.parametrize("scheme, slices, tile", sampled([
     ("ootomo", 4, tiled(256, 128, 32)), ("ootomo", 3, tiled(128, 128, 32)), ("scaled", 2, tiled(256, 128, 32)), ("half", 8, tiled(64, 32, 64)),
+    ("ootomo", 4, tiled(256, 128, 32, 2)),
 ], 1))
 def test_slices_of_k(scheme, slices, tile):
     assert_as_predicted(*compiled(split={"scheme": scheme}, tile=tile | {"split_k": slices}))

@@ -17,7 +17,7 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.workshop import bench as benching
-from gemmgen.workshop.bench import F16_THIRD, SGEMM, TRITON, Kernel
+from gemmgen.workshop.bench import F16_THIRD, SGEMM, TRITON, Kernel, share
 
 pytestmark = pytest.mark.device
 
@@ -144,6 +144,9 @@ def test_a_whole_bench():
     assert at["ootomo, main kernel"].seconds < at["ootomo"].seconds
     assert at["ootomo"].relative_frobenius < 2e-6 < at["cublas-f16"].relative_frobenius
     assert table.environment["cuBLAS"].isdigit() and benching.from_csv(benching.as_csv(table))[1] == table.rows
+    found, left_out = share.share_of(table, [kernel])
+    assert left_out == [] and [one.name for one in found.results] == [SGEMM, "cublas-f16", "cublas-tf32", source.name] * 2
+    assert found.device == table.device and share.Share.model_validate_json(share.as_json(found)) == found
 
 
 def test_triton_is_compiled_ahead_for_the_sizes_asked():

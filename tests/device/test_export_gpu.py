@@ -67,6 +67,19 @@ def test_the_example_passes(scheme, layout, tmp_path):
     assert done.stdout.count("ok ") == 6
 
 
+@pytest.mark.parametrize("problem", [
+    {"kind": "syr2k", "layout": "nt"}, {"kind": "gemmt", "uplo": "upper"}, {"kind": "trmm", "uplo": "upper", "layout": "tn"},
+    {"kind": "symm", "side": "right"}, {"kind": "trsm"}, {"kind": "trsm", "side": "right", "layout": "nt", "diag": "unit"},
+], ids=lambda problem: " ".join(problem.values()))
+def test_the_example_of_a_kind_passes(problem, tmp_path):
+    plan = solve(loads({"problem": {**dict.fromkeys("mnk", 1024), **problem}, "split": {"scheme": "scaled"}, "target": {"gpu": local_gpu()}}))
+    source = render(plan)
+    export(plan, source, build(source), folder := tmp_path / "out", name="lab_gemm")
+    nvcc(*compiled_for(plan), "lab_gemm.cu", "example.cpp", "-o", "example", cwd=folder)
+    done = subprocess.run([folder / "example"], capture_output=True, text=True)
+    assert not done.returncode and done.stdout.count("ok ") == (5 if problem["kind"] == "trsm" else 6), done.stdout + done.stderr
+
+
 class Library:
     """An exported folder built as a shared library, called as C."""
 

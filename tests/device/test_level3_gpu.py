@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import level3
+import sblat3
 from gemmgen import library
 from gemmgen.library import dropped, shim
 from gemmgen.library.file import library_from
@@ -22,7 +23,7 @@ from standin import GCC
 from test_gpu import local_gpu
 
 pytestmark = [pytest.mark.device, pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")]
-ROUTINES = ("SGEMM", "SSYMM", "STRMM", "SSYRK", "SSYR2K", "SGEMMT")
+ROUTINES = ("SGEMM", "SSYMM", "STRMM", "STRSM", "SSYRK", "SSYR2K", "SGEMMT")
 PRELOADED = ("SSYMM", "STRMM", "STRSM", "SSYRK", "SSYR2K")
 SUPPORT = Path(level3.__file__).parent
 
@@ -33,7 +34,7 @@ def built(scheme: str, place: Path) -> shim.Built:
     if given := os.environ.get("GEMMGEN_LIBRARY"):
         return shim.build(Path(given))
     data = {"name": "lab", "gpus": [local_gpu()], "kernels_at_most": 4, "use": [{"scheme": scheme}], "sizes": [(1024,) * 3], "batched": False,
-            "routines": ["syrk", "syr2k", "gemmt", "symm", "trmm"], "shim": ["cublas"]}
+            "routines": ["syrk", "syr2k", "gemmt", "symm", "trmm", "trsm"], "shim": ["cublas"]}
     library.write(made(library_from(data)), place / scheme)
     return shim.build(place / scheme)
 
@@ -49,7 +50,7 @@ class Arena:
     def __init__(self):
         import cupy
 
-        self.cupy, self.memory = cupy, cupy.empty(1 << 20, cupy.uint8)
+        self.cupy, self.memory = cupy, cupy.empty(1 << 24, cupy.uint8)
 
     def run(self, one: level3.Call, enqueue) -> int:
         """`enqueue(places)` is given the address of each operand."""
@@ -87,6 +88,18 @@ def test_a_library_s_routine_is_blas_s(scheme, routine, place):
     extents = level3.EXTENTS if routine not in ("SGEMM", "SGEMMT") else (0, 1, 3, 9, 65)
     assert not list(level3.faults(run, level3.calls(routine, extents)))
     assert not list(level3.wrong_exits(run, routine))
+    if routine == "STRSM":  # of several blocks of unknowns
+        assert not list(level3.faults(run, level3.calls(routine, (300, 1100), (-1.3,))))
+
+
+@pytest.mark.parametrize("scheme", ["given"] if os.environ.get("GEMMGEN_LIBRARY") else ["scaled"])
+def test_lapack_s_own_program_passes(scheme, place, tmp_path):
+    """sblat3.f, where GEMMGEN_SBLAT3_SOURCE names it and there is gfortran: results and error exits of every routine."""
+    one = built(scheme, place)
+    header = next(parent / "include" / "lab.h" for parent in one.kernels.parents if (parent / "include" / "lab.h").exists())
+    (tmp_path / "lab.h").write_text(header.read_text())
+    passed, failed = sblat3.verdict(sblat3.built(tmp_path, one.kernels), sblat3.ROUTINES)
+    assert len(passed) == 2 * len(sblat3.ROUTINES) and not failed, (passed, failed)
 
 
 PROGRAM = """
@@ -151,4 +164,4 @@ def test_cublas_s_routines_under_the_preload_library_are_blas_s(gain, place, tmp
     assert not done.returncode, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {f"{routine} {on_device}": [] for routine in PRELOADED for on_device in (False, True)}
     lines = [line for line in dropped.read_log(log).lines if "kind" in line]
-    assert {line["kind"] for line in lines if line["taken"]} == ({"symm", "trmm", "syrk", "syr2k"} if gain == "0" else set())
+    assert {line["kind"] for line in lines if line["taken"]} == ({"symm", "trmm", "trsm", "syrk", "syr2k"} if gain == "0" else set())

@@ -39,7 +39,7 @@ def test_the_shipped_kernel_passes():
     assert report.seconds and report.standing.startswith("compiled, resources checked; run on")
 
 
-SCHEMES = {scheme: dict(TENSOR_MEMORY, scheme=scheme, promote=32) for scheme in ("half", "bf16x3", "tf32x3", "ootomo4")}
+SCHEMES = {scheme: dict(TENSOR_MEMORY, scheme=scheme, promote=32) for scheme in ("half", "bf16x3", "tf32x3", "ootomo4", "e4m3x6")}
 
 
 @pytest.mark.parametrize("name", [*(way for way in WAYS if way.startswith("tensor memory")), *SCHEMES])

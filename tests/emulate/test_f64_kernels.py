@@ -79,6 +79,19 @@ def test_results_leave_fp64s_range_with_one_rounding():
     assert found.c[0, 0] == 5e-324 and found.c[4, 2] == -5e-324 and 0 < found.c[1, 0] < 2.0**-1070
 
 
+def test_what_is_beyond_fp64_is_inf_where_nothing_is_computed_again():
+    """Sums in the binade above FP64's last one, the largest number, and half of its last place and a quarter more; an Inf and a NaN are counted."""
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"], special="fast"))
+    a, b = np.zeros((7, 40)), np.zeros((40, 2))
+    a[:, 0], a[3:5, 1] = [1.5 * 2.0**1023, -(2.0**1023), *[np.finfo(np.float64).max / 2] * 3, np.inf, np.nan], [2.0**969, 2.0**968]
+    b[:2, 0], b[9, 1] = 2, -np.inf
+    found = gemm(device, plan, source, a, b)
+    with np.errstate(over="ignore"):
+        want = F64.rounded(F64.exact(a[:5], b[:, :1]))[:, 0]
+    assert np.isinf(want).tolist() == [True, True, False, True, False] and (found.c[:5, 0] == want).all()
+    assert np.isnan(found.c[5:]).all() and np.isnan(found.c[:, 1]).all() and (found.status["a_nonfinite"], found.status["b_nonfinite"]) == (2, 1)
+
+
 def test_what_integers_do_not_hold_is_counted_and_subnormal_elements_count_as_they_are():
     """Of elements far below their row's norm, at half of one integer, a place above it, and of subnormal ones beside normal ones."""
     device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
@@ -97,13 +110,23 @@ def test_what_integers_do_not_hold_is_counted_and_subnormal_elements_count_as_th
 
 
 def test_ties_of_the_last_rounding():
-    """2^54 and 2 is a tie, which goes to even, unless something is left far below it."""
+    """2^54 and 2 is a tie, which goes to even, unless something is left far below it; so is half of the smallest number beside a subnormal one.
+
+    Where larger elements that meet nothing are in the row and the column, half of a last place lies among an integer's lower 64 bits.
+    """
     device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
-    a, b = np.zeros((4, 40)), np.zeros((40, 1))
-    a[:, 0], a[:, 1], a[:, 2] = 1, [2, 6, 2, 2], np.array([0, 0, 1, -1]) * 2.0**-6  # 66 bits below the largest
+    a, b = np.zeros((12, 40)), np.zeros((40, 6))
+    a[:4, 0], a[:4, 1], a[:4, 2] = 1, [2, 6, 2, 2], np.array([0, 0, 1, -1]) * 2.0**-6  # 66 bits below the largest
+    a[4:8], a[8:] = a[:4] * 2.0**-500, a[:4]
+    a[8:, 0], a[8:, 9] = 2.0**27, 2.0**40
     b[:3, 0] = 2.0**54, 1, 2.0**-6
-    found = gemm(device, plan, source, a, b).c[:, 0]
-    assert (found - 2.0**54).tolist() == [0, 8, 4, 0]
+    b[:3, 1] = np.array([2.0**54, 2.0**20, 2.0**-6]) * 2.0**-596  # 2^-500 times 2 of the second is 2^-1075
+    b[:3, 2], b[10, 2] = [2.0**27, 1, 2.0**-6], 2.0**40
+    b[:, 3:] = -b[:, :3]
+    found = gemm(device, plan, source, a, b).c
+    assert (found[:4, 0] - 2.0**54).tolist() == (found[8:, 2] - 2.0**54).tolist() == [0, 8, 4, 0]
+    assert ((found[4:8, 1] - 2.0**-1042) / 5e-324).tolist() == [0, 2, 1, 0]
+    assert (found[:, 3:] == -found[:, :3]).all()
 
 
 TARGETS = ("a100", "h200", "mi300x", *(pytest.param(gpu, marks=LONG) for gpu in ("rtx4090", "b200", "rtx5090", "mi210", "mi355x", "rx7900xtx", "rx9070xt")))

@@ -94,6 +94,16 @@ def test_what_words_cannot_hold_is_counted_once(kind):
     assert (status["b_lossy"], status["a_lossy"]) == (2, 1)
 
 
+@pytest.mark.parametrize("uplo", [LOWER, UPPER])
+def test_the_tiles_of_a_triangle_count_every_row_and_column_once(uplo):
+    """Those on the diagonal, as no other row or column of tiles is whole: here of three."""
+    device, plan, source = made("mma, split before shared memory", Gemmt(uplo))
+    a, b = np.ones((3 * plan.block[0], 8), np.float32), np.ones((8, 3 * plan.block[1]), np.float32)
+    a[:: plan.block[0], 0] = b[7, :: plan.block[1]] = 1e-12
+    status = gemm(device, plan, source, a, b).status
+    assert (status["a_lossy"], status["b_lossy"]) == (3, 3)
+
+
 SIDE = dict(zip(OF_TRIANGLES, (LOWER, UPPER, BOTH) * len(OF_TRIANGLES)))
 """One triangle for each way, in turn; the other ones are of two ways besides."""
 

@@ -63,11 +63,11 @@ def runs(library: Library):
     return run
 
 
-@pytest.mark.parametrize("routine", ["SSYRK", "SSYR2K", "SSYMM", "STRMM", "SGEMMT"])
+@pytest.mark.parametrize("routine", ["SSYRK", "SSYR2K", "SSYMM", "STRMM", "SGEMMT", pytest.param("STRSM", marks=pytest.mark.long)])
 def test_every_letter_of_a_routine(library, routine):
     made = library(routine[1:].lower())
     assert not list(level3.faults(runs(made), level3.some(routine, EXTENTS)))
-    assert {symbol for symbol, _ in made.launched} >= {one.built.source.launches[-1].symbol for one in made.kernels}
+    assert {symbol for symbol, _ in made.launched} >= {one.built.source.launches[0 if routine == "STRSM" else -1].symbol for one in made.kernels}
     assert not list(level3.wrong_exits(runs(made), routine))
 
 
@@ -265,4 +265,105 @@ def test_the_header_numbers_the_kinds_as_the_tables_do(library):
     text = (library("syrk").folder / "lab.h").read_text()
     for name, number in NUMBERS.items():
         assert f"lab_{name.upper()} = {number}" in text
-    assert set(LEVEL3) < set(NUMBERS)
+    assert set(LEVEL3) == set(NUMBERS) - {"gemm"}
+
+
+SYSTEMS = (
+    ({"kind": "trsm", "uplo": "lower", "side": "left", "diag": "nonunit", "layout": "nn"}, "ootomo"),
+    ({"kind": "trsm", "uplo": "upper", "side": "right", "diag": "unit", "layout": "nt"}, "scaled"),  # whose maxima are cleared before each product
+)
+
+
+PADDED = {"a": 3, "b": 3, "c": 5}
+"""Elements between two stored rows."""
+
+
+@pytest.fixture(scope="module")
+def systems(tmp_path_factory):
+    made = Library(tmp_path_factory.mktemp("systems"), [kernel(way, scheme=scheme) for way, scheme in SYSTEMS], archs=["sm_80"], arch="sm_80")
+    made.current("sm_80", units=108)
+    return made
+
+
+def system(library: Library, right: int, order: int, size: int, others: int = 5, batch: int = 0, in_place: bool = False, **more):
+    """A problem that the kernel of that side serves, by rows, or by columns the same memory's other side and triangle; its operands; and what its result is."""
+    rng, count = np.random.default_rng(7), max(batch, 1)
+    t = np.tril(rng.uniform(-1, 1, (count, size, size))) / np.sqrt(size) / 2
+    t[:, np.arange(size), np.arange(size)] = 1 if right else rng.uniform(1, 2, (count, size))
+    # Of later ones the magnitudes are small, so that maxima of those before would show.
+    t, b = np.float64(np.float32(t)), np.float64(np.float32(rng.uniform(-1, 1, (count, size, others)))) * 2.0 ** -(24 * np.arange(count))[:, None, None]
+    memory = t.copy()  # on the right X T^T = B, and the upper T^T is stored transposed
+    memory[:, *np.triu_indices(size, 0 if right else 1)] = np.nan
+    sides = b.transpose(0, 2, 1) if right else b
+    held = {}
+    for name, x in (("a", memory), ("b", sides), ("c", sides * np.nan)):
+        held[name] = np.full((*x.shape[:2], x.shape[2] + PADDED[name]), np.nan, np.float32)
+        held[name][:, :, : x.shape[2]] = x
+        held[name] = library.put(held[name])
+    m, n = sides.shape[1:][::-1] if order else sides.shape[1:]
+    fields = {key: value for x in held for key, value in (
+        (x, held[x].ctypes.data), (f"ld{x}", held[x].shape[2]), (f"stride_{x}", held[x][0].size))}
+    if in_place:
+        fields |= {"c": fields["b"], "ldc": fields["ldb"], "stride_c": fields["stride_b"]}
+    stands = {"kind": NUMBERS["trsm"], "side": right ^ order, "diag": right, "transpose_a": right, "uplo": order}
+    asked = sized(Problem, order=order, m=m, n=n, k=3, batch=batch, **(stands | fields | more))
+
+    def solution(alpha: float) -> float:
+        """The largest error beside the exact solution's largest element; whether anything else was written is looked at, too."""
+        c, width = held["b" if in_place else "c"], sides.shape[2]
+        assert np.isnan(c[:, :, width:]).all() and np.array_equal(held["a"][:, :, :-3], np.float32(memory), equal_nan=True)
+        if not in_place:
+            assert np.array_equal(held["b"][:, :, :-3], np.float32(sides))
+        x = c[:, :, :width].transpose(0, 2, 1) if right else c[:, :, :width]
+        want = np.linalg.solve(t, alpha * b)
+        return float((np.abs(x - want).max((1, 2)) / np.abs(want).max((1, 2))).max())
+
+    return asked, held, solution
+
+
+def of_scalars(library: Library, *values: float) -> dict[str, int]:
+    """alpha and beta of a problem in memory that kernels may read."""
+    held = library.put(np.array(values, np.float32))
+    return {"alpha": held.ctypes.data, "beta": held[1:].ctypes.data}
+
+
+@pytest.mark.parametrize(("right", "order", "in_place", "on_device", "batch"), [
+    (0, 0, False, 0, 0), (1, 1, True, 1, 2), *(pytest.param(*one, marks=pytest.mark.long) for one in ((0, 1, True, 1, 2), (1, 0, False, 0, 0))),
+])
+def test_a_system_of_several_blocks_is_solved_in_rounds(systems, right, order, in_place, on_device, batch):
+    """Beside B and in its place, of either order; alpha of the host or of the device, which is applied last; a batch one after another; on a second device."""
+    systems.current("sm_80", units=108, device=right)
+    size = 276 if batch else 532
+    asked, _, solution = system(systems, right, order, size=size, in_place=in_place, batch=batch, flags=on_device, **of_scalars(systems, -0.5, np.nan))
+    before = len(systems.launched)
+    choice = enqueued(systems, asked)
+    own = systems.kernels[right].built.source
+    assert (choice.kernel, choice.workspace_bytes) == (right, own.interface.workspace(*((5, size) if right else (size, 5)), size).bytes)
+    assert solution(-0.5) < 5e-6
+    solve, *between = (one.symbol for one in own.launches)
+    wanted = [solve, *between] * (size // 256) + [solve]
+    assert [symbol for symbol, _ in systems.launched[before:]] == (["finish"] * (not in_place) + wanted + ["finish"] * on_device) * max(batch, 1)
+
+
+@pytest.mark.parametrize("on_device", [0, 1])
+def test_with_alpha_0_a_system_is_0_whatever_its_operands_are(systems, on_device):
+    """Of the host, neither is read, and both may be missing; of the device, one that has no solution."""
+    systems.current("sm_80", units=108)
+    asked, held, _ = system(systems, 0, 0, size=40 if on_device else 260, others=3, flags=on_device, **of_scalars(systems, 0.0, np.nan))
+    if on_device:
+        held["a"][...] = 0
+    else:
+        asked.a = asked.b = None
+    before = len(systems.launched)
+    enqueued(systems, asked)
+    assert (held["c"][:, :, :3] == 0).all() and np.isnan(held["c"][:, :, 3:]).all()
+    assert len(systems.launched) - before == (3 if on_device else 2)
+
+
+def test_systems_without_unknowns_or_right_hand_sides_need_nothing(systems):
+    for size, others, batch in ((0, 3, 0), (3, 0, 0), (3, 3, -1)):
+        asked, _, _ = system(systems, 0, 0, size=3, others=3, batch=0)
+        asked.m, asked.n, asked.batch = size, others, batch
+        asked.a = asked.b = asked.c = None
+        before = len(systems.launched)
+        assert enqueued(systems, asked).workspace_bytes == 0 and len(systems.launched) == before

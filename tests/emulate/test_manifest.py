@@ -68,3 +68,44 @@ def test_a_wrong_offset_in_the_manifest_would_show(tmp_path):
     got, _ = foreign.product(manifest, device, lambda buffer: buffer.address, a, b, np.zeros((70, 45), np.float32), 1.0, 0.0)
     assert not np.abs(got - want).max() < 1e-3
     device.release()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("more", [{"layout": "nn"}, {"side": "right", "layout": "nt", "uplo": "lower"}], ids=["left", "right"])
+def test_the_manifest_is_enough_to_solve_a_system(more, tmp_path):
+    """Of three blocks: the largest product has two of known unknowns."""
+    plan = solve(loads({"problem": {"kind": "trsm", **dict.fromkeys("mnk", 1024), **more}, "split": {"scheme": "ootomo"}, "tile": BLOCK, "target": {"gpu": "a100"},
+                        "build": {"allow_spills": True}}))
+    source = render(plan)
+    binary = build(source)
+    export(plan, source, binary, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    rng, size = np.random.default_rng(3), 2 * 256 + 20
+    t = np.tril(rng.uniform(-1, 1, (size, size)) / 40 + np.eye(size)).astype(np.float32)
+    c = rng.uniform(-1, 1, (size, 5) if plan.kind.left else (5, size)).astype(np.float32)
+    device = EmulatorDevice(plan, source, binary)
+    x = foreign.system(manifest, device, lambda buffer: buffer.address, t, c, -0.5)
+    device.release()
+    want = np.linalg.solve(t.astype(float), -0.5 * c) if plan.kind.left else np.linalg.solve(t.T.astype(float), -0.5 * c.T).T
+    assert np.abs(x - want).max() < 2e-6
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("problem", [{"kind": "trmm", "side": "right", "layout": "nt"}, {"kind": "syr2k", "layout": "tn"}], ids=["trmm", "syr2k"])
+def test_the_manifest_is_enough_to_launch_a_kind(problem, tmp_path):
+    """What is no argument of the product has the value of the one that `aliases` names."""
+    plan = solve(loads({"problem": {**dict.fromkeys("mnk", 256), **problem}, "split": {"scheme": "scaled"}, "tile": BLOCK, "target": {"gpu": "a100"},
+                        "build": {"allow_spills": True}}))
+    source = render(plan)
+    binary = build(source)
+    export(plan, source, binary, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    rng = np.random.default_rng(4)
+    shapes = ((70, 50), (50, 50)) if problem["kind"] == "trmm" else ((70, 50), (50, 70))
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
+    c = rng.uniform(-1, 1, (70, shapes[1][1])).astype(np.float32)
+    want = gemm(EmulatorDevice(plan, source, binary), plan, source, a, b, c, alpha=0.5, beta=2.0)
+    device = EmulatorDevice(plan, source, binary)
+    got, status = foreign.product(manifest, device, lambda buffer: buffer.address, a, b, c, 0.5, 2.0)
+    assert np.array_equal(got.view(np.uint32), want.c.view(np.uint32)) and status == want.status
+    device.release()

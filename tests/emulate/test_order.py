@@ -184,7 +184,12 @@ MESSAGES = {
     "the fence behind the arrival": ("", atom("relaxed.gpu"), "__threadfence();", PLAIN, EARLY),
     "a fence that only acquires before it": (fence("fence.acquire.gpu"), atom("acquire.gpu"), "", PLAIN, HIDDEN),
     "a fence that only releases behind it": ("__threadfence();", atom("relaxed.gpu"), fence("fence.release.gpu"), PLAIN, EARLY),
-    "past the coherent caches": ("__threadfence();", atom("relaxed.gpu"), "__threadfence();", "__ldg(data + i * 64 + threadIdx.x)", "coherent caches"),
+    "another block's past the coherent caches": (
+        "__threadfence();", atom("relaxed.gpu"), "__threadfence();", "i == blockIdx.x ? 0 : __ldg(data + i * 64 + threadIdx.x)", "coherent caches",
+    ),
+    "its own past the coherent caches": (
+        "__threadfence();", atom("relaxed.gpu"), "__threadfence();", "i == blockIdx.x ? __ldg(data + i * 64 + threadIdx.x) : 0", "coherent caches",
+    ),
 }  # fmt: skip
 
 

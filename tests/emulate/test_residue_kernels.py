@@ -37,6 +37,18 @@ def test_bits_and_counts_are_the_references(name, schedule):
     assert_bits(Judge(plan, source, None, device), 67, 9, 133)
 
 
+def test_what_is_not_finite_is_counted_and_computed_again():
+    """An Inf of either sign as a NaN, wherever it stands among what a thread splits."""
+    device, plan, source = made("small")
+    rng = np.random.default_rng(7)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((9, 70), (70, 5)))
+    a[1, 0], a[2, 15], a[2, 16], a[8, 69], b[69, 4] = np.inf, -np.inf, np.nan, np.inf, -np.inf
+    found = gemm(device, plan, source, a, b)
+    assert [found.status[f"{x}_{what}"] for x in "ab" for what in ("nonfinite", "lossy")] == [4, 0, 1, 0] and found.status["repaired"] == 3 * 5 + 6
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(np.isinf(found.c), np.isinf(a @ b)) and np.array_equal(np.isnan(found.c), np.isnan(a @ b))
+
+
 @pytest.mark.long
 def test_segments_of_k_are_joined_and_added():
     """Three of them, of which the last is short; a row has elements in the last alone."""

@@ -108,3 +108,32 @@ def test_without_k_c_is_scaled():
     c = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
     result = strided(device, plan, source, np.zeros((2, 3, 0), np.float32), np.zeros((2, 0, 5), np.float32), c, beta=0.5)
     assert (result.c == c / 2).all() and result.intact
+
+
+OF_KINDS = [
+    ("syrk", "scaled", "wgmma", {"layout": "nt", "uplo": "both"}), ("syr2k", "scaled", "mma", {"layout": "tn", "uplo": "upper"}),
+    ("symm", "scaled", "wgmma", {"side": "right", "uplo": "upper"}), ("trmm", "ootomo", "mma", {"diag": "unit"}),
+    *((kind, scheme, policy, more) for kind, more in (
+        ("syrk", {"layout": "tn"}), ("syr2k", {"layout": "nt"}), ("gemmt", {"uplo": "upper"}), ("trmm", {"side": "right", "layout": "nt"}), ("symm", {}))
+      for scheme, policy in (("ootomo", "wgmma"), ("ootomo", "mma"), ("slices", "wgmma"), ("slices", "mma"))),
+]
+
+
+@pytest.mark.parametrize(("kind", "scheme", "policy", "more"), [
+    pytest.param(*one, marks=[] if one[:3] == ("syrk", "ootomo", "wgmma") else pytest.mark.long, id=" ".join((*one[:3], *one[3].values())))
+    for one in OF_KINDS
+])
+def test_a_batch_of_a_kind_is_right(kind, scheme, policy, more):
+    """What each product has of a triangle, and nothing else; its words, maxima and slices are its own. What would repair a NaN that is read is left out."""
+    tile = {"block": [64, 64, 32], "warp": [64, 64, 32] if policy == "wgmma" else [32, 32, 32], "split_k": 1 + (scheme == "slices")}
+    plan = solve(loads({
+        "problem": {"kind": kind, "m": 256, "n": 256, "k": 256, "matrices": 64, **more},
+        "split": {"scheme": "scaled" if scheme == "slices" else scheme, "special": "fast" if kind in ("symm", "trmm") else "exact"},
+        "fragment": {"policy": policy}, "tile": tile | ({"cluster": 2} if policy == "wgmma" else {}), "target": {"gpu": "h100" if policy == "wgmma" else "a100"},
+        "build": {"allow_spills": True},
+    }))
+    assert plan.launches.repeated and plan.kind.batched
+    source = render(plan)
+    binary = assembled(source)
+    check = Judge(plan, source, binary, EmulatorDevice(plan, source, binary)).batch()
+    assert check.passed, check.detail

@@ -25,11 +25,14 @@ AHEAD = emulate.Schedule("eager copies, highest warp first", "highest", "eager")
 """The warps that copy and multiply run as far ahead as barriers let them."""
 
 
+PAIR = {"tile": {"cluster": 2}}
+
+
 def kernel(n=32, group=32, k=32, **sections):
     split = {"scheme": "ootomo", "promote": 32} | sections.pop("split", {})
     plan = solve(loads({
         "split": split, "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
-        "tile": {"block": [128, n, k], "warp": [128, group, k], **sections.pop("tile", {})}, **sections,
+        "tile": {"block": [128, n, k], "warp": [128, group, k], "cluster": 1, **sections.pop("tile", {})}, **sections,
     }))
     source = render(plan)
     return plan, source, build(source)
@@ -43,6 +46,9 @@ def emulator(plan, source, binary):
     {}, {"group": 16}, {"split": {"promote": 64}}, {"split": {"promote": 16}}, {"split": {"promote": 0}},
     {"split": {"scheme": "scaled"}}, {"split": {"scheme": "bf16x3"}, "k": 64}, {"split": {"scheme": "tf32x3"}, "k": 16},
     {"split": {"scheme": "ootomo4"}}, {"n": 48, "group": 16, "k": 16}, {"tile": {"split_k": 3}}, {"pipeline": {"stages": 2}},
+    PAIR, PAIR | {"group": 16, "split": {"promote": 64}}, PAIR | {"split": {"scheme": "scaled"}}, PAIR | {"n": 64, "k": 64, "split": {"promote": 0}},
+    PAIR | {"split": {"scheme": "bf16x6", "promote": 16}, "k": 16, "pipeline": {"stages": 2}}, {"tile": {"split_k": 3, "cluster": 2}},
+    PAIR | {"split": {"scheme": "e4m3x6", "promote": 64}, "k": 64},
 ], 2), ids=str)
 def test_kernels_are_right_around_the_unit(options):
     """A whole report."""
@@ -51,17 +57,19 @@ def test_kernels_are_right_around_the_unit(options):
     assert_passed(verify(plan, source, binary, emulator(plan, source, binary), size=size))
 
 
-def test_what_copies_and_multiplies_may_run_ahead():
-    plan, source, binary = kernel()
+@pytest.mark.parametrize("options", [{}, PAIR], ids=["a block", "a pair"])
+def test_what_copies_and_multiplies_may_run_ahead(options):
+    plan, source, binary = kernel(**options)
     device = emulator(plan, source, binary)
     device.set_schedule(AHEAD)
     check = Judge(plan, source, binary, device).accuracy("ahead", oracles.uniform(plan, -1, 1, (128, 32, 256), 3)).check
     assert check.passed, check.detail
 
 
-def test_blocks_that_work_off_several_tiles():
+@pytest.mark.parametrize("options", [{"n": 16, "group": 16}, PAIR], ids=["a block", "a pair"])
+def test_blocks_that_work_off_several_tiles(options):
     """More tiles than SMs: buffers, stages and phases go on from one tile to the next."""
-    plan, source, binary = kernel(n=16, group=16, split={"promote": 32})
+    plan, source, binary = kernel(**options)
     device = emulator(plan, source, binary)
     device.set_schedule(emulate.TOGETHER)
     launches = tuple(one if one.most_blocks is None else replace(one, most_blocks=2) for one in source.launches)
@@ -80,7 +88,7 @@ def test_an_interval_of_two_stages_that_k_does_not_fill_is_moved_out_too(stages)
     assert np.array_equal(Judge(plan, source, binary, emulator(plan, source, binary)).run(oracles.Problem(a, b)).c, a @ b)
 
 
-@pytest.mark.parametrize("before, after, problem", [
+SABOTAGE = [
     ("mbarrier_wait(emptied + buffer * 8, buffer_phase);", "", "deadlock|known to be done|more arrivals|not have read yet"),
     ("tcgen05_commit(filled + buffer * 8);", "mbarrier_arrive(filled + buffer * 8);", "no commit covers"),
     ("multiply_add(sums, a_at + (A_BYTES", "multiply_add(sums + 256, a_at + (A_BYTES", "not allocated"),
@@ -94,10 +102,32 @@ def test_an_interval_of_two_stages_that_k_does_not_fill_is_moved_out_too(stages)
     ("            tcgen05_fence_before_sync();\n            __syncwarp", "            __syncwarp", "not have read yet.*fence::before_thread_sync"),
     ("filled + buffer * 8, phase);\n                tcgen05_fence_after_sync();", "filled + buffer * 8, phase);", "known to be done.*fence::after_thread_sync"),
     ('        "tcgen05.wait::ld.sync.aligned;\\n"\n', "", "a tcgen05.ld may not have written yet"),
-])
-def test_sabotage_is_found(before, after, problem):
+]
+FIRST, LAST = "tcgen05_fence_before_sync();\n    cluster_barrier();", "__syncwarp();\n    cluster_barrier();"
+SABOTAGE_OF_PAIRS = [
+    ("mbarrier_arrive_at(full + slot * 8, 0);", "", "deadlock"),
+    ("rank == 0 ? 2 : 1", "1", "nothing has written|in flight|more arrivals|overwritten while"),
+    ("WARPGROUPS * 4 * CLUSTER);  // every", "WARPGROUPS * 4);  // every", "need not have read yet|more arrivals|deadlock"),
+    ("mbarrier_arrive_at(barrier, 0)", "mbarrier_arrive_at(barrier, rank)", "deadlock|more arrivals"),
+    ('"h"((u16)((1 << CLUSTER) - 1))', '"h"((u16)1)', "deadlock"),
+    ('"h"((u16)((1 << CLUSTER) - 1))', '"h"((u16)2)', "deadlock"),
+    (FIRST, FIRST.replace("cluster_barrier", "__syncthreads"), "nothing has initialised|may not be initialised|not allocated|need not be allocated"),
+    (LAST, LAST.replace("cluster_barrier", "__syncthreads"), "given back that another warp need not have read|has ended|ends while|still be signalling"),
+    (" + rank * B_BYTES;", ";", "0 exact|error|worst case|bound|promised"),
+    ("b_from + word * CLUSTER * B_BYTES", "b_from + word * B_BYTES", "error|worst case|bound|promised"),
+    ("b_from += (CLUSTER * B_STAGE)", "b_from += B_STAGE", "error|worst case|bound|promised"),
+    ("BLOCK_N / CLUSTER * ROW_BYTES", "BLOCK_N * ROW_BYTES", "outside|in flight|so many bytes|deadlock|error|worst case|bound"),
+    ("work.count > 0 && rank == 0", "work.count > 0", "deadlock|known to be done|more arrivals"),
+    ("if (rank > 0) {", "if (rank > 2) {", "issued by the second of them"),
+]
+
+
+@pytest.mark.parametrize("pair, before, after, problem", sampled([
+    *((False, *one) for one in SABOTAGE), *((True, *one) for one in SABOTAGE_OF_PAIRS),
+], 4))
+def test_sabotage_is_found(pair, before, after, problem):
     """By one of the schedules that `verify` runs. Two tiles for a block."""
-    plan, source, _ = kernel()
+    plan, source, _ = kernel(**PAIR if pair else {})
     assert source.text.count(before) == 1
     wrong = replace(source, text=source.text.replace(before, after))
     binary = assembled(wrong)

@@ -220,7 +220,7 @@ def tensor_memory_specs(draw):
         "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
         "tile": {
             "block": [128, n, k], "warp": [128, draw(st.sampled_from([n, n // 2])), k], "group": draw(st.integers(1, 64)),
-            "split_k": draw(st.sampled_from([1, 1, 3])),
+            "split_k": draw(st.sampled_from([1, 1, 3])), "cluster": draw(st.sampled_from([1, 2])),
         },
         "pipeline": {"stages": draw(st.integers(2, 4))},
     }

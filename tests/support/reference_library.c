@@ -112,7 +112,7 @@ static int check_kind(const lab_problem *p)
         return lab_BAD_EPILOGUE;
     if (p->flags & lab_POINTERS)
         return lab_BAD_FLAGS;
-    return p->kind == lab_TRSM ? lab_NOT_SERVED : lab_OK;
+    return lab_OK;
 }
 
 /* What can be said of a problem without its pointers. */
@@ -222,12 +222,43 @@ static double of_square(const lab_problem *p, const float *a, int64_t row, int64
 {
     int64_t from = row, to = column;
     int there;
-    if (p->kind == lab_TRMM && p->transpose_a)
+    if (p->kind >= lab_TRMM && p->transpose_a)
         from = column, to = row;
     there = p->uplo == lab_UPPER ? from <= to : to <= from;
     if (p->kind == lab_SYMM && !there)
         return a[element(to, from, p->lda, p->order, 0)];
-    return p->kind == lab_TRMM && from == to && p->diag == lab_UNIT ? 1 : there ? a[element(from, to, p->lda, p->order, 0)] : 0;
+    return p->kind >= lab_TRMM && from == to && p->diag == lab_UNIT ? 1 : there ? a[element(from, to, p->lda, p->order, 0)] : 0;
+}
+
+/* X of op(A) X = alpha B, or of X op(A) = alpha B; C may be B. */
+static int compute_systems(const lab_problem *p)
+{
+    const double alpha = p->alpha ? *p->alpha : 1;
+    const int left = p->side == lab_LEFT, forward = (p->uplo == lab_LOWER) == (left != p->transpose_a);
+    const int64_t deep = left ? p->m : p->n, across = left ? p->n : p->m;
+    double *x = malloc(sizeof *x * (size_t)(deep + 1));
+    if (!x)
+        return lab_NO_MEMORY;
+    for (int64_t at = 0; at < batch_of(p) * across; ++at) {
+        const int64_t product = at / across, other = at % across;
+        const float *a = p->a + product * p->stride_a, *b = p->b + product * p->stride_b;
+        for (int64_t step = 0; step < deep; ++step) {
+            const int64_t i = forward ? step : deep - 1 - step;
+            double left_over = 0;
+            x[i] = 0;
+            if (alpha == 0)
+                continue;
+            left_over = alpha * b[element(left ? i : other, left ? other : i, p->ldb, p->order, 0)];
+            for (int64_t l = 0; l < deep; ++l)
+                if (forward ? l < i : l > i)
+                    left_over -= (left ? of_square(p, a, i, l) : of_square(p, a, l, i)) * x[l];
+            x[i] = left_over / of_square(p, a, i, i);
+        }
+        for (int64_t i = 0; i < deep; ++i)
+            p->c[product * p->stride_c + element(left ? i : other, left ? other : i, p->ldc, p->order, 0)] = (float)x[i];
+    }
+    free(x);
+    return lab_OK;
 }
 
 /* Kinds beside GEMM; C may be B, so that sums of all elements come before the first of them is stored. */
@@ -330,7 +361,7 @@ static int run(const lab_problem *p, const lab_packed *packed, void *workspace, 
     if (needed)
         memset(workspace, 0, sizeof(lab_status));
     if (p->kind != lab_GEMM)
-        code = compute_kind(p);
+        code = p->kind == lab_TRSM ? compute_systems(p) : compute_kind(p);
     else compute(
         p,
         of_a ? (operand){elements, at_least_1(p->k), 0, lab_ROW_MAJOR, 0} : (operand){p->a, p->lda, p->stride_a, p->order, p->transpose_a},

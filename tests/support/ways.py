@@ -33,7 +33,7 @@ def can_multiply(gpu: str, scheme: str) -> bool:
     row, words = GPUS.get(gpu), SCHEMES.get(scheme)
     word = words.leading
     alone = not words.uniform  # which warpgroups alone have kernels of
-    policies = ("wgmma",) if alone else ("fma" if word == "f32" else row.portable_policy, "wgmma")
+    policies = ("wgmma",) if alone else ("fma" if word == "f32" else row.portable_policy, "wgmma", "tcgen05")
     known = [one for policy in policies for one in candidates(row.vendor, word, policy)]
     its_own = [one for one in known if one.runs_on(row.arch) and row.unit.of(word, one.policy).rule != "by_f16"]  # not what the compiler makes of it
     return bool(its_own) and (word == "f32" or word in row.unit.words)
@@ -66,7 +66,7 @@ STRAIGHT = {"where": "lane", "loads": "direct"}
 THIN = {"scheme": "fp32", "where": "lane", "loads": "streamed", "promote": 0}
 HOPPER = {"gpu": "h100", "fragment": {"policy": "wgmma"}}
 SMALL_GROUPS = HOPPER | {"tile": {"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 1}, "stages": 3}
-TENSOR_MEMORY = {"gpu": "b200", "fragment": {"policy": "tcgen05"}, "tile": {"block": [128, 32, 32], "warp": [128, 32, 32]}}
+TENSOR_MEMORY = {"gpu": "b200", "fragment": {"policy": "tcgen05"}, "tile": {"block": [128, 32, 32], "warp": [128, 32, 32], "cluster": 1}}
 
 WAYS = {
     "shared, strided and not": dict(where="shared", loads="spread", fragment_buffers=1),
@@ -214,7 +214,7 @@ WAYS = {
         tile={"block": [32, 16, 128], "warp": [16, 16, 128]}, stages=2, loads="spread", fragment_buffers=2, rows="padded", layout="tt"),
     "tensor memory": dict(TENSOR_MEMORY, stages=3),
     "tensor memory, two warpgroups, slices": dict(
-        TENSOR_MEMORY, tile={"block": [128, 32, 32], "warp": [128, 16, 32]}, split_k=3, layout="nt", promote=32, stages=2),
+        TENSOR_MEMORY, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 1}, split_k=3, layout="nt", promote=32, stages=2),
     "tensor memory, row scales, never promoted": dict(TENSOR_MEMORY, scheme="scaled", layout="tn", promote=0, stages=4),
     "tensor memory, promoted within a stage": dict(TENSOR_MEMORY, layout="tt", promote=16, stages=2),
     "run scales": dict(scheme="run_scaled", run=256, tile=TINY, layout="tn"),
@@ -225,6 +225,7 @@ WAYS = {
     "warpgroups, run scales, intervals": dict(
         HOPPER, scheme="run_scaled", run=256, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, layout="tt", promote=128, sums="compensated"),
     "FP64 residues, fourteen": dict(scheme="residues14", promote=0, tile=DEEP, stages=2, fragment_buffers=2, layout="nt"),
+    "tensor memory, pairs": dict(TENSOR_MEMORY, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}, split_k=3, promote=32, stages=2),
 }
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -21,7 +22,10 @@ import reference
 from gemmgen import api, road
 from gemmgen.api import shapes
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
+from gemmgen.run import Result, check_extents
+from gemmgen.run.batch import BatchResult
 from gemmgen.run.here import Here
+from gemmgen.solve.frontier import Frontier, Point
 
 H200 = Here("NVIDIA H200", "sm_90", 132, 13000)
 
@@ -91,15 +95,81 @@ def test_fp64_of_float32_arrays():
     assert got.dtype == np.float64 and got[0, 0] == 1 + 2.0**-40
 
 
+class Sparse:
+    def toarray(self): ...
+
+
+class Elsewhere:
+    def __array__(self, *given, **options):
+        raise TypeError("it lies on cuda:0")
+
+
+def unaligned(x):
+    return np.frombuffer(b"0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("made_of", [
+    lambda x: x[::-1], lambda x: x[:, ::-1].T, lambda x: x.astype(">f4"), lambda x: np.broadcast_to(x[:1], x.shape), unaligned, lambda x: x[:, :0],
+    lambda x: x[:0], lambda x: x.view(np.matrix), lambda x: np.ma.masked_less(x, -1e9), lambda x: x.astype(np.float16), lambda x: x.astype(np.longdouble),
+    lambda x: x > 0, lambda x: x + 1j * x, lambda x: (100 * x).astype(np.int8),
+], ids=["reversed", "turned", "big-endian", "repeated", "unaligned", "empty k", "empty m", "matrix", "masked nothing", "half", "long double", "truth", "complex",
+        "int8"])
+def test_odd_arrays_give_what_numpy_gives(made_of):
+    x = made_of(made(6, 6))
+    x.flags.writeable = False
+    y = made_of(made(6, 6, seed=1)) if x.shape == (6, 6) else made_of(made(6, 6)).T
+    want = x @ y
+    got = gemmgen.matmul(x, y)
+    assert type(got) is type(want) and got.dtype == want.dtype
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+    in_fp64 = gemmgen.matmul(x, y, accuracy="fp64")
+    wide = np.complex128 if x.dtype.kind == "c" else np.float64
+    assert type(in_fp64) is type(want) and in_fp64.dtype == wide
+    np.testing.assert_array_equal(np.asarray(in_fp64), np.asarray(x).astype(wide) @ np.asarray(y).astype(wide))
+
+
+def test_each_type_that_no_kernel_takes_is_told_once():
+    x = made(4, 4)
+    _, told = noticed(lambda: [gemmgen.matmul(x.astype(kind), x.astype(kind)) for kind in (np.float16, np.float16, np.int8, np.complex64)])
+    said = [one.split(": ", 1)[1].partition(",")[0] for one in told]
+    assert said == [f"{kind} arrays are multiplied by numpy in {kind}" for kind in ("float16", "int8", "complex64")]
+
+
+def test_an_array_that_a_subclass_multiplies_stays_its_own(monkeypatch):
+    """As one with units is, whose products have others; a GPU would lose them."""
+    class Metres(np.ndarray):
+        def __array_ufunc__(self, ufunc, method, *given, **options):
+            return "square metres"
+
+    monkeypatch.setattr("gemmgen.run.here.cuda_gpus", lambda: (H200,))
+    monkeypatch.setattr(api, "WORTH_A_COPY", 1)
+    monkeypatch.setattr(api, "_carried", lambda: None.fail)
+    x = made(4, 4)
+    assert gemmgen.matmul(x.view(Metres), x) == gemmgen.matmul(x, x.view(Metres)) == "square metres"
+
+
 @pytest.mark.parametrize(("call", "error", "told"), [
     (lambda: gemmgen.matmul(made(5, 9), made(5, 9)), SpecError, ("matmul: a, b", "b of 9 rows", "swapaxes")),
     (lambda: gemmgen.matmul(made(5, 9), made(8, 4)), SpecError, ("matmul: a, b", "b of 9 rows", "a[..., m, k]")),
     (lambda: gemmgen.matmul(made(2, 5, 9), made(3, 9, 5)), SpecError, ("matmul: a, b", "equal or 1", "extent 1")),
     (lambda: gemmgen.matmul(made(5, 9), 3.0), SpecError, ("matmul: a, b", "one dimension or more", "a * b")),
-    (lambda: gemmgen.matmul([[1], [2, 3]], made(2, 2)), SpecError, ("matmul: a", "rows of one length", "numpy.asarray(a)")),
-    (lambda: gemmgen.matmul(made(2, 2), np.array([["x"]])), SpecError, ("matmul: b", "numbers", "astype")),
-    (lambda: gemmgen.matmul(made(2, 2), "x"), SpecError, ("matmul: b", "an array of NumPy", "numpy.asarray(b)")),
+    (lambda: gemmgen.matmul([[1], [2, 3]], made(2, 2)), SpecError, ("matmul: a", "rows of one length", "a's shorter rows")),
+    (lambda: gemmgen.matmul(made(2, 2), np.array([["x"]])), SpecError, ("matmul: b", "numbers", "numpy.asarray(b, 'float32')")),
+    (lambda: gemmgen.matmul([[Fraction(1, 3)]], made(1, 1)), SpecError, ("matmul: a", "numbers", "numpy.asarray(a, 'float32')")),
+    (lambda: gemmgen.matmul(np.zeros((2, 2), [("x", "f4")]), made(2, 2)), SpecError, ("matmul: a", "numbers", "a['x']")),
+    (lambda: gemmgen.matmul(made(2, 2), np.zeros((2, 2), "V4")), SpecError, ("matmul: b", "numbers", "b.view('float32')")),
+    (lambda: gemmgen.matmul(np.ma.masked_less(made(2, 2), 9), made(2, 2)), SpecError, ("matmul: a", "numbers everywhere", "a.filled(0)")),
+    (lambda: gemmgen.matmul(np.ma.masked_less(made(2, 2), 9), made(2, 2), "fp64"), SpecError, ("matmul: a", "numbers everywhere", "a.filled(0)")),
+    (lambda: gemmgen.matmul(made(2, 2), "x"), SpecError, ("matmul: b", "an array of NumPy", "[[1.0, 2.0]]")),
+    (lambda: gemmgen.matmul(None, made(2, 2)), SpecError, ("matmul: a", "an array of NumPy", "[[1.0, 2.0]]")),
+    (lambda: gemmgen.matmul(range(2), made(2, 2)), SpecError, ("matmul: a", "an array of NumPy", "list(a)")),
+    (lambda: gemmgen.matmul(memoryview(made(2, 2)), made(2, 2)), SpecError, ("matmul: a", "an array of NumPy", "numpy.asarray(a)")),
+    (lambda: gemmgen.matmul(made(2, 2).tobytes(), made(2, 2)), SpecError, ("matmul: a", "an array of NumPy", "numpy.frombuffer(a, 'float32')")),
+    (lambda: gemmgen.matmul(made(2, 2), Elsewhere()), SpecError, ("matmul: b", "rows of one length", "b's shorter rows")),
+    (lambda: gemmgen.matmul(made(2, 2), Sparse()), SpecError, ("matmul: b", "an array of NumPy", "b.toarray()")),
     (lambda: gemmgen.matmul(made(2, 2), made(2, 2), accuracy="fp23"), UnknownName, ("matmul: accuracy", "fp32", "fp32")),
+    (lambda: gemmgen.matmul(made(2, 2), made(2, 2), accuracy=["fp32"]), UnknownName, ("matmul: accuracy", "fp32", "fp32")),
 ])
 def test_refusals_say_where_what_is_needed_and_what_to_try(call, error, told):
     for _ in range(2):  # and are not forgotten where the types are known
@@ -118,7 +188,7 @@ def test_numpys_arrays_go_to_a_gpu_where_that_is_faster(monkeypatch):
     monkeypatch.setattr(api, "WORTH_A_COPY", 8**3)
     monkeypatch.setattr(api, "_products", {})
     own = lambda a, b: api.time.sleep(0.01) or a @ b  # noqa: E731
-    front = api._Numpy(SimpleNamespace(**{name: getattr(np, name) for name in ("float32", "asarray")}, matmul=own, __name__="numpy"))
+    front = api._Numpy(SimpleNamespace(**{name: getattr(np, name) for name in ("float32", "ndarray")}, matmul=own, __name__="numpy"))
     close(front.product(x, x), x @ x)
     assert len(asked) == 3 and front._known[x.shape, x.shape] is not own, "once to load kernels, once timed, and this product"
     slow[0] = 0.1
@@ -453,7 +523,7 @@ def test_other_types_of_torch_are_torchs(torch, calls):
     for kind in (torch.float64, torch.bfloat16, torch.int32):
         a, b = torch.ones(3, 4).to(kind), torch.ones(4, 2).to(kind)
         got, told = noticed(lambda: gemmgen.matmul(a, b))
-        assert got.dtype == kind and got.tolist() == [[4, 4]] * 3 and len(told) == (kind == torch.float64)
+        assert got.dtype == kind and got.tolist() == [[4, 4]] * 3 and len(told) == 1
     assert gemmgen.matmul(torch.ones(3, 4), torch.ones(4, 2), accuracy="fp64").dtype == torch.float64
     sparse = torch.eye(4).to_sparse()
     for one in (sparse, sparse.to_sparse_csr()):
@@ -462,6 +532,30 @@ def test_other_types_of_torch_are_torchs(torch, calls):
     for b in (torch.ones(4, 2, dtype=torch.float64), np.ones((4, 2), np.float32), torch.ones(4, 2, device="meta")):
         with pytest.raises(SpecError, match="of two types|of two libraries|on two devices"):
             gemmgen.matmul(torch.ones(3, 4), b)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_odd_tensors_end_with_a_product_or_a_remedy(torch):
+    nested, (x, y) = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)]), tensors(torch, (3, 3), (3, 3))
+    quantized, truth = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), x > 0
+    for accuracy in ("fp32", "fp64"):
+        for a, b, where, remedy in ((nested, x, "a", "torch.nested.to_padded_tensor(a, 0.0)"), (x, nested, "b", "torch.nested.to_padded_tensor(b, 0.0)"),
+                                    (quantized, quantized, "a", "a.dequantize()"), (x, quantized, "b", "b.dequantize()")):
+            with pytest.raises(SpecError) as refused:
+                gemmgen.matmul(a, b, accuracy)
+            assert refused.value.where == f"matmul: {where}" and refused.value.remedy == remedy and refused.value.needs and refused.value.got
+    with pytest.raises(SpecError, match="no product for") as refused:
+        gemmgen.matmul(truth, truth)
+    close(eval(refused.value.remedy, {"gemmgen": gemmgen, "a": truth, "b": truth}), truth.double() @ truth.double())
+    assert gemmgen.matmul(truth, truth, "fp64").dtype == torch.float64
+    turned = gemmgen.matmul(x + 1j * y, y, "fp64")
+    assert turned.dtype == torch.complex128
+    close(turned.imag, y.double() @ y.double())
+    for a, b, remedy in ((x, y.numpy(), "torch.asarray(b)"), (x.numpy(), y, "torch.asarray(a)"), (x, y.tolist(), "torch.asarray(b)")):
+        with pytest.raises(SpecError, match="two libraries") as refused:
+            gemmgen.matmul(a, b)
+        assert refused.value.remedy == remedy
+        close(gemmgen.matmul(*(eval(remedy, {"torch": torch, "a": a, "b": b}) if name in remedy else given for name, given in (("(a)", a), ("(b)", b)))), x @ y)
 
 
 def test_what_the_library_refuses_is_torchs_and_told_once(torch, monkeypatch):
@@ -549,6 +643,8 @@ def test_arrays_of_another_library_are_its_own():
     got, told = noticed(lambda: gemmgen.matmul(Array(), Array()))
     assert got[0] == "a product" and len(told) == 1 and "other multiplies its arrays itself" in told[0]
     assert gemmgen.matmul(Array(), Array(), accuracy="fp64")[1:] == ("float64", "float64")
+    Array.dtype, namespace.complex128 = "other.complex64", "complex128"
+    assert gemmgen.matmul(Array(), Array(), accuracy="fp64")[1:] == ("complex128", "complex128")
 
 
 # ---- what the package shows
@@ -592,12 +688,42 @@ def test_values_show_themselves_in_a_line_and_in_a_table():
 
     spec = road.load(SPECS / "kernels" / "sgemm_a100.toml")
     planned = road.render(spec)
+    explanation = road.explain(spec)
+    ran, alone = Result(np.ones((300, 200), np.float32), {"a_lossy": 3, "b_lossy": 0}, 0.00125, False), Result(np.ones((300, 200)))
+    batch = BatchResult((np.ones(3), np.ones(4)), {}, None, True)
+    points = [Point(scheme=name, promote=promote, sums="plain", policy="mma", errors={"uniform": 1e-7}, figure=1e-7, worst=1e-5, seconds=1e-3, tflops=1.0,
+                    beaten_by=beaten, meets=None, sums_in_unit=True, chooses_sums=False, word="f16", file="")
+              for name, promote, beaten in (("half", 0, ""), ("ootomo", 64, ""), ("slow", 0, "half"))]
+    ways = Frontier("a100", (64, 64, 64), "uniform", "", tuple(points), (("wide", "no fragment"),))
+    assert "\n" not in repr(explanation) and "1.0 TFLOP/s" not in repr(explanation) and "registers a thread" in repr(explanation)
     for value, words in ((spec, "sgemm_a100.toml, gpu a100"), (planned, "kernel gemmgen_ootomo_mma"), (planned.plan, "gpu a100, scheme ootomo"),
-                         (planned.source, "arch sm_80")):
+                         (planned.source, "arch sm_80"), (explanation, "predicted 2."), (ran, "c float32 [300, 200], time 1.25 ms, counted a_lossy 3, wrote outside"),
+                         (ways, "points 3, half 1 ms, error 1.0e-07, ootomo, 64 1 ms, error 1.0e-07, no plan 1")):
         assert words in repr(value) and str(value) == repr(value) and "\n" not in repr(value) and len(repr(value)) < 500
         page = value._repr_html_()
         assert page.startswith("<table>") and page.count("<tr>") == len(value._rows()) >= 4
+    assert repr(alone) == "<Result: c float64 [300, 200]>" and repr(batch) == "<BatchResult: products 2>"
     from gemmgen.build.binary import Binary
 
     binary = Binary("sm_80", b"\x00" * 10, "ptx", {}, "<b>", "", "0" * 64, "k.cu", False, 1.0)
     assert "bytes 10" in repr(binary) and "\\x00" not in repr(binary) and "<td style='text-align:left'>&lt;b&gt;</td>" in binary._repr_html_()
+
+
+X = np.ones((2, 2), np.float32)
+
+
+@pytest.mark.parametrize(("call", "where", "remedy"), [
+    (lambda: gemmgen.explain(None), "spec", "scaled_a100"), (lambda: gemmgen.explain(["scaled_a100"]), "spec", "scaled_a100"),
+    (lambda: gemmgen.explain("scaled_a100", gpu=3), "gpu", 'gpu="a100"'),
+    (lambda: gemmgen.tune(64.0, 64, 64), "tune", "tune(4096, 4096, 4096)"), (lambda: gemmgen.tune("64", 64, 64), "tune", "tune(4096, 4096, 4096)"),
+    (lambda: gemmgen.tune(), "tune", "tune(4096, 4096, 4096)"), (lambda: gemmgen.tune(64, 64, 64, gpu="a100", budget=None), "tune: budget", '"2 min"'),
+    (lambda: gemmgen.tune(64, 64, 64, gpu="a100", accuracy=None), "tune: accuracy", '"fp32"'),
+    (lambda: gemmgen.tune(64, 64, 64, gpu="a100", store=3), "tune: store", '"my_store"'),
+    (lambda: road.multiply(None, [[1.0]], X), "a", "numpy.asarray(a, 'float32')"), (lambda: road.multiply(None, X, None, [1.0]), "c", "numpy.asarray(c"),
+    (lambda: road.multiply(None, X, np.ma.masked_equal(X, 1)), "b", "b.filled(0)"),
+    (lambda: check_extents(X.astype(">f4"), X, None), "a", "a.astype('float32')"),
+])
+def test_odd_arguments_of_the_other_calls_have_a_remedy(call, where, remedy):
+    with pytest.raises(SpecError) as refused:
+        call()
+    assert refused.value.where == where and remedy in refused.value.remedy and refused.value.needs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import explain, solve
 from gemmgen.spec import load, loads
 from gemmgen.verify import Judge, standing
+from gemmgen.workshop.fit.time_model import with_constants
 from broken_rows import assert_refused
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if row.in_tensor_memory}
@@ -45,12 +47,13 @@ def refused(**sections) -> InfeasibleSpec:
 def test_a_row_says_what_the_ptx_isa_does(name):
     row = ROWS[name]
     m, n, k = row.shape
-    kind = "tf32" if row.word == "tf32" else "f16"
+    kind, depth = {"tf32": ("tf32", 8), "e4m3": ("f8f6f4", 32)}.get(row.word, ("f16", 16))
     assert (name, row.instruction) == (f"tcgen05_m128n16k{k}_{row.word}", f"tcgen05.mma.cta_group::1.kind::{kind}")
-    assert (m, n, k) == (128, 16, 8 if kind == "tf32" else 16)
+    assert (m, n, k) == (128, 16, depth)
     assert (row.min_arch, row.arch, row.a, row.b, row.threads) == (100, "sm_100a", None, None, 128)
     assert [one.shape[1] for one in row.shapes.values()] == list(range(16, 257, 16))
-    assert row.runs_on("sm_100") and not row.runs_on("sm_120") and not row.runs_on("sm_90")
+    assert {arch: row.compiled_for(arch) for arch in ("sm_100", "sm_103", "sm_110", "sm_90", "sm_101", "sm_120") if row.runs_on(arch)} == {
+        "sm_100": "sm_100a", "sm_103": "sm_103a", "sm_110": "sm_110a"}
 
 
 def test_a_lane_is_a_row_and_a_register_a_column():
@@ -64,6 +67,8 @@ def test_a_lane_is_a_row_and_a_register_a_column():
     ("f16", 128, 64, 1 << 4 | 8 << 17 | 8 << 24),
     ("bf16", 128, 256, 1 << 4 | 1 << 7 | 1 << 10 | 32 << 17 | 8 << 24),
     ("tf32", 128, 16, 1 << 4 | 2 << 7 | 2 << 10 | 2 << 17 | 8 << 24),
+    ("e4m3", 128, 64, 1 << 4 | 8 << 17 | 8 << 24),  # of .kind::f8f6f4, whose code for e4m3 is 0
+    ("f16", 256, 256, 1 << 4 | 32 << 17 | 16 << 24),  # of a pair of blocks
 ])
 def test_the_instruction_descriptor(word, m, n, value):
     [row] = [row for row in ROWS.values() if row.word == word]
@@ -84,6 +89,7 @@ def test_the_shared_memory_descriptor(name, row_bytes, swizzle):
     ("n = [17, 6, 8]", "n = [17, 5, 8]", "extents that fit"),
     ("m = [24, 5, 16]", "m = [24, 5, 256]", "extents that fit"),
     ("n = [17, 6, 8]", "n = [12, 6, 8]", "do not overlap"),
+    ('arch = "sm_100a"', "", "the first of the targets, beside also"),
     ("a = [7, 3, 0]", "a = [7, 3, 9]", "codes that fit"),
     ('policy = "tcgen05"', 'policy = "wgmma"', "the instruction's own word"),
     ("registers = [[0, 1], [0, 2], [0, 4], [0, 8]]", "registers = [[0, 1], [0, 2], [0, 4]]", "covers another tile"),
@@ -144,6 +150,26 @@ def test_registers_that_move_are_there():
         assert plan.numbers["register_budget"] % 8 == plan.numbers["producer_registers"] % 8 == 0
 
 
+@pytest.mark.parametrize("cluster, stage, fetched, instruction", [
+    (1, 32 * (128 + 256) * 4, 32 * 6 * (128 + 256), "tcgen05.mma.cta_group::1.kind::f16"),
+    (2, 32 * (128 + 128) * 4, 32 * 6 * (128 + 128), "tcgen05.mma.cta_group::2.kind::f16"),
+])
+def test_a_block_of_a_pair_has_half_of_b(cluster, stage, fetched, instruction):
+    """Worked out by hand: two words of 2 B, three products; what L2 gives and what the unit reads of each SM's shared memory fall by a third."""
+    plan = solve(asked(split={"promote": 32}, tile=TILE | {"cluster": cluster}, pipeline={"stages": 4}))
+    known = plan.model
+    assert (known["stage_bytes"], known["fill_bytes"], known["fetch_bytes"], plan.fragment.instruction) == (stage, stage, fetched, instruction)
+    assert plan.shared_bytes == 4 * (stage + 16) + 8 * 5 and known["blocks_at_once"] == 148
+    assert plan.own.columns == 512  # a row of the sums is where it was
+
+
+@pytest.mark.parametrize("cluster, more", [(1, 0), (2, 1e-5)])
+def test_forming_pairs_costs_what_the_row_says(cluster, more):
+    plan = solve(asked(tile={"cluster": cluster}))
+    slow = replace(plan, gpu=with_constants(plan.gpu, {("tcgen05", "cluster_seconds"): 1.1e-5}))
+    assert slow.model["seconds"] - plan.model["seconds"] == pytest.approx(more, abs=1e-9)
+
+
 # ---- what is chosen
 
 
@@ -154,9 +180,24 @@ def test_auto_takes_the_faster_and_both_are_weighed():
     assert best.model["seconds"] == min(seconds.values())
 
 
+def test_auto_takes_pairs_where_shared_memory_would_bind():
+    """At 4096 the unit binds with pairs, shared memory without; their launch costs a microsecond, which a small product does not win back."""
+    best, alone = solve(asked()), solve(asked(tile={"cluster": 1}))
+    assert (best.cluster, best.design.binding(best.model), alone.design.binding(alone.model)) == (2, "the matrix unit", "shared memory")
+    assert best.model["seconds"] < 0.95 * alone.model["seconds"]
+    assert solve(asked(problem={"m": 256, "n": 256, "k": 256})).cluster == 1
+
+
 @pytest.mark.parametrize("gpu", ["rtx5090", "h100", "a100"])
 def test_auto_elsewhere_is_not_touched(gpu):
     assert solve(asked(gpu, "auto")).fragment.policy != "tcgen05"
+
+
+@pytest.mark.parametrize("gpu, arch", [("gb200", "sm_100a"), ("b300", "sm_103a"), ("jetson_thor", "sm_110a")])
+def test_other_gpus_with_tensor_memory_have_kernels_of_their_own_target(gpu, arch):
+    best = solve(asked(gpu, "auto"))
+    assert (best.fragment.policy, best.arch, best.cluster) == ("tcgen05", arch, 2)
+    assert "never run" in standing(best)
 
 
 def test_an_instruction_is_as_wide_as_the_tile():
@@ -189,7 +230,7 @@ def test_equations_have_numbers_of_their_own():
 @pytest.mark.parametrize("gpu", ["h100", "rtx5090", "a100"])
 def test_other_gpus_do_not_have_it(gpu):
     error = refused(gpu=gpu)
-    assert (error.got, error.needs, error.remedy) == ("tcgen05", "sm_100a", 'another gpu, or policy = "auto"')
+    assert (error.got, error.needs, error.remedy) == ("tcgen05", "sm_100a or sm_103a or sm_110a", 'another gpu, or policy = "auto"')
     assert error.has == solve(asked(gpu, "mma")).gpu.arch
 
 
@@ -200,8 +241,10 @@ def test_other_gpus_do_not_have_it(gpu):
     ({"tile": {"block": [128, 256, 128], "warp": [128, 128, 128]}}, "the matrix unit has no swizzle for rows of this length"),
     ({"tile": TILE, "split": {"scheme": "ootomo4"}}, "the sums do not fit the tensor memory of b200"),
     ({"tile": TILE, "split": {"promote": 48}}, "promotion falls between two instructions or drifts against the stages"),
-    ({"tile": TILE, "pipeline": {"stages": 5}}, "stages = 5 does not fit b200"),
-    ({"tile": {"cluster": 2}}, "tcgen05 does not go with this pipeline"),
+    ({"tile": TILE | {"cluster": 1}, "pipeline": {"stages": 5}}, "stages = 5 does not fit b200"),
+    ({"tile": TILE | {"cluster": 2}, "pipeline": {"stages": 8}}, "stages = 8 does not fit b200"),
+    ({"tile": TILE | {"cluster": 4}}, "an instruction multiplies what two blocks have, and no more"),
+    ({"tile": {"block": [128, 48, 32], "warp": [128, 48, 32], "cluster": 2}}, "the halves of B that a pair of blocks has are no whole steps of n"),
     ({"pipeline": {"consumers": "pingpong"}}, "tcgen05 does not go with this pipeline"),
     ({"pipeline": {"loads": "async"}}, "tcgen05 does not go with this pipeline"),
     ({"pipeline": {"fragment_buffers": 2}}, "tcgen05 does not go with this pipeline"),
@@ -248,7 +291,7 @@ def test_the_source_says_what_was_checked():
 
 
 def test_every_row_loads_strictly():
-    assert isinstance(ROWS["tcgen05_m128n16k16_f16"], Fragment) and len(ROWS) == 3
+    assert isinstance(ROWS["tcgen05_m128n16k16_f16"], Fragment) and len(ROWS) == 4
     dumped = json.loads(json.dumps(ROWS["tcgen05_m128n16k16_f16"].model_dump(mode="json")))
     assert dumped["a"] is None and np.array(dumped["c"]["lanes"]).shape == (7, 2)
     assert Path(FRAGMENTS.folder).is_dir()

@@ -18,10 +18,11 @@ from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.errors import SpecError
-from gemmgen.workshop.bringup import bring_up
+from gemmgen.workshop.bringup import bring_up, probe
 from gemmgen.workshop.bringup import rates as measured_rates
 from gemmgen.workshop.bringup.described import Described, described
 from gemmgen.workshop.bringup.dots import Dots
+from gemmgen.workshop.bringup.dots import halves as halves_of
 from gemmgen.workshop.bringup.egemm import profile, suited
 from gemmgen.workshop.bringup.findings import changes
 from gemmgen.workshop.bringup.fragments import row_text
@@ -238,6 +239,17 @@ def test_a_device_that_contradicts_itself_is_told_with_the_products():
                 assert one["rule"] in said and one["d"] in said
 
 
+def test_random_products_are_held_against_a_rule_in_the_order_of_the_units_sums():
+    fragment = FRAGMENTS.get("mma_m16n8k16_f16")
+    raw = Raw(fragment, FakeGpu(in_order(by_row("truncate", 8, 24), EVEN_FIRST)).open(fragment))
+    maps, halves_first = find_maps(raw), (tuple(range(8)), tuple(range(8, 16)))
+    with np.errstate(all="ignore"):
+        for steps, fits in ((tuple(EVEN_FIRST[:8]), tuple(EVEN_FIRST[8:])), True), (halves_first, False):
+            found = Found(Candidate("truncate", 8, 24), True, [], 1, [], 0)
+            prove(Dots(raw, maps), Order(steps, 0), Traits(), found, 2000)
+            assert found.fits == fits and (found.agreeing == found.proof) == fits and found.proof > 1000
+
+
 def said_of(rule: Candidate, word: str, shown: dict) -> str:
     """What a rule says of a product that a report shows."""
     a, b = (np.array([[int(digits, 16) for digits in shown[name]]], np.uint16) for name in "ab")
@@ -401,6 +413,37 @@ def test_as_many_random_tiles_are_drawn_as_were_asked_for():
         drawn = np.concatenate([kinds for kinds, *_ in random_tiles(dots, 16 * 8 * tiles - 1, 0)])
         assert len(drawn) == tiles and np.ptp(np.bincount(drawn, minlength=len(KINDS))) <= 1
     assert not (_any(np.random.default_rng(0), "tf32", (9, 16, 64)) & 0x1FFF).any()
+
+
+def test_dot_products_that_were_asked_are_counted_and_not_the_tiles_around_them():
+    dots = dots_of(NARROW, aligning_24)
+    m, n, k = dots.raw.fragment.shape
+    for count_of in (1, min(m, n), min(m, n) + 1):
+        before = dots.asked
+        dots.values(np.ones((count_of, k)), np.ones((count_of, k)), np.zeros(count_of))
+        assert dots.asked - before == count_of
+    before = dots.asked
+    dots.tiles(np.zeros((3, m, k), np.uint16), np.zeros((3, k, n), np.uint16), np.zeros((3, m, n), np.float32))
+    assert dots.asked - before == 3 * m * n
+
+
+def test_many_tiles_are_asked_in_parts_and_none_is_left_out(monkeypatch):
+    dots, rng = dots_of(NARROW, aligning_24), np.random.default_rng(2)
+    m, n, k = dots.raw.fragment.shape
+    a, b = (exact_words(dots.word, rng.integers(-8, 9, shape).astype(np.float32)) for shape in ((9, m, k), (9, k, n)))
+    whole, c = dots.tiles(a, b, np.zeros((9, m, n), np.float32)), np.arange(9 * m * n, dtype=np.float32).reshape(9, m, n)
+    monkeypatch.setattr(probe, "MOST_TILES", 4)
+    assert np.array_equal(dots.tiles(a, b, np.zeros((9, m, n), np.float32)), whole) and np.array_equal(dots.tiles(a * 0, b, c), c)
+
+
+@pytest.mark.parametrize("word", ["f16", "bf16", "tf32", "e4m3", "e5m2"])
+def test_a_power_of_two_is_a_product_of_words_of_which_the_first_is_normal(word):
+    form = FORMATS[word]
+    for exponent in range(2 * form.min_exponent - form.fraction_bits, 2 * form.max_exponent):
+        first, rest = halves_of(-(2.0**exponent), form)
+        assert first * rest == -(2.0**exponent) and form.min_exponent <= np.log2(first) <= form.max_exponent, exponent
+        assert np.array_equal(decode(word, exact_words(word, np.float32([first, rest]))), np.float32([first, rest]))
+    assert halves_of(0.0, form) == (0.0, 0.0)
 
 
 def test_the_nearest_rule_is_by_all_that_was_asked():

@@ -10,6 +10,7 @@ import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import Constant
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.workshop.bringup import calibrate, facts, findings, fragments, from_row, gpu_row, kernels, launch_limits, maps, probe, rates, toml_values
 from gemmgen.workshop.bringup.data_sheet import Known, Numbers, Relation
 from gemmgen.workshop.bringup.egemm import Profile
@@ -51,6 +52,30 @@ def test_the_reference_set_is_a_table_by_size_and_time():
     assert untimed[0].startswith("Not timed:")
     assert untimed[4:] == ["| ootomo_2000x1000x500 | `of_0.0002` | 12 checks |", "| fp32_1000x1000x500 | no plan |  |",
                            "| tf32x3_1000x1000x500 | none fits the GPU |  |"]
+
+
+def test_what_an_emulated_gpu_takes_and_holds():
+    """Of every limit the largest, and one more; shared memory is what a launch asks for and what the kernel has itself."""
+    gpu = GPUS.get("a100")
+    limits, used = gpu.limits, {"k": SimpleNamespace(registers=32, static_shared_bytes=16 << 10)}
+    machine = probe.EmulatedKernels(gpu, SimpleNamespace(kernels=used))
+    rest = limits.shared_bytes_per_sm // 4 - limits.shared_bytes_reserved_per_block - (16 << 10)  # of a quarter of an SM's
+    assert machine.resident("k", 128, rest) == 4 and machine.resident("k", 128, rest + 1) == 3 and machine.resident("k", 128) == 9
+    most = limits.shared_bytes_per_block - (16 << 10)
+    for blocks, threads, shared, cluster, taken in (
+        (1, limits.threads_per_block, 0, 1, True), (1, limits.threads_per_block + 1, 0, 1, False), (1, 32, most, 1, True), (1, 32, most + 1, 1, False),
+        (2, 32, 0, 2, False),
+    ):
+        assert machine.takes("k", blocks, threads, shared, cluster) == taken, (threads, shared, cluster)
+    used["k"].registers = limits.registers_per_thread
+    assert machine.takes("k", 1, 32) and machine.registers("k") == limits.registers_per_thread
+    used["k"].registers += 1
+    assert not machine.takes("k", 1, 32)
+
+
+def test_a_kernel_of_any_block_may_have_the_largest_that_a_gpu_has():
+    largest = max(gpu.limits.threads_per_block for gpu in GPUS.rows() if gpu.vendor == "amd")
+    assert f"amdgpu_flat_work_group_size(1, {largest})" in probe.plain_source("limits.j2", "gfx90a", "limits", needs=[40]).text
 
 
 def test_a_chosen_kernels_spec_names_the_row_from_its_folder():

@@ -7,15 +7,16 @@ import os
 import stat
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import jinja2
 import pytest
 
 from gemmgen import render
-from gemmgen.build import without_line_info
+from gemmgen.build import request, without_line_info
 from gemmgen.cache import USER_CACHE, Cache
-from gemmgen.errors import CacheWarning
+from gemmgen.errors import CacheWarning, ResourceError
 
 pytestmark = pytest.mark.filterwarnings("ignore::gemmgen.errors.CacheWarning")
 
@@ -140,6 +141,40 @@ class TestWhere:
         monkeypatch.setenv("GEMMGEN_CACHE", "off")
         assert Cache(tmp_path).put(KEY, PARTS)
         assert Cache(tmp_path).get(KEY) == PARTS
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_was_refused_is_marked(cache, monkeypatch):
+    assert not cache.is_marked_refused("gemmgen_one")
+    for _ in range(2):
+        cache.mark_refused("gemmgen_one")
+        assert cache.is_marked_refused("gemmgen_one") and not cache.is_marked_refused("gemmgen_two")
+    (cache.root / "refused" / "gemmgen_two").symlink_to("/nowhere")
+    cache.mark_refused("gemmgen_two")
+    assert cache.is_marked_refused("gemmgen_two") and not Path("/nowhere").exists()
+    monkeypatch.setenv("GEMMGEN_CACHE", "off")
+    USER_CACHE.mark_refused("gemmgen_one")
+    assert not USER_CACHE.is_marked_refused("gemmgen_one")
+
+
+def test_a_compile_that_spills_marks_its_kernel_and_one_that_may_does_not(cache):
+    spilling = SimpleNamespace(spill_bytes=8, spill_problem="spills", spill_limit="0 B", spill_account="8 B", registers=255)
+    compiler = SimpleNamespace(archs=("sm_80",), name="NVRTC", identity="NVRTC")
+
+    def build(kept, **options):
+        return request.fulfil(
+            request.Request("text", "sm_80", "folder/gemmgen_one.cu", ()), compiler, [], make=lambda: request.Product(b"code", "assembly", "", 1.0),
+            read=lambda product: {"gemmgen_one": spilling}, cache=kept, **options)
+
+    for kept in (None, cache):
+        build(kept, allow_spills=True)
+        assert not cache.is_marked_refused("gemmgen_one")
+    with pytest.raises(ResourceError):
+        build(None, allow_spills=False)
+    assert not cache.is_marked_refused("gemmgen_one")
+    with pytest.raises(ResourceError):
+        build(cache, allow_spills=False)
+    assert cache.is_marked_refused("gemmgen_one")
 
 
 # ---- what others may have put there

@@ -469,7 +469,7 @@ def test_wrong_words_are_refused(before, after, complaint):
     ("[[8, 0], [0, 8]]", "[[8, 0], [0, 16]]", "covers another tile"),
     ("shape = [16, 8, 16]", "shape = [16, 8, 8]", "a map of a"),
     ("min_arch = 80", 'min_arch = "80"', "integer"),
-    ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, arch, archs, b, builtin, c, "),
+    ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, also, arch, archs, b, builtin, c, "),
 ])
 def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
     assert_refused(tmp_path, FRAGMENTS, "mma_m16n8k16_f16", before, after, complaint)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 
 from gemmgen.build import choice, reference
 from gemmgen.build.binary import Binary
+from gemmgen.cache import Cache
 from gemmgen.build.choice import TRIES, explained, first_not_refused, first_that_builds
 from gemmgen.build.cubin import CubinResources
 from gemmgen.cli.output import Progress
 from gemmgen.designs import portable
 from gemmgen.designs.portable.design import PREDICTED
 from gemmgen.errors import BuildError, ResourceError
+from gemmgen.naming import kernel_name
 from gemmgen.render import render
 from gemmgen.solve import MOST_OF_A_WAY, alternatives, choices, explain, search, solve
 from gemmgen.spec import load, loads
@@ -49,12 +52,13 @@ class Compiler:
     """Refuses the kernels that it is told to, and counts what it is asked.
 
     Attributes:
-        kept: names of what was compiled, as the cache holds it.
+        kept: names of what was compiled, as the cache holds it; marked: of what was refused.
     """
 
     def __init__(self, monkeypatch, refuses):
-        self.refuses, self.compiled, self.kept = refuses, [], set()
+        self.refuses, self.compiled, self.kept, self.marked = refuses, [], set(), set()
         monkeypatch.setattr(choice, "build", self)
+        monkeypatch.setattr(choice, "USER_CACHE", SimpleNamespace(is_marked_refused=self.marked.__contains__))
 
     def __call__(self, source, *, cache=None, only_kept=False):
         if only_kept and source.name not in self.kept:
@@ -63,6 +67,7 @@ class Compiler:
             self.compiled.append((source.name, source.arch))
             self.kept.add(source.name)
         if self.refuses(source):
+            self.marked.add(source.name)
             raise ResourceError(
                 source.file_name, f"spills registers to memory on {source.arch}", needs="0 B", has="255 registers a thread, 28 B", remedy="less",
             )
@@ -299,6 +304,17 @@ def test_what_was_refused_before_is_passed_over_without_a_compiler(monkeypatch):
     explanation, refused = explained(loaded)
     assert planned.plan == explanation.plan == plans[2] and [one.plan for one in planned.refused] == [one.plan for one in refused] == plans[:2]
     assert compiler.compiled == compiled
+
+
+def test_an_explanation_renders_nothing_where_no_build_was_refused(monkeypatch, tmp_path):
+    """Which would take a third of its time."""
+    rendered, cache = [], Cache(tmp_path)
+    monkeypatch.setattr(choice, "render", lambda plan: rendered.append(plan) or render(plan))
+    loaded = loads(FIXED)
+    plan = explained(loaded, cache=cache)[0].plan
+    assert rendered == []
+    cache.mark_refused(kernel_name(plan))
+    assert explained(loaded, cache=cache)[1] == () and rendered == [plan], "no entry says so"
 
 
 @pytest.mark.parametrize("loaded", [quick(), loads(FIXED)], ids=["open", "fixed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import inspect
 import json
 import os
@@ -23,7 +24,8 @@ from gemmgen import __version__, road
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.cli import explain, guarded, libraries, output, show
+from gemmgen.catalog.table import file_of
+from gemmgen.cli import explain, guarded, libraries, output, show, verb
 from gemmgen.cli.app import greeting
 from gemmgen.cli.output import write_files
 from gemmgen.cli.verb import GROUPS, RENAMED, VERBS, for_each, renamed, stem_of
@@ -31,6 +33,7 @@ from gemmgen.errors import EmulationError, GemmgenError, ResourceError
 from gemmgen.model.accuracy import TOLD
 from gemmgen.paths import SPECS
 from gemmgen.render import render
+from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import load
 from gemmgen.workshop.explore.store import Writer
@@ -142,6 +145,10 @@ def test_shipped_specs_go_by_their_names(gemmgen, tmp_path, monkeypatch):
                         ("nothing_like_it", "gemmgen list specs"), ("scaled_a100.tml", "is not a spec")):
         ran = gemmgen("verify", wrong)
         assert ran.code == 2 and told in ran.err, wrong
+    for folder in ("lab", "nothing_shipped"):
+        (tmp_path / folder).mkdir()
+    assert file_of("lab", "library", "libraries") == SPECS / "libraries" / "lab.toml", "what gemmgen library lab -o lab wrote hides no spec"
+    assert "is not a spec" in gemmgen("verify", "nothing_shipped").err
     (tmp_path / "scaled_a100.toml").write_text(TINY + '[target]\ngpu = "a100"\n')
     assert gemmgen("build", "--source", "scaled_a100.toml").out == render(solve(load(tmp_path / "scaled_a100.toml"))).text  # the user's own
 
@@ -524,6 +531,19 @@ def test_a_launch_tells_its_blocks_and_what_is_left_of_it(capsys, clock):
         "x: probes (2 of 8 blocks of gemm), 25 %, 6 s, about 18 s left"]
 
 
+def test_a_launch_begins_with_none_of_its_blocks_done():
+    """Else the launch before it stays on the line as whole, with no time left, until the first of this one's blocks have run."""
+    device, said = object.__new__(EmulatorDevice), []
+    device.progress, device.only, device.schedule, device.conflicts = lambda *given: said.append(given), {"sampled": (0, 5, 7)}, None, {}
+    device._emulator = SimpleNamespace(launch=lambda *given, progress, **options: progress(2, 4) or SimpleNamespace(conflict_sites={}))
+    for symbol in ("whole", "sampled"):
+        device.launch(symbol, 9, 32, 0, [])
+    assert said == [("whole", 0, 9), ("whole", 2, 4), ("sampled", 0, 3), ("sampled", 2, 4)]
+    device.progress = None
+    device._emulator = SimpleNamespace(launch=lambda *given, progress, **options: SimpleNamespace(conflict_sites={}))
+    device.launch("silent", 9, 32, 0, [])
+
+
 def test_a_silent_step_is_told_now_and_then_until_its_command_ends(capsys, monkeypatch):
     monkeypatch.setattr(output, "EACH", 0.3)
     def program():
@@ -812,3 +832,18 @@ def test_json_has_null_for_what_is_no_number_at_any_depth():
 
     value = {"a": [1.0, float("inf")], "b": (float("nan"), {"c": -float("inf")}), "d": 1}
     assert json.loads(json_text(value)) == {"a": [1.0, None], "b": [None, {"c": None}], "d": 1}
+
+
+def test_freed_memory_is_kept_where_the_allocator_can(gemmgen, monkeypatch):
+    """Fresh pages of a space of candidates took the kernel a third of an explanation's time."""
+    asked = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=lambda option, value: asked.append((option, value))))
+    verb.keep_memory.cache_clear()
+    assert gemmgen("explain", "sgemm_a100").code == 0 and asked == [(-3, 2**25), (-1, 2**30)], "M_MMAP_THRESHOLD, whose most this is, and M_TRIM_THRESHOLD"
+    for absent in (AttributeError, OSError):
+        def refuses(name, absent=absent):
+            raise absent
+
+        monkeypatch.setattr(ctypes, "CDLL", refuses)
+        verb.keep_memory.cache_clear()
+        verb.keep_memory()

@@ -47,6 +47,12 @@ def test_the_gallery_has_every_steps_source(site):
 
 
 @pytest.mark.slow
+def test_shared_results_stand_on_their_page(site):
+    page = (site / "community.html").read_text()
+    assert "NVIDIA H100 80GB HBM3" in page and "the only one of its kernels" in page and "results by GPU" not in page
+
+
+@pytest.mark.slow
 def test_links_on_the_site_lead_somewhere(site):
     """Also those to headings, and to what autodoc writes."""
     ids = {page: set(re.findall(r'id="([^"]+)"', page.read_text())) for page in site.rglob("*.html")}
@@ -72,7 +78,7 @@ def test_the_reference_has_the_roads_functions_with_their_docstrings(site):
         assert f'id="gemmgen.road.{name}"' in page and getattr(road, name).__doc__
 
 
-FEW = ("index", "gallery", "kernels", "reference", "tutorials/embed", "results/papers")
+FEW = ("index", "gallery", "kernels", "reference", "tutorials/embed", "results/papers", "community")
 """A page of each kind: the front, generated text, long tables, docstrings, code, a record."""
 
 

@@ -88,7 +88,8 @@ def test_extras_are_those_of_the_package_with_versions(monkeypatch):
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr(metadata, "requires", lambda name: [
         "numpy<3,>=1.26", "nvidia-cuda-nvrtc<14,>=13.0; extra == 'cuda13'", "cupy-cuda13x>=13.6; extra == 'cuda13'", "pytest>=8; extra == 'dev'",
-        "hip-python>=6.2; (platform_machine == 'pdp11') and extra == 'rocm'", "gemmgen[cuda13]; extra == 'all'"])
+        "hip-python>=6.2; (platform_machine == 'pdp11') and extra == 'rocm'", "gemmgen[cuda13]; extra == 'all'",
+        "nvidia-cuda-nvrtc<14,>=13.0; extra == 'cuda'"])
     assert doctor.extras() == {"": {"numpy": "2.0"}, "cuda13": {"nvidia-cuda-nvrtc": "13.3", "cupy-cuda13x": None}}
     monkeypatch.setattr(metadata, "requires", lambda name: version("gemmgen"))
     assert doctor.extras() == {}

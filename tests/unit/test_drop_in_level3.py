@@ -18,12 +18,16 @@ KINDS = """
 KINDS = {  # u: a triangle; o: an operation; s: a side; d: a diagonal; the rest as FORMS has it
     "syrk": "puo II p pI p pI", "syr2k": "puo II p pI pI p pI", "syrkx": "puo II p pI pI p pI", "symm": "psu II p pI pI p pI", "trmm": "psuod II p pI pI pI",
     "trsm": "psuod II p pI pI"}
+STRIDED = {  # L: a stride
+    "syrk": "puo II p pIL p pIL I", "syr2k": "puo II p pIL pIL p pIL I", "syrkx": "puo II p pIL pIL p pIL I", "symm": "psu II p pIL pIL p pIL I",
+    "trmm": "psuod II p pIL pIL pIL I", "trsm": "psuod II p pIL pIL I"}
 LETTERS = {"u": (0, 1), "o": (0, 1, 2), "s": (0, 1), "d": (0, 1)}
 """
 OF_CUBLAS = KINDS + """
 blas, default = load(), ctypes.CDLL(None)
 handle = create(default, stream=0x100)
 NAMES = {f"cublasS{one}{'' if one == 'syrkx' else '_v2'}": one for one in KINDS}
+BATCHES = {}
 library_of, handle_of = (lambda name: blas), (lambda name: handle)
 """
 OF_HIP = KINDS + """
@@ -31,6 +35,7 @@ hip, roc, default = load("libhipblas.so.3"), load("librocblas.so.5"), ctypes.CDL
 handles = P(), P()
 default.hipblasCreate(ctypes.byref(handles[0])), default.rocblas_create_handle(ctypes.byref(handles[1]))
 NAMES = {f"hipblasS{one}": one for one in KINDS} | {f"rocblas_s{one}": one for one in KINDS}
+BATCHES = {f"hipblasS{one}StridedBatched": one for one in KINDS} | {f"rocblas_s{one}_strided_batched": one for one in KINDS}
 LETTERS |= {"u": (122, 121), "o": (111, 112, 113), "s": (141, 142), "d": (131, 132)}
 library_of, handle_of = (lambda name: hip if name[0] == "h" else roc), (lambda name: handles[name[0] != "h"])
 """
@@ -38,10 +43,11 @@ EACH = """
 def function(library, name, form):
     found = getattr(library, name)
     wide = I64 if name.endswith("_64") else I32
-    found.argtypes = [{"p": P, "I": wide}.get(one, I32) for one in form]
+    found.argtypes = [{"p": P, "I": wide, "L": I64}.get(one, I32) for one in form]
     return found
 
-ALL = [(name + suffix, kind, KINDS[kind].replace(" ", "")) for name, kind in NAMES.items() for suffix in ("", "_64")]
+ALL = [(name + suffix, kind, forms[kind].replace(" ", "")) for names, forms in ((NAMES, KINDS), (BATCHES, STRIDED)) for name, kind in names.items()
+       for suffix in ("", "_64")]
 def wide(name):
     return (1 << 33) if name.endswith("_64") else 0
 """
@@ -54,7 +60,7 @@ for name, kind, form in ALL:
     for turn in (0, 1):
         given = []
         for at, of in enumerate(form):
-            given.append(LETTERS[of][turn] if of in LETTERS else 100 + at + wide(name) if of == "I" else 0x7000_0000_0000 + 64 * at)
+            given.append(LETTERS[of][turn] if of in LETTERS else 100 + at + wide(name) if of == "I" else (1 << 36) + at if of == "L" else 0x7000_0000_0000 + 64 * at)
         given[0] = handle_of(name).value
         places = [at for at, of in enumerate(form) if of == "p"][1:]
         given[places[0]] = ctypes.addressof(alpha)
@@ -71,9 +77,10 @@ for name, kind, form in ALL:
             continue
         m, n = [given[at] for at, of in enumerate(form) if of == "I"][:2]
         pitches = [given[at] for at, of in enumerate(form) if of == "I"][2:]
+        strides, batch = [given[at] for at, of in enumerate(form) if of == "L"], pitches.pop() if "L" in form else 1
         operands = [given[at] for at in places if at not in (places[0],) and given[at] != ctypes.addressof(beta)]
         side = turn if "s" in form else 0
-        want = dict(order=1, epilogue=0, batch=1, bias=0, flags=0, kernel=0, sized=True, uplo=turn, side=side, diag=turn * ("d" in form),
+        want = dict(order=1, epilogue=0, batch=batch, bias=0, flags=0, kernel=0, sized=True, uplo=turn, side=side, diag=turn * ("d" in form),
                     alpha=ctypes.addressof(alpha), beta=0 if kind in ("trmm", "trsm") else ctypes.addressof(beta), stride_a=0, stride_b=0, stride_c=0, largest_error=4e-6,
                     kind={"syrk": 1, "syr2k": 2, "syrkx": 3, "symm": 4, "trmm": 5, "trsm": 6}[kind], transpose_a=turn * ("o" in form),
                     transpose_b=int(kind == "syrkx" and not turn))
@@ -87,12 +94,15 @@ for name, kind, form in ALL:
             want |= dict(a=operands[0], b=operands[1], c=operands[1], lda=pitches[0], ldb=pitches[1], ldc=pitches[1])
         else:
             want |= dict(zip("abc", operands)) | dict(zip(("lda", "ldb", "ldc"), pitches))
+        if strides:
+            apart = [strides[0], 0, strides[1]] if kind == "syrk" else [strides[0], strides[1], strides[-1]]
+            want |= dict(zip(("stride_a", "stride_b", "stride_c"), apart))
         got = watched.watched_problem().contents.told()
         tell(**{f"{name} {turn}": [status, same, watched.watched_selects() - before, {key: [got[key], want[key]] for key in want if got[key] != want[key]}]})
 """
 
 
-@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 12), ("hipblas", OF_HIP, 24)])
+@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 12), ("hipblas", OF_HIP, 48)])
 def test_every_argument_is_passed_on_and_described(kind, vendor, count):
     """All different and of 64 bits where their types are; the vendor's status is the caller's."""
     off = run_python(vendor + "WATCHED = False\n" + DESCRIBED, kind, LAB_OFF="1")
@@ -145,16 +155,60 @@ tell(products=kernels())
 @pytest.mark.parametrize("kind, vendor", [("cublas", OF_CUBLAS), ("hipblas", OF_HIP)])
 @pytest.mark.parametrize("taken", [True, False])
 def test_each_routine_is_right_whoever_computes_it(kind, vendor, taken):
-    """As tests/support/level3.py asks: by the library, and by the vendor's where it is predicted to be faster; solving is the vendor's."""
+    """As tests/support/level3.py asks: by the library, and by the vendor's where it is predicted to be faster."""
     script = vendor + RUN.replace("SUPPORT", repr(str(SUPPORT))).replace("PATHS", repr([one for one in sys.path if one])).replace("DRIVER", (
         "driver = driver('libamdhip64.so.7' if 'hip' in dir() else 'libcuda.so.1')" if kind == "hipblas" else "driver()"))
     ran = run_python(script, kind, LAB_MIN_GAIN="0" if taken else "1e9", log=True)
     assert [ran.told[name] for name in ("SSYRK", "SSYR2K", "SSYMM", "STRMM", "STRSM")] == [[]] * 5
     served = {line["kind"] for line in ran.log if line["taken"]}
-    assert served == ({"syrk", "syr2k", "symm", "trmm"} if taken else set())
+    assert served == ({"syrk", "syr2k", "symm", "trmm", "trsm"} if taken else set())
     assert ran.told["products"] == sum(line["count"] for line in ran.log if line["taken"])
     reasons = {line.get("reason") for line in ran.log if line["kind"] == "trsm"}
-    assert reasons == {"there is nothing to multiply", "the library refuses it"}
+    assert reasons == {"there is nothing to multiply", None if taken else "the vendor's is predicted to be faster"}
+
+
+IN_BATCHES = RUN.split("names = {")[0] + """
+names = {(kind, name[0]): name for name, kind in BATCHES.items()}
+found = {}
+for (kind, vendor_of), name in names.items():
+    routine = next((one for one, of in BY.items() if of == kind), None)
+    if routine is None:
+        continue
+    for one in level3.some(routine, (5, 9), seed=3):
+        pair = [one, level3.call(routine, one.letters, one.extents, one.alpha, one.beta, seed=99)]
+        apart = {x: np.stack([each.stored[x] for each in pair]) for x in one.stored}
+        given, kept = [], []
+        for argument in level3.ROUTINES[routine].arguments:
+            value = one.value(argument)
+            if argument in CODES:
+                given.append(LETTERS[CODES[argument]][LETTER[argument].index(value)])
+            elif isinstance(value, np.ndarray):
+                given.append(apart[argument].ctypes.data)
+            elif argument in ("alpha", "beta"):
+                kept.append(FLOAT(value))
+                given.append(ctypes.addressof(kept[-1]))
+            else:
+                given.append(value)
+                if argument.startswith("ld"):
+                    given.append(apart[argument[2:]][0].size)
+        if routine == "STRMM":
+            given += given[-3:]
+        function(default, name, STRIDED[kind].replace(" ", ""))(handle_of(name), *given, 2)
+        for each, of in enumerate(pair):
+            for x in of.stored:
+                of.stored[x][...] = apart[x][each]
+            found[f"{name} {one}"] = level3.fault(lambda _: 0, of)
+tell(faults={name: told for name, told in found.items() if told}, count=len(found))
+"""
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_both_of_a_strided_batch_are_right_whoever_computes_them(taken):
+    script = OF_HIP + IN_BATCHES.replace("SUPPORT", repr(str(SUPPORT))).replace("PATHS", repr([one for one in sys.path if one]))
+    ran = run_python(script, "hipblas", LAB_MIN_GAIN="0" if taken else "1e9", log=True)
+    assert ran.told["faults"] == {} and ran.told["count"] == 2 * 2 * (4 + 4 + 4 + 16 + 16)
+    assert {line["kind"] for line in ran.log if line["taken"]} == ({"syrk", "syr2k", "symm", "trmm", "trsm"} if taken else set())
+    assert {line["batch"] for line in ran.log} == {2}
 
 
 WRONG = EACH + """

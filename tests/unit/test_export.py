@@ -751,22 +751,32 @@ HOST_LIBRARY = """
 #include "lab_gemm.h"
 static const size_t BYTES = 12345;
 static lab_gemm_status counted;
-size_t lab_gemm_workspace_bytes(int, int, int) { return BYTES; }
-int lab_gemm(int m, int n, int k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc ENDS, void *workspace,
+#define A(i, l) (double)a[TA ? (l) * lda + (i) : (i) * lda + (l)]
+#define B(l, j) (double)b[TB ? (j) * ldb + (l) : (l) * ldb + (j)]
+#ifndef SIZES
+#define SIZES int m, int n, int k
+#define KNOWN
+#define LEFT A(i, l)
+#define TERM LEFT * B(l, j)
+#define STORED 1
+#endif
+size_t lab_gemm_workspace_bytes(SIZES) { KNOWN; return (m && n && k) * BYTES; }
+int lab_gemm(SIZES, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc ENDS, void *workspace,
              size_t bytes, void *stream)
 {
+    KNOWN;
     if (lda <= (TA ? m : k)) return lab_gemm_BAD_LDA;
     if (ldb <= (TB ? k : n)) return lab_gemm_BAD_LDB;
     if (ldc <= n) return lab_gemm_BAD_LDC;
     if (!workspace || bytes != BYTES || stream != (void *)0x51 || alpha != 1 || beta != 0) return -99;
     counted = lab_gemm_status();
     for (int i = 0; i < m; ++i)
-        for (int l = 0; l < k; ++l) counted.a_overflow += fabsf(a[TA ? l * lda + i : i * lda + l]) > 65504;
+        for (int l = 0; l < k; ++l) counted.a_overflow += fabs(LEFT) > 65504;
     for (int i = 0; i < m; ++i)
         for (int j = 0; j < n; ++j) {
             double sum = 0;
-            for (int l = 0; l < k; ++l) sum += (double)a[TA ? l * lda + i : i * lda + l] * b[TB ? j * ldb + l : l * ldb + j];
-            c[i * ldc + j] = (float)ENDED(sum);
+            for (int l = 0; l < k; ++l) sum += TERM;
+            if (STORED) c[i * ldc + j] = (float)ENDED(sum);
         }
     switch (getenv("FAULT") ? atoi(getenv("FAULT")) : 0) {
     case 1: c[(m - 1) * ldc + n - 1] += 0.01f; break;
@@ -811,6 +821,118 @@ def test_the_example_takes_what_is_right_and_nothing_else(layout, do, tmp_path):
     for fault in range(1, 7) if layout == "tn" else ():
         wrong = example(FAULT=str(fault))
         assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
+
+
+OF_KINDS = {
+    "syr2k": ({"kind": "syr2k", "uplo": "upper", "layout": "tn", "m": 300, "n": 300},
+              "int m, int k", "const int n = m", "A(i, l)", "(A(i, l) * B(l, j) + B(l, i) * A(j, l))", "i <= j"),
+    "trmm": ({"kind": "trmm", "layout": "tn", "uplo": "upper", "diag": "unit", "m": 300, "k": 300},
+             "int m, int n", "const int k = m", "(i == l ? 1 : i < l ? A(i, l) : 0)", "(i == l ? 1 : i < l ? A(i, l) : 0) * B(l, j)", "1"),
+    "trmm, right": ({"kind": "trmm", "side": "right", "n": 200, "k": 200},
+                    "int m, int n", "const int k = n", "A(i, l)", "(l < j ? 0 : A(i, l) * B(l, j))", "1"),
+    "symm": ({"kind": "symm", "m": 300, "k": 300},
+             "int m, int n", "const int k = m", "(l <= i ? A(i, l) : A(l, i))", "(l <= i ? A(i, l) : A(l, i)) * B(l, j)", "1"),
+    "symm, right": ({"kind": "symm", "side": "right", "uplo": "upper", "layout": "tn", "n": 200, "k": 200},
+                    "int m, int n", "const int k = n", "A(i, l)", "A(i, l) * (j <= l ? B(j, l) : B(l, j))", "1"),
+}
+"""Of a kind: the problem; the C function's sizes, those that it has not, an element of A as it is multiplied, a term, and where C is stored."""
+
+
+def ran(folder: Path, *defines: str):
+    """The example with a library and a runtime that are the host's, as a function of its environment."""
+    [gxx] = need("g++")
+    (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
+    run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", *defines, "example.cpp", "library.cpp", "-o", "example", cwd=folder)
+    return lambda **settings: subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env=settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [pytest.param(one, marks=[] if one == "trmm" else pytest.mark.long) for one in OF_KINDS])
+def test_the_example_of_a_kind_takes_what_is_right_and_nothing_else(case, tmp_path):
+    """Operands that are read in part hold NaN elsewhere; a triangle alone is stored; what the kind has no argument for, the function has not."""
+    problem, sizes, known, left, term, stored = OF_KINDS[case]
+    exporter.export(*prepared(problem=problem), folder := tmp_path / "out", name="lab_gemm")
+    layout = problem.get("layout", "nn")
+    (folder / "library.cpp").write_text(
+        f"#define SIZES {sizes}\n#define KNOWN {known}\n#define LEFT {left}\n#define TERM {term}\n#define STORED {stored}\n{ENDED[()]}{HOST_LIBRARY}")
+    example = ran(folder, f"-DTA={int(layout[0] == 't')}", f"-DTB={int(layout[1] == 't')}")
+    right = example()
+    assert (right.returncode, right.stdout.count("ok "), right.stdout.count("FAILED")) == (0, 6, 0), right.stdout
+    for fault in range(1, 7) if case in ("syr2k", "trmm") else ():
+        wrong = example(FAULT=str(fault))
+        assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert violations(manifest, SCHEMA, SCHEMA) == []
+    assert (manifest["plan"]["kind"], manifest["aliases"]) == (problem["kind"], prepared(problem=problem)[0].kind.aliases)
+    header = (folder / "lab_gemm.h").read_text()
+    codes = dict(re.findall(r"lab_gemm_BAD_(\w+) = -(\d+)", header))
+    assert codes == {name: str(at) for at, name in enumerate(
+        [*re.findall(r"int (\w)", sizes.upper().replace("INT", "int")), "alpha", "A", "LDA", "B", "LDB", "beta", "C", "LDC", "WORKSPACE", "WORKSPACE_BYTES"], 1)
+        if name.isupper()}
+    assert ("is read: nothing else" in header or "which is 1: nothing else" in header) == (case[:4] in ("trmm", "symm"))
+
+
+def test_two_products_have_the_bound_of_twice_the_k():
+    """As `syr2k` sums them into one."""
+    both, one = (solve(loads({"problem": {"kind": kind, "layout": "nt", "n": 4096}, "split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "a100"}}))
+                 for kind in ("syr2k", "gemmt"))
+    assert prose.coefficients(both, 512).scaled == prose.coefficients(one, 1024).scaled > prose.coefficients(one, 512).scaled
+
+
+HOST_SYSTEM = """
+#include <math.h>
+#include <stdlib.h>
+#include <vector>
+#include "lab_gemm.h"
+size_t lab_gemm_workspace_bytes(int m, int n) { return 1000 * (m + n); }
+int lab_gemm(int m, int n, float alpha, const float *t, int64_t ld, float *c, int64_t ldc, void *workspace, size_t bytes, void *stream)
+{
+    const int size = RIGHT ? n : m, others = RIGHT ? m : n, fault = getenv("FAULT") ? atoi(getenv("FAULT")) : 0;
+    if (ld <= size || ldc <= n) return -1;
+    if (!workspace || bytes != lab_gemm_workspace_bytes(m, n) || stream != (void *)0x51) return -99;
+    for (int j = 0; j < others; ++j) {
+        std::vector<double> x(size);
+        for (int step = 0; step < size; ++step) {
+            const int i = BELOW ? step : size - 1 - step;
+            if (alpha == 0 && fault != 4) continue;
+            double left = alpha * (double)c[RIGHT ? j * ldc + i : i * ldc + j];
+            for (int l = 0; l < size; ++l) if (BELOW ? l < i : l > i) left -= t[TURNED ? l * ld + i : i * ld + l] * x[l];
+            x[i] = UNIT ? left : left / t[i * ld + i];
+        }
+        for (int i = 0; i < size; ++i) c[RIGHT ? j * ldc + i : i * ldc + j] = (float)x[i];
+    }
+    if (fault == 1 && alpha != 0) c[(m - 1) * ldc + n - 1] += 0.01f;
+    if (fault == 2 && alpha != 0) c[0] = NAN;
+    if (fault == 3) c[n] = 0;
+    return 0;
+}
+int lab_gemm_read_status(const void *, void *stream, lab_gemm_status *status) { *status = lab_gemm_status(); return stream == (void *)0x51 ? 0 : -98; }
+const char *lab_gemm_error_string(int) { return "refused"; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "turned", "below"), [
+    ({"layout": "nn"}, 0, 1), *(pytest.param(*one, marks=pytest.mark.long) for one in (
+        ({"layout": "tn", "uplo": "upper", "diag": "unit"}, 1, 0), ({"side": "right", "layout": "nt"}, 0, 0), ({"side": "right", "layout": "nn", "uplo": "upper"}, 1, 1))),
+])
+def test_the_example_of_a_system_takes_what_is_right_and_nothing_else(options, turned, below, tmp_path):
+    right = options.get("side") == "right"
+    exporter.export(*prepared(problem={"kind": "trsm", "m": 512, "n": 512, "k": 512, **options}), folder := tmp_path / "out", name="lab_gemm")
+    (folder / "library.cpp").write_text(HOST_SYSTEM)
+    example = ran(folder, f"-DRIGHT={int(right)}", f"-DBELOW={below}", f"-DTURNED={turned}", f"-DUNIT={int(options.get('diag') == 'unit')}")
+    good = example()
+    assert (good.returncode, good.stdout.count("ok "), good.stdout.count("FAILED")) == (0, 5, 0), good.stdout
+    for fault in range(1, 5):
+        wrong = example(FAULT=str(fault))
+        assert wrong.returncode == 1 and wrong.stdout.count("FAILED") == 1, fault
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert violations(manifest, SCHEMA, SCHEMA) == [] and list(manifest["operands"]) == ["b" if right else "a", "c"]
+    told = manifest["rounds"]
+    assert (told["block"], told["unknowns"], told["triangle"], told["below"]) == (256, "n" if right else "m", "b" if right else "a", bool(below))
+    codes = dict(re.findall(r"lab_gemm_BAD_(\w+) = -(\d+)", (folder / "lab_gemm.h").read_text()))
+    of = "B" if right else "A"
+    assert codes == {"M": "1", "N": "2", of: "4", f"LD{of}": "5", "C": "6", "LDC": "7", "WORKSPACE": "8", "WORKSPACE_BYTES": "9"}
 
 
 # ---- foreign compilers

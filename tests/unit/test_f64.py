@@ -171,6 +171,7 @@ def test_powers_by_hand():
     """1 has the leading bits 2^15, whose bound is one more: (2^15 + 1)^2 4^n reaches the target's square at n = 39, so that 2^(39 + 15) is the power."""
     system = SCHEMES.get("residues14").family.residues
     assert system.powers(np.array([[1.0], [2.0], [0.5], [2.0**-1022]])).tolist() == [54, 53, 55, 1076]
+    assert system.powers(np.array([[0.0, 0.0], [2.0**1023, 0], [2.0**1023, np.inf], [np.nan, 1]])).tolist() == [0, 54 - 1023, 0, 0]
     assert 2.0**54 < system.target < 2.0**55
     beyond = np.nextafter(system.target / 2.0**54, 2)  # whose leading bits alone are within the target
     assert system.powers(np.array([[beyond]])).tolist() == [53]

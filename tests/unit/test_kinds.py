@@ -18,6 +18,8 @@ from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.interface import given
 from gemmgen.kinds import GEMM, GEMMT, GROUPED, POINTERS, STRIDED, SYMM, SYR2K, SYRK, TRMM, TRSM, Kind, Tiles, all_kinds, kind_called, require_plain
 from gemmgen.model.equation import Constraint, Equation
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 from gemmgen.verify import kinds as of_kinds
 
 MATRICES = tuple((given(x, "float", "", pointer=True, const=x != "c", restrict=True), given(f"ld{x}", "long long", "")) for x in "abc")
@@ -53,6 +55,22 @@ def test_kinds_are_found_by_name_and_stay_themselves():
     for kind in all_kinds().values():
         assert f"{kind}" == kind.name and pickle.loads(pickle.dumps(kind)) == kind == copy.deepcopy(kind)
         assert [other for other in all_kinds().values() if other == kind] == [kind] and kind.plain == (kind not in (SYRK, SYR2K, GEMMT, TRMM, TRSM, SYMM))
+
+
+@pytest.mark.parametrize("name", [name for name in all_kinds() if name not in ("gemm", "gemmt")])
+def test_kinds_whose_b_is_fp32_refuse_another(name):
+    """A pass, or a kernel that solves, reads it as FP32, or it is A."""
+    for b in ("f16", "bf16"):
+        with pytest.raises(InfeasibleSpec, match=r"\[problem\] b: .*") as error:
+            solve(loads({"problem": {"kind": name, "b": b, "layout": kind_called(name).layouts[0]}, "target": {"gpu": "a100"}}))
+        assert 'b = "f32"' in error.value.remedy and "f32" in error.value.needs
+
+
+@pytest.mark.parametrize("c", ["f16", "bf16"])
+def test_a_system_is_solved_in_a_c_of_fp32(c):
+    with pytest.raises(InfeasibleSpec, match=r"\[problem\] c: .*") as error:
+        solve(loads({"problem": {"kind": "trsm", "c": c}, "target": {"gpu": "a100"}}))
+    assert error.value.remedy == 'c = "f32"'
 
 
 def test_two_kinds_of_one_name_are_refused(monkeypatch):
@@ -212,3 +230,19 @@ def test_a_kinds_question_looks_at_every_element_that_is_computed_and_at_all_oth
     if right:
         computed = sum(int(Triangle().computed(*size).sum()) for size in ((plan.block[0] + 3, plan.block[1] + 5), (2 * plan.block[0] + 1, plan.block[1] - 1), (3, 2)))
         assert told.startswith(f"{computed} elements, at most 0.") and told.endswith("no others are written")
+
+
+@pytest.mark.parametrize("scheme", ["bf16x3_bb16", "ootomo_b16"])
+def test_a_kinds_question_asks_of_a_b_that_the_kernel_can_read(scheme, monkeypatch):
+    """A runner refuses numbers that B's type has not."""
+    plan, asked = replace(plan_of(scheme=scheme), kind=GEMMT), []
+
+    def gemm(device, plan, source, a, b, before, *, alpha, beta, placement):
+        asked.append(np.array_equal(plan.inputs.stored_b.rounded(b), b))
+        computed = plan.kind.computed(a.shape[0], b.shape[1])
+        old = np.full(computed.shape, np.nan, np.float32) if before is None else before
+        return SimpleNamespace(c=np.where(computed, alpha * (a.astype(np.float64) @ b) + (beta * old if beta else 0), old).astype(np.float32), intact=True)
+
+    monkeypatch.setattr(of_kinds, "gemm", gemm)
+    right, told = of_kinds.question(plan, None, None)
+    assert right and asked == [True] * 3, told

@@ -23,6 +23,7 @@ from gemmgen.library.ends import FUSED
 from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import choose, estimates
 from gemmgen.spec import loads
+from gemmgen.verdict import OWN, VENDORS_OWN
 
 SIZES = ((64, 64, 64, 1), (512, 512, 512, 1), (4096, 4096, 4096, 1), (64, 4096, 4096, 1))
 
@@ -70,6 +71,34 @@ def test_each_size_is_served_by_the_fastest_of_its_group():
                 for size in one.sizes:
                     at = of.sizes.index(size)
                     assert one.candidate.seconds[at] == min(other.candidate.seconds[at] for other in mine)
+
+
+def test_a_library_is_judged_by_its_fastest_kernel_beside_the_faster_fp32(monkeypatch):
+    """At each size: gemmgen's FP32 or the vendor's; nothing is said where neither is known, nor of a GPU that has no FP32 kernels."""
+    vendors = dict(zip(SIZES, (2.0, 0.5, None, 1.5)))
+    monkeypatch.setattr(choice, "sgemm_seconds", lambda gpu, *size: vendors[size])
+    monkeypatch.setattr(choice, "error_over_fp32s", lambda plan: float(plan.hash[-1]))
+    of = library(kernels_at_most=8)
+    found = Pool(of, candidates(1, of), plain={("a100", "nn"): np.array([1.0, 1.0, np.inf, 1.0]), ("a100", "nt"): np.full(4, 1e-9)})
+    for one in found.candidates:
+        one.plan.scheme = SimpleNamespace(name=f"scheme {one.plan.hash}")
+    chosen = found.choose()
+    told = {(one.m, one.n, one.k, one.products): one for one in chosen.verdicts}
+    assert {size: (one.gpu, one.fp32_seconds, one.fp32) for size, one in told.items()} == {
+        SIZES[0]: ("a100", 1.0, OWN), SIZES[1]: ("a100", 0.5, VENDORS_OWN), SIZES[3]: ("a100", 1.0, OWN)}
+    mine = [one.candidate for one in chosen.kernels if (one.candidate.gpu.name, one.candidate.layout) == ("a100", "nn")]
+    assert len({one.scheme for one in told.values()}) > 1
+    for size, one in told.items():
+        best = min(mine, key=lambda candidate: candidate.seconds[of.sizes.index(size)])
+        assert (one.seconds, one.error, one.scheme) == (best.seconds[of.sizes.index(size)], float(best.plan.hash[-1]), best.plan.scheme.name)
+
+
+def test_estimates_of_batches_are_fitted_to_a_quarter_and_four_times_as_many_products_and_to_two_at_least(monkeypatch):
+    fitted = {}
+    monkeypatch.setattr(made, "_fitted", lambda one, sizes, seconds, heavy: fitted.update({one.name: [tuple(map(int, size)) for size in sizes]}))
+    one = SimpleNamespace(name="strided", estimate=None, routine={}, strided=True, seconds_of=lambda sizes: np.ones(len(sizes)))
+    made.estimates(SimpleNamespace(sizes=((64, 32, 16, 1), (64, 32, 16, 2), (8, 8, 8, 16)), kernels=(SimpleNamespace(candidate=one, plan=None),)))
+    assert fitted == {"strided": [(8, 8, 8, 4), (8, 8, 8, 16), (8, 8, 8, 64), (64, 32, 16, 2), (64, 32, 16, 8)]}
 
 
 def test_the_first_kernel_is_the_one_for_large_products():

@@ -105,6 +105,8 @@ def test_what_was_not_timed_counts_as_predicted_but_never_as_the_fastest():
     found = Raced([row, other])
     assert found.names == ["a", "b"] and found.best.tolist() == [2e-6, 1e-6]
     assert found.seconds.tolist() == [[2e-6, 4e-6], [2e-6, 1e-6]], "b's prediction is right, and no less than what the fastest took"
+    sixth = Raced([{**row, "predicted": {"a": 1e-6, "b": 3e-6}}, {**other, "measured": {"a": 4e-6, "b": 6e-6}}] + [row] * 4)
+    assert sixth.seconds[1, 0] == pytest.approx(18e-6), "b takes six times what is predicted where it was timed, once"
 
 
 def test_an_estimate_is_of_one_product_of_several():
@@ -116,6 +118,10 @@ def test_an_estimate_is_of_one_product_of_several():
     (estimate,), over = Raced(rows).estimates([{"spec": {}, "estimate": {"tile": [64, 64], "slices": 1, "sms": 132}}])
     found = estimate.seconds(*np.array(sizes, float).T) / np.array([*seconds.values()])
     assert 0.5 < found.min() and found.max() < 2, found
+    raced, flat = Raced(rows), Estimate(tile=(64, 64), slices=1, sms=132, launch=1e-6, wave=0, step=0, operand=0, output=0)
+    for kind, launches in ((None, [4, 32]), ("strided", [1, 1])):
+        told = raced.told([flat], [{"spec": {"problem": {"kind": kind}} if kind else {}}])
+        assert told[0].tolist() == pytest.approx([1e-6 * count for count in launches] * len(sizes)), kind
 
 
 def test_more_weight_goes_where_estimates_took_the_wrong_kernel():

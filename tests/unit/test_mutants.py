@@ -173,6 +173,11 @@ def test_template():
     assert text == "1"
 
 
+def test_kernel():
+    from gemmgen.build import nvrtc  # which no test before this one has imported
+    assert nvrtc.Compiler().run((HERE / "templates/k.j2").read_text()).ok
+
+
 def test_skipped():
     pytest.skip("no reason")
 
@@ -180,6 +185,17 @@ def test_skipped():
 def test_red():
     assert 0
 '''
+NVRTC = """class Output:
+    log = "k.cu(1): error: expected an expression"
+
+    def __init__(self, ok):
+        self.ok = ok
+
+
+class Compiler:
+    def run(self, text):
+        return Output("return 1" in text)
+"""
 HANGS = "import subprocess, pathlib; pathlib.Path({!r}).write_text(str(subprocess.Popen(['sleep', '60'], start_new_session=True).pid))\n    import time; time.sleep(60)"
 FAULTS = {  # file, find, replace, test, reason of equivalence: state
     "seen": ("code_under_test.py", "f():\n    return 1", "f():\n    return 4", "f", "", "caught"),
@@ -195,6 +211,7 @@ FAULTS = {  # file, find, replace, test, reason of equivalence: state
     "another text": ("templates/t.j2", "a", "a + 1", "template", "", "caught"),
     "undefined": ("templates/t.j2", "a", "b", "template", "", "broken"),
     "no template": ("templates/t.j2", "}}", "", "template", "", "broken"),
+    "no kernel": ("templates/k.j2", "return 1", "return", "kernel", "", "broken"),
     "no test": ("templates/t.j2", "{{", "{{ 1 +", "skipped", "", "broken"),
     "a red test": ("templates/t.j2", "{{", "{{ 2 +", "red", "", "broken"),
 }
@@ -205,13 +222,16 @@ FAULTS = {  # file, find, replace, test, reason of equivalence: state
 def test_outcomes_are_told_apart_kept_and_tried_again_only_after_a_change(tmp_path):
     root = _made_up(
         tmp_path / "root", code_under_test_dot_py=CODE, tests__unit__test_it_dot_py=TESTS, templates__t_dot_c="int main(void) { return 3; }\n",
-        templates__t_dot_j2="{{ a }}", pyproject_dot_toml="[tool.pytest.ini_options]\ntestpaths = ['tests']\n", docs__results__mutants_dot_md="",
+        templates__t_dot_j2="{{ a }}", templates__k_dot_j2="return 1", gemmgen__build__nvrtc_dot_py=NVRTC, pyproject_dot_toml="[tool.pytest.ini_options]\ntestpaths = ['tests']\n", docs__results__mutants_dot_md="",
         tests__mutants__room_dot_toml="".join(
             "[[mutant]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in {
                 "id": name, "vendor": "both", "file": file, "find": find, "replace": replace.replace("HANGS", HANGS.format(str(tmp_path / "pid"))),
                 "tests": [f"tests/unit/test_it.py::test_{test}"], **({"equivalent": reason} if reason else {}),
             }.items()) for name, (file, find, replace, test, reason, _) in FAULTS.items()),
     )
+
+    for package in ("gemmgen", "gemmgen/build"):
+        (root / package / "__init__.py").touch()
 
     def run(*arguments) -> tuple[int, dict[str, str], str]:
         done = subprocess.run([sys.executable, FOLDER / "run.py", "--root", root, "--timeout", "3", *arguments], capture_output=True, text=True)
@@ -224,7 +244,7 @@ def test_outcomes_are_told_apart_kept_and_tried_again_only_after_a_change(tmp_pa
     assert code == 1 and tried == {name: state for name, state in states.items() if state != "stale"}, told
     kept = {line["id"]: line for line in map(json.loads, (root / "tests/mutants/kept.jsonl").read_text().splitlines())}
     assert {name: line["state"] for name, line in kept.items()} == {name: tried[name] for name in tried if name not in ("no test", "a red test")}
-    assert "15 | 4 | 2 | 1 | 0 | 1 | 7 | 0 |" in (root / "docs/results/mutants.md").read_text()
+    assert "16 | 4 | 2 | 1 | 0 | 1 | 8 | 0 |" in (root / "docs/results/mutants.md").read_text()
     assert not Path("/proc", (tmp_path / "pid").read_text()).exists()  # a session of its own is no way out
     (root / "templates/t.c").write_text("int main(void) { return 3 + 0; }\n")
     rows = (root / "tests/mutants/room.toml").read_text().replace("[[", "\0[[").split("\0")

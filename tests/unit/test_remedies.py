@@ -74,6 +74,12 @@ ASKED = {
     "tensor memory: one instruction": (
         asked([256, 128, 64], [128, 128, 64], gpu="b200", fragment={"policy": "tcgen05"}), "block = [128, 128, 64], warp m = 128",
     ),
+    "tensor memory: half of B": (
+        asked(gpu="b200", fragment={"policy": "tcgen05"}, tile={"block": [128, 80, 64], "warp": [128, 80, 64], "cluster": 2}), "block n = 64, or cluster = 1",
+    ),
+    "tensor memory: more than a pair": (
+        asked(gpu="b200", fragment={"policy": "tcgen05"}, tile={"block": [128, 128, 64], "warp": [128, 128, 64], "cluster": 4}), "cluster = 2",
+    ),
     "FP32 in rows of no whole lines": (asked([64, 48, 32], [32, 16, 32], split={"where": "register"}), "block n = 64, or another split"),
     "a stage that no swizzle permutes": (asked([128, 128, 48], [64, 32, 48]), "block k = 32"),
     "half a tile of k": (asked([64, 64, 16], [32, 32, 16], gpu="t4", split=TILED), "block k = 32, or a fragment with fewer k"),
@@ -92,7 +98,7 @@ ASKED = {
     "thin: whole warps": (thin([8, 80, 128], [8, 32, 128]), "64 there"),
     "thin: steps on their way": (thin([8, 64, 128], [8, 32, 24]), "warp k = 32, block k = 128"),
 }
-SECTION = {"promote": "split", "sums": "split", "where": "split", "stages": "pipeline", "loads": "pipeline", "fragment_buffers": "pipeline"}
+SECTION = {"promote": "split", "sums": "split", "where": "split", "stages": "pipeline", "loads": "pipeline", "fragment_buffers": "pipeline", "cluster": "tile"}
 
 
 def typed(data, refusal):

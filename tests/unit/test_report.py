@@ -123,8 +123,10 @@ def test_kernels_come_with_their_text_or_the_reason_why_not():
     rows = usual_rows()
     kernels = facts(rows)["kernels"]
     assert kernels and all(one["name"] in one["text"] and "Fastest of ootomo at" in one["where"] for one in kernels)
+    shapes = {tuple([*plan.block[:2], *plan.warp[:2], *plan.fragment.shape[:2]]) for plan in plans()}
+    assert len({tuple(one["tiles"]) for one in kernels} & shapes) > 1 and all(tuple(one["tiles"]) in shapes for one in kernels)
     other = [replace(row, identity="deadbeef" if row.kind == "kernel" else "") for row in rows]
-    assert all(one["text"] is None and "another kernel" in one["why"] for one in facts(other)["kernels"])
+    assert all(one["text"] is None and "another kernel" in one["why"] and one["tiles"] == [] for one in facts(other)["kernels"])
     unknown = [replace(row, scheme="nobody") for row in rows]
     assert all(one["text"] is None and "does not make it" in one["why"] for one in facts(unknown)["kernels"])
 

@@ -1,18 +1,21 @@
-"""The report in a real browser: every tab, the legend, a kernel's text; at a desk and on a phone, in light and dark; silent, and without a network."""
+"""The report in a real browser: every tab, the legend, a kernel's text; on a phone, at a desk and on a wall, in light and dark; silent, without a network."""
 
 from __future__ import annotations
 
 import re
+import time
+from dataclasses import replace
+from math import prod
 
 import browser as browsing
 import pytest
 from explored import plans, sizes, timed
-from test_report import hostile_rows, usual_rows
+from test_report import HOSTILE, hostile_rows, usual_rows
 
-from gemmgen.workshop.explore.report import report
+from gemmgen.workshop.explore.report import Against, facts, report
 
 pytestmark = pytest.mark.slow
-TABS = ("summary", "frontier", "sizes", "decisions", "model", "rejected", "kernels")
+TABS = ("summary", "frontier", "sizes", "map", "roofline", "decisions", "model", "rejected", "kernels", "beside")
 
 
 def lightness(colour: str) -> float:
@@ -34,13 +37,17 @@ def overflow(opened) -> int:
 
 
 def test_the_report_in_a_browser(tmp_path):
+    usual = usual_rows()
+    odd = replace(usual[0], seconds=9 * usual[0].seconds, kernel="the_odd_one", identity="odd", error=1e-9)
+    other = [replace(row, seconds=row.seconds and row.seconds / 2) for row in usual]
     pages = {
-        "usual": report(usual_rows(), title="usual"), "hostile": report(hostile_rows(), title="hostile"), "empty": report([], title="empty"),
+        "usual": report([*usual, odd], title="usual", against=Against(other, "after", "before")), "empty": report([], title="empty"),
+        "hostile": report(hostile_rows(), title="hostile", against=Against(hostile_rows(), HOSTILE[1])), "live": report(usual[:1], title="live", live=0.5),
         "untimed": report(timed(plans(few=1), [(256, 256, 256)], verdict="compiled"), title="untimed"),
     }
     mixed = timed(plans(few=1), [(256, 256, 256)], rival=None) + timed(plans()[1:3], [(256, 256, 256), (512, 512, 512)], verdict="compiled")
     pages |= {"mixed": report(mixed, title="mixed"), "long": report(timed(plans(few=1), sizes(300), rival=None), title="long")}
-    others = pages.keys() - {"usual"}
+    others = pages.keys() - {"usual", "live"}
     for name, text in pages.items():
         (tmp_path / f"{name}.html").write_text(text)
     with browsing.browser() as opened:
@@ -48,6 +55,10 @@ def test_the_report_in_a_browser(tmp_path):
         told = {tab: clicked(opened, tab) for tab in TABS}
         assert "judged right, and timed" in told["summary"] and "C10: shared memory" in told["rejected"] and "within 10 %" in told["model"]
         assert "cublas-sgemm" in told["sizes"] and "measured on NVIDIA H200" in told["summary"] and "bound by" in told["summary"]
+
+        assert "the other is 2 times as fast in the geometric mean of 4 pairs" in told["beside"] and "TFLOP/s, after" in told["beside"]
+        assert "the_odd_one" in told["model"] and "Outliers" in told["model"] and "the_odd_one" in told["frontier"]
+        assert "beaten in both by gemmgen_ootomo" in told["frontier"] and "% of it" in told["roofline"]
 
         clicked(opened, "sizes")
         column = lambda at: [one.text for one in opened.find_elements("css selector", f".tall tbody td:nth-child({at})")]  # noqa: E731
@@ -59,6 +70,9 @@ def test_the_report_in_a_browser(tmp_path):
         assert [float(one.replace(",", "")) for one in column(2)] == down[::-1]
         opened.find_element("css selector", ".search input").send_keys("1024 NN")
         assert column(1) == ["1024 x 1024 x 1024 nn"] and "1 of 4 rows" in opened.find_element("css selector", ".search").text
+
+        maps(opened, usual)
+        keys(opened)
 
         clicked(opened, "frontier")
         visible = "return document.querySelectorAll('.plot .scatterlayer .trace').length"
@@ -73,8 +87,10 @@ def test_the_report_in_a_browser(tmp_path):
         assert not first.find_element("css selector", "pre").is_displayed()
         first.find_element("css selector", "summary").click()
         assert "// kernel" in first.find_element("css selector", "pre").text
+        bm, bn, wm, wn, *_ = tiles = facts(usual)["kernels"][0]["tiles"]
+        assert len(first.find_elements("css selector", "svg rect")) == (bm // wm) * (bn // wn) + 1 and f"{tiles[0]} x {tiles[1]} elements of C" in first.text
 
-        for width, dark, tabs in ((390, True, TABS), (390, False, ("frontier",))):
+        for width, dark, tabs in ((390, True, TABS), (390, False, ("frontier",)), (2560, False, ("map", "sizes", "beside"))):
             browsing.emulated(opened, width, 844, dark)
             back, text = (opened.execute_script(f"return getComputedStyle(document.body).{name}") for name in ("backgroundColor", "color"))
             assert (lightness(back) < 60 < 180 < lightness(text)) if dark else (lightness(text) < 60 < 180 < lightness(back))
@@ -85,7 +101,7 @@ def test_the_report_in_a_browser(tmp_path):
                 assert all((lightness(one.value_of_css_property("fill")) > 180) == dark for one in drawn[:3])
         for name in others:
             opened.get((tmp_path / f"{name}.html").as_uri())
-            shown = {tab: clicked(opened, tab) for tab in (TABS if name == "hostile" else ("frontier", "sizes", "model", "summary"))}
+            shown = {tab: clicked(opened, tab) for tab in (TABS[:-1] if name == "hostile" else ("frontier", "sizes", "model", "summary"))}
             if name == "mixed":
                 assert "hollow" in opened.find_element("id", "notes").text and {"measured", "predicted"} <= set(shown["sizes"].split())
                 assert "cublas" not in shown["sizes"] and "rival" not in shown["sizes"].split("The fastest at each size")[1], "no column of dashes"
@@ -97,5 +113,79 @@ def test_the_report_in_a_browser(tmp_path):
             assert ("The store is empty" in shown["summary"]) == (name == "empty")
             assert ("nothing to hold predictions against" in shown["model"]) == (name not in ("hostile", "mixed", "long"))
             assert not opened.find_elements("css selector", "#panel a, #panel img, .plot a:not(.modebar-btn), .plot img")
+            if name == "hostile":
+                clicked(opened, "beside")
+        live(opened, (tmp_path / "live.html").as_uri())
         assert browsing.console(opened) == []
-        assert browsing.requests(opened) == [(tmp_path / f"{name}.html").as_uri() for name in ("usual", *others)]
+        asked = browsing.requests(opened)
+        assert set(asked) == {(tmp_path / f"{name}.html").as_uri() for name in pages}
+
+
+def chosen(opened, label: str, value: str) -> None:
+    """Choose an entry of a list above the panel."""
+    from selenium.webdriver.support.ui import Select
+
+    [found] = [one for one in opened.find_elements("css selector", "#filters label") if one.text.startswith(label)]
+    Select(found.find_element("css selector", "select")).select_by_visible_text(value)
+
+
+def cells(opened) -> list[list[str]]:
+    """The rows of the panel's last table."""
+    table = opened.find_elements("css selector", ".tall")[-1]
+    return [[cell.text for cell in line.find_elements("css selector", "td")] for line in table.find_elements("css selector", "tbody tr")]
+
+
+def maps(opened, rows) -> None:
+    """Over m and n the fastest; over two decisions the geometric mean of the share of the best; of one scheme; drawn as a heat map."""
+    kernels = [row for row in rows if row.kind == "kernel" and row.verdict == "timed"]
+    clicked(opened, "map")
+    assert opened.execute_script("return document.querySelectorAll('.plot .heatmaplayer .hm').length") == 1
+    fastest = {}
+    for row in kernels:
+        fastest[row.m, row.n, row.k] = max(fastest.get((row.m, row.n, row.k), 0), row.tflops)
+    found = {(line[0], line[1]): float(line[2]) for line in cells(opened)}
+    assert found == {(str(m), str(n)): pytest.approx(best, rel=6e-3) for (m, n, _), best in fastest.items()}
+    chosen(opened, "k", "4096")
+    assert {(line[0], line[1]) for line in cells(opened)} == {("4096", "4096"), ("128", "4096")}, "one slice of the third"
+    chosen(opened, "Across", "block")
+    chosen(opened, "Down", "stages")
+    chosen(opened, "Colour", "share of the best")
+    shares: dict = {}
+    for row in kernels:
+        cell = shares.setdefault((row.block, str(row.stages)), {})
+        cell[row.m, row.n, row.k] = max(cell.get((row.m, row.n, row.k), 0), row.tflops)
+    found = {(line[0], line[1]): float(line[2]) for line in cells(opened)}
+    assert len(found) > 4 and found == {
+        place: pytest.approx(prod(best / fastest[size] for size, best in cell.items()) ** (1 / len(cell)), rel=6e-3) for place, cell in shares.items()}
+    chosen(opened, "Colour", "times the best rival's speed")
+    assert max(float(line[2]) for line in cells(opened)) == pytest.approx(3 * max(found.values()), rel=0.02)
+    address = opened.current_url
+    opened.get("about:blank")
+    opened.get(address)
+    assert "times the best rival's speed" in opened.find_element("id", "panel").text, "the address brings back what was looked at"
+
+
+def keys(opened) -> None:
+    """Arrows, Home and End walk the tabs, and the focus goes with them."""
+    from selenium.webdriver.common.keys import Keys
+
+    clicked(opened, "summary")
+    for key, tab in ((Keys.ARROW_LEFT, TABS[-1]), (Keys.ARROW_RIGHT, TABS[0]), (Keys.END, TABS[-1]), (Keys.HOME, TABS[0]), (Keys.ARROW_RIGHT, TABS[1])):
+        opened.switch_to.active_element.send_keys(key)
+        assert opened.switch_to.active_element.get_attribute("id") == f"tab-{tab}"
+        assert opened.find_element("id", "panel").get_attribute("aria-labelledby") == f"tab-{tab}"
+
+
+def live(opened, address: str) -> None:
+    """A live page loads itself again, with the tab that was looked at, until it is paused."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    opened.get(address)
+    clicked(opened, "rejected")
+    opened.execute_script("window.marked = true")
+    WebDriverWait(opened, 10).until(lambda page: page.execute_script("return !window.marked && document.readyState === 'complete'"))
+    assert opened.find_element("id", "panel").get_attribute("aria-labelledby") == "tab-rejected"
+    opened.find_element("id", "live").click()
+    opened.execute_script("window.marked = true")
+    time.sleep(1.2)
+    assert opened.execute_script("return window.marked") is True

@@ -43,6 +43,25 @@ def test_a_row_that_is_no_system_of_residues_is_refused(changes, told):
         row(**changes)
 
 
+@pytest.mark.parametrize("moduli", [
+    *(SCHEMES.get(name).moduli for name in NAMES), (256, 255, 253, 251, 247, 233, 199, 193), (256, 255, 253, 251, 247, 233, 211, 193),
+], ids=lambda moduli: str(len(moduli)))
+def test_integers_have_the_digits_that_hold_their_norm_and_no_more(moduli):
+    """Of [-128, 127] each: 0x7f7f7f7f is the largest of four, and one of eight moduli has its target between that and 2^31."""
+    system = Residues(tuple(moduli))
+    most = [sum(127 << 8 * j for j in range(count)) for count in (system.digits - 1, system.digits)]
+    assert system.refusal() is None and system.target <= most[1] and (system.digits == 4 or system.target > most[0])
+    assert all(len(one.digits) == system.digits for one in system.each)
+    for integer in (system.target, -system.target):
+        digits, left = [], integer
+        for _ in range(system.digits):
+            digits.append((left + 128) % 256 - 128)
+            left = (left - digits[-1]) // 256
+        assert left == 0
+        for one in system.each:
+            assert (sum(digit * part for digit, part in zip(digits, one.digits)) - integer) % one.m == 0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_words_and_products_follow_from_the_moduli(name):
     scheme = SCHEMES.get(name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
 from programs import need, run
 from schema_check import violations
-from test_export import stand_in
+from test_export import ENDED, HOST_LIBRARY, ran, stand_in
 
 TILES = {"tile": {"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2, "split_k": 1, "group": 2}, "pipeline": {"stages": 3}}
 
@@ -230,3 +232,68 @@ def test_the_header_is_c_and_cxx_and_tells_the_strides(tmp_path, layout):
         run(gcc, "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "lab_gemm.h", cwd=folder)
     assert "stride_c         the same of C" in (folder / "lab_gemm.h").read_text()
     assert "(int64_t)m * n, batch,\n" in (folder / "README.md").read_text()
+
+
+# ---- batches of kinds
+
+
+OF_KINDS = {
+    "syrk": {"layout": "nt", "n": 1024}, "gemmt": {"uplo": "upper"}, "syr2k": {"layout": "nt"}, "trmm": {"k": 1024}, "symm": {"side": "right", "k": 1024},
+}
+
+
+@pytest.mark.parametrize("kind", OF_KINDS)
+def test_a_kind_whose_matrices_are_counted_is_a_strided_batch(kind):
+    """Of its own hash, with the tiles of each product; of one matrix, or where nothing is said of matrices, it is one product."""
+    plan, one = solve(loaded(kind, problem=OF_KINDS[kind])), solve(loaded(kind, problem=OF_KINDS[kind] | {"matrices": 1}))
+    assert plan.launches.repeated and plan.kind != one.kind and not one.launches.repeated and plan.hash != one.hash
+    assert pickle.loads(pickle.dumps(plan.kind)) == plan.kind and hash(plan.kind) == hash(pickle.loads(pickle.dumps(plan.kind)))
+    table, alone = abi.interface(plan), abi.interface(one)
+    extents = table.extents(300, 300, 300, 7)
+    if plan.kind.tiles:
+        assert extents["tiles"] == plan.kind.tiles.number(300, 300, (plan.block[0] * plan.cluster, plan.block[1]))
+    blocks = [launch.blocks(table.extents(300, 300, 300, 1)) for launch in table.launches]
+    assert [replace(launch, most_blocks=None).blocks(extents) for launch in table.launches] == [
+        7 * replace(launch, most_blocks=None).blocks(table.extents(300, 300, 300, 1)) for launch in table.launches] and all(blocks)
+    assert {"stride_a", "stride_c", "batch"} <= {given.argument for launch in table.launches for given in launch.parameters}
+    assert not alone.batched and any(given.argument == "stride_b" for launch in table.launches for given in launch.parameters) == (kind != "syrk")
+
+
+def test_what_a_batch_of_a_kind_is_not():
+    with pytest.raises(InfeasibleSpec, match="solves one system in rounds") as refused:
+        solve(loaded("trsm", problem={"k": 1024}))
+    assert "one after another" in str(refused.value)
+    with pytest.raises(InfeasibleSpec):
+        solve(loaded("syrk", split={"scheme": "fp32"}, problem=OF_KINDS["syrk"]))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["syrk", "symm"])
+def test_the_example_of_a_batch_of_a_kind_takes_what_is_right(kind, tmp_path):
+    """The host's library computes one product after another from where its matrices begin."""
+    plan = solve(loaded(kind, problem=OF_KINDS[kind], target={"gpu": "a100"}))
+    source = render(plan)
+    exporter.export(plan, source, stand_in(plan, source, plan.arch), folder := tmp_path / "out", name="lab_gemm")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    schema = json.loads((SPECS / "manifest.schema.json").read_text())
+    assert violations(manifest, schema, schema) == [] and manifest["plan"]["kind"] == kind
+    known = {"syrk": ("int m, int k", "const int n = m", "A(i, l)", "A(i, l) * A(j, l)", "j <= i"),
+             "symm": ("int m, int n", "const int k = n", "A(i, l)", "A(i, l) * (l >= j ? B(l, j) : B(j, l))", "1")}[kind]
+    defines = "".join(f"#define {name} {value}\n" for name, value in zip(("SIZES", "KNOWN", "LEFT", "TERM", "STORED"), known))
+    library = HOST_LIBRARY.replace("workspace_bytes(SIZES)", "workspace_bytes(SIZES, int batch)").replace("(m && n && k)", "(m && n && k && batch)")
+    library = library.replace("int64_t lda,", "int64_t lda, int64_t stride_a,").replace("int64_t ldb,", "int64_t ldb, int64_t stride_b,")
+    library = library.replace("int64_t ldc ENDS", "int64_t ldc, int64_t stride_c, int batch")
+    library = library.replace("    if (!workspace ||", "    if (stride_c < m * ldc) return lab_gemm_BAD_STRIDE_C;\n    if (!workspace ||")
+    loop = "    for (; batch > 0; --batch, a += stride_a, b += stride_b, c += stride_c) {\n"
+    library = library.replace("    counted = lab_gemm_status();\n", f"    counted = lab_gemm_status();\n{loop}")
+    library = library.replace("    switch (getenv", "    }\n    c -= 3 * stride_c;\n    switch (getenv")
+    if kind == "syrk":
+        for gone in ("const float *b, int64_t ldb, int64_t stride_b, ", "    if (ldb <= (TB ? k : n)) return lab_gemm_BAD_LDB;\n", ", b += stride_b"):
+            library = library.replace(gone, "")
+    (folder / "library.cpp").write_text(f"#include <math.h>\n{defines}{ENDED[()]}{library}")
+    example = ran(folder, f"-DTA={int(plan.layout[0] == 't')}", f"-DTB={int(plan.layout[1] == 't')}")
+    right = example()
+    assert (right.returncode, right.stdout.count("FAILED")) == (0, 0) and right.stdout.count("within its bound") == 6, right.stdout + right.stderr
+    for fault in range(1, 6):
+        assert example(FAULT=str(fault)).returncode == 1, fault

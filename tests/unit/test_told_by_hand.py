@@ -255,7 +255,7 @@ def test_a_record_says_what_the_unit_returned_and_who_would_like_to_have_it():
         return show.record({"matrix_unit": {"model": "cdna3", **unit}, "device": {"kind": kind}}, Path("x.json")).splitlines()
 
     assert told({"summary": "8 of 8"}, "hip") == [
-        "unit       cdna3: 8 of 8", "record     x.json", "           please attach it to an issue of the project: it tells what no one there can measure"]
+        "unit       cdna3: 8 of 8", "record     x.json", "           please attach it to an issue of the project: it has what no one there can measure"]
     assert told({"error": {"where": "probe", "problem": "failed"}}, "emulator") == ["unit       cdna3: not probed: probe: failed", "record     x.json"]
 
 
@@ -1498,7 +1498,7 @@ def test_what_of_a_gpus_times_is_measured():
     found = GPUS.get("h200").measured
     assert standing(found) == (52, 54) and found.wgmma is not None
     assert standing(found.model_copy(update={"wgmma": None})) == (36, 37)  # 16 and one assumed of 17 less
-    assert standing(GPUS.get("rx9070xt").measured) == (0, 54) and standing(GPUS.get("b200").measured) == (0, 62)
+    assert standing(GPUS.get("rx9070xt").measured) == (0, 54) and standing(GPUS.get("b200").measured) == (0, 63)
 
 
 def test_the_map_of_worth_tells_memory_and_standing():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from programs import need, run
 from schema_check import violations
-from test_export import HOST_LIBRARY, HOST_RUNTIME, SCHEMA, SMALL, stand_in
+from test_export import ENDED, HOST_LIBRARY, HOST_RUNTIME, SCHEMA, SMALL, stand_in
 from ways import plan_of
 
 from gemmgen import abi, verify
@@ -302,14 +302,13 @@ def test_the_example_of_a_triangle_takes_what_is_right_and_nothing_else(kind, up
     [gxx] = need("g++")
     exported(folder := tmp_path / "out", kind, uplo, layout)
     (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
-    library = HOST_LIBRARY.replace("_bytes(int, int, int)", "_bytes(int, int)").replace("int m, int n, int k", "int m, int k")
-    library = library.replace("{\n    if (lda", "{\n    const int n = m;\n    if (lda")
+    stored = {LOWER: "j <= i", UPPER: "i <= j", BOTH: "1"}[uplo]
+    known = f"#define SIZES int m, int k\n#define KNOWN const int n = m\n#define LEFT A(i, l)\n#define TERM LEFT * B(l, j)\n#define STORED ({stored})\n"
+    library = known + ENDED[()] + HOST_LIBRARY
     if kind == "syrk":
         library = library.replace("const float *b, int64_t ldb, ", "").replace("return lab_gemm_BAD_LDB", "return -97")
-        library = library.replace("int n = m;\n", "int n = m;\n    const float *b = a;\n    const int64_t ldb = lda;\n")
-    stored = {LOWER: "j <= i", UPPER: "i <= j", BOTH: "1"}[uplo]
-    library = library.replace("c[i * ldc + j] = (float)ENDED(sum);", f"if ({stored}) c[i * ldc + j] = (float)ENDED(sum);")
-    (folder / "library.cpp").write_text("#define ENDS\n#define ENDED(x) x\n" + library)
+        library = library.replace("    KNOWN;\n", "    KNOWN;\n    const float *b = a;\n    const int64_t ldb = lda;\n")
+    (folder / "library.cpp").write_text(library)
     options = "-std=c++17", "-O1", "-I.", f"-DTA={int(layout[0] == 't')}", f"-DTB={int(layout[1] == 't')}"
     run(gxx, *options, "-Wall", "-Wextra", "-Werror", "-c", "example.cpp", cwd=folder)
     run(gxx, *options, "-Wall", "-Wextra", "-Werror", "example.o", "library.cpp", "-o", "example", cwd=folder)
@@ -322,8 +321,8 @@ def test_the_example_of_a_triangle_takes_what_is_right_and_nothing_else(kind, up
     for fault in (1, 2, 3, 4, 5):  # the last element off; all; no number; one beside C; a count that is missing
         wrong = example(FAULT=str(fault))
         assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
-    outside = library.replace(f"if ({stored})", "if (1)") if uplo != BOTH else library.replace("case 1: c[(m - 1) * ldc + n - 1]", "case 1: c[1]")
-    (folder / "library.cpp").write_text("#define ENDS\n#define ENDED(x) x\n" + outside)
+    outside = library.replace(f"STORED ({stored})", "STORED 1") if uplo != BOTH else library.replace("case 1: c[(m - 1) * ldc + n - 1]", "case 1: c[1]")
+    (folder / "library.cpp").write_text(outside)
     run(gxx, *options, "example.o", "library.cpp", "-o", "example", cwd=folder)
     said = example(**({"FAULT": "1"} if uplo == BOTH else {})).stdout
     assert f"FAILED {'C is symmetric' if uplo == BOTH else 'nothing was written between the rows of C or outside the triangle'}" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tomllib
 from itertools import product
@@ -643,6 +644,9 @@ def test_a_function_is_recorded_with_what_feeds_what(inputs):
     assert [gemm.fed_by for gemm in program.gemms] == [(), (), (0, 1), (2,)]
     assert program.gemms[3] == Gemm("call3", 24, 16, 16, "nt", 1.0, 0.25, (2,)) and program.gemms[1].alpha == 2.0
     tuned = tune.tune(program, 1e-4, gpu="a100", device="model", levels=["half", "ootomo"])
+    assert f"gpu a100, threshold 0.0001, seconds {tuned.seconds(tuned.choice)}, error " in repr(tuned) and len(repr(tuned)) < 500
+    assert all(f"{gemm} {level}" in repr(tuned) for gemm, level in tuned.levels_of(tuned.choice).items())
+    assert "no level meets the threshold" in repr(dataclasses.replace(tuned, found=dataclasses.replace(tuned.found, choice=None)))
     assert tuned.error(tuned.choice) <= 1e-4
     assert tuned.error((0, 0, 0, 0)) > 1e-4 > tuned.error((1, 1, 1, 1))
 

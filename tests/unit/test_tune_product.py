@@ -47,6 +47,8 @@ def test_a_product_is_tuned_by_one_call_and_the_answer_is_kept(tmp_path, monkeyp
     chosen = solve(loads({"problem": {"m": 512, "n": 256, "k": 1024}, "accuracy": {"as": "fp32"}, "target": {"gpu": "a100"}}))
     assert tuned.seconds == pytest.approx(float(chosen.model["seconds"]), rel=0.02), "schemes that give the error compete in time"
     assert tuned.verdict.how == "predicted" and "x FP32" in str(tuned) and "predicted, modelled" in str(tuned)
+    for value, words in ((tuned, f"kernel {tuned.row.kernel}, time "), (tuned.study, "gpus a100, sizes 1, store ")):
+        assert words in repr(value) and "\n" not in repr(value) and len(repr(value)) < 500 and value._repr_html_().count("<tr>") >= 3
 
     monkeypatch.setattr(explore.Explored, "run", lambda *given, **how: pytest.fail("an answer that is kept is not looked for"))
     again = gemmgen.tune(512, 256, 1024, gpu="a100")

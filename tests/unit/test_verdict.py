@@ -211,3 +211,14 @@ def test_a_librarys_dry_run_says_it(gemmgen, tmp_path):
     assert "no kernel is taken: plain FP32" in ran.err
     value = json.loads(gemmgen("library", path, "--dry-run", "--json").out)
     assert [one["m"] for one in value["verdicts"]] == [1024, 4096]
+
+
+@pytest.mark.parametrize(("kind", "share", "chain"), [("syrk", 0.5, 0.0), ("syr2k", 1.0, 0.0), ("trmm", 0.5, 0.0), ("symm", 1.0, 0.0), ("trsm", 0.5, 3.1e-7)])
+def test_a_kind_is_compared_with_the_vendor_s_routine(kind, share, chain):
+    """Of SGEMM's time that share, as a library's runtime has it."""
+    layout = "nt" if kind in ("syrk", "syr2k") else "nn"
+    plan = road.plan({"problem": {"kind": kind, "layout": layout, **dict.fromkeys("mnk", 4096)}, "split": {"scheme": "scaled"}, "target": {"gpu": "h200"}})
+    start = time.sgemm_numbers(plan.gpu)["sgemm_start"]
+    whole = sgemm_seconds(plan.gpu, 4096, 4096, 4096)
+    assert verdicts.vendor_seconds(plan) == pytest.approx(start + share * (whole - start) + chain * 4096)
+    assert verdict(plan).fp32_seconds <= verdicts.vendor_seconds(plan)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -15,14 +18,33 @@ from gemmgen.cli.explain_page import page, roofs
 from gemmgen.model.equation import Equation
 from gemmgen.paths import SPECS
 from gemmgen import picture
-from gemmgen.solve import why
+from gemmgen.solve import contract, search, why
 from gemmgen.solve.frontier import Frontier, Point, frontier, spec_of
+from gemmgen.solve.request import requests
 from gemmgen.verdict import verdict
 from gemmgen.spec import load, loads
 
 
 def explained(name: str):
     return road.explain(SPECS / "kernels" / f"{name}.toml")
+
+
+# ---- the time
+
+
+CPU_SECONDS = 3.0
+"""1.5 times what is allowed of an idle core: beside other programs the same work was seen to take that much longer."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(path.stem for path in (SPECS / "kernels").glob("*.toml")))
+def test_every_shipped_spec_is_explained_in_seconds_and_twenty_lines(name):
+    ran = subprocess.Popen([sys.executable, "-m", "gemmgen", "explain", name, *(["--gpu", "a100"] if name == "sgemm_portable" else [])], stdout=subprocess.PIPE, text=True)
+    told = ran.stdout.read()
+    _, status, used = os.wait4(ran.pid, 0)
+    ran.returncode = os.waitstatus_to_exitcode(status)
+    assert ran.returncode == 0 and 6 <= len(told.splitlines()) <= 20
+    assert used.ru_utime + used.ru_stime < CPU_SECONDS
 
 
 # ---- the lines
@@ -53,6 +75,41 @@ def test_what_limits_a_kernel_adds_up_and_is_what_its_rates_say():
     assert 1 - faster == pytest.approx(shares["the matrix unit"] * 0.01, rel=0.05)
     assert "the matrix unit" not in dict(why.limits(explained("fp32_a100").plan)), "FP32 units stand in for it"
     assert why.limits(explained("batch_h200").plan) == (), "its times come of a list of products"
+
+
+def test_the_space_without_a_limit_is_looked_at_once_for_each_resource(monkeypatch):
+    """Two constraints hold the registers: without either alone the other would reject the same."""
+    loaded = loads({"split": {"scheme": "half", "where": "prepass"}, "tile": {"split_k": 1}, "target": {"gpu": "a100"}})
+    e, looked, groups = road.explain(loaded), [], []
+    enumerate_space = search.enumerate_space
+
+    def enumerated(*given):
+        looked.append({one.name for one in given[-1]})
+        groups.append(given[1]["group"])
+        return enumerate_space(*given)
+
+    monkeypatch.setattr(search, "enumerate_space", enumerated)
+    why.without(e)
+    assert groups == [e.plan.group] * 2, "of all groups the space is five times as large"
+    every = {one.name for one in e.request.design.constraints}
+    rejecting = {one.name for one in e.request.design.constraints if one.label in e.rejected}
+    assert {"shared memory", "predicted to spill", "accumulators"} <= rejecting
+    assert sorted(map(sorted, looked)) == sorted(map(sorted, (every - {"shared memory"}, every - {"predicted to spill", "accumulators"})))
+
+
+def test_an_error_that_is_asked_for_is_predicted_once_for_each_scheme_and_interval(monkeypatch):
+    """Of all policies and designs together."""
+    asked = []
+    predicted = contract.predicted
+    monkeypatch.setattr(contract, "predicted", lambda *given: asked.append((given[0].name, *given[2:])) or predicted(*given))
+    contract._reached.cache_clear()
+    loaded = loads({"accuracy": {"as": "fp32"}, "target": {"gpu": "a100"}, "problem": {"k": 4321}})
+    found = list(requests(loaded))
+    assert len(found) > 10 and len(asked) == len(set(asked)) > 100
+    assert [one.scheme for one in requests(loaded)] == [one.scheme for one in found] and len(asked) == len(set(asked))
+    asked_of, ootomo, unit = replace(found[0].contract, data=("uniform",)), SCHEMES.get("ootomo"), found[0].unit
+    coarse = unit.model_copy(update={"fraction_bits": 10})
+    assert asked_of.times(ootomo, coarse, 64) > asked_of.times(ootomo, unit, 64), "of two units of one name"
 
 
 def test_the_runner_up_is_another_kernel_and_no_faster():

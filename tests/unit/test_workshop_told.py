@@ -160,9 +160,9 @@ def test_what_was_learnt_is_lines_of_a_row():
         "# value before, and how far the rows leave it open:", "# wgmma.x 2 -> 2.5 +- 50 %", "", "x = 1"]
     found.helped, found.device = False, "a GPU"
     lines = words(report_verb.learnt_text(found))
-    assert lines[0].endswith("on an a GPU") and lines[2] == "# the rows that were held out are told no better: better keep the row as it is" and len(lines) == 7
+    assert lines[0].endswith("on an a GPU") and lines[2] == "# the rows that were held out are predicted no better: keep the row as it is" and len(lines) == 7
     found.constants = ()
-    assert words(report_verb.learnt_text(found))[2:] == ["# no constants tell these rows better than the row's own"]
+    assert words(report_verb.learnt_text(found))[2:] == ["# no constants predict these rows better than the row's own"]
     found.reason = "too few rows"
     assert report_verb.learnt_text(found) == "# h200: nothing was fitted: too few rows"
 

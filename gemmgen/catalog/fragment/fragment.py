@@ -78,7 +78,20 @@ class Fragment(FragmentRow):
         if not arch.startswith(self.maker.arch_prefix):
             return False
         number = arch_number(arch)
-        return number >= self.min_arch and (self.arch is None or arch_number(self.arch) == number)
+        return number >= self.min_arch and (self.arch is None or self._alone(number) is not None)
+
+    def _alone(self, number: int) -> str | None:
+        """Of the targets that have it each alone, the one of that number."""
+        return next((one for one in (self.arch, *self.also) if one and arch_number(one) == number), None)
+
+    def compiled_for(self, arch: str) -> str:
+        """The target to compile for where `arch`, which has it, is the GPU's: `sm_90a` where `sm_90` is."""
+        return self._alone(arch_number(arch)) if self.arch else arch
+
+    @property
+    def targets(self) -> str:
+        """The targets that have it where no other does, in words; empty where later ones do."""
+        return " or ".join(filter(None, (self.arch, *self.also)))
 
     @property
     def threads(self) -> int:
@@ -104,6 +117,10 @@ class Fragment(FragmentRow):
             "shape": (m, n * times, k), "instruction": self.instruction.replace(f"n{n}k", f"n{n * times}k"),
             "c": FragmentMap(**self.c.model_dump(), repeats=times), "widest": None, "sparse_from": None,
         })
+
+    def paired(self) -> Fragment:
+        """The instruction of a pair of blocks, each of which has this one's rows and half of B."""
+        return self.model_copy(update={"instruction": self.instruction.replace("cta_group::1", "cta_group::2")})
 
     def deep(self, times: int) -> Fragment:
         """A fragment of `times` as many k, for as many instructions one after another.

@@ -42,7 +42,7 @@ class FragmentRow(Row):
         shape: (m, n, k).
         word: type of A and B; sums are FP32, of `s8` INT32.
         a, b, c: the maps, over (m, k), (k, n) and (m, n); no a or b where it never is in registers.
-        arch: the one target that has the instruction, where later ones do not.
+        arch: the one target that has the instruction, where later ones do not; also: others that have it, each again alone.
         widest: instructions of up to this many times n exist; `wide` gives them.
         sparse_from: n above which only every second of those exists.
         deepest: as many of the instruction, one k after another, make a fragment of which a lane holds
@@ -65,6 +65,7 @@ class FragmentRow(Row):
     b: FragmentMap | None = None
     c: FragmentMap
     arch: Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]$")] | None = None
+    also: Annotated[tuple[Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]$")], ...], Field(max_length=20, strict=False)] = ()
     widest: Annotated[int, Field(gt=1, le=32)] | None = None
     sparse_from: Annotated[int, Field(ge=8, le=MAX_EXTENT)] | None = None
     deepest: Annotated[int, Field(gt=1, le=8)] | None = None
@@ -79,6 +80,8 @@ class FragmentRow(Row):
             raise ValueError(f"archs and builtin, and no min_arch, where the vendor is {self.vendor}")
         if not self.maker.lists_targets and (self.min_arch is None or self.archs is not None or self.builtin is not None):
             raise ValueError(f"min_arch, and neither archs nor builtin, where the vendor is {self.vendor}")
+        if self.also and not self.arch:
+            raise ValueError("arch, the first of the targets, beside also")
         if self.instructions:
             raise ValueError("no number of instructions: a row is one of them, and deepest tells how many make a fragment")
         if self.vendor not in owners(self.policy):

@@ -107,7 +107,7 @@ class Grouped(TileOfEach, Design):
         """The smallest: small tiles are divided among several warps."""
         return min(usable, key=lambda row: (row.shape[0] * row.shape[1], -row.shape[2])) if usual.on_matrix_unit and usable else usual
 
-    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
+    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int], cluster: int = 1) -> Fragment:
         return fragment if fragment.on_matrix_unit else lane_tile(fragment, warp)
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:

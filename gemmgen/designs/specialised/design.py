@@ -38,8 +38,8 @@ WHOLE_K = 2048
 """From which k on that pass is taken: a block has two rows, and at k = 256 the pass took three times as long as two passes (measured)."""
 
 CLUSTER = Decision(
-    "cluster", "tile", "with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them", ("cluster",),
-    "clusters of {}", among=(1, 2, 4, 8), neutral=1, usual=1,
+    "cluster", "tile", "with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them; with policy tcgen05 1 or 2: of a"
+    " pair, one instruction multiplies what both have, each its rows of A and half of B", ("cluster",), "clusters of {}", among=(1, 2, 4, 8), neutral=1, usual=1,
 )
 """By any of these numbers every stage of B divides into pieces of 16 bytes."""
 CONSUMERS = Decision(
@@ -129,7 +129,7 @@ class Specialised(Design):
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return min(best, hidden_promote(scheme, block, k))
 
-    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
+    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int], cluster: int = 1) -> Fragment:
         return widest(fragment, warp[1])
 
     def way_symbols(self, way: Way) -> dict[str, int]:

@@ -155,7 +155,7 @@ CONSTANT_OF = {
 """Symbol: the constant of a GPU's row, under [measured.wgmma], that it stands for."""
 
 SHARED_CYCLES = Equation(
-    "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * b_word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
+    "W23", "shared_cycles", "(fetch_bytes + stage_bytes) / shared_bytes_per_clock", "cycles a tile and stage",
     "what instructions read and copies write",
 )
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")

@@ -30,6 +30,10 @@ ONE_INSTRUCTION = Feature("a tile is one instruction", constraints=(
     Constraint("C26", "one instruction a tile", "(BM == FM) & (WM == BM) & (BN <= 256)",
                "a row of C is a lane of tensor memory, and an instruction as wide as the tile", refusals.one_instruction),
 ))
+PAIRS = Feature("pairs of blocks, each with half of B", (specialised.CLUSTER,), constraints=(
+    Constraint("C70", "pairs", "(cluster <= 2) & (BN % (16 * cluster) == 0)", "one instruction multiplies what two blocks have, each of which has whole"
+               " steps of n", refusals.pairs),
+))
 TENSOR_MEMORY = Feature("sums in tensor memory", constraints=(
     Constraint("C27", "tensor memory", f"columns <= {TENSOR_COLUMNS}", "128 lanes of 512 columns an SM", refusals.tensor_memory),
 ))
@@ -42,7 +46,7 @@ class TensorMemory(Design):
     words = {"loads": specialised.Specialised.words["loads"]}
     all_ways = (Way("prepass", "bulk"),)
     features = (
-        specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, ONE_INSTRUCTION, specialised.FEW_WARPGROUPS, common.PROMOTION, TENSOR_MEMORY,
+        specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, ONE_INSTRUCTION, PAIRS, specialised.FEW_WARPGROUPS, common.PROMOTION, TENSOR_MEMORY,
         common.STAGES_IN_SHARED, specialised.ACCUMULATORS, common.SLICES_OF_K, PERSISTENT, COMBINED_SUMS,
     )
     forms = Equations(
@@ -64,16 +68,17 @@ class TensorMemory(Design):
         ways = self.left(asked)
         if not ways or asked.foreign:
             raise refuse_pipeline(
-                asked, "where = prepass, loads = bulk, no second fragment buffer, no clusters, no turns: one thread multiplies what a copy brings",
-                "where", "loads", "fragment_buffers", "cluster", "consumers",
+                asked, "where = prepass, loads = bulk, no second fragment buffer, no turns: one thread multiplies what a copy brings",
+                "where", "loads", "fragment_buffers", "consumers",
             )
         return ways
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return min(best, specialised.hidden_promote(scheme, block, k))
 
-    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
-        return specialised.widest(fragment, block[1])
+    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int], cluster: int = 1) -> Fragment:
+        wide = specialised.widest(fragment, block[1])
+        return wide.paired() if cluster > 1 else wide
 
     def facts(self, plan: Any) -> Columns:
         return Columns(plan)
@@ -81,14 +86,14 @@ class TensorMemory(Design):
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu) | {
             # What the warp-specialised design has and this one does not.
-            **specialised.CLUSTERS.absent, **specialised.TURNS.absent, "mixed": 0, "beside": 0.0, "moving_rate": 1.0, "clustered": 0.0, "alone": 0.0,
+            **specialised.TURNS.absent, "mixed": 0, "beside": 0.0, "moving_rate": 1.0, "clustered": 0.0, "alone": 0.0,
             "moved_operations": 0.0,
         }
 
     # ---- search
 
     def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
-        """Tiles; slices of k; promotion and stages; groups."""
+        """Tiles; slices of k and pairs; promotion and stages; groups."""
         block, warp = choices["block"], choices["warp"]
         bm = fragment.shape[0]
         tiles = []
@@ -97,9 +102,9 @@ class TensorMemory(Design):
             for wn in (warp[1],) if warp else halves:
                 for bk in ((block or warp)[2],) if block or warp else BLOCK_K:
                     tiles.append((block[0] if block else bm, warp[0] if warp else bm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
+        ways = [(count, cluster) for count in choices.among("split_k", common.SLICES) for cluster in choices.among("cluster", specialised.USUAL_CLUSTERS)]
         return [
-            dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
-            {"split_k": np.array(choices.among("split_k", common.SLICES))},
+            dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)), dict(zip(("split_k", "cluster"), np.array(ways).T)),
             *specialised.pipelines_and_groups(choices),
         ]
 
@@ -111,7 +116,7 @@ class TensorMemory(Design):
 
 
 class Columns:
-    """Where a plan's sums are in tensor memory: [sums that stay][buffer][sums that promotion empties], each block n columns wide."""
+    """Where a block's sums are in tensor memory: [sums that stay][buffer][sums that promotion empties], each block n columns wide."""
 
     def __init__(self, plan: Any):
         self._plan = plan

@@ -26,6 +26,7 @@ OTHER_REGISTERS = 24
 CONSTANT_OF = {
     "mma_efficiency": "efficiency", "drain_wait": "drain_cycles", "stage_wait": "stage_wait_cycles", "turn_cycles_each": "turn_cycles",
     "store_cycles": "store_cycles_per_element", "overlap_seconds": "overlap_seconds", "split_power": "split_power_share",
+    "cluster_seconds": "cluster_seconds",
 }
 """Symbol: the constant of a GPU's row, under [measured.tcgen05], that it stands for."""
 
@@ -39,6 +40,9 @@ COLUMNS = Equation(
     "B2", "columns", "(sums + where(promote > 0, promoted_sums, 0) * (buffers - 1)) * BN", "columns of tensor memory",
     "a sum takes n columns of 128 lanes",
 )
+STAGE_BYTES = Equation(
+    "B13", "stage_bytes", "BK * (BM * a_bytes + BN * b_word_bytes / cluster)", "B a stage", "as W4; of a pair each block has half of B",
+)
 SHARED_BYTES = Equation(
     "B3", "shared_bytes", "stages * (stage_bytes + 16) + 8 * (2 * buffers + 3) + where(split_k > 1, 8 * groups, 0)", "B",
     "as W5, with two barriers a buffer, two for sums that stay, and the address of tensor memory",
@@ -48,7 +52,7 @@ BUDGET = Equation(
     "registers a thread", "as W8; where nothing moves before a tile's end, registers stay where they are",
 )
 BUDGETS = (
-    specialised.A_BYTES, specialised.STAGE_BYTES, BUFFERS, COLUMNS, SHARED_BYTES, specialised.LAUNCH_REGISTERS,
+    specialised.A_BYTES, STAGE_BYTES, BUFFERS, COLUMNS, SHARED_BYTES, specialised.LAUNCH_REGISTERS,
     BUDGET, specialised.ACCUMULATOR_REGISTERS,
 )
 
@@ -57,7 +61,7 @@ ALLOCATED = Equation(
     "columns of tensor memory", "an allocation is a power of two",
 )
 AT_ONCE = Equation(
-    "B12", "blocks_at_once", f"min(max(resident_blocks, 1), floor({TENSOR_COLUMNS} / allocated_columns)) * sms", "blocks",
+    "B12", "blocks_at_once", f"floor(min(max(resident_blocks, 1), floor({TENSOR_COLUMNS} / allocated_columns)) * sms / cluster) * cluster", "blocks",
     "as W38, and so many as have their columns",
 )
 LAUNCH = (specialised.SHARERS, ALLOCATED, AT_ONCE)
@@ -65,7 +69,8 @@ LAUNCH = (specialised.SHARERS, ALLOCATED, AT_ONCE)
 # ---- traffic
 
 FETCH_BYTES = Equation(
-    "B4", "fetch_bytes", "BK * word_bytes * products * (BM + BN)", "B a tile and stage", "each instruction reads its operands from shared memory anew",
+    "B4", "fetch_bytes", "BK * word_bytes * products * (BM + BN / cluster)", "B a tile and stage",
+    "each instruction reads its operands from shared memory anew, of a pair half of B in each",
 )
 TRAFFIC = tuple(FETCH_BYTES if one is specialised.FETCH_BYTES else one for one in specialised.TRAFFIC)
 
@@ -113,5 +118,5 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
         "products_moving": sum(product.into in moving for product in scheme.products),
         # Registers hold the sums that have moved out, combined, and the columns that are on their way.
         "accumulators": 1, "fragment_registers": UNLOADED, "producer_registers": ISSUER_REGISTERS,
-        "cluster_seconds": 0, "other_registers": OTHER_REGISTERS,
+        "other_registers": OTHER_REGISTERS,
     }

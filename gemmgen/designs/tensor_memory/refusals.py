@@ -18,6 +18,18 @@ def one_instruction(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
+def pairs(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    n = plan.block[1]
+    if plan.cluster > 2:
+        return InfeasibleSpec(
+            f"{place}: [tile] cluster", "an instruction multiplies what two blocks have, and no more", got=plan.cluster, needs="1 or 2", remedy="cluster = 2",
+        )
+    return InfeasibleSpec(
+        f"{place}: [tile] block", "the halves of B that a pair of blocks has are no whole steps of n", got=f"block n = {n}, clusters of {plan.cluster}",
+        needs="a multiple of 32", remedy=f"block n = {max(32, n // 32 * 32)}, or cluster = 1",
+    )
+
+
 def tensor_memory(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     least = int(numbers["columns"]) // plan.block[1]
     return InfeasibleSpec(

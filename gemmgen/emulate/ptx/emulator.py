@@ -143,6 +143,8 @@ class Emulator(HostMemory):
         where = f"entry {program.entry.name}"
         if (y, z) != (1, 1):
             raise EmulationError(where, "clusters are supported along x only", got=(x, y, z), needs="(x, 1, 1)")
+        if program.cta_group and x % program.cta_group:
+            raise EmulationError(where, "a pair of CTAs does not lie in one cluster", got=f"clusters of {x}", needs="clusters of an even number of CTAs")
         if grid[0] % x:
             raise EmulationError(
                 where, "the grid does not hold whole clusters", got=grid, needs=f"a multiple of {x} CTAs along x"

@@ -69,7 +69,7 @@ class Program:
         blocks: in the order lanes are preferred in; block 0 is the entry.
         static_shared: bytes of its static shared variables; local: of those that each thread has for itself.
         reads_async: whether matrix instructions read shared memory by themselves.
-        tensor_memory: whether they have their sums in tensor memory.
+        tensor_memory: whether they have their sums in tensor memory; cta_group: CTAs that share it, 0 where no instruction tells.
         publishes: whether a fence or a release may show its stores to other CTAs.
         param_offsets: name -> offset in the parameter bytes; param_bytes: their length.
     """
@@ -83,6 +83,7 @@ class Program:
     local: int = 0
     reads_async: bool = False
     tensor_memory: bool = False
+    cta_group: int = 0
     publishes: bool = False
     param_offsets: dict[str, int] = field(default_factory=dict)
     param_bytes: int = 0

@@ -100,7 +100,7 @@ class Strip:
         cluster_phase: `[clusters]`, how often each cluster's barrier has opened.
         agreed: what the warps of a warpgroup must do alike, see `isa/wgmma`.
         order: what its threads know of writes to global memory.
-        tensor: the tensor memory of each CTA; empty where the program uses none.
+        tensor: the tensor memory of each CTA, the same one of a pair; empty where the program uses none. sharers: CTAs that have one.
     """
 
     def __init__(self, launch: Launch, ctas: Sequence[int]):
@@ -121,7 +121,9 @@ class Strip:
         self.registers = launch.registers
         indices, every, ranks = warps_of(launch.block), range(len(ctas)), launch.cluster
         self.order = Order(launch, linear, len(indices))
-        self.tensor = [TensorMemory(len(indices)) for _ in ctas] if launch.program.tensor_memory else []
+        self.sharers = max(1, launch.program.cta_group)
+        memories = [TensorMemory(len(indices), self.sharers) for _ in ctas[:: self.sharers]] if launch.program.tensor_memory else []
+        self.tensor = [memory for memory in memories for _ in range(self.sharers)]
         if launch.schedule.warps == "together":
             self.warps = [Warp(self, indices, every)]
         else:
@@ -202,7 +204,7 @@ class Strip:
             with at_lane(lane):
                 self.barriers.check_end(int(cta))
                 if self.tensor:
-                    self.tensor[cta].check_end()
+                    self.tensor[cta].check_end(int(cta) % self.sharers)
             for flight in self.flights:
                 if flight.cta == cta:
                     raise Fault(
@@ -283,7 +285,7 @@ class Strip:
         self.order.meet(free)
         for cta, memory in enumerate(self.tensor):
             if free[:, cta].any():
-                memory.meet(np.flatnonzero(free[:, cta]))
+                memory.meet(np.flatnonzero(free[:, cta]) + cta % self.sharers * memory.each)
         for warp in self.warps:
             warp.release(free[warp.place])
 
@@ -291,8 +293,13 @@ class Strip:
         """All threads of each CTA meet, or all of a cluster."""
         self.order.settle(ctas, cluster=cluster)
         if self.tensor:
-            for cta in ctas:
-                self.tensor[cta].meet(np.arange(self.tensor[cta].warps))
+            for first in sorted({cta // self.sharers * self.sharers for cta in ctas}):
+                memory = self.tensor[first]
+                memory.meet(np.flatnonzero(np.isin(first + np.arange(memory.warps) // memory.each, ctas)))
+
+    def tensor_threads(self, cta: np.ndarray, thread: np.ndarray) -> np.ndarray:
+        """The numbers of threads of these CTAs in their tensor memory."""
+        return thread + cta % self.sharers * (WARP * self.tensor[0].each)
 
     # ---- errors
     def _check_warpgroups(self) -> None:

@@ -1,6 +1,6 @@
-"""Tensor memory of one CTA, and the order in which its threads may use it.
+"""Tensor memory of one CTA or of a pair, and the order in which its threads may use it.
 
-The memory is 128 lanes of 512 columns of 32 bits. `tcgen05.mma` writes whole columns, some time after it is issued; a
+The memory of a CTA is 128 lanes of 512 columns of 32 bits. `tcgen05.mma` writes whole columns, some time after it is issued; a
 warp reads and writes the quarter of the lanes that its number names. An access is right only where its thread knows
 that earlier accesses to the same columns are over. That knowledge is a number for each agent: a warp's loads and stores,
 or the products that a warp issues, until a time.
@@ -11,6 +11,9 @@ or the products that a warp issues, until a time.
 - *Heard*: what a thread has learned at barriers. It counts as *known* after `tcgen05.fence::after_thread_sync`.
 
 These rules do not depend on the order in which warps happen to run, so a missing fence or wait is a fault under every schedule.
+
+Two CTAs of a pair (`cta_group::2`) are one such memory, as products of either write both: warps, threads and lanes of the second CTA
+are numbered behind those of the first. Each CTA allocates and gives back for itself, the latter when both are through; its warps touch its own lanes alone.
 """
 
 from __future__ import annotations
@@ -43,14 +46,16 @@ class Operands:
 
 
 class TensorMemory:
-    """Of one CTA.
+    """Of one CTA, or of two.
 
     Args:
-        warps: of the CTA.
+        warps: of a CTA.
+        ctas: that share it.
 
     Attributes:
-        data: `[128, 512]` uint32; written: which of them hold anything.
-        allocated: first column -> number of columns; permitted: whether more may be allocated.
+        each: warps of a CTA; warps: of all.
+        data: `[128 ctas, 512]` uint32; written: which of them hold anything.
+        allocated: of each CTA, first column -> number of columns; permitted: whether more may be allocated.
         time: counts accesses.
         read, stored: `[warps, 512]`, when a warp last did so; multiplied: the same of products that it issued.
         taken: `[warps, 512]`, when a warp allocated the column.
@@ -61,12 +66,15 @@ class TensorMemory:
         places: agent -> where it last did something.
     """
 
-    def __init__(self, warps: int):
-        self.warps = warps
-        self.data = np.zeros((LANES, COLUMNS), np.uint32)
-        self.written = np.zeros((LANES, COLUMNS), bool)
-        self.allocated: dict[int, int] = {}
-        self.permitted = True
+    def __init__(self, warps: int, ctas: int = 1):
+        self.each, self.ctas, self.warps = warps, ctas, warps * ctas
+        warps = self.warps
+        self.data = np.zeros((LANES * ctas, COLUMNS), np.uint32)
+        self.written = np.zeros((LANES * ctas, COLUMNS), bool)
+        self.allocated: list[dict[int, int]] = [{} for _ in range(ctas)]
+        self.permitted = [True] * ctas
+        self._cta = np.arange(warps) // self.each
+        self._quarter = 4 * self._cta + np.arange(warps) % self.each % 4
         self.time = 0
         self.read, self.stored, self.multiplied, self.taken = (np.zeros((warps, COLUMNS), np.int64) for _ in range(4))
         self.known, self.told, self.heard = (np.zeros((32 * warps, 2 * warps), np.int64) for _ in range(3))
@@ -80,10 +88,11 @@ class TensorMemory:
         """The first column of a new allocation: the highest that is free, so that a kernel cannot take 0 for granted."""
         if not LEAST <= columns <= COLUMNS or columns & columns - 1:
             raise Fault("an allocation of tensor memory has a wrong size", got=f"{columns} columns", needs=f"a power of two from {LEAST} to {COLUMNS}")
-        if not self.permitted:
+        cta = warp // self.each
+        if not self.permitted[cta]:
             raise Fault("tensor memory is allocated after the right to do so was given up", needs="tcgen05.alloc before tcgen05.relinquish_alloc_permit")
         free = np.ones(COLUMNS, bool)
-        for base, count in self.allocated.items():
+        for base, count in self.allocated[cta].items():
             free[base : base + count] = False
         base = next((base for base in range(COLUMNS - columns, -1, -columns) if free[base : base + columns].all()), None)
         if base is None:
@@ -91,8 +100,8 @@ class TensorMemory:
                 "tensor memory is allocated that no other thread of the CTA can give back in time", got=f"{columns} columns",
                 needs=f"at most {COLUMNS} columns at once, or tcgen05.dealloc before",
             )
-        self.allocated[base] = columns
-        self.written[:, base : base + columns] = False
+        self.allocated[cta][base] = columns
+        self.written[self.lanes(cta), base : base + columns] = False
         self.time += 1
         self.taken[warp, base : base + columns] = self.known[32 * warp : 32 * warp + 32, warp] = self.time
         self.places[warp] = place
@@ -100,44 +109,51 @@ class TensorMemory:
 
     def free(self, threads: np.ndarray, address: int, columns: int) -> None:
         """The threads of a warp give an allocation back."""
-        if self.allocated.get(address) != columns:
+        cta = int(threads[0]) // (32 * self.each)
+        if self.allocated[cta].get(address) != columns:
             raise Fault(
                 "tensor memory is given back that is not one whole allocation", got=f"{columns} columns from {_address(address)} on",
-                needs=" or ".join(f"{count} from {_address(base)} on" for base, count in self.allocated.items()) or "tcgen05.alloc first",
+                needs=" or ".join(f"{count} from {_address(base)} on" for base, count in self.allocated[cta].items()) or "tcgen05.alloc first",
             )
         span = slice(address, address + columns)
         self._check_products(threads, span, "given back")
         self._check(threads, span, self.read, "given back", "read")
         self._check(threads, span, self.stored, "given back", "written")
-        del self.allocated[address]
+        del self.allocated[cta][address]
 
-    def span(self, address: int, columns: int) -> slice:
-        """Columns from an address on, of which only the column matters here, all of one allocation."""
+    def lanes(self, cta: int) -> slice:
+        """Of a CTA."""
+        return slice(LANES * cta, LANES * (cta + 1))
+
+    def span(self, address: int, columns: int, cta: int | None = None) -> slice:
+        """Columns from an address on, of which only the column matters here, all of one allocation of a CTA; None is for every CTA."""
         first = address & 0xFFFF
-        if not any(base <= first and first + columns <= base + count for base, count in self.allocated.items()):
-            raise Fault(
-                "tensor memory is used that is not allocated", got=f"columns {first} to {first + columns - 1}",
-                needs=" or ".join(f"columns {base} to {base + count - 1}" for base, count in self.allocated.items()) or "tcgen05.alloc first",
-            )
+        for allocated in self.allocated if cta is None else self.allocated[cta : cta + 1]:
+            if not any(base <= first and first + columns <= base + count for base, count in allocated.items()):
+                raise Fault(
+                    "tensor memory is used that is not allocated", got=f"columns {first} to {first + columns - 1}",
+                    needs=" or ".join(f"columns {base} to {base + count - 1}" for base, count in allocated.items()) or "tcgen05.alloc first",
+                )
         return slice(first, first + columns)
 
     # ---- accesses
     def quarter(self, warp: int, address: int, columns: int) -> tuple[slice, slice]:
         """The lanes and columns that a warp may touch from an address on."""
-        lane = 32 * (warp % 4)
+        cta, lane = warp // self.each, 32 * (int(self._quarter[warp]) % 4)
         if address >> 16 != lane:
             raise Fault(
-                "a warp touches lanes of tensor memory that are another one's", got=f"lane {address >> 16} by warp {warp}",
+                "a warp touches lanes of tensor memory that are another one's", got=f"lane {address >> 16} by {self._name(warp)}",
                 needs=f"lanes {lane} to {lane + 31}, a quarter by the warp's number modulo 4",
             )
-        return slice(lane, lane + 32), self.span(address, columns)
+        lane += LANES * cta
+        return slice(lane, lane + 32), self.span(address, columns, cta)
 
     def load(self, warp: int, threads: np.ndarray, address: int, columns: int, place: str) -> np.ndarray:
         """`[columns, 32]` uint32, which are there after a wait."""
         lanes, span = self.quarter(warp, address, columns)
         self._check_products(threads, span, "read")
-        self._check(threads, span, self.stored, "read", "written", beside=warp)
-        self._check(threads, span, self.taken, "read", "allocated")
+        self._check(threads, span, self.stored, "read", "written", self._quarter == self._quarter[warp])
+        self._check(threads, span, self.taken, "read", "allocated", self._cta == self._cta[warp])
         if not self.written[lanes, span].all():
             raise Fault("tensor memory is read that nothing has written", got=_columns(span))
         self._did(warp, threads, 0, span, place)
@@ -148,8 +164,8 @@ class TensorMemory:
         lanes, span = self.quarter(warp, address, len(values))
         self._check_products(threads, span, "written")
         for when, did in ((self.read, "read"), (self.stored, "written")):
-            self._check(threads, span, when, "written", did, beside=warp)
-        self._check(threads, span, self.taken, "written", "allocated")
+            self._check(threads, span, when, "written", did, self._quarter == self._quarter[warp])
+        self._check(threads, span, self.taken, "written", "allocated", self._cta == self._cta[warp])
         self.data[lanes, span], self.written[lanes, span] = values.T, True
         self._did(warp, threads, 1, span, place)
 
@@ -216,34 +232,32 @@ class TensorMemory:
         told[warps] = self.told[every].reshape(len(warps), 32, -1).min(1)[np.arange(len(warps)), warps]
         self.hear(every, told)
 
-    def check_end(self) -> None:
-        if self.allocated:
+    def check_end(self, cta: int) -> None:
+        if allocated := self.allocated[cta]:
             raise Fault(
-                "a CTA ends while tensor memory is allocated", got=", ".join(f"{count} columns from {base} on" for base, count in self.allocated.items()),
+                "a CTA ends while tensor memory is allocated", got=", ".join(f"{count} columns from {base} on" for base, count in allocated.items()),
                 needs="tcgen05.dealloc by the warp that allocated",
             )
 
     # ---- the rules
-    def _check(self, threads: np.ndarray, span: slice, when: np.ndarray, deed: str, did: str, beside: int | None = None) -> None:
-        """Fault where threads need not know what a warp did to columns; of warps with the same lanes as `beside` only."""
-        times = when[:, span].max(1)
-        if beside is not None:
-            times = np.where(np.arange(self.warps) % 4 == beside % 4, times, 0)
+    def _check(self, threads: np.ndarray, span: slice, when: np.ndarray, deed: str, did: str, of: np.ndarray | bool = True) -> None:
+        """Fault where threads need not know what a warp did to columns; `of` these, `[warps]`."""
+        times = np.where(of, when[:, span].max(1), 0)
         early = times > self.known[threads, : self.warps].min(0)
         if not early.any():
             return
         warp = int(np.argmax(early))
         theirs, time = slice(32 * warp, 32 * warp + 32), int(times[warp])
         if did != "allocated" and self.known[theirs, warp].min() < time:
-            needs = f"tcgen05.wait::{'ld' if did == 'read' else 'st'} by warp {warp} before it says so"
+            needs = f"tcgen05.wait::{'ld' if did == 'read' else 'st'} by {self._name(warp)} before it says so"
         elif self.told[theirs, warp].min() < time and threads[0] // 32 != warp:
-            needs = f"tcgen05.fence::before_thread_sync by all threads of warp {warp} before their barrier"
+            needs = f"tcgen05.fence::before_thread_sync by all threads of {self._name(warp)} before their barrier"
         else:
             needs = self._after(threads, warp, time)
         raise Fault(
             f"tensor memory is {deed} that another warp need not have {did} yet" if did != "allocated" else
             f"tensor memory is {deed} that need not be allocated yet",
-            got=f"{_columns(span)}, {did} by warp {warp} at {self.places.get(warp, '?')}", needs=needs,
+            got=f"{_columns(span)}, {did} by {self._name(warp)} at {self.places.get(warp, '?')}", needs=needs,
         )
 
     def _check_products(self, threads: np.ndarray, span: slice, deed: str) -> None:
@@ -262,6 +276,9 @@ class TensorMemory:
             f"tensor memory is {deed} before the products into it are known to be done",
             got=f"{_columns(span)}, multiplied into at {self.places[agent]}{', which no commit covers' if uncommitted else ''}", needs=needs,
         )
+
+    def _name(self, warp: int) -> str:
+        return f"warp {warp % self.each}{f' of CTA {warp // self.each} of the pair' if self.ctas > 1 else ''}"
 
     def _after(self, threads: np.ndarray, agent: int, time: int) -> str:
         if self.heard[threads, agent].min() >= time:

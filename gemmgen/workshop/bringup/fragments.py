@@ -57,6 +57,7 @@ def row_text(maps: Maps, device: str) -> str:
     lines += [f"min_arch = {fragment.min_arch}"] if fragment.min_arch else []
     lines += [f"archs = {toml_values.told(list(fragment.archs))}"] if fragment.archs else []
     lines += [f'arch = "{fragment.arch}"'] if fragment.arch else []
+    lines += [f"also = {toml_values.told(list(fragment.also))}"] if fragment.also else []
     lines += [f'instruction = "{fragment.instruction}"'] + ([f'builtin = "{fragment.builtin}"'] if fragment.builtin else [])
     lines += [f"shape = {list(fragment.shape)}", f'word = "{fragment.word}"']
     lines += [f"{name} = {value}" for name in ("widest", "sparse_from", "deepest") if (value := getattr(fragment, name))]

@@ -216,7 +216,7 @@ def multiply_source(fragment: Fragment, arch: str) -> Source:
         SpecError: lanes hold none of its operands.
     """
     m, n, _ = fragment.shape
-    return plain_source("multiply.j2", fragment.arch or arch, f"bringup_{fragment.name}", fragment=fragment, header=fragment_header(fragment),
+    return plain_source("multiply.j2", fragment.compiled_for(arch), f"bringup_{fragment.name}", fragment=fragment, header=fragment_header(fragment),
                         forms=chain_forms(fragment), varies=varies(fragment), registers=register_counts(fragment), m=m, n=n)
 
 
@@ -244,7 +244,7 @@ def source(fragment: Fragment, arch: str) -> Source:
         registers=register_counts(fragment), names={"registers": REGISTERS, "loaded": LOADED}, value=_VALUE[sum_type(fragment.word)][0],
         loads=_loads(fragment) if loads_fragments(fragment) else None,
     )
-    arch = fragment.arch or arch
+    arch = fragment.compiled_for(arch)
     return Source(name="bringup", text=text, suffix=fragment.maker.files.source_suffix, interface=None, arch=arch, allow_spills=False)
 
 

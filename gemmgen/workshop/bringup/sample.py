@@ -194,7 +194,7 @@ def _seconds(plan: Plan) -> float:
 
 def timed(
     gpu: str, vendor: str, pool: Processes, *, most: int | None = None, firsts: bool = False, done: Collection[tuple[str, Size]] = (), seed: int = 0,
-    progress: Any = lambda text: None,
+    progress: Any = lambda text: None, wanted: Sequence[Proposed] | None = None,
 ) -> Timed:
     """Solve, compile, judge and time the kernels of the cells.
 
@@ -203,8 +203,10 @@ def timed(
         most: kernels; None for all.
         firsts: of each cell the first choice alone, at the size that it was chosen for; and of the other sizes, too.
         done: kernels to pass over, by their plans' hashes, at sizes.
+        wanted: these kernels instead of the cells'.
     """
-    wanted = candidates(gpu, vendor, pool, most=most, firsts=firsts, seed=seed)
+    if wanted is None:
+        wanted = candidates(gpu, vendor, pool, most=most, firsts=firsts, seed=seed)
     rows: list[Row] = []
     refused: dict[str, None] = {}
     kernels = 0

@@ -2,7 +2,7 @@
 
     from gemmgen.workshop import explore
 
-    study = explore.study("specs/studies/small_cpu.toml")      # its store: explore-out/small_cpu, as `gemmgen study run` has it
+    study = explore.study("small_cpu")                         # its store: explore-out/small_cpu, as `gemmgen study run` has it
     study.run(trials=40)
     study.resume(trials=80)
     study.table("best").to_pandas()                            # an Arrow table
@@ -19,6 +19,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gemmgen.shown import Shown
+
 if TYPE_CHECKING:
     import plotly.graph_objects
     import pyarrow
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Explored", "study"]
 
 
-@dataclass(frozen=True)
-class Explored:
+@dataclass(frozen=True, repr=False)
+class Explored(Shown):
     """A study as programs use it. Its files are those of the command `gemmgen study`.
 
     Attributes:
@@ -44,6 +46,10 @@ class Explored:
 
     study: Study
     place: str | PathLike[str] | None = None
+
+    def _told(self) -> dict[str, object]:
+        head = self.study.file.study
+        return {"name": head.name, "title": head.title, "gpus": ", ".join(map(str, head.gpus)), "sizes": len(head.sizes), "store": self.store}
 
     @property
     def store(self) -> str | Path:
@@ -77,7 +83,7 @@ class Explored:
             scheduler: address of a cluster of dask.distributed.
             workers: processes that compile on this machine, None for as many as there are processors, beside one for each GPU; 0: one
                 process at a time.
-            progress: is told after every trial.
+            progress: is called after every trial.
 
         Raises:
             SpecError, UnknownName, InfeasibleSpec, GemmgenError: the study, the store or the cluster will not do.
@@ -144,16 +150,20 @@ class Explored:
 
         return figure(name, self.rows(where), self.study.name)
 
-    def report(self, path: str | PathLike[str] = "report.html", where: str = "") -> Path:
+    def report(self, path: str | PathLike[str] = "report.html", where: str = "", against: Explored | None = None) -> Path:
         """Write the report of `gemmgen study report`, and give its path.
+
+        Args:
+            against: a study whose store is compared with this one's, under the same condition.
 
         Raises:
             GemmgenError: as `table`, or plotly is missing.
         """
         from gemmgen.cli.output import write_paths
-        from gemmgen.workshop.explore.report import report
+        from gemmgen.workshop.explore.report import Against, report
 
-        return write_paths({Path(path): report(self.rows(where), title=self.study.name)})[0]
+        other = Against(against.rows(where), f"{against.study.name}, {against.store}", f"{self.study.name}, {self.store}") if against else None
+        return write_paths({Path(path): report(self.rows(where), title=self.study.name, against=other)})[0]
 
     def _opened(self, where: str) -> Store:
         from gemmgen.workshop.explore.store import Store

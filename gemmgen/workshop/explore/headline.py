@@ -104,8 +104,12 @@ class Headline:
     sure: str
 
 
-def headline(rows: Sequence[Row]) -> Headline | None:
-    """Of the rows of one GPU; None where no kernel has a time."""
+def headline(rows: Sequence[Row], judged: int = MOST_JUDGED) -> Headline | None:
+    """Of the rows of one GPU; None where no kernel has a time.
+
+    Args:
+        judged: sizes that are held against plain FP32 at most, the largest.
+    """
     best: dict[Shape, Row] = {}
     for row in known(rows):
         shape = row.m, row.n, row.k, row.layout
@@ -114,7 +118,7 @@ def headline(rows: Sequence[Row]) -> Headline | None:
     if not best:
         return None
     fp32 = fp32_times(rows)
-    largest = sorted(best, key=lambda shape: (-shape[0] * shape[1] * shape[2], shape))[:MOST_JUDGED]
+    largest = sorted(best, key=lambda shape: (-shape[0] * shape[1] * shape[2], shape))[:judged]
     verdicts = [found for shape in largest if (found := verdict_of(best[shape], fp32))]
     first = best[largest[0]]
     try:

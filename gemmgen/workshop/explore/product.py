@@ -25,6 +25,7 @@ from gemmgen.cache import folder
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.plan import Plan
+from gemmgen.shown import Shown
 from gemmgen.verdict import Verdict
 from gemmgen.workshop.explore import Explored, study
 from gemmgen.workshop.explore.gpus import gpus_here
@@ -42,8 +43,8 @@ UNTIMED_TRIALS = 8
 """Without the GPU the model's order decides: more are only tried because the compiler may refuse some."""
 
 
-@dataclass(frozen=True)
-class TunedProduct:
+@dataclass(frozen=True, repr=False)
+class TunedProduct(Shown):
     """The best kernel of one product.
 
     Attributes:
@@ -79,12 +80,13 @@ class TunedProduct:
         """Beside plain FP32; None where there is none to compare with."""
         return verdict_of(self.row, fp32_times(self.study.rows()))
 
-    def __str__(self) -> str:
+    def _told(self) -> dict[str, object]:
         how = f"measured on {self.row.device}" if self.measured else f"predicted, {self.row.verdict}"
-        lines = [("kernel", self.row.kernel), ("time", f"{1e6 * self.seconds:.4g} us ({how})")]
-        lines += [("verdict", self.verdict.sentence)] if self.verdict else []
-        lines += [("store", f"{self.study.store}{', kept from an earlier call' if self.kept else ''}")]
-        return "\n".join(f"{name:<9}{text}" for name, text in lines)
+        return {"kernel": self.row.kernel, "time": f"{1e6 * self.seconds:.4g} us ({how})", "verdict": self.verdict and self.verdict.sentence,
+                "store": f"{self.study.store}{', kept from an earlier call' if self.kept else ''}"}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<9}{text}" for name, text in self._rows())
 
 
 def tuned(
@@ -104,13 +106,18 @@ def tuned(
         store: a folder or a URI; None for one in the cache folder, where other processes find it.
         again: try further candidates for so long, though the store holds an answer.
         workers: processes that compile, as `Explored.run` has them.
-        progress: is told after every trial.
+        progress: is called after every trial.
 
     Raises:
         SpecError: an argument is not acceptable, or no GPU is named and none is here.
         InfeasibleSpec: no kernel of the GPU gives such an error.
         GemmgenError: no kernel could be made; the store has the reasons.
     """
+    if not isinstance(accuracy, str | int | float):
+        raise SpecError("tune: accuracy", "is no accuracy", got=type(accuracy).__name__, needs="fp32, tf32, fp32-rounded, or the largest error",
+                        remedy='accuracy="fp32"')
+    if not (store is None or isinstance(store, str | PathLike)):
+        raise SpecError("tune: store", "is no place", got=type(store).__name__, needs="a folder or a URI", remedy='store="my_store"')
     seconds, here = seconds_asked(budget), [one.name for one in gpus_here()]
     if gpu is None and not here:
         raise SpecError("tune: gpu", "is not given, and no GPU that the catalog knows is here", needs="a name under specs/gpus", remedy='gpu="h100"')
@@ -136,7 +143,7 @@ def tuned(
     found = _best(made, timed)
     if found is None:
         raise GemmgenError(f"tune {m} x {n} x {k} on {row.name}", "found no kernel that is right", needs="a trial that is not refused, wrong or broken",
-                           remedy=f"gemmgen study ask {made.store} --verdicts tells why, or a larger budget")
+                           remedy=f"gemmgen study ask {made.store} --verdicts shows why, or a larger budget")
     return TunedProduct(found, made, False)
 
 
@@ -158,6 +165,6 @@ def seconds_asked(budget: str | float) -> float:
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(s|min|h)\s*", budget) if isinstance(budget, str) else None
     seconds = float(found[1]) * UNITS[found[2]] if found else budget
-    if isinstance(seconds, str) or not isfinite(seconds) or not 0 < seconds <= 1e7:
+    if not isinstance(seconds, int | float) or not isfinite(seconds) or not 0 < seconds <= 1e7:
         raise SpecError("tune: budget", "is no time", got=budget, needs="seconds above 0, or a number and s, min or h", remedy='budget="2 min"')
     return float(seconds)

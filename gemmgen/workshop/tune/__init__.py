@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from gemmgen.errors import DeviceError, SpecError
+from gemmgen.shown import Shown
 from gemmgen.workshop.tune.engine import Engine, Simulation, Timed
 from gemmgen.workshop.tune.precisions import USUAL, YARDSTICK, Level, levels_for
 from gemmgen.workshop.programs.listed import Listed, load_program
@@ -43,8 +44,8 @@ __all__ = [
 SGEMM = "cublas-sgemm"
 DEVICES = ("auto", "cuda", "model", "emulator")
 
-@dataclass(frozen=True)
-class Tuned:
+@dataclass(frozen=True, repr=False)
+class Tuned(Shown):
     """What a tuner found.
 
     Attributes:
@@ -75,6 +76,11 @@ class Tuned:
     sgemm_seconds: float | None
     together: Mapping[str, float]
     runs: int
+
+    def _told(self) -> dict[str, object]:
+        found = self.choice
+        chosen = {"seconds": self.seconds(found), "error": self.error(found), **self.levels_of(found)} if found else {"chosen": "no level meets the threshold"}
+        return {"program": self.program.name, "gpu": self.gpu, "threshold": self.question.threshold, **chosen}
 
     @property
     def choice(self) -> Choice | None:
@@ -255,7 +261,13 @@ def tune(*what: Any, **how: Any) -> Tuned | TunedProduct:
 
     `tune(m, n, k, accuracy="fp32", budget="2 min")` finds the fastest kernel of one product and keeps the answer for the next call; arguments and errors as
     `gemmgen.workshop.explore.product.tuned`. `tune(program, threshold)` chooses a level for each GEMM of a program; as `tuned_program`.
+
+    Raises:
+        SpecError: what is given is neither; others as these functions.
     """
+    if not what and not {"m", "program"} & how.keys() or len(what) > 2 and not all(isinstance(one, Integral) for one in what):
+        raise SpecError("tune", "is asked for neither a product nor a program", got=", ".join(map(repr, what)) or "nothing",
+                        needs="three integers m, n, k; or a program and a threshold", remedy='tune(4096, 4096, 4096), or tune("mlp", 1e-5)')
     if what and isinstance(what[0], Integral) or not what and "m" in how:
         from gemmgen.workshop.explore.product import tuned
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gemmgen.cli.output import Progress, emit, emit_json, json_text, note, write_files
+from gemmgen.cli.output import Progress, emit, emit_json, json_text, note, write_files, write_paths
 from gemmgen.cli.verb import KERNEL, Json, OtherGpu, Quiet, names, verb
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, DeviceError, SpecError
 from gemmgen.files import read
@@ -26,7 +26,7 @@ class Data(StrEnum):
 
 @verb(
     KERNEL,
-    "gemmgen bench specs/kernels/sgemm_h100.toml",
+    "gemmgen bench sgemm_h100",
     "gemmgen bench specs/kernels/*_h100.toml --sizes 1024,4096,4096x4096x512 --rounds 25 --out results",
     "gemmgen bench my.toml --solve-each-size --against cublas-sgemm,cublas-f16/3,triton-bf16x6 --seconds 180",
     "gemmgen bench my.toml --frontier --sizes 4096,8192 --against cublas-sgemm,cublas-f16/3,cublas-int8/8,triton-bf16x6 --out results",
@@ -35,6 +35,7 @@ class Data(StrEnum):
     "gemmgen bench my.toml --rival gemmul8=/opt/GEMMul8,moduli=8,fast",
     "gemmgen bench my_batches.toml --suite inception,transformers,uniform --rounds 21",
     "gemmgen bench my_batches.toml --batches 8,256 --against cublas-loop,cublas-grouped --seconds 60",
+    "gemmgen bench specs/kernels/sgemm_h100.toml --share h100.json",
     "gemmgen bench --plot results/bench.csv",
 )
 def bench(
@@ -85,6 +86,8 @@ def bench(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=(
         "Also write bench.csv, bench.json and bench.txt there, of batches batches.csv and so on; with --frontier frontier.json, frontier.txt and, where "
         "matplotlib is, frontier.svg."))] = None,
+    share: Annotated[Path | None, typer.Option(metavar="FILE", help=(
+        "Also write sizes, times and errors there as JSON to publish: with the names of GPU, driver and compiler, nothing else of this machine."))] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
         "Draw speed.png and error.png from a bench.csv, ratios, latency and GFLOPS from a batches.csv, or frontier.svg from a frontier.json, beside it or "
         "into --out; needs no GPU."))] = None,
@@ -122,7 +125,7 @@ def bench(
     if not (specs or together):
         raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, a --suite of batches, or --plot CSV", remedy="gemmgen bench --help")
     of_one = {"--sizes": sizes, "--rival": rival, "--data": data, "--solve-each-size": each_size, "--vary": vary, "--others": others,
-              "--no-main-kernel": not main_kernel, "--frontier": frontier}
+              "--no-main-kernel": not main_kernel, "--frontier": frontier, "--share": share}
     of_many = {"--thresholds": thresholds, "--captured": captured, "--upload-lists": upload_lists, "--mix": mix}
     for option, given in (of_one if together else of_many).items():
         if given:
@@ -137,6 +140,14 @@ def bench(
             write_files(out, {
                 f"{stem}.csv": benching.as_csv(table), f"{stem}.json": json_text(table.as_dict()) + "\n", f"{stem}.txt": benching.as_text(table) + "\n",
             })
+        if share and any(row.kind == "kernel" for row in table.rows):
+            shared(table)
+
+    def shared(table: benching.Table) -> tuple[Path, list[str]]:
+        from gemmgen.workshop.bench import share as sharing
+
+        found, left_out = sharing.share_of(table, kernels)
+        return write_paths({share or Path(): sharing.as_json(found)})[0], left_out
 
     how: dict[str, Any] = {"rounds": rounds or (11 if together else 15), "slice_ms": slice_ms or (3.0 if together else 30.0), "seconds": seconds}
     if together:
@@ -159,8 +170,9 @@ def bench(
         if frontier:
             if len(specs) > 1:
                 raise SpecError("--frontier", "is of one spec's GPU and sizes", got=f"{len(specs)} specs", needs="one SPEC", remedy="a call for each spec")
-            if vary or others:
-                raise SpecError("--frontier", "times every scheme of a spec", got="--vary or --others", needs="neither", remedy="a call without --frontier")
+            if vary or others or share:
+                raise SpecError("--frontier", "times every scheme of a spec", got="--vary, --others or --share", needs="none of them",
+                                remedy="a call without --frontier")
             return _measured_frontier(specs[0], of_each, progress, gpu, out, as_json, **how)
         kernels, notes = racers(specs, of_each, each_size, progress, gpu, vary or (), _others(others))
         low, high = benching.DATA[data or Data.both]
@@ -169,6 +181,11 @@ def bench(
         )
     progress.clear()
     emit_json(table.as_dict()) if as_json else emit(benching.as_text(table))
+    if share:
+        path, left_out = shared(table)
+        for text in left_out:
+            note(text, quiet=quiet)
+        note(f"{path} may be shared: look at it, then see docs/community.md", quiet=quiet or as_json)
     return EXIT_OK
 
 

@@ -61,7 +61,7 @@ def probe(
 ) -> int:
     """Measure how a GPU multiplies, its limits and its speed.
 
-    Launches alone tell which lane holds which element of each matrix
+    Launches alone show which lane holds which element of each matrix
     instruction, in which order it sums and how it rounds, where the GPU's limits
     are and what kernels reach. A folder that has a report of the last time is
     compared with it. The exit code is 1 where

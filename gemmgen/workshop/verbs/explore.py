@@ -53,7 +53,7 @@ group("study", SPACE, "Try many kernels on many sizes, keep the trials, ask them
 @verb(
     SPACE,
     "gemmgen study run small_cpu",
-    "gemmgen study run specs/studies/sgemm_h200.toml --dry-run",
+    "gemmgen study run sgemm_h200 --dry-run",
     "gemmgen study run my_study.toml --store results/mine --strategy tpe --trials 500 --seconds 600",
     "gemmgen study run my_study.toml --scheduler tcp://host:8786 --store s3://bucket/mine",
     name="study run", was={"explore": {}},
@@ -64,7 +64,7 @@ def explore(
     strategy: Annotated[Strategy | None, typer.Option(help="Instead of the study's own.")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="How many candidates are tried at most, instead of the study's own number.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="After how long no further trial begins.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell the candidates, what the model rejects, and how long the rest will take.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the candidates, what the model rejects, and how long the rest will take.")] = False,
     workers: Annotated[int | None, typer.Option(min=0, metavar="N", help=(
         "Processes that compile, beside one for each GPU; default: as many as there are processors; 0: one process, without a cluster."))] = None,
     scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A dask scheduler whose workers try, instead of this machine alone.")] = None,
@@ -218,7 +218,7 @@ def _span(seconds: float | None) -> str:
 
 @contextmanager
 def showing(quiet: bool, name: str) -> Iterator[Any]:
-    """What is told after every trial, on stderr: on a terminal a bar that changes, elsewhere a line now and then."""
+    """What is printed after every trial, on stderr: on a terminal a bar that changes, elsewhere a line now and then."""
     if quiet:
         yield lambda progress: None
         return

@@ -42,7 +42,7 @@ def profile(
     Random FP16 products on the device are compared bit for bit with what half
     and single precision give (d_HALF, d_FLOAT), as in the paper's figures 2
     and 3; then with more hypotheses, with accumulators, and over the whole
-    instruction. Both verdicts are told in words. The exit code is 1 where
+    instruction. Both verdicts are printed in words. The exit code is 1 where
     the unit is neither of the paper's two.
     """
     from gemmgen.workshop.bringup import instructions_of

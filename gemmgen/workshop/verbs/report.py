@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -62,6 +64,9 @@ def _rows(store: str, where: str, quiet: bool) -> list[Row]:
     SPACE,
     "gemmgen study report explore-out/sgemm_h200 -o report.html",
     "gemmgen study report explore-out/sgemm_h200 --where \"scheme = 'ootomo'\" --table dispatch.json -o report.html",
+    "gemmgen study report before --against after",
+    "gemmgen study report explore-out/two --where \"gpu = 'a100'\" --against explore-out/two --against-where \"gpu = 'h200'\"",
+    "gemmgen study report explore-out/sgemm_h200 --watch --open",
     name="study report", was={"report": {}},
 )
 def report(
@@ -70,32 +75,108 @@ def report(
     title: Annotated[str, typer.Option(help="The page's title; default: the store's name.")] = "",
     table: Annotated[Path | None, typer.Option(metavar="JSON", help="A dispatch table of gemmgen study choose, whose rules and kernels are shown.")] = None,
     where: Where = "",
+    against: Annotated[str | None, typer.Option(metavar="STORE", help=(
+        "Also compare with this store, or with the same under --against-where: two GPUs, two compilers, before and after."))] = None,
+    against_where: Annotated[str | None, typer.Option("--against-where", metavar="SQL", help="Of --against; default: as --where.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Draw again whenever the store has new rows, until Ctrl-C; an open page follows.")] = False,
+    opened: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     seed: Seed = 1,
     as_json: Json = False,
 ) -> int:
     """Draw a store of trials as one HTML file.
 
     It shows the frontier of error against speed, speed over size beside rivals,
-    the decisions of all kernels, predictions against measurements, why candidates
-    were rejected, and the best kernels with their text. The file needs no server
-    and no network, and asks for neither.
+    heat maps, a roofline, the decisions of all kernels, predictions against
+    measurements, why candidates were rejected, and the best kernels with their
+    text; of two stores what is faster in which. The file needs no server and no
+    network, and asks for neither.
     """
     from gemmgen.library.dispatch import load_table
     from gemmgen.workshop.explore import report as reporting
 
     loaded = load_table(table) if table else None
+    if against_where is not None and against is None:
+        raise SpecError("--against-where", "belongs to --against", got=against_where, needs="--against STORE", remedy="gemmgen study report --help")
     progress = Progress("report", as_json, late=True)
-    progress.step("read the store")
-    rows = _rows(store, where, as_json)
-    progress.step(f"draw {len(rows):,} rows")
-    page = reporting.report(rows, title=title or Path(store.rstrip("/")).name or store, table=loaded, seed=seed)
-    progress.clear()
-    [written] = write_paths({output: page})
-    if as_json:
-        emit_json({"file": str(written), "bytes": len(page.encode()), "rows": len(rows)})
+    other_where = where if against_where is None else against_where
+
+    def draw(live: float = 0.0, *, absent: bool = False) -> tuple[Path, dict[str, Any]]:
+        """Write the page; with `absent` of a store that is not there yet, too."""
+        progress.step("read the store")
+        rows = [] if absent and not _there(store) else _rows(store, where, as_json)
+        other = None
+        if against is not None:
+            progress.step(f"read {against}")
+            other = reporting.Against(_rows(against, other_where, as_json), _called(against, other_where), _called(store, where))
+        progress.step(f"draw {len(rows):,} rows")
+        page = reporting.report(rows, title=title or _called(store, ""), table=loaded, seed=seed, against=other, live=live)
+        progress.clear()
+        [written] = write_paths({output: page})
+        return written, {"file": str(written), "bytes": len(page.encode()), "rows": len(rows), "against_rows": len(other.rows) if other else None}
+
+    if watch:
+        written, told = _watched(store, draw, opened, as_json)
     else:
-        emit(f"{'wrote':<{LABEL}}{written}, {len(page.encode()) / 1e6:.1f} MB, {len(rows):,} rows")
+        written, told = draw()
+        if opened:
+            _open(written, as_json)
+    if as_json:
+        emit_json(told)
+    else:
+        emit(f"{'wrote':<{LABEL}}{written}, {told['bytes'] / 1e6:.1f} MB, {told['rows']:,} rows")
     return EXIT_OK
+
+
+EACH = 5.0
+"""Seconds between two looks of `--watch` at the store, and between two loads of the page; more where drawing takes more than a tenth of them."""
+
+
+def _called(store: str, where: str) -> str:
+    """A store's name, with the condition on its rows."""
+    return (Path(store.rstrip("/")).name or store) + (f", {where}" if where else "")
+
+
+def _there(store: str) -> bool:
+    from gemmgen.workshop.explore.store import Store
+
+    return bool(Store(store).place.exists())
+
+
+def _watched(store: str, draw: Callable[..., tuple[Path, dict[str, Any]]], opened: bool, quiet: bool) -> tuple[Path, dict[str, Any]]:
+    """`study report --watch`: what was drawn last, once Ctrl-C has ended it; the last page no longer loads itself again."""
+    from gemmgen.workshop.explore.store import Store
+
+    before: dict[str, int] | None = None
+    each, first = EACH, True
+    try:
+        while True:
+            files = dict(Store(store).listing().files) if _there(store) else {}
+            if files != before:
+                began = time.perf_counter()
+                written, told = draw(each, absent=True)
+                each = max(EACH, round(10 * (time.perf_counter() - began)))
+                before = files
+                note(f"{told['rows']:,} rows in {written}" + ("; Ctrl-C ends it" if first else ""), quiet=quiet)
+                if opened and first:
+                    _open(written, quiet)
+                first = False
+            time.sleep(each)
+    except KeyboardInterrupt:
+        return draw(absent=True)
+
+
+def _open(page: Path, quiet: bool) -> None:
+    """In the browser of the desktop; a note where there is none, as over ssh."""
+    import webbrowser
+
+    try:
+        browser = webbrowser.get()
+        in_terminal = type(browser) is webbrowser.GenericBrowser  # would take the terminal, and draws nothing
+        done = not in_terminal and browser.open(page.resolve().as_uri())
+    except webbrowser.Error:
+        done = False
+    if not done:
+        note(f"no browser is here: open {page} in one", quiet=quiet)
 
 
 @verb(
@@ -117,7 +198,7 @@ def choose(
     error: Annotated[float | None, typer.Option(min=0, metavar="NUMBER", help=(
         "The largest relative Frobenius error that a kernel may have; without it all that were judged right may be chosen."))] = None,
     held_out: Annotated[str, typer.Option(metavar="SHARE|FILE", help=(
-        "Shapes that kernels and rules are not chosen by, to tell what they are worth for others: a share, 0 for none, or a file like --shapes."))] = "0.25",
+        "Shapes that kernels and rules are not chosen by, to measure what they are worth for others: a share, 0 for none, or a file like --shapes."))] = "0.25",
     method: Annotated[Method, typer.Option(help=(
         "greedy, exact (an integer programme), or auto: exact where there are few enough kernels and shapes."))] = Method.auto,
     decide: Annotated[Decide, typer.Option(help=(
@@ -137,7 +218,7 @@ def choose(
     Of all kernels of a store, at most so many are taken that the geometric mean of
     time over the best known one's is the least. A dispatch table says which of them
     a product gets, by rules over m, n and k or by the least of simple estimates of
-    their times. Regret is told of the chosen kernels, of both ways to take one, of shapes that were held out, and of one kernel for all. Where a
+    their times. Regret is reported of the chosen kernels, of both ways to take one, of shapes that were held out, and of one kernel for all. Where a
     kernel was not timed at a shape, the model's time stands in, and it is said.
     """
     from gemmgen.workshop.choose import few as choosing
@@ -248,7 +329,7 @@ def learn(
     were fitted to and of others that were held out, and the constants as lines for
     the GPU's row under specs/gpus. The lines before them are comments, so that all
     of it may stand in such a file. Nothing is changed. Where the store has too few
-    timed rows of the GPU, the prior is told: what its constants rest on.
+    timed rows of the GPU, the report names the prior: what its constants rest on.
     """
     from gemmgen.workshop.fit.time_model import learn as learnt
 
@@ -271,9 +352,9 @@ def learnt_text(found: Learnt) -> str:
         lines.append(f"# {name + ':':<12} {one.rows:6d} rows: mean error {100 * one.before:.1f} % before, {100 * one.after:.1f} % after; "
                      f"mean {100 * one.lean_before:+.1f} %, {100 * one.lean_after:+.1f} %")
     if not found.constants:
-        return "\n".join([*lines, "# no constants tell these rows better than the row's own"])
+        return "\n".join([*lines, "# no constants predict these rows better than the row's own"])
     if not found.helped:
-        lines.append("# the rows that were held out are told no better: better keep the row as it is")
+        lines.append("# the rows that were held out are predicted no better: keep the row as it is")
     lines.append("# value before, and how far the rows leave it open:")
     lines += [f"#   {'.'.join(filter(None, one.place)):<36} {one.before:<10.4g} -> {one.after:<10.4g} {100 * one.deviation:+.0f} %".replace(" +", " +- ")
               for one in found.constants]

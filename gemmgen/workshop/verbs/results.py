@@ -43,7 +43,7 @@ def results(
         "What is faster, slower, newly refused or wrong between two versions of gemmgen, or commits."))] = None,
     verdicts: Annotated[bool, typer.Option("--verdicts", help="How trials ended, and why.")] = False,
     regret: Annotated[bool, typer.Option("--regret", help=(
-        "Replay every strategy on the measurements, and tell how far its best is behind the best of all."))] = False,
+        "Replay every strategy on the measurements, and report how far its best is behind the best of all."))] = False,
     studies: Annotated[bool, typer.Option("--studies", help="Which studies the store holds; the default.")] = False,
     where: Annotated[str, typer.Option("--where", metavar="CONDITION", help="In SQL: the only rows that count, for ready-made questions too.")] = "",
     show_sql: Annotated[bool, typer.Option("--sql", help="Print a ready-made question's SQL instead of its answer.")] = False,

@@ -31,7 +31,7 @@ class TuneDevice(StrEnum):
 @verb(
     LIBRARY,
     "gemmgen tune mlp --threshold 1e-5 --gpu h100",
-    "gemmgen tune specs/programs/cholesky.toml --threshold 1e-3,1e-5,1e-6 --size n=6144 --device cuda",
+    "gemmgen tune cholesky --threshold 1e-3,1e-5,1e-6 --size n=6144 --device cuda",
     "gemmgen tune bert --threshold 1e-5 --size tokens=256 --gpu h100",
     "gemmgen tune my.toml --threshold 1e-6 --gpu a100 --levels half,bf16x3,ootomo --json -o levels.json",
     "gemmgen tune --library lab --result result.npy --threshold 1e-5 -o solver.levels -- python solver.py",
@@ -58,7 +58,7 @@ def tune(
         "Tune an unmodified program, which runs over the kernels of this folder of gemmgen library."))] = None,
     result: Annotated[Path | None, typer.Option("--result", metavar="FILE", help="With --library: the .npy file that the program writes.")] = None,
     reference: Annotated[Path | None, typer.Option("--reference", metavar="FILE", help=(
-        "With --library: the result that errors are told of (.npy); default: the program's own with every call at the vendor's."))] = None,
+        "With --library: the result that errors are measured against (.npy); default: the program's own with every call at the vendor's."))] = None,
     period: Annotated[int, typer.Option("--period", min=0, metavar="CALLS", help=(
         "With --library: the program repeats itself after so many calls; 0: it does not."))] = 0,
     as_json: Json = False,
@@ -70,7 +70,7 @@ def tune(
     it at that level alone. Then MixPert's greedy rule lowers the GEMM with the
     largest share of the time while the output's error allows it, and raises its
     predecessor where that pays; combinations that the profile finds better are run
-    too. Every choice that is told was run.
+    too. Every choice that is reported was run.
 
     With --library the program is a command that stays as it is. It runs under the
     library's preload library: once with every call at the vendor's, once by each

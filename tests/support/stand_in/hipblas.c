@@ -104,6 +104,10 @@ BATCHED(NAME(hipblasSgemmBatched_64, rocblas_sgemm_batched_64), int64_t)
 #include "level3.h"
 #ifdef ROCBLAS
 LEVEL3(rocblas_ssyrk, rocblas_ssyr2k, rocblas_ssyrkx, rocblas_ssymm, rocblas_strmm, rocblas_strsm)
+LEVEL3_STRIDED(rocblas_ssyrk_strided_batched, rocblas_ssyr2k_strided_batched, rocblas_ssyrkx_strided_batched, rocblas_ssymm_strided_batched,
+               rocblas_strmm_strided_batched, rocblas_strsm_strided_batched)
 #else
 LEVEL3(hipblasSsyrk, hipblasSsyr2k, hipblasSsyrkx, hipblasSsymm, hipblasStrmm, hipblasStrsm)
+LEVEL3_STRIDED(hipblasSsyrkStridedBatched, hipblasSsyr2kStridedBatched, hipblasSsyrkxStridedBatched, hipblasSsymmStridedBatched,
+               hipblasStrmmStridedBatched, hipblasStrsmStridedBatched)
 #endif

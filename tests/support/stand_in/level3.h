@@ -121,3 +121,71 @@ static void triangle(
     SYRK_OF(syrk, int) OF_TWO(syr2k, int, SYR2K) OF_TWO(syrkx, int, SYRKX) SYMM_OF(symm, int) TRMM_OF(trmm, int) TRSM_OF(trsm, int) \
     SYRK_OF(syrk##_64, int64_t) OF_TWO(syr2k##_64, int64_t, SYR2K) OF_TWO(syrkx##_64, int64_t, SYRKX) SYMM_OF(symm##_64, int64_t) \
     TRMM_OF(trmm##_64, int64_t) TRSM_OF(trsm##_64, int64_t)
+
+/* ---- Strided batches ---- */
+
+#define SYRK_STRIDED_OF(name, integer) \
+    int name(void *h, int uplo, int op, integer n, integer k, const float *alpha, const float *a, integer lda, int64_t sa, const float *beta, float *c, \
+             integer ldc, int64_t sc, integer batch) \
+    { \
+        called(#name); \
+        NOTE(AT(h), uplo, op, n, k, AT(alpha), AT(a), lda, sa, AT(beta), AT(c), ldc, sc, batch) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        for (integer at = 0; at < batch; ++at) \
+            triangle(SYRK, IS_UPPER(uplo), IS_T(op), n, k, *alpha, a + at * sa, lda, a + at * sa, lda, *beta, c + at * sc, ldc); \
+        return 0; \
+    }
+#define OF_TWO_STRIDED(name, integer, kind) \
+    int name(void *h, int uplo, int op, integer n, integer k, const float *alpha, const float *a, integer lda, int64_t sa, const float *b, integer ldb, \
+             int64_t sb, const float *beta, float *c, integer ldc, int64_t sc, integer batch) \
+    { \
+        called(#name); \
+        NOTE(AT(h), uplo, op, n, k, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(beta), AT(c), ldc, sc, batch) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        for (integer at = 0; at < batch; ++at) \
+            triangle(kind, IS_UPPER(uplo), IS_T(op), n, k, *alpha, a + at * sa, lda, b + at * sb, ldb, *beta, c + at * sc, ldc); \
+        return 0; \
+    }
+#define SYMM_STRIDED_OF(name, integer) \
+    int name(void *h, int side, int uplo, integer m, integer n, const float *alpha, const float *a, integer lda, int64_t sa, const float *b, integer ldb, \
+             int64_t sb, const float *beta, float *c, integer ldc, int64_t sc, integer batch) \
+    { \
+        called(#name); \
+        NOTE(AT(h), side, uplo, m, n, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(beta), AT(c), ldc, sc, batch) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        for (integer at = 0; at < batch; ++at) \
+            beside_square(SYMM, IS_RIGHT(side), IS_UPPER(uplo), 0, 0, m, n, *alpha, a + at * sa, lda, b + at * sb, ldb, *beta, c + at * sc, ldc); \
+        return 0; \
+    }
+#define TRMM_STRIDED_OF(name, integer) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *a, integer lda, int64_t sa, const float *b, \
+             integer ldb, int64_t sb, float *c, integer ldc, int64_t sc, integer batch) \
+    { \
+        called(#name); \
+        NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(c), ldc, sc, batch) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        for (integer at = 0; at < batch; ++at) \
+            beside_square(TRMM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a + at * sa, lda, b + at * sb, ldb, 0, c + at * sc, ldc); \
+        return 0; \
+    }
+#define TRSM_STRIDED_OF(name, integer) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *a, integer lda, int64_t sa, float *b, \
+             integer ldb, int64_t sb, integer batch) \
+    { \
+        called(#name); \
+        NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, batch) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        for (integer at = 0; at < batch; ++at) \
+            beside_square(TRSM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a + at * sa, lda, b + at * sb, ldb, 0, \
+                          b + at * sb, ldb); \
+        return 0; \
+    }
+#define LEVEL3_STRIDED(syrk, syr2k, syrkx, symm, trmm, trsm) \
+    SYRK_STRIDED_OF(syrk, int) OF_TWO_STRIDED(syr2k, int, SYR2K) OF_TWO_STRIDED(syrkx, int, SYRKX) SYMM_STRIDED_OF(symm, int) TRMM_STRIDED_OF(trmm, int) \
+    TRSM_STRIDED_OF(trsm, int) SYRK_STRIDED_OF(syrk##_64, int64_t) OF_TWO_STRIDED(syr2k##_64, int64_t, SYR2K) OF_TWO_STRIDED(syrkx##_64, int64_t, SYRKX) \
+    SYMM_STRIDED_OF(symm##_64, int64_t) TRMM_STRIDED_OF(trmm##_64, int64_t) TRSM_STRIDED_OF(trsm##_64, int64_t)

@@ -50,7 +50,7 @@ def bulk_copy(cursor: Cursor):
                 to = targets[lane]
                 nbytes, read = sources(lane, to % warp.strip.shared.pitch)
                 _check_grain("target", warp.strip.shared, to, source.grain)
-                for shift in [0] if masks is None else _shifts(warp, lane, int(masks[lane]), to):
+                for shift in [0] if masks is None else shifts(warp, lane, int(masks[lane]), to):
                     issue(warp, lane, to + shift, read, nbytes, signalled + shift, place)
 
     return run
@@ -130,7 +130,7 @@ def _offsets(access: Access, warp, mask):
         yield from zip(lanes.tolist(), offsets.tolist(), strict=True)
 
 
-def _shifts(warp, lane: int, mask: int, target: int) -> list[int]:
+def shifts(warp, lane: int, mask: int, target: int) -> list[int]:
     """What to add to offsets in a CTA of the cluster to reach each one of the mask."""
     strip = warp.strip
     size, pitch = strip.launch.cluster, strip.shared.pitch

@@ -99,8 +99,8 @@ def _arrive(cursor: Cursor, action: str):
         for lane, offset in places(access, warp, mask):
             with at_lane(lane):
                 barriers.check_use(offset, int(warp.cta[lane]), place)
-                if warp.strip.tensor and offset // warp.strip.shared.pitch == warp.cta[lane]:
-                    barriers.tell(offset, warp.strip.tensor[warp.cta[lane]].passed_on(int(warp.tid[lane])))
+                if (tensor := warp.strip.tensor) and (memory := tensor[warp.cta[lane]]) is tensor[offset // warp.strip.shared.pitch]:
+                    barriers.tell(offset, memory.passed_on(int(warp.strip.tensor_threads(warp.cta[lane], warp.tid[lane]))))
                 if expecting:
                     barriers.expect(offset, numbers[lane])
                 phases[lane] = barriers.arrive(offset, 1 if expecting else numbers[lane])
@@ -174,7 +174,7 @@ def _hear(warp, lanes: np.ndarray, offsets: np.ndarray, ready: np.ndarray) -> No
         cta, told = offset // warp.strip.shared.pitch, warp.strip.barriers.at(offset).told
         there = lanes[ready & (offsets == offset) & (warp.cta[lanes] == cta)]
         if told is not None and len(there):
-            warp.strip.tensor[cta].hear(warp.tid[there], told)
+            warp.strip.tensor[cta].hear(warp.strip.tensor_threads(warp.cta[there], warp.tid[there]), told)
 
 
 def _complete(barrier, phase: int, parity: bool) -> bool:

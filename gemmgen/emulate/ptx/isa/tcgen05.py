@@ -1,13 +1,14 @@
 """Matrix products into tensor memory, `tcgen05.*`, as the PTX ISA writes them. No hardware has confirmed what is here.
 
 One thread issues a product of 128 rows of A and N columns of B, both in shared memory with k contiguous and 32 bytes of it an
-instruction: row r of the sums is lane r of tensor memory, column n is column n. Two words tell of it: a matrix
+instruction: row r of the sums is lane r of tensor memory, column n is column n. For a pair of CTAs, which are neighbours in a cluster, a
+thread of the first one issues products of 256 rows: each CTA has its 128 rows of A and of the sums, and one half of B's columns. Two words tell of it: a matrix
 descriptor for each operand and the instruction descriptor (`Descriptor`, `InstructionWord`). The sums are computed when the instruction is
 issued. Where the schedule has copies land at once, products are slow: a commit arrives only when somebody waits for it, and
 operands must stay as they are until then. Else a commit arrives at once. `gemmgen.emulate.ptx.tensor_memory` says which
 thread may touch which sums when.
 
-Pairs of CTAs, m = 64, operands in tensor memory, block scales, sparsity, `cp` and `shift` are refused.
+m = 64, m = 128 of a pair, operands in tensor memory, block scales, sparsity, `cp` and `shift` are refused.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gemmgen.catalog.conversion import RAW
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.memory import Fault, at_lane
 from gemmgen.emulate.ptx.decode import Cursor, instruction
+from gemmgen.emulate.ptx.isa.bulk import shifts
 from gemmgen.emulate.ptx.isa.integer import BOOL, U32, U64
 from gemmgen.emulate.ptx.isa.mbarrier import barrier_access, places
 from gemmgen.emulate.ptx.isa.memory import Access
@@ -70,8 +72,8 @@ class InstructionWord:
     saturates: bool
 
     @classmethod
-    def decode(cls, kind: str, bits: int) -> InstructionWord:
-        """From its 32 bits.
+    def decode(cls, kind: str, bits: int, ctas: int = 1) -> InstructionWord:
+        """From its 32 bits, for so many CTAs.
 
         Raises:
             Fault: it is none of that kind, or of something that is not supported.
@@ -90,8 +92,8 @@ class InstructionWord:
         if names[0] is None or names[0] != names[1]:
             raise wrong("has other words", codes, " or ".join(f"{code} twice for {word}" for code, word in enumerate(words) if word))
         m, n = (bits >> 24 & 31) * 16, (bits >> 17 & 63) * 8
-        if m != LANES or n % 16 or not 16 <= n <= 256:
-            raise wrong("has other extents", f"{m} x {n}", "128 rows and 16 to 256 columns, a multiple of 16")
+        if m != LANES * ctas or n % (16 * ctas) or not 16 * ctas <= n <= 256:
+            raise wrong("has other extents", f"{m} x {n}", f"{LANES * ctas} rows and {16 * ctas} to 256 columns, a multiple of {16 * ctas}")
         if bits >> 3 & 1 and not integers or bits >> 13 & 3 and integers:
             raise wrong("sets what only other words have", "saturation or a sign", "saturation of integers, signs of others")
         return cls(names[0], n, (bits >> 13 & 1) != (bits >> 14 & 1), bool(bits >> 3 & 1))
@@ -100,14 +102,16 @@ class InstructionWord:
 @instruction("tcgen05")
 def tcgen05(cursor: Cursor):
     action = cursor.choice(*_BUILDERS)
-    if cursor.flag("cta_group::2"):
-        cursor.refuse("pairs of CTAs are not supported", needs="cta_group::1")
+    program = cursor.decoder.program
     if action in ("alloc", "dealloc", "relinquish_alloc_permit", "mma", "commit"):
-        cursor.choice("cta_group::1")
+        group = int(cursor.choice("cta_group::1", "cta_group::2")[-1])
+        if program.cta_group not in (0, group):
+            cursor.refuse("instructions of one kernel name different groups of CTAs", needs=f"cta_group::{program.cta_group}, as those before")
+        program.cta_group = group
     if action not in ("mma", "commit", "fence::before_thread_sync", "fence::after_thread_sync"):
         cursor.choice("sync")
         cursor.choice("aligned")
-    cursor.decoder.program.tensor_memory = cursor.decoder.program.reads_async = True
+    program.tensor_memory = program.reads_async = True
     return _BUILDERS[action](cursor)
 
 
@@ -116,10 +120,11 @@ def _active(warp, mask) -> list[int]:
 
 
 def _by_cta(warp, mask):
-    """(memory, lanes) of each CTA that takes part."""
+    """(memory, threads) of each CTA that takes part."""
     lanes = np.arange(warp.lanes) if mask is None else np.flatnonzero(mask)
     for cta in np.unique(warp.cta[lanes]):
-        yield warp.strip.tensor[cta], lanes[warp.cta[lanes] == cta]
+        there = lanes[warp.cta[lanes] == cta]
+        yield warp.strip.tensor[cta], warp.strip.tensor_threads(warp.cta[there], warp.tid[there])
 
 
 def _by_warp(warp, mask, what: str):
@@ -127,7 +132,8 @@ def _by_warp(warp, mask, what: str):
     columns = warp.whole(mask, what)
     for column in range(warp.columns) if columns is None else np.flatnonzero(columns).tolist():
         lanes = np.arange(column, warp.lanes, warp.columns)
-        yield warp.strip.tensor[warp.cta[column]], int(warp.number[column]), lanes, warp.tid[lanes]
+        threads = warp.strip.tensor_threads(warp.cta[lanes], warp.tid[lanes])
+        yield warp.strip.tensor[warp.cta[column]], int(threads[0]) // 32, lanes, threads
 
 
 def _agreed(values: np.ndarray, lanes: np.ndarray, what: str) -> int:
@@ -176,8 +182,8 @@ def _relinquish(cursor: Cursor):
     cursor.count(0)
 
     def run(warp, mask):
-        for memory, *_ in _by_warp(warp, mask, "tcgen05.relinquish_alloc_permit"):
-            memory.permitted = False
+        for memory, number, *_ in _by_warp(warp, mask, "tcgen05.relinquish_alloc_permit"):
+            memory.permitted[number // memory.each] = False
 
     return run
 
@@ -194,8 +200,8 @@ def _wait(kind: int):
             warp.whole(mask, "tcgen05.wait")
             if kind == 0:
                 warp.loaded = warp.loads if mask is None else np.where(mask, warp.loads, warp.loaded)
-            for memory, lanes in _by_cta(warp, mask):
-                memory.settle(warp.tid[lanes], kind)
+            for memory, threads in _by_cta(warp, mask):
+                memory.settle(threads, kind)
 
         return run
 
@@ -207,8 +213,8 @@ def _fence(method: str):
         cursor.count(0)
 
         def run(warp, mask):
-            for memory, lanes in _by_cta(warp, mask):
-                getattr(memory, method)(warp.tid[lanes])
+            for memory, threads in _by_cta(warp, mask):
+                getattr(memory, method)(threads)
 
         return run
 
@@ -220,14 +226,15 @@ class Commit:
     """The arrival of a commit that is under way, as a `Flight` is.
 
     Attributes:
-        cta: whose products it covers, and whose mbarrier at offset `target` it arrives at.
-        warp, lane: by whom; told: what it tells there.
+        cta: whose mbarrier at offset `target` it arrives at.
+        warp, lane, thread: by whom, the thread as its tensor memory numbers it; told: what it tells there.
     """
 
     cta: int
     target: int
     warp: object
     lane: int
+    thread: int
     told: np.ndarray
     place: str
     instruction: Instruction
@@ -239,18 +246,19 @@ class Commit:
     def land(self, strip) -> None:
         """The products are done: what they read must be as it was until now."""
         try:
-            self._check(strip.tensor[self.cta], strip.shared)
-            strip.barriers.tell(self.target, self.told)
+            memory = strip.tensor[self.warp.cta[self.lane]]
+            self._check(memory, strip.shared)
+            if strip.tensor[self.cta] is memory:
+                strip.barriers.tell(self.target, self.told)
             strip.barriers.arrive(self.target, 1)
         except Fault as fault:
             fault.lane = self.lane
             strip.fail(self.warp, self.instruction, fault)
 
     def _check(self, memory: TensorMemory, shared) -> None:
-        thread = int(self.warp.tid[self.lane])
-        until = self.told[memory.warps + thread // 32]
-        reading = memory.reading.pop(thread, [])
-        memory.reading[thread] = [one for one in reading if one.time > until]
+        until = self.told[memory.warps + self.thread // 32]
+        reading = memory.reading.pop(self.thread, [])
+        memory.reading[self.thread] = [one for one in reading if one.time > until]
         for one in reading:
             now = shared.data[16].take(one.offsets >> 4)
             if one.time <= until and (changed := (now.view(np.uint64) != one.values.view(np.uint64))).any():
@@ -264,23 +272,31 @@ class Commit:
 def _commit(cursor: Cursor):
     cursor.choice("mbarrier::arrive::one")
     access = barrier_access(cursor, 0)
+    many = cursor.flag("multicast::cluster")
     cursor.choice("b64")
-    cursor.count(1)
+    cursor.count(1 + many)
+    ctas = cursor.source(1, "b16") if many else -1
     place, own = cursor.decoder.source.site(cursor.statement), Instruction(None, -1, False, cursor.statement, cursor.number)
 
     def run(warp, mask):
         strip = warp.strip
+        masks = warp.full(ctas, np.dtype(np.uint16)) if many else None
         for lane, offset in places(access, warp, mask):
-            cta, thread = int(warp.cta[lane]), int(warp.tid[lane])
+            cta, thread = int(warp.cta[lane]), int(strip.tensor_threads(warp.cta[lane], warp.tid[lane]))
             with at_lane(lane):
                 if offset // strip.shared.pitch != cta:
-                    raise Fault("a tcgen05.commit arrives at an mbarrier of another CTA", needs="an mbarrier of its own CTA")
-                strip.barriers.check_use(offset, cta, place, asynchronous=True)
-                flight = Commit(cta, offset, warp, lane, strip.tensor[cta].commit(thread), place, own)
-                if strip.lazy:
-                    flight.land(strip)
-                else:
-                    strip.flights.append(flight)
+                    raise Fault("a tcgen05.commit arrives at an mbarrier of another CTA", needs="an mbarrier of its own CTA, or multicast::cluster")
+                told = strip.tensor[cta].commit(thread)
+                for shift in [0] if masks is None else shifts(warp, lane, int(masks[lane]), offset):
+                    target = offset + shift
+                    there = target // strip.shared.pitch
+                    strip.check_remote(warp.cta[lane : lane + 1], np.array([there]))
+                    strip.barriers.check_use(target, cta, place, asynchronous=True)
+                    flight = Commit(there, target, warp, lane, thread, told, place, own)
+                    if strip.lazy:
+                        flight.land(strip)
+                    else:
+                        strip.flights.append(flight)
 
     return run
 
@@ -314,20 +330,28 @@ class _Mma:
         words, keeps = warp.full(self.told, U32), warp.full(self.keep, BOOL)
         addresses, descriptors = warp.full(self.d, U32), [warp.full(slot, U64) for slot in self.operands]
         batches: dict[tuple[InstructionWord, int], list] = {}
+        strip = warp.strip
         for nth, lane in self._turns(warp, mask):
             with at_lane(lane):
-                word = InstructionWord.decode(self.kind, int(words[lane]))
-                memory, thread = warp.strip.tensor[warp.cta[lane]], int(warp.tid[lane])
+                cta = int(warp.cta[lane])
+                memory, thread, pair = strip.tensor[cta], int(strip.tensor_threads(cta, warp.tid[lane])), range(strip.sharers)
+                word = InstructionWord.decode(self.kind, int(words[lane]), len(pair))
+                if cta % len(pair):
+                    raise Fault("a product of a pair of CTAs is issued by the second of them", needs="a thread of the CTA of even rank")
+                strip.check_remote(np.full(len(pair), cta), cta + np.array(pair))
                 at = int(addresses[lane]) + self.offset
                 if at >> 16:
-                    raise Fault("sums do not begin at lane 0 of tensor memory", got=f"{at:#x}", needs="a column alone where m is 128")
+                    raise Fault("sums do not begin at lane 0 of tensor memory", got=f"{at:#x}", needs="a column alone where a CTA has 128 rows")
                 span = memory.span(at, word.n)
-                read = [self._read(warp, lane, int(bits[lane]), rows) for bits, rows in zip(descriptors, (LANES, word.n), strict=True)]
+                a, b = ([self._read(warp, lane, rank, int(bits[lane]), rows) for rank in pair]
+                        for bits, rows in zip(descriptors, (LANES, word.n // len(pair)), strict=True))
                 time = memory.begin(thread, span, bool(keeps[lane]), self.place)
-                if not warp.strip.lazy:
-                    offsets, values = (np.concatenate(parts) for parts in zip(*read, strict=True))
+                if not strip.lazy:
+                    offsets, values = (np.concatenate(parts) for parts in zip(*a, *b, strict=True))
                     memory.reading.setdefault(thread, []).append(Operands(time, offsets, values, self.place))
-            batches.setdefault((word, nth), []).append((memory.data[:, span], bool(keeps[lane]), *(values for _, values in read)))
+            columns = np.concatenate([values for _, values in b])
+            for rank in pair:
+                batches.setdefault((word, nth), []).append((memory.data[memory.lanes(rank), span], bool(keeps[lane]), a[rank][1], columns))
         for (word, _), batch in batches.items():
             self._multiply(warp, word, batch)
 
@@ -341,12 +365,12 @@ class _Mma:
             yield seen[cta], lane
 
     @staticmethod
-    def _read(warp, lane: int, bits: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Offsets and values of 32 bytes of each row, 16 at a time."""
+    def _read(warp, lane: int, rank: int, bits: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """Offsets and values of 32 bytes of each row, 16 at a time, in the `rank`th CTA from that of the lane on."""
         shared = warp.strip.shared
         flat = matrix_descriptor(bits).addresses(np.arange(rows), turned=False).reshape(-1)
         try:
-            offsets = shared.offsets(flat, np.full(len(flat), warp.shared_base[lane]), 16)
+            offsets = shared.offsets(flat, np.full(len(flat), warp.shared_base[lane] + rank * shared.pitch), 16)
             return offsets, shared.load_async(offsets)
         except Fault as fault:
             fault.lane = lane

@@ -1,6 +1,7 @@
 """The report of a store: one HTML file that asks nobody for anything.
 
     page = report(Store("store").rows(), title="sgemm on an H200")
+    page = report(before, title="before and after", against=Against(after, "after"))
 
 Plots are plotly's, whose JavaScript is inside the file, as is the data. A policy in the page's head allows the page's own scripts, by their
 hashes, and no request at all. What comes from the store reaches the page as JSON and becomes text there, never markup.
@@ -18,15 +19,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gemmgen import __version__
 from gemmgen.errors import GemmgenError
+from gemmgen.solve.lookup import PLAIN
 from gemmgen.workshop.explore.extras import library
-from gemmgen.workshop.explore.headline import error_of, headline, known, seconds_of
+from gemmgen.workshop.explore.headline import MOST_JUDGED, error_of, headline, known, seconds_of
 from gemmgen.workshop.explore.rebuilt import kernel_of, plan_of
+from gemmgen.workshop.explore.report.beside import Pair, beside, change
+from gemmgen.workshop.explore.report.judged import intensity_of, model_of, roofs
 from gemmgen.workshop.explore.space import by_number
 from gemmgen.workshop.explore.trial_row import VERDICTS, Row, possible
 
@@ -40,9 +45,12 @@ MOST_TEXT = 200
 """Characters of a name or reason from the store."""
 MOST_REASONS = 40
 MOST_HEADLINES = 8
+LEAST_JUDGED = 4
+"""Sizes of each GPU that are held against plain FP32, where there are many GPUs."""
 _HERE = Path(__file__).resolve().parent
 COLUMNS = (
-    "gpu", "kind", "verdict", "times", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "decided", "jitter",
+    "gpu", "kind", "verdict", "times", "kernel", "scheme", "design", "size", "m", "n", "k", "layout", "edge", "cube", "intensity", "tflops", "seconds",
+    "predicted", "error", "decided", "jitter",
 )
 _NUMBERS = re.compile(r"(?<![A-Za-z_0-9.])-?\d[\d,._]*(e[+-]?\d+)?")
 TRIALS = ("kernel", "reference", "rival")
@@ -50,20 +58,40 @@ TRIALS = ("kernel", "reference", "rival")
 SUCCESSES = ("modelled", "compiled", "right", "timed")
 
 
-def report(rows: Iterable[Row], *, title: str = "gemmgen: a study", table: Table | None = None, seed: int = 1) -> str:
+class Against(NamedTuple):
+    """Rows that a report compares its own with.
+
+    Attributes:
+        rows: of the other store, or of the same under another condition.
+        name: what the page calls them.
+        own: what it calls its own rows; default: the report's title.
+    """
+
+    rows: Sequence[Row]
+    name: str
+    own: str = ""
+
+
+def report(
+    rows: Iterable[Row], *, title: str = "gemmgen: a study", table: Table | None = None, seed: int = 1, against: Against | None = None, live: float = 0.0,
+) -> str:
     """The page.
 
     Args:
         table: a dispatch table, whose rules and kernels are shown.
         seed: of the draw of points, where there are more than a page shows.
+        against: other rows to stand beside these.
+        live: seconds after which an open page loads itself again; 0 for never.
 
     Raises:
         GemmgenError: plotly is missing.
     """
-    data = json.dumps(facts(list(rows), table, seed), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    rows = list(rows)
+    found = facts(rows, table, seed) | {"live": live, "beside": _beside(rows, against, title) if against else None}
+    data = json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # "<" begins no tag inside JSON's strings, nor ends the element; the two line ends are none to JSON.
     data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    scripts = {"PLOTLY": _plotly(), "SCRIPT": (_HERE / "page.js").read_text()}
+    scripts = {"PLOTLY": _plotly(), "SCRIPT": "".join((_HERE / name).read_text() for name in ("elements.js", "page.js"))}
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts.values())
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
     parts = {"POLICY": policy, "TITLE": html.escape(_clean(title)), "STYLE": (_HERE / "page.css").read_text(), "DATA": data, **scripts}
@@ -80,7 +108,8 @@ def _plotly() -> str:
 def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dict[str, Any]:
     """The page's data, as plain values."""
     everything, rows = rows, [row for row in rows if row.kind in TRIALS]
-    plottable = [row for row in known(rows) if row.kind != "reference"]
+    with_times = known(rows)
+    plottable = [row for row in with_times if row.kind != "reference"]
     timed = any(row.verdict == "timed" for row in plottable)
     shown = thinned(plottable, seed)
     points = [_point(row, at) for at, row in enumerate(shown)]
@@ -94,13 +123,18 @@ def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dic
     if len(shown) < len(plottable):
         notes.append(f"{len(shown):,} of {len(plottable):,} points are drawn: the fastest of each rival and scheme at each size, those on a frontier, and "
                      "others by chance. Counts are of all rows.")
-    kernels, told = _kernels(rows, table)
+    kernels, told = _kernels(rows, with_times, table)
     verdicts = Counter(row.verdict for row in rows)
-    named = sorted({row.gpu for row in rows}, key=lambda gpu: (-sum(row.gpu == gpu for row in plottable[:10_000]), gpu))
+    of_gpu: dict[str, list[Row]] = {}
+    for row in rows:
+        of_gpu.setdefault(row.gpu, []).append(row)
+    often = Counter(row.gpu for row in plottable)
+    named = sorted(of_gpu, key=lambda gpu: (-often[gpu], gpu))
+    judged = max(LEAST_JUDGED, MOST_JUDGED // min(MOST_HEADLINES, max(1, len(named))))
     return {
         "about": _about(rows), "notes": notes, "timed": timed, "shown": len(shown), "plottable": len(plottable),
-        "gpus": [_gpu([row for row in rows if row.gpu == gpu], gpu) for gpu in named],
-        "headlines": [one for gpu in named[:MOST_HEADLINES] if (one := _headline([row for row in rows if row.gpu == gpu]))],
+        "gpus": [_gpu(of_gpu[gpu], gpu) for gpu in named], "model": {_clean(gpu): _model(of_gpu[gpu]) for gpu in named},
+        "headlines": [one for gpu in named[:MOST_HEADLINES] if (one := _headline(of_gpu[gpu], judged))],
         "schemes": _schemes(everything),
         "sizes": [{"gpu": _clean(gpu), "label": size, "points": counts[size]} for gpu, size, _ in sizes],
         "decisions": list(dict.fromkeys(name for one in points for name in one["decided"])),
@@ -118,6 +152,31 @@ def _clean(text: object, most: int = MOST_TEXT) -> str:
         return text
     text = text[:most] + "…" if len(text) > most else text
     return "".join(char if char.isprintable() else " " for char in text).encode("utf-8", "replace").decode()
+
+
+def _beside(rows: Sequence[Row], against: Against, title: str) -> dict[str, Any]:
+    """The comparison as the page shows it."""
+    found = beside(rows, against.rows)
+
+    def line(pair: Pair) -> list[Any]:
+        scheme, one, other, ratio = pair
+        sides = [[_clean(row.kernel), _short(2e-12 * row.m * row.n * row.k / (seconds_of(row) or math.inf)), _short(error_of(row))] for row in (one, other)]
+        gpus = _clean(one.gpu) if one.gpu == other.gpu else f"{_clean(one.gpu)}, {_clean(other.gpu)}"
+        return [_size(one), round(_edge(one), 2), _clean(scheme, 40), gpus, "measured" if one.verdict == "timed" else "predicted", *sides[0], *sides[1],
+                _short(ratio), change(pair)]
+
+    return {"names": [_clean(against.own or title, 80), _clean(against.name, 80)], "told": found["told"], "verdicts": found["verdicts"],
+            **{name: [line(pair) for pair in found[name]] for name in ("sizes", "kernels")}}
+
+
+def _model(rows: Sequence[Row]) -> dict[str, Any]:
+    """The model against measurements: figures of each design, and outliers by name."""
+    found = model_of(rows)
+    return {
+        "designs": [[_clean(name, 40), *map(_short, numbers)] for name, *numbers in found["designs"]], "more": found["more"],
+        "outliers": [[_clean(row.kernel), _size(row), _clean(row.design or row.policy, 40), _short(1e6 * (row.predicted_seconds or 0)),
+                      _short(1e6 * (row.seconds or 0)), _short(ratio), _short(far)] for row, ratio, far in found["outliers"]],
+    }
 
 
 def _size(row: Row) -> str:
@@ -145,7 +204,8 @@ def _point(row: Row, at: int) -> dict[str, Any]:
     return {
         "gpu": _clean(row.gpu), "kind": row.kind, "verdict": row.verdict, "times": "measured" if row.verdict == "timed" else "predicted",
         "kernel": _clean(row.kernel), "scheme": _clean(row.scheme, 40),
-        "design": _clean(row.design or row.policy, 40), "size": _size(row), "edge": round(_edge(row), 2), "cube": row.m == row.n == row.k,
+        "design": _clean(row.design or row.policy, 40), "size": _size(row), "m": row.m, "n": row.n, "k": row.k, "layout": _clean(row.layout, 40),
+        "edge": round(_edge(row), 2), "cube": row.m == row.n == row.k, "intensity": _short(intensity_of(row)),
         "tflops": _short(2e-12 * row.m * row.n * row.k / seconds),
         "seconds": _short(seconds), "predicted": _short(predicted), "error": _short(error_of(row)),
         "decided": decided, "jitter": round(at * 0.618034 % 1, 3),
@@ -202,15 +262,17 @@ def _gpu(rows: Sequence[Row], gpu: str) -> dict[str, Any]:
         if possible("reference_seconds", row.reference_seconds):
             by_size.setdefault((row.study, row.m, row.n, row.k, row.layout), []).append(row.reference_seconds)
     if by_size:
-        ratios = np.concatenate([np.array(one) / np.median(one) for one in by_size.values()])
+        ratios = np.array([one / middle for of in by_size.values() for middle in (median(of),) for one in of])
         low, high = np.percentile(ratios, (5, 95))
         told = f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} % of its median at the size, in 90 % of {len(ratios):,} trials"
 
     def told_of(name: str) -> str:
         return _clean(", ".join(sorted({getattr(row, name) for row in rows if getattr(row, name)})))
 
+    schemes = sorted({PLAIN, *(row.scheme for row in rows if row.kind == "kernel")})
     return {
-        "name": _clean(gpu), "device": told_of("device"), "cards": len({row.uuid for row in rows if row.uuid}), "driver": told_of("driver"),
+        "name": _clean(gpu), "roofs": roofs(gpu, schemes),
+        "device": told_of("device"), "cards": len({row.uuid for row in rows if row.uuid}), "driver": told_of("driver"),
         "compiler": told_of("compiler"), "trials": len(rows), "timed": sum(row.verdict == "timed" for row in rows), "reference": told,
     }
 
@@ -254,8 +316,8 @@ def _slowness(row: Row) -> tuple[bool, float]:
     return row.verdict != "timed", seconds_of(row) or math.inf
 
 
-def _headline(rows: Sequence[Row]) -> dict[str, Any] | None:
-    found = headline(rows)
+def _headline(rows: Sequence[Row], judged: int) -> dict[str, Any] | None:
+    found = headline(rows, judged)
     if found is None:
         return None
     row, verdict = found.row, found.verdict
@@ -272,14 +334,15 @@ def _headline(rows: Sequence[Row]) -> dict[str, Any] | None:
 
 def _schemes(rows: Sequence[Row]) -> list[list[Any]]:
     """Of each GPU and scheme: trials, right kernels, the least error; and the schemes that studies left out, with the reason."""
-    found: dict[tuple[str, str], list[Any]] = {}
+    raw: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
         if row.kind == "kernel" and row.scheme:
-            one = found.setdefault((_clean(row.gpu), _clean(row.scheme, 40)), [0, 0, None, ""])
+            one = raw.setdefault((row.gpu, row.scheme), [0, 0, None, ""])
             one[0] += 1
             one[1] += row.verdict in SUCCESSES
             if row.verdict in SUCCESSES and (error := error_of(row)) is not None:
                 one[2] = _short(min(error, one[2] or math.inf))
+    found = {(_clean(gpu), _clean(scheme, 40)): one for (gpu, scheme), one in raw.items()}
     for row in newest(rows):
         try:
             left = json.loads(row.extra).get("left_out", {}).items()
@@ -301,10 +364,10 @@ def newest(rows: Iterable[Row]) -> list[Row]:
     return list(found.values())
 
 
-def _kernels(rows: Sequence[Row], table: Table | None) -> tuple[list[dict[str, Any]], str]:
+def _kernels(rows: Sequence[Row], with_times: Sequence[Row], table: Table | None) -> tuple[list[dict[str, Any]], str]:
     """(the kernels to show with their text, what they are)."""
     best: dict[tuple[Any, ...], Row] = {}
-    for row in known(rows):
+    for row in with_times:
         if row.kind == "kernel":
             key = (row.gpu, row.scheme, row.m, row.n, row.k, row.layout)
             if key not in best or _slowness(row) < _slowness(best[key]):
@@ -327,7 +390,7 @@ def _kernels(rows: Sequence[Row], table: Table | None) -> tuple[list[dict[str, A
     found = []
     for key, won in picked:
         won = sorted(won, key=_edge)
-        text, why = _text(won[0])
+        text, why, tiles = _text(won[0])
         speeds = [2e-12 * row.m * row.n * row.k / seconds for row in won if (seconds := seconds_of(row))]
         error = max((one for row in won if (one := error_of(row)) is not None), default=None)
         about = [won[0].scheme, won[0].design or won[0].policy, f"{_span(speeds)} TFLOP/s" if speeds else "", f"error {error:.1e}" if error else ""]
@@ -337,6 +400,7 @@ def _kernels(rows: Sequence[Row], table: Table | None) -> tuple[list[dict[str, A
             "gpu": _clean(won[0].gpu), "label": labels.get(key, ""), "name": _clean(won[0].kernel), "told": _clean(", ".join(filter(None, about))),
             "where": f"Fastest of {_clean(won[0].scheme, 40)} at {', '.join(sizes[:12])}{more}." if sizes else "",
             "decided": ", ".join(f"{name} {value}" for name, value in _decided(won[0]).items()), "text": text, "why": why,
+            "tiles": tiles,
         })
     return found, told
 
@@ -346,17 +410,17 @@ def _span(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _text(row: Row) -> tuple[str | None, str]:
-    """(the kernel's source; or None, and why not)."""
+def _text(row: Row) -> tuple[str | None, str, list[int]]:
+    """(the kernel's source, or None; why not; m and n of its block, warp and instruction)."""
     from gemmgen.render import render
 
     try:
         plan = plan_of(row)
         if row.identity and plan.hash != row.identity:
-            return None, f"This version of gemmgen makes another kernel of the decisions: {plan.hash} and not {_clean(row.identity, 40)}."
-        return render(plan).text, ""
+            return None, f"This version of gemmgen makes another kernel of the decisions: {plan.hash} and not {_clean(row.identity, 40)}.", []
+        return render(plan).text, "", [*plan.block[:2], *plan.warp[:2], *plan.fragment.shape[:2]]
     except GemmgenError as error:
-        return None, f"This version of gemmgen does not make it: {_clean(error.problem)}."
+        return None, f"This version of gemmgen does not make it: {_clean(error.problem)}.", []
 
 
 def _rules(table: Table | None) -> list[dict[str, Any]]:

@@ -1,0 +1,216 @@
+"""`bench --share`, and the page that a folder of such files becomes: what is in a file and what is not, how far each is believed, and hostile ones."""
+
+from __future__ import annotations
+
+import copy
+import getpass
+import json
+import re
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from explored import plans
+
+from gemmgen import __version__
+from gemmgen.errors import SpecError, UnknownName
+from gemmgen.paths import SPECS
+from gemmgen.workshop import bench as benching
+from gemmgen.workshop.bench import Row, Table, share
+from gemmgen.workshop.bench.share import Share, as_json, folder, load, page, share_of, standing
+
+COMMUNITY = SPECS.parent / "docs" / "community"
+SIZE = (1024, 1024, 1024)
+PRIVATE = "/home/ada/secret_project"
+
+
+def kernel(name: str = "gemmgen_ootomo_wgmma_64x64x64_01234567", size=None, scheme: str = "ootomo", gpu: str = "h200"):
+    plan = SimpleNamespace(scheme=SimpleNamespace(name=scheme), gpu=SimpleNamespace(name=gpu), layout="nn")
+    return benching.Kernel("secret_project", plan, SimpleNamespace(name=name), SimpleNamespace(compiler="NVRTC 13.3"), size)
+
+
+def row(name: str, kind: str = "kernel", detail: str = "gemmgen_ootomo_wgmma_64x64x64_01234567", size=SIZE, seconds: float = 1e-4) -> Row:
+    return Row(size, name, kind, detail, 11, seconds, (0.9 * seconds, 1.1 * seconds), 1.0, ratio=3.0, relative_frobenius=2.12345678e-7, max_error=1.0, scaled=1e-8,
+               clock_mhz=1700.0, power_w=650.0)
+
+
+def table(*rows: Row, **environment: str) -> Table:
+    said = {"driver": "580.1", "CUDA driver": "13000", "CUDA runtime": "13020", "cuBLAS": "130100", "cupy": "14", "power limit": "700.00 W"} | environment
+    return Table("NVIDIA H200", said, -1.0, 1.0, rows, (f"{PRIVATE}: passed over",))
+
+
+USUAL = (row("secret_project"), row("secret_project, main kernel", "main"), row("cublas-sgemm", "rival", PRIVATE), row("cublas-f16/3", "derived"),
+         row("gemmul8-8", "rival", "8 moduli, fast"))
+
+
+def shared(**more) -> dict:
+    """A file's content."""
+    return json.loads(as_json(share_of(table(*USUAL), [kernel()])[0])) | more
+
+
+def made(*kernels: tuple[str, tuple[int, int, int], float, float], **more) -> Share:
+    """A share of these: (scheme, size, seconds, error)."""
+    results = [{"m": m, "n": n, "k": k, "kind": "kernel", "name": f"gemmgen_{scheme}", "scheme": scheme, "layout": "nn", "seconds": seconds, "first": seconds,
+                "third": seconds, "rounds": 9, "ratio": 2.0, "error": error} for scheme, (m, n, k), seconds, error in kernels]
+    return Share.model_validate(shared(results=results, **more))
+
+
+# ---- what is written
+
+
+def test_a_share_has_times_errors_and_versions_and_nothing_else():
+    """Names of specs, details of rivals, notes, what is derived and main kernels stay here; numbers have six digits."""
+    found, notes = share_of(table(*USUAL), [kernel()])
+    assert notes == [] and [(one.kind, one.name, one.scheme) for one in found.results] == [
+        ("kernel", "gemmgen_ootomo_wgmma_64x64x64_01234567", "ootomo"), ("rival", "cublas-sgemm", ""), ("rival", "gemmul8-8", "")]
+    assert (found.device, found.gpu, found.driver, found.cuda, found.cublas, found.compiler, found.power_limit, found.gemmgen) == (
+        "NVIDIA H200", "h200", "580.1", "13020", "130100", "NVRTC 13.3", 700.0, __version__)
+    first = found.results[0]
+    assert (first.seconds, first.first, first.third, first.rounds, first.ratio, first.error) == (1e-4, 9e-5, 1.1e-4, 11, 3.0, 2.12346e-7)
+    text = as_json(found)
+    assert Share.model_validate(json.loads(text)) == found and text.count("\n  {") == 3
+    assert set(json.loads(text)) == {"format", "gemmgen", "day", "device", "gpu", "driver", "cuda", "cublas", "compiler", "power_limit", "low", "high", "results"}
+    for private in ("secret", "home", "ada", "/", socket.gethostname(), getpass.getuser(), str(Path.cwd())):
+        assert not re.search(rf"\b{re.escape(private)}\b" if private.isalpha() else re.escape(private), text)
+
+
+def test_kernels_of_ones_own_schemes_and_gpus_stay_here():
+    rows = (*USUAL, row("mine", detail="gemmgen_mine_1"), row("other", detail="gemmgen_other_1"))
+    found, notes = share_of(table(*rows), [kernel("gemmgen_other_1", gpu="mine"), kernel("gemmgen_mine_1", scheme="mine"), kernel()])
+    assert found.gpu == "h200" and [one.name for one in found.results if one.kind == "kernel"] == ["gemmgen_ootomo_wgmma_64x64x64_01234567"]
+    assert notes == ["mine is not shared: its scheme or GPU is your own", "other is not shared: its scheme or GPU is your own"]
+    with pytest.raises(SpecError, match="has no kernel to share"):
+        share_of(table(rows[-1]), [kernel("gemmgen_other_1", gpu="mine")])
+
+
+def test_a_kernel_that_is_made_for_a_size_is_that_sizes():
+    """With --solve-each-size and --vary one kernel may be there twice: it is shared once."""
+    other = (2048,) * 3
+    rows = (row("a"), row("a", size=other), row("b"), row("a", detail="gemmgen_half_1", size=other))
+    found, _ = share_of(table(*rows), [kernel(size=SIZE), kernel("gemmgen_half_1", size=other, scheme="half"), kernel(size=other)])
+    assert [(one.m, one.scheme) for one in found.results] == [(1024, "ootomo"), (2048, "ootomo"), (2048, "half")]
+
+
+def test_what_the_machine_says_of_itself_is_shared_only_where_it_is_a_version():
+    for field, said in (("driver", f"580 of {PRIVATE}"), ("CUDA runtime", "<b>13</b>"), ("cuBLAS", "x" * 50)):
+        with pytest.raises(SpecError) as refusal:
+            share_of(table(*USUAL, **{field: said}), [kernel()])
+        assert refusal.value.where.startswith("--share")
+    assert share_of(table(*USUAL, **{"power limit": "unknown"}), [kernel()])[0].power_limit is None
+
+
+def test_the_command_writes_the_file_after_each_size(gemmgen, monkeypatch, tmp_path, write_spec):
+    """An interrupted race leaves what it has; the file is only of single products."""
+    path = tmp_path / "mine.json"
+
+    def raced(kernels, sizes, *, measured, **how):
+        measured(table(row("cublas-sgemm", "rival")))
+        assert not path.exists(), "rivals alone are nothing to share"
+        measured(table(*USUAL[:1]))
+        assert len(load(path).results) == 1
+        return table(*USUAL)
+
+    monkeypatch.setattr(benching, "bench", raced)
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.racers", lambda *of: ([kernel()], []))
+    spec = write_spec()
+    ran = gemmgen("bench", spec, "--share", path)
+    assert ran.code == 0 and len(load(path).results) == 3 and f"{path} may be shared" in ran.err
+    assert str(spec) not in path.read_text() and spec.stem not in path.read_text()
+    for words in (("--frontier",), ("--suite", "inception")):
+        ran = gemmgen("bench", spec, "--share", path, *words)
+        assert ran.code == 2 and "--share" in ran.err
+
+
+# ---- what is read
+
+
+@pytest.mark.parametrize("change", [
+    {"format": "gemmgen-share 2"}, {"device": "<script>alert(1)</script>"}, {"device": "[x](https://example.com)"}, {"device": "a | b"}, {"driver": "`x`"},
+    {"compiler": "NVRTC\n# title"}, {"gpu": "../../etc/passwd"}, {"day": "2026-13-40"}, {"day": "2026-02-30"}, {"host": "here"}, {"results": []},
+    {"power_limit": float("inf")}, {"low": -2}, {"device": "NVIDIA H200\n"},
+], ids=str)
+def test_a_file_that_could_not_have_been_written_is_refused(change, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(shared(**change)))
+    with pytest.raises((SpecError, UnknownName)) as refusal:
+        folder(tmp_path)
+    assert refusal.value.where.startswith("x.json"), "its name, and not where it lies"
+
+
+@pytest.mark.parametrize("change", [
+    {"name": "</td><img src=x>"}, {"name": "gemmgen_x`y"}, {"name": "Gemmgen"}, {"name": "cublas-sgemm"}, {"kind": "rival"}, {"kind": "main"}, {"seconds": 0.0},
+    {"seconds": float("nan")}, {"seconds": "1"}, {"m": 0}, {"m": 2**31}, {"error": -1.0}, {"scheme": "'; drop table x"}, {"layout": "xx"}, {"path": PRIVATE},
+], ids=str)
+def test_a_result_that_could_not_have_been_written_is_refused(change, tmp_path):
+    value = shared()
+    value["results"][0] |= change
+    (tmp_path / "x.json").write_text(json.dumps(value))
+    with pytest.raises((SpecError, UnknownName)):
+        folder(tmp_path)
+
+
+def test_files_that_are_none(tmp_path):
+    for text in ("", "[]", "{", "[" * 100_000, '{"format": 1}', "\xff"):
+        (tmp_path / "x.json").write_text(text, encoding="latin-1")
+        with pytest.raises(SpecError):
+            folder(tmp_path)
+    (tmp_path / "x.json").write_text(" " * (share.MOST_BYTES + 1))
+    with pytest.raises(SpecError, match="cannot be read as shared results"):
+        folder(tmp_path)
+    twice = shared()
+    twice["results"] += copy.deepcopy(twice["results"][:1])
+    (tmp_path / "x.json").write_text(json.dumps(twice))
+    with pytest.raises(SpecError, match="is not acceptable"):
+        folder(tmp_path)
+
+
+# ---- how far it is believed
+
+
+def test_standings_by_hand():
+    usual = ("ootomo", SIZE, 1e-4, 2e-7)
+    mine = made(usual)
+    copied = made(usual, day="2026-01-01")
+    near, far, another = made(("ootomo", SIZE, 1.04e-4, 2e-7)), made(("ootomo", SIZE, 1.5e-4, 2e-7)), made(("half", SIZE, 1e-4, 2e-4))
+    elsewhere = made(("ootomo", (512,) * 3, 1e-4, 2e-7))
+    assert standing(mine, [mine, copied, another, elsewhere]) == "the only one of its kernels"
+    assert standing(mine, [mine, near]) == "confirmed by 1 other" and standing(mine, [mine, near, near, far]) == "confirmed by 2 others"
+    assert standing(mine, [mine, far]) == "contested: 33 % faster than 1 other" and standing(far, [mine, far]) == "contested: 50 % slower than 1 other"
+    old = made(usual, gemmgen="0.0.9")
+    assert standing(old, [old]) == f"the only one of its kernels; of another version than {__version__}"
+    wild = made(("ootomo", (4096,) * 3, 1e-5, 2e-7))
+    assert standing(wild, [wild]).startswith("not plausible: 42 times the data sheet's rate at 4096 x 4096 x 4096; ")
+
+
+def test_rivals_agree_everywhere_and_confirm_nothing():
+    one, other = shared(), shared()
+    other["results"] = [result | {"seconds": 1.01 * result["seconds"], "name": "gemmgen_other" if result["kind"] == "kernel" else result["name"]}
+                        for result in other["results"]]
+    mine = Share.model_validate(one)
+    assert standing(mine, [mine, Share.model_validate(other)]) == "the only one of its kernels"
+
+
+def test_the_page_has_each_gpu_and_the_fastest_kernel_with_fp32s_error():
+    """Its time is the median of the files that have it; a faster kernel without FP32's error stands where no other is."""
+    shares = [made(("ootomo", SIZE, seconds, 2e-7), ("half", SIZE, 1e-5, 2e-4), ("half", (64, 64, 64), 1e-5, 2e-4)) for seconds in (1e-4, 1.1e-4, 5e-4)]
+    text = page([*shares, made(("ootomo", SIZE, 1e-3, 2e-7), device="NVIDIA A100", power_limit=None)])
+    assert [line for line in text.splitlines() if line.startswith("###")] == ["### NVIDIA A100", "### NVIDIA H200"]
+    lines = text.partition("### NVIDIA H200")[2].splitlines()
+    assert "| 1024 x 1024 x 1024 | 19.5 | 110 | 2.00 | 2.0e-07 | ootomo | 3 | `gemmgen_ootomo` |" in lines
+    assert "| 64 x 64 x 64 | 0.0524 | 10 | 2.00 | 2.0e-04 | half | 3 | `gemmgen_half` |" in lines
+    assert [sum(word in line for line in lines) for word in ("| confirmed by 1 other |", "| contested: ")] == [2, 1]
+    assert page([]) == "No results yet."
+
+
+def test_the_files_of_the_site_are_sound():
+    found = folder(COMMUNITY)
+    assert found and all(word not in page(found) for word in ("not plausible", "<", "](", "\\"))
+    assert (COMMUNITY.parent / "community.md").read_text().count("<!-- results by GPU -->") == 1
+
+
+def test_a_shared_kernels_name_is_its_plans():
+    """Names of real kernels are acceptable."""
+    from gemmgen.naming import kernel_name
+
+    assert all(re.fullmatch(share.NAME, kernel_name(plan)) for plan in plans(few=2)) and all(
+        re.fullmatch(share.RIVAL, name) for name in (*benching.BASELINES, "gemmul8-8-accurate"))
