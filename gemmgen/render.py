@@ -12,12 +12,15 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import MAGIC_NUMBER
 from itertools import chain, repeat
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from gemmgen import __version__, abi, views
 from gemmgen.batch import POINTERS
+from gemmgen.cache import Cache
 from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
@@ -71,6 +74,33 @@ class Source(Shown):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
+TEMPLATE_CACHE = Cache(name="templates")
+"""Jinja's code of each template: to compile the templates of one kernel takes eight times as long as to render it."""
+
+
+def _kept_templates() -> Any:
+    """What Jinja keeps that code in; by the template's name and text, the filters whose results it holds, and the versions of Jinja and Python."""
+    import jinja2
+
+    maker = b"\0".join([jinja2.__version__.encode(), MAGIC_NUMBER, Path(__file__).read_bytes(), repr(C_TYPES).encode()])
+
+    class Kept(jinja2.BytecodeCache):
+        def get_cache_key(self, name: str, filename: str | None = None) -> str:
+            return name  # wherever the checkout lies
+
+        def load_bytecode(self, bucket: Any) -> None:
+            if parts := TEMPLATE_CACHE.get(self.key(bucket)):
+                bucket.bytecode_from_string(parts["code"])
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            TEMPLATE_CACHE.put(self.key(bucket), {"code": bucket.bytecode_to_string()})
+
+        def key(self, bucket: Any) -> str:
+            return hashlib.sha256(b"\0".join([maker, bucket.key.encode(), bucket.checksum.encode()])).hexdigest()
+
+    return Kept()
+
+
 @cache
 def _environment() -> Any:
     import jinja2
@@ -87,7 +117,7 @@ def _environment() -> Any:
         comment_start_string="<#", comment_end_string="#>",
         line_statement_prefix="%%", line_comment_prefix="%#",
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-        autoescape=False,
+        autoescape=False, bytecode_cache=_kept_templates(),
     )
     environment.globals.update(
         power=_power, roundings=ROUNDINGS, pointers_stride=POINTERS,

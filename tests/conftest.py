@@ -9,10 +9,12 @@ import os
 import re
 import signal
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 # Every worker is busy already: threads of BLAS that wait for one another take a product's time many times over.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+gc.disable()  # until all tests are collected: nothing that they are made of is garbage
 
 import pytest
 
@@ -89,12 +91,22 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
-    for vendor in VENDORS:
-        tests = [item for item in items if (mark := item.get_closest_marker("device")) and (mark.args or ("nvidia",))[0] == vendor]
-        reasons = [why_not(row) for row in GPUS.rows() if row.vendor == vendor] if tests else []
-        if None not in reasons:
-            for item in tests:
-                item.add_marker(pytest.mark.skip(reason=reasons[0].problem))
+    for item in items:
+        if reason := _no_gpu(item):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _no_gpu(node: pytest.Item | pytest.Function) -> str:
+    """Why a test of a GPU cannot run here; empty of one that can, and of others."""
+    mark = node.get_closest_marker("device")
+    return _why_not(mark.args[0] if mark.args else "nvidia") if mark else ""
+
+
+@cache
+def _why_not(vendor: str) -> str:
+    assert vendor in VENDORS
+    reasons = [why_not(row) for row in GPUS.rows() if row.vendor == vendor]
+    return "" if None in reasons else reasons[0].problem
 
 
 @pytest.fixture
@@ -105,15 +117,26 @@ def update_golden(request) -> bool:
 @pytest.hookimpl(trylast=True)  # when all parameters are known
 def pytest_generate_tests(metafunc):
     """Of parameters marked `long`, no tests are made where `-m` would only leave them out again: they are more than half of all."""
+    if metafunc._calls and _no_gpu(metafunc.definition):
+        del metafunc._calls[1:]  # one is skipped for all
     if (metafunc.config.getoption("markexpr") or "").startswith("not long") and metafunc._calls:
         whole = metafunc.definition.get_closest_marker("long")
         kept = [] if whole else [one for one in metafunc._calls if not any(mark.name == "long" for mark in one.marks)]
         metafunc._calls = kept or metafunc._calls[:1]  # one at least: a function without parameters would be another test
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """What a file's own functions cached goes with its last test: emulated devices and their memory, GBs in all, which each fork would have to map."""
+    if nextitem is None or nextitem.path != item.path:
+        for value in vars(item.module).values():
+            if getattr(value, "__module__", None) == item.module.__name__ and hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
 def pytest_collection_finish(session):
-    gc.collect()
     gc.freeze()  # thousands of tests, and SymPy: nothing that is worth looking through again and again
+    gc.enable()
     gc.set_threshold(50_000, 20, 20)  # a kernel's decoded instructions are many and live long: not to be looked through after every 700
 
 

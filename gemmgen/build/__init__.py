@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gemmgen.build.binary import Binary, KernelResources
-    from gemmgen.build.cache import Cache
     from gemmgen.build.choice import Built, Planned, Refusal, first_not_refused, first_that_builds
     from gemmgen.build.clang import Clang, find_clang
     from gemmgen.build.code_object import CodeObjectResources, read_code_object
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
     from gemmgen.build.cuda import compile_cuda
     from gemmgen.build.hip import compile_hip
     from gemmgen.build.nvrtc import Compiler, find_compiler
+    from gemmgen.cache import Cache
     from gemmgen.render import Source
 
 _HOMES = {
     "Binary": "binary",
     "Built": "choice",
     "KernelResources": "binary",
-    "Cache": "cache",
     "Clang": "clang",
     "find_clang": "clang",
     "CodeObjectResources": "code_object",

@@ -7,11 +7,10 @@ the compiler refuses for its spills is passed over for the next one:
     kernel = first_that_builds(load("my.toml"))
     kernel.binary, kernel.refused
 
-What was refused is told, and needs no record of its own: the build cache keeps
-machine code that spills like any other, under a key of the source, the compiler
-and its options, so that the next run compiles nothing to pass over it, and those
-that do not compile (`first_not_refused`) learn of it, too. An entry that cannot
-be trusted is no entry, there as here.
+The build cache keeps machine code that spills like any other, under a key of the
+source, the compiler and its options, so that the next run compiles nothing to pass
+over it, and those that do not compile (`first_not_refused`) learn of it, too. A
+mark of the kernel's name only says that looking there is worth a rendering.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from typing import Any
 
 from gemmgen.build import build
 from gemmgen.build.binary import Binary
-from gemmgen.build.cache import USER_CACHE, Cache
 from gemmgen.build.reference import accepting
+from gemmgen.cache import USER_CACHE, Cache
 from gemmgen.errors import BuildError, ResourceError
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan

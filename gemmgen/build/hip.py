@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmgen.build.binary import Binary
-from gemmgen.build.cache import USER_CACHE, Cache
+from gemmgen.cache import USER_CACHE, Cache
 from gemmgen.build.clang import Clang, find_clang
 from gemmgen.build.code_object import read_code_object
 from gemmgen.build.diagnostics import Dialect, refusal

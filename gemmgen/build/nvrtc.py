@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gemmgen.build.cache import Cache
+from gemmgen.cache import Cache
 from gemmgen.drivers import driver_version, install
 from gemmgen.build.elf import Elf
 from gemmgen.errors import BuildError

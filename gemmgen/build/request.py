@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from gemmgen.build.binary import Binary, KernelResources, refuse_spills
-from gemmgen.build.cache import FORMAT, Cache
+from gemmgen.cache import FORMAT, Cache
 from gemmgen.errors import BuildError, ResourceError
 
 _PART = r"(?!-|\.\.?(?:/|$))[A-Za-z0-9_.+-]+"  # no option, and no way out of a folder

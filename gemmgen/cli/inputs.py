@@ -40,7 +40,7 @@ def matrix(option: str, path: Path, *, quiet: bool = False, element: Element = F
             _check_matrix(where, shape, dtype)
             nbytes, held = math.prod(shape) * dtype.itemsize, length - file.tell()
             if nbytes != held:
-                raise ValueError(f"{held} bytes of data, where its header tells of {nbytes}")
+                raise ValueError(f"{held} bytes of data, where its header says {nbytes}")
             if nbytes > MOST_BYTES:
                 raise SpecError(where, "is too large", got=f"{nbytes} bytes", needs=f"at most {MOST_BYTES}", remedy="a part of it")
             array = np.fromfile(file, dtype, math.prod(shape)).reshape(shape, order="F" if columns_first else "C")

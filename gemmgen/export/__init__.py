@@ -99,7 +99,7 @@ def _refuse_ended_batches(plan: Plan) -> None:
     """The exported C of products that are told one by one says and checks C = alpha A B + beta C alone."""
     if plan.launches.of_products and plan.epilogue:
         raise SpecError(
-            "export", "writes no kernels with an epilogue for products that are told one by one", got=f"[epilogue] do = {plan.epilogue.names}",
+            "export", "writes no kernels with an epilogue for products that are listed one by one", got=f"[epilogue] do = {plan.epilogue.names}",
             needs="one product, or a strided batch", remedy='leave [epilogue] out, or kind = "strided" with design = "auto"',
         )
 

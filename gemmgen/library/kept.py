@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from gemmgen import __version__
-from gemmgen.build.cache import USER_CACHE
+from gemmgen.cache import USER_CACHE
 from gemmgen.drivers import check_driver
 from gemmgen.build.nvrtc import find_compiler
 from gemmgen.catalog.element import ELEMENTS, F32, F64

@@ -67,7 +67,7 @@ def check(kernel: Kernel) -> None:
     """
     plan = kernel.built.plan
     if plan.launches.of_products:
-        raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
+        raise GemmgenError(kernel.label, "is for a batch of listed products", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
     if not plan.kind.plain and plan.kind.name not in LEVEL3:
         raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),

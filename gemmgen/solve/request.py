@@ -249,7 +249,7 @@ def _served(own: Own, request: Request, place: str) -> Own:
     if missing:
         raise InfeasibleSpec(
             place, f"kernels of policy {request.fragment.policy} have no such symbol", got=missing[0], needs="a symbol of their model",
-            remedy="another symbol, or another policy: gemmgen explain --symbols tells whose they are",
+            remedy="another symbol, or another policy: gemmgen explain --symbols lists them with their policies",
         )
     return own
 

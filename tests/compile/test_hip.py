@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.build import Binary, build, clang, compile_hip, find_clang, hip, read_code_object
-from gemmgen.build.cache import Cache
+from gemmgen.cache import Cache
 from gemmgen.build.code_object import Argument
 from gemmgen.build.request import Request
 from gemmgen.errors import BuildError, ResourceError

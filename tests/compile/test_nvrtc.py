@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.build import cuda, nvrtc
-from gemmgen.build.cache import Cache
+from gemmgen.cache import Cache
 from gemmgen.build.cubin import read_cubin
 from gemmgen.build.cuda import compile_cuda, find_compiler
 from gemmgen.build.request import Request
@@ -555,7 +555,8 @@ def test_bundled_headers(tmp_path):
 CHILD = """
 import hashlib, json, pathlib, sys, time
 before = "libcuda.so" in pathlib.Path("/proc/self/maps").read_text()  # an interpreter may be started with it
-from gemmgen.build import Cache, compile_cuda, find_compiler
+from gemmgen.build import compile_cuda, find_compiler
+from gemmgen.cache import Cache
 
 find_compiler()
 folder, text = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).read_text()

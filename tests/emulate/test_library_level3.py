@@ -290,7 +290,8 @@ def system(library: Library, right: int, order: int, size: int, others: int = 5,
     rng, count = np.random.default_rng(7), max(batch, 1)
     t = np.tril(rng.uniform(-1, 1, (count, size, size))) / np.sqrt(size) / 2
     t[:, np.arange(size), np.arange(size)] = 1 if right else rng.uniform(1, 2, (count, size))
-    t, b = np.float64(np.float32(t)), np.float64(np.float32(rng.uniform(-1, 1, (count, size, others))))
+    # Of later ones the magnitudes are small, so that maxima of those before would show.
+    t, b = np.float64(np.float32(t)), np.float64(np.float32(rng.uniform(-1, 1, (count, size, others)))) * 2.0 ** -(24 * np.arange(count))[:, None, None]
     memory = t.copy()  # on the right X T^T = B, and the upper T^T is stored transposed
     memory[:, *np.triu_indices(size, 0 if right else 1)] = np.nan
     sides = b.transpose(0, 2, 1) if right else b
@@ -308,13 +309,14 @@ def system(library: Library, right: int, order: int, size: int, others: int = 5,
     asked = sized(Problem, order=order, m=m, n=n, k=3, batch=batch, **(stands | fields | more))
 
     def solution(alpha: float) -> float:
-        """The largest error beside the exact solution; whether anything else was written is looked at, too."""
+        """The largest error beside the exact solution's largest element; whether anything else was written is looked at, too."""
         c, width = held["b" if in_place else "c"], sides.shape[2]
         assert np.isnan(c[:, :, width:]).all() and np.array_equal(held["a"][:, :, :-3], np.float32(memory), equal_nan=True)
         if not in_place:
             assert np.array_equal(held["b"][:, :, :-3], np.float32(sides))
         x = c[:, :, :width].transpose(0, 2, 1) if right else c[:, :, :width]
-        return float(np.abs(x - np.linalg.solve(t, alpha * b)).max())
+        want = np.linalg.solve(t, alpha * b)
+        return float((np.abs(x - want).max((1, 2)) / np.abs(want).max((1, 2))).max())
 
     return asked, held, solution
 
@@ -337,7 +339,7 @@ def test_a_system_of_several_blocks_is_solved_in_rounds(systems, right, order, i
     choice = enqueued(systems, asked)
     own = systems.kernels[right].built.source
     assert (choice.kernel, choice.workspace_bytes) == (right, own.interface.workspace(*((5, size) if right else (size, 5)), size).bytes)
-    assert solution(-0.5) < 3e-6
+    assert solution(-0.5) < 5e-6
     solve, *between = (one.symbol for one in own.launches)
     wanted = [solve, *between] * (size // 256) + [solve]
     assert [symbol for symbol, _ in systems.launched[before:]] == (["finish"] * (not in_place) + wanted + ["finish"] * on_device) * max(batch, 1)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import assembled
+from awkward import sums_of_uneven_loops
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator
 from gemmgen.emulate.core import units
@@ -74,15 +75,7 @@ def test_loops_of_different_length_in_each_lane_and_cta(arch, schedule):
 }"""
     a = np.arange(100, dtype=np.int32) * 3
     got, _ = run(text, (5,), (96,), 0, a, 400, out=(np.int32, 480), arch=arch, schedule=schedule)
-    want = []
-    for i in range(480):
-        total = 0
-        for j in range(i % 7 + i // 96):
-            total += a[j] if (i + j) & 1 else -2 * j
-            if total > 1000:
-                break
-        want.append(total if i < 400 else -1)
-    assert got.tolist() == want
+    assert got.tolist() == sums_of_uneven_loops(a)
 
 
 def test_lanes_and_warps_that_end_early():

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gemmgen.build import Binary, find_clang, hip
-from gemmgen.build.cache import USER_CACHE
+from gemmgen.cache import USER_CACHE
 from gemmgen.build.nvrtc import find_compiler
 from gemmgen.build.request import Request
 

@@ -265,7 +265,7 @@ TINY = '[split]\nscheme = "half"\n[tile]\nblock = [32, 32, 16]\nwarp = [32, 16, 
 
 def cache(draw: random.Random, folder: Path) -> list[str]:
     """A changed entry of the cache: another checksum, other content under the right one, or what is no file; then the kernel is built."""
-    from gemmgen.build import cache as store
+    from gemmgen import cache as store
 
     root = folder / "cache"
     os.environ["GEMMGEN_CACHE"] = str(root)

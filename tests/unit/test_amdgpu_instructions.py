@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from awkward import AWKWARD, TINY
 from gemmgen.catalog.conversion import decode, to_float8
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES
@@ -17,16 +18,6 @@ from gemmgen.errors import EmulationError
 
 U16, U32, U64, I16, I32, I64 = np.uint16, np.uint32, np.uint64, np.int16, np.int32, np.int64
 F16, F32, F64 = np.float16, np.float32, np.float64
-TINY, LARGEST = 2.0**-149, (2 - 2.0**-23) * 2.0**127
-AWKWARD = np.array(
-    [
-        0.0, -0.0, 1.0, -1.0, TINY, -TINY, 3 * TINY, 2.0**-126, 2.0**-127, LARGEST, -LARGEST, math.inf,
-        -math.inf, math.nan, 1 + 2.0**-23, 1 - 2.0**-24, 2.0**-12, 1 + 2.0**-12, 2.0**24, 2.0**24 + 2,
-        1.5, 0.1, -3.3333333, 65504, 65519.996, 65520, 65536, 2.0**-24, 2.0**-25, 2.0**-25 * 1.0000001,
-        6.1e-5, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 2.5, -2.5, 3.5, 2147483648.0, 4294967296.0, 1e-30, 1e30,
-    ],
-    F32,
-)  # fmt: skip
 HALVES = np.array([0, -0.0, 1, -1, 6e-8, -6e-8, 6.1e-5, 65504, -65504, np.inf, -np.inf, np.nan, 1.001, 0.333, 2049, 1e-3], F16)
 WORDS = np.array(
     [0, 1, 2, 3, 5, 31, 32, 33, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x123456, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xDEADBEEF,

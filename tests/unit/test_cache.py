@@ -1,4 +1,4 @@
-"""The store of built kernels: whole entries or none, whatever happens to the disk."""
+"""The store of built kernels and of templates' code: whole entries or none, whatever happens to the disk."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import jinja2
 import pytest
 
+from gemmgen import render
 from gemmgen.build import request, without_line_info
-from gemmgen.build.cache import USER_CACHE, Cache
+from gemmgen.cache import USER_CACHE, Cache
 from gemmgen.errors import CacheWarning, ResourceError
 
 pytestmark = pytest.mark.filterwarnings("ignore::gemmgen.errors.CacheWarning")
@@ -335,3 +337,34 @@ def test_machine_code_without_lines_is_taken_where_it_uses_the_same(monkeypatch,
     lean = SimpleNamespace(kernels={"k": 255 if same else 254}, name="lean")
     monkeypatch.setattr("gemmgen.build.cuda.compile_cuda", lambda text, arch, **how: lean)
     assert without_line_info(SimpleNamespace(arch=arch, text="", file_name="x.cu"), whole).name == wanted
+
+
+# ---- templates
+
+
+def test_a_template_is_compiled_once_for_all_processes(tmp_path, monkeypatch):
+    """Another text, name, Jinja or Python has code of its own, and so has what cannot be read again."""
+    monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
+    compiled, compiles = [], jinja2.Environment._compile
+    monkeypatch.setattr(jinja2.Environment, "_compile", lambda self, source, filename: compiled.append(filename) or compiles(self, source, filename))
+
+    def rendered(text: str, name: str = "x.j2") -> tuple[str, int]:
+        """As a process of its own does: (the text, how many templates were compiled)."""
+        compiled.clear()
+        environment = render._environment.__wrapped__()
+        environment.loader = jinja2.DictLoader({name: text})
+        return environment.get_template(name).render(), len(compiled)
+
+    assert [rendered("${1 + 1}") for _ in range(2)] == [("2", 1), ("2", 0)]
+    assert [rendered("${1 + 2}") for _ in range(2)] == [("3", 1), ("3", 0)]
+    assert [rendered("${1 + 1}", "y.j2")[1] for _ in range(2)] == [1, 0]
+    for changed in ((jinja2, "__version__", "0"), (render, "MAGIC_NUMBER", b"0")):
+        with monkeypatch.context() as other:
+            other.setattr(*changed)
+            assert rendered("${1 + 1}") == ("2", 1)
+    [entry] = [path for path in (tmp_path / "cache" / "templates").rglob("*") if path.is_file() and b"y.j2" in path.read_bytes()]
+    entry.write_bytes(entry.read_bytes()[:-1])
+    with pytest.warns(CacheWarning, match="made anew"):
+        assert rendered("${1 + 1}", "y.j2") == ("2", 1)
+    monkeypatch.setenv("GEMMGEN_CACHE", "off")
+    assert [rendered("${1 + 1}") for _ in range(2)] == [("2", 1)] * 2

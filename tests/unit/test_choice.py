@@ -11,7 +11,7 @@ import pytest
 
 from gemmgen.build import choice, reference
 from gemmgen.build.binary import Binary
-from gemmgen.build.cache import Cache
+from gemmgen.cache import Cache
 from gemmgen.build.choice import TRIES, explained, first_not_refused, first_that_builds
 from gemmgen.build.cubin import CubinResources
 from gemmgen.cli.output import Progress

@@ -166,9 +166,12 @@ def test_every_page_is_looked_at():
     assert commands("Text `make x` and\n\n    gemmgen list gpus \\\n        --json\n\n```\npython y.py\n```\n") == ["python y.py", "gemmgen list gpus  --json", "make x"]
 
 
-@pytest.mark.parametrize(("page", "code"), PRINTED, ids=[f"{page}: {code[:60]}" for page, code in PRINTED])
-def test_a_printed_command_runs(page, code, monkeypatch):
-    check(code, monkeypatch, old_names=page.name == "CHANGELOG.md")  # it tells what was
+@pytest.mark.parametrize("page", sorted({page for page, _ in PRINTED}), ids=str)
+def test_a_printed_command_runs(page, monkeypatch):
+    for there, code in PRINTED:
+        if there == page:
+            with monkeypatch.context() as patched:
+                check(code, patched, old_names=page.name == "CHANGELOG.md")  # it tells what was
 
 
 # ---- messages and docstrings
@@ -255,16 +258,15 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.M)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_link_leads_somewhere(page):
-    text = page.read_text()
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        path, _, anchor = target.partition("#")
-        if "://" in target:
-            continue
-        there = page.parent / path if path else page
-        assert there.exists(), target
-        assert not anchor or anchor in anchors(there.read_text()), target
+def test_a_link_leads_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            path, _, anchor = target.partition("#")
+            if "://" in target:
+                continue
+            there = page.parent / path if path else page
+            assert there.exists(), (page, target)
+            assert not anchor or anchor in anchors(there.read_text()), (page, target)
 
 
 def glossary() -> dict[str, list[str]]:

@@ -700,7 +700,7 @@ def test_epilogues_of_products_that_are_told_one_by_one_are_not_exported(kind, t
     if kind == "strided":
         assert exporter.export(*told, tmp_path / "out", name="lab_gemm")
         return
-    with pytest.raises(SpecError, match="writes no kernels with an epilogue for products that are told one by one") as refused:
+    with pytest.raises(SpecError, match="writes no kernels with an epilogue for products that are listed one by one") as refused:
         exporter.export(*told, tmp_path / "out", name="lab_gemm")
     assert "['relu']" in refused.value.got and "strided" in refused.value.remedy and not (tmp_path / "out").exists()
 
@@ -964,18 +964,21 @@ def toolkit() -> Path:
     return Path(re.search(r"^#\$ TOP=(.*)$", text, re.M)[1].strip()).resolve()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", sampled(["scaled-tt", "wgmma-nt", "wgmma-tn"], 1))
-def test_the_launcher_compiles_and_links_with_a_foreign_program(case, tmp_path):
+def built_as_the_readme_says(folder: Path) -> None:
     """What the README says to do by hand; nvcc holds the arguments against the kernels' own."""
     nvcc, gxx, ar = need("nvcc", "g++", "ar")
-    folder = exported(tmp_path / "out", case)
     [told] = re.findall(r"^    nvcc (.*)$", (folder / "README.md").read_text(), re.M)
     run(nvcc, *told.split(), "-Xcompiler=-Wall,-Wextra,-Werror", cwd=folder)
     run(ar, "rcs", "liblab_gemm.a", "lab_gemm.o", cwd=folder)
     top = toolkit()
     run(gxx, "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "liblab_gemm.a", f"-I{top}/include", f"-L{top}/lib64", "-lcudart",
         "-o", "example", cwd=folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", sampled(["scaled-tt", "wgmma-nt", "wgmma-tn"], 1))
+def test_the_launcher_compiles_and_links_with_a_foreign_program(case, tmp_path):
+    built_as_the_readme_says(exported(tmp_path / "out", case))
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 from programs import need, run
 from schema_check import violations
-from test_export import SCHEMA, stand_in, toolkit
+from test_export import SCHEMA, built_as_the_readme_says, stand_in, toolkit
 
 FIVE = [[16, 16, 16, 128], [16, 32, 16, 128], [32, 32, 16, 128], [32, 64, 16, 256], [64, 64, 16, 256]]
 CASES = {
@@ -490,12 +490,4 @@ def test_header_and_example_are_clean(case, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["one tile", "grouped", "strided", "pointers, listed"])
 def test_the_launcher_compiles_and_links_with_the_example(case, tmp_path):
-    """What the README says to do by hand; nvcc holds the arguments against the kernel's own."""
-    nvcc, gxx, ar = need("nvcc", "g++", "ar")
-    folder = exported(tmp_path / "out", case)
-    [told] = re.findall(r"^    nvcc (.*)$", (folder / "README.md").read_text(), re.M)
-    run(nvcc, *told.split(), "-Xcompiler=-Wall,-Wextra,-Werror", cwd=folder)
-    run(ar, "rcs", "liblab_gemm.a", "lab_gemm.o", cwd=folder)
-    top = toolkit()
-    run(gxx, "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "liblab_gemm.a", f"-I{top}/include", f"-L{top}/lib64", "-lcudart",
-        "-o", "example", cwd=folder)
+    built_as_the_readme_says(exported(tmp_path / "out", case))

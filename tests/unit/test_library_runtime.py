@@ -551,7 +551,7 @@ def test_what_the_runtime_cannot_launch_is_refused():
         tables.check(of_plan("stored", stored, None))
     told = of_plan("told", plan_of(), None)
     grouped = replace(told, built=replace(told.built, plan=SimpleNamespace(launches=SimpleNamespace(of_products=True), kind=SimpleNamespace(name="grouped"))))
-    with pytest.raises(GemmgenError, match="told one by one"):
+    with pytest.raises(GemmgenError, match="batch of listed products"):
         tables.check(grouped)
     source = told.built.source
     last = source.interface.launches[-1]

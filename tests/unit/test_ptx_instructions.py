@@ -6,22 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from awkward import AWKWARD, LARGEST
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import Emulator, TensorMap
 from gemmgen.emulate.core.memory import Arena
 from gemmgen.errors import EmulationError
 
 WIDTH = {"u8": 16, "s8": 16, "u16": 16, "s16": 16, "f16": 16, "b16": 16, "bf16": 16}
-TINY, LARGEST = 2.0**-149, (2 - 2.0**-23) * 2.0**127
-AWKWARD = np.array(
-    [
-        0.0, -0.0, 1.0, -1.0, TINY, -TINY, 3 * TINY, 2.0**-126, 2.0**-127, LARGEST, -LARGEST, math.inf,
-        -math.inf, math.nan, 1 + 2.0**-23, 1 - 2.0**-24, 2.0**-12, 1 + 2.0**-12, 2.0**24, 2.0**24 + 2,
-        1.5, 0.1, -3.3333333, 65504, 65519.996, 65520, 65536, 2.0**-24, 2.0**-25, 2.0**-25 * 1.0000001,
-        6.1e-5, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 2.5, -2.5, 3.5, 2147483648.0, 4294967296.0, 1e-30, 1e30,
-    ],
-    np.float32,
-)  # fmt: skip
 
 
 def run(statement, out, *inputs, declare=""):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.build import cuda, diagnostics, hip
-from gemmgen.build.cache import Cache
+from gemmgen.cache import Cache
 from gemmgen.build.clang import Clang
 from gemmgen.build.cubin import CubinResources
 from gemmgen.build.nvrtc import Compiler, _arch_names

@@ -335,16 +335,17 @@ def test_a_plan_and_the_model_agree():
 
 def test_a_launch_is_whole_clusters_and_no_more_than_the_gpu_holds():
     for plan in PLANS:
-        gemm = render(plan).launches[-1]
+        *before, gemm = (source := render(plan)).launches
+        extents = source.interface.extents
         assert (gemm.most_blocks, gemm.cluster, gemm.overlaps) == (plan.launches.most_blocks, plan.cluster, True)
         assert plan.launches.most_blocks % plan.cluster == 0 < plan.launches.most_blocks
         for m, n in ((1, 1), (129, 7), (5000, 5000), (100_000, 3)):
-            blocks = gemm.blocks(abi.interface(plan).extents(m, n, 64))
+            blocks = gemm.blocks(extents(m, n, 64))
             assert blocks % plan.cluster == 0
             tiles = -(-m // (plan.block[0] * plan.cluster)) * plan.cluster * -(-n // plan.block[1])
             assert blocks == min(plan.launches.most_blocks, tiles * plan.split_k)
-        assert [gemm.blocks(abi.interface(plan).extents(m, n, 64)) for m, n in ((0, 5), (5, 0))] == [0, 0]
-        assert not any(launch.overlaps or launch.most_blocks for launch in render(plan).launches[:-1])
+        assert [gemm.blocks(extents(m, n, 64)) for m, n in ((0, 5), (5, 0))] == [0, 0]
+        assert not any(launch.overlaps or launch.most_blocks for launch in before)
     for launch in render(solve(spec(policy="mma"))).launches:
         assert (launch.most_blocks, launch.cluster, launch.overlaps) == (None, 1, False)
 

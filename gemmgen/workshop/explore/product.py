@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
-from gemmgen.build.cache import folder
+from gemmgen.cache import folder
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.plan import Plan

@@ -1,10 +1,11 @@
-"""Built kernels on disk, found again by what they were built from.
+"""Built kernels and compiled templates on disk, found again by what they were made from.
 
 Layout, below `$GEMMGEN_CACHE`, or `$XDG_CACHE_HOME/gemmgen`, or `~/.cache/gemmgen`:
 
     secret                    32 random bytes
     binaries/ab/ab12...ef     one entry: a checksum, a table of contents, the parts
     refused/gemmgen_...       empty: an entry of a kernel of this name spills
+    templates/ab/ab12...ef    likewise of a template
     headers/nvrtc-13.5-.../   CUDA headers, when a source includes some (26 MB)
 
 An entry is written beside its final name and moved into place, so a reader sees
@@ -75,10 +76,11 @@ class Cache:
 
     Args:
         root: the folder; without one, what the environment says at each use.
+        name: of the folder in it that has the entries.
     """
 
-    def __init__(self, root: str | os.PathLike | None = None):
-        self._root = None if root is None else Path(root)
+    def __init__(self, root: str | os.PathLike | None = None, name: str = "binaries"):
+        self._root, self._name = None if root is None else Path(root), name
 
     @property
     def root(self) -> Path | None:
@@ -87,7 +89,7 @@ class Cache:
 
     def path(self, key: str) -> Path | None:
         """Where the entry of `key` (lower-case hex) is or would be."""
-        return self.root and self.root / "binaries" / key[:2] / key
+        return self.root and self.root / self._name / key[:2] / key
 
     def own_folder(self, name: str) -> Path | None:
         """The folder `name` in the cache's own, made where it is not there; None where that cannot be or others may write."""
@@ -107,7 +109,7 @@ class Cache:
         if root is None or path is None:
             return None
         try:
-            with _opened(root, "binaries", key[:2]) as inside:
+            with _opened(root, self._name, key[:2]) as inside:
                 content = _read_own(path, MOST_BYTES, inside)
         except FileNotFoundError:
             return None
@@ -153,7 +155,7 @@ class Cache:
         try:
             with _opened(root, make=True) as inside:
                 secret = _secret(root, inside)
-            with _opened(root, "binaries", key[:2], make=True) as inside:
+            with _opened(root, self._name, key[:2], make=True) as inside:
                 try:
                     _write_new(unfinished, _pack(key, parts, secret), inside)
                     os.replace(unfinished, key, src_dir_fd=inside, dst_dir_fd=inside)
