@@ -85,7 +85,7 @@ const elements = (() => {
     }
     drawing.append(box(0, 0, Math.min(fn, wn), Math.min(fm, wm), "var(--accent)"));
     return made("figure", {}, drawing, made("figcaption", { class: "quiet" },
-      `A block computes ${bm} x ${bn} elements of C, a warp or warpgroup ${wm} x ${wn} (filled), an instruction ${fm} x ${fn} (dark).`));
+      `A block computes ${bm} x ${bn} elements of C, a warp or warpgroup ${wm} x ${wn} (filled), an instruction ${fm} x ${fn} (blue).`));
   }
   return { made, plain, digits, short, percent, colour, narrow, mean, unique, table, sortable, bar, tiles };
 })();
