@@ -277,7 +277,8 @@ def _header(plan: Plan, name: str) -> str:
         products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
-        "computes": f"{plan.kind.formula} in {plan.type.title}{given}{ended}{stored}, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"{plan.kind.formula} in {plan.kind.element_of(plan.type).title}{given}{ended}{stored}, "
+        f"layout {plan.kind.layout_of(plan.layout)} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
         "words": f"{_words(plan)}, {scheme.precision.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promotion.promote_label,

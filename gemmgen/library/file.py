@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gemmgen.catalog.element import ELEMENTS, F32, F64, Element
+from gemmgen.catalog.element import F32, F64, REALS, Element
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.reserved import reserved
 from gemmgen.catalog.scheme import SCHEMES
@@ -179,7 +179,7 @@ class LoadedLibrary:
     def elements(self) -> tuple[Element, ...]:
         """Types of the elements that it has kernels for; dispatch tables are of FP32."""
         found = {spec.spec.problem.type for _, spec, _ in self.specs} | ({F32.name} if self.tables else set())
-        return tuple(one for name, one in ELEMENTS.items() if name in found)
+        return tuple(one for one in REALS if one.name in found)
 
     @property
     def kinds(self) -> tuple[str, ...]:
