@@ -230,7 +230,8 @@ def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], si
             rows = np.column_stack([space.columns[name][space.order] for name in one.design.symbols]).astype(int)
             found = _seconds(one, rows, sizes)
             for at in np.argsort(np.log(found) @ weights(sizes) ** 3, kind="stable")[:MOST_TILES]:
-                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=tuple(zip(one.design.symbols, rows[at].tolist())), routine=way)
+                symbols = tuple(zip(one.design.symbols, rows[at].tolist()))
+                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=symbols, routine=way)
 
 
 def _spaces(loaded: LoadedSpec) -> Iterator[Ranked]:
