@@ -45,7 +45,8 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
         "name": name,
-        "computes": f"{plan.kind.formula} in FP32" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "") + "; with beta = 0 C is not read" + (
+        "computes": f"{plan.kind.formula} in {plan.kind.element_of(plan.type).title}" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "")
+        + "; with beta = 0 C is not read" + (
             "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.launches.repeated else ""),
         "kernel": source.name,
         "plan": {
@@ -66,13 +67,17 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
             if x not in plan.kind.aliases and not (plan.kind.solves and x not in (plan.solved.name, "c"))
         },
         "limits": {
-            "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid,
-            **({"largest_k": plan.scheme.family.largest_k} if plan.scheme.family.largest_k else {}),
+            "largest_extent": prose.LARGEST_EXTENT // plan.kind.reals, "largest_grid": largest_grid,
+            **({"largest_k": plan.scheme.family.largest_k // plan.kind.reals} if plan.scheme.family.largest_k else {}),
         },
         "alignment": {"operands": plan.inputs.stored_b.bytes, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
         **({"aliases": dict(plan.kind.aliases)} if plan.kind.aliases else {}),
         **({"tiles": {"count": plan.kind.tiles.count, "TILE_M": plan.block[0] * plan.cluster, "TILE_N": plan.block[1],
                       "rule": "tiles_m = ceil(m / TILE_M), tiles_n = ceil(n / TILE_N), integer arithmetic"}} if plan.kind.tiles else {}),
+        **({"reals": {"count": plan.kind.reals, "rule": (
+            "an element is so many numbers, its parts; what follows is of the real product: its n, k, lda, ldb and ldc are so many times those of the call, "
+            "alpha and beta the real parts, alpha_i and beta_i the imaginary ones"
+        )}} if plan.kind.reals > 1 else {}),
         **({"rounds": _rounds(plan)} if plan.kind.solves else {}),
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
@@ -115,7 +120,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
                          f"where {prose.promise(plan)}: worst_case bounds |C - C*| / {prose.measure(plan)} of every "
                          "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
                          "mean zero and for data of one sign"
-                         + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave FP32's normal range",
+                         + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave {plan.type.title}'s normal range",
             "rows": prose.bounds(plan, archs),
         },
         **(batch.manifest_values(plan) if batch.serves(plan) else {}),
