@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,10 +34,11 @@ from gemmgen.workshop.explore.workers import OneProcess
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch, tmp_path):
-    """A cache folder of the test's own, no GPU, and no JavaScript in reports."""
+    """A cache folder of the test's own, no GPU, and neither JavaScript nor whole texts of kernels in reports."""
     monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(explore.running, "compiler_name", lambda arch: "none")
     monkeypatch.setattr(reporting, "_plotly", lambda: "plotly()")
+    monkeypatch.setattr("gemmgen.render.render", lambda plan: SimpleNamespace(text=f"text of {plan.scheme.name} on {plan.gpu.name}"))
     own_rows._files_of.cache_clear()
     own_rows._laid.cache_clear()
 
@@ -57,7 +59,8 @@ def own_study(folder: Path) -> Path:
     """A study of a scheme, a GPU and a matrix unit of one's own, all called `mine`, with half the SMs of an A100."""
     copied(folder / "schemes", "schemes", "half", "mine")
     unit = copied(folder / "units", "units", "ampere", "mine")
-    copied(folder / "gpus", "gpus", "a100", "mine", ("sms = 108", "sms = 54"), ("312.0", "156.0"), ("= 19.5", "= 9.75"), ('matrix_unit = "ampere"', f"matrix_unit = '{unit}'"))
+    half = ("sms = 108", "sms = 54"), ("312.0", "156.0"), ("= 19.5", "= 9.75")
+    copied(folder / "gpus", "gpus", "a100", "mine", *half, ('matrix_unit = "ampere"', f"matrix_unit = '{unit}'"))
     path = folder / "own.toml"
     path.write_text('[study]\nname = "own"\ngpus = ["gpus/mine.toml"]\nsizes = [512]\ntrials = 3\ncompile = false\n\n[space.split]\n'
                     'scheme = "schemes/mine.toml"\n\n[space.tile]\nblock = [128, 128, 32]\nwarp = [64, 64, 32]\n')
@@ -89,7 +92,7 @@ def test_a_studys_own_rows_travel_with_its_trials(tried, gemmgen, tmp_path):
         assert path.is_relative_to(tmp_path / "cache") and path.name == "mine.toml"
     verdict = verdict_of(rows[0], {})
     assert verdict and verdict.fp32_seconds > 1.5 * verdict_of(replace(rows[0], gpu="a100", extra="{}"), {}).fp32_seconds, "of half the SMs"
-    assert "does not make it" not in (page := reporting.report(rows, against=reporting.Against(rows, "other"))) and "__global__" in page
+    assert "does not make it" not in (page := reporting.report(rows, against=reporting.Against(rows, "other"))) and "text of mine on mine" in page
     ran = gemmgen("study", "choose", store, "--kernels", 1, "--held-out", 0, "-o", tmp_path / "table.json")
     assert ran.code == 0, ran.err
     [kernel] = json.loads((tmp_path / "table.json").read_text())["kernels"].values()
@@ -131,8 +134,8 @@ def test_files_are_laid_again_where_the_cache_has_others_or_none(tried, monkeypa
 # ---- what others planted
 
 
-PLANTED = ["{trap}", "../{name}", "trap.toml", "/etc/passwd", "/dev/zero.toml", "specs/gpus/h200", "<img src=x>.toml", "'; DROP TABLE trials; --.toml", "a\0.toml",
-           "a" * 100_000 + ".toml", "\x1b[31m.toml", "file:///etc/passwd.toml", ""]
+PLANTED = ["{trap}", "../{name}", "trap.toml", "/etc/passwd", "/dev/zero.toml", "specs/gpus/h200", "<img src=x>.toml",
+           "'; DROP TABLE trials; --.toml", "a\0.toml", "a" * 100_000 + ".toml", "\x1b[31m.toml", "file:///etc/passwd.toml", ""]
 
 
 def planted(trap: Path) -> list[str]:
@@ -248,7 +251,8 @@ def test_what_a_row_brings_refers_to_nothing_else(trap):
 
     assert gpu_of(brings(text)).name == "mine"
     for name in ("/etc/unit.toml", str(trap[1]), "../../../trap.toml", "trap.toml"):
-        for change in (text.replace('matrix_unit = "ampere"', f'matrix_unit = "{name}"'), text.replace('vendor = "nvidia"', f'vendor = "nvidia"\ngeneration = "{name}"')):
+        for before, after in (('matrix_unit = "ampere"', f'matrix_unit = "{name}"'), ('vendor = "nvidia"', f'vendor = "nvidia"\ngeneration = "{name}"')):
+            change = text.replace(before, after)
             with pytest.raises(SpecError, match="refers to a file that the row does not bring") as refusal:
                 gpu_of(brings(change))
             assert refusal.value.got == name

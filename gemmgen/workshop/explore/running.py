@@ -161,8 +161,8 @@ class Running:
             key = hashlib.sha256(f"{self.study.name} {gpu} {extra}".encode()).hexdigest()[:16]
             if (rejected or self._left_out) and key not in self._known:
                 self.writer.add(Row(
-                    study=self.study.name, trial=key, kind="space", verdict="modelled", kernel="", gpu=row_name(gpu), m=0, n=0, k=0, layout="", generator=__version__,
-                    commit=self._commit, extra=extra,
+                    study=self.study.name, trial=key, kind="space", verdict="modelled", kernel="", gpu=row_name(gpu), m=0, n=0, k=0, layout="",
+                    generator=__version__, commit=self._commit, extra=extra,
                 ))
 
     def _clock(self) -> None:
@@ -263,8 +263,8 @@ class Running:
                 continue
             row = Row(
                 study=self.study.name, trial=key, kind=kind, verdict="modelled", gpu=problem.gpu, m=problem.m, n=problem.n, k=problem.k,
-                layout=problem.layout, writer=self.writer.id, generator=__version__, commit=self._commit, spec=told(without_paths(own)), data=DATA_TOLD[head.data],
-                **known,
+                layout=problem.layout, writer=self.writer.id, generator=__version__, commit=self._commit, spec=told(without_paths(own)),
+                data=DATA_TOLD[head.data], **known,
             )
             task = Task(own, problem.size, problem.layout, head.data, spec if name else None, rival=name)
             self._submit(_Trial(row, task, number), "timed", problem.gpu, task)

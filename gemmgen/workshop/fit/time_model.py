@@ -137,8 +137,8 @@ def learn(rows: Iterable[Row], gpu: str | Gpu, *, seed: int = 1, held_out: float
     if len(known) < LEAST_ROWS:
         kinds = Counter(one.source.split()[0].rstrip(":") for _, one, _ in _constants(row_of.measured))
         told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        reason = (f"{len(known)} timed rows of {row_of.name}, of which at least {LEAST_ROWS} are needed: the prior holds, the {sum(kinds.values())} constants of its "
-                  f"row and generation ({told})")
+        reason = (f"{len(known)} timed rows of {row_of.name}, of which at least {LEAST_ROWS} are needed: the prior holds, the {sum(kinds.values())} "
+                  f"constants of its row and generation ({told})")
         return Learnt(row_of, device, len(known), 0, 0, (), {}, reason=reason)
     names, sizes = np.array([kernel_of(row) for row in known]), [f"{row.m}x{row.n}x{row.k}" for row in known]
     draw = np.random.default_rng(seed)
