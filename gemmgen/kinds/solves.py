@@ -44,7 +44,7 @@ def alone(gpu: Gpu) -> bool:
 
     NVRTC 13.5 leaves room for two otherwise on all NVIDIA GPUs from sm_86 on but Hopper, and spills.
     """
-    return gpu.maker.name == "nvidia" and gpu.arch_number >= 86 and gpu.arch_number != 90
+    return gpu.maker.platform == "cuda" and gpu.arch_number >= 86 and gpu.arch_number != 90
 
 
 def block_seconds(numbers: Numbers) -> tuple[float, float, float]:
