@@ -1,5 +1,5 @@
 // kernel    gemmgen_residues14_wgmma_128x256x128_44ed4c6b
-// computes  C = alpha A B + beta C of complex FP64 numbers, where memory holds the conjugate of A in FP64, layout tn (row major), any m, n, k
+// computes  C = alpha A B + beta C, A conjugated in memory, in complex FP64, layout cn (row major), any m, n, k
 // scheme    residues14: FP64 elements as residues modulo fourteen numbers, fourteen exact products (Ozaki scheme II)
 // words     14 x s8, 55 bits; products of the residues modulo 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199; dropped none
 // promote   never (residues14's own)
@@ -30,7 +30,7 @@ constexpr int MODULI = 14;  // residues of an element, of which a stage has one
 // An element of A, of the real matrix that stands for the complex one.
 GG_DEVICE double given_a(const double* x, long long ld, long long o, long long kk) {
     const auto at = [&](long long o, long long kk) { return x[kk * ld + o]; };
-    return (kk & 1 ? -at(2 * o + 1, kk >> 1) : at(2 * o, kk >> 1));
+    return kk & 1 ? -at(2 * o + 1, kk >> 1) : at(2 * o, kk >> 1);
 }
 // An element of B, of the real matrix that stands for the complex one.
 GG_DEVICE double given_b(const double* x, long long ld, long long o, long long kk) {
@@ -390,7 +390,7 @@ GG_DEVICE void split_a(
     const int o = outer0 + my_outer;
     double value[16];
 
-    // Neighbouring threads read whole sectors in either triangle: along k, or along m.
+    // Neighbouring threads read whole sectors: along k, or along m.
 #pragma unroll
     for (int i = 0; i < 16; ++i)
         value[i] = o < outer && k0 + my_k + i < k ? given_a(x, ld, o, k0 + my_k + i) : 0.0f;
@@ -429,7 +429,7 @@ GG_DEVICE void split_b(
     const int o = outer0 + my_outer;
     double value[16];
 
-    // Neighbouring threads read whole sectors in either triangle: along k, or along n.
+    // Neighbouring threads read whole sectors: along k, or along n.
 #pragma unroll
     for (int i = 0; i < 16; ++i)
         value[i] = o < outer && k0 + my_k + i < k ? given_b(x, ld, o, k0 + my_k + i) : 0.0f;

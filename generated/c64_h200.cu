@@ -1,5 +1,5 @@
 // kernel    gemmgen_run_scaled_wgmma_128x128x64_fb64f800
-// computes  C = alpha A B + beta C of complex FP32 numbers in FP32, layout nn (row major), any m, n, k
+// computes  C = alpha A B + beta C in complex FP32, layout nn (row major), any m, n, k
 // scheme    run_scaled: power-of-two scales for runs of k, residual scaled by 2^11, three products
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 64 k (run_scaled's own: every 16 k)

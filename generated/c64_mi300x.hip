@@ -1,5 +1,5 @@
 // kernel    gemmgen_scaled_mfma_128x128x32_1f6cf446
-// computes  C = alpha A B + beta C of complex FP32 numbers, where memory holds the conjugate of B in FP32, layout nt (row major), any m, n, k
+// computes  C = alpha A B + beta C, B conjugated in memory, in complex FP32, layout nc (row major), any m, n, k
 // scheme    scaled: power-of-two row and column scales, three products in one accumulator
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 256 k (scaled's own: never)
@@ -323,7 +323,7 @@ GG_DEVICE void split_b(
     const int o = outer0 + my_outer;
     float value[8];
 
-    // Neighbouring threads read whole sectors in either triangle: along k, or along n.
+    // Neighbouring threads read whole sectors: along k, or along n.
 #pragma unroll
     for (int i = 0; i < 8; ++i)
         value[i] = o < outer && k0 + my_k + i < k ? given_b(x, ld, o, k0 + my_k + i) : 0.0f;

@@ -12,9 +12,9 @@ from gemmgen.catalog.element import F32, Element
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
+from gemmgen.kinds import GEMM
 from gemmgen.library.dispatch import Estimate
 from gemmgen.library.ends import activations
-from gemmgen.kinds import GEMM
 from gemmgen.render import Source, render_text
 
 FINISH = "finish"
