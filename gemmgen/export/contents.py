@@ -230,7 +230,8 @@ def _batch_text(batched: bool, operands: str = "abc") -> dict[str, Any]:
 def _of_stored_b(plan: Plan) -> dict[str, str]:
     """How the C text speaks of B's elements, and how the example draws one."""
     if plan.inputs.stored_b.is_usual:
-        return {"b_type": plan.type.c_type, "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any", "b_aligned": f"{plan.type.bytes} bytes"}
+        return {"b_type": plan.type.c_type, "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any",
+                "b_aligned": f"{plan.type.bytes} bytes"}
     return {"b_type": "uint16_t", "b_told": f", B given as {plan.inputs.stored_b.title}", "b_bits": f", bits of {plan.inputs.stored_b.title} numbers",
             "draw_b": "std::floor(128 * draw()) / 128", "b_data": "given_b", "any_b": "any_b", "b_aligned": "an element's own size"}
 

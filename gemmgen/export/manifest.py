@@ -141,9 +141,9 @@ def _rounds(plan: Plan) -> dict[str, Any]:
                 f"and kk at {square}. For i = 1, 2, ...: launches of role solve with k = {extent} = the unknowns [(i - 1) block, i block) that there are, {x} "
                 "at row = kk = first, alpha for i = 1, else 1; then, if unknowns are left and alpha is not 0, all other launches, for the product by which the "
                 "unknowns [i block - count block, i block) serve [i block, i block + count block), count being the largest power of two that divides i: "
-                f"{extent} are those served, k those that serve, {x} at row and kk where each begin, {other} in C where the serving ones begin, {beside} = ldc, "
-                "c where the served ones begin, alpha = -1, beta = 1, or alpha where i = count. The workspace is laid out once, for the largest of each "
-                "extent that a product has; regions marked zeroed are zeroed before the first launch, and those behind the status again before each "
+                f"{extent} are those served, k those that serve, {x} at row and kk where each begin, {other} in C where the serving ones begin, "
+                f"{beside} = ldc, c where the served ones begin, alpha = -1, beta = 1, or alpha where i = count. The workspace is laid out once, for the "
+                "largest of each extent that a product has; regions marked zeroed are zeroed before the first launch, and those behind the status again before each "
                 "further product",
     }
 

@@ -107,7 +107,9 @@ class LibraryFile(Strict):
     routines: Annotated[tuple[Literal[*LEVEL3], ...], Field(strict=False)] = Field(
         (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most"
     )
-    fallback: bool = Field(True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; of FP64 there are none")
+    fallback: bool = Field(
+        True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; of FP64 there are none"
+    )
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
         (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
     )

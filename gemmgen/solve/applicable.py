@@ -198,7 +198,8 @@ OF_TARGET = (
         'C of the elements\' type, which c = "f32" stands for', 'c = "f32", or type = "f32"',
     ),
     Refusal(
-        "[epilogue] do", lambda case: case.of_wide and bool(case.spec.epilogue.do), WIDE + " store alpha A B + beta C, since steps compute in FP32, of real numbers",
+        "[epilogue] do", lambda case: case.of_wide and bool(case.spec.epilogue.do),
+        WIDE + " store alpha A B + beta C, since steps compute in FP32, of real numbers",
         lambda case: ", ".join(case.spec.epilogue.do), "no steps", 'leave it out, or type = "f32"',
     ),
     Refusal(

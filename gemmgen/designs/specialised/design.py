@@ -39,7 +39,8 @@ WHOLE_K = 2048
 
 CLUSTER = Decision(
     "cluster", "tile", "with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them; with policy tcgen05 1 or 2: of a"
-    " pair, one instruction multiplies what both have, each its rows of A and half of B", ("cluster",), "clusters of {}", among=(1, 2, 4, 8), neutral=1, usual=1,
+    " pair, one instruction multiplies what both have, each its rows of A and half of B", ("cluster",), "clusters of {}",
+    among=(1, 2, 4, 8), neutral=1, usual=1,
 )
 """By any of these numbers every stage of B divides into pieces of 16 bytes."""
 CONSUMERS = Decision(
