@@ -28,6 +28,7 @@ from gemmgen.paths import SPECS
 from gemmgen.render import render
 from gemmgen.run import Placement, check_extents, gemm
 from gemmgen.solve import explain, solve
+from gemmgen.solve.why import smaller
 from gemmgen.spec import loads
 from gemmgen.verdict import OWN, VENDORS_CGEMM, plain_plan, plain_seconds, sgemm_seconds, verdict
 from gemmgen.verify import Judge, default_size
@@ -176,6 +177,11 @@ def test_the_verdict_is_beside_native_complex_arithmetic(monkeypatch):
 def test_the_model_counts_eight_operations_a_product():
     known = explain(spec(problem={"m": 1000, "n": 500, "k": 200})).numbers
     assert known["tflops"] == pytest.approx(8 * 1000 * 500 * 200 / known["seconds"] / 1e12)
+
+
+def test_the_product_that_would_change_a_plan_is_a_quarter_of_the_complex_one():
+    [change] = smaller(explain(spec("a100", problem=dict.fromkeys("mnk", 4096))))
+    assert change.what == "a product of 1024 x 1024 x 1024"
 
 
 def test_an_error_is_asked_of_sums_of_twice_as_many_terms():
