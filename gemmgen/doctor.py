@@ -173,7 +173,7 @@ def diagnosed() -> dict[str, Any]:
         try:
             return call()
         except Exception as error:  # whatever is broken here is what the report is for
-            problems.append(f"{what} cannot be told: {type(error).__name__}: {error}")
+            problems.append(f"{what} cannot be found out: {type(error).__name__}: {error}")
             return otherwise
 
     answers = safely("drivers and compilers", lambda: probed(PROBES), {"cuda": {}})

@@ -91,7 +91,7 @@ def fragment_header(fragment: Fragment) -> str:
     if fragment.in_tensor_memory:
         raise SpecError(
             "gemmgen list fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
-            got=fragment.name, needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
+            got=fragment.name, needs="a fragment that lanes hold", remedy="docs/blackwell.md shows how kernels use it",
         )
     platform = fragment.maker.platform
     text = render_text(

@@ -27,7 +27,7 @@ from gemmgen.solve.contract import EVERYWHERE, own_estimate
 from gemmgen.solve.lookup import PLAIN
 from gemmgen.spec import LoadedSpec, loads
 
-OWN, VENDORS_OWN, NATIVE = "gemmgen's FP32 kernel", "the vendor's SGEMM", "native FP64"
+OWN, VENDORS_OWN, VENDORS_CGEMM, NATIVE = "gemmgen's FP32 kernel", "the vendor's SGEMM", "the vendor's CGEMM", "native FP64"
 LOSING = 0.95
 """Of plain FP32's speed: predictions of two kernels do not tell more apart."""
 FINER = 0.1
@@ -124,8 +124,8 @@ def verdict(plan: Plan) -> Verdict | None:
     seconds, whose = found
     h = plan.hints
     own = float(plan.model["seconds"])
-    return Verdict(plan.gpu.name, h.m, h.n, h.k, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1,
-                   element=plan.type.title)
+    return Verdict(plan.gpu.name, *h.asked, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1,
+                   element=plan.kind.element_of(plan.type).title)
 
 
 def untold(plan: Plan) -> str:
@@ -139,15 +139,17 @@ def untold(plan: Plan) -> str:
 def plain_seconds(plan: Plan) -> tuple[float, str] | None:
     """(seconds of plain FP32 for a plan's problem, whose), the faster of both, or those of native FP64; None where there is none."""
     if not plan.type.is_usual:
-        seconds = native_seconds(plan.gpu, plan.hints.m, plan.hints.n, plan.hints.k)
-        return None if seconds is None else (seconds, NATIVE)
+        h = plan.hints
+        seconds = native_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if plan.kind.batched else 1)
+        # Of a triangle of C the vendor computes half, at the same rate.
+        return None if seconds is None else (seconds / 2 if plan.kind.tiles else seconds, NATIVE)
     try:
         own = plan if plan.scheme.name == PLAIN else plain_plan(plan)
     except GemmgenError:
         own = None
     found = [(float(own.model["seconds"]), OWN)] if own else []
     vendors = None if plan.epilogue else vendor_seconds(plan)
-    found += [] if vendors is None else [(vendors, VENDORS_OWN)]
+    found += [] if vendors is None else [(vendors, VENDORS_CGEMM if plan.kind.reals > 1 else VENDORS_OWN)]
     return min(found, default=None)
 
 
@@ -170,7 +172,9 @@ def plain_plan(plan: Plan) -> Plan:
         GemmgenError: there is none.
     """
     h = plan.hints
-    return _plain(_named(plan.gpu), plan.kind.name, plan.layout, plan.output.name, tuple(plan.epilogue.names), (h.m, h.n, h.k), h.matrices)
+    kind = GEMM.name if plan.kind.reals > 1 else plan.kind.name
+    layout, element = plan.kind.layout_of(plan.layout), plan.kind.element_of(plan.type).name
+    return _plain(_named(plan.gpu), kind, layout, plan.output.name, tuple(plan.epilogue.names), h.asked, h.matrices, element)
 
 
 def plain_of(gpu: Gpu, m: int, n: int, k: int, layout: str = "nn") -> tuple[float, str]:
@@ -185,8 +189,8 @@ def plain_of(gpu: Gpu, m: int, n: int, k: int, layout: str = "nn") -> tuple[floa
 
 
 @lru_cache(256)
-def _plain(gpu: str, kind: str, layout: str, c: str, epilogue: tuple[str, ...], size: tuple[int, int, int], matrices: int) -> Plan:
-    problem = {"kind": kind, "layout": layout, "c": c, **dict(zip("mnk", size)), "matrices": matrices}
+def _plain(gpu: str, kind: str, layout: str, c: str, epilogue: tuple[str, ...], size: tuple[int, int, int], matrices: int, type: str = F32.name) -> Plan:
+    problem = {"kind": kind, "layout": layout, "type": type, "c": c, **dict(zip("mnk", size)), "matrices": matrices}
     return solve(loads({"problem": problem, "split": {"scheme": PLAIN}, "target": {"gpu": gpu}, "epilogue": {"do": list(epilogue)}}, "plain FP32"))
 
 
@@ -203,10 +207,10 @@ def sgemm_seconds(gpu: Gpu, m: int, n: int, k: int, batch: int = 1) -> float | N
     return float(time.SGEMM_SECONDS.value({**time.sgemm_numbers(gpu), "M": float(m), "N": float(n), "K": float(k), "batch": float(batch)}))
 
 
-def native_seconds(gpu: Gpu, m: int, n: int, k: int) -> float | None:
+def native_seconds(gpu: Gpu, m: int, n: int, k: int, batch: int = 1) -> float | None:
     """M25: native FP64; None where the GPU's row has no rate of it."""
     rates = time.native_numbers(gpu)
-    return None if rates is None else float(time.NATIVE_SECONDS.value({**rates, "M": float(m), "N": float(n), "K": float(k)}))
+    return None if rates is None else float(time.NATIVE_SECONDS.value({**rates, "M": float(m), "N": float(n), "K": float(k), "batch": float(batch)}))
 
 
 def error_over_fp32s(plan: Plan) -> float:
@@ -246,7 +250,7 @@ def summary(verdicts: Sequence[Verdict], otherwise: str = "use FP32") -> str:
     how = "predicted" if not measured else f"measured on {', '.join(measured)}" + ("" if count == len(verdicts) else f" at {count}, else predicted")
     sizes = f"{len(verdicts)} sizes" if len(verdicts) > 1 else "1 size"
     lost = [one for one in verdicts if one.loses]
-    told = f"on {verdicts[0].gpu}: {times(mean)} x FP32 in the mean of {sizes} ({how})"
+    told = f"on {verdicts[0].gpu}: {times(mean)} x {verdicts[0].element} in the mean of {sizes} ({how})"
     if lost:
         shown = ", ".join(one.size for one in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
         told += f"; {otherwise} at {shown}"

@@ -27,7 +27,7 @@ class Problem(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("order", ctypes.c_int32), ("ta", ctypes.c_int32), ("tb", ctypes.c_int32), ("epilogue", ctypes.c_int32),
                 *((name, ctypes.c_int64) for name in ("m", "n", "k", "lda", "ldb", "ldc", "batch", "sa", "sb", "sc")),
                 *((name, P) for name in ("a", "b", "c", "alpha", "beta", "bias")),
-                ("flags", ctypes.c_uint32), ("kernel", ctypes.c_int32), ("error", ctypes.c_double), *((name, ctypes.c_int32) for name in ("kind", "uplo", "side", "diag"))]
+                ("flags", ctypes.c_uint32), ("kernel", ctypes.c_int32), ("error", ctypes.c_double), *((name, ctypes.c_int32) for name in ("kind", "uplo", "side", "diag", "element"))]
 class Choice(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("kernel", ctypes.c_int32), ("fallback", ctypes.c_int32), ("name", P), ("reason", P),
                 ("workspace", ctypes.c_size_t),

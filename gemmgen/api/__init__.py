@@ -11,8 +11,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import import_module
 from math import prod
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen.api.operands import as_numpy, check_dense, home_of, refuse_truth, refuse_two_libraries
 from gemmgen.api.shapes import check_shapes, extents
+from gemmgen.api.torch_fp32 import fp32_of
+from gemmgen.api.wide import wide_product
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 
 if TYPE_CHECKING:
@@ -54,14 +55,15 @@ def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
 
     The result's library, device, shape and type are those of `a @ b`. float32 arrays of CuPy, torch and JAX in a GPU's memory are multiplied by gemmgen's
     kernels on the matrix units, or by their own library in FP32 without TF32 where that is faster. The first product on a GPU builds a library of kernels
-    for it, once: it is kept in the cache folder. NumPy's float32 arrays are copied to a GPU where that pays. All others are multiplied by their own
-    library, and a `gemmgen.errors.Notice` says so once. torch and JAX have gradients.
+    for it, once: it is kept in the cache folder. NumPy's float32 arrays are copied to a GPU where that pays. Large float64 arrays of CuPy and torch in a
+    GPU's memory are multiplied by kernels of FP64 where these are faster than native FP64. All others are multiplied by their own library, and a
+    `gemmgen.errors.Notice` says so once. torch and JAX have gradients.
 
     Args:
         a: [..., m, k] or [k], in any order and strides.
         b: [..., k, n] or [k]. Batches broadcast.
-        accuracy: `fp32`: errors as FP32's. `fp64`: both are converted to float64, or to complex128 where one is complex, and multiplied by their own
-            library; the result has that type.
+        accuracy: `fp32`: errors as the arrays' own type has. `fp64`: both are converted to float64, or to complex128 where one is complex, first; the
+            result has that type.
 
     Returns:
         [..., m, n], in the current stream of the arrays' library.
@@ -113,9 +115,10 @@ def _note(about: str, text: str) -> None:
 
 
 def _note_type(kind: str, own: str) -> None:
-    if kind != "float32":
-        own = f"{own} in {'FP64' if kind == 'float64' else kind}"
-        _note(kind, f"{kind} arrays are multiplied by {own}, as libraries of kernels take float32 alone; convert both for these")
+    if kind == "float64":
+        _note(kind, f"float64 arrays are multiplied by {own} in FP64; kernels of FP64 take those of CuPy and torch in a GPU's memory")
+    elif kind != "float32":
+        _note(kind, f"{kind} arrays are multiplied by {own} in {kind}, as libraries of kernels take float32 alone; convert both for these")
 
 
 def _note_no_gpu(own: str) -> None:
@@ -127,17 +130,17 @@ def _note_refused(error: Exception, own: str) -> None:
 
 
 @cache
-def _package(gpu: Here) -> ModuleType | None:
-    """The library of a GPU; None where there is none: a `Notice` says so once."""
+def _package(gpu: Here, element: str = "f32") -> ModuleType | None:
+    """The library of a GPU and a type of elements; None where there is none: a `Notice` says so once."""
     from gemmgen.library import kept
 
     def progress(step: str) -> None:
-        _note(f"build {gpu.title}", f"builds its library of kernels for {gpu.title}, once, which takes about 40 s of a core")
+        _note(f"build {gpu.title} {element}", f"builds its library of {element} kernels for {gpu.title}, once, which takes about 40 s of a core")
 
     try:
-        return kept.package(gpu, progress)
+        return kept.package(gpu, progress, element)
     except GemmgenError as error:
-        _note(f"no library {gpu.title}", f"there is no library of kernels for {gpu.title}, so the arrays' own library multiplies:\n{error}")
+        _note(f"no library {gpu.title} {element}", f"there is no library of {element} kernels for {gpu.title}, so the arrays' own library multiplies:\n{error}")
         return None
 
 
@@ -289,12 +292,18 @@ class _Cupy(_Front):
             product = _kept(self._known, key, self._decided(a, b))
         return product(a, b)
 
+    def in_fp64(self, a: Any, b: Any) -> Any:
+        return self.product(*self.widened(a, b))
+
     def _decided(self, a: Any, b: Any) -> Product:
         from gemmgen.run.here import cuda_gpus
 
         check_shapes(a.shape, b.shape)
         vendor, gpus = self.home.matmul, cuda_gpus()
         _check_devices(a.device.id, b.device.id)
+        if a.dtype == b.dtype == "float64" and a.device.id < len(gpus):
+            with a.device:
+                return wide_product(a, b, vendor, partial(_package, gpus[a.device.id]), _chosen, self.home.cuda.get_current_stream().synchronize)
         if a.dtype != "float32" or b.dtype != "float32":
             _note_type(str(self.home.result_type(a, b)), self.name)
             return vendor
@@ -369,7 +378,7 @@ class _Torch(_Front):
 
     def in_fp64(self, a: Any, b: Any) -> Any:
         check_dense(a, b)
-        return super().in_fp64(a, b)
+        return self.product(*self.widened(a, b)) if a.is_cuda else super().in_fp64(a, b)
 
     def cast(self, x: Any, dtype: Any) -> Any:
         return x.to(dtype)
@@ -409,6 +418,11 @@ class _Torch(_Front):
         check_dense(a, b)
         self._check_types(a, b)
         refuse_truth(a)
+        if a.dtype == torch.float64 and a.is_cuda:
+            timed = None if torch.cuda.is_current_stream_capturing() else torch.cuda.synchronize
+            with torch.no_grad(), torch.cuda.device(a.device):
+                fast = wide_product(a.detach(), b.detach(), torch.matmul, partial(_package, self._here(a.device.index)), _chosen, timed)
+            return fast if fast is torch.matmul else self._guarded(fast, torch.matmul, torch.matmul)
         if a.dtype != torch.float32:
             _note_type(str(a.dtype).removeprefix("torch."), self.name)
             return torch.matmul
@@ -501,38 +515,10 @@ class _Torch(_Front):
                 is_plain = False
             if is_plain:
                 return multiply(a, b)
-            with self._fp32_of(kind), torch.autocast(kind, enabled=False):
+            with fp32_of(torch, kind), torch.autocast(kind, enabled=False):
                 return multiply(a, b)
 
         return product
-
-    @contextmanager
-    def _fp32_of(self, kind: str) -> Iterator[None]:
-        """torch's FP32 products on such a device are FP32."""
-        torch = self.home
-        try:
-            allowed = torch.get_float32_matmul_precision()
-        except RuntimeError:  # the program uses `fp32_precision`
-            with self._fp32_by_backend(torch.backends.mkldnn.matmul if kind == "cpu" else torch.backends.cuda.matmul):
-                yield
-            return
-        try:
-            torch.set_float32_matmul_precision("highest")
-            yield
-        finally:
-            torch.set_float32_matmul_precision(allowed)
-
-    @staticmethod
-    @contextmanager
-    def _fp32_by_backend(backend: Any) -> Iterator[None]:
-        allowed = backend.fp32_precision
-        try:
-            backend.fp32_precision = "ieee"
-            yield
-        finally:
-            backend.fp32_precision = "none"  # as torch.backends.fp32_precision says
-            if backend.fp32_precision != allowed:
-                backend.fp32_precision = allowed
 
 
 class _Jax(_Front):

@@ -136,7 +136,7 @@ def _make(compiler: Compiler, request: Request, cache: Cache | None, line_info: 
         raise BuildError(
             name,
             f"the cubin and the log of {compiler.name} disagree about resources",
-            needs="what the log tells: " + accounts[0],
+            needs="what the log says: " + accounts[0],
             has="read from the cubin: " + accounts[1],
             # Seen with recursion: a cubin does not mark the registers that calls save.
             remedy="no recursion and no calls through pointers; if there are none, "

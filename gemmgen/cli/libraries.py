@@ -41,13 +41,15 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
 
 
 def verdict_lines(choice: Choice) -> list[str]:
-    """What the kernels of each GPU are worth beside plain FP32."""
+    """What the kernels of each GPU are worth beside plain FP32, or native FP64."""
+    from gemmgen.catalog.element import F32
     from gemmgen.verdict import summary
 
-    by_gpu: dict[str, list[Verdict]] = {}
+    by_gpu: dict[tuple[str, str], list[Verdict]] = {}
     for one in choice.verdicts:
-        by_gpu.setdefault(one.gpu, []).append(one)
-    return [summary(mine, "plain FP32 would be faster with a larger kernels_at_most") for mine in by_gpu.values()]
+        by_gpu.setdefault((one.gpu, one.element), []).append(one)
+    fp32 = "plain FP32 would be faster with a larger kernels_at_most"
+    return [summary(mine, fp32 if element == F32.title else f"native {element} is faster") for (_, element), mine in by_gpu.items()]
 
 
 def choice_value(choice: Choice) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def refuse_arguments(spec: Any, place: str) -> None:
     given = [step.name for step in epilogue_of(spec.epilogue.do).steps if step.arguments]
     if given:
         raise InfeasibleSpec(
-            f"{place}: [epilogue] do", "takes arguments, which products of a batch that are told one by one do not have", got=", ".join(given),
+            f"{place}: [epilogue] do", "takes arguments, which products of a batch that are listed one by one do not have", got=", ".join(given),
             needs="steps without arguments", remedy='leave it out, or kind = "strided" with design = "auto", whose products have one each, or one for all',
         )
 

@@ -99,7 +99,7 @@ def _refuse_ended_batches(plan: Plan) -> None:
     """The exported C of products that are told one by one says and checks C = alpha A B + beta C alone."""
     if plan.launches.of_products and plan.epilogue:
         raise SpecError(
-            "export", "writes no kernels with an epilogue for products that are told one by one", got=f"[epilogue] do = {plan.epilogue.names}",
+            "export", "writes no kernels with an epilogue for products that are listed one by one", got=f"[epilogue] do = {plan.epilogue.names}",
             needs="one product, or a strided batch", remedy='leave [epilogue] out, or kind = "strided" with design = "auto"',
         )
 
@@ -123,13 +123,14 @@ def export(
         The files, sorted.
 
     Raises:
-        SpecError: the name will not do, C is not of FP32, or the kernels are for a batch whose words are packed first, or that has an epilogue and
-            products that are told one by one.
+        SpecError: the name will not do, C is of another type than A and B, or the kernels are for a batch whose words are packed first, or that has an
+            epilogue and products that are told one by one.
         GemmgenError: the folder holds something else, or cannot be written.
     """
     name = default_name(plan) if name is None else name
     check_name(name)
-    require_f32(plan.output, "exported C has")
+    if plan.type.is_usual:
+        require_f32(plan.output, "exported C has")
     _refuse_packed(plan)
     _refuse_ended_batches(plan)
     return folder.put(directory, force, lambda: contents.all_files(plan, source, [binary, *others], name, refused))

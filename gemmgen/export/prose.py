@@ -103,7 +103,7 @@ def promise(plan: Plan) -> str:
     if plan.kind.solves:
         return f"{'|A||X|' if plan.kind.left else '|X||B|'} is below 2^127 and the counters {', '.join(others)} and {last} of the status are zero"
     stored = "" if plan.output.is_usual else f", C is in the range of {plan.output.title}"
-    return f"alpha is 1, beta is 0, |A||B| is below 2^127{stored} and the counters {', '.join(others)} and {last} of the status are zero"
+    return f"alpha is 1, beta is 0, |A||B| is below 2^{plan.type.exponents[2]}{stored} and the counters {', '.join(others)} and {last} of the status are zero"
 
 
 def coefficients(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
@@ -122,12 +122,12 @@ def coefficients(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
 def bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
     rows = []
     for k in BOUND_K:
-        at = coefficients(plan, k, archs)
+        at = coefficients(plan, k * plan.kind.reals, archs)
         rows.append({
             "k": k,
             "worst_case": rounded_up(at.scaled),
             "both_signs": rounded_up(SAFETY * at.random),
-            "one_sign": rounded_up(SAFETY * max(at.coherent, at.random / math.sqrt(k))),
+            "one_sign": rounded_up(SAFETY * max(at.coherent, at.random / math.sqrt(k * plan.kind.reals))),
         })
     return rows
 
@@ -227,10 +227,10 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
     else:
         lines += ["A larger one counts as overflow, and its word is Inf."]
     if plan.special == "exact":
-        lines += ["Elements of A B that come out as Inf or NaN are computed again by an FP32 dot product",
+        lines += [f"Elements of A B that come out as Inf or NaN are computed again by an {plan.type.title} dot product",
                   "and count as repaired; many of them take their time."]
     elif not plan.scheme.exact:
-        lines += ["Elements of A B that come out as Inf or NaN stay so, also where FP32 had a number."]
+        lines += [f"Elements of A B that come out as Inf or NaN stay so, also where {plan.type.title} had a number."]
     if plan.scheme.family.exact:
         lines += ["A row or column that holds an Inf or a NaN is set aside: what it takes part in is computed so, too." if plan.special == "exact"
                   else "What a row or column that holds an Inf or a NaN takes part in is NaN."]
@@ -263,13 +263,13 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
 
 
 def underflow_text(plan: Plan, archs: Sequence[str]) -> str:
-    """What an element of C may miss besides, where products, sums or itself leave FP32's normal range."""
+    """What an element of C may miss besides, where products, sums or itself leave the normal range of its type."""
     plans = _on_all(plan, archs)
     if not max(underflow(one, 1) for one in plans):
-        return "2^-149"
+        return f"2^{plan.type.exponents[0]}"
     per = math.ceil(math.log2(max(underflow(one, k) / k for one in plans for k in (1, *BOUND_K))))
     scales = " / (scale of the row * scale of the column)" if plan.scheme.normalize == "row" and not plan.fallback else ""
-    return f"2^-149 + k 2^{per}{scales}"
+    return f"2^{plan.type.exponents[0]} + k 2^{per}{scales}"
 
 
 # ---- the example

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.abi import interface
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.designs import designs_of
@@ -39,6 +40,8 @@ SMALL = 1024
 """Extents of a product whose operands L2 holds for a second pass."""
 Size = tuple[int, int, int, int]
 """m, n, k, and how many such products."""
+Group = tuple[str, str, str]
+"""GPU, layout and type of elements, by name."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Candidate:
         preferred: of which of the sizes it is the solver's own choice; alike: the same of kernels whose tiles have the same n and k, as those of one format.
         symbols: its decisions as the design's symbols.
         unpacked: whether its words are not those that the library packs, though they could be.
+        element: name of the type of A, B and C.
         settled, loaded, estimate, label: of a dispatch table's: the plan itself, its spec, its time by the table, and what the table calls it.
     """
 
@@ -72,6 +76,12 @@ class Candidate:
     routine: Mapping[str, Any] | None = None
     alike: frozenset[int] = frozenset()
     unpacked: bool = False
+    element: str = F32.name
+
+    @property
+    def group(self) -> Group:
+        """Of which kernels serve the same products."""
+        return self.gpu.name, self.layout, self.element
 
     @cached_property
     def judged(self) -> np.ndarray:
@@ -123,8 +133,8 @@ def between(one: Candidate) -> Candidate:
 
 
 def _ended(plan: Plan) -> Plan:
-    """With the end that calls ask for; of one for batches, that it takes arrays of pointers, too."""
-    plan = replace(plan, epilogue=FUSED)
+    """With the end that calls ask for, of FP32; of one for batches, that it takes arrays of pointers, too."""
+    plan = replace(plan, epilogue=FUSED) if plan.type.is_usual else plan
     return replace(plan, batch=replace(plan.batch, pointers=True)) if plan.batch else plan
 
 
@@ -193,7 +203,8 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
             symbols = tuple(zip(one.design.symbols, row))
             layout = one.loaded.spec.problem.layout
             candidates.append(
-                Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided, alike=frozenset(alike))
+                Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided, alike=frozenset(alike),
+                          element=loaded.spec.problem.type)
             )
     return candidates
 
@@ -205,7 +216,7 @@ def of_routine(library: LoadedLibrary, gpu: Gpu, way: Mapping[str, Any]) -> list
     """
     sizes, found = np.array(like(library, way), float), []
     for place, spec, names in library.specs:
-        if gpu.name not in names:
+        if gpu.name not in names or spec.spec.problem.type != way.get("type", F32.name):
             continue
         for _, loaded in retargeted(spec, gpu_name(library, gpu), way["layout"]):
             mine: list[Candidate] = []
@@ -227,10 +238,12 @@ def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], si
         hinted = variant.spec.problem.model_copy(update=small)
         for space in _spaces(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})})):
             one = space.request
-            rows = [tuple(int(space.columns[name][row]) for name in one.design.symbols) for row in space.order]
+            rows = np.column_stack([space.columns[name][space.order] for name in one.design.symbols]).astype(int)
             found = _seconds(one, rows, sizes)
             for at in np.argsort(np.log(found) @ weights(sizes) ** 3, kind="stable")[:MOST_TILES]:
-                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=tuple(zip(one.design.symbols, rows[at])), routine=way)
+                symbols = tuple(zip(one.design.symbols, rows[at].tolist()))
+                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=symbols, routine=way,
+                                element=loaded.spec.problem.type)
 
 
 def _spaces(loaded: LoadedSpec) -> Iterator[Ranked]:
@@ -279,7 +292,7 @@ def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list
     return [int(within[at]) for at in np.sort(first)[:MOST_TILES]]
 
 
-def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray) -> np.ndarray:
+def _seconds(request: Request, rows: Sequence[Sequence[int]] | np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """[rows, sizes] predicted, of calls whose counters nobody reads; inf where a single pass would read operands for which two are taken.
 
     Args:

@@ -13,19 +13,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.element import F32, F64
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
-from gemmgen.library.candidates import Candidate, Size, candidates_of, gpu_name, like, of_routine, of_table, retargeted, weights
+from gemmgen.library.candidates import Candidate, Group, Size, candidates_of, gpu_name, like, of_routine, of_table, retargeted, weights
 from gemmgen.library.cover import greedy, over_best, unserved
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.routines import ways_of
 from gemmgen.plan import Plan
 from gemmgen.solve.lookup import PLAIN
-from gemmgen.verdict import LOSING, OWN, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, sgemm_seconds
+from gemmgen.verdict import LOSING, NATIVE, OWN, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, native_seconds, sgemm_seconds
 from gemmgen.spec import LoadedSpec, loads
 
 PLAIN_PLACE = "plain FP32"
@@ -75,7 +77,7 @@ class Choice:
         refused: plans that the compiler refused, and why.
         left_out: (place, GPU, layout, why) where a spec has no kernel.
         notes: what is to be known of it, in words.
-        verdicts: of the kernels of each GPU and the file's first layout together, at each size, beside plain FP32.
+        verdicts: of the kernels of each GPU, type and the file's first layout together, at each size, beside plain FP32 or native FP64.
     """
 
     sizes: tuple[Size, ...]
@@ -97,7 +99,7 @@ class Pool:
     Attributes:
         left_out, relaxed, notes: as `Choice` has them.
         routines: by GPU and way, candidates for one of BLAS's level 3, the best for all sizes first.
-        plain: [sizes] seconds of gemmgen's fastest FP32 kernels, by GPU and layout, whether these are candidates or not.
+        plain: [sizes] seconds of gemmgen's fastest FP32 kernels, by their group, whether these are candidates or not.
     """
 
     library: LoadedLibrary
@@ -105,7 +107,7 @@ class Pool:
     left_out: tuple[tuple[str, str, str, str], ...] = ()
     relaxed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    plain: Mapping[tuple[str, str], np.ndarray] = field(default_factory=dict)
+    plain: Mapping[Group, np.ndarray] = field(default_factory=dict)
     routines: Mapping[tuple[str, ...], Sequence[Candidate]] = field(default_factory=dict)
     refused: dict[str, tuple[Plan, GemmgenError]] = field(default_factory=dict)
 
@@ -120,14 +122,14 @@ class Pool:
             InfeasibleSpec: a GPU and layout has no candidate left. SpecError: there are more of these than kernels.
         """
         file, sizes = self.library.file, self.library.sizes
-        groups = [(gpu.name, layout) for gpu in self.library.gpus for layout in file.layouts]
+        groups = [(gpu.name, layout, element.name) for gpu in self.library.gpus for layout in file.layouts for element in self.library.elements]
         if file.kernels_at_most < len(groups):
             raise SpecError(
-                f"{self.library.place}: kernels_at_most", "is less than GPUs times layouts, of which each needs a kernel", got=file.kernels_at_most,
-                needs=f"at least {len(groups)}", remedy=f"kernels_at_most = {len(groups)}, or fewer gpus or layouts",
+                f"{self.library.place}: kernels_at_most", "is less than GPUs times layouts times types of elements, of which each needs a kernel",
+                got=file.kernels_at_most, needs=f"at least {len(groups)}", remedy=f"kernels_at_most = {len(groups)}, or fewer gpus or layouts",
             )
         left = [one for one in self.candidates if not self.refused or one.plan.hash not in self.refused]
-        lacking = next((group for group in groups if not any((one.gpu.name, one.layout) == group and not one.strided for one in left)), None)
+        lacking = next((group for group in groups if not any(one.group == group and not one.strided for one in left)), None)
         if lacking:
             raise self._nothing_for(*lacking)
         if file.packed:
@@ -136,7 +138,7 @@ class Pool:
         large = [_best_of_large(left, logs, group, groups, sizes, strided) for strided in (False, True) for group in groups]
         first = [at for at in large if at is not None][: file.kernels_at_most]
         taken = greedy(logs, heavy, file.kernels_at_most, first)
-        of = {group: [at for at in taken.kernels if (left[at].gpu.name, left[at].layout) == group] for group in groups}
+        of = {group: [at for at in taken.kernels if left[at].group == group] for group in groups}
         kernels = []
         for mine in of.values():
             fastest = np.stack([left[at].judged for at in mine]).argmin(axis=0)
@@ -169,31 +171,37 @@ class Pool:
             yield Served(taken, taken.plan, like(self.library, taken.routine))
 
     def _verdicts(self, kernels: Sequence[Served]) -> Iterator[Verdict]:
-        """What the chosen kernels are worth together at each size, beside the faster of gemmgen's FP32 kernels and the vendor's SGEMM."""
+        """What the chosen kernels are worth together at each size, beside the faster of gemmgen's FP32 kernels and the vendor's SGEMM, or native FP64."""
         layout = self.library.file.layouts[0]
-        for gpu in self.library.gpus:
-            mine = [one.candidate for one in kernels if (one.candidate.gpu.name, one.candidate.layout) == (gpu.name, layout)]
-            own = self.plain.get((gpu.name, layout))
-            if own is None:
+        for gpu, element in product(self.library.gpus, self.library.elements):
+            mine = [one.candidate for one in kernels if one.candidate.group == (gpu.name, layout, element.name)]
+            own = self.plain.get((gpu.name, layout, element.name))
+            if element.is_usual and own is None:
                 continue
             errors = [error_over_fp32s(one.plan) for one in mine]
             for at, (m, n, k, products) in enumerate(self.library.sizes):
                 best = min(range(len(mine)), key=lambda number: mine[number].seconds[at])
-                told = [(float(own[at]), OWN), *([(vendors, VENDORS_OWN)] if (vendors := sgemm_seconds(gpu, m, n, k, products)) else [])]
-                fp32, whose = min(told)
+                if element.is_usual:
+                    told = [(float(own[at]), OWN), *([(vendors, VENDORS_OWN)] if (vendors := sgemm_seconds(gpu, m, n, k, products)) else [])]
+                else:
+                    told = [(native, NATIVE)] if (native := native_seconds(gpu, m, n, k, products)) else []
+                fp32, whose = min(told, default=(math.inf, ""))
                 if math.isfinite(fp32) and math.isfinite(mine[best].seconds[at]):
-                    yield Verdict(gpu.name, m, n, k, float(mine[best].seconds[at]), fp32, whose, errors[best], mine[best].plan.scheme.name, products)
+                    yield Verdict(gpu.name, m, n, k, float(mine[best].seconds[at]), fp32, whose, errors[best], mine[best].plan.scheme.name, products,
+                                  element=element.title)
 
-    def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:
-        refused = [error for plan, error in self.refused.values() if (plan.gpu.name, plan.layout) == (gpu, layout)]
+    def _nothing_for(self, gpu: str, layout: str, element: str) -> GemmgenError:
+        mine = {one.plan.hash for one in self.candidates if self.refused and one.group == (gpu, layout, element)}
+        refused = [error for key, (_, error) in self.refused.items() if key in mine]
         whys = [why for _, of, other, why in self.left_out if (of, other) == (gpu, layout)]
         return InfeasibleSpec(
-            self.library.place, f"no [[use]] has a kernel for {gpu}, {layout}", got=refused[0].problem if refused else "; ".join(dict.fromkeys(whys)) or None,
+            self.library.place, f"no [[use]] has a kernel for {gpu}, {layout}{'' if element == F32.name else f', {element}'}",
+            got=refused[0].problem if refused else "; ".join(dict.fromkeys(whys)) or None,
             needs="a kernel for each GPU and layout", remedy='another [[use]] for it, such as scheme = "auto", or fewer gpus or layouts',
         )
 
 
-def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], packed: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def costs(candidates: Sequence[Candidate], groups: Sequence[Group], sizes: Sequence[Size], packed: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """([candidates, groups x columns] logarithms of seconds over the best, [groups x columns] weights).
 
     A column is a size, and with `packed` also each single product once more, whose B is packed. What a candidate is not for costs `cover.UNSERVED` times
@@ -204,7 +212,7 @@ def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], si
     found = np.full((len(candidates), len(groups), len(sizes) + again.sum()), np.inf)
     for at, one in enumerate(candidates):
         words = np.where(bool(one.format), one.judged[again], np.inf) if again.any() else ()
-        found[at, groups.index((one.gpu.name, one.layout))] = np.concatenate([one.judged, words])
+        found[at, groups.index(one.group)] = np.concatenate([one.judged, words])
     logs = over_best(found)
     column = weights(sizes)
     heavy = np.tile(np.concatenate([column, column[again]]), len(groups))
@@ -213,7 +221,10 @@ def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], si
 
 def narrow(kernels: Sequence[Served]) -> tuple[str, ...]:
     """Notes of schemes whose words do not span FP32's range, which the data of unmodified programs may need."""
-    found = {(one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels if not one.plan.scheme.precision.spans_fp32}
+    found = {
+        (one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels
+        if one.candidate.element == F32.name and not one.plan.scheme.precision.spans_fp32
+    }
     return tuple(
         f"{place}: {name} has {scheme.leading} words, which hold no magnitude above {scheme.words_of('a')[0].largest:.4g} and lose what is small; "
         'programs that call through a shim may bring any of FP32\'s: scheme = "scaled", or [use.accuracy] as = "fp32"'
@@ -222,17 +233,17 @@ def narrow(kernels: Sequence[Served]) -> tuple[str, ...]:
 
 
 def _best_of_large(
-    candidates: Sequence[Candidate], logs: np.ndarray, group: tuple[str, str], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], strided: bool,
+    candidates: Sequence[Candidate], logs: np.ndarray, group: Group, groups: Sequence[Group], sizes: Sequence[Size], strided: bool,
 ) -> int | None:
     """The candidate of a GPU and layout, for batches or not, that costs the least where a size weighs as much as there is to compute; None: there is none."""
-    mine = [at for at, one in enumerate(candidates) if (one.gpu.name, one.layout) == group and one.strided == strided]
+    mine = [at for at, one in enumerate(candidates) if one.group == group and one.strided == strided]
     if not mine:
         return None
     start = groups.index(group) * (logs.shape[1] // len(groups))
     return mine[int((logs[mine, start : start + len(sizes)] @ weights(sizes) ** 6).argmin())]
 
 
-def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], each: int) -> list[Candidate]:
+def one_format(candidates: Sequence[Candidate], groups: Sequence[Group], sizes: Sequence[Size], each: int) -> list[Candidate]:
     """The candidates of each GPU and layout, of which those of one format pack B: the one with which `each` kernels cost the least.
 
     The others remain for products whose B is not packed: those that split on the way, those for strided batches, which packed words never reach, and
@@ -240,7 +251,7 @@ def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]
     """
     found = []
     for group in groups:
-        mine = [one for one in candidates if (one.gpu.name, one.layout) == group]
+        mine = [one for one in candidates if one.group == group]
         formats: dict[str, list[int]] = {}
         for at, one in enumerate(mine):
             if not one.strided and one.format:
@@ -284,10 +295,10 @@ def pool(
     plain = loads({"split": {"scheme": PLAIN}}, PLAIN_PLACE)
     asked += [
         (PLAIN_PLACE, retargeted(plain, gpu_name(library, gpu), layout), gpu, library.sizes, library.kinds)
-        for gpu in library.gpus for layout in library.file.layouts
+        for gpu in library.gpus for layout in library.file.layouts if F32 in library.elements
     ]
     found: list[Candidate] = []
-    own: dict[tuple[str, str], list[Candidate]] = {}
+    own: dict[Group, list[Candidate]] = {}
     left_out: list[tuple[str, str, str, str]] = []
     relaxed: dict[str, None] = {}
     answers = iter(each(_answer, asked))
@@ -296,7 +307,7 @@ def pool(
         answer = next(answers)
         if place == PLAIN_PLACE:
             if not isinstance(answer, GemmgenError):
-                own[gpu.name, ways[0][1].spec.problem.layout] = answer[1]
+                own[gpu.name, ways[0][1].spec.problem.layout, F32.name] = answer[1]
             continue
         if isinstance(answer, GemmgenError):
             left_out.append((place, gpu.name, ways[0][1].spec.problem.layout, answer.problem))
@@ -311,26 +322,36 @@ def pool(
                 found += [one for layout in library.file.layouts for one in of_table(place, table, gpu, layout, library.sizes)]
     found, notes = _with_plain(library, found, own)
     seconds = {group: np.min([one.seconds for one in mine], axis=0) for group, mine in own.items()}
-    routines = {(gpu.name, *way.values()): (gpu, way) for gpu in library.gpus for name in library.file.routines for way in ways_of(name)}
+    routines = {
+        (gpu.name, *way.values()): (gpu, way)
+        for gpu in library.gpus for name in library.file.routines for element in library.elements for way in ways_of(name, element)
+    }
     progress(f"candidates of {len(routines)} ways of routines") if routines else None
     answers = each(lambda asked: of_routine(library, *asked), routines.values())
-    return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds, dict(zip(routines, answers)))
+    routines = dict(zip(routines, answers))
+    if F32 in library.elements:  # of FP64 there are kernels for some of the routines
+        lacking = {(group[0], group[1]) for group, mine in routines.items() if F64.name in group and not mine}
+        notes += [f"routines: there is no {kind} of FP64 on {gpu}" for gpu, kind in sorted(lacking)]
+        routines = {group: mine for group, mine in routines.items() if mine or F64.name not in group}
+    return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds, routines)
 
 
-def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mapping[tuple[str, str], Sequence[Candidate]]) -> tuple[list[Candidate], list[str]]:
+def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mapping[Group, Sequence[Candidate]]) -> tuple[list[Candidate], list[str]]:
     """(the candidates with plain FP32's and without those that it beats at every size, what is to be known of these).
 
-    Where a use asks for less error than FP32 has, or a dispatch table's measured times decide, FP32 does not stand in.
+    Kernels of FP64 stay, whatever native FP64 takes: a library has no other kernels of it. Where a use asks for less error than FP32 has, or a dispatch table's
+    measured times decide, FP32 does not stand in.
     """
     tables = {name for _, _, names in library.tables for name in names}
     serves = {
         gpu.name: gpu.name not in tables and all(
-            accepts_fp32(retargeted(spec, gpu_name(library, gpu), library.file.layouts[0])[0][1]) for _, spec, names in library.specs if gpu.name in names
+            accepts_fp32(retargeted(spec, gpu_name(library, gpu), library.file.layouts[0])[0][1])
+            for _, spec, names in library.specs if gpu.name in names and spec.spec.problem.type == F32.name
         ) for gpu in library.gpus
     }
     candidates, beaten = [], {}
     for one in found:
-        own = plain.get((one.gpu.name, one.layout), ()) if serves[one.gpu.name] else ()
+        own = plain.get(one.group, ()) if serves[one.gpu.name] else ()
         best = np.min([other.seconds for other in own], axis=0) if own else np.full(len(one.seconds), np.inf)
         served = np.isfinite(one.seconds)
         ratio = float((best[served] / one.seconds[served]).max(initial=0.0))
@@ -344,8 +365,8 @@ def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mappi
         f"these run at {max(ratios):.2f} of its speed at best"
         for (place, gpu, layout), ratios in beaten.items() if (place, gpu, layout) not in kept
     ]
-    asked = {(one.gpu.name, one.layout) for one in found if one.request and one.request.scheme.name == PLAIN}
-    there = {(one.gpu.name, one.layout) for one in found}  # where no use has a kernel, that is told, and nothing stands in
+    asked = {one.group for one in found if one.request and one.request.scheme.name == PLAIN}
+    there = {one.group for one in found}  # where no use has a kernel, that is told, and nothing stands in
     more = [one for group, mine in plain.items() if serves[group[0]] and group in there - asked for one in mine]
     return [*candidates, *more], notes
 

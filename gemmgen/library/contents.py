@@ -37,15 +37,20 @@ def values(library: Library) -> dict[str, Any]:
         "platform": f"library/platform/{library.maker.platform}.j2", "maker": library.maker, "library": library, "title": title(library),
         "largest_extent": prose.LARGEST_EXTENT, "alignment": WORKSPACE_ALIGNMENT, "least_driver": driver, "least_driver_told": driver_told(library, driver),
         "gpus": library.loaded.gpus, "layouts": library.loaded.file.layouts, "shims": library.shim, "images": library.images,
-        "abi": ABI, "example": dict(zip("mnk", EXAMPLE_SIZE)),
+        "abi": ABI, "example": dict(zip("mnk", EXAMPLE_SIZE)), "element": library.loaded.elements[0],
         "sources": {kernel.label: f"kernels/{kernel.label}{kernel.built.source.suffix}" for kernel in library.kernels},
     }
+
+
+def types(library: Library) -> str:
+    """`FP32 and FP64`."""
+    return " and ".join(one.title for one in library.loaded.elements)
 
 
 def title(library: Library) -> str:
     """What it is, in a line."""
     gpus = [gpu.name for gpu in library.loaded.gpus]
-    return library.loaded.file.title or f"FP32 matrix products on the matrix units of {', '.join(gpus[:-1]) + ' and ' * (len(gpus) > 1) + gpus[-1]}"
+    return library.loaded.file.title or f"{types(library)} matrix products on the matrix units of {', '.join(gpus[:-1]) + ' and ' * (len(gpus) > 1) + gpus[-1]}"
 
 
 def least_driver(library: Library) -> int:
@@ -77,7 +82,7 @@ def all_files(library: Library) -> dict[str, bytes]:
         "src/code.c": text("code.c"),
         **{f"src/code/{image.file}": image.content for image in library.images},
         **{known["sources"][kernel.label]: kernel.built.source.text.encode() for kernel in library.kernels},
-        f"kernels/{FINISH}{library.maker.files.source_suffix}": finish_source(library.archs[0]).text.encode(),
+        f"kernels/{FINISH}{library.maker.files.source_suffix}": finish_source(library.archs[0], library.loaded.elements).text.encode(),
         "CMakeLists.txt": text("CMakeLists.txt"),
         "cmake/arrays.cmake": text("arrays.cmake"),
         f"{name}.pc": text("package.pc"),
@@ -129,8 +134,8 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
         "abi": ABI,
         "version": numeric_version(),
         "computes": "; ".join([
-            "C = act(alpha op(A) op(B) + beta C + bias) in FP32", *([f"{', '.join(loaded.file.routines)} of BLAS's level 3"] if loaded.file.routines else []),
-            "with beta = 0 C is not read",
+            f"C = act(alpha op(A) op(B) + beta C + bias) in {types(library)}",
+            *([f"{', '.join(loaded.file.routines)} of BLAS's level 3"] if loaded.file.routines else []), "with beta = 0 C is not read",
         ]),
         "target": {"vendor": library.maker.name, "gpus": [{"name": gpu.name, "arch": gpu.arch} for gpu in loaded.gpus], "least_driver": least_driver(library)},
         "layouts": list(loaded.file.layouts),
@@ -147,7 +152,8 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
             {
                 "label": kernel.label, "kernel": kernel.built.source.name, "plan": kernel.built.plan.hash, "layout": kernel.built.plan.layout,
                 "gpu": kernel.built.plan.gpu.name, "scheme": kernel.built.plan.scheme.name, "fragment": kernel.built.plan.fragment.name,
-                "design": kernel.built.plan.design.name, "kind": {"name": kernel.built.plan.kind.name, **kernel.built.plan.kind.options},
+                "design": kernel.built.plan.design.name, "type": kernel.built.plan.type.name,
+                "kind": {"name": kernel.built.plan.kind.name, **kernel.built.plan.kind.options},
                 **decided(kernel.built.plan), "fallback": kernel.is_fallback, "reason": kernel.reason,
                 "from": served[kernel.built.plan.hash].candidate.place if kernel.built.plan.hash in served else None,
                 "sizes": [list(size) for size in served[kernel.built.plan.hash].sizes] if kernel.built.plan.hash in served else [],

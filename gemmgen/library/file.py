@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from gemmgen.catalog.element import F32, F64, REALS, Element
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.reserved import reserved
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.table import Strict, Title, absolute, file_of, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import SpecError
@@ -105,7 +107,9 @@ class LibraryFile(Strict):
     routines: Annotated[tuple[Literal[*LEVEL3], ...], Field(strict=False)] = Field(
         (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most"
     )
-    fallback: bool = Field(True, description="whether what no kernel serves is computed by portable ones in FP32, which the library then holds, too")
+    fallback: bool = Field(
+        True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; of FP64 there are none"
+    )
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
         (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
     )
@@ -174,6 +178,12 @@ class LoadedLibrary:
         return tuple(dict.fromkeys((*size, 1) if len(size) == 3 else size for size in found))
 
     @property
+    def elements(self) -> tuple[Element, ...]:
+        """Types of the elements that it has kernels for; dispatch tables are of FP32."""
+        found = {spec.spec.problem.type for _, spec, _ in self.specs} | ({F32.name} if self.tables else set())
+        return tuple(one for one in REALS if one.name in found)
+
+    @property
     def kinds(self) -> tuple[str, ...]:
         """Of the problems that kernels are chosen from, as a spec says it."""
         return (GEMM.name, STRIDED.name) if self.batched else (GEMM.name,)
@@ -229,8 +239,15 @@ def _loaded(data: dict[str, Any], place: str, folder: Path | None) -> LoadedLibr
     return LoadedLibrary(file, place, folder, gpus, tuple(specs), tuple(tables))
 
 
+def _typed(sections: dict[str, Any], folder: Path | None, where: str) -> dict[str, Any]:
+    """A spec's sections with the type of elements that its scheme splits, or that its accuracy is of."""
+    scheme, accuracy = sections.get("split", {}).get("scheme", "auto"), sections.get("accuracy", {}).get("as")
+    element = SCHEMES.get(scheme, where=f"{where} scheme", relative_to=folder).element if scheme != "auto" else F64.name if accuracy == "fp64" else F32.name
+    return sections if element == F32.name else {**sections, "problem": {"type": element}}
+
+
 def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
-    """The spec of a `use`, of one product in FP32.
+    """The spec of a `use`, of one product whose A, B and C have one type.
 
     Raises:
         SpecError: the file or a value in it is not acceptable, or it is not for such products.
@@ -238,10 +255,10 @@ def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
     if use.spec is not None:
         loaded = load((folder or Path()) / use.spec)
     elif use.scheme is not None:
-        loaded = loads({"split": {"scheme": use.scheme}}, where)
+        loaded = loads(_typed({"split": {"scheme": use.scheme}}, folder, where), where)
     else:
         sections = {name: section.model_dump(mode="json", exclude_defaults=True, by_alias=True) for name in SECTIONS if (section := getattr(use, name))}
-        loaded = loads(sections, where)
+        loaded = loads(_typed(sections, folder, where), where)
     loaded = loaded if loaded.folder else loaded.model_copy(update={"folder": folder})
     problem = loaded.spec.problem
     for key, needs in (("kind", GEMM.name), ("b", "f32"), ("c", "f32")):

@@ -1,4 +1,4 @@
 """The number of the C interface, which the header, the manifest and the Python module of a library state."""
 
-ABI = 2
+ABI = 3
 """Of the C interface: it changes where a program must be compiled again."""

@@ -25,6 +25,7 @@ from gemmgen import __version__
 from gemmgen.cache import USER_CACHE
 from gemmgen.drivers import check_driver
 from gemmgen.build.nvrtc import find_compiler
+from gemmgen.catalog.element import ELEMENTS, F32, F64
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.files import unfinished
@@ -35,6 +36,7 @@ from gemmgen.run.here import Here
 from gemmgen.solve import solve
 from gemmgen.solve.lookup import PLAIN
 from gemmgen.spec import loads
+from gemmgen.verdict import verdict
 
 INSTALLED = {"nvidia": "gemmgen_blas", "amd": "gemmgen_blas_rocm"}
 """By vendor the module of the ready library's wheel (`specs/libraries/gemmgen_blas.toml` and `gemmgen_blas_rocm.toml`)."""
@@ -44,8 +46,12 @@ ASKED = ([512] * 3, [4096] * 3)
 """Sizes whose fastest schemes are those of the library."""
 KERNELS = 16
 """At most."""
+ASKED_F64 = ([2048] * 3, [8192] * 3)
+SIZES_F64 = ([1024] * 3, [2048] * 3, [4096] * 3, [8192] * 3, [4096, 4096, 512], [512, 4096, 4096])
+KERNELS_F64 = 8
+"""The same of a library of FP64, which is for large products."""
 NOTHING = "nothing"
-"""The file of a folder without a library, as none would be faster than the GPU's own FP32: what takes seconds to find out."""
+"""The file of a folder without a library, as none would be faster than the GPU's own FP32, or FP64: what takes seconds to find out."""
 
 
 def recipe(gpu: Gpu) -> dict[str, Any] | None:
@@ -64,14 +70,31 @@ def recipe(gpu: Gpu) -> dict[str, Any] | None:
     }
 
 
-def package(gpu: Here, progress: Callable[[str], None] = lambda step: None) -> ModuleType | None:
-    """The Python package of a library of FP32's accuracy for a GPU of this machine: the installed one, the kept one, or a new one.
+def recipe_f64(gpu: Gpu) -> dict[str, Any] | None:
+    """The LIB.toml of a GPU's library of FP64, of FP64's accuracy; None where native FP64 is predicted to be faster, or nothing is known of it.
+
+    Raises:
+        GemmgenError: the solver has nothing for this GPU.
+    """
+    problems = [{"problem": {"type": F64.name, **dict(zip("mnk", size))}, "accuracy": {"as": "fp64"}, "target": {"gpu": gpu.name}} for size in ASKED_F64]
+    plans = [plan for plan in map(solve, map(loads, problems)) if (told := verdict(plan)) is not None and not told.loses]
+    if not plans:
+        return None
+    return {
+        "name": _name(gpu, F64.name), "gpus": [gpu.name], "kernels_at_most": KERNELS_F64, "sizes": [list(size) for size in SIZES_F64], "batched": False,
+        "use": [{"scheme": name} for name in dict.fromkeys(plan.scheme.name for plan in plans)],
+    }
+
+
+def package(gpu: Here, progress: Callable[[str], None] = lambda step: None, element: str = F32.name) -> ModuleType | None:
+    """The Python package of a library of FP32's or FP64's accuracy for a GPU of this machine: the installed one, the kept one, or a new one.
 
     Args:
         progress: gets each step while a library is built.
+        element: the type of the arrays; installed libraries are of FP32.
 
     Returns:
-        None where no library would be faster than the GPU's own FP32.
+        None where no library would be faster than the GPU's own FP32, or FP64.
 
     Raises:
         GemmgenError: no row of specs/gpus describes the GPU, a compiler is missing, or the driver does not load what it makes.
@@ -80,17 +103,17 @@ def package(gpu: Here, progress: Callable[[str], None] = lambda step: None) -> M
     if row is None:
         raise GemmgenError(gpu.title, f"is described by no row of specs/gpus, nor is another GPU of {gpu.arch}",
                            needs=", ".join(sorted({one.arch for one in GPUS.rows()})), remedy="gemmgen gpu probe, which measures the GPU and writes such a row")
-    if (found := _installed(gpu, row)) is not None:
+    if element == F32.name and (found := _installed(gpu, row)) is not None:
         return found
-    folder, name = _folder(gpu, row), _name(row)
+    folder, name = _folder(gpu, row, element), _name(row, element)
     with _locked(folder):
         if not (folder / NOTHING).is_file() and not (folder / "python" / name / "__init__.py").is_file():
-            _build(recipe(row), gpu, folder, progress)
+            _build((recipe if element == F32.name else recipe_f64)(row), gpu, folder, progress)
     return None if (folder / NOTHING).is_file() else _imported(folder, name)
 
 
-def _name(gpu: Gpu) -> str:
-    return f"gemmgen_{gpu.name}"
+def _name(gpu: Gpu, element: str = F32.name) -> str:
+    return f"gemmgen_{gpu.name}" + ("" if element == F32.name else f"_{element}")
 
 
 def _installed(gpu: Here, row: Gpu) -> ModuleType | None:
@@ -105,11 +128,11 @@ def _installed(gpu: Here, row: Gpu) -> ModuleType | None:
     return None
 
 
-def _folder(gpu: Here, row: Gpu) -> Path:
+def _folder(gpu: Here, row: Gpu, element: str) -> Path:
     """Where the library of a GPU is, or is to be."""
     driver = f"-cuda{gpu.driver // 1000}.{gpu.driver % 1000 // 10}" if gpu.driver else ""
     kept = USER_CACHE.own_folder("libraries")
-    return (kept or _temporary()) / f"{row.name}-fp32{driver}-{__version__}-{ABI}"
+    return (kept or _temporary()) / f"{row.name}-{ELEMENTS[element].title.lower()}{driver}-{__version__}-{ABI}"
 
 
 @cache

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 from gemmgen.build import Binary, Built, build, without_line_info
+from gemmgen.catalog.element import F32, Element
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
+from gemmgen.kinds import GEMM
 from gemmgen.library.dispatch import Estimate
 from gemmgen.library.ends import activations
 from gemmgen.render import Source, render_text
@@ -101,24 +103,29 @@ def portable_ptx(text: str) -> str:
     return re.sub(r"^\s*//.*\n", "", text, flags=re.M).strip() + "\n"
 
 
-def finish_source(arch: str) -> Source:
-    """The text of the kernel that applies scalars of the device, bias and activation."""
+def finish_symbol(element: Element) -> str:
+    """The name of the kernel of epilogues for such elements, as the runtime looks it up."""
+    return FINISH if element.is_usual else f"{FINISH}_{element.name}"
+
+
+def finish_source(arch: str, elements: Sequence[Element] = (F32,)) -> Source:
+    """The text of the kernels that apply scalars of the device, bias and activation, one for each type of elements."""
     maker = vendor_of(arch)
     # What the platform's prologue asks of a plan: none of it is needed here.
-    plan = SimpleNamespace(lanes=maker.warp_size(arch_number(arch)), scheme=SimpleNamespace(family=SimpleNamespace(residues=None)), batch=None)
-    text = render_text("library/finish.j2", platform=f"platform/{maker.platform}.j2", plan=plan, symbol=FINISH, threads=FINISH_THREADS, tile=FINISH_TILE,
-                       activations=activations(maker.platform))
+    plan = SimpleNamespace(lanes=maker.warp_size(arch_number(arch)), scheme=SimpleNamespace(family=SimpleNamespace(residues=None)), batch=None, kind=GEMM)
+    text = render_text("library/finish.j2", platform=f"platform/{maker.platform}.j2", plan=plan, symbol=FINISH,
+                       symbol_of=finish_symbol, elements=elements, threads=FINISH_THREADS, tile=FINISH_TILE, activations=activations(maker.platform))
     return Source(name=FINISH, text=text, suffix=maker.files.source_suffix, interface=None, arch=arch, allow_spills=False)
 
 
-def finish_images(archs: Sequence[str], portable: str | None = None) -> tuple[Image, ...]:
-    """That kernel's machine code for each architecture.
+def finish_images(archs: Sequence[str], portable: str | None = None, elements: Sequence[Element] = (F32,)) -> tuple[Image, ...]:
+    """Those kernels' machine code for each architecture.
 
     Args:
         portable: the architecture of the PTX for all others, `sm_75`; None for none.
     """
-    found = [_image(f"{FINISH}_{arch}", without_line_info(source, build(source))) for arch in archs for source in [finish_source(arch)]]
+    found = [_image(f"{FINISH}_{arch}", without_line_info(source, build(source))) for arch in archs for source in [finish_source(arch, elements)]]
     if portable is not None:
-        source = finish_source(portable)
+        source = finish_source(portable, elements)
         found.append(_ptx(FINISH, without_line_info(source, build(source))))
     return tuple(found)

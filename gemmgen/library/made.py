@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from gemmgen.build import Built, build
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import ResourceError
-from gemmgen.library.candidates import Candidate, between, gpu_name, weights
+from gemmgen.library.candidates import Candidate, Group, between, gpu_name, weights
 from gemmgen.library.choice import Choice, Pool, pool
 from gemmgen.library.dispatch import Estimate, Rule, estimated
 from gemmgen.library.file import LoadedLibrary
@@ -111,16 +112,17 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         ResourceError: it refuses too many kernels, one after another.
     """
     with _workers() as each:
-        portable = _portable_plans(library) if library.file.fallback else []
+        portable = _portable_plans(library) if library.file.fallback and F32 in library.elements else []
         found = pool(library, each, progress)
         choice, built = _accepted(found, portable, each, progress)
         progress("compile the kernel of epilogues")
-        finish = tuple(finish_images(library.archs, f"sm_{OLDEST}" if library.file.fallback and not library.maker.files.code_per_arch else None))
+        finish = tuple(finish_images(library.archs, f"sm_{OLDEST}" if portable and not library.maker.files.code_per_arch else None, library.elements))
     kernels, labels = [], {}
     for served, estimate in zip(choice.kernels, estimates(choice)):
         if served.plan.hash in labels:  # another GPU of the same architecture has it already
             continue
-        of = "_".join(value for key, value in served.candidate.routine.items() if key != "layout") + "_" if served.candidate.routine else ""
+        of = "_".join(value for key, value in served.candidate.routine.items() if key not in ("layout", "type")) + "_" if served.candidate.routine else ""
+        of += "" if served.plan.type.is_usual else f"{served.plan.type.name}_"
         stem = f"{served.plan.gpu.name}_{of}{served.plan.layout}"
         number = sum(label.startswith(f"{stem}_") for label in labels.values()) + 1
         labels[served.plan.hash] = f"{stem}_{number}"
@@ -212,14 +214,14 @@ def estimates(choice: Choice) -> list[Estimate]:
             found[number] = _fitted(one, batches, one.seconds_of(batches), weights(batches))
         else:
             seconds[number] = np.concatenate([one.judged_single, one.seconds_of(np.column_stack([drawn, np.ones(len(drawn), int)]))])
-    least: dict[tuple[str, str], np.ndarray] = {}
+    least: dict[Group, np.ndarray] = {}
     for number, own in seconds.items():
         one = choice.kernels[number].candidate
-        group = one.gpu.name, one.layout
+        group = one.group
         least[group] = np.minimum(least.get(group, np.inf), own)
     for number, own in seconds.items():
         one = choice.kernels[number].candidate
-        near = np.divide(least[one.gpu.name, one.layout], own, where=np.isfinite(own), out=np.zeros(len(own)))
+        near = np.divide(least[one.group], own, where=np.isfinite(own), out=np.zeros(len(own)))
         found[number] = _fitted(one, every, own, heavy * near**2)
     return [found[number] for number in range(len(choice.kernels))]
 

@@ -128,7 +128,7 @@ def table(
         near = {every.names[at] for at in every.near()}
         lacking = near - known.keys()
         if lacking:
-            raise SpecError("race", "has a kernel that no library's manifest tells the spec of", got=min(lacking),
+            raise SpecError("race", "has a kernel whose spec is in no library's manifest", got=min(lacking),
                             needs="manifests of the libraries that raced", remedy="gemmgen library anew, then the race")
         raced = Raced([{**row, **{part: {name: row[part][name] for name in row[part] if name in near} for part in ("measured", "predicted")}} for row in mine])
         kernels = [known[name] for name in raced.names]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from gemmgen.catalog.element import F32, Element
 from gemmgen.kinds import GEMM, Kind, kind_of
 from gemmgen.kinds.triangles import LOWER, UPPER
 from gemmgen.kinds.triangular import LEFT, NONUNIT, RIGHT, UNIT
@@ -33,8 +34,8 @@ def stands(kind: Kind) -> tuple[int, int, int]:
     return tuple(values.index(kind.options[key]) if key in kind.options else 0 for key, values in CHOICES.items())
 
 
-def ways_of(name: str) -> Iterator[dict[str, Any]]:
-    """Sections [problem] of every way in which BLAS's routine of a kind may find its operands, without sizes.
+def ways_of(name: str, element: Element = F32) -> Iterator[dict[str, Any]]:
+    """Sections [problem] of every way in which BLAS's routine of a kind may find its operands of a type, without sizes.
 
     BLAS transposes no operand beside one that stands on a side.
     """
@@ -45,7 +46,7 @@ def ways_of(name: str) -> Iterator[dict[str, Any]]:
         beside = {LEFT: 1, RIGHT: 0}.get(kind.options.get("side"))
         for layout in kind.layouts:
             if beside is None or layout[beside] == "n":
-                yield asked | {"layout": layout}
+                yield asked | {"layout": layout} | ({} if element.is_usual else {"type": element.name})
 
 
 def sized(kind: Kind, m: int, n: int, k: int) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""The preload library: unmodified programs' FP32 products, taken from the vendor's BLAS.
+"""The preload library: unmodified programs' products in FP32 and FP64, taken from the vendor's BLAS.
 
 A C99 library that defines the vendor's functions of level 3 and is loaded before the vendor's own (`LD_PRELOAD`), and an audit library
 (`LD_AUDIT`) for programs that look these functions up by hand. Both are text here: nothing of CUDA or HIP is needed to build them.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from gemmgen.catalog.element import F32, F64, Element
 from gemmgen.errors import GemmgenError
 from gemmgen.files import read, unfinished
 from gemmgen.render import render_text
@@ -33,8 +34,8 @@ AUDIT_LINK = ("-nostdlib",)
 
 REASONS = {
     "HANDLE": "the handle is not one",
-    "TYPES": "an operand or the result is not FP32",
-    "COMPUTE": "the compute type is not FP32",
+    "TYPES": "operands and the result are neither all FP32 nor all FP64",
+    "COMPUTE": "the compute type is not the operands'",
     "MATH_MODE": "the math mode asks for something else",
     "ALGORITHM": "an algorithm is asked for",
     "OPERATION": "an operation is neither n, t nor c",
@@ -86,6 +87,15 @@ class Function:
 
 
 @dataclass(frozen=True)
+class Form:
+    """A function that the preload library defines: the macro of its form, its name, and its elements where they follow from the name."""
+
+    macro: str
+    name: str
+    element: Element
+
+
+@dataclass(frozen=True)
 class Interface:
     """A vendor's BLAS.
 
@@ -93,7 +103,7 @@ class Interface:
         name: of the preload library, after the library's own name.
         words: what asks for it in LIB.toml.
         sources: C files of it, beside core.c.
-        forms: of each of these files by its stem, (macro, name of a function of that form), each with a `_64` beside it.
+        forms: of each of these files by its stem, its functions, each with a `_64` beside it.
         defined: functions that the preload library defines; needed: others that it calls.
         versions: numbers of the vendor's libraries, the first to be tried first.
         driver: of the driver's library, its names, whether a context is a pointer, and (field of core.c, function, whether it may be missing).
@@ -102,7 +112,7 @@ class Interface:
     name: str
     words: tuple[str, ...]
     sources: tuple[str, ...]
-    forms: Mapping[str, Sequence[tuple[str, str]]]
+    forms: Mapping[str, Sequence[Form]]
     defined: tuple[Function, ...]
     needed: tuple[Function, ...]
     versions: tuple[str, ...]
@@ -118,19 +128,32 @@ def _functions(library: str, *names: str) -> tuple[Function, ...]:
     return tuple(Function(name, library) for name in names)
 
 
-def _wide(forms: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(f"{name}{suffix}" for _, name in forms for suffix in ("", "_64"))
+def _wide(forms: Sequence[Form]) -> tuple[str, ...]:
+    return tuple(f"{form.name}{suffix}" for form in forms for suffix in ("", "_64"))
+
+
+def _forms(*told: tuple[str, str], f64: Sequence[tuple[str, str]] = ()) -> tuple[Form, ...]:
+    return tuple(Form(*one, element) for forms, element in ((told, F32), (f64, F64)) for one in forms)
 
 
 _KINDS = ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")
-_CUBLAS = (("SGEMM", "cublasSgemm_v2"), ("STRIDED", "cublasSgemmStridedBatched"), ("BATCHED", "cublasSgemmBatched"), ("SGEMM_EX", "cublasSgemmEx"),
-           ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
-           ("SYRK", "cublasSsyrk_v2"), ("SYR2K", "cublasSsyr2k_v2"), ("SYRKX", "cublasSsyrkx"), ("SYMM", "cublasSsymm_v2"), ("TRMM", "cublasStrmm_v2"),
-           ("TRSM", "cublasStrsm_v2"))
-_HIPBLAS = (("SGEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"),
-            *((form, f"hipblasS{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"hipblasS{form.lower()}StridedBatched") for form in _KINDS))
-_ROCBLAS = (("SGEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"),
-            *((form, f"rocblas_s{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"rocblas_s{form.lower()}_strided_batched") for form in _KINDS))
+_CUBLAS = _forms(
+    ("GEMM", "cublasSgemm_v2"), ("STRIDED", "cublasSgemmStridedBatched"), ("BATCHED", "cublasSgemmBatched"), ("SGEMM_EX", "cublasSgemmEx"),
+    ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
+    ("SYRK", "cublasSsyrk_v2"), ("SYR2K", "cublasSsyr2k_v2"), ("SYRKX", "cublasSsyrkx"), ("SYMM", "cublasSsymm_v2"), ("TRMM", "cublasStrmm_v2"),
+    ("TRSM", "cublasStrsm_v2"),
+    f64=(("GEMM", "cublasDgemm_v2"), ("STRIDED", "cublasDgemmStridedBatched"), ("BATCHED", "cublasDgemmBatched")),
+)
+_HIPBLAS = _forms(
+    ("GEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"),
+    *((form, f"hipblasS{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"hipblasS{form.lower()}StridedBatched") for form in _KINDS),
+    f64=(("GEMM", "hipblasDgemm"), ("STRIDED", "hipblasDgemmStridedBatched"), ("BATCHED", "hipblasDgemmBatched")),
+)
+_ROCBLAS = _forms(
+    ("GEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"),
+    *((form, f"rocblas_s{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"rocblas_s{form.lower()}_strided_batched") for form in _KINDS),
+    f64=(("GEMM", "rocblas_dgemm"), ("STRIDED", "rocblas_dgemm_strided_batched"), ("BATCHED", "rocblas_dgemm_batched")),
+)
 _DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
            ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),
            ("context_of", "cuStreamGetCtx", "hipStreamGetDevice"), ("capture", "cuStreamGetCaptureInfo_v2", "hipStreamGetCaptureInfo_v2"),

@@ -11,7 +11,7 @@ class Problem(ctypes.Structure):
         ("size", ctypes.c_size_t), *((one, ctypes.c_int32) for one in ("order", "transpose_a", "transpose_b", "epilogue")),
         *((one, ctypes.c_int64) for one in ("m", "n", "k", "lda", "ldb", "ldc", "batch", "stride_a", "stride_b", "stride_c")),
         *((one, ctypes.c_void_p) for one in ("a", "b", "c", "alpha", "beta", "bias")), ("flags", ctypes.c_uint32), ("kernel", ctypes.c_int32),
-        ("largest_error", ctypes.c_double), *((one, ctypes.c_int32) for one in ("kind", "uplo", "side", "diag")),
+        ("largest_error", ctypes.c_double), *((one, ctypes.c_int32) for one in ("kind", "uplo", "side", "diag", "element")),
     ]
 
 

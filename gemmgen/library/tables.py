@@ -12,13 +12,14 @@ from typing import Any
 
 from gemmgen import abi
 from gemmgen.catalog.epilogue import NONE
+from gemmgen.catalog.element import F32, F64, REALS
 from gemmgen.interface import SOLVE, Buffer, Grid, Interface, Launch, Parameter
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.ends import FUSED, FUSED_ACTIVATIONS
-from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
+from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, finish_symbol, images
 from gemmgen.kinds import GEMM, solves
 from gemmgen.library.routines import LEVEL3, number, stands
 from gemmgen.model import time
@@ -36,10 +37,9 @@ FACTORS = 4
 _EXTENTS = ("m", "n", "k", "m_padded", "n_padded", "k_padded", "m_clusters", "batch", "tiles")
 _ARGUMENTS = {
     **dict.fromkeys("abc", "pointer"), **dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), "long long"),
-    **dict.fromkeys(("m", "n", "k", "batch"), "int"), **dict.fromkeys(("alpha", "beta"), "float"),
-    "bias": "pointer", "stride_bias": "long long", "activation": "int",
+    **dict.fromkeys(("m", "n", "k", "batch"), "int"), "bias": "pointer", "stride_bias": "long long", "activation": "int",
 }
-"""What a call passes on, and the C type that the runtime has it in."""
+"""What a call passes on besides alpha and beta, which are elements, and the C type that the runtime has it in."""
 
 
 @dataclass(frozen=True)
@@ -62,27 +62,28 @@ def check(kernel: Kernel) -> None:
     """Whether the runtime can launch a kernel.
 
     Raises:
-        GemmgenError: it is for a batch of products that are each told by themselves or of a kind that the runtime does not launch, its B or C is not FP32,
-            or it has an epilogue of its own.
+        GemmgenError: it is for a batch of products that are each told by themselves or of a kind that the runtime does not launch, its B or C has
+            another type than A, or it has an epilogue of its own.
     """
     plan = kernel.built.plan
     if plan.launches.of_products:
-        raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
+        raise GemmgenError(kernel.label, "is for a batch of listed products", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
     if not plan.kind.plain and plan.kind.name not in LEVEL3:
         raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),
                            remedy="another spec, or gemmgen export for this one")
-    if not plan.type.is_usual or not plan.inputs.stored_b.is_usual or not plan.output.is_usual:
-        raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.inputs.stored_b.name}, C {plan.output.name}",
-                           needs="FP32 in and out", remedy="another spec, or gemmgen export for this one")
+    if {plan.inputs.stored_b.name, plan.output.name} != {plan.type.name}:
+        raise GemmgenError(kernel.label, "has a B or C of another type than A", got=f"B {plan.inputs.stored_b.name}, C {plan.output.name}",
+                           needs=f"{plan.type.title} in and out", remedy="another spec, or gemmgen export for this one")
     if plan.epilogue not in (NONE, FUSED):
         raise GemmgenError(kernel.label, "has an epilogue of its own", got=plan.epilogue.names, needs="none: what a library does to C, each call says",
                            remedy="a spec without [epilogue], or gemmgen export for this one")
     for launch in kernel.built.source.launches:
         for one in launch.parameters:
-            if one.argument is not None and _ARGUMENTS.get(one.argument) != one.kind:
+            passed = _ARGUMENTS | dict.fromkeys(("alpha", "beta"), plan.type.c_type)
+            if one.argument is not None and passed.get(one.argument) != one.kind:
                 raise GemmgenError(kernel.label, "has a kernel with a parameter that the runtime does not pass",
-                                   got=f"{one.type} {one.name} of {launch.symbol}", needs=", ".join(_ARGUMENTS),
+                                   got=f"{one.type} {one.name} of {launch.symbol}", needs=", ".join(passed),
                                    remedy="another spec, or gemmgen export for this one")
 
 
@@ -171,6 +172,7 @@ def rows(kernels: Sequence[Kernel], *, name: str, finish: Sequence[Image], rules
         table.append(_row(kernel, interface, codes[kernel.label], (first, first_image), packed))
         first += len(interface.launches)
         first_image += len(codes[kernel.label])
+    types = {kernel.built.plan.type.name for kernel in kernels}
     largest, _ = kernels[0].built.plan.gpu.maker.largest_grid(FINISH_THREADS)
     parts += [
         "/* ---- All of them ---- */\n", _array("kernel", "kernels", table),
@@ -179,6 +181,7 @@ def rows(kernels: Sequence[Kernel], *, name: str, finish: Sequence[Image], rules
         _array("image", "finish_images", _images(finish, name)),
         f"enum {{ FINISH_IMAGES = {len(finish)}, FIRST_FINISH_IMAGE = {first_image}, IMAGES = {first_image + len(finish)}, "
         f"FINISH_THREADS = {FINISH_THREADS}, FINISH_ROWS = {FINISH_TILE[0]}, FINISH_COLUMNS = {FINISH_TILE[1]}, FINISH_LARGEST_GRID = {largest} }};\n",
+        _array("char *const", "finish_symbols", [f'"{finish_symbol(one)}"' if one.name in types else "NULL" for one in REALS]),
         *_of_rules(rules, [kernel.label for kernel in kernels]), _of_architectures(kernels),
     ]
     return "\n".join(parts)
@@ -241,7 +244,7 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
         f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "
         f"{FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0},\n"
-        f"     {number(plan.kind)}, {', '.join(map(str, stands(plan.kind)))}, "
+        f"     {number(plan.kind)}, {plan.type.number}, {', '.join(map(str, stands(plan.kind)))}, "
         + (f"{plan.block[0] * plan.cluster}, {label}_tiles}}" if tiles else "0, NULL}")
     )
 
@@ -338,10 +341,29 @@ def sgemm_estimate(gpu: Gpu) -> Estimate:
                     step=numbers["sgemm_step"], operand=0.0, output=numbers["sgemm_output"])
 
 
+def native_estimate(gpu: Gpu) -> Estimate | None:
+    """What the vendor's DGEMM takes on a GPU (M25), by tiles that are small enough for waves to hardly show; None where the GPU's row has no rate of it."""
+    numbers = time.native_numbers(gpu)
+    if numbers is None:
+        return None
+    step, each = 2 * time.SGEMM_TILE**2 * gpu.rates.sms / numbers["native_rate"], F64.bytes / numbers["dram_rate"]
+    return Estimate(tile=(time.SGEMM_TILE,) * 2, slices=time.SGEMM_SLICES, sms=gpu.rates.sms, launch=numbers["native_start"], wave=0.0,
+                    step=float(f"{step:.4g}"), operand=float(f"{each:.4g}"), output=float(f"{each:.4g}"))
+
+
+def vendors(gpu: Gpu) -> tuple[Estimate | None, ...]:
+    """What the vendor's GEMM of each type of elements takes, in the order of their numbers; None: nothing is known of it."""
+    known = {F32.name: sgemm_estimate, F64.name: native_estimate}
+    return tuple(known[one.name](gpu) if one.name in known else None for one in REALS)
+
+
 def _of_architectures(kernels: Sequence[Kernel]) -> str:
     """One row for each architecture of the vendor's; the library's own GPUs stand for theirs."""
     mine = {kernel.built.plan.gpu.arch: kernel.built.plan.gpu for kernel in reversed(kernels) if not kernel.is_fallback}
     vendor = kernels[0].built.plan.gpu.vendor
     known = {gpu.arch: gpu for gpu in reversed(GPUS.rows()) if gpu.vendor == vendor} | mine
-    table = [f'{{"{arch}", {gpu.limits.shared_bytes_per_block}, {_estimate(sgemm_estimate(gpu))}}}' for arch, gpu in sorted(known.items())]
+    table = [
+        f'{{"{arch}", {gpu.limits.shared_bytes_per_block}, {{{", ".join(_estimate(one) if one else "{0, 0, 0, 0, 0, 0, 0, 0}" for one in vendors(gpu))}}}}}'
+        for arch, gpu in sorted(known.items())
+    ]
     return _array("architecture", "architectures", table) + f"\nenum {{ ARCHITECTURES = {len(table)} }};\n"

@@ -67,7 +67,7 @@ def _refusal(function: str, status: str) -> DeviceError:
     if status == "hipErrorOutOfMemory":
         return DeviceError(_PLACE, "the GPU's memory is too small", got=status, remedy="smaller --m, --n, --k or matrices")
     return DeviceError(
-        _PLACE, f"{function} failed", got=status, remedy=f"{_EMULATOR} tells which instruction of a kernel goes wrong"
+        _PLACE, f"{function} failed", got=status, remedy=f"{_EMULATOR} shows which instruction of a kernel goes wrong"
     )
 
 

@@ -67,7 +67,7 @@ def run(
     elif not quiet:
         tell(text(logged))
     if logged.untold:
-        note(f"{logged.untold} calls of too many kinds are not told one by one", quiet=quiet or as_json)
+        note(f"{logged.untold} calls of too many kinds are not listed one by one", quiet=quiet or as_json)
     return logged.code
 
 

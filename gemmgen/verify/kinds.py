@@ -7,7 +7,7 @@ import numpy as np
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, gemm
-from gemmgen.verify import solves
+from gemmgen.verify import complex, solves
 from gemmgen.verify.bound import share_of_worst
 
 
@@ -19,6 +19,8 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
     """
     if plan.kind.solves:
         return solves.question(plan, source, device)
+    if plan.kind.reals > 1:
+        return complex.question(plan, source, device)
     kind, element, (bm, bn, bk) = plan.kind, plan.type, plan.block
     rng, worst, wrong, count = np.random.default_rng(12), 0.0, [], 0
     for (m, n, k), alpha, beta in (((bm + 3, bn + 5, 2 * bk + 5), -1.5, 0.5), ((2 * bm + 1, bn - 1, bk + 1), 1.0, 0.0), ((3, 2, 5), 2.0, 0.0)):
@@ -29,7 +31,8 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
         before, computed = plan.output.rounded(element.rounded(rng.uniform(-1, 1, shape))) if beta else None, kind.computed(*shape)
         # Elements of less than a word of memory: tiles end where words do, as the emulator knows no parts of a word.
         beside = 1 if plan.output.dtype().itemsize >= 4 else shape[1] % 2
-        result = gemm(device, plan, source, given.a, given.b, before, alpha=alpha, beta=beta, placement=Placement((3, 5, beside), (4, 8, 12)))
+        result = gemm(device, plan, source, given.a, given.b, before, alpha=alpha, beta=beta,
+                      placement=Placement((3, 5, beside), (element.bytes, 2 * element.bytes, 3 * element.bytes)))
         old = plan.output.rounded(np.full(shape, element.poison)) if before is None else before
         added = None if before is None else kind.read(before)
         c = np.where(computed, result.c, alpha * element.exact(a, b) + (beta * added if beta else 0))

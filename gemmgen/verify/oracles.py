@@ -165,6 +165,25 @@ def far_runs(plan: Plan, seed: int = 8, shape: tuple[int, int] = (53, 45)) -> Pr
     return Problem(lines(shape[0], 1), np.ascontiguousarray(lines(shape[1], -1).T))
 
 
+def graded(plan: Plan, seed: int = 9, shape: tuple[int, int] = (24, 18)) -> Problem:
+    """Rows of A that fall by up to 2^40 along k and columns of B that rise by as much, so that products which count alike come from the ends of both; and
+    on every second row and column pairs that cancel but for 2^-30.
+
+    Args:
+        shape: (m, n); of k it has two stages and a rest.
+    """
+    rng, k = np.random.default_rng(seed), 2 * plan.block[2] + 10
+
+    def lines(count: int, sign: int) -> np.ndarray:
+        at = np.arange(count)
+        falls = np.exp2(-np.rint(sign * np.array((0, 9, 20, 40))[at // 2 % 4][:, None] * (np.arange(k) // 2 * 2) / k))
+        found = rng.choice([-1, 1], (count, k)) * rng.uniform(0.5, 1, (count, k)) * falls
+        found[1::2, 1::2] = found[1::2, ::2] * (-1 - 2.0**-30 if sign > 0 else 1)
+        return plan.type.rounded(found)
+
+    return Problem(lines(shape[0], 1), np.ascontiguousarray(lines(shape[1], -1).T))
+
+
 def _even(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
     return rng.uniform(-1, 1, k)
 

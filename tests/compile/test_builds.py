@@ -95,6 +95,24 @@ def test_a_strided_batch_that_splits_a_builds(layout):
     }))))
 
 
+SYSTEMS = [("left", "tn", "nonunit", "lower")]
+"""What was seen to spill, for sm_86 to sm_89, whatever the products' tile."""
+ALL_SYSTEMS = [(side, layout, diag, uplo) for side, layout in (("left", "nn"), ("left", "tn"), ("right", "nn"), ("right", "nt"))
+               for diag in ("nonunit", "unit") for uplo in ("lower", "upper")]
+
+
+@pytest.mark.parametrize(("gpu", "systems"), [
+    ("l40s", SYSTEMS), *(pytest.param(gpu, ALL_SYSTEMS, marks=pytest.mark.long) for gpu in ("t4", "a100", "a40", "l40s", "h200", "b200", "rtx5090")),
+], ids=lambda value: value if isinstance(value, str) else str(len(value)))
+def test_blocks_of_a_triangular_system_are_solved_without_spills(gpu, systems):
+    for side, layout, diag, uplo in systems:
+        binary = build(render(solve(loads({
+            "problem": {"kind": "trsm", "side": side, "layout": layout, "diag": diag, "uplo": uplo}, "split": {"scheme": "half", "promote": 0},
+            "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": gpu},
+        }))))
+        assert not any(used.spill_bytes for used in binary.kernels.values()), (side, layout, diag, uplo)
+
+
 def test_a_batch_whose_tiles_spill_takes_smaller_ones():
     """The tiles are open; the same ones said in the spec build, too."""
     batch = {"problem": {"kind": "grouped"}, "split": {"scheme": "bf16x6"}, "target": {"gpu": "rx7900xtx"}}

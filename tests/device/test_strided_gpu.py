@@ -44,3 +44,18 @@ def test_the_example_passes(layout, tmp_path):
     done = subprocess.run([tmp_path / "out" / "example"], capture_output=True, text=True)
     assert not done.returncode, done.stdout + done.stderr
     assert done.stdout.count("ok ") == 3 * 4 + 3
+
+
+@pytest.mark.parametrize("problem", [
+    {"kind": "syrk", "layout": "nt", "uplo": "both"}, {"kind": "syr2k", "layout": "tn"}, {"kind": "gemmt", "uplo": "upper"}, {"kind": "trmm", "side": "right"},
+    {"kind": "symm", "uplo": "upper"},
+], ids=lambda problem: problem["kind"])
+@pytest.mark.parametrize("scheme", ["ootomo", "scaled"])
+def test_a_batch_of_a_kind_is_right(scheme, problem):
+    if reason := cuda.why_not(GPUS.get("h100")):
+        pytest.skip(f"NOT RUN: {reason.problem}")
+    kernel = first_that_builds(loads({
+        "problem": {**dict.fromkeys("mnk", 512), "matrices": 64, **problem}, "split": {"scheme": scheme}, "target": {"gpu": "h100"},
+    }))
+    check = Judge(kernel.plan, kernel.source, kernel.binary, cuda.CudaDevice(kernel.binary)).batch()
+    assert check.passed, check.detail

@@ -17,6 +17,8 @@ from gemmgen.emulate import EAGER_LOWEST, TOGETHER
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm
 from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 from gemmgen.split import joined, split
 from gemmgen.verify import Judge
 
@@ -154,3 +156,51 @@ def test_the_reference_has_the_same_bits():
     plan = plan_of(SCHEME, promote=0)
     for name in ("uniform", "spread"):
         assert digest(reference(plan, *inputs(name))) == DIGESTS[name]
+
+
+KINDS = {
+    "syrk, lower": {"kind": "syrk", "uplo": "lower", "layout": "nt"}, "syrk, both": {"kind": "syrk", "uplo": "both", "layout": "tn"},
+    "gemmt, upper": {"kind": "gemmt", "uplo": "upper", "layout": "nn"},
+}
+
+
+def of_kind(name: str, gpu: str):
+    tile = {"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1} if gpu == "h200" else {"block": [32, 32, 64], "warp": [16, 16, 64]}
+    return solve(loads({"problem": {"type": "f64", **KINDS[name]}, "split": {"scheme": "residues12"}, "target": {"gpu": gpu}, "tile": tile}))
+
+
+@pytest.mark.parametrize("name", [pytest.param("syrk, both", marks=LONG), "gemmt, upper"])
+def test_triangles_have_the_bits_of_the_whole_product(name):
+    """Of two tiles each way; elements of the other triangle are as they were, or those of this one, and an Inf is repaired where it is computed."""
+    plan = of_kind(name, "a100")
+    device, plan, source = made(plan)
+    rng = np.random.default_rng(6)
+    a, b = rng.uniform(-1, 1, (20, 12)), rng.uniform(-1, 1, (12, 19))
+    a[4, 3] = np.inf
+    given = plan.kind.embedded(a, b, None)
+    whole = plan.kind.completed(given.a, given.b)
+    with np.errstate(invalid="ignore"):
+        want = np.where(np.isfinite(whole[0] @ whole[1]), reference(plan, *whole), F64.exact(*whole).astype(np.float64))
+    found = gemm(device, plan, source, given.a, given.b)
+    computed = plan.kind.computed(39, 39)
+    assert np.array_equal(found.c[computed], want[computed], equal_nan=True) and np.isnan(found.c[~computed]).all() and found.intact
+    assert found.status["repaired"] == (np.tri(39, dtype=bool) if plan.kind.mirrored else computed)[~np.isfinite(want)].sum()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("gpu", ["a100", "h200"])
+@pytest.mark.parametrize("name", KINDS)
+def test_the_judge_passes_triangles(name, gpu):
+    device, plan, source = made(of_kind(name, gpu), EAGER_LOWEST if gpu == "h200" else TOGETHER)
+    check = Judge(plan, source, None, device).whole()
+    assert check.passed, check.detail
+
+
+@pytest.mark.parametrize("fault", [pytest.param("", marks=LONG), pytest.param("small elements are lost", marks=LONG)])
+def test_graded_and_cancelling_data_ask_for_every_bit_of_small_elements(fault):
+    """Elements 2^-30 of their row's largest are 0 in the wrong kernel, and nothing counts them."""
+    change = (lambda text: text.replace("else if (up >= -54)", "else if (up >= -26)")) if fault else (lambda text: text)
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]), change=change)
+    assert (source.text != render(plan).text) == bool(fault)
+    check = Judge(plan, source, None, device).graded()
+    assert check.passed != bool(fault), check.detail

@@ -48,7 +48,7 @@ def finished(c, t, alpha, beta, bias, activation, pointers=False, device_beta=Tr
     blocks = -(-N // COLUMNS) * -(-M // ROWS) * BATCH
     machine.launch(FINISH, (blocks, 1, 1), (FINISH_THREADS, 1, 1), 0, [
         held, LD, stride_c, told, ldt, stride_t, number(alpha, "alpha"), number(beta, "beta") if device_beta else None, 7.0 if device_beta else beta,
-        None if bias is None else machine.upload(bias, name="bias"), M, N, activation, triangle,
+        None if bias is None else machine.upload(bias, name="bias"), M, N, triangle, activation,
     ])
     if pointers:
         return np.stack([machine.read_rows(one, np.float32, (1, M, N), ld=LD)[0] for one in buffers["c"]])

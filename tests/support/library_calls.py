@@ -592,7 +592,7 @@ class Reference:
 
     def finish(self, stream: int, batch: int, **values: Any) -> list[tuple[str, tuple]]:
         blocks = self.finish_blocks(values["m"], values["n"], batch)
-        names = ("c", "ldc", "stride_c", "t", "ldt", "stride_t", "alpha", "beta", "beta_value", "bias", "m", "n", "epilogue", "triangle")
+        names = ("c", "ldc", "stride_c", "t", "ldt", "stride_t", "alpha", "beta", "beta_value", "bias", "m", "n", "triangle", "epilogue")
         usual = {"alpha": 0, "beta": 0, "beta_value": 0.0, "bias": 0, "epilogue": 0, "triangle": 0}
         told = [(usual | values)[name] or 0 for name in names]
         told[8] = float(told[8])

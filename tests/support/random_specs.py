@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError, UnknownName
-from gemmgen.kinds import all_kinds
+from gemmgen.kinds import GEMM, all_kinds, kind_called
 from gemmgen.render import render
 from gemmgen.run import emulated
 from gemmgen.solve import solve
@@ -242,18 +244,23 @@ def verified_or_refused(data, device_of) -> str:
         return "refused"
     plan, source, binary = built.plan, built.source, built.binary
     try:
-        judge = Judge(plan, source, binary, device_of(plan, source, binary))
+        device = device_of(plan, source, binary)
+        whole = judge = Judge(plan, source, binary, device)
+        if plan.kind.solves:  # as `verify` asks its products
+            plan, source = replace(plan, kind=GEMM), replace(source, interface=source.interface.of_products)
+            judge = Judge(plan, source, binary, device)
         permutation, uniform = oracles.permutation(plan), oracles.uniform(plan, -1, 1, (37, 29, 2 * plan.block[2] + 5), 1)
     except SpecError as refusal:  # what no emulator could ever answer
         assert_typed(refusal)
         return "refused"
-    used = judge.resources()
+    used = whole.resources()
     assert used.passed, used.detail
     if judge.device.kind == "emulator" and not emulated(plan):
         return "compiled"
     for check in (
         judge.bits("permutation", permutation), judge.accuracy("U[-1, 1]", uniform).check,
         *([judge.batch()] if plan.launches.repeated else []), *([judge.outliers()] if plan.fallback else []),
+        *([] if whole.plan.kind.plain or whole.plan.kind.batched else [whole.whole()]),
     ):
         assert check.passed, f"{check.name}: {check.detail}"
     return "verified"
@@ -362,6 +369,9 @@ def any_spec(number: int) -> dict:
     scheme = data.get("split", {}).get("scheme", "auto")
     if scheme != "auto" and rng.random() < 0.9:
         data.setdefault("problem", {})["b"] = SCHEMES.get(scheme).b or "f32"
+    problem = data.get("problem", {})
+    if "kind" in problem and rng.random() < 0.9:
+        _fit(problem, rng)
     models = [name for name in ("egemm", "legemm") if name in data.get("solve", {})]
     if models and rng.random() < 0.9:
         data["solve"]["model"] = models[0]
@@ -370,6 +380,21 @@ def any_spec(number: int) -> dict:
     if "accuracy" in data and rng.random() < 0.9:
         data.get("split", {}).pop("scheme", None)
     return data
+
+
+def _fit(problem: dict, rng: Random) -> None:
+    """What a kind has and asks for: its layouts, its choices, and extents that are one; else nearly every spec of most kinds is refused for these."""
+    kind = kind_called(problem["kind"])
+    for choice in ("uplo", "side", "diag"):
+        if choice not in kind.options:
+            problem.pop(choice, None)
+    kind = kind.of(SimpleNamespace(**{choice: problem.get(choice) for choice in ("uplo", "side", "diag")}))
+    problem["layout"] = rng.choice(kind.layouts)
+    for extent, other in kind.aliases.items():
+        if extent in "mnk":
+            problem[extent] = problem.setdefault(other, rng.choice(_SIZES))
+    if kind.solves:
+        problem.pop("matrices", None)
 
 
 def planned_or_refused(data) -> str:

@@ -1,6 +1,6 @@
 /*
  * The C interface of a library (templates/library/header.h.j2, rendered as `lab`) on the CPU, for tests without a GPU: pointers of the device are the host's,
- * streams are not looked at, sums are in FP64 and rounded once. Two kernels, so that a choice can be seen: number 0, with a workspace, packs operands; number 1
+ * streams are not looked at, sums are in long double and rounded once. Two kernels, so that a choice can be seen: number 0, with a workspace, packs operands; number 1
  * is the fallback, needs no workspace, packs nothing, and serves products with k below REFERENCE_FALLBACK_BELOW. tests/support/reference.py compiles it.
  */
 #define LAB_BUILDING
@@ -17,7 +17,7 @@ enum { REFERENCE = 0, FALLBACK = 1, KERNELS = 2 };
 #define REFERENCE_WORKSPACE_PACKED 512
 #define REFERENCE_FORMAT 7
 #define REFERENCE_PACKED_HEAD 256  /* bytes before a packed operand's elements: its counters */
-#define REFERENCE_ERROR 5.9604644775390625e-08  /* 2^-24, of the one rounding */
+#define REFERENCE_ERROR(type) ((type) == lab_F64 ? 0x1p-53 : 0x1p-24)  /* of the one rounding */
 
 static const char *const NAMES[KERNELS] = {"reference", "reference_fallback"};
 
@@ -81,9 +81,24 @@ static int64_t element(int64_t row, int64_t column, int64_t ld, int order, int t
     return (order == lab_ROW_MAJOR) != transposed ? row * ld + column : column * ld + row;
 }
 
-static float value(const float *matrix, int64_t row, int64_t column, int64_t ld, int order, int transposed)
+/* Element `at` of memory that holds elements of a problem's type, and a number put there. */
+static double get(const void *from, int64_t at, int type) { return type == lab_F64 ? ((const double *)from)[at] : (double)((const float *)from)[at]; }
+
+static void put(void *to, int64_t at, int type, long double x)
 {
-    return matrix[element(row, column, ld, order, transposed)];
+    if (type == lab_F64)
+        ((double *)to)[at] = (double)x;
+    else
+        ((float *)to)[at] = (float)x;
+}
+
+static size_t bytes_of(int type) { return type == lab_F64 ? sizeof(double) : sizeof(float); }
+
+static const void *moved(const void *from, int64_t elements, int type) { return from ? (const char *)from + elements * (int64_t)bytes_of(type) : NULL; }
+
+static double value(const void *matrix, int64_t row, int64_t column, int64_t ld, int order, int transposed, int type)
+{
+    return get(matrix, element(row, column, ld, order, transposed), type);
 }
 
 static int of_triangle(const lab_problem *p) { return p->kind == lab_SYRK || p->kind == lab_SYR2K || p->kind == lab_GEMMT; }
@@ -120,6 +135,8 @@ static int check_sizes(const lab_problem *p)
 {
     if (!p || p->size != sizeof *p)
         return lab_BAD_STRUCT;
+    if (p->element != lab_F32 && p->element != lab_F64)
+        return lab_BAD_KIND;
     if (p->kind != lab_GEMM && check_kind(p))
         return check_kind(p);
     if (!is_flag(p->order) || !is_flag(p->transpose_a) || !is_flag(p->transpose_b))
@@ -144,13 +161,13 @@ static int check_sizes(const lab_problem *p)
         if (apart < (lines - 1) * p->ldc + line)
             return lab_BAD_STRIDE_C;
     }
-    if (p->epilogue < lab_IDENTITY || p->epilogue > lab_GELU_TANH)
+    if (p->epilogue < lab_IDENTITY || p->epilogue > lab_GELU_TANH || (p->epilogue && p->element == lab_F64))
         return lab_BAD_EPILOGUE;
     if (p->flags & ~(uint32_t)(lab_SCALARS_ON_DEVICE | lab_UNCOUNTED | lab_POINTERS))
         return lab_BAD_FLAGS;
     if (p->kernel < 0 || p->kernel > KERNELS || !(p->largest_error >= 0))
         return lab_BAD_KERNEL;
-    if (p->largest_error > 0 && p->largest_error < REFERENCE_ERROR)
+    if (p->largest_error > 0 && p->largest_error < REFERENCE_ERROR(p->element))
         return lab_NOT_SERVED;
     return lab_OK;
 }
@@ -175,7 +192,7 @@ int lab_select(const lab_problem *problem, const lab_target *target, lab_choice 
     choice->workspace_bytes_packed = choice->is_fallback ? 0 : REFERENCE_WORKSPACE_PACKED;
     choice->seconds = 1e-9 * (double)problem->m * (double)problem->n * (double)problem->k * (double)batch_of(problem);
     choice->sgemm_seconds = 4 * choice->seconds;
-    choice->error = choice->worst_case = REFERENCE_ERROR;
+    choice->error = choice->worst_case = REFERENCE_ERROR(problem->element);
     return lab_OK;
 }
 
@@ -190,35 +207,36 @@ static double activated(int epilogue, double x)
 }
 
 /* op(A) or op(B) of a product, stored as it is in the problem or copied by lab_pack(). */
-typedef struct operand { const float *data; int64_t ld, stride; int order, transposed; } operand;
+typedef struct operand { const void *data; int64_t ld, stride; int order, transposed; } operand;
 
 static void compute(const lab_problem *p, operand a, operand b)
 {
-    double alpha = p->alpha ? *p->alpha : 1, beta = p->beta ? *p->beta : 0;
+    int type = p->element;
+    long double alpha = p->alpha ? get(p->alpha, 0, type) : 1, beta = p->beta ? get(p->beta, 0, type) : 0;
     for (int64_t product = 0; product < batch_of(p); ++product) {
         int listed = (p->flags & lab_POINTERS) != 0;
-        const float *of_a = listed ? ((const float *const *)a.data)[product] : a.data + product * a.stride;
-        const float *of_b = listed ? ((const float *const *)b.data)[product] : b.data + product * b.stride;
-        float *of_c = listed ? ((float *const *)p->c)[product] : p->c + product * p->stride_c;
+        const void *of_a = listed ? ((const void *const *)a.data)[product] : moved(a.data, product * a.stride, type);
+        const void *of_b = listed ? ((const void *const *)b.data)[product] : moved(b.data, product * b.stride, type);
+        void *of_c = listed ? ((void *const *)p->c)[product] : (void *)(uintptr_t)moved(p->c, product * p->stride_c, type);
         for (int64_t i = 0; i < p->m; ++i)
             for (int64_t j = 0; j < p->n; ++j) {
-                double sum = 0;
+                long double sum = 0;
                 int64_t at = element(i, j, p->ldc, p->order, 0);
                 if (alpha != 0)
                     for (int64_t l = 0; l < p->k; ++l)
-                        sum += (double)value(of_a, i, l, a.ld, a.order, a.transposed) * value(of_b, l, j, b.ld, b.order, b.transposed);
+                        sum += (long double)value(of_a, i, l, a.ld, a.order, a.transposed, type) * value(of_b, l, j, b.ld, b.order, b.transposed, type);
                 sum = alpha != 0 ? alpha * sum : 0;
                 if (beta != 0)
-                    sum += beta * of_c[at];
+                    sum += beta * get(of_c, at, type);
                 if (p->bias)
-                    sum += p->bias[p->order == lab_ROW_MAJOR ? j : i];
-                of_c[at] = (float)activated(p->epilogue, sum);
+                    sum += get(p->bias, p->order == lab_ROW_MAJOR ? j : i, type);
+                put(of_c, at, type, p->epilogue ? activated(p->epilogue, (double)sum) : sum);
             }
     }
 }
 
 /* An element of a symmetric or triangular A, or of op(A), of which one triangle lies in memory. */
-static double of_square(const lab_problem *p, const float *a, int64_t row, int64_t column)
+static double of_square(const lab_problem *p, const void *a, int64_t row, int64_t column)
 {
     int64_t from = row, to = column;
     int there;
@@ -226,14 +244,15 @@ static double of_square(const lab_problem *p, const float *a, int64_t row, int64
         from = column, to = row;
     there = p->uplo == lab_UPPER ? from <= to : to <= from;
     if (p->kind == lab_SYMM && !there)
-        return a[element(to, from, p->lda, p->order, 0)];
-    return p->kind >= lab_TRMM && from == to && p->diag == lab_UNIT ? 1 : there ? a[element(from, to, p->lda, p->order, 0)] : 0;
+        return get(a, element(to, from, p->lda, p->order, 0), p->element);
+    return p->kind >= lab_TRMM && from == to && p->diag == lab_UNIT ? 1 : there ? get(a, element(from, to, p->lda, p->order, 0), p->element) : 0;
 }
 
 /* X of op(A) X = alpha B, or of X op(A) = alpha B; C may be B. */
 static int compute_systems(const lab_problem *p)
 {
-    const double alpha = p->alpha ? *p->alpha : 1;
+    const int type = p->element;
+    const double alpha = p->alpha ? get(p->alpha, 0, type) : 1;
     const int left = p->side == lab_LEFT, forward = (p->uplo == lab_LOWER) == (left != p->transpose_a);
     const int64_t deep = left ? p->m : p->n, across = left ? p->n : p->m;
     double *x = malloc(sizeof *x * (size_t)(deep + 1));
@@ -241,21 +260,21 @@ static int compute_systems(const lab_problem *p)
         return lab_NO_MEMORY;
     for (int64_t at = 0; at < batch_of(p) * across; ++at) {
         const int64_t product = at / across, other = at % across;
-        const float *a = p->a + product * p->stride_a, *b = p->b + product * p->stride_b;
+        const void *a = moved(p->a, product * p->stride_a, type), *b = moved(p->b, product * p->stride_b, type);
         for (int64_t step = 0; step < deep; ++step) {
             const int64_t i = forward ? step : deep - 1 - step;
             double left_over = 0;
             x[i] = 0;
             if (alpha == 0)
                 continue;
-            left_over = alpha * b[element(left ? i : other, left ? other : i, p->ldb, p->order, 0)];
+            left_over = alpha * get(b, element(left ? i : other, left ? other : i, p->ldb, p->order, 0), type);
             for (int64_t l = 0; l < deep; ++l)
                 if (forward ? l < i : l > i)
                     left_over -= (left ? of_square(p, a, i, l) : of_square(p, a, l, i)) * x[l];
             x[i] = left_over / of_square(p, a, i, i);
         }
         for (int64_t i = 0; i < deep; ++i)
-            p->c[product * p->stride_c + element(left ? i : other, left ? other : i, p->ldc, p->order, 0)] = (float)x[i];
+            put(p->c, product * p->stride_c + element(left ? i : other, left ? other : i, p->ldc, p->order, 0), type, x[i]);
     }
     free(x);
     return lab_OK;
@@ -264,29 +283,30 @@ static int compute_systems(const lab_problem *p)
 /* Kinds beside GEMM; C may be B, so that sums of all elements come before the first of them is stored. */
 static int compute_kind(const lab_problem *p)
 {
-    double alpha = p->alpha ? *p->alpha : 1, beta = p->beta && p->kind != lab_TRMM ? *p->beta : 0;
+    int type = p->element;
+    double alpha = p->alpha ? get(p->alpha, 0, type) : 1, beta = p->beta && p->kind != lab_TRMM ? get(p->beta, 0, type) : 0;
     double *sums = malloc(sizeof *sums * (size_t)(p->m * p->n));
     int64_t deep = of_side(p) ? p->side == lab_LEFT ? p->m : p->n : p->k;
     if (!sums)
         return lab_NO_MEMORY;
     for (int64_t product = 0; product < batch_of(p); ++product) {
-        const float *a = p->a + product * p->stride_a, *b = p->kind == lab_SYRK ? a : p->b + product * p->stride_b;
-        float *c = p->c + product * p->stride_c;
+        const void *a = moved(p->a, product * p->stride_a, type), *b = p->kind == lab_SYRK ? a : moved(p->b, product * p->stride_b, type);
+        void *c = (void *)(uintptr_t)moved(p->c, product * p->stride_c, type);
         int64_t ldb = p->kind == lab_SYRK ? p->lda : p->ldb;
         for (int64_t i = 0; i < p->m; ++i)
             for (int64_t j = 0; j < p->n; ++j) {
                 double sum = 0;
                 for (int64_t l = 0; alpha != 0 && l < deep; ++l) {
                     if (of_side(p) && p->side == lab_LEFT)
-                        sum += of_square(p, a, i, l) * b[element(l, j, ldb, p->order, 0)];
+                        sum += of_square(p, a, i, l) * get(b, element(l, j, ldb, p->order, 0), type);
                     else if (of_side(p))
-                        sum += (double)b[element(i, l, ldb, p->order, 0)] * of_square(p, a, l, j);
+                        sum += get(b, element(i, l, ldb, p->order, 0), type) * of_square(p, a, l, j);
                     else if (p->kind == lab_GEMMT)
-                        sum += (double)value(a, i, l, p->lda, p->order, p->transpose_a) * value(b, l, j, ldb, p->order, p->transpose_b);
+                        sum += value(a, i, l, p->lda, p->order, p->transpose_a, type) * value(b, l, j, ldb, p->order, p->transpose_b, type);
                     else
-                        sum += (double)value(a, i, l, p->lda, p->order, p->transpose_a) * value(b, j, l, ldb, p->order, p->transpose_a);
+                        sum += value(a, i, l, p->lda, p->order, p->transpose_a, type) * value(b, j, l, ldb, p->order, p->transpose_a, type);
                     if (p->kind == lab_SYR2K)
-                        sum += (double)value(b, i, l, ldb, p->order, p->transpose_a) * value(a, j, l, p->lda, p->order, p->transpose_a);
+                        sum += value(b, i, l, ldb, p->order, p->transpose_a, type) * value(a, j, l, p->lda, p->order, p->transpose_a, type);
                 }
                 sums[i * p->n + j] = alpha != 0 ? alpha * sum : 0;
             }
@@ -294,7 +314,7 @@ static int compute_kind(const lab_problem *p)
             for (int64_t j = 0; j < p->n; ++j) {
                 int64_t at = element(i, j, p->ldc, p->order, 0);
                 if (!of_triangle(p) || (p->uplo == lab_UPPER ? i <= j : j <= i))
-                    c[at] = (float)(sums[i * p->n + j] + (beta != 0 ? beta * c[at] : 0));
+                    put(c, at, type, sums[i * p->n + j] + (beta != 0 ? beta * get(c, at, type) : 0));
             }
     }
     free(sums);
@@ -314,7 +334,7 @@ static int select_packed(const lab_problem *p, const lab_packed *packed, lab_cho
     of_a = packed->operand == 'a', of_b = packed->operand == 'b';
     if (!(of_a && packed->rows == p->m && packed->columns == p->k) && !(of_b && packed->rows == p->k && packed->columns == p->n))
         return lab_BAD_PACKED;
-    if (packed->bytes < REFERENCE_PACKED_HEAD + sizeof(float) * (size_t)packed->rows * (size_t)packed->columns)
+    if (packed->bytes < REFERENCE_PACKED_HEAD + bytes_of(p->element) * (size_t)packed->rows * (size_t)packed->columns)
         return lab_BAD_PACKED;
     if (p->kernel && choice->is_fallback)
         return lab_BAD_KERNEL;
@@ -337,14 +357,14 @@ static int run(const lab_problem *p, const lab_packed *packed, void *workspace, 
     int code = packed && p->kind != lab_GEMM ? lab_NOT_SERVED : packed ? select_packed(p, packed, &choice) : lab_select(p, NULL, &choice), reads;
     int of_a = packed && packed->operand == 'a', of_b = packed && packed->operand == 'b';
     size_t needed = choice.workspace_bytes;
-    const float *elements = of_a || of_b ? (const float *)((const char *)packed->memory + REFERENCE_PACKED_HEAD) : NULL;
+    const void *elements = of_a || of_b ? (const char *)packed->memory + REFERENCE_PACKED_HEAD : NULL;
     void *own = NULL;
     if (code)
         return code;
     if (!p->m || !p->n || !batch_of(p))
         return lab_OK;
     /* Scalars on a GPU cannot be looked at, and this library must fail where a GPU's would. */
-    reads = (p->k || of_side(p)) && ((p->flags & lab_SCALARS_ON_DEVICE) || !p->alpha || *p->alpha != 0);
+    reads = (p->k || of_side(p)) && ((p->flags & lab_SCALARS_ON_DEVICE) || !p->alpha || get(p->alpha, 0, p->element) != 0);
     if (reads && !of_a && !p->a)
         return lab_BAD_A;
     if (reads && !of_b && p->kind != lab_SYRK && !p->b)
@@ -402,7 +422,7 @@ int lab_pack_bytes(const lab_problem *problem, char operand, const lab_target *t
         return lab_BAD_OPERAND;
     if (problem->kernel - 1 == FALLBACK)
         return lab_NOT_SERVED;
-    *bytes = REFERENCE_PACKED_HEAD + sizeof(float) * (size_t)(operand == 'a' ? problem->m : problem->n) * (size_t)problem->k;
+    *bytes = REFERENCE_PACKED_HEAD + bytes_of(problem->element) * (size_t)(operand == 'a' ? problem->m : problem->n) * (size_t)problem->k;
     return lab_OK;
 }
 
@@ -410,7 +430,7 @@ int lab_pack(const lab_problem *problem, char operand, void *memory, size_t byte
 {
     size_t needed;
     int of_a = operand == 'a';
-    float *element = (float *)((char *)memory + REFERENCE_PACKED_HEAD);
+    int64_t at = 0;
     int code = lab_pack_bytes(problem, operand, NULL, &needed);
     (void)stream;
     if (code)
@@ -426,9 +446,9 @@ int lab_pack(const lab_problem *problem, char operand, void *memory, size_t byte
     memset(memory, 0, REFERENCE_PACKED_HEAD);
     for (int64_t row = 0; row < packed->rows; ++row)
         for (int64_t column = 0; column < packed->columns; ++column)
-            *element++ = value(
+            put((char *)memory + REFERENCE_PACKED_HEAD, at++, problem->element, value(
                 of_a ? problem->a : problem->b, row, column, of_a ? problem->lda : problem->ldb, problem->order,
-                of_a ? problem->transpose_a : problem->transpose_b);
+                of_a ? problem->transpose_a : problem->transpose_b, problem->element));
     packed->operand = operand;
     packed->format = REFERENCE_FORMAT;
     packed->order = problem->order;
@@ -456,11 +476,11 @@ static int transposes(char letter, int32_t *transposed)
     return *transposed || letter == 'n' || letter == 'N';
 }
 
-int lab_sgemm(
-    char transa, char transb, int m, int n, int k, const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc,
-    void *stream)
+static int blas_gemm(
+    int type, char transa, char transb, int m, int n, int k, const void *alpha, const void *a, int lda, const void *b, int ldb, const void *beta, void *c,
+    int ldc, void *stream)
 {
-    lab_problem p = {sizeof p};
+    lab_problem p = {.size = sizeof p, .element = type};
     int code;
     if (!transposes(transa, &p.transpose_a))
         return -1;
@@ -487,6 +507,20 @@ int lab_sgemm(
     if (!code && m && n)
         COUNT(sgemm);
     return code;
+}
+
+int lab_sgemm(
+    char transa, char transb, int m, int n, int k, const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc,
+    void *stream)
+{
+    return blas_gemm(lab_F32, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+}
+
+int lab_dgemm(
+    char transa, char transb, int m, int n, int k, const double *alpha, const double *a, int lda, const double *b, int ldb, const double *beta, double *c,
+    int ldc, void *stream)
+{
+    return blas_gemm(lab_F64, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
 }
 
 /* A routine of BLAS's; `code` is that of its letters, and then come the places of m, n, k, lda, ldb and ldc among its arguments. */

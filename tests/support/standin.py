@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.element import F64
 from gemmgen.emulate import TOGETHER
 from gemmgen.library import kernel as kernel_module
 from gemmgen.library import tables
 from gemmgen.library.interface import ABI
-from gemmgen.library.kernel import FINISH, Image, Kernel, finish_source, images
+from gemmgen.library.kernel import FINISH, Image, Kernel, finish_source, finish_symbol, images
 from gemmgen.render import render_text
 from gemmgen.run.emulator import EmulatorDevice
 from assembled import assembled
@@ -29,6 +30,7 @@ GCC = shutil.which("gcc")
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Werror", "-pedantic", "-fPIC", "-shared", "-fvisibility=hidden")
 LARGEST_EXTENT = 2**31 - 1 - 4096
 FINISH_KINDS = ("pointer", "long long", "long long", "pointer", "long long", "long long", "pointer", "pointer", "float", "pointer", "int", "int", "int", "int")
+FINISH_F64_KINDS = (*("double" if one == "float" else one for one in FINISH_KINDS[:-1]),)
 POISON = 0xFF
 NAME, GUARD = "lab", "LAB"
 
@@ -164,14 +166,14 @@ class Library:
     # ---- launches
 
     def _device(self, symbol: str) -> tuple[EmulatorDevice | Any, Sequence[str]]:
-        if symbol == FINISH:
-            if symbol not in self._devices:
-                source = finish_source(self._archs[0])
+        if symbol in (FINISH, finish_symbol(F64)):
+            if FINISH not in self._devices:
+                source = finish_source(self._archs[0], list({one.built.plan.type.name: one.built.plan.type for one in self.kernels}.values()))
                 binary = assembled(source)
                 plan = self.kernels[0].built.plan
                 package, name = plan.gpu.maker.checked.emulator
-                self._devices[symbol] = getattr(import_module(package), name)(binary.assembly, plan.gpu.unit, source=source.text, source_name=source.file_name, schedule=TOGETHER)
-            return self._devices[symbol], FINISH_KINDS
+                self._devices[FINISH] = getattr(import_module(package), name)(binary.assembly, plan.gpu.unit, source=source.text, source_name=source.file_name, schedule=TOGETHER)
+            return self._devices[FINISH], FINISH_KINDS if symbol == FINISH else FINISH_F64_KINDS
         for kernel in self.kernels:
             for launch in kernel.built.source.launches:
                 if launch.symbol == symbol:
@@ -186,7 +188,7 @@ class Library:
             symbol = symbol.decode()
             self.launched.append((symbol, blocks))
             emulator, kinds = self._device(symbol)
-            kind_of = {"pointer": ctypes.c_uint64, "long long": ctypes.c_longlong, "int": ctypes.c_int, "float": ctypes.c_float}
+            kind_of = {"pointer": ctypes.c_uint64, "long long": ctypes.c_longlong, "int": ctypes.c_int, "float": ctypes.c_float, "double": ctypes.c_double}
             values = [kind_of[kind].from_address(parameters[i]).value for i, kind in enumerate(kinds)]
             emulator.forget()
             there: dict[int, Any] = {}

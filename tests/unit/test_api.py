@@ -21,6 +21,7 @@ import numpy_cupy
 import reference
 from gemmgen import api, road
 from gemmgen.api import shapes
+from gemmgen.api.wide import wide_product
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 from gemmgen.run import Result, check_extents
 from gemmgen.run.batch import BatchResult
@@ -76,7 +77,7 @@ def test_numpys_arrays_are_multiplied_as_numpy_does(a, b):
 def test_lists_and_float64_are_multiplied_in_fp64_which_is_told_once():
     got, told = noticed(lambda: gemmgen.matmul([[1.0, 1e-12]], [[1.0], [1.0]]))
     assert got.dtype == np.float64 and got[0, 0] == 1 + 1e-12
-    assert len(told) == 1 and "float64 arrays are multiplied by numpy in FP64" in told[0] and "float32" in told[0]
+    assert len(told) == 1 and "float64 arrays are multiplied by numpy in FP64" in told[0] and "kernels of FP64 take those of CuPy and torch" in told[0]
     assert noticed(lambda: gemmgen.matmul([[1.0]], np.ones((1, 1))))[1] == []
 
 
@@ -238,13 +239,13 @@ def test_both_ways_are_timed_in_turns_after_a_first_call(monkeypatch):
 
 
 def test_what_is_no_library_is_told_once(monkeypatch):
-    def none(gpu, progress):
+    def none(gpu, progress, element):
         progress("candidates"), progress("compile")
         raise GemmgenError("cc", "is not installed", remedy="install gcc")
 
     monkeypatch.setattr("gemmgen.library.kept.package", none)
     found, told = noticed(lambda: api._package(H200))
-    assert found is None and len(told) == 2 and "builds its library of kernels for NVIDIA H200" in told[0] and "install gcc" in told[1]
+    assert found is None and len(told) == 2 and "builds its library of f32 kernels for NVIDIA H200" in told[0] and "install gcc" in told[1]
     assert noticed(lambda: api._package(H200)) == (None, [])
 
 
@@ -291,6 +292,11 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
     assert taken == [(5, 7, 9, 3), "own", "own"]
     assert len(noticed(lambda: front.product(a.astype(np.float64).view(Array), b))[1]) == 1
     assert taken[-1] == "cupy"
+    monkeypatch.setattr(api, "wide_product", lambda a, b, native, package, chosen, synchronize: package("f64").matmul)
+    monkeypatch.setattr(api, "_package", lambda gpu, element="f32": SimpleNamespace(matmul=lambda a, b: taken.append(element) or a @ b))
+    for one in (lambda: front.product(a.astype(np.float64).view(Array), b.astype(np.float64).view(Array)), lambda: front.in_fp64(a, b)):
+        assert one().dtype == np.float64 and taken[-1] == "f64"
+    monkeypatch.setattr(api, "_package", lambda gpu: package if gpu is H200 else None)
     taken.clear()
     monkeypatch.setenv("CUPY_TF32", "1")
     package.select = lambda m, n, k, batch: choice(1e-2, 1e-3)
@@ -309,6 +315,25 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
     package.select = refuses
     taken.clear()
     assert len(noticed(lambda: front.product(a, made(9, 6).view(Array)))[1]) == 1 and taken == ["cupy"]
+
+
+@pytest.mark.parametrize(("size", "answer", "own"), [
+    (1024, (1e-3, 2e-3), True), (1024, (2e-3, 1e-3), False), (1023, (1e-3, 2e-3), False), (1024, None, False), (1024, KeyError, False),
+])
+def test_float64_by_a_library_of_fp64_where_it_is_faster_and_large(size, answer, own):
+    """Small products ask for no library, whose kernels take the type that is asked for."""
+    def select(m, n, k, batch, dtype):
+        assert (m, n, k, batch, dtype) == (size, 1024, 512, 2, "float64")
+        if answer is KeyError:
+            raise KeyError("not served")
+        return choice(*answer)
+
+    asked = []
+    package = answer and SimpleNamespace(select=select, matmul="own", Error=KeyError)
+    a, b = SimpleNamespace(shape=(2, size, 512)), SimpleNamespace(shape=(2, 512, 1024))
+    chosen = lambda choices, own, vendor, a, b, synchronize: own if choices[0].seconds < choices[0].sgemm_seconds else vendor
+    assert wide_product(a, b, "native", lambda element: asked.append(element) or package, chosen, None) == ("own" if own else "native")
+    assert asked == (["f64"] if size == 1024 else [])
 
 
 # ---- torch
@@ -504,7 +529,7 @@ for owner, own in ((torch.backends.mkldnn.matmul, "bf16"), (torch.backends, "bf1
     owner.fp32_precision = own_before
     assert torch.backends.mkldnn.matmul.fp32_precision == own_before
 torch.backends.cuda.matmul.fp32_precision = "tf32"
-with api._Torch(torch)._fp32_of("cuda"):
+with api.fp32_of(torch, "cuda"):
     assert torch.backends.cuda.matmul.fp32_precision == "ieee"
 assert torch.backends.cuda.matmul.fp32_precision == "tf32"
 """

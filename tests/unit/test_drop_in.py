@@ -25,16 +25,17 @@ pytestmark = pytest.mark.slow
 EVERY = """
 blas, default = load(), ctypes.CDLL(None)
 real = ctypes.CDLL("libcublas.so.13")
-for name in GEMMS:
+in_both = [(name, types) for name in GEMMS for types in [(F32, COMPUTE_32F), (F64, COMPUTE_64F)][: 1 + name.startswith("cublasGemm")]]
+for name, (kind, compute) in in_both:
     for ta, tb, beta in ((N, N, 0.5), (T, N, 0.0), (N, 2, 1.0), (T, T, -1.0)):
         found = []
         for library, off in ((default, 0), (real, 1)):
             handle = create(default, stream=0x100, pointer_mode=MODE)
-            given, c, kept = arguments(name, handle, ta=ta, tb=tb, beta=beta)
+            given, c, kept = arguments(name, handle, ta=ta, tb=tb, beta=beta, types=(kind,) * 3, compute=compute)
             before = kernels(), vendor(blas, name)
             status = typed(library, name)(*given)
             found.append((status, kernels() - before[0], vendor(blas, name) - before[1], list(c)))
-        tell(**{f"{name} {ta}{tb}": [*found[0][:3], *found[1][:3], max(abs(x - y) for x, y in zip(found[0][3], found[1][3]))]})
+        tell(**{f"{name} {ta}{tb} {kind}": [*found[0][:3], *found[1][:3], max(abs(x - y) for x, y in zip(found[0][3], found[1][3]))]})
 """
 
 
@@ -42,13 +43,16 @@ for name in GEMMS:
 def test_every_function_is_taken_or_passed_on_with_the_same_result(mode):
     """By the order of symbols, with scalars on the host and on the device; batches by strides and by arrays of pointers."""
     ran = run_python(EVERY.replace("MODE", str(mode)))
-    assert len(ran.told) == 4 * 14
+    assert len(ran.told) == 4 * (20 + 6)
     for name, (status, taken, passed, real_status, real_taken, real_passed, apart) in ran.told.items():
         assert (status, taken, passed) == (0, 1, 0), name
         assert (real_status, real_taken, real_passed) == (0, 0, 1) and apart < 1e-5, name
     kinds = {line["alpha"] for line in ran.log if line["taken"]}
     assert kinds == ({"device"} if mode else {"other"})
     assert {line["layout"] for line in ran.log} == {"nn", "tn", "nt", "tt"}
+    assert {line["routine"] for line in ran.log if line.get("element") == "f64"} == {
+        name + suffix for name in ("cublasDgemm_v2", "cublasDgemmStridedBatched", "cublasDgemmBatched", "cublasGemmEx", "cublasGemmStridedBatchedEx",
+                                   "cublasGemmBatchedEx") for suffix in ("", "_64")}
 
 
 PASSED = """
@@ -69,6 +73,16 @@ for math in (0, 16):
     one(f"math {math}", sgemm, create(default, math=math))
 for math in (1, 2, 3, 4, 18):
     one(f"math {math}", sgemm, create(default, math=math))
+for math in (0, 1, 3, 19):
+    one(f"wide math {math}", "cublasDgemm_v2", create(default, math=math))
+for math in (2, 4, 8):
+    one(f"wide math {math}", "cublasDgemm_v2", create(default, math=math))
+one("wide", ex, h, types=(F64,) * 3, compute=COMPUTE_64F)
+for compute in (COMPUTE_32F, 71):
+    one(f"wide compute {compute}", ex, h, types=(F64,) * 3, compute=compute)
+one("wide A", ex, h, types=(F64, F32, F32), compute=COMPUTE_64F)
+one("wide C", ex, h, types=(F32, F32, F64))
+one("wide in SgemmEx", "cublasSgemmEx", h, types=(F64,) * 3)
 one("half", ex, h, types=(F16, F16, F16))
 one("half result", ex, h, types=(F32, F32, F16))
 one("half A", ex, h, types=(F16, F32, F32))
@@ -106,7 +120,7 @@ def test_what_does_not_ask_for_fp32_is_passed_on():
     """Each with its reason; arguments that are wrong get the vendor's answer."""
     ran = run_python(PASSED)
     taken = {name for name, told in ran.told.items() if told[1]}
-    assert taken == {"math 0", "math 16", "tensor op", "again", "stream 0", "stream 1", "stream 2"}
+    assert taken == {"math 0", "math 16", "tensor op", "again", "stream 0", "stream 1", "stream 2", "wide", *(f"wide math {math}" for math in (0, 1, 3, 19))}
     for name, (status, own, vendors) in ran.told.items():
         assert own + vendors == 1, name
         wrong = {"bad lda": 0, "negative m": 7, "a stranger's handle": 1}
@@ -115,8 +129,8 @@ def test_what_does_not_ask_for_fp32_is_passed_on():
     sgemm, ex = "cublasSgemm_v2", "cublasGemmEx"
     words = shim.REASONS
     assert counts[f"{sgemm}: {words['MATH_MODE']}"] == 5
-    assert counts[f"{ex}: {words['TYPES']}"] == 4 and counts[f"cublasSgemmEx: {words['TYPES']}"] == 2
-    assert counts[f"{ex}: {words['COMPUTE']}"] == 6 and counts[f"cublasGemmStridedBatchedEx_64: {words['COMPUTE']}"] == 1
+    assert counts[f"{ex}: {words['TYPES']}"] == 6 and counts[f"cublasSgemmEx: {words['TYPES']}"] == 3
+    assert counts[f"{ex}: {words['COMPUTE']}"] == 8 and counts[f"cublasGemmStridedBatchedEx_64: {words['COMPUTE']}"] == 1
     assert counts[f"{ex}: {words['ALGORITHM']}"] == 1 and counts[f"{sgemm}: {words['OPERATION']}"] == 2 and counts[f"{sgemm}: {words['POINTER_MODE']}"] == 1
     assert counts[f"{sgemm}: {words['EMPTY']}"] == 3 and counts[f"cublasSgemmStridedBatched: {words['EMPTY']}"] == 1
     assert counts[f"{sgemm}: {words['FALLBACK']}"] == 1 and counts[f"{sgemm}: {words['REFUSED']}"] == 2
@@ -128,7 +142,7 @@ def test_what_does_not_ask_for_fp32_is_passed_on():
     unasked, asked = lines[sgemm, words["MATH_MODE"]], lines[sgemm, words["FALLBACK"]]
     assert (unasked["alpha"], unasked["beta"], unasked["detail"] in (1, 2, 3, 4, 18)) == ("unknown", "unknown", True) and "kernel" not in unasked
     assert (asked["alpha"], asked["beta"], asked["kernel"]) == ("other", "other", "reference_fallback") and "detail" not in asked
-    assert {line["detail"] for line in ran.log if line.get("reason") == words["COMPUTE"]} == {64, 69, 74, 75, 77, 78}
+    assert {line["detail"] for line in ran.log if line.get("reason") == words["COMPUTE"]} == {64, 68, 69, 71, 74, 75, 77, 78}
 
 
 MATMUL = """
@@ -419,9 +433,10 @@ if not child:
     one(m=9)
     sys.exit()
 os.waitpid(child, 0)
+one("cublasDgemm_v2", m=12, alpha=1.0, beta=0.0)
 """, LAB_RECORD=str(tmp_path / "record"))
-    assert [(call.ordinal, call.m) for call in dropped.read_record(tmp_path / "record")] == [(0, 5), (1, 5), (2, 5), (3, 5), (4, 11), (5, 9)]
-    first, second, third, fourth = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
+    assert [(call.ordinal, call.m) for call in dropped.read_record(tmp_path / "record")] == [(0, 5), (1, 5), (2, 5), (3, 5), (4, 11), (5, 9), (5, 12)]
+    first, second, third, fourth, wide = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
     told = {"routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
             "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
     assert {key: first[key] for key in told} == told
@@ -430,7 +445,8 @@ os.waitpid(child, 0)
     assert (second["routine"], second["layout"], second["batch"], second["alpha"], second["beta"]) == ("cublasSgemmStridedBatched_64", "tn", 4, "zero", "one")
     assert (third["m"], third["count"]) == (9, 1) and third["pid"] != first["pid"] == second["pid"] == fourth["pid"]
     assert (fourth["m"], fourth["count"]) == (11, 1)
-    assert sorted(one["taken"] for one in ran.summaries) == [1, 5] and {one["passed"] for one in ran.summaries} == {0}
+    assert [wide[key] for key in ("m", "element", "alpha", "beta")] == [12, "f64", "one", "zero"] and "element" not in first
+    assert sorted(one["taken"] for one in ran.summaries) == [1, 6] and {one["passed"] for one in ran.summaries} == {0}
 
 
 @pytest.fixture(scope="module")
@@ -939,4 +955,4 @@ def test_what_a_library_is_built_from(tmp_path, monkeypatch):
 def test_the_page_tells_every_reason_and_function():
     page = (Path(__file__).parents[2] / "docs" / "drop-in.md").read_text()
     assert not [words for words in shim.REASONS.values() if f"`{words}`" not in page]
-    assert not [name for one in shim.INTERFACES for forms in one.forms.values() for macro, name in forms if macro != "BATCHED" and name not in page]
+    assert not [form.name for one in shim.INTERFACES for forms in one.forms.values() for form in forms if form.macro != "BATCHED" and form.name not in page]

@@ -53,7 +53,7 @@ def test_a_spec_that_names_a_step_twice_or_one_that_is_not_there_is_refused(do, 
     {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "pipeline": {"design": "packed"}, "target": {"gpu": "h100"}},
 ], ids=["grouped", "packed"])
 def test_products_that_are_told_one_by_one_have_no_arguments_for_steps(data):
-    with pytest.raises(InfeasibleSpec, match="told one by one") as error:
+    with pytest.raises(InfeasibleSpec, match="listed one by one") as error:
         solve(loads(data | {"epilogue": {"do": ["relu", "scale", "bias"]}}))
     assert "scale, bias" in str(error.value) and 'kind = "strided"' in str(error.value)
     assert solve(loads(data | {"epilogue": {"do": ["relu"]}})).epilogue.names == ["relu"]

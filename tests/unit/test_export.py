@@ -700,7 +700,7 @@ def test_epilogues_of_products_that_are_told_one_by_one_are_not_exported(kind, t
     if kind == "strided":
         assert exporter.export(*told, tmp_path / "out", name="lab_gemm")
         return
-    with pytest.raises(SpecError, match="writes no kernels with an epilogue for products that are told one by one") as refused:
+    with pytest.raises(SpecError, match="writes no kernels with an epilogue for products that are listed one by one") as refused:
         exporter.export(*told, tmp_path / "out", name="lab_gemm")
     assert "['relu']" in refused.value.got and "strided" in refused.value.remedy and not (tmp_path / "out").exists()
 

@@ -14,10 +14,10 @@ from gemmgen.abi import interface
 from gemmgen.catalog import exactly
 from gemmgen.catalog.element import F32, F64
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.output import USUAL
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.cli.inputs import matrix
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.export import export
 from gemmgen.library.tables import check
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.render import render
@@ -309,7 +309,8 @@ def test_times_are_those_of_fp64():
 
 @pytest.mark.parametrize(("sections", "told"), [
     ({"problem": {"kind": "strided"}}, ("[problem] kind", "compute one product")),
-    ({"problem": {"kind": "syrk"}}, ("[problem] kind", "compute one product")),
+    ({"problem": {"kind": "syr2k", "layout": "nt"}}, ("[problem] kind", "compute one product")),
+    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt or syrk")),
     ({"problem": {"b": "f16"}}, ("[problem] b", "a B of the same type")),
     ({"problem": {"c": "f16"}}, ("[problem] c", "store C in the same type")),
     ({"epilogue": {"do": ["relu"]}}, ("[epilogue] do", "steps compute in FP32")),
@@ -339,13 +340,14 @@ def test_the_same_bits_everywhere_are_those_of_residues_of_fp64():
     assert [row.name for row in SCHEMES.rows() if row.family.reproducible] == list(NAMES)
 
 
-def test_exports_and_libraries_are_of_fp32(tmp_path):
+def test_libraries_take_a_kernel_whose_matrices_are_all_fp64():
     plan = plan_of("residues14", promote=0)
-    with pytest.raises(SpecError, match=r"\[problem\] type"):
-        export(plan, render(plan), None, tmp_path / "x")
-    kernel = type("Kernel", (), {"label": "mine", "built": type("Built", (), {"plan": plan, "source": render(plan)})})
-    with pytest.raises(GemmgenError, match="not FP32"):
-        check(kernel)
+    built = type("Built", (), {"plan": plan, "source": render(plan)})
+    check(type("Kernel", (), {"label": "mine", "built": built}))
+    built.plan = replace(plan, output=USUAL)
+    with pytest.raises(GemmgenError, match="C of another type than A") as error:
+        check(type("Kernel", (), {"label": "mine", "built": built}))
+    assert error.value.needs == "FP64 in and out"
 
 
 def test_a_verdict_is_beside_native_fp64():

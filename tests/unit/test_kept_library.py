@@ -151,6 +151,13 @@ def test_a_librarys_recipe_has_the_schemes_that_win_on_its_gpu():
     assert kept.recipe(GPUS.get("rtx4090")) is None, "FP32's own units are faster than three products on half-rate matrix units"
 
 
+def test_a_library_of_fp64_is_where_native_fp64_loses():
+    told = kept.recipe_f64(GPUS.get("h200"))
+    loaded = library_from(told)
+    assert loaded.name == "gemmgen_h200_f64" and [one.name for one in loaded.elements] == ["f64"] and not loaded.batched
+    assert kept.recipe_f64(GPUS.get("mi300x")) is None, "163 TFLOP/s native"
+
+
 @pytest.fixture
 def world(monkeypatch, tmp_path):
     """A cache of its own, and a library that is a file; `built` counts."""
@@ -158,7 +165,8 @@ def world(monkeypatch, tmp_path):
     log = tmp_path / "built"
     monkeypatch.setattr(kept, "INSTALLED", {"nvidia": "a_library_that_is_not_installed", "amd": "neither_is_this"})
     asked = []
-    monkeypatch.setattr(kept, "_name", lambda gpu: "made_up_library")
+    monkeypatch.setattr(kept, "_name", lambda gpu, element="f32": "made_up_library")
+    monkeypatch.setattr(kept, "recipe_f64", lambda gpu: asked.append(f"{gpu.name} f64") or {"name": "made_up_library", "gpus": [gpu.name]})
     monkeypatch.setattr(kept, "recipe", lambda gpu: asked.append(gpu.name) or {"name": "made_up_library", "gpus": [gpu.name]})
 
     def build(told, beside, *others):
@@ -200,6 +208,9 @@ def test_another_driver_or_gpu_has_a_library_of_its_own(world):
         forget()
         kept.package(gpu)
     assert world.built() == 3
+    forget()
+    assert kept.package(H200, element="f64") and world.built() == 4 and world.asked[-1] == "h200 f64"
+    assert {path.name.split("-cuda")[0] for path in world.folder.iterdir() if path.is_dir()} == {"h200-fp32", "h100-fp32", "h200-fp64"}
 
 
 def test_of_processes_that_begin_together_one_builds(world):

@@ -51,8 +51,8 @@ def test_no_set_is_much_better_than_what_is_chosen(seed):
     of = library(kernels_at_most=6)
     pool = Pool(of, candidates(seed, of))
     chosen = pool.choose()
-    groups = [(gpu.name, layout) for gpu in of.gpus for layout in of.file.layouts]
-    assert {(one.candidate.gpu.name, one.candidate.layout) for one in chosen.kernels} == set(groups)
+    groups = [(gpu.name, layout, "f32") for gpu in of.gpus for layout in of.file.layouts]
+    assert {one.candidate.group for one in chosen.kernels} == set(groups)
     assert len(chosen.kernels) == 6
     logs, weights = choice.costs(pool.candidates, groups, of.sizes)
     best = min(float(logs[list(some)].min(axis=0) @ weights) for some in combinations(range(len(pool.candidates)), 6))
@@ -79,7 +79,7 @@ def test_a_library_is_judged_by_its_fastest_kernel_beside_the_faster_fp32(monkey
     monkeypatch.setattr(choice, "sgemm_seconds", lambda gpu, *size: vendors[size])
     monkeypatch.setattr(choice, "error_over_fp32s", lambda plan: float(plan.hash[-1]))
     of = library(kernels_at_most=8)
-    found = Pool(of, candidates(1, of), plain={("a100", "nn"): np.array([1.0, 1.0, np.inf, 1.0]), ("a100", "nt"): np.full(4, 1e-9)})
+    found = Pool(of, candidates(1, of), plain={("a100", "nn", "f32"): np.array([1.0, 1.0, np.inf, 1.0]), ("a100", "nt"): np.full(4, 1e-9)})
     for one in found.candidates:
         one.plan.scheme = SimpleNamespace(name=f"scheme {one.plan.hash}")
     chosen = found.choose()
@@ -429,7 +429,7 @@ def test_a_size_counts_by_the_square_root_of_its_mean_extent_and_all_of_its_prod
 def test_costs_are_logarithms_over_the_best_of_each_group_and_size(monkeypatch):
     """A kernel of another group, and one that does not serve a size, cost more than the slowest of those that do."""
     monkeypatch.setattr(Candidate, "format", property(lambda self: self.label or None))
-    groups, sizes = [("a100", "nn"), ("a100", "nt")], ((64, 64, 64, 1), (16, 16, 16, 64))
+    groups, sizes = [("a100", "nn", "f32"), ("a100", "nt", "f32")], ((64, 64, 64, 1), (16, 16, 16, 64))
     found = [of_seconds((1, 8)), of_seconds((4, 2), label="x"), of_seconds((np.inf, 4)), of_seconds((3, 5), layout="nt")]
     logs, heavy = choice.costs(found, groups, sizes)
     ratios = np.exp(logs)
@@ -468,3 +468,24 @@ def test_sizes_that_are_drawn_lie_among_the_librarys_and_half_of_them_on_multipl
     assert (drawn[::2] % 32 == 0).all() and (drawn[1::2] % 32 == 0).mean() < 0.2
     logs = np.log(drawn) - np.log(64)
     assert 0.4 < (logs / np.log(64)).mean() < 0.6, "evenly on a logarithmic scale"
+
+
+def test_types_of_elements_are_groups_of_their_own():
+    """Each gets a kernel, of FP64 without the end that a call asks of FP32, and whatever native FP64 takes; verdicts are beside it."""
+    of = library_from({"name": "lab", "gpus": ["mi300x"], "layouts": ["nn"], "kernels_at_most": 2, "sizes": [[512, 512, 512], [4096, 4096, 4096]],
+                       "use": [{"scheme": "residues14"}, {"scheme": "scaled"}]})
+    assert [one.name for one in of.elements] == ["f32", "f64"]
+    found = choice.pool(of)
+    chosen = found.choose()
+    assert [(one.candidate.group, one.plan.scheme.name, bool(one.plan.epilogue)) for one in chosen.kernels] == [
+        (("mi300x", "nn", "f32"), "scaled", True), (("mi300x", "nn", "f64"), "residues14", False)]
+    assert {one.element for one in chosen.verdicts} == {"FP32", "FP64"} and all(one.fp32 == "native FP64" and one.loses for one in chosen.verdicts if one.element == "FP64")
+    assert not choice.narrow(chosen.kernels)
+    for one in (one for one in found.candidates if one.element == "f64"):
+        found.refuse(one.plan, ResourceError("kernel", "spills", needs="0", has="9"))
+    with pytest.raises(InfeasibleSpec, match="has a kernel for mi300x, nn, f64") as refused:
+        found.choose()
+    assert refused.value.got == "spills"
+    with pytest.raises(SpecError, match="times types of elements"):
+        choice.pool(library_from({"name": "lab", "gpus": ["mi300x"], "layouts": ["nn"], "kernels_at_most": 1, "sizes": [[512, 512, 512]],
+                                  "use": [{"scheme": "residues14"}, {"scheme": "scaled"}]})).choose()

@@ -21,6 +21,7 @@ from schema_check import violations
 
 from gemmgen import road
 from gemmgen.build import Binary, Built
+from gemmgen.catalog.element import F32
 from gemmgen.catalog.table import read_toml
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import GemmgenError, ResourceError, SpecError
@@ -47,7 +48,7 @@ def stand_in(plan) -> Built:
     return Built(plan, source, binary)
 
 
-def stand_in_finish(archs, portable=None):
+def stand_in_finish(archs, portable=None, elements=()):
     found = [Image(f"{FINISH}_{arch}", arch, ".cubin", b"epilogue") for arch in archs]
     return (*found, *([Image(FINISH, portable.replace("sm", "compute"), ".ptx", b".version 6.4\n\0")] if portable else []))
 
@@ -94,7 +95,7 @@ def test_the_manifest_tells_all_files_and_kernels(folder):
     assert violations(told, schema, schema) == []
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert told["sha256"] == {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in files - {"manifest.json"}}
-    assert told["schema_version"] == 2 and told["kind"] == "library" and told["abi"] == 2
+    assert told["schema_version"] == 2 and told["kind"] == "library" and told["abi"] == 3
     kernel, fallback = told["kernels"]
     assert kernel["label"] == "a100_nn_1" and kernel["reason"] and not kernel["fallback"] and kernel["sizes"] == [[512, 512, 512, 1]]
     assert fallback["fallback"] and fallback["estimate"] is None and told["fallback"] == ["portable_nn"]
@@ -133,8 +134,9 @@ def test_what_a_library_has_not_is_told(library_of):
     left_out, relaxed = (("[[use]] 2", "h100", "nt", "no such instruction"),), ("[[use]] 1 on a100: its tile",)
     choice = replace(library.choice, refused=((plan, error),), left_out=left_out, relaxed=relaxed, candidates=77, ratio=1.23456, least=1.0625)
     told = contents.manifest(replace(library, choice=choice), {"a.h": b"1"})
-    titles = [contents.title(SimpleNamespace(loaded=SimpleNamespace(file=SimpleNamespace(title=title), gpus=[SimpleNamespace(name=name) for name in names])))
-              for title, names in ((None, "x"), (None, "xy"), (None, "xyz"), ("Mine", "xyz"))]
+    titles = [contents.title(SimpleNamespace(loaded=SimpleNamespace(
+        file=SimpleNamespace(title=title), gpus=[SimpleNamespace(name=name) for name in names], elements=(F32,)))
+        ) for title, names in ((None, "x"), (None, "xy"), (None, "xyz"), ("Mine", "xyz"))]
     assert titles == [f"FP32 matrix products on the matrix units of {gpus}" for gpus in ("x", "x and y", "x, y and z")] + ["Mine"]
     assert told["refused"] == [{"kernel": plan.hash, "plan": plan.summary, "problem": "spills registers to memory", "has": "9 B"}]
     assert told["left_out"] == [{"from": "[[use]] 2", "gpu": "h100", "layout": "nt", "why": "no such instruction"}] and told["relaxed"] == list(relaxed)
@@ -160,6 +162,23 @@ def test_a_dispatch_tables_rules_are_taken_where_the_library_has_all_their_kerne
     assert rules(both) == [("sm_80", "nn", [({"m": 64}, "a100_nn_2"), ({}, "a100_nn_1")])]
     assert rules([*both, kernel("k3")]) == rules([*both, kernel("k3", "elsewhere", layout="tn")]) == rules(both), "that no rule names, or of another layout"
     assert rules(both, decided_by="estimates") == rules(both[:1]) == rules([*both, kernel("", "elsewhere")]) == rules(both, layout="tn") == []
+
+
+def test_a_library_of_fp64_has_no_portable_kernel_and_an_example_in_fp64(library_of, tmp_path):
+    library = library_of(use=[{"scheme": "residues14"}, SPEC["use"][0]], kernels_at_most=2)
+    assert [kernel.label for kernel in library.kernels] == ["a100_nn_1", "a100_f64_nn_1", "portable_nn"]
+    both = contents.all_files(library)
+    assert "finish_f64" in both["kernels/finish.cu"].decode() and "in FP32 and FP64" in json.loads(both["manifest.json"])["computes"]
+    alone = library_of(use=[{"accuracy": {"as": "fp64"}}])
+    files = contents.all_files(alone)
+    told = json.loads(files["manifest.json"])
+    assert [(one["label"], one["type"], one["scheme"], one["fallback"]) for one in told["kernels"]] == [("a100_f64_nn_1", "f64", "residues15", False)]
+    assert told["title"] == "FP64 matrix products on the matrix units of a100" and 'finish_symbols[] = {\n    NULL,\n    "finish_f64"' in files["src/tables.h"].decode()
+    for name in ("include/lab.h", "example.c"):
+        (tmp_path / Path(name).name).write_bytes(files[name])
+    if shutil.which("gcc"):
+        run("gcc", *WARNED, "-fsyntax-only", "-I.", "example.c", cwd=tmp_path)
+    assert "static double a[" in files["example.c"].decode() and "problem.element = lab_F64;" in files["example.c"].decode()
 
 
 def test_the_same_library_gives_the_same_bytes(library_of):
@@ -262,7 +281,7 @@ def test_the_example_says_whether_the_product_is_right(api, driver, tmp_path):
     """On memory of the host in place of a GPU's and a library that is right: of the last element too, and without a GPU that there is none."""
     need("gcc")
     maker = SimpleNamespace(platform=api.lower(), api=api)
-    (tmp_path / "example.c").write_text(render_text("library/example.c.j2", name="lab", maker=maker, example={"m": 37, "n": 21, "k": 16}))
+    (tmp_path / "example.c").write_text(render_text("library/example.c.j2", name="lab", maker=maker, element=F32, example={"m": 37, "n": 21, "k": 16}))
     (tmp_path / "driver.c").write_text(DRIVER)
     library = f"-I{reference.folder()}", f"-L{reference.folder()}"
     run("gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wno-parentheses", "-Werror", "example.c", *library, "-llab", "-lm",

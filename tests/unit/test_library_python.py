@@ -153,7 +153,9 @@ def test_packed_operands_serve_any_other_extent(lab, transposed):
 def test_refusals(lab):
     a, b = made(5, 9), made(9, 7)
     for arguments, kind, told in (
-        ((a.astype(np.float64), b), TypeError, "a must be float32"),
+        ((a.astype(np.float16), b), TypeError, "a must be float32 or float64"),
+        ((a.astype(np.float64), b), TypeError, "float32 and float64"),
+        ((a.astype(np.float64), b.astype(np.float64), np.empty((5, 7), np.float32)), TypeError, "float32 and float64"),
         ((a, b[:8]), ValueError, "do not give"),
         ((a, [1.0]), TypeError, "DLPack"),
         ((made(2, 5, 9), made(3, 9, 7)), ValueError, "broadcast"),
@@ -169,6 +171,39 @@ def test_refusals(lab):
         lab.matmul(a, b, out=made(5, 6))
     with pytest.raises(ValueError, match="bias"):
         lab.matmul(a, b, bias=made(6))
+
+
+@pytest.mark.parametrize("turned", ["nn", "tt"])
+def test_products_of_float64(lab, calls, turned):
+    """In FP64 to the last bits: transposed, with gaps, in batches of which two calls are needed, with scalars and a bias that FP32 does not hold."""
+    def drawn(*shape, seed=0):
+        return np.random.default_rng(seed).standard_normal(shape)
+
+    def same(got, want):
+        assert got.dtype == np.float64
+        np.testing.assert_allclose(got, want, rtol=1e-14, atol=1e-14)
+
+    a, b = drawn(5, 9, seed=1), drawn(9, 7, seed=2)
+    x, y = (np.ascontiguousarray(one.T).T if way == "t" else one for one, way in zip((a, b), turned))
+    bias, before = drawn(7, seed=3), calls()
+    same(lab.matmul(x, y, bias=bias), a @ b + bias)
+    out = np.full((5, 9), 1.0)[:, 1:8]
+    assert lab.matmul(x, y, out, alpha=1 / 3, beta=-1 / 7) is out
+    same(out, a @ b / 3 - 1 / 7)
+    scalars = np.array([1 / 3, -1 / 7])
+    same(lab.matmul(x, y, np.ones((5, 7)), alpha=scalars[:1], beta=scalars[1:]), a @ b / 3 - 1 / 7)
+    same(lab.matmul(drawn(2, 3, 5, 9)[:, ::2], drawn(3, 9, 7)[::2]), drawn(2, 3, 5, 9)[:, ::2] @ drawn(3, 9, 7)[::2])
+    same(lab.matmul(a[0], b), a[0] @ b)
+    same(lab.matmul(a, lab.pack(b, hint=9)), a @ b)
+    same(lab.level3("syrk", a), np.tril(a @ a.T))
+    assert calls() - before == 8
+    assert lab.select(5, 7, 9, dtype="float64").error == 2.0**-53 and lab.select(5, 7, 9).error == 2.0**-24
+    for wrong, kind, told in ((lambda: lab.matmul(a, b, activation="relu"), lab.Error, "epilogue"), (lambda: lab.select(5, 7, 9, dtype="int8"), ValueError, "int8"),
+                              (lambda: lab.matmul(a, b, bias=bias.astype(np.float32)), TypeError, "float32 and float64"),
+                              (lambda: lab.matmul(a, b, np.ones((5, 7)), alpha=np.ones(1, np.float32), beta=scalars[1:]), TypeError, "alpha must be float64"),
+                              (lambda: lab.level3("syr2k", a, a.astype(np.float32)), TypeError, "float32 and float64")):
+        with pytest.raises(kind, match=told):
+            wrong()
 
 
 def test_what_would_be_taken(lab):
@@ -322,7 +357,7 @@ def test_arrays_that_speak_dlpack(lab, monkeypatch):
     lab.matmul(Spoken(batch, strides=False), b, out=whole)
     close(whole, batch.astype(float) @ b)
     for kind in ((0, 32, 1), (2, 64, 1), (2, 32, 2)):
-        with pytest.raises(TypeError, match="b must be float32"):
+        with pytest.raises(TypeError, match="b must be float32 or float64|of float32 and float64"):
             lab.matmul(a, Spoken(b, kind=kind), out=out)
     with pytest.raises(TypeError, match="a is on a device of DLPack's type 2, and this library is for 1"):
         lab.matmul(Spoken(a, on=2), b, out=out)
@@ -391,7 +426,7 @@ def test_arrays_of_cupy(lab, cupy, streams):
     close(lab.matmul(cupy.ndarray(a), packed).array, a.astype(float) @ b)
     assert len(cupy.entered) == 4
     for kind in ("<f8", "<i4", ">f4"):
-        with pytest.raises(TypeError, match="a must be float32"):
+        with pytest.raises(TypeError, match="arrays are of float32 and float64" if kind == "<f8" else "a must be float32 or float64"):
             lab.matmul(cupy.ndarray(a, kind=kind), cupy.ndarray(b))
 
 
@@ -578,7 +613,7 @@ def test_arrays_of_frameworks_go_to_their_own_modules(lab, monkeypatch):
     from lab import _arrays
 
     class Array(Shown):
-        pass
+        dtype = "float32"
 
     module, asked = ModuleType("jax"), []
     module.Array, Array.__module__ = Array, "jax"
@@ -594,6 +629,10 @@ def test_arrays_of_frameworks_go_to_their_own_modules(lab, monkeypatch):
     for how in ({"stream": 5}, {"alpha": 2.0}):
         with pytest.raises(TypeError, match="give `out`: there is no jax.empty"):
             lab.matmul(a, b, **how)
+    a.dtype = "float64"  # which JAX's functions do not take: without `out` there is none to make one with
+    with pytest.raises(TypeError, match="give `out`"):
+        lab.matmul(a, b)
+    a.dtype = "float32"
     with pytest.raises(ValueError, match="beta needs"):
         lab.matmul(a, b, beta=1)
     monkeypatch.setattr(_arrays.importlib.util, "find_spec", lambda name: None)

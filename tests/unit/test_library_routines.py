@@ -126,3 +126,19 @@ def test_a_kind_whose_launches_the_runtime_does_not_know_is_refused():
     tables.check(of_plan("kernel", replace(plan, kind=all_kinds()["syrk"]), None))
     with pytest.raises(GemmgenError, match="a kind that the runtime does not launch"):
         tables.check(SimpleNamespace(label="kernel", built=SimpleNamespace(plan=replace(plan, kind=Solves()))))
+
+
+def test_routines_of_fp64_are_those_that_have_kernels():
+    """Beside FP32's a routine without any is told; alone it is refused, as of FP32."""
+    two = {"gpus": ["a100"], "kernels_at_most": 2, "sizes": [[512, 512, 512]]}
+    both = pool(loaded("syrk", "symm", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
+    assert len(both.routines) == 4 + 4 + 4 and both.notes == ("routines: there is no symm of FP64 on a100",)
+    assert all((one.element == "f64") == ("f64" in group) for group, mine in both.routines.items() for one in mine)
+    kernels = both.choose().kernels
+    assert [(one.plan.type.name, one.plan.kind.name) for one in kernels[:2]] == [("f32", "gemm"), ("f64", "gemm")]
+    assert {(one.plan.type.name, one.candidate.element, one.plan.kind.name) for one in kernels[2:]} == {
+        ("f32", "f32", "syrk"), ("f32", "f32", "symm"), ("f64", "f64", "syrk")}
+    alone = loaded("symm", **two, use=[{"scheme": "residues12"}])
+    with pytest.raises(InfeasibleSpec, match="no .* has a kernel for a100 symm lower left nn f64"):
+        pool(alone).choose()
+    assert candidate_kernels.of_routine(alone, alone.gpus[0], next(ways_of("syrk"))) == [], "FP32's"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from gemmgen.kinds import all_kinds
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.render import render
 from gemmgen.spec import json_schema
@@ -61,6 +63,19 @@ def test_every_key_of_a_spec_is_drawn():
             yield from keys(value, f"{before}{name}.") if "properties" in value else (f"{before}{name}",)
 
     assert set(keys(schema)) == set(DRAWN)
+
+
+def test_most_specs_of_a_kind_ask_for_what_it_has():
+    """Else hardly one of a kind whose extents are one is ever planned: each is refused for its sizes."""
+    asked: dict[str, list[bool]] = {}
+    for problem in (any_spec(number).get("problem", {}) for number in range(1500)):
+        kind = all_kinds()[problem.get("kind", "gemm")]
+        kind = kind.of(SimpleNamespace(**{choice: problem.get(choice) for choice in ("uplo", "side", "diag")}))
+        sizes = {"m": 4096, "n": 4096, "k": 4096} | problem
+        fits = problem.get("layout", "nn") in kind.layouts and all(sizes[extent] == sizes[other] for extent, other in kind.aliases.items() if extent in "mnk")
+        asked.setdefault(kind.name, []).append(fits and all(choice in kind.options for choice in ("uplo", "side", "diag") if choice in problem))
+    assert set(asked) == set(all_kinds()) and all(len(fits) > 40 and 0.7 < sum(fits) / len(fits) for fits in asked.values()), {
+        name: (sum(fits), len(fits)) for name, fits in asked.items()}
 
 
 @pytest.mark.parametrize(("first", "count"), [(0, 24), *(pytest.param(at, 500, marks=pytest.mark.long) for at in range(1000, 4000, 500))])

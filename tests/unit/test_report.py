@@ -244,7 +244,7 @@ def test_candidates_that_never_were_trials_count_as_rejected():
             Row("s", "t", "kernel", "failed", "", GPU, 1, 1, 1, "nn", reason="x", extra='{"rejected": [1]}')]
     assert [(one["reason"], one["count"]) for one in rejected(rows)] == [("C10 shared memory", 7000), ("x", 2)]
     told = facts([*rows, Row("s", "space", "space", "modelled", "", GPU, 1, 1, 1, "nn", extra=json.dumps({"rejected": {"C10 shared memory": 1}}))])
-    assert told["verdicts"] == [{"verdict": "failed", "meaning": "another error, which the reason tells", "count": 2}] and told["rejected"][0]["count"] == 7001
+    assert told["verdicts"] == [{"verdict": "failed", "meaning": "another error, named by the reason", "count": 2}] and told["rejected"][0]["count"] == 7001
     assert told["rejected"][0]["verdict"] == "by the model"
     many = [Row("s", "t", "kernel", "failed", "", GPU, 1, 1, 1, "nn", reason="e" * at) for at in range(1, 60)]
     assert rejected(many)[-1]["reason"] == "19 other reasons" and rejected(many)[-1]["count"] == 19

@@ -69,7 +69,7 @@ def test_times_that_python_has_not(tmp_path, gemmgen):
     assert [row.at for row in Store(tmp_path).rows()] == [datetime.fromtimestamp(0, UTC)] * 2
     assert gemmgen("study", "ask", tmp_path).code == 0
     ran = gemmgen("study", "ask", tmp_path, "SELECT 'infinity'::TIMESTAMP AS t", "--json")
-    assert ran.code == 2 and "cannot be told" in json.loads(ran.out)["problem"] and json.loads(ran.out)["try"] == "t::VARCHAR in place of t"
+    assert ran.code == 2 and "cannot be shown" in json.loads(ran.out)["problem"] and json.loads(ran.out)["try"] == "t::VARCHAR in place of t"
     assert json.loads(gemmgen("study", "ask", tmp_path, "SELECT 1 AS a, 2 AS b", "--json").out) == [{"a": 1, "b": 2}]
 
 

@@ -83,7 +83,7 @@ class FragmentRow(Row):
         if self.also and not self.arch:
             raise ValueError("arch, the first of the targets, beside also")
         if self.instructions:
-            raise ValueError("no number of instructions: a row is one of them, and deepest tells how many make a fragment")
+            raise ValueError("no number of instructions: a row is one of them, and deepest says how many make a fragment")
         if self.vendor not in owners(self.policy):
             raise ValueError(f"policy {self.policy} where the vendor is {' or '.join(owners(self.policy))}")
         return self

@@ -99,7 +99,7 @@ def require_timed(plan: Plan, where: str) -> None:
     if not plan.gpu.maker.checked.timed:
         raise DeviceError(
             where, "times kernels beside cuBLAS and Triton, on NVIDIA's GPUs alone", got=plan.gpu.name,
-            remedy="gemmgen verify SPEC --device hip, which tells the seconds of a run",
+            remedy="gemmgen verify SPEC --device hip, which prints the seconds of a run",
         )
     reason = cuda.why_not(plan)
     if reason is not None:

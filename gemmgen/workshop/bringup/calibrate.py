@@ -129,7 +129,7 @@ def fit_times(session: Session, pool: Processes) -> None:
     """The constants of the model of time, likewise; where kernels can be timed."""
     vendor = vendor_of(session.machine.arch)
     if not _timed(session):
-        text = f"Not timed: {session.machine.name} tells no times that count. Its constants are {gpu_row.prior(session)}'s, priors."
+        text = f"Not timed: {session.machine.name} has no times that count. Its constants are {gpu_row.prior(session)}'s, priors."
         session.sections.append(("The model of time", text))
         return
     place = str(session.place())

@@ -90,7 +90,7 @@ class Profile:
             return "4 instructions an extended-precision product (Algorithm 1), operands split in two FP16 words: scheme egemm"
         if self.half_passes:
             return "16 instructions an extended-precision product (Dekker), as both data and operation are half precision: no scheme here"
-        return "none: the paper has no design for a unit that is neither; the rule below tells which scheme's bound still holds (gemmgen verify)"
+        return "none: the paper has no design for a unit that is neither; the rule below says which scheme's bound still holds (gemmgen verify)"
 
     def as_dict(self) -> dict[str, Any]:
         return {

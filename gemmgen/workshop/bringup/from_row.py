@@ -98,7 +98,7 @@ class Filled:
         template = shown(folder / f"{self.name}.partial.toml")
         if self.contradictions:
             raise SpecError(
-                self.place, "tells numbers that contradict each other", got="; ".join(self.contradictions),
+                self.place, "has numbers that contradict each other", got="; ".join(self.contradictions),
                 needs=f"numbers that agree within {100 * RATE_TOLERANCE:g} %, and cores, units and limits exactly",
                 remedy="; ".join([*self.multiples, *self.hints]) or
                 "look the numbers up again: another model's, the base clock, or figures with sparsity or FP16 sums?",
@@ -172,7 +172,7 @@ def _near(value: float) -> str:
 
 def _arch(partial: Partial, arch: str | None, place: str) -> str:
     if arch and partial.arch and arch != partial.arch:
-        raise SpecError("--arch", "is another than the row's", got=arch, needs=f"{partial.arch}, which {place} tells", remedy="one of the two")
+        raise SpecError("--arch", "is another than the row's", got=arch, needs=f"{partial.arch}, as in {place}", remedy="one of the two")
     told = arch or partial.arch
     if told is None:
         raise SpecError(f"{place}: arch", "is missing", needs="the compile target, as sm_87 or gfx942", remedy="--arch sm_87")

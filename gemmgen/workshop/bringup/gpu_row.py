@@ -134,7 +134,7 @@ def generation_text(session: Session) -> str:
     """The generation's row as TOML: what was measured and fitted here, the rest like the nearest generation's."""
     like, machine = prior(session), session.machine
     lines = [
-        f"# Constants that are not told here are {like}'s: priors.",
+        f"# Constants that are not listed here are {like}'s: priors.",
         f'name = "{session.name}"', f'title = "{f"The constants of {machine.name}"[:100]}"', f'source = "gemmgen gpu probe on {machine.name}"',
         f'vendor = "{vendor_of(machine.arch).name}"', f'like = "{like}"', "", "[measured]", *(f"# {text}" for text in session.told_of_times),
     ]

@@ -177,7 +177,7 @@ def keep(session: Session, found: Sequence[Begun], timing: bool) -> None:
 def table(kernels: Sequence[Kernel], timing: bool) -> str:
     """The ranked table: sizes in turn, of each the fastest first."""
     if not timing:
-        lines = ["Not timed: this device tells no times that count. Solved, built and verified:", "", "| kernel | chosen | verified |", "| --- | --- | --- |"]
+        lines = ["Not timed: this device has no times that count. Solved, built and verified:", "", "| kernel | chosen | verified |", "| --- | --- | --- |"]
         return "\n".join(lines + [f"| {one.name} | {_chosen(one)} | {_verified(one)} |" for one in kernels])
     lines = [
         "Of each scheme and size the fastest of the model's first choice and others that it holds nearly as fast, beside the vendor's SGEMM;"

@@ -29,7 +29,7 @@ def instruction(name: str, arch: str, where: str = "--only") -> Fragment:
         return known
     found = _MNEMONIC.fullmatch(name)
     if found is None or sum_type(found[5]) != found[4]:
-        raise SpecError(where, "is no instruction whose registers its name tells", got=name,
+        raise SpecError(where, "is no instruction whose name has its registers", got=name,
                         needs="a name of gemmgen list fragments, or mma.sync.aligned.mMnNkK.row.col.f32.WORD.WORD.f32 (s32 of s8)",
                         remedy="gemmgen list fragments")
     m, n, k = (int(found[group]) for group in (1, 2, 3))

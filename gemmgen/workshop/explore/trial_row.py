@@ -23,7 +23,7 @@ VERDICTS = {
     "wrong": "judged, and not right",
     "hung": "it took longer than a trial may take",
     "died": "the process of the trial ended, or the GPU's context with it",
-    "failed": "another error, which the reason tells",
+    "failed": "another error, named by the reason",
 }
 """How a trial ended. Only rows that are `timed` have a measured time."""
 

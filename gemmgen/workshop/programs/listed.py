@@ -102,7 +102,7 @@ class ProgramFile(Strict):
 
     title: Title = Field(description="what it computes, in one line")
     output: Word = Field(description="the result whose error counts")
-    gpu: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,200}$")] | None = Field(None, description="a name under specs/gpus; --gpu tells another")
+    gpu: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,200}$")] | None = Field(None, description="a name under specs/gpus; --gpu overrides it")
     sizes: dict[Word, Count] = Field({}, description="extents by name, so that --size changes them")
     inputs: dict[Word, Input] = Field(min_length=1, description="matrices that come from outside")
     steps: Annotated[tuple[Step, ...], Field(strict=False, min_length=1, max_length=2000)] = Field(description="what is done, in order")

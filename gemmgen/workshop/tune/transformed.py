@@ -146,7 +146,7 @@ def transform(runs: Runs, threshold: float, *, reference: np.ndarray | None = No
     plain, calls = runs.under(f"all {VENDOR}\n", "every call at the vendor's")
     if not calls:
         raise GemmgenError(runs.command[0], "calls no GEMM that could have a level", needs="FP32 products by the vendor's BLAS",
-                           remedy="gemmgen run --library DIR tells what it calls")
+                           remedy="gemmgen run --library DIR lists what it calls")
     exact = plain if reference is None else reference.astype(np.float64)
     places = sorted({runs.place(call) for call in calls})
     first = {place: next(call for call in calls if runs.place(call) == place) for place in places}

@@ -212,7 +212,7 @@ def _lines(answer: Any) -> list[tuple[Any, ...]]:
         try:
             columns.append(column.to_pylist())
         except (ValueError, OverflowError) as error:  # pyarrow's own are of these
-            raise SpecError("SQL", f"answers with values of {column.type} that cannot be told", got=f"column {name}: {error}",
+            raise SpecError("SQL", f"answers with values of {column.type} that cannot be shown", got=f"column {name}: {error}",
                             needs="values that Python has, such as times of the years 1 to 9999", remedy=f'{name}::VARCHAR in place of {name}') from None
     return list(zip(*columns))
 

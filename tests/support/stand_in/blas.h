@@ -51,16 +51,22 @@ const long long *stand_in_given(void) { return given; }
 /* Element (i, j) of op(X), X column major with that leading dimension. */
 static float element(const float *x, int transposed, int64_t i, int64_t j, int64_t ld) { return transposed ? x[j + i * ld] : x[i + j * ld]; }
 
-static void product(
-    int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
-{
-    for (int64_t j = 0; j < n; ++j)
-        for (int64_t i = 0; i < m; ++i) {
-            double sum = 0;
-            for (int64_t l = 0; l < k; ++l)
-                sum += (double)element(a, ta, i, l, lda) * element(b, tb, l, j, ldb);
-            c[i + j * ldc] = (float)(alpha * sum + (beta != 0 ? beta * c[i + j * ldc] : 0));
-        }
-}
+/* C = alpha op(A) op(B) + beta C, column major, of elements of type `real`. */
+#define PRODUCT(name, real) \
+    static void name( \
+        int ta, int tb, int64_t m, int64_t n, int64_t k, real alpha, const real *a, int64_t lda, const real *b, int64_t ldb, real beta, real *c, int64_t ldc) \
+    { \
+        for (int64_t j = 0; j < n; ++j) \
+            for (int64_t i = 0; i < m; ++i) { \
+                double sum = 0; \
+                for (int64_t l = 0; l < k; ++l) \
+                    sum += (double)(ta ? a[l + i * lda] : a[i + l * lda]) * (tb ? b[j + l * ldb] : b[l + j * ldb]); \
+                c[i + j * ldc] = (real)(alpha * sum + (beta != 0 ? beta * c[i + j * ldc] : 0)); \
+            } \
+    }
+PRODUCT(product_of_float, float)
+PRODUCT(product_of_double, double)
+#define product(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) \
+    _Generic((c), double *: product_of_double, default: product_of_float)(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
 #endif

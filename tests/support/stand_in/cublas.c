@@ -1,6 +1,6 @@
 /*
- * Stands in for libcublas.so.13: the functions that the preload library defines or calls, on the host, with that library's versions of symbols. Only FP32 is
- * computed; calls of other types are counted. Device pointers to scalars are the host's, too.
+ * Stands in for libcublas.so.13: the functions that the preload library defines or calls, on the host, with that library's versions of symbols. Only FP32 and
+ * FP64 are computed; calls of other types are counted. Device pointers to scalars are the host's, too.
  */
 #include "blas.h"
 
@@ -28,9 +28,9 @@ static int check(const handle *h, int64_t m, int64_t n, int64_t k, int64_t lda, 
     return !h || h->mark != MARK ? NOT_INITIALIZED : m < 0 || n < 0 || k < 0 || lda < 1 || ldb < 1 || ldc < m ? INVALID : OK;
 }
 
-#define SGEMM(name, integer) \
-    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *a, integer lda, const float *b, integer ldb, \
-             const float *beta, float *c, integer ldc) \
+#define SGEMM(name, integer, real) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const real *a, integer lda, const real *b, integer ldb, \
+             const real *beta, real *c, integer ldc) \
     { \
         int status = check(h, m, n, k, lda, ldb, ldc); \
         called(#name); \
@@ -39,12 +39,14 @@ static int check(const handle *h, int64_t m, int64_t n, int64_t k, int64_t lda, 
             product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
         return status; \
     }
-SGEMM(cublasSgemm_v2, int)
-SGEMM(cublasSgemm_v2_64, int64_t)
+SGEMM(cublasSgemm_v2, int, float)
+SGEMM(cublasSgemm_v2_64, int64_t, float)
+SGEMM(cublasDgemm_v2, int, double)
+SGEMM(cublasDgemm_v2_64, int64_t, double)
 
-#define STRIDED(name, integer) \
-    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *a, integer lda, long long sa, const float *b, \
-             integer ldb, long long sb, const float *beta, float *c, integer ldc, long long sc, integer batch) \
+#define STRIDED(name, integer, real) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const real *a, integer lda, long long sa, const real *b, \
+             integer ldb, long long sb, const real *beta, real *c, integer ldc, long long sc, integer batch) \
     { \
         int status = check(h, m, n, k, lda, ldb, ldc); \
         called(#name); \
@@ -53,12 +55,14 @@ SGEMM(cublasSgemm_v2_64, int64_t)
             product(ta, tb, m, n, k, *alpha, a + i * sa, lda, b + i * sb, ldb, *beta, c + i * sc, ldc); \
         return status; \
     }
-STRIDED(cublasSgemmStridedBatched, int)
-STRIDED(cublasSgemmStridedBatched_64, int64_t)
+STRIDED(cublasSgemmStridedBatched, int, float)
+STRIDED(cublasSgemmStridedBatched_64, int64_t, float)
+STRIDED(cublasDgemmStridedBatched, int, double)
+STRIDED(cublasDgemmStridedBatched_64, int64_t, double)
 
-#define BATCHED(name, integer) \
-    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *const a[], integer lda, const float *const b[], \
-             integer ldb, const float *beta, float *const c[], integer ldc, integer batch) \
+#define BATCHED(name, integer, real) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const real *const a[], integer lda, const real *const b[], \
+             integer ldb, const real *beta, real *const c[], integer ldc, integer batch) \
     { \
         int status = check(h, m, n, k, lda, ldb, ldc); \
         called(#name); \
@@ -67,8 +71,10 @@ STRIDED(cublasSgemmStridedBatched_64, int64_t)
             product(ta, tb, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
         return status; \
     }
-BATCHED(cublasSgemmBatched, int)
-BATCHED(cublasSgemmBatched_64, int64_t)
+BATCHED(cublasSgemmBatched, int, float)
+BATCHED(cublasSgemmBatched_64, int64_t, float)
+BATCHED(cublasDgemmBatched, int, double)
+BATCHED(cublasDgemmBatched_64, int64_t, double)
 
 #define SGEMM_EX(name, integer) \
     int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const void *a, int at, integer lda, const void *b, int bt, \
@@ -84,6 +90,8 @@ BATCHED(cublasSgemmBatched_64, int64_t)
 SGEMM_EX(cublasSgemmEx, int)
 SGEMM_EX(cublasSgemmEx_64, int64_t)
 
+#define WIDE(scalar) (*(const double *)(const void *)(scalar))
+
 #define GEMM_EX(name, integer) \
     int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const void *a, int at, integer lda, const void *b, int bt, \
              integer ldb, const float *beta, void *c, int ct, integer ldc, int compute, int algo) \
@@ -94,6 +102,8 @@ SGEMM_EX(cublasSgemmEx_64, int64_t)
         NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), at, lda, AT(b), bt, ldb, AT(beta), AT(c), ct, ldc, compute, algo) \
         if (!status && !at && !bt && !ct && compute == 68) \
             product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
+        if (!status && at == 1 && bt == 1 && ct == 1 && compute == 70) \
+            product_of_double(ta, tb, m, n, k, WIDE(alpha), a, lda, b, ldb, WIDE(beta), c, ldc); \
         return status; \
     }
 GEMM_EX(cublasGemmEx, int)
@@ -109,6 +119,9 @@ GEMM_EX(cublasGemmEx_64, int64_t)
         NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), at, lda, sa, AT(b), bt, ldb, sb, AT(beta), AT(c), ct, ldc, sc, batch, compute, algo) \
         for (integer i = 0; !status && !at && !bt && !ct && compute == 68 && i < batch; ++i) \
             product(ta, tb, m, n, k, *alpha, (const float *)a + i * sa, lda, (const float *)b + i * sb, ldb, *beta, (float *)c + i * sc, ldc); \
+        for (integer i = 0; !status && at == 1 && bt == 1 && ct == 1 && compute == 70 && i < batch; ++i) \
+            product_of_double(ta, tb, m, n, k, WIDE(alpha), (const double *)a + i * sa, lda, (const double *)b + i * sb, ldb, WIDE(beta), \
+                              (double *)c + i * sc, ldc); \
         return status; \
     }
 STRIDED_EX(cublasGemmStridedBatchedEx, int)
@@ -124,6 +137,8 @@ STRIDED_EX(cublasGemmStridedBatchedEx_64, int64_t)
         NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), at, lda, AT(b), bt, ldb, AT(beta), AT(c), ct, ldc, batch, compute, algo) \
         for (integer i = 0; !status && !at && !bt && !ct && compute == 68 && i < batch; ++i) \
             product(ta, tb, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
+        for (integer i = 0; !status && at == 1 && bt == 1 && ct == 1 && compute == 70 && i < batch; ++i) \
+            product_of_double(ta, tb, m, n, k, WIDE(alpha), a[i], lda, b[i], ldb, WIDE(beta), c[i], ldc); \
         return status; \
     }
 BATCHED_EX(cublasGemmBatchedEx, int)

@@ -50,9 +50,9 @@ int hipblasSetMathMode(handle *h, int mode) { h->math = mode; return OK; }
 int hipblasGetMathMode(handle *h, int *mode) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *mode = h->math; return OK; }
 #endif
 
-#define SGEMM(name, integer, body) \
-    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *a, integer lda, const float *b, integer ldb, \
-             const float *beta, float *c, integer ldc) \
+#define SGEMM(name, integer, real, body) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const real *a, integer lda, const real *b, integer ldb, \
+             const real *beta, real *c, integer ldc) \
     { \
         called(__func__); \
         NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc) \
@@ -63,16 +63,20 @@ int hipblasGetMathMode(handle *h, int *mode) { if (!h || h->mark != MARK) return
     }
 #define OWN product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc)
 #ifdef ROCBLAS
-SGEMM(rocblas_sgemm, int, OWN)
-SGEMM(rocblas_sgemm_64, int64_t, OWN)
+SGEMM(rocblas_sgemm, int, float, OWN)
+SGEMM(rocblas_sgemm_64, int64_t, float, OWN)
+SGEMM(rocblas_dgemm, int, double, OWN)
+SGEMM(rocblas_dgemm_64, int64_t, double, OWN)
 #else
-SGEMM(hipblasSgemm, int, return rocblas_sgemm(h->inner, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
-SGEMM(hipblasSgemm_64, int64_t, OWN)
+SGEMM(hipblasSgemm, int, float, return rocblas_sgemm(h->inner, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
+SGEMM(hipblasSgemm_64, int64_t, float, OWN)
+SGEMM(hipblasDgemm, int, double, OWN)
+SGEMM(hipblasDgemm_64, int64_t, double, OWN)
 #endif
 
-#define STRIDED(name, integer) \
-    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *a, integer lda, int64_t sa, const float *b, \
-             integer ldb, int64_t sb, const float *beta, float *c, integer ldc, int64_t sc, integer batch) \
+#define STRIDED(name, integer, real) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const real *a, integer lda, int64_t sa, const real *b, \
+             integer ldb, int64_t sb, const real *beta, real *c, integer ldc, int64_t sc, integer batch) \
     { \
         called(__func__); \
         NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(beta), AT(c), ldc, sc, batch) \
@@ -80,12 +84,14 @@ SGEMM(hipblasSgemm_64, int64_t, OWN)
             product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a + i * sa, lda, b + i * sb, ldb, *beta, c + i * sc, ldc); \
         return h ? OK : NOT_INITIALIZED; \
     }
-STRIDED(NAME(hipblasSgemmStridedBatched, rocblas_sgemm_strided_batched), int)
-STRIDED(NAME(hipblasSgemmStridedBatched_64, rocblas_sgemm_strided_batched_64), int64_t)
+STRIDED(NAME(hipblasSgemmStridedBatched, rocblas_sgemm_strided_batched), int, float)
+STRIDED(NAME(hipblasSgemmStridedBatched_64, rocblas_sgemm_strided_batched_64), int64_t, float)
+STRIDED(NAME(hipblasDgemmStridedBatched, rocblas_dgemm_strided_batched), int, double)
+STRIDED(NAME(hipblasDgemmStridedBatched_64, rocblas_dgemm_strided_batched_64), int64_t, double)
 
-#define BATCHED(name, integer) \
-    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *const a[], integer lda, const float *const b[], \
-             integer ldb, const float *beta, float *const c[], integer ldc, integer batch) \
+#define BATCHED(name, integer, real) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const real *const a[], integer lda, const real *const b[], \
+             integer ldb, const real *beta, real *const c[], integer ldc, integer batch) \
     { \
         called(__func__); \
         NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc, batch) \
@@ -93,8 +99,10 @@ STRIDED(NAME(hipblasSgemmStridedBatched_64, rocblas_sgemm_strided_batched_64), i
             product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
         return h ? OK : NOT_INITIALIZED; \
     }
-BATCHED(NAME(hipblasSgemmBatched, rocblas_sgemm_batched), int)
-BATCHED(NAME(hipblasSgemmBatched_64, rocblas_sgemm_batched_64), int64_t)
+BATCHED(NAME(hipblasSgemmBatched, rocblas_sgemm_batched), int, float)
+BATCHED(NAME(hipblasSgemmBatched_64, rocblas_sgemm_batched_64), int64_t, float)
+BATCHED(NAME(hipblasDgemmBatched, rocblas_dgemm_batched), int, double)
+BATCHED(NAME(hipblasDgemmBatched_64, rocblas_dgemm_batched_64), int64_t, double)
 
 #define GOOD(h) ((h) && ((handle *)(h))->mark == MARK)
 #define IS_T(op) ((op) != OP_N)

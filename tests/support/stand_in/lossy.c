@@ -32,6 +32,6 @@ int lab_gemm(const lab_problem *problem, void *workspace, size_t bytes, void *st
     if (!code && problem->kernel == 1 + LOSSY)
         for (int64_t j = 0; j < problem->n; ++j)
             for (int64_t i = 0; i < problem->m; ++i)
-                problem->c[i + j * problem->ldc] *= 1.001f;
+                ((float *)problem->c)[i + j * problem->ldc] *= 1.001f;
     return code;
 }

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-F32, F16, COMPUTE_32F = 0, 2, 68
+F32, F64, F16, COMPUTE_32F, COMPUTE_64F = 0, 1, 2, 68, 70
 N, T = 0, 1
 P, I32, I64, FLOAT = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_float
 
@@ -13,6 +13,9 @@ FORMS = {  # I: int, or int64_t of functions that end in _64; S: a stride; p: a 
     "cublasSgemm_v2": "pii III p pI pI p pI",
     "cublasSgemmStridedBatched": "pii III p pIS pIS p pIS I",
     "cublasSgemmBatched": "pii III p pI pI p pI I",
+    "cublasDgemm_v2": "pii III p pI pI p pI",
+    "cublasDgemmStridedBatched": "pii III p pIS pIS p pIS I",
+    "cublasDgemmBatched": "pii III p pI pI p pI I",
     "cublasSgemmEx": "pii III p piI piI p piI",
     "cublasGemmEx": "pii III p piI piI p piI ii",
     "cublasGemmStridedBatchedEx": "pii III p piIS piIS p piIS I ii",
@@ -27,7 +30,9 @@ def as_hip():
     gemm, strided, listed = (FORMS[name] for name in ("cublasSgemm_v2", "cublasSgemmStridedBatched", "cublasSgemmBatched"))
     FORMS.clear()
     FORMS.update({"hipblasSgemm": gemm, "hipblasSgemmStridedBatched": strided, "hipblasSgemmBatched": listed,
-                  "rocblas_sgemm": gemm, "rocblas_sgemm_strided_batched": strided, "rocblas_sgemm_batched": listed})
+                  "rocblas_sgemm": gemm, "rocblas_sgemm_strided_batched": strided, "rocblas_sgemm_batched": listed,
+                  "hipblasDgemm": gemm, "hipblasDgemmStridedBatched": strided, "hipblasDgemmBatched": listed,
+                  "rocblas_dgemm": gemm, "rocblas_dgemm_strided_batched": strided, "rocblas_dgemm_batched": listed})
     GEMMS[:] = [name + suffix for name in FORMS for suffix in ("", "_64")]
     OPERATIONS.update({N: 111, T: 112, 2: 113, 3: 114})
 
@@ -45,8 +50,13 @@ def typed(library, name):
     return function
 
 
-def array(*values):
-    return (FLOAT * len(values))(*values)
+def array(*values, real=FLOAT):
+    return (real * len(values))(*values)
+
+
+def is_wide(name):
+    """Whether the elements of a function are FP64."""
+    return "Dgemm" in name or "_dgemm" in name
 
 
 def pointers(*arrays):
@@ -92,16 +102,17 @@ def driver(name="libcuda.so.1"):
 def arguments(name, handle, *, m=5, n=6, k=7, ta=N, tb=N, alpha=2.0, beta=0.5, types=(F32, F32, F32), compute=COMPUTE_32F, algo=-1, batch=2, seed=1):
     """(arguments, C, what keeps them alive) of any of the functions, of products of these sizes."""
     def filled(count, shift):
-        return array(*(((index * 7 + shift * seed) % 11 - 5) / 4 for index in range(count)))
+        return array(*(((index * 7 + shift * seed) % 11 - 5) / 4 for index in range(count)), real=real)
 
+    real = ctypes.c_double if is_wide(name) or types == (F64,) * 3 else FLOAT
     form = FORMS[name.removesuffix("_64")]
     strided, listed = "S" in form, "atched" in name and "S" not in form
     products = batch if "atched" in name else 1
     lda, ldb, ldc = (k if ta else m) + 1, (n if tb else k) + 2, m + 3
     sizes = lda * (m if ta else k), ldb * (k if tb else n), ldc * n
     a, b, c = (filled(size * max(products, 1), shift) for shift, size in enumerate(sizes, 1))
-    scalars = array(alpha), array(beta)
-    lists = [pointers(*(type(array(0)).from_buffer(one, 4 * size * i) for i in range(products))) for one, size in zip((a, b, c), sizes)] if listed else []
+    scalars = array(alpha, real=real), array(beta, real=real)
+    lists = [pointers(*((real * 1).from_buffer(one, ctypes.sizeof(real) * size * i) for i in range(products))) for one, size in zip((a, b, c), sizes)] if listed else []
     operands = lists or (a, b, c)
 
     def operand(at, ld):
@@ -125,7 +136,7 @@ class Problem(ctypes.Structure):
         *((name, I64) for name in ("m", "n", "k", "lda", "ldb", "ldc", "batch", "stride_a", "stride_b", "stride_c")),
         *((name, P) for name in ("a", "b", "c", "alpha", "beta", "bias")),
         ("flags", ctypes.c_uint32), ("kernel", I32), ("largest_error", ctypes.c_double),
-        *((name, I32) for name in ("kind", "uplo", "side", "diag"))]
+        *((name, I32) for name in ("kind", "uplo", "side", "diag", "element"))]
 
     def told(self):
         return {name: getattr(self, name) or 0 for name, _ in self._fields_ if name != "size"} | {"sized": self.size == ctypes.sizeof(self)}

@@ -111,7 +111,7 @@ class Writer:
                 except (arrow.ArrowException, TypeError, OverflowError) as error:
                     self._batch.remove(row)
                     raise GemmgenError(f"row of trial {row.trial!r}", "does not fit the store's columns, and is left out", got=str(error),
-                                       needs="values of the types that gemmgen.workshop.explore.trial_row.Row tells") from None
+                                       needs="values of the types of gemmgen.workshop.explore.trial_row.Row") from None
             raise
 
     def close(self) -> None:

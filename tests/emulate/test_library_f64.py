@@ -1,0 +1,218 @@
+"""FP64 through a library's C functions: the same bits as the reference split, wherever matrices lie and wherever scalars are."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from standin import GCC, Library
+from test_library import BAD_A, COLUMN, NOT_SERVED, OK, ROW, kernel, of_plan
+
+from gemmgen.catalog.element import F32, F64
+from gemmgen.library.kernel import FINISH, finish_symbol
+from gemmgen.library.structures import Choice, Packed, Problem, Status, Target, sized
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.split import joined, split
+from ways import plan_of
+
+pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
+SCHEME, TILE = "residues12", {"block": [64, 32, 64], "warp": [32, 32, 64]}
+BAD_EPILOGUE, BAD_KIND = -14, -27
+ON_DEVICE, POINTERS = 1, 4
+PAD = 3
+
+
+def f64(layout: str, **more):
+    return of_plan(f"f64_{layout}", plan_of(SCHEME, layout=layout, promote=0, tile=TILE, stages=2, **more))
+
+
+def upper_triangle():
+    problem = {"type": "f64", "kind": "syrk", "uplo": "upper", "layout": "nt"}
+    return of_plan("f64_syrk", solve(loads({"problem": problem, "split": {"scheme": SCHEME}, "target": {"gpu": "a100"},
+                                            "tile": {"block": [32, 32, 64], "warp": [16, 16, 64]}, "pipeline": {"stages": 2}})))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Library:
+    """Kernels of FP64 by two layouts, beside one of FP32."""
+    return Library(tmp_path_factory.mktemp("f64"), [kernel("nn"), f64("nn"), f64("tn"), upper_triangle()], archs=["sm_80"], arch="sm_80")
+
+
+def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A [M, K] B [K, N], each sum rounded once, as the kernels have it."""
+    scheme = plan_of(SCHEME, promote=0).scheme
+    return joined(split(a, scheme), split(np.ascontiguousarray(b.T), scheme), scheme)
+
+
+class Call:
+    """A product of [count, m, k] and [count, k, n] FP64, in padded memory whose other bytes are NaN."""
+
+    def __init__(self, library: Library, a, b, c, *, order=ROW, transpose=(0, 0), alpha=1.0, beta=0.0, flags=0, **more):
+        self.library, self.a, self.b, self.before, self.alpha, self.beta, self.order = library, a, b, c, alpha, beta, order
+        fields = {}
+        for x, array, turned in (("a", a, transpose[0]), ("b", b, transpose[1]), ("c", c, 0)):
+            stored = array.transpose(0, 2, 1) if turned != (order == COLUMN) else array
+            padded = np.full((*stored.shape[:2], stored.shape[2] + PAD), np.nan)
+            padded[:, :, : stored.shape[2]] = stored
+            held = [library.put(one, misalign=8) for one in padded] if flags & POINTERS else library.put(padded, misalign=8)
+            setattr(self, f"held_{x}", held)
+            at = library.point_to(held) if flags & POINTERS else held
+            fields |= {x: at.ctypes.data, f"ld{x}": padded.shape[2], f"stride_{x}": padded[0].size}
+        self.scalars = library.put(np.array([alpha, beta]))
+        count, m, k = a.shape
+        self.problem = sized(Problem, order=order, transpose_a=transpose[0], transpose_b=transpose[1], m=m, n=b.shape[2], k=k, batch=count, flags=flags,
+                             element=F64.number, alpha=self.scalars.ctypes.data, beta=self.scalars[1:].ctypes.data, **(fields | more))
+
+    def run(self) -> np.ndarray:
+        """[count, m, n] behind the call; what lies beside C is as it was."""
+        assert self.library("gemm", ctypes.byref(self.problem), None, ctypes.c_size_t(0), None) == OK
+        c = np.asarray(self.held_c)
+        assert np.isnan(c[:, :, c.shape[2] - PAD :]).all()
+        c = c[:, :, : c.shape[2] - PAD]
+        return c if self.order == ROW else c.transpose(0, 2, 1)
+
+    def check(self, bias: np.ndarray | float = 0.0, roundings: int = 1) -> None:
+        """To the last bit where C is one product times a power of two, else to so many roundings."""
+        product = np.stack([reference(*both) for both in zip(self.a, self.b)])
+        want = self.alpha * product.astype(np.longdouble) + (self.beta * self.before.astype(np.longdouble) if self.beta else 0) + bias
+        found = self.run()
+        off = np.abs(found - want)
+        assert (off <= roundings * np.spacing(np.maximum(np.abs(self.alpha * product), np.abs(want.astype(np.float64))))).all(), off.max()
+        if self.beta == 0 and self.alpha == 1.0 and np.ndim(bias) == 0:
+            assert (found == product).all()
+
+
+def drawn(m=19, n=20, k=37, count=1, seed=1):
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(-1, 1, (count, *shape)) for shape in ((m, k), (k, n), (m, n))]
+
+
+@pytest.mark.long
+def test_every_order_and_operation_gives_the_same_bits(made):
+    """A column-major product is the row-major one of the same memory: what no kernel reads as it is stored is not served."""
+    served = 0
+    for order in (ROW, COLUMN):
+        for transpose in ((0, 0), (1, 0), (0, 1)):
+            one = Call(made, *drawn(), order=order, transpose=transpose)
+            code = made("select", ctypes.byref(one.problem), None, ctypes.byref(sized(Choice)))
+            reads = transpose if order == ROW else transpose[::-1]
+            assert code == (OK if reads in ((0, 0), (1, 0)) else NOT_SERVED)
+            if code == OK:
+                served += 1
+                one.check()
+    assert served == 4
+
+
+def test_scalars_are_fp64s_on_the_host_and_on_the_device(made):
+    """A third is none of FP32's numbers."""
+    third, launched = 1 / 3, len(made.launched)
+    Call(made, *drawn(), alpha=third, beta=-third).check(roundings=2)
+    assert FINISH not in {symbol for symbol, _ in made.launched[launched:]} and finish_symbol(F64) not in {symbol for symbol, _ in made.launched[launched:]}
+    Call(made, *drawn(), alpha=third, beta=-third, flags=ON_DEVICE).check(roundings=3)
+    assert {symbol for symbol, _ in made.launched[launched:]} >= {finish_symbol(F64)}
+    bias = made.put(np.random.default_rng(2).uniform(-1, 1, 20))
+    Call(made, *drawn(), bias=bias.ctypes.data).check(bias.copy(), roundings=2)
+
+
+@pytest.mark.long
+def test_a_batch_by_strides_and_by_pointers(made):
+    a, b, c = drawn(count=2)
+    a[1] *= 2.0**600
+    Call(made, a, b, c, beta=0.5).check(roundings=2)
+    Call(made, a, b, c, alpha=1 / 3, beta=0.5, flags=POINTERS).check(roundings=3)
+
+
+def test_alpha_and_beta_of_zero_read_nothing_and_k_of_zero_is_no_product(made):
+    a, b, c = drawn()
+    a[0, 3, 4], c[0, 2, 2] = np.nan, 7.0
+    assert (Call(made, a, b, c, alpha=0.0, beta=2.0).run() == 2 * c).all()
+    c[0, 5, 5] = np.nan
+    assert (Call(made, drawn()[0], b, c).run() == reference(drawn()[0][0], b[0])).all(), "beta 0: C is not read"
+    assert (Call(made, np.zeros((1, 4, 0)), np.zeros((1, 0, 5)), np.ones((1, 4, 5)), beta=3.0).run() == 3).all()
+
+
+def test_inf_and_nan_are_fp64s(made):
+    a, b, c = drawn()
+    a[0, 3, 4], b[0, 7, 6], a[0, 9] = np.inf, np.nan, a[0, 9] * 2.0**1020
+    b[0, :, 2] *= 2.0**10
+    one = Call(made, a, b, c)
+    with np.errstate(invalid="ignore", over="ignore"):
+        want = F64.rounded(F64.exact(a[0], b[0]))
+    found = one.run()[0]
+    assert np.isnan(found[:, 6]).all() and np.isinf(want).sum() > 15
+    assert (np.isfinite(found) == np.isfinite(want)).all()
+    # Beyond FP64's range the order of sums decides between Inf and NaN.
+    ordered = np.isfinite(want) | (np.arange(19) != 9)[:, None] & (np.arange(20) != 2)
+    assert np.array_equal(np.sign(found[ordered]), np.sign(want[ordered]), equal_nan=True)
+
+
+def test_types_do_not_take_one_anothers_kernels(made):
+    one, choice = Call(made, *drawn()), sized(Choice)
+    assert made("select", ctypes.byref(one.problem), None, ctypes.byref(choice)) == OK
+    assert made.kernels[choice.kernel].built.plan.type == F64 and not choice.is_fallback
+    one.problem.element = F32.number
+    assert made("select", ctypes.byref(one.problem), None, ctypes.byref(choice)) == OK and made.kernels[choice.kernel].built.plan.type == F32
+    one.problem.kernel = 2  # of FP64, to be asked for by FP32
+    assert made("select", ctypes.byref(one.problem), None, ctypes.byref(choice)) == -16
+    for element, epilogue, code in ((-1, 0, BAD_KIND), (9, 0, BAD_KIND), (F64.number, 1, BAD_EPILOGUE)):
+        one.problem.element, one.problem.epilogue, one.problem.kernel = element, epilogue, 0
+        assert made("select", ctypes.byref(one.problem), None, ctypes.byref(choice)) == code
+    one.problem.element, one.problem.epilogue, one.problem.a = F64.number, 0, None
+    assert made("gemm", ctypes.byref(one.problem), None, ctypes.c_size_t(0), None) == BAD_A
+
+
+def test_a_product_is_compared_with_native_fp64(made):
+    """M25 by hand, for an A100: 80 % of 19.5 TFLOP/s, and what its matrices take of device memory."""
+    one, choice = Call(made, *drawn()), sized(Choice)
+    for x, size in zip("mnk", (8192, 4096, 2048)):
+        setattr(one.problem, x, size)
+    one.problem.lda, one.problem.ldb, one.problem.ldc, one.problem.batch = 2048, 4096, 4096, 1
+    assert made("select", ctypes.byref(one.problem), ctypes.byref(sized(Target, arch=b"sm_80", units=108)), ctypes.byref(choice)) == OK
+    gpu = made.kernels[1].built.plan.gpu
+    memory = 8 * (8192 * 2048 + 2048 * 4096 + 8192 * 4096) / (gpu.rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value)
+    assert choice.sgemm_seconds == pytest.approx(6e-6 + 2 * 8192 * 4096 * 2048 / (0.8 * 19.5e12) + memory, rel=3e-3)
+
+
+def test_blas_names_the_same_product(made):
+    """DGEMM, column major."""
+    a, b, c = drawn()
+    x, y, z = (made.put(np.ascontiguousarray(one[0].T)) for one in (a, b, c))
+    scalars = made.put(np.array([1.0, 0.0]))
+    m, k, n = 19, 37, 20
+    pointer = lambda held: ctypes.c_void_p(held.ctypes.data)
+    code = made("dgemm", ctypes.c_char(b"n"), ctypes.c_char(b"N"), m, n, k, pointer(scalars), pointer(x), m, pointer(y), k, pointer(scalars[1:]), pointer(z), m, None)
+    assert code == OK and (np.asarray(z).T == reference(a[0], b[0])).all()
+    code = made("dgemm", ctypes.c_char(b"n"), ctypes.c_char(b"N"), m, n, k, pointer(scalars), pointer(x), m - 1, pointer(y), k, pointer(scalars[1:]), pointer(z), m, None)
+    assert code == -8
+
+
+def test_a_triangle_is_of_fp64_too(made):
+    """DSYRK, column major: the lower triangle of C, whose upper one stays, is row major the upper one."""
+    a, scalars = drawn()[0], made.put(np.array([1 / 3, 2.0]))
+    x, z = made.put(np.ascontiguousarray(a[0].T)), made.put(np.full((19, 19), 5.0))
+    pointer = lambda held: ctypes.c_void_p(held.ctypes.data)
+    code = made("dsyrk", ctypes.c_char(b"L"), ctypes.c_char(b"N"), 19, 37, pointer(scalars), pointer(x), 19, pointer(scalars[1:]), pointer(z), 19, None)
+    assert code == NOT_SERVED, "row major that is another layout"
+    x = made.put(a[0].copy())
+    code = made("dsyrk", ctypes.c_char(b"L"), ctypes.c_char(b"T"), 19, 37, pointer(scalars), pointer(x), 37, pointer(scalars[1:]), pointer(z), 19, None)
+    want, c = reference(a[0], np.ascontiguousarray(a[0].T)) / 3 + 10, np.asarray(z).T
+    assert code == OK and np.allclose(np.tril(c), np.tril(want), rtol=1e-15) and (c[np.triu_indices(19, 1)] == 5).all()
+    assert made("dgemmt", *(ctypes.c_char(one) for one in (b"L", b"N", b"N")), 19, 37, pointer(scalars), pointer(x), 19, pointer(x), 37, pointer(scalars[1:]),
+                pointer(z), 19, None) == NOT_SERVED
+
+
+def test_a_packed_operand_serves_other_products(made):
+    """B's residues and its columns' powers of two, once."""
+    a, b, c = drawn()
+    one, needed, packed = Call(made, a, b, c), ctypes.c_size_t(), sized(Packed)
+    assert made("pack_bytes", ctypes.byref(one.problem), ctypes.c_char(b"b"), None, ctypes.byref(needed)) == OK
+    memory = made.empty(needed.value)
+    assert made("pack", ctypes.byref(one.problem), ctypes.c_char(b"b"), ctypes.c_void_p(memory.ctypes.data), needed, None, ctypes.byref(packed)) == OK
+    a, _, c = drawn(m=9, seed=4)
+    other = Call(made, a, b, c)
+    assert made("gemm_packed", ctypes.byref(other.problem), ctypes.byref(packed), None, ctypes.c_size_t(0), None) == OK
+    assert (np.asarray(other.held_c)[0, :, :-PAD] == reference(a[0], b[0])).all()
+    status = Status()
+    assert made("read_status", ctypes.c_void_p(memory.ctypes.data), None, ctypes.byref(status)) == OK and status.b_nonfinite == 0
