@@ -111,7 +111,7 @@ def named(row: Row, what: str, name: object) -> object:
         return str(own)
     if isinstance(name, str) and not re.fullmatch(IDENTIFIER, name):
         raise SpecError(_place(row), f"names a {what} by what is no name", got=name, needs="the name of a row, such as h200 or ootomo; never a path",
-                        remedy=f"gemmgen list {'gpus' if what == 'gpu' else 'schemes'}")
+                        remedy="gemmgen list gpus" if what == "gpu" else "gemmgen list schemes")
     return name
 
 
