@@ -28,6 +28,7 @@ from gemmgen.paths import SPECS
 from gemmgen.render import render
 from gemmgen.run import Placement, check_extents, gemm
 from gemmgen.solve import explain, solve
+from gemmgen.solve.why import smaller
 from gemmgen.spec import loads
 from gemmgen.verdict import OWN, VENDORS_CGEMM, plain_plan, plain_seconds, sgemm_seconds, verdict
 from gemmgen.verify import Judge, default_size
@@ -178,6 +179,11 @@ def test_the_model_counts_eight_operations_a_product():
     assert known["tflops"] == pytest.approx(8 * 1000 * 500 * 200 / known["seconds"] / 1e12)
 
 
+def test_the_product_that_would_change_a_plan_is_a_quarter_of_the_complex_one():
+    [change] = smaller(explain(spec("a100", problem=dict.fromkeys("mnk", 4096))))
+    assert change.what == "a product of 1024 x 1024 x 1024"
+
+
 def test_an_error_is_asked_of_sums_of_twice_as_many_terms():
     """INT32 sums hold 2k real products, and the estimate is that of 2k."""
     largest = plan_of("mixpert4", promote=0, tile={}).scheme.family.largest_k
@@ -298,6 +304,16 @@ def test_an_exports_c_function_takes_pairs_and_computes_the_real_product(tmp_pat
     assert told["reals"]["count"] == 2 and told["plan"]["layout"] == "cn" and told["plan"]["kind"] == "cgemm" and "complex FP32" in told["computes"]
     plan = prepared(problem={"type": "c64", "layout": "cn"})[0]
     assert [row["worst_case"] for row in told["bound"]["rows"]] == [rounded_up(coefficients(plan, 2 * row["k"]).scaled) for row in told["bound"]["rows"]]
+
+
+def test_an_export_of_complex_fp64_takes_pairs_of_doubles(tmp_path):
+    tile = {"block": [64, 64, 64], "warp": [32, 32, 64]}
+    exporter.export(*prepared(problem={"type": "c128", "layout": "nc"}, split={"scheme": "residues14"}, tile=tile), folder := tmp_path / "out", name="lab_gemm")
+    header, example = ((folder / name).read_text() for name in ("lab_gemm.h", "example.cpp"))
+    assert "const double *alpha, const double *a, int64_t lda" in header and "const double *beta, double *c, int64_t ldc" in header
+    assert "An element is two doubles" in header and "using Complex = std::complex<double>;" in example and "std::complex<long double> read_b" in example
+    told, schema = (json.loads(path.read_text()) for path in (folder / "manifest.json", SPECS / "manifest.schema.json"))
+    assert violations(told, schema, schema) == [] and "in complex FP64" in told["computes"]
 
 
 SIZES = """
