@@ -70,7 +70,6 @@ def test_the_kernels_that_are_fitted_to_are_single_blocks_and_pairs(monkeypatch)
     assert {one.spec["fragment"]["policy"] for one in found} == {"tcgen05"} and {one.spec["tile"]["cluster"] for one in found} == {1, 2}
 
 
-@pytest.mark.long
 def test_the_constants_of_a_made_up_b200_are_found(monkeypatch):
     hidden = with_constants(GPUS.get("b200"), HIDDEN)
     monkeypatch.setattr(blackwell, "Processes", lambda: FakePool(hidden))
