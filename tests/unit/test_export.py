@@ -30,6 +30,7 @@ from gemmgen.designs import all_decisions
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.export import prose
 from gemmgen.export.manifest import SCHEMA_VERSION
+from gemmgen.kinds import solves
 from gemmgen.paths import SPECS
 from gemmgen.plan import Hints
 from gemmgen.render import render
@@ -572,6 +573,39 @@ def test_the_c_sizes_are_the_plans(case, tmp_path):
     want = [planned(plan, source, *size) for size in asked]
     assert [size for size, g, w in zip(asked, got, want) if g != w] == []
     assert any(row[0] for row in want) and any(not row[0] for row in want[400:])
+
+
+SYSTEM_PROGRAM = """
+#include <stdio.h>
+#include "lab_gemm.hip"
+int main(void)
+{
+    int m, n;
+    while (scanf("%d %d", &m, &n) == 2) {
+        lab_gemm_gg_layout at;
+        printf("%d %zu\\n", lab_gemm_gg_lay_out_system(m, n, &at), lab_gemm_workspace_bytes(m, n));
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.slow
+def test_the_c_sizes_of_a_system_are_the_plans(tmp_path):
+    """Of any number of blocks of unknowns, and of so many right-hand sides that HIP counts no thread for each."""
+    [gcc] = need("gcc")
+    plan, source, binary = prepared("mi210-nn", problem={"kind": "trsm", "m": 512, "n": 512, "k": 512})
+    exporter.export(plan, source, binary, folder := tmp_path / "out", name="lab_gemm")
+    (folder / "sizes.c").write_text(SYSTEM_PROGRAM)
+    run(gcc, "-std=c99", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover", "sizes.c", "-o", "sizes", cwd=folder)
+    most = prose.largest_grid(plan, source)[0] * solves.SYSTEMS
+    asked = [(m, n) for m in (0, 1, 255, 256, 257, 300, 384, 385, 511, 512, 513, 640, 700, 769, 1025, 1300, 2049, 5000) for n in (1, 70)]
+    out = subprocess.run([folder / "sizes"], input="".join(f"{m} {n}\n" for m, n in [*asked, (1, most), (1, most + 1), (-1, 1), (1, -1)]),
+                         capture_output=True, text=True, check=True).stdout
+    *got, fits, too_many, no_m, no_n = [tuple(map(int, line.split())) for line in out.splitlines()]
+    want = [(0, source.interface.workspace(m, n, m).bytes) for m, n in asked]
+    assert [size for size, g, w in zip(asked, got, want, strict=True) if g != w] == []
+    assert fits[0] == 0 < fits[1] and (too_many, no_m, no_n) == ((-100, 0), (-1, 0), (-2, 0))
 
 
 @pytest.mark.parametrize("case", CASES)
