@@ -96,6 +96,18 @@ def test_batches_with_gaps(lab):
     close(lab.matmul(a[:, ::3], made(3, 9, 14)[:, :, ::2]), a[:, ::3].astype(float) @ made(3, 9, 14)[:, :, ::2])
 
 
+def test_a_field_of_records_that_lies_between_elements_is_refused(lab):
+    """Of records whose size is a multiple of the element's it is not."""
+    for more, fits in (("i2", False), ("i4", True)):
+        records = np.zeros((5, 9), [("x", "f4"), ("y", more)])
+        records["x"] = made(5, 9)
+        if fits:
+            close(lab.matmul(records["x"], made(9, 7)), made(5, 9).astype(float) @ made(9, 7))
+        else:
+            with pytest.raises(ValueError, match=r"a has strides of \[54, 6\] bytes"):
+                lab.matmul(records["x"], made(9, 7))
+
+
 def test_refused_biases(lab):
     with pytest.raises(ValueError, match="without gaps"):
         lab.matmul(made(5, 9), made(9, 7), bias=made(14)[::2])
