@@ -214,7 +214,8 @@ def test_products_of_float64(lab, calls, turned):
     for wrong, kind, told in ((lambda: lab.matmul(a, b, activation="relu"), lab.Error, "epilogue"), (lambda: lab.select(5, 7, 9, dtype="int8"), ValueError, "int8"),
                               (lambda: lab.matmul(a, b, bias=bias.astype(np.float32)), TypeError, "float32 and float64"),
                               (lambda: lab.matmul(a, b, np.ones((5, 7)), alpha=np.ones(1, np.float32), beta=scalars[1:]), TypeError, "alpha must be float64"),
-                              (lambda: lab.level3("syr2k", a, a.astype(np.float32)), TypeError, "float32 and float64")):
+                              (lambda: lab.level3("syr2k", a, a.astype(np.float32)), TypeError, "float32 and float64"),
+                              (lambda: lab.level3("syrk", a, out=np.zeros((5, 5), np.float32)), TypeError, "float32 and float64")):
         with pytest.raises(kind, match=told):
             wrong()
 
