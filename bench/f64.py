@@ -1,10 +1,14 @@
-"""FP64 by residues beside the vendor's FP64 product on this GPU, interleaved: times and errors.
+"""Kernels of FP64 and of complex elements beside the vendor's own product on this GPU, interleaved: times and errors.
 
     python bench/f64.py specs/kernels/f64_h200.toml --sizes 1024,2048,4096,8192 --schemes residues14,residues15
+    python bench/f64.py specs/kernels/c64_h200.toml --sizes 1024,2048,4096,8192 --schemes run_scaled,ootomo,residues8
+    python bench/f64.py specs/kernels/c128_h200.toml --sizes 1024,2048,4096 --schemes residues14
 
-The spec's kernel multiplies at every size, with each scheme; with --chosen the kernel is the one that the model chooses at each size. Each contender multiplies the same matrices in turn, layout nn, alpha 1, beta 0, and the median of the rounds counts; times are of all launches of a product,
-and of each alone: `norms`, `split` and `main`. Errors are relative in the Frobenius norm, against exact products of a sample of rows and columns: `uniform` is
-U[-1, 1], `spread` magnitudes from 2^-20 to 2^20 of either sign, evenly in their logarithm.
+The spec's kernel multiplies at every size, with each scheme; with --chosen the kernel is the one that the model chooses at each size. Each contender
+multiplies the same matrices in turn, layout nn, alpha 1, beta 0, and the median of the rounds counts; times are of all launches of a product, and of each
+alone, by its role: `norms`, `absmax`, `split` and `gemm`. Complex products count as 8 m n k operations. Errors are relative in the Frobenius norm, against
+exact products of a sample of rows and columns: `uniform` is U[-1, 1] (of complex elements both parts), `spread` magnitudes from 2^-20 to 2^20 of either sign,
+evenly in their logarithm.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import numpy as np
 
 from gemmgen import road
 from gemmgen.build import Built
-from gemmgen.catalog.element import F64
+from gemmgen.catalog.element import Element
 from gemmgen.run import arguments
 from gemmgen.run.cuda import CudaDevice
 from gemmgen.solve.frontier import with_scheme
@@ -31,19 +35,21 @@ SAMPLE = 48
 """Rows and columns whose products are compared with exact ones."""
 
 
-def launches(built: Built, cupy: Any, a: Any, b: Any, c: Any) -> list[Callable[[], None]]:
-    """The kernel's launches for C = A B, in order."""
-    (m, k), n = a.shape, b.shape[1]
+def launches(built: Built, cupy: Any, a: Any, b: Any, c: Any) -> dict[str, Callable[[], None]]:
+    """The kernel's launches for C = A B by their roles, in order, and first what must be zero before each product."""
+    m, n, k = built.plan.kind.extents(a.shape[0], b.shape[1], a.shape[1])
     device, interface = CudaDevice(built.binary), built.source.interface
     extents, work = interface.extents(m, n, k), interface.workspace(m, n, k)
     space = cupy.empty(work.bytes, cupy.uint8)
     space[: work.zeroed].fill(0)
     memory = {(one.name, at): space[work.offsets[one.name] + at :] for one in interface.buffers for at in interface.places(one)}
-    given = {"a": a, "b": b, "c": c, "m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0}
-    return [
-        device.prepared(one.symbol, one.blocks(extents), one.threads, one.shared_bytes, arguments(one, given, memory), one.overlaps)
+    given = {"a": a, "b": b, "c": c, "m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0,
+             "alpha_i": 0.0, "beta_i": 0.0}
+    again = any(work.lengths[one.name] for one in interface.buffers if one.zeroed_again)
+    return ({"zeros": lambda: space[: work.zeroed].fill(0)} if again else {}) | {
+        one.role: device.prepared(one.symbol, one.blocks(extents), one.threads, one.shared_bytes, arguments(one, given, memory), one.overlaps and not again)
         for one in interface.launches
-    ]
+    }
 
 
 def seconds(cupy: Any, run: Callable[[], None]) -> float:
@@ -56,7 +62,13 @@ def seconds(cupy: Any, run: Callable[[], None]) -> float:
     return cupy.cuda.get_elapsed_time(*events) / 1e3
 
 
-def drawn(cupy: Any, data: str, shape: tuple[int, int]) -> Any:
+def drawn(cupy: Any, data: str, shape: tuple[int, int], element: Element) -> Any:
+    if element.reals > 1:
+        return (drawn(cupy, data, shape, element.part) + 1j * drawn(cupy, data, shape, element.part)).astype(element.dtype)
+    return magnitudes(cupy, data, shape).astype(element.dtype)
+
+
+def magnitudes(cupy: Any, data: str, shape: tuple[int, int]) -> Any:
     if data == "uniform":
         return cupy.random.uniform(-1, 1, shape)
     return cupy.where(cupy.random.uniform(size=shape) < 0.5, -1.0, 1.0) * cupy.exp2(cupy.random.uniform(-20, 20, shape))
@@ -67,12 +79,13 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str,
     import cupy
 
     cupy.random.seed(size)
-    a, b = (drawn(cupy, "uniform", (size, size)) for _ in "ab")
-    outputs = {name: cupy.empty((size, size)) for name in (*kernels, "native")}
+    element = next(iter(kernels.values())).plan.kind.element_of(plan.type)
+    a, b = (drawn(cupy, "uniform", (size, size), element) for _ in "ab")
+    outputs = {name: cupy.empty((size, size), element.dtype) for name in (*kernels, "native")}
     steps = {name: launches(built, cupy, a, b, outputs[name]) for name, built in kernels.items()}
-    contenders: dict[str, Callable[[], Any]] = {name: lambda own=own: [step() for step in own] for name, own in steps.items()}
+    contenders: dict[str, Callable[[], Any]] = {name: lambda own=own: [step() for step in own.values()] for name, own in steps.items()}
     contenders["native"] = lambda: cupy.matmul(a, b, out=outputs["native"])
-    contenders |= {f"{name}, {role}": step for name, own in steps.items() for role, step in zip(("norms", "split", "main"), own)}
+    contenders |= {f"{name}, {role}": step for name, own in steps.items() for role, step in own.items()}
     for run in (*contenders.values(), *contenders.values()):
         run()
     round_seconds = sum(seconds(cupy, run) for run in contenders.values())
@@ -82,12 +95,13 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str,
         for name, run in contenders.items():
             times[name].append(seconds(cupy, run))
     found: dict[str, Any] = {
-        "size": size, "rounds": rounds, "device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
+        "size": size, "operations": 2 * element.reals**2 * size**3, "rounds": rounds, "device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
         "kernels": {name: built.plan.summary for name, built in kernels.items()},
-        "workspace_bytes": {name: built.source.interface.workspace(size, size, size).bytes for name, built in kernels.items()},
+        "workspace_bytes": {name: built.source.interface.workspace(*built.plan.kind.extents(size, size, size)).bytes for name, built in kernels.items()},
         "seconds": {name: statistics.median(one) for name, one in times.items()},
         "predicted_seconds": {
-            name: float(replace(built.plan, hints=replace(built.plan.hints, m=size, n=size, k=size)).model["seconds"]) for name, built in kernels.items()
+            name: float(replace(one.plan, hints=replace(one.plan.hints, **dict(zip("mnk", one.plan.kind.extents(size, size, size))))).model["seconds"])
+            for name, one in kernels.items()
         },
         "errors": {},
     }
@@ -95,11 +109,12 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str,
     rows, columns = (np.sort(rng.permutation(size)[:SAMPLE]) for _ in "mn")
     for data in ("uniform", "spread"):
         if data == "spread":
-            a[...], b[...] = drawn(cupy, data, a.shape), drawn(cupy, data, b.shape)
+            a[...], b[...] = (drawn(cupy, data, x.shape, element) for x in (a, b))
         for run in contenders.values():
             run()
-        want = F64.exact(cupy.asnumpy(a[rows]), np.ascontiguousarray(cupy.asnumpy(b[:, columns])))
-        found["errors"][data] = {name: relative_frobenius(cupy.asnumpy(c[rows][:, columns]), want) for name, c in outputs.items()}
+        want = element.exact(cupy.asnumpy(a[rows]), np.ascontiguousarray(cupy.asnumpy(b[:, columns])))
+        sampled = {name: cupy.asnumpy(c[rows][:, columns]) for name, c in outputs.items()}
+        found["errors"][data] = {name: relative_frobenius(*(x.view(x.real.dtype) for x in (c, want))) for name, c in sampled.items()}
     return found
 
 
@@ -107,7 +122,7 @@ def table(results: list[dict[str, Any]]) -> str:
     """TFLOP/s and errors as Markdown."""
     names = list(results[0]["seconds"])
     lines = ["| TFLOP/s | " + " | ".join(str(one["size"]) for one in results) + " |", "| --- |" + " ---: |" * len(results)]
-    lines += ["| `" + name + "` | " + " | ".join(f"{2 * one['size'] ** 3 / one['seconds'][name] / 1e12:.1f}" for one in results) + " |" for name in names]
+    lines += ["| `" + name + "` | " + " | ".join(f"{one['operations'] / one['seconds'][name] / 1e12:.1f}" for one in results) + " |" for name in names]
     for data in ("uniform", "spread"):
         lines += ["", f"| error, {data} | " + " | ".join(str(one["size"]) for one in results) + " |", "| --- |" + " ---: |" * len(results)]
         lines += ["| `" + name + "` | " + " | ".join(f"{one['errors'][data][name]:.1e}" for one in results) + " |" for name in results[0]["errors"][data]]
@@ -116,19 +131,20 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("spec", help="of elements of f64")
+    parser.add_argument("spec", help="of elements of f64, c64 or c128")
     parser.add_argument("--sizes", default="1024,2048,4096,8192", help="of square products")
-    parser.add_argument("--schemes", default="residues14,residues15", help="for elements of f64")
+    parser.add_argument("--schemes", default="residues14,residues15", help="for such elements")
     parser.add_argument("--chosen", action="store_true", help="leave the tile to the model")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each size's rounds")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     asked = parser.parse_args()
-    kernels = {name: road.build(with_scheme(road.load(asked.spec), name)) for name in asked.schemes.split(",")}
-    gpu = next(iter(kernels.values())).plan.gpu.name
+    kernels = {name: road.build(with_scheme(road.load(asked.spec).laid_out("nn"), name)) for name in asked.schemes.split(",")}
+    plan = next(iter(kernels.values())).plan
     results = []
     for size in map(int, asked.sizes.split(",")):
         if asked.chosen:
-            kernels = {name: road.build({"problem": {"type": "f64", **dict.fromkeys("mnk", size)}, "split": {"scheme": name}}, gpu) for name in kernels}
+            problem = {"type": plan.kind.element_of(plan.type).name, **dict.fromkeys("mnk", size)}
+            kernels = {name: road.build({"problem": problem, "split": {"scheme": name}}, plan.gpu.name) for name in kernels}
         results.append(race(kernels, size, asked.seconds))
     print(table(results))
     for one in results:

@@ -72,11 +72,12 @@ def _aliased(plan: Plan, launch: Launch) -> Launch:
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:
     of = " or ".join(f"{one}'s" for one in plan.scheme.family.sharing.split(" or "))
+    what = "parts of elements" if plan.kind.reals > 1 else "elements"
     meanings = {
-        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.family.by_row
-        else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.precision.bits}",
-        "overflow": "finite elements of {} that the leading word cannot hold",
-        "nonfinite": "elements of {} that are Inf or NaN",
+        "lossy": f"finite {what} of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.family.by_row
+        else f"finite {what} of {{}} below the words' range, or that lose more than 2^-{plan.scheme.precision.bits}",
+        "overflow": f"finite {what} of {{}} that the leading word cannot hold",
+        "nonfinite": f"{what} of {{}} that are Inf or NaN",
     }
 
     def meaning(field: str) -> str:
@@ -201,8 +202,12 @@ _SIZES = (given("m", "int", "rows of C"), given("n", "int", "columns of C"), giv
 _FACTORS = (given("alpha", "float", "factor of A B"), given("beta", "float", "factor of what C held"))
 
 
+_IMAGINARY = (given("alpha_i", "float", "imaginary part of alpha"), given("beta_i", "float", "imaginary part of beta"))
+
+
 def _factors_of_c(plan: Plan) -> tuple[Parameter, ...]:
-    return tuple(replace(one, element=plan.type.c_type) for one in _FACTORS)
+    """Those of complex numbers by their parts."""
+    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *(_IMAGINARY if plan.kind.reals > 1 else ())))
 
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
@@ -391,7 +396,8 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             Line(tuple(counted[f"{x}_status"] for x in ("ab" if plan.kind.twice else [operand.name for operand in before]))),
             *_strides(plan, "ab" if plan.kind.twice else "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves or plan.kind.twice else over(
+        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves or plan.kind.twice
+        or plan.kind.reals > 1 else over(
             [operand for operand in before if operand.name == "a"]),
         cluster=plan.launches.whole_cluster if whole else 1,
     )

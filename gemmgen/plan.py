@@ -66,13 +66,13 @@ class Plan(Shown, _Asked):
     """Everything decided.
 
     Attributes:
-        layout: nn, nt, tn or tt, row major.
+        layout: nn, nt, tn or tt, row major: which operands lie transposed.
         scheme, fragment, gpu: the catalog rows.
         special: `exact` or `fast`.
         allow_spills: whether spilling fails the build.
         hints: sizes the plan was made for; not part of its identity.
         designed: the design's name; None for the fragment's usual one.
-        type: of the elements of A, B and C.
+        type: of the numbers that kernels compute with: of the elements of A, B and C, or of their parts.
         output: how C is stored.
         epilogue: what becomes of an element of C before it is stored.
         kind: of product.
@@ -122,8 +122,8 @@ class Plan(Shown, _Asked):
         return ", ".join(one.told(self.decided[one.name]) for one in self.design.decisions if one.name in self.decided)
 
     def _told(self) -> dict[str, Any]:
-        sizes = f"{self.hints.m} x {self.hints.n} x {self.hints.k}"
-        return {"gpu": self.gpu.name, "scheme": self.scheme.name, "fragment": self.fragment.name, "layout": self.layout, "for": sizes,
+        sizes = self.hints.told
+        return {"gpu": self.gpu.name, "scheme": self.scheme.name, "fragment": self.fragment.name, "layout": self.kind.layout_of(self.layout), "for": sizes,
                 "decisions": self.summary, "hash": self.hash}
 
     @property
@@ -245,7 +245,7 @@ class Plan(Shown, _Asked):
             "threads": self.threads,
             "shared_bytes": self.shared_bytes,
             "hash": self.hash,
-            "hints": {"m": self.hints.m, "n": self.hints.n, "k": self.hints.k},
+            "hints": dict(zip("mnk", self.hints.asked)),
             **({"asked": list(self.asked)} if self.asked else {}), **({"fallback": self.fallback.as_dict()} if self.fallback else {}),
         }
 

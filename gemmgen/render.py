@@ -21,7 +21,7 @@ from typing import Any
 from gemmgen import __version__, abi, views
 from gemmgen.batch import POINTERS
 from gemmgen.cache import Cache
-from gemmgen.catalog.element import ELEMENTS
+from gemmgen.catalog.element import REALS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
@@ -121,7 +121,7 @@ def _environment() -> Any:
     )
     environment.globals.update(
         power=_power, roundings=ROUNDINGS, pointers_stride=POINTERS,
-        most_tile_exponent=MOST_TILE_EXPONENT, all_elements=tuple(ELEMENTS.values()),
+        most_tile_exponent=MOST_TILE_EXPONENT, all_elements=REALS,
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
     environment.filters.update(nested=_nested, bracketed="({})".format, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)
@@ -277,7 +277,8 @@ def _header(plan: Plan, name: str) -> str:
         products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
-        "computes": f"{plan.kind.formula} in {plan.type.title}{given}{ended}{stored}, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"{plan.kind.formula} in {plan.kind.element_of(plan.type).title}{given}{ended}{stored}, "
+        f"layout {plan.kind.layout_of(plan.layout)} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
         "words": f"{_words(plan)}, {scheme.precision.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promotion.promote_label,

@@ -199,7 +199,7 @@ def chosen(table: Table | str | os.PathLike[str], m: int, n: int, k: int, *, gpu
 
 
 def multiply(
-    kernel: Kernel | Table, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, *, alpha: float = 1.0, beta: float = 0.0, device: str = "auto",
+    kernel: Kernel | Table, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, *, alpha: complex = 1.0, beta: complex = 0.0, device: str = "auto",
     **ends: np.ndarray | float,
 ) -> Result:
     """alpha A B + beta C, and of that what the kernel's epilogue makes, with the kernels' counters: one product, for a look.
@@ -208,7 +208,7 @@ def multiply(
 
     Args:
         kernel: or a dispatch table of one GPU, whose rules take one (`chosen`).
-        a, b, c: [M, K], [K, N] and [M, N], of the kernel's type: FP32, or FP64.
+        a, b, c: [M, K], [K, N] and [M, N], of the kernel's type: FP32, FP64 or complex64.
         ends: the epilogue's arguments by name, such as `bias` [N], FP32.
 
     Raises:

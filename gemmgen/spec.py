@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
 from gemmgen.batch import TLPS, WALKS
-from gemmgen.catalog.element import ELEMENTS, F32
+from gemmgen.catalog.element import ELEMENTS, F32, Element
 from gemmgen.catalog.epilogue import all_steps
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
@@ -23,8 +23,8 @@ from gemmgen.catalog.table import Strict, absolute, file_of, parse, read_toml, s
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import SpecError
-from gemmgen.kinds import GEMM, all_kinds
-from gemmgen.kinds.kind import LAYOUTS
+from gemmgen.kinds import GEMM, all_kinds, kind_of
+from gemmgen.kinds.kind import COMPLEX_LAYOUTS
 from gemmgen.model.expressions import MOST_CHARACTERS
 from gemmgen.shown import Shown
 
@@ -96,10 +96,13 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_
 
 class Problem(Strict):
     kind: Literal[*all_kinds()] = Field(GEMM.name, description="; ".join(f"{one.name}: {one.meaning}" for one in all_kinds().values()))
-    layout: Literal[*LAYOUTS] = Field(
-        "nn", description="row major A, B as stored (n) or transposed (t)"
+    layout: Literal[*COMPLEX_LAYOUTS] = Field(
+        "nn", description="row major A, B as stored (n) or transposed (t); of complex elements also conjugated and transposed (c)"
     )
-    type: Literal[*ELEMENTS] = Field(F32.name, description="type of the elements of A, B and C: f32, or f64 by residues, for one product (kind = gemm)")
+    type: Literal[*ELEMENTS] = Field(F32.name, description=(
+        "type of the elements of A, B and C: f32; for one product (kind = gemm) also f64 by residues, and c64 and c128, complex numbers whose parts are f32 "
+        "and f64, real part first"
+    ))
     uplo: Literal["lower", "upper", "both"] | None = Field(
         None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too. Of trmm and trsm: "
         "which triangle of A, or of B, there is, as the formula reads it; of symm, which one is read"
@@ -117,6 +120,21 @@ class Problem(Strict):
     n: Extent = Field(4096, description="hint: columns of C")
     k: Extent = Field(4096, description="hint: the summed dimension")
     matrices: Annotated[int, Field(ge=0, le=MAX_EXTENT)] = Field(64, description="hint: products of a batch; one product has none of this")
+
+    @property
+    def element(self) -> Element:
+        """The row of `type`."""
+        return ELEMENTS[self.type]
+
+    @property
+    def part(self) -> Element:
+        """The type of the numbers that kernels compute with."""
+        return self.element.part
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """m, n and k of the product of these numbers."""
+        return kind_of(self).extents(self.m, self.n, self.k)
 
 
 Split = create_model(
@@ -338,7 +356,8 @@ class LoadedSpec(Shown, Strict):
         spec = self.spec
         sizes = f"{spec.problem.m} x {spec.problem.n} x {spec.problem.k}"
         asked = ", ".join(f"{key} {getattr(spec.accuracy, key)}" for key in spec.accuracy.asked)
-        return {"from": self.place, "gpu": spec.target.gpu, "kind": spec.problem.kind, "layout": spec.problem.layout, "for": sizes, "scheme": spec.split.scheme,
+        return {"from": self.place, "gpu": spec.target.gpu, "kind": spec.problem.kind, **({} if spec.problem.type == F32.name else {"type": spec.problem.type}),
+                "layout": spec.problem.layout, "for": sizes, "scheme": spec.split.scheme,
                 "accuracy": asked}
 
     def on(self, gpu: str | None) -> LoadedSpec:
@@ -356,8 +375,9 @@ class LoadedSpec(Shown, Strict):
         """
         if layout is None:
             return self
-        if layout not in LAYOUTS:
-            raise SpecError("--layout", "is unknown", got=layout, needs="one of: " + ", ".join(LAYOUTS), remedy="n: as it is, t: transposed; A first, then B")
+        if layout not in COMPLEX_LAYOUTS:
+            raise SpecError("--layout", "is unknown", got=layout, needs="one of: " + ", ".join(COMPLEX_LAYOUTS),
+                            remedy="n: as it is, t: transposed, c: conjugated and transposed; A first, then B")
         problem = self.spec.problem.model_copy(update={"layout": layout})
         return self.model_copy(update={"spec": self.spec.model_copy(update={"problem": problem})})
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from itertools import chain
 
 _ASIDE = re.compile(r"//.*|\"[^\"]*\"")  # comments, and what inline assembly says
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_TEMPLATE = re.compile(r"template <")
+_TEMPLATE = "template <"
 _FUNCTION = re.compile(r"GG_DEVICE [^(]*?(\w+)\(")
 _CONSTANT = re.compile(r"constexpr (\w+) (?P<list>[^;{]*);(?P<told>.*)$")
 _ONE = re.compile(r"(\w+) = ")
@@ -23,9 +25,10 @@ def without_unused(text: str) -> str:
     A function goes with the comment on it. One of several functions of a name stays as long as anything calls one of them.
     """
     lines = [line.rstrip() for line in text.split("\n")]
+    names = cache(lambda line: _NAME.findall(_ASIDE.sub("", line)))  # of most lines several times, as some go in each turn
     while True:
-        named = Counter(name for line in lines for name in _NAME.findall(_ASIDE.sub("", line)))
-        named.subtract(name for line in lines for name in _defined(line))
+        named = Counter(chain.from_iterable(map(names, lines)))
+        named.subtract(chain.from_iterable(map(_defined, lines)))
         kept = list(_kept(lines, {name for name, count in named.items() if count <= 0}))
         if kept == lines:
             return "\n".join(kept)
@@ -34,6 +37,8 @@ def without_unused(text: str) -> str:
 
 def _defined(line: str) -> list[str]:
     """The names that a line at a namespace's level defines."""
+    if not line.startswith(("GG_DEVICE ", "constexpr ")):
+        return []
     if function := _FUNCTION.match(line):
         return [function[1]]
     if constant := _CONSTANT.match(line):
@@ -45,11 +50,11 @@ def _kept(lines: list[str], unused: set[str]) -> Iterator[str]:
     at = 0
     while at < len(lines):
         line, start = lines[at], at
-        if line.startswith("//") or _TEMPLATE.match(line):  # what stands on a function goes with it
-            while lines[at].startswith("//") or _TEMPLATE.match(lines[at]):
+        if line.startswith(("//", _TEMPLATE)):  # what stands on a function goes with it
+            while lines[at].startswith(("//", _TEMPLATE)):
                 at += 1
         names = _defined(lines[at])
-        if not unused.intersection(names):
+        if not names or not unused.intersection(names):
             at = max(at, start + 1)
             yield from lines[start:at]
         elif _FUNCTION.match(lines[at]):

@@ -27,7 +27,7 @@ from gemmgen.solve.contract import EVERYWHERE, own_estimate
 from gemmgen.solve.lookup import PLAIN
 from gemmgen.spec import LoadedSpec, loads
 
-OWN, VENDORS_OWN, NATIVE = "gemmgen's FP32 kernel", "the vendor's SGEMM", "native FP64"
+OWN, VENDORS_OWN, VENDORS_CGEMM, NATIVE = "gemmgen's FP32 kernel", "the vendor's SGEMM", "the vendor's CGEMM", "native FP64"
 LOSING = 0.95
 """Of plain FP32's speed: predictions of two kernels do not tell more apart."""
 FINER = 0.1
@@ -124,8 +124,8 @@ def verdict(plan: Plan) -> Verdict | None:
     seconds, whose = found
     h = plan.hints
     own = float(plan.model["seconds"])
-    return Verdict(plan.gpu.name, h.m, h.n, h.k, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1,
-                   element=plan.type.title)
+    return Verdict(plan.gpu.name, *h.asked, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1,
+                   element=plan.kind.element_of(plan.type).title)
 
 
 def untold(plan: Plan) -> str:
@@ -149,7 +149,7 @@ def plain_seconds(plan: Plan) -> tuple[float, str] | None:
         own = None
     found = [(float(own.model["seconds"]), OWN)] if own else []
     vendors = None if plan.epilogue else vendor_seconds(plan)
-    found += [] if vendors is None else [(vendors, VENDORS_OWN)]
+    found += [] if vendors is None else [(vendors, VENDORS_CGEMM if plan.kind.reals > 1 else VENDORS_OWN)]
     return min(found, default=None)
 
 
@@ -172,7 +172,9 @@ def plain_plan(plan: Plan) -> Plan:
         GemmgenError: there is none.
     """
     h = plan.hints
-    return _plain(_named(plan.gpu), plan.kind.name, plan.layout, plan.output.name, tuple(plan.epilogue.names), (h.m, h.n, h.k), h.matrices)
+    kind = GEMM.name if plan.kind.reals > 1 else plan.kind.name
+    layout, element = plan.kind.layout_of(plan.layout), plan.kind.element_of(plan.type).name
+    return _plain(_named(plan.gpu), kind, layout, plan.output.name, tuple(plan.epilogue.names), h.asked, h.matrices, element)
 
 
 def plain_of(gpu: Gpu, m: int, n: int, k: int, layout: str = "nn") -> tuple[float, str]:
@@ -187,8 +189,8 @@ def plain_of(gpu: Gpu, m: int, n: int, k: int, layout: str = "nn") -> tuple[floa
 
 
 @lru_cache(256)
-def _plain(gpu: str, kind: str, layout: str, c: str, epilogue: tuple[str, ...], size: tuple[int, int, int], matrices: int) -> Plan:
-    problem = {"kind": kind, "layout": layout, "c": c, **dict(zip("mnk", size)), "matrices": matrices}
+def _plain(gpu: str, kind: str, layout: str, c: str, epilogue: tuple[str, ...], size: tuple[int, int, int], matrices: int, type: str = F32.name) -> Plan:
+    problem = {"kind": kind, "layout": layout, "type": type, "c": c, **dict(zip("mnk", size)), "matrices": matrices}
     return solve(loads({"problem": problem, "split": {"scheme": PLAIN}, "target": {"gpu": gpu}, "epilogue": {"do": list(epilogue)}}, "plain FP32"))
 
 

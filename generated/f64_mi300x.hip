@@ -1,18 +1,18 @@
-// kernel    gemmgen_residues14_mfma_256x224x64_cc2f25c8
+// kernel    gemmgen_residues14_mfma_224x128x32_fc3004f2
 // computes  C = alpha A B + beta C in FP64, layout nn (row major), any m, n, k
 // scheme    residues14: FP64 elements as residues modulo fourteen numbers, fourteen exact products (Ozaki scheme II)
 // words     14 x s8, 55 bits; products of the residues modulo 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199; dropped none
 // promote   never (residues14's own)
 // special   exact
 // fragment  v_mfma_i32_32x32x16_i8
-// decided   block 256x224x64, warp 32x224x64, split prepass, loads grouped, 2 stages, group 1, 1 slice of k, promote 0, 2 fragment buffers
-// block     512 threads, 61440 B of static shared memory
+// decided   block 224x128x32, warp 224x32x32, split prepass, loads grouped, 2 stages, group 1, 1 slice of k, promote 0, 1 fragment buffer
+// block     256 threads, 22528 B of static shared memory
 // checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD
 //           hardware
 // target    gfx942
-// plan      cc2f25c8, rendered by gemmgen 0.1.0
+// plan      fc3004f2, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_cc2f25c8 {
+namespace gemmgen_fc3004f2 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -83,9 +83,9 @@ GG_DEVICE double shuffle_xor(double x, int mask) {
     return __hiloint2double((int)shuffle_xor((u32)__double2hiint(x), mask), (int)shuffle_xor((u32)__double2loint(x), mask));
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 4 rows share the 32 banks, so every 4 rows
 // the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 4 & 1); }
 
 constexpr int MODULI = 14, WORDS = 1;  // residues of an element, of which a stage has one
 
@@ -410,7 +410,7 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(1024, 1024)))
-gemmgen_residues14_mfma_256x224x64_cc2f25c8_norms(
+gemmgen_residues14_mfma_224x128x32_fc3004f2_norms(
     const double* __restrict__ a, long long lda, const double* __restrict__ b, long long ldb,
     int m, int n, int k, int* __restrict__ a_scales, int* __restrict__ b_scales)
 {
@@ -422,7 +422,7 @@ gemmgen_residues14_mfma_256x224x64_cc2f25c8_norms(
 }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 256][k / 64][word: 14][m: 256][k: 64], rows swizzled, edges zero.
+//     [m / 224][k / 32][word: 14][m: 224][k: 32], rows swizzled, edges zero.
 // A thread takes 16 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -457,18 +457,18 @@ GG_DEVICE void split_a(
     count(counters, losses(value, factor));
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 63) / 64, panels = (outer + 255) / 256;
-    if (o < panels * 256 && kk < stages_k * 64) {
-        const int row = o % 256, chunk = kk % 64 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 256) * stages_k + kk / 64) * 229376 + row * 64;
+    const int stages_k = (k + 31) / 32, panels = (outer + 223) / 224;
+    if (o < panels * 224 && kk < stages_k * 32) {
+        const int row = o % 224, chunk = kk % 32 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 224) * stages_k + kk / 32) * 100352 + row * 32;
         split_run(value, factor, [&](int w, const u32 (&packed)[4]) {
-            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+            *(uint4*)(to + w * 7168 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
         });
     }
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 224][k / 64][word: 14][n: 224][k: 64], rows swizzled, edges zero.
+//     [n / 128][k / 32][word: 14][n: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 16 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -508,25 +508,25 @@ GG_DEVICE void split_b(
     count(counters, losses(value, factor));
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 63) / 64, panels = (outer + 223) / 224;
-    if (o < panels * 224 && kk < stages_k * 64) {
-        const int row = o % 224, chunk = kk % 64 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 224) * stages_k + kk / 64) * 200704 + row * 64;
+    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 32) {
+        const int row = o % 128, chunk = kk % 32 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 57344 + row * 32;
         split_run(value, factor, [&](int w, const u32 (&packed)[4]) {
-            *(uint4*)(to + w * 14336 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+            *(uint4*)(to + w * 4096 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
         });
     }
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
-gemmgen_residues14_mfma_256x224x64_cc2f25c8_split(
+gemmgen_residues14_mfma_224x128x32_fc3004f2_split(
     const double* __restrict__ a, long long lda, const double* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
     const int* __restrict__ a_scales, const int* __restrict__ b_scales,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = (((m + 255) / 256 * 256 + 63) / 64) * ((k + 63) / 64);
+    const int blocks_a = (((m + 223) / 224 * 224 + 63) / 64) * ((k + 63) / 64);
     if (block_id() < blocks_a)
         split_a(block_id(), a, lda, m, k, a_words, a_scales, a_status);
     else
@@ -540,23 +540,23 @@ GG_DEVICE void put_element(double* to, double product, double alpha, double beta
     *to = fma(alpha, product, beta * was);
 }
 
-//                n0        BLOCK_N = 224
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 256, n0 : n0 + 224] with
-//        m0  | w | w  | w  | WARP_M     8 x 1 warps of 32 x 224, modulo one number after the other. A thread has 112 sums in
+//                n0        BLOCK_N = 128
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 224, n0 : n0 + 128] with
+//        m0  | w | w  | w  | WARP_M     1 x 4 warps of 224 x 32, modulo one number after the other. A thread has 112 sums in
 //   BLOCK_M  +---+----+----+ - -        registers, which become bytes in the workspace after the whole loop over k.
-//    = 256   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 2 stages of k, 64 deep: one is
+//    = 224   | w | w  | w  |
+//            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 256, BLOCK_N = 224, BLOCK_K = 64;
-constexpr int WARP_M = 32, WARP_N = 224;
-constexpr int WARPS_N = 1;
-constexpr int THREADS = 512;
+constexpr int BLOCK_M = 224, BLOCK_N = 128, BLOCK_K = 32;
+constexpr int WARP_M = 224, WARP_N = 32;
+constexpr int WARPS_N = 4;
+constexpr int THREADS = 256;
 constexpr int STAGES = 2;
-constexpr int FRAGMENT_BUFFERS = 2;
+constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP_ROWS = 1;  // row of tiles that is worked off together: a raster group
-constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 7;  // fragments of m32n32k32 in a warp
-constexpr int K_STEPS = 2;  // instructions along k in a stage
-constexpr int ROW_BYTES = 64;  // one row of a stage
+constexpr int FRAGMENTS_M = 7, FRAGMENTS_N = 1;  // fragments of m32n32k32 in a warp
+constexpr int K_STEPS = 1;  // instructions along k in a stage
+constexpr int ROW_BYTES = 32;  // one row of a stage
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one residue of a stage
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int WORDS_KEPT = 28;  // of four residues, which a thread has modulo each number
@@ -739,7 +739,7 @@ GG_DEVICE void next_modulus(Turn& turn) {
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
-gemmgen_residues14_mfma_256x224x64_cc2f25c8(
+gemmgen_residues14_mfma_224x128x32_fc3004f2(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][MODULI][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][MODULI][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_scales, const int* __restrict__ b_scales,
@@ -796,29 +796,27 @@ gemmgen_residues14_mfma_256x224x64_cc2f25c8(
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = thread_id() * 16;
     const u32 copy_to = copy_from;
-    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 229376 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 200704 + copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 100352 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 57344 + copy_from;
 
-    u32 a_held[2][4], b_held[2][4];  // a stage on its way to shared memory
+    u32 a_held[2][4], b_held[1][4];  // a stage on its way to shared memory
 
     // Starts the loads of part `part` of the next stage of k.
     const auto load = [&](int part) __attribute__((always_inline)) {
         if (part < 2) {
             const int i = part;
-            load_16(a_held[i], a_from + i * THREADS * 16);
+            if (thread_id() + i * THREADS < 448) load_16(a_held[i], a_from + i * THREADS * 16);
         } else {
             const int i = part - 2;
-            if (thread_id() + i * THREADS < 896) load_16(b_held[i], b_from + i * THREADS * 16);
+            load_16(b_held[i], b_from + i * THREADS * 16);
         }
     };
     // Puts that stage of k into the place at `stage`.
     const auto store = [&](u32 stage) __attribute__((always_inline)) {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-            store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-            if (thread_id() + i * THREADS < 896) store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
+            if (thread_id() + i * THREADS < 448) store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
+        store_shared_16(stage + WORDS * A_BYTES + copy_to, b_held[0]);
         a_from += MODULI * A_BYTES, b_from += MODULI * B_BYTES;
         if (--filled.left == 0) {
             const long long back = filled.modulus + 1 < MODULI ? filled.segment * MODULI - 1 : MODULI - 1;  // residues
@@ -860,7 +858,7 @@ gemmgen_residues14_mfma_256x224x64_cc2f25c8(
 
     const auto load_all = [&]() __attribute__((always_inline)) {
 #pragma unroll
-        for (int part = 0; part < 4; ++part) load(part);
+        for (int part = 0; part < 3; ++part) load(part);
     };
     if (stage_count > 0) {
         load_all();
@@ -868,7 +866,6 @@ gemmgen_residues14_mfma_256x224x64_cc2f25c8(
     }
     block_barrier();
     int slot = 0;  // where stage `index` of k lies
-    if (stage_count > 0) fetch(0, stages, 0);
 #pragma unroll 1
     for (int index = 0; index < stage_count; ++index) {
         const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
@@ -876,16 +873,11 @@ gemmgen_residues14_mfma_256x224x64_cc2f25c8(
         if (next) load_all();
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
-            // While one buffer's fragments are multiplied, the next step's are fetched into the other.
-            if (step + 1 < K_STEPS) {
-                fetch((step + 1) % 2, stage, step + 1);
-            } else {
-                if (next) store(other);  // which no one has read since the last barrier
-                block_barrier();
-                if (next) fetch(0, other, 0);
-            }
-            multiply(step % 2);
+            fetch(0, stage, step);
+            multiply(0);
         }
+        if (next) store(other);  // which no one has read since the last barrier
+        block_barrier();
         slot ^= 1;
         if (--multiplied.left % EXACT_STAGES == 0) reduce();
     }
@@ -968,4 +960,4 @@ gemmgen_residues14_mfma_256x224x64_cc2f25c8(
     }
 }
 
-}  // namespace gemmgen_cc2f25c8
+}  // namespace gemmgen_fc3004f2

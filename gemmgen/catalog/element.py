@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,14 @@ class Element:
     reference: np.dtype
     letter: str
     number: int
+
+    reals: ClassVar[int] = 1
+    """Real numbers in an element, which lie one behind the other."""
+
+    @property
+    def part(self) -> Element:
+        """The type of these numbers, which kernels compute with."""
+        return self
 
     @property
     def is_usual(self) -> bool:
@@ -130,9 +139,31 @@ class Wide(Element):
         return product
 
 
+class Complex(Element):
+    """Complex numbers, real parts first: `c_type` is that of a part."""
+
+    reals = 2
+
+    @property
+    def part(self) -> Element:
+        return next(one for one in (F32, F64) if one.c_type == self.c_type)
+
+    def exact(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """A [M, K] B [K, N] in the type of the reference: each part as exact as products of the parts' type are."""
+        part = self.part
+        found = np.empty((a.shape[0], b.shape[1]), self.reference)
+        found.real = part.exact(np.hstack([a.real, -a.imag]), np.vstack([b.real, b.imag]))
+        found.imag = part.exact(np.hstack([a.real, a.imag]), np.vstack([b.imag, b.real]))
+        return found
+
+
 F32 = Element("f32", "FP32", "float", np.dtype(np.float32), np.dtype(np.float64), "s", 0)
 F64 = Wide("f64", "FP64", "double", np.dtype(np.float64), np.dtype(np.longdouble), "d", 1)
-ELEMENTS = {one.name: one for one in (F32, F64)}
+C64 = Complex("c64", "complex FP32", "float", np.dtype(np.complex64), np.dtype(np.complex128), "c", 2)
+C128 = Complex("c128", "complex FP64", "double", np.dtype(np.complex128), np.dtype(np.clongdouble), "z", 3)
+ELEMENTS = {one.name: one for one in (F32, F64, C64, C128)}
+REALS = tuple(one for one in ELEMENTS.values() if one.reals == 1)
+"""Those that libraries have, by their numbers."""
 
 
 @dataclass(frozen=True)

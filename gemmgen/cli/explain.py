@@ -96,7 +96,7 @@ def short(explanation: Explanation) -> str:
     unit = plan.unit if plan.fragment.on_matrix_unit else None
     error = predicted(plan.scheme, unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.promotion.compensates)
     rated = time.efficiency(plan.gpu, plan.scheme.leading).measured
-    size = (f"{plan.hints.matrices} of " if plan.kind.batched else "") + f"{plan.hints.m} x {plan.hints.n} x {plan.hints.k}"
+    size = (f"{plan.hints.matrices} of " if plan.kind.batched else "") + plan.hints.told
     limits = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.limits) or plan.design.binding(known)
     lines = [
         ("kernel", kernel_name(plan)), *_product(plan).items(), ("decided", plan.summary),
@@ -151,7 +151,7 @@ def text(explanation: Explanation) -> str:
         **({"fallback": f"{plan.fallback.scheme.name} for tiles of C with outliers: {plan.fallback.summary}"} if plan.fallback else {}),
         "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
                      f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "
-                     f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",
+                     f"({known['tflops']:.1f} TFLOPS) for {plan.hints.told.replace(' ', '')}",
         **({"scheme": f"{plan.scheme.name}: {e.scheme_reason}"} if e.scheme_reason else {}),
         **({"weighed": ", ".join(f"{policy} {seconds * 1e3:.3f} ms" for policy, seconds in e.weighed.items())} if len(e.weighed) > 1 else {}),
         **plan.design.told_of(plan),

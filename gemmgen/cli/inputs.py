@@ -26,7 +26,7 @@ def matrix(option: str, path: Path, *, quiet: bool = False, element: Element = F
     Nothing in the file is executed, and nothing is read before its header agrees with its length.
 
     Raises:
-        SpecError: missing, damaged, too large, or not a matrix of real numbers.
+        SpecError: missing, damaged, too large, or not a matrix of numbers, or of complex ones where elements are real.
     """
     import numpy as np
 
@@ -37,7 +37,7 @@ def matrix(option: str, path: Path, *, quiet: bool = False, element: Element = F
             shape, columns_first, dtype = _header(file)
             if shape is not None and dtype.hasobject:
                 raise ValueError("Object arrays hold pickles, which are not read")
-            _check_matrix(where, shape, dtype)
+            _check_matrix(where, shape, dtype, element)
             nbytes, held = math.prod(shape) * dtype.itemsize, length - file.tell()
             if nbytes != held:
                 raise ValueError(f"{held} bytes of data, where its header says {nbytes}")
@@ -57,7 +57,7 @@ def matrix(option: str, path: Path, *, quiet: bool = False, element: Element = F
         beyond = int((np.isfinite(array) & ~np.isfinite(single)).sum())
         changed = int((np.isfinite(single) & (array != single)).sum())
         text = f"{changed} change" + (f" and {beyond} become Inf" if beyond else "")
-        note(f"{where}: float64 rounded to float32; of {array.size} elements {text}", quiet)
+        note(f"{where}: {array.dtype} rounded to {element.dtype}; of {array.size} elements {text}", quiet)
     return single
 
 
@@ -83,10 +83,11 @@ def _header(file: BinaryIO) -> tuple[Any, bool, Any]:
         raise ValueError(str(error) or type(error).__name__) from None
 
 
-def _check_matrix(where: str, shape: Any, dtype: Any) -> None:
+def _check_matrix(where: str, shape: Any, dtype: Any, element: Element) -> None:
     if len(shape) != 2 or not all(type(extent) is int and 0 < extent <= MAX_EXTENT for extent in shape):
         raise SpecError(where, "is not a matrix", got=shape, needs=f"two dimensions, of 1 to {MAX_EXTENT}", remedy="x.reshape(rows, columns)")
-    if dtype.kind != "f" or dtype.itemsize not in (4, 8) or dtype.subdtype:
+    reals = 2 if dtype.kind == "c" else 1
+    if dtype.kind not in "fc" or reals > element.reals or dtype.itemsize // reals not in (4, 8) or dtype.subdtype:
         raise SpecError(where, "holds another type", got=str(dtype), needs="float32, or float64 to be rounded to it",
                         remedy="x.astype(numpy.float32)")
 

@@ -18,6 +18,7 @@ class Hints:
 
     Attributes:
         strides: whether products are of a batch, whose matrices lie a stride apart.
+        reals: real numbers in an element of the product that is asked for; m, n and k are those of the real product.
     """
 
     m: int
@@ -25,6 +26,17 @@ class Hints:
     k: int
     matrices: int = 1
     strides: bool = False
+    reals: int = 1
+
+    @property
+    def asked(self) -> tuple[int, int, int]:
+        """m, n and k of the product that is asked for."""
+        return self.m, self.n // self.reals, self.k // self.reals
+
+    @property
+    def told(self) -> str:
+        """The same in words."""
+        return " x ".join(map(str, self.asked))
 
 
 FULL = 1024

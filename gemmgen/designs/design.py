@@ -19,7 +19,7 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme, Sums
 from gemmgen.designs.asked import Asked, Choices, Hints, Way
 from gemmgen.designs.batched import Batched, refuse_arguments, refuse_batch, refuse_scales
-from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES, PERSISTENT, Feature
+from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES, PERSISTENT, Feature
 from gemmgen.designs.modelled import Decided
 from gemmgen.designs.parts import Checked, Text
 from gemmgen.designs.searched import Searched
@@ -74,7 +74,8 @@ class Design(Searched, Batched):
         """Whether it has kernels for products of this kind."""
         if kind.plain:
             return kind.name in self.kinds
-        return (STRIDED if kind.batched else GEMM).name in self.kinds and self.has(ANY_KIND) and (self.has(GIVEN_TRIANGLES) or not kind.packs)
+        given = self.has(COMPLEX) if kind.reals > 1 else self.has(GIVEN_TRIANGLES) or not kind.packs
+        return (STRIDED if kind.batched else GEMM).name in self.kinds and self.has(ANY_KIND) and given
 
     def of(self, kind: Kind) -> Design:
         """The design with the kind's equations of traffic and time in place of its own of the same symbols, and the kind's constraints besides its own."""

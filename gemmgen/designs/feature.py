@@ -47,4 +47,5 @@ PROMOTES_AT_ONCE = Feature("a sum that is promoted after every instruction needs
 COMBINED_SUMS = Feature("the accumulators are added up before the output asks for them")
 ANY_KIND = Feature("products of any kind: the schedule is asked for a tile and its k, and the output for the elements that are stored")
 GIVEN_TRIANGLES = Feature("kinds whose operands a pass has to split before: of which only a triangle is read, or whose words follow one another")
+COMPLEX = Feature("products of complex numbers: a pass writes elements of B as blocks of real ones, and the output stores both parts of an element together")
 PERSISTENT = Feature("blocks stay and work off one tile after another, and each launch overlaps the launch before it")

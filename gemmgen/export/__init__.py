@@ -123,8 +123,8 @@ def export(
         The files, sorted.
 
     Raises:
-        SpecError: the name will not do, C is of another type than A and B, or the kernels are for a batch whose words are packed first, or that has an epilogue and
-            products that are told one by one.
+        SpecError: the name will not do, C is of another type than A and B, or the kernels are for a batch whose words are packed first, or that has an
+            epilogue and products that are told one by one.
         GemmgenError: the folder holds something else, or cannot be written.
     """
     name = default_name(plan) if name is None else name

@@ -59,10 +59,16 @@ EXAMPLE_NUMBER = 0.5
 """What the example gives an epilogue for each number."""
 
 
-def _passed(parameter: Parameter) -> str:
+_OF_PARTS = {
+    **{one: f"2 * {one}" for one in ("n", "k", "lda", "ldb", "ldc")}, "alpha": "alpha[0]", "alpha_i": "alpha[1]", "beta": "beta[0]", "beta_i": "beta[1]",
+}
+"""What the real product of a complex one is given, by the argument of a parameter."""
+
+
+def _passed(parameter: Parameter, plan: Plan) -> str:
     """What a parameter is given, as C."""
     if parameter.region is None:
-        return str(parameter.argument)
+        return _OF_PARTS.get(parameter.argument, str(parameter.argument)) if plan.kind.reals > 1 else str(parameter.argument)
     return f"(base + at.{parameter.region}" + (f" + {parameter.offset})" if parameter.offset else ")")
 
 
@@ -120,7 +126,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "codes": _codes(plan, interface.batched), **_batch_text(interface.batched, "ac" if plan.kind.one_operand else "abc"),
         **_ends_text(plan, interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
-        "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.family.largest_k or prose.LARGEST_EXTENT),
+        **_limits(plan), **_of_factors(plan),
         "measure": prose.measure(plan), "residual": prose.residual(plan) if plan.kind.solves else "",
         "largest_grid": largest_grid, "grid_limit": grid_limit, "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),
@@ -138,7 +144,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
              "most_blocks": launch.most_blocks, "threads": launch.threads,
              "blocks_same_b": None if launch.same_b is None else _blocks(interface, launch.same_b),
              "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "meaning": launch.meaning,
-             "params": [{"type": one.type, "expression": _passed(one)} for one in launch.parameters]}
+             "params": [{"type": one.type, "expression": _passed(one, plan)} for one in launch.parameters]}
             for launch in interface.launches
         ],
         "overlapping": any(launch.overlaps for launch in source.launches),
@@ -170,6 +176,8 @@ def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
     first = known["workspace"][0]
     given = [name for name, _ in _ends(plan, batched)]
     vectors = [(name, first + at, "NULL, and C has elements") for at, name in enumerate(given) if name in plan.inputs.vectors]
+    if plan.kind.reals > 1:
+        known = known | {"alpha": (4, "NULL"), "beta": (9, "NULL")}
     left = {argument: position for argument, (position, _) in known.items() if argument in plan.kind.aliases or argument in _none_of(plan)}
     moved = [
         (argument, position + (len(given) if position >= first else 0) - sum(before < position for before in left.values()), reason)
@@ -222,7 +230,8 @@ def _batch_text(batched: bool, operands: str = "abc") -> dict[str, Any]:
 def _of_stored_b(plan: Plan) -> dict[str, str]:
     """How the C text speaks of B's elements, and how the example draws one."""
     if plan.inputs.stored_b.is_usual:
-        return {"b_type": plan.type.c_type, "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any", "b_aligned": f"{plan.type.bytes} bytes"}
+        return {"b_type": plan.type.c_type, "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any",
+                "b_aligned": f"{plan.type.bytes} bytes"}
     return {"b_type": "uint16_t", "b_told": f", B given as {plan.inputs.stored_b.title}", "b_bits": f", bits of {plan.inputs.stored_b.title} numbers",
             "draw_b": "std::floor(128 * draw()) / 128", "b_data": "given_b", "any_b": "any_b", "b_aligned": "an element's own size"}
 
@@ -243,7 +252,7 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
         "b_declared": b.format(" *"), "b_pointed": b.format("* "), "reads": _reads(plan),
         "tile": {"m": tile_m, "n": tile_n}, "computed": kind.stored if kind.stored and not kind.mirrored else "",
         "given": kind.given, "packs": kind.packs, "depth": "2 * K" if kind.twice else "K",
-        "has": has, "beta_declared": f"{plan.type.c_type} beta, " if has["beta"] else "",
+        "has": has, "beta_declared": f"{_of_factors(plan)['factor']}beta, " if has["beta"] else "",
         "a_declared": f", const {plan.type.c_type} *a, int64_t lda" if has["a"] else "",
         "a_pointed": f", const {plan.type.c_type}* a, int64_t lda" if has["a"] else "",
         "system": {"size": kind.aliases["k"], "others": kind.beside, "block": solves.BLOCK, "systems": solves.SYSTEMS, "operand": plan.solved.name,
@@ -251,10 +260,23 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _of_factors(plan: Plan) -> dict[str, Any]:
+    """How the C function is given alpha and beta: numbers, or pointers to both parts."""
+    if plan.kind.reals == 1:
+        return {"factor": f"{plan.type.c_type} ", "alpha_is": {"seen": "alpha != 0", "none": "alpha == 0.0f"}}
+    return {"factor": f"const {plan.type.c_type} *", "alpha_is": {"seen": "(alpha[0] != 0 || alpha[1] != 0)", "none": "alpha[0] == 0 && alpha[1] == 0"}}
+
+
+def _limits(plan: Plan) -> dict[str, int]:
+    """The largest extents that are served, of elements."""
+    largest = prose.LARGEST_EXTENT // plan.kind.reals
+    return {"largest_extent": largest, "largest_k": min(largest, (plan.scheme.family.largest_k or prose.LARGEST_EXTENT) // plan.kind.reals)}
+
+
 def _reads(plan: Plan) -> str:
     """Of a kind that reads a triangle of an operand, which one, in a sentence."""
     kind = plan.kind
-    if not (kind.given or kind.solves):
+    if not (kind.given or kind.solves) or kind.reals > 1:
         return ""
     operand, turned = kind.operand.upper(), plan.layout["ab".index(kind.operand)] == "t" and "diag" in kind.options
     whose = f"{operand}, the {'lower' if kind.options['uplo'] == 'upper' else 'upper'} one as it is stored," if turned else operand
@@ -274,7 +296,8 @@ def numeric_version() -> str:
 def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, tuple[str | None, str]]:
     """file: (template, or None where the content is not text from one; what it is)."""
     api, code = plan.gpu.maker.api, plan.gpu.maker.files.code
-    own, example = "batch/" if batch.serves(plan) else "", "systems/" if plan.kind.solves else ""
+    own = "batch/" if batch.serves(plan) else ""
+    example = "systems/" if plan.kind.solves else "complex/" if plan.kind.reals > 1 else ""
     return {
         f"{name}.h": (f"{own}header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
         f"{name}{source.suffix}": (f"{own}kernel", "kernels and launcher, self-contained"),

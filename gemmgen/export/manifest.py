@@ -45,7 +45,8 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
         "name": name,
-        "computes": f"{plan.kind.formula} in {plan.type.title}" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "") + "; with beta = 0 C is not read" + (
+        "computes": f"{plan.kind.formula} in {plan.kind.element_of(plan.type).title}" + (f", and of that {plan.epilogue.title}" if plan.epilogue else "")
+        + "; with beta = 0 C is not read" + (
             "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.launches.repeated else ""),
         "kernel": source.name,
         "plan": {
@@ -66,13 +67,17 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
             if x not in plan.kind.aliases and not (plan.kind.solves and x not in (plan.solved.name, "c"))
         },
         "limits": {
-            "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid,
-            **({"largest_k": plan.scheme.family.largest_k} if plan.scheme.family.largest_k else {}),
+            "largest_extent": prose.LARGEST_EXTENT // plan.kind.reals, "largest_grid": largest_grid,
+            **({"largest_k": plan.scheme.family.largest_k // plan.kind.reals} if plan.scheme.family.largest_k else {}),
         },
         "alignment": {"operands": plan.inputs.stored_b.bytes, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
         **({"aliases": dict(plan.kind.aliases)} if plan.kind.aliases else {}),
         **({"tiles": {"count": plan.kind.tiles.count, "TILE_M": plan.block[0] * plan.cluster, "TILE_N": plan.block[1],
                       "rule": "tiles_m = ceil(m / TILE_M), tiles_n = ceil(n / TILE_N), integer arithmetic"}} if plan.kind.tiles else {}),
+        **({"reals": {"count": plan.kind.reals, "rule": (
+            "an element is so many numbers, its parts; what follows is of the real product: its n, k, lda, ldb and ldc are so many times those of the call, "
+            "alpha and beta the real parts, alpha_i and beta_i the imaginary ones"
+        )}} if plan.kind.reals > 1 else {}),
         **({"rounds": _rounds(plan)} if plan.kind.solves else {}),
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
@@ -136,10 +141,10 @@ def _rounds(plan: Plan) -> dict[str, Any]:
                 f"and kk at {square}. For i = 1, 2, ...: launches of role solve with k = {extent} = the unknowns [(i - 1) block, i block) that there are, {x} "
                 "at row = kk = first, alpha for i = 1, else 1; then, if unknowns are left and alpha is not 0, all other launches, for the product by which the "
                 "unknowns [i block - count block, i block) serve [i block, i block + count block), count being the largest power of two that divides i: "
-                f"{extent} are those served, k those that serve, {x} at row and kk where each begin, {other} in C where the serving ones begin, {beside} = ldc, "
-                "c where the served ones begin, alpha = -1, beta = 1, or alpha where i = count. The workspace is laid out once, for the largest of each "
-                "extent that a product has; regions marked zeroed are zeroed before the first launch, and those behind the status again before each "
-                "further product",
+                f"{extent} are those served, k those that serve, {x} at row and kk where each begin, {other} in C where the serving ones begin, "
+                f"{beside} = ldc, c where the served ones begin, alpha = -1, beta = 1, or alpha where i = count. The workspace is laid out once, for the "
+                "largest of each extent that a product has; regions marked zeroed are zeroed before the first launch, and those behind the status again before "
+                "each further product",
     }
 
 

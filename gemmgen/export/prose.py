@@ -122,12 +122,12 @@ def coefficients(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
 def bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
     rows = []
     for k in BOUND_K:
-        at = coefficients(plan, k, archs)
+        at = coefficients(plan, k * plan.kind.reals, archs)
         rows.append({
             "k": k,
             "worst_case": rounded_up(at.scaled),
             "both_signs": rounded_up(SAFETY * at.random),
-            "one_sign": rounded_up(SAFETY * max(at.coherent, at.random / math.sqrt(k))),
+            "one_sign": rounded_up(SAFETY * max(at.coherent, at.random / math.sqrt(k * plan.kind.reals))),
         })
     return rows
 

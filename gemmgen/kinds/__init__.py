@@ -11,14 +11,15 @@ from typing import Any
 
 from gemmgen.errors import GemmgenError
 from gemmgen.kinds.batches import GROUPED, POINTERS, STRIDED
+from gemmgen.kinds.complex import ComplexProduct
 from gemmgen.kinds.kind import GEMM, Kind, Problem, Tiles, require_plain
 from gemmgen.kinds.solves import TRSM
 from gemmgen.kinds.triangles import GEMMT, SYR2K, SYRK
 from gemmgen.kinds.triangular import SYMM, TRMM
 
 __all__ = [
-    "GEMM", "GEMMT", "GROUPED", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM", "Kind", "Problem", "Tiles", "all_kinds", "kind_called",
-    "kind_of", "require_plain",
+    "ComplexProduct", "GEMM", "GEMMT", "GROUPED", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM", "Kind", "Problem", "Tiles", "all_kinds",
+    "kind_called", "kind_of", "require_plain",
 ]
 
 ENTRY_POINTS = "gemmgen.kinds"
@@ -47,4 +48,7 @@ def kind_called(name: str) -> Kind:
 
 def kind_of(problem: Any) -> Kind:
     """The kind that a spec's section [problem] asks for, with what the section decides of it."""
-    return kind_called(problem.kind).of(problem).of_batch(problem)
+    found = kind_called(problem.kind)
+    if found == GEMM and problem.element.reals > 1:
+        return ComplexProduct(problem.type, problem.layout)
+    return found.of(problem).of_batch(problem)

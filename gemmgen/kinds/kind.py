@@ -12,12 +12,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gemmgen.catalog.element import Element
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.interface import Line, Parameter, Round
 from gemmgen.model.equation import Constraint, Equation
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 """Of A and of B: row major as they are (n), or transposed (t)."""
+COMPLEX_LAYOUTS = (*LAYOUTS, "nc", "cn", "tc", "ct", "cc")
+"""The same of complex numbers, which may be transposed and conjugated (c)."""
 
 
 class Held(Protocol):
@@ -86,10 +89,12 @@ class Kind:
             empty for 0 and for k.
         given: by operand, C, the element at its row (of B its column) `o` and at `kk`, where `at(o, kk)` is what memory holds there; without the
             operands whose elements are what memory holds.
+        reads: how these elements are told in kernels' comments.
         longest_last: whether later tiles have more k, so that they are worked off from the last one.
         stored: C, whether the element of C at `row` and `column` is computed; empty where all are.
         whole: C, whether all elements of a block's tile at `m0` and `n0` are; empty where that is not known, as `stored` is asked then.
         mirrored: whether each element is stored a second time, at its column and row.
+        reals: real numbers in an element of A, B and C, whose product kernels compute as one of real matrices.
         solves: whether C holds the right-hand sides of a triangular system and gets its solution: a kernel solves blocks of it, and the products that other
             blocks need of one that is known are those of `GEMM`, in rounds.
         counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
@@ -117,10 +122,12 @@ class Kind:
     tiles: Tiles | None = None
     k_range = ("", "")
     given: Mapping[str, str] = {}
+    reads = "of which a triangle is read"
     longest_last = False
     stored = ""
     whole = ""
     mirrored = False
+    reals = 1
     solves = False
     counts = ("", "")
     vendor_share: float | None = None
@@ -219,6 +226,36 @@ class Kind:
     def products(self, problem: Any) -> int:
         """How many products a spec's section [problem] expects of a launch."""
         return problem.matrices if self.batched else 1
+
+    # ---- how operands lie in memory
+
+    def extents(self, m: int, n: int, k: int) -> tuple[int, int, int]:
+        """m, n and k of the real product that is computed."""
+        return m, n, k
+
+    def stored_layout(self, layout: str) -> str:
+        """A layout of `layouts` as kernels have it: whether A and B are transposed."""
+        return layout
+
+    def layout_of(self, stored: str) -> str:
+        """The layout of `layouts` that kernels have as this one."""
+        return stored
+
+    def element_of(self, part: Element) -> Element:
+        """The type of elements that consist of such numbers."""
+        return part
+
+    def in_memory(self, x: np.ndarray, letter: str) -> np.ndarray:
+        """Matrices [..., rows, columns] as the formula reads them, as they lie in memory: of real numbers.
+
+        Args:
+            letter: of the layout.
+        """
+        return x if letter == "n" else np.swapaxes(x, -1, -2)
+
+    def from_memory(self, c: np.ndarray) -> np.ndarray:
+        """Matrices C [..., M, N] of what `in_memory` makes of them."""
+        return c
 
     # ---- batches: what a launch gets of its products
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gemmgen.catalog.gpu import Gpu
 from gemmgen.interface import Round
 from gemmgen.kinds.kind import Problem
 from gemmgen.kinds.triangles import LOWER
@@ -36,6 +37,14 @@ SUBSTITUTION = Equation(
     "K11", "substitution_cycles", f"{BLOCK} * {UNKNOWN_CYCLES} + {_PARTS * (_PARTS - 1) // 2} * {PART * PART * SYSTEMS} / f32_fma_per_clock",
     "cycles a block of unknowns and thread block", "one unknown after another, and products with the parts before in FP32",
 )
+
+
+def alone(gpu: Gpu) -> bool:
+    """Whether the compiler is told that one block of the solving kernel on an SM is enough.
+
+    NVRTC 13.5 leaves room for two otherwise on all NVIDIA GPUs from sm_86 on but Hopper, and spills.
+    """
+    return gpu.maker.platform == "cuda" and gpu.arch_number >= 86 and gpu.arch_number != 90
 
 
 def block_seconds(numbers: Numbers) -> tuple[float, float, float]:

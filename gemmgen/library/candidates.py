@@ -238,10 +238,11 @@ def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], si
         hinted = variant.spec.problem.model_copy(update=small)
         for space in _spaces(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})})):
             one = space.request
-            rows = [tuple(int(space.columns[name][row]) for name in one.design.symbols) for row in space.order]
+            rows = np.column_stack([space.columns[name][space.order] for name in one.design.symbols]).astype(int)
             found = _seconds(one, rows, sizes)
             for at in np.argsort(np.log(found) @ weights(sizes) ** 3, kind="stable")[:MOST_TILES]:
-                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=tuple(zip(one.design.symbols, rows[at])), routine=way,
+                symbols = tuple(zip(one.design.symbols, rows[at].tolist()))
+                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=symbols, routine=way,
                                 element=loaded.spec.problem.type)
 
 
@@ -291,7 +292,7 @@ def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list
     return [int(within[at]) for at in np.sort(first)[:MOST_TILES]]
 
 
-def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray) -> np.ndarray:
+def _seconds(request: Request, rows: Sequence[Sequence[int]] | np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """[rows, sizes] predicted, of calls whose counters nobody reads; inf where a single pass would read operands for which two are taken.
 
     Args:

@@ -125,8 +125,8 @@ class Pool:
         groups = [(gpu.name, layout, element.name) for gpu in self.library.gpus for layout in file.layouts for element in self.library.elements]
         if file.kernels_at_most < len(groups):
             raise SpecError(
-                f"{self.library.place}: kernels_at_most", "is less than GPUs times layouts times types of elements, of which each needs a kernel", got=file.kernels_at_most,
-                needs=f"at least {len(groups)}", remedy=f"kernels_at_most = {len(groups)}, or fewer gpus or layouts",
+                f"{self.library.place}: kernels_at_most", "is less than GPUs times layouts times types of elements, of which each needs a kernel",
+                got=file.kernels_at_most, needs=f"at least {len(groups)}", remedy=f"kernels_at_most = {len(groups)}, or fewer gpus or layouts",
             )
         left = [one for one in self.candidates if not self.refused or one.plan.hash not in self.refused]
         lacking = next((group for group in groups if not any(one.group == group and not one.strided for one in left)), None)
@@ -195,7 +195,8 @@ class Pool:
         refused = [error for key, (_, error) in self.refused.items() if key in mine]
         whys = [why for _, of, other, why in self.left_out if (of, other) == (gpu, layout)]
         return InfeasibleSpec(
-            self.library.place, f"no [[use]] has a kernel for {gpu}, {layout}{'' if element == F32.name else f', {element}'}", got=refused[0].problem if refused else "; ".join(dict.fromkeys(whys)) or None,
+            self.library.place, f"no [[use]] has a kernel for {gpu}, {layout}{'' if element == F32.name else f', {element}'}",
+            got=refused[0].problem if refused else "; ".join(dict.fromkeys(whys)) or None,
             needs="a kernel for each GPU and layout", remedy='another [[use]] for it, such as scheme = "auto", or fewer gpus or layouts',
         )
 
@@ -220,7 +221,10 @@ def costs(candidates: Sequence[Candidate], groups: Sequence[Group], sizes: Seque
 
 def narrow(kernels: Sequence[Served]) -> tuple[str, ...]:
     """Notes of schemes whose words do not span FP32's range, which the data of unmodified programs may need."""
-    found = {(one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels if one.candidate.element == F32.name and not one.plan.scheme.precision.spans_fp32}
+    found = {
+        (one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels
+        if one.candidate.element == F32.name and not one.plan.scheme.precision.spans_fp32
+    }
     return tuple(
         f"{place}: {name} has {scheme.leading} words, which hold no magnitude above {scheme.words_of('a')[0].largest:.4g} and lose what is small; "
         'programs that call through a shim may bring any of FP32\'s: scheme = "scaled", or [use.accuracy] as = "fp32"'
@@ -335,7 +339,8 @@ def pool(
 def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mapping[Group, Sequence[Candidate]]) -> tuple[list[Candidate], list[str]]:
     """(the candidates with plain FP32's and without those that it beats at every size, what is to be known of these).
 
-    Kernels of FP64 stay, whatever native FP64 takes: a library has no other kernels of it. Where a use asks for less error than FP32 has, or a dispatch table's measured times decide, FP32 does not stand in.
+    Kernels of FP64 stay, whatever native FP64 takes: a library has no other kernels of it. Where a use asks for less error than FP32 has, or a dispatch table's
+    measured times decide, FP32 does not stand in.
     """
     tables = {name for _, _, names in library.tables for name in names}
     serves = {

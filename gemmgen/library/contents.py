@@ -134,8 +134,8 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
         "abi": ABI,
         "version": numeric_version(),
         "computes": "; ".join([
-            f"C = act(alpha op(A) op(B) + beta C + bias) in {types(library)}", *([f"{', '.join(loaded.file.routines)} of BLAS's level 3"] if loaded.file.routines else []),
-            "with beta = 0 C is not read",
+            f"C = act(alpha op(A) op(B) + beta C + bias) in {types(library)}",
+            *([f"{', '.join(loaded.file.routines)} of BLAS's level 3"] if loaded.file.routines else []), "with beta = 0 C is not read",
         ]),
         "target": {"vendor": library.maker.name, "gpus": [{"name": gpu.name, "arch": gpu.arch} for gpu in loaded.gpus], "least_driver": least_driver(library)},
         "layouts": list(loaded.file.layouts),
@@ -152,7 +152,8 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
             {
                 "label": kernel.label, "kernel": kernel.built.source.name, "plan": kernel.built.plan.hash, "layout": kernel.built.plan.layout,
                 "gpu": kernel.built.plan.gpu.name, "scheme": kernel.built.plan.scheme.name, "fragment": kernel.built.plan.fragment.name,
-                "design": kernel.built.plan.design.name, "type": kernel.built.plan.type.name, "kind": {"name": kernel.built.plan.kind.name, **kernel.built.plan.kind.options},
+                "design": kernel.built.plan.design.name, "type": kernel.built.plan.type.name,
+                "kind": {"name": kernel.built.plan.kind.name, **kernel.built.plan.kind.options},
                 **decided(kernel.built.plan), "fallback": kernel.is_fallback, "reason": kernel.reason,
                 "from": served[kernel.built.plan.hash].candidate.place if kernel.built.plan.hash in served else None,
                 "sizes": [list(size) for size in served[kernel.built.plan.hash].sizes] if kernel.built.plan.hash in served else [],

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gemmgen.catalog.element import ELEMENTS, F32, F64, Element
+from gemmgen.catalog.element import F32, F64, REALS, Element
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.reserved import reserved
 from gemmgen.catalog.scheme import SCHEMES
@@ -107,7 +107,9 @@ class LibraryFile(Strict):
     routines: Annotated[tuple[Literal[*LEVEL3], ...], Field(strict=False)] = Field(
         (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most"
     )
-    fallback: bool = Field(True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; of FP64 there are none")
+    fallback: bool = Field(
+        True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; of FP64 there are none"
+    )
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
         (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
     )
@@ -179,7 +181,7 @@ class LoadedLibrary:
     def elements(self) -> tuple[Element, ...]:
         """Types of the elements that it has kernels for; dispatch tables are of FP32."""
         found = {spec.spec.problem.type for _, spec, _ in self.specs} | ({F32.name} if self.tables else set())
-        return tuple(one for name, one in ELEMENTS.items() if name in found)
+        return tuple(one for one in REALS if one.name in found)
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gemmgen import abi
 from gemmgen.catalog.epilogue import NONE
-from gemmgen.catalog.element import ELEMENTS, F32, F64
+from gemmgen.catalog.element import F32, F64, REALS
 from gemmgen.interface import SOLVE, Buffer, Grid, Interface, Launch, Parameter
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
@@ -181,7 +181,7 @@ def rows(kernels: Sequence[Kernel], *, name: str, finish: Sequence[Image], rules
         _array("image", "finish_images", _images(finish, name)),
         f"enum {{ FINISH_IMAGES = {len(finish)}, FIRST_FINISH_IMAGE = {first_image}, IMAGES = {first_image + len(finish)}, "
         f"FINISH_THREADS = {FINISH_THREADS}, FINISH_ROWS = {FINISH_TILE[0]}, FINISH_COLUMNS = {FINISH_TILE[1]}, FINISH_LARGEST_GRID = {largest} }};\n",
-        _array("char *const", "finish_symbols", [f'"{finish_symbol(one)}"' if one.name in types else "NULL" for one in ELEMENTS.values()]),
+        _array("char *const", "finish_symbols", [f'"{finish_symbol(one)}"' if one.name in types else "NULL" for one in REALS]),
         *_of_rules(rules, [kernel.label for kernel in kernels]), _of_architectures(kernels),
     ]
     return "\n".join(parts)
@@ -354,7 +354,7 @@ def native_estimate(gpu: Gpu) -> Estimate | None:
 def vendors(gpu: Gpu) -> tuple[Estimate | None, ...]:
     """What the vendor's GEMM of each type of elements takes, in the order of their numbers; None: nothing is known of it."""
     known = {F32.name: sgemm_estimate, F64.name: native_estimate}
-    return tuple(known[name](gpu) if name in known else None for name in ELEMENTS)
+    return tuple(known[one.name](gpu) if one.name in known else None for one in REALS)
 
 
 def _of_architectures(kernels: Sequence[Kernel]) -> str:

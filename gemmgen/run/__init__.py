@@ -162,7 +162,7 @@ class Placement:
     """How a test lays matrices in memory.
 
     Attributes:
-        extra: elements added to each leading dimension (A, B, C).
+        extra: elements of the product added to each leading dimension (A, B, C).
         misalign: bytes by which each base address misses 256-byte alignment;
             multiples of an element's.
         apart: elements between a matrix of a batch and the next (A, B, C).
@@ -178,7 +178,7 @@ class Result(Shown):
     """What came out.
 
     Attributes:
-        c: [M, N] of the plan's type, or [batch, M, N]; of another type of C, what its elements say.
+        c: [M, N] of the plan's elements, or [batch, M, N]; of another type of C, what its elements say.
         status: the kernels' counters by name.
         seconds: of all kernels together, where a real GPU ran them.
         intact: whether nothing was written outside C's elements.
@@ -195,12 +195,12 @@ class Result(Shown):
 
 def gemm(
     device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray | None, c: np.ndarray | None = None,
-    *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(), ends: Mapping[str, Any] = MappingProxyType({}),
+    *, alpha: complex = 1.0, beta: complex = 0.0, placement: Placement = Placement(), ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
     """alpha A B + beta C on `device`, and of that what the plan's epilogue makes.
 
     Args:
-        a: [M, K] of the plan's type, as the formula reads; it is stored as the plan's layout says.
+        a: [M, K] of the plan's elements, as the formula reads; it is stored as the plan's layout says.
         b: [K, N] likewise, stored as the plan's type of B, whose numbers they are; None where the plan's kind of product has no B.
         c: [M, N] likewise, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through. Of a kind
             that solves the right-hand sides: the result's C is X, and the operand that is not the triangle None.
@@ -215,8 +215,10 @@ def gemm(
         return _solved(device, plan, source, a, b, c, alpha, placement)
     if a is None:
         raise SpecError("a", f"is missing: kind {plan.kind.name} has it", needs=f"[M, K] {plan.type.dtype}", remedy="a matrix as a")
-    whole = plan.kind.completed(a, b)
-    check_extents(*whole, c, element=plan.type)
+    whole = plan.kind.completed(a, b) if plan.kind.reals == 1 else (a, b)
+    check_extents(*whole, c, element=plan.kind.element_of(plan.type))
+    if plan.kind.reals == 1 and (complex(alpha).imag or complex(beta).imag):
+        raise SpecError("alpha, beta", "are complex, and C is not", got=(alpha, beta), needs="real numbers", remedy='[problem] type = "c64"')
     b = whole[1] if b is None else b
     if plan.launches.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
@@ -305,18 +307,21 @@ def check_apart(m: int, n: int, ldc: int, stride_c: int, batch: int) -> None:
 
 
 def _products(
-    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None, alpha: float, beta: float, placement: Placement,
+    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None, alpha: complex, beta: complex, placement: Placement,
     strides: tuple[int | None, int | None] = (None, None), ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
     """Every product of a batch: [batch, M, K], [batch, K, N] and [batch, M, N]."""
     (batch, m, k), n = a.shape, b.shape[2]
     ends = plan.epilogue.checked(ends, m, n, batch if plan.launches.repeated else None)
+    kind, layout = plan.kind, plan.kind.layout_of(plan.layout)
+    m, n, k = kind.extents(m, n, k)
+    placement = replace(placement, extra=tuple(kind.reals * one for one in placement.extra), apart=tuple(kind.reals * one for one in placement.apart))
     check_sums(plan, k)
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
-    c = np.full((batch, m, n), plan.type.poison) if c is None else c
-    stored_a, lda, stride_a = stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0, plan.type)
+    c = np.full((batch, m, n), plan.type.poison) if c is None else kind.in_memory(c, "n")
+    stored_a, lda, stride_a = stored(kind.in_memory(a, layout[0]), placement, 0, plan.type)
     plan.inputs.stored_b.require(b)
-    stored_b, ldb, stride_b = stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1, plan.inputs.stored_b)
+    stored_b, ldb, stride_b = stored(kind.in_memory(b, layout[1]), placement, 1, plan.inputs.stored_b)
     stored_c, ldc, stride_c = stored(c, placement, 2, plan.output)
     stride_a, stride_b = (own if asked is None else asked for own, asked in zip((stride_a, stride_b), strides))
     interface = source.interface
@@ -327,7 +332,8 @@ def _products(
         given: dict[str, Any] = {
             "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda, "stride_a": stride_a,
             "b": None if "b" in plan.kind.aliases else device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb, "stride_b": stride_b,
-            "c": c_buffer, "ldc": ldc, "stride_c": stride_c, "m": m, "n": n, "k": k, "batch": batch, "alpha": alpha, "beta": beta,
+            "c": c_buffer, "ldc": ldc, "stride_c": stride_c, "m": m, "n": n, "k": k, "batch": batch, "alpha": alpha.real, "beta": beta.real,
+            "alpha_i": alpha.imag, "beta_i": beta.imag,
             **ended(device, plan.epilogue, ends),
         }
         launch_all(device, interface, extents, given, memory)
@@ -337,7 +343,7 @@ def _products(
     finally:
         device.release()
     inside, intact = unstored(out, stored_c, (batch, m, n), ldc, stride_c)
-    return Result(plan.output.values(inside), status, seconds, intact)
+    return Result(kind.from_memory(plan.output.values(inside)), status, seconds, intact)
 
 
 def ended(device: Device, epilogue: Epilogue, ends: Mapping[str, Any]) -> dict[str, Any]:
@@ -391,8 +397,9 @@ def check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: b
     if b.shape != (*batch, k, n) or (c is not None and c.shape != (*batch, m, n)):
         raise SpecError("a, b, c", "shapes do not fit", got=f"{a.shape}, {b.shape}, {None if c is None else c.shape}",
                         needs=f"[{lead}m, k], [{lead}k, n], [{lead}m, n]")
-    if max(m, n, k) > MAX_EXTENT - 4096:
-        raise SpecError("a, b", "are too large", got=(m, n, k), needs=f"extents below {MAX_EXTENT - 4096}")
+    most = (MAX_EXTENT - 4096) // element.reals
+    if max(m, n, k) > most:
+        raise SpecError("a, b", "are too large", got=(m, n, k), needs=f"extents below {most}")
 
 
 def _steps(rows: int, columns: int, placement: Placement, which: int) -> tuple[int, int]:

@@ -254,7 +254,7 @@ class _Solution:
         if self.request.loaded.spec.split.scheme != "auto":
             return ""
         problem = self.request.loaded.spec.problem
-        preferred = preferred_scheme(self.plan.gpu.unit, problem.b, problem.type)
+        preferred = preferred_scheme(self.plan.gpu.unit, problem.b, problem.part.name)
         if self.plan.scheme.name == preferred.name:
             return preferred.reason
         return f"no word need be split where memory binds; {preferred.name} is predicted slower"

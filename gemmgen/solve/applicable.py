@@ -54,6 +54,13 @@ class Case:
         return self.spec.problem.type != F32.name
 
     @property
+    def serves_kind(self) -> bool:
+        """Whether there are kernels of this kind for elements of a type of their own; of complex ones of one product alone."""
+        if self.spec.problem.element.reals > 1:
+            return self.kind.reals > 1
+        return not (self.kind.batched or self.kind.packs or self.kind.twice or self.kind.solves)
+
+    @property
     def b(self) -> str:
         """The type of B that the scheme takes."""
         return self.scheme.b or F32.name
@@ -179,8 +186,8 @@ EXACT = "the sums of {scheme.name} are integers, and exact"
 WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
-        "[problem] kind", lambda case: case.of_wide and (case.kind.batched or case.kind.packs or case.kind.twice or case.kind.solves),
-        WIDE + " compute one product of A and B", lambda case: case.kind.name, "gemm, gemmt or syrk", 'kind = "gemm", or type = "f32"',
+        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute one product of A and B", lambda case: case.kind.name,
+        lambda case: "gemm, gemmt or syrk" if case.spec.problem.element.reals == 1 else GEMM.name, 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,
@@ -191,11 +198,13 @@ OF_TARGET = (
         'C of the elements\' type, which c = "f32" stands for', 'c = "f32", or type = "f32"',
     ),
     Refusal(
-        "[epilogue] do", lambda case: case.of_wide and bool(case.spec.epilogue.do), WIDE + " store alpha A B + beta C, since steps compute in FP32",
+        "[epilogue] do", lambda case: case.of_wide and bool(case.spec.epilogue.do),
+        WIDE + " store alpha A B + beta C, since steps compute in FP32, of real numbers",
         lambda case: ", ".join(case.spec.epilogue.do), "no steps", 'leave it out, or type = "f32"',
     ),
     Refusal(
-        "[accuracy] as", lambda case: not case.of_wide and getattr(case.spec.accuracy, "as") == "fp64", "no element of {spec.problem.type} has such an error",
+        "[accuracy] as", lambda case: case.spec.problem.part == F32 and getattr(case.spec.accuracy, "as") == "fp64",
+        "no element of {spec.problem.type} has such an error",
         lambda case: "fp64", '[problem] type = "f64"', 'type = "f64", or as = "fp32-rounded"',
     ),
     Refusal(
@@ -222,11 +231,11 @@ OF_TARGET = (
 )
 OF_SCHEME = (
     Refusal(
-        "[split] scheme", lambda case: case.scheme.element != case.spec.problem.type, "splits elements of {scheme.element}",
+        "[split] scheme", lambda case: case.scheme.element != case.spec.problem.part.name, "splits elements of {scheme.element}",
         lambda case: f"{case.scheme.name}, [problem] type = {case.spec.problem.type}", "a scheme for the elements' type",
         lambda case: f'[problem] type = "{case.scheme.element}", or scheme = '
-                     f'"{preferred_scheme(case.gpu.unit, case.spec.problem.b, case.spec.problem.type).name}"',
-        has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b, case.spec.problem.type)),
+                     f'"{preferred_scheme(case.gpu.unit, case.spec.problem.b, case.spec.problem.part.name).name}"',
+        has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b, case.spec.problem.part.name)),
     ),
     Refusal(
         "[split] scheme", lambda case: case.b != case.spec.problem.b, "takes a B of {case.b}",
@@ -280,7 +289,7 @@ OF_KERNEL = (
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
     _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
     Refusal(
-        "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs or any(case.kind.k_range)),
+        "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs and case.kind.reals == 1 or any(case.kind.k_range)),
         "scales of runs of k are found of an A and a B that are read whole, and whole runs are summed",
         lambda case: f"{case.scheme.name}, kind {case.kind}", "a scheme with scales of rows, or without any", 'scheme = "scaled"',
     ),
@@ -315,8 +324,9 @@ OF_PROMOTION = (
         "0: promotion moves sums out of a matrix unit, which truncates", "promote = 0",
     ),
     Refusal(
-        "[problem] k", lambda case: case.scheme.family.largest_k is not None and case.spec.problem.k > case.scheme.family.largest_k,
-        "INT32 sums of {scheme.name} could overflow", lambda case: case.spec.problem.k, "at most {scheme.family.largest_k}",
+        "[problem] k", lambda case: case.scheme.family.largest_k is not None and case.spec.problem.extents[2] > case.scheme.family.largest_k,
+        "INT32 sums of {scheme.name} could overflow", lambda case: case.spec.problem.k,
+        lambda case: f"at most {case.scheme.family.largest_k // case.kind.reals}",
         "products of parts of K that add up, with beta = 1, or another scheme",
     ),
     Refusal(

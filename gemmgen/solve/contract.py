@@ -121,7 +121,7 @@ def contract(loaded: LoadedSpec, roundoff: float = 0.0) -> Contract | None:
     Args:
         roundoff: of C's type.
     """
-    asked, k = loaded.spec.accuracy, max(loaded.spec.problem.k, 1)
+    asked, k = loaded.spec.accuracy, max(loaded.spec.problem.extents[2], 1)
     for key in ("relative_frobenius", "scaled", "as"):
         value = getattr(asked, key)
         if value is not None:

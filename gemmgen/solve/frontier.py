@@ -130,7 +130,7 @@ def frontier(loaded: LoadedSpec) -> Frontier:
     files: dict[str, str] = {}
     refused: list[tuple[str, GemmgenError]] = []
     own = loaded.spec.split.scheme if loaded.spec.split.scheme.endswith(".toml") else ""
-    named = [scheme.name for scheme in schemes_for(problem.b, problem.type)]
+    named = [scheme.name for scheme in schemes_for(problem.b, problem.part.name)]
     if own:
         scheme = SCHEMES.get(own, where=f"{loaded.place}: [split] scheme", relative_to=loaded.folder)
         files = {scheme.name: own}

@@ -41,7 +41,7 @@ def schemes_for(b: str, element: str = F32.name) -> list[Scheme]:
 def plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragment, Design]]:
     """Plain FP32, where the scheme is open and a design of it is for such sizes: memory binds there, and no word need be split."""
     plain = SCHEMES.get(PLAIN)
-    if spec.problem.b != F32.name or spec.problem.type != F32.name or spec.split.scheme != "auto" or spec.fragment.shape is not None:
+    if spec.problem.b != F32.name or spec.problem.part != F32 or spec.split.scheme != "auto" or spec.fragment.shape is not None:
         return []
     if _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY):
         return []

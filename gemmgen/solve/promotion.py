@@ -31,12 +31,12 @@ def promotion(case: Case, asked: Contract | None) -> tuple[int, str]:
         return (2 if case.unit.rounds_to_nearest else 4) * fragment_k, sums
     if not case.fragment.on_matrix_unit:
         return 0, sums
-    return _hidden(case, promote_for(case.scheme, case.unit, fragment_k, case.spec.problem.k)), sums
+    return _hidden(case, promote_for(case.scheme, case.unit, fragment_k, case.spec.problem.extents[2])), sums
 
 
 def _hidden(case: Case, wanted: int) -> int:
     """What the design takes of an interval that the error allows."""
-    return wanted and case.design.promote(wanted, case.scheme, case.spec.tile.block, case.spec.problem.k, case.fragment)
+    return wanted and case.design.promote(wanted, case.scheme, case.spec.tile.block, case.spec.problem.extents[2], case.fragment)
 
 
 def _as_asked(case: Case, asked: Contract) -> tuple[int, str]:

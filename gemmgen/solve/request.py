@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from gemmgen.batch import Batch
-from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import Gpu
@@ -118,11 +117,11 @@ class Request:
         known = usual | {one.name: one.decoded(symbols) for one in design.decisions if one.symbols and all(name in symbols for name in one.symbols)}
         way = design.way_of(symbols) if all(name in symbols for name in design.way_names) else self.choices.ways[0]
         return Plan(
-            layout=spec.problem.layout, scheme=self.scheme, gpu=self.gpu,
+            layout=self.kind.stored_layout(spec.problem.layout), scheme=self.scheme, gpu=self.gpu,
             fragment=design.instruction(self.fragment, known["block"], known["warp"], known.get("cluster", 1)),
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=None if design is designs_of(self.fragment, self.kind, self.scheme.family.sums)[0] else design.name, type=ELEMENTS[spec.problem.type],
-            output=output_of(ELEMENTS[spec.problem.type], spec.problem.c), epilogue=epilogue_of(spec.epilogue.do), asked=self.asked,
+            designed=None if design is designs_of(self.fragment, self.kind, self.scheme.family.sums)[0] else design.name, type=spec.problem.part,
+            output=output_of(spec.problem.part, spec.problem.c), epilogue=epilogue_of(spec.epilogue.do), asked=self.asked,
             kind=self.kind, batch=self.batch, **known, **more,
         )
 
@@ -135,12 +134,12 @@ def requests(loaded: LoadedSpec) -> list[Request]:
     case.kind.check(spec.problem, place)
     if not case.kind.batched:
         refuse_batch(spec, place)
-    asked = contract(loaded, output_of(ELEMENTS[spec.problem.type], spec.problem.c).roundoff)
+    asked = contract(loaded, output_of(spec.problem.part, spec.problem.c).roundoff)
     if asked is None:
-        name = preferred_scheme(gpu.unit, spec.problem.b, spec.problem.type).name if spec.split.scheme == "auto" else spec.split.scheme
+        name = preferred_scheme(gpu.unit, spec.problem.b, spec.problem.part.name).name if spec.split.scheme == "auto" else spec.split.scheme
         return _of_scheme(loaded, SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder), gpu, None)
     found, refused = [], []
-    for scheme in schemes_for(spec.problem.b, spec.problem.type):
+    for scheme in schemes_for(spec.problem.b, spec.problem.part.name):
         try:
             found += _of_scheme(loaded, scheme, gpu, asked)
         except (InfeasibleSpec, UnknownName) as error:  # a shape that the scheme's words do not have is asked of no kernel
@@ -170,7 +169,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
     requests, found, refused = [], [], []
     usable = [(fragment, designs_of(fragment, case.kind, case.family)) for fragment in fragments(spec.fragment, scheme, gpu, place)]
     refused += [first(OF_KIND, replace(case, fragment=fragment)) for fragment, designs in usable if not designs]
-    sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
+    sizes = _hints(loaded)
     # Whom all designs refuse is told by the one that is asked for, or else by one that serves any sizes.
     ways = [(scheme, fragment, design) for fragment, designs in usable for design in designs]
     ways += [] if asked else plain_ways(spec, gpu, sizes)
@@ -192,12 +191,12 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
 def _hints(loaded: LoadedSpec) -> Hints:
     problem = loaded.spec.problem
     kind = kind_of(problem)
-    return Hints(problem.m, problem.n, problem.k, kind.products(problem), kind.strides)
+    return Hints(*problem.extents, kind.products(problem), kind.strides, kind.reals)
 
 
 def _constants(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> dict[str, Any]:
     """The symbols that no candidate changes."""
-    found = design.constants(loaded.spec.problem.layout, scheme, fragment, gpu, _hints(loaded))
+    found = design.constants(kind_of(loaded.spec.problem).stored_layout(loaded.spec.problem.layout), scheme, fragment, gpu, _hints(loaded))
     return found | (design.passes(scheme) if loaded.spec.split.fallback != NO_FALLBACK else {})
 
 

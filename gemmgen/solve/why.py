@@ -142,7 +142,7 @@ def smaller(e: Explanation) -> list[Change]:
     """The choice for a product whose extents are a quarter, where it is another."""
     if e.request.settled or e.request.batch:
         return []
-    size = {name: max(1, getattr(e.plan.hints, name) // 4) for name in ("m", "n", "k")}
+    size = {name: max(1, extent // 4) for name, extent in zip("mnk", e.plan.hints.asked)}
     # An error that the spec asks for has led to the scheme, which stays.
     loaded = with_scheme(e.request.loaded, e.plan.scheme.name) if e.request.contract else e.request.loaded
     try:

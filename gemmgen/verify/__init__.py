@@ -174,7 +174,7 @@ class Judge:
             good = within and relative_frobenius(summed, want) <= apart.relative_frobenius
             if good or not random:  # a user's data is held to the product itself
                 break
-        m, n, k = self.sample.size if self.sample else (*reference.shape, problem.a.shape[1])
+        m, n, k = self.sample.size if self.sample else (*reference.shape, problem.a.shape[1] // self.plan.kind.reals)
         of_fp32 = right.against_fp32(c, reference)
         special = "" if finite.all() else f", {(~finite).sum()} elements not finite{'' if alike else f', not as in {element.title}'}"
         if np.any(flushed):
@@ -203,7 +203,7 @@ class Judge:
         """What the kernels should have counted and have not; empty where all is right."""
         whole = self.plan.kind.embedded(problem.a, problem.b, None)
         given = (whole.a, whole.b) if self.plan.kind.twice else self.plan.kind.completed(whole.a, whole.b)
-        words = self.words(oracles.Problem(*given))
+        words = self.words(oracles.Problem(given[0], given[1][:, :: self.plan.kind.reals]))  # both columns of a complex one hold the same parts
         counts = {f"{x}_{kind}": getattr(one, kind) for x, one in zip("ab", words) for kind in ("lossy", "overflow", "nonfinite")}
         if self.plan.kind.one_operand and self.plan.launches.shares_words:
             counts |= {key: 0 for key in counts if key.startswith("b_")}
@@ -362,6 +362,12 @@ def default_size(plan: Plan, kind: str) -> tuple[int, int, int]:
 
     Where blocks work off tiles, more tiles than there are blocks at once.
     """
+    m, n, k = _default_size(plan, kind)
+    return m, -(-n // plan.kind.reals), -(-k // plan.kind.reals)
+
+
+def _default_size(plan: Plan, kind: str) -> tuple[int, int, int]:
+    """That of a product of real numbers."""
     if kind == "emulator":
         if plan.design.stays:
             return 2 * plan.block[0] + 13, plan.block[1] + 9, oracles.wrapping_k(plan) + 5
@@ -392,7 +398,7 @@ def verify(
     the order of warps and run with all of them in step, which is faster.
 
     Args:
-        a, b: [M, K] and [K, N] of the plan's type for the headline product instead of U[-1, 1].
+        a, b: [M, K] and [K, N] of the plan's elements for the headline product instead of U[-1, 1]; of complex ones, both parts of C as columns.
         size: (m, n, k) of it otherwise.
         require: how good a right kernel has to be: as its scheme promises, or besides as FP32.
         progress: gets the name of each step as it begins.
@@ -409,9 +415,10 @@ def verify(
     if plan.kind.solves:  # its products are asked what those of a matrix product are
         plan, source = replace(plan, kind=GEMM), replace(source, interface=source.interface.of_products)
         judge = Judge(plan, source, binary, device, sample)
-    shape = size or default_size(plan, device.kind)
+    m, n, k = size or default_size(plan, device.kind)
+    shape = m, n, k * plan.kind.reals  # of the real product, of which each complex element of C shows one part
     own = a is None or b is None
-    headline = oracles.uniform(plan, -1, 1, shape, 0) if own else oracles.Problem(a, b)
+    headline = oracles.uniform(plan, -1, 1, shape, 0) if own else oracles.Problem(*(plan.kind.completed(a, b) if plan.kind.reals > 1 else (a, b)))
     headlined = "U[-1, 1]" if own else "your matrices"
     checks = [whole.resources()]
     told: dict[str, Accuracy] = {}

@@ -7,7 +7,7 @@ import numpy as np
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, gemm
-from gemmgen.verify import solves
+from gemmgen.verify import complex, solves
 from gemmgen.verify.bound import share_of_worst
 
 
@@ -19,6 +19,8 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
     """
     if plan.kind.solves:
         return solves.question(plan, source, device)
+    if plan.kind.reals > 1:
+        return complex.question(plan, source, device)
     kind, element, (bm, bn, bk) = plan.kind, plan.type, plan.block
     rng, worst, wrong, count = np.random.default_rng(12), 0.0, [], 0
     for (m, n, k), alpha, beta in (((bm + 3, bn + 5, 2 * bk + 5), -1.5, 0.5), ((2 * bm + 1, bn - 1, bk + 1), 1.0, 0.0), ((3, 2, 5), 2.0, 0.0)):

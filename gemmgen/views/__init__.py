@@ -206,7 +206,7 @@ class Launches(View):
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another; none that also tells which rows stand out."""
-        plain = not self.plan.batch and not self.plan.fallback and not self.plan.kind.packs
+        plain = not self.plan.batch and not self.plan.fallback and (not self.plan.kind.packs or bool(self.plan.scheme.family.residues))
         return plain and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
 
     @property

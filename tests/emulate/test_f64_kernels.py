@@ -169,7 +169,7 @@ def of_kind(name: str, gpu: str):
     return solve(loads({"problem": {"type": "f64", **KINDS[name]}, "split": {"scheme": "residues12"}, "target": {"gpu": gpu}, "tile": tile}))
 
 
-@pytest.mark.parametrize("name", ["syrk, both", pytest.param("gemmt, upper", marks=LONG)])
+@pytest.mark.parametrize("name", [pytest.param("syrk, both", marks=LONG), "gemmt, upper"])
 def test_triangles_have_the_bits_of_the_whole_product(name):
     """Of two tiles each way; elements of the other triangle are as they were, or those of this one, and an Inf is repaired where it is computed."""
     plan = of_kind(name, "a100")
@@ -196,7 +196,7 @@ def test_the_judge_passes_triangles(name, gpu):
     assert check.passed, check.detail
 
 
-@pytest.mark.parametrize("fault", [pytest.param("", marks=LONG), "small elements are lost"])
+@pytest.mark.parametrize("fault", [pytest.param("", marks=LONG), pytest.param("small elements are lost", marks=LONG)])
 def test_graded_and_cancelling_data_ask_for_every_bit_of_small_elements(fault):
     """Elements 2^-30 of their row's largest are 0 in the wrong kernel, and nothing counts them."""
     change = (lambda text: text.replace("else if (up >= -54)", "else if (up >= -26)")) if fault else (lambda text: text)

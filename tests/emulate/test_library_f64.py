@@ -89,6 +89,7 @@ def drawn(m=19, n=20, k=37, count=1, seed=1):
     return [rng.uniform(-1, 1, (count, *shape)) for shape in ((m, k), (k, n), (m, n))]
 
 
+@pytest.mark.long
 def test_every_order_and_operation_gives_the_same_bits(made):
     """A column-major product is the row-major one of the same memory: what no kernel reads as it is stored is not served."""
     served = 0
@@ -115,6 +116,7 @@ def test_scalars_are_fp64s_on_the_host_and_on_the_device(made):
     Call(made, *drawn(), bias=bias.ctypes.data).check(bias.copy(), roundings=2)
 
 
+@pytest.mark.long
 def test_a_batch_by_strides_and_by_pointers(made):
     a, b, c = drawn(count=2)
     a[1] *= 2.0**600

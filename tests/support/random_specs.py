@@ -393,7 +393,7 @@ def _fit(problem: dict, rng: Random) -> None:
     for extent, other in kind.aliases.items():
         if extent in "mnk":
             problem[extent] = problem.setdefault(other, rng.choice(_SIZES))
-    if not (kind.batched or kind.plain):
+    if kind.solves:
         problem.pop("matrices", None)
 
 

@@ -10,6 +10,8 @@ import pytest
 from gemmgen.catalog.element import F32
 from gemmgen.catalog.epilogue import NONE
 from gemmgen.kinds import GROUPED, STRIDED
+from gemmgen.kinds.triangles import Syrk
+from gemmgen.kinds.triangular import Trmm
 from gemmgen.run import Placement, Result
 from gemmgen.run.batch import BatchResult, Product
 from gemmgen.verify import batch as of_batches
@@ -75,9 +77,48 @@ def test_a_strided_batch_is_asked_everything(monkeypatch, fault, said):
     monkeypatch.setattr(of_strided, "strided", strided_like(fault))
     monkeypatch.setattr(of_strided, "share_of_worst", share)
     device = Device()
-    told, wrong = of_strided.questions(SimpleNamespace(block=(8, 6, 4), epilogue=NONE, type=F32), None, device)
+    told, wrong = of_strided.questions(SimpleNamespace(block=(8, 6, 4), epilogue=NONE, type=F32, kind=STRIDED), None, device)
     assert all(any(word in one for one in wrong) for word in said) and bool(wrong) == bool(fault), wrong
     assert len(set(device.schedules)) == 3 and device.schedule == "usual" and "worst case" in told
+
+
+def kind_like(kind, fault):
+    """The same of a kind, of which elements that it does not compute stay as they were."""
+    def strided(device, plan, source, a, b, c, alpha=1.0, beta=0.0, placement=None):
+        out = c.copy()
+        for at, one in enumerate(a):
+            first, second = kind.completed(one, None if b is None else b[at])
+            computed = kind.computed(*c.shape[1:])
+            out[at] = np.where(computed, (alpha * (first.astype(np.float64) @ second) + beta * kind.read(c[at])).astype(np.float32), c[at])
+        if fault == "last" and len(out):
+            out[-1, -1, -1] += 3e-4
+        if fault == "nan" and len(out):
+            out[-1, -1, -1] = np.nan
+        if fault == "other" and len(out):
+            out[0, 0, -1] += 1
+        if fault == "order" and len(out) and device.schedule != device.schedules[0]:
+            out[0, 0, 0] = np.nextafter(out[0, 0, 0], np.float32(9))
+        if len(out) and fault == ("place" if len(out) > 1 else "alone"):
+            out[0, 0, 0] = np.nextafter(out[0, 0, 0], np.float32(9))
+        if fault == "empty" and not len(out):
+            out = np.zeros((1, 1, 1), np.float32)
+        return Result(out, {}, 0.0, fault != "memory")
+
+    return strided
+
+
+@pytest.mark.parametrize(("fault", "said"), [
+    ("", None), ("last", "3 of the worst case"), ("nan", "nan of the worst case"), ("other", "not computed"), ("memory", "not computed"), ("order", "order of warps"),
+    ("place", "permuted batch"), ("alone", "product alone"), ("empty", "empty batch"),
+])
+@pytest.mark.parametrize("kind", [Syrk().strided(), Trmm().strided()], ids=str)
+def test_a_batch_of_a_kind_is_asked_everything(monkeypatch, kind, fault, said):
+    said = "of the worst case" if fault == "other" and kind.computed(2, 2).all() else said
+    monkeypatch.setattr(of_strided, "strided", kind_like(kind, fault))
+    monkeypatch.setattr(of_strided, "share_of_worst", share)
+    told, wrong = of_strided.questions(SimpleNamespace(block=(8, 8, 4), epilogue=NONE, type=F32, kind=kind), None, Device())
+    assert (not wrong) if said is None else any(said in one for one in wrong), wrong
+    assert "worst case" in told
 
 
 def batch_like(fault):

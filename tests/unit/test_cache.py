@@ -357,6 +357,7 @@ def test_a_template_is_compiled_once_for_all_processes(tmp_path, monkeypatch):
 
     assert [rendered("${1 + 1}") for _ in range(2)] == [("2", 1), ("2", 0)]
     assert [rendered("${1 + 2}") for _ in range(2)] == [("3", 1), ("3", 0)]
+    assert rendered("${1 + 1}") == ("2", 0), "another checkout's text is kept beside it"
     assert [rendered("${1 + 1}", "y.j2")[1] for _ in range(2)] == [1, 0]
     for changed in ((jinja2, "__version__", "0"), (render, "MAGIC_NUMBER", b"0")):
         with monkeypatch.context() as other:

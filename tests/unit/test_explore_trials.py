@@ -259,6 +259,24 @@ def test_on_a_gpu_each_size_has_a_reference_and_rivals(tmp_path):
     assert Running(explore.study(data).candidates(), tmp_path, pool := WithGpu()).run().kept == 4 and pool.calls == 0
 
 
+def test_gpus_of_several_kinds_each_time_their_own_trials(tmp_path):
+    """In one study: a stage is asked of a worker with the trial's GPU, and a kind that no worker has is compiled."""
+    asked = []
+
+    class Two(WithGpu):
+        gpus = {"a100": 1, "h200": 2}
+
+        def submit(self, key, resource, target, *args, seconds):
+            asked.extend((resource, one.spec["target"]["gpu"]) for one in args if isinstance(one, Task) and target.endswith(":timed") and one.made)
+            super().submit(key, resource, target, *args, seconds=seconds)
+
+    data = {**BAD, "study": {**BAD["study"], "gpus": ["a100", "h200", "l4"], "sizes": [64], "trials": 3}}
+    Running(explore.study(data).candidates(), tmp_path, Two()).run()
+    assert {row.gpu: row.verdict for row in Store(tmp_path).rows("kind = 'kernel'")} == {"a100": "timed", "h200": "timed", "l4": "compiled"}
+    assert sorted(asked) == [("a100", "a100"), ("h200", "h200")]
+    assert {row.gpu for row in Store(tmp_path).rows("kind = 'reference'")} == {"a100", "h200"}
+
+
 def test_an_unknown_rival_is_refused(tmp_path):
     with pytest.raises(GemmgenError, match="library routine"):
         Running(explore.study({**BAD, "study": {**BAD["study"], "rivals": ["blas"]}}).candidates(), tmp_path, InHere())
@@ -370,6 +388,34 @@ def test_workers_that_die_and_join_lose_nothing(tmp_path):
 def test_a_scheduler_that_is_not_there_is_a_message():
     with pytest.raises(GemmgenError, match="does not answer"):
         Cluster("no address")
+
+
+SRUN = """#!/bin/sh
+echo "$@" >> "$LOG"
+while case $1 in --*) true;; *) false;; esac; do shift; done
+exec "$@"
+"""
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_slurm_example_in_small(tmp_path):
+    """One node, one processor, an srun that starts what it is told: the study is done by the workers, and nothing is left behind."""
+    pytest.importorskip("distributed")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "srun").write_text(SRUN)
+    (tmp_path / "bin" / "srun").chmod(0o755)
+    (tmp_path / "mine.toml").write_text('[study]\nname = "mine"\ngpus = ["a100"]\nsizes = [64]\ntrials = 2\n\n[space.split]\nscheme = "half"\n\n'
+                                        "[space.tile]\nblock = [32, 32, 32]\nwarp = [32, 32, 32]\n")
+    env = os.environ | {"PATH": f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}", "LOG": str(tmp_path / "log"),
+                        "SLURM_CPUS_ON_NODE": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_GPUS_ON_NODE": "8"}
+    script = Path(gemmgen.__file__).parents[1] / "examples" / "study.slurm"
+    ran = subprocess.run(["bash", script, "mine.toml", "store"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert [row.verdict for row in Store(tmp_path / "store").rows("kind = 'kernel'")] == ["compiled"] * 2
+    [line] = (tmp_path / "log").read_text().splitlines()
+    assert "--nworkers 1 " in line and "--resources compile=1" in line and "tcp://" in ran.stdout + ran.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "log", "mine.toml", "store"}
 
 
 # ---- stages

@@ -9,7 +9,7 @@ import pytest
 from gemmgen.catalog.scheme.lookup import SCHEMES
 from gemmgen.designs import all_designs, design_called
 from gemmgen.designs.feature import (
-    ANY_KIND, COMBINED_SUMS, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, PROMOTES_AT_ONCE, SPLITS_APART, STORED_B, Feature,
+    ANY_KIND, COMBINED_SUMS, COMPLEX, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, PROMOTES_AT_ONCE, SPLITS_APART, STORED_B, Feature,
 )
 from gemmgen.designs.parts import Equations
 from gemmgen.designs.portable.design import CACHED_FRAGMENTS, PADDED_ROWS, PIECES
@@ -27,7 +27,9 @@ OWNERS = {
     PROMOTES_AT_ONCE: {"portable", "cuda_cores", "strided", "residues_portable", "straight", "grouped"},
     COMBINED_SUMS: {"residues", "residues_portable", "tensor_memory"},
     PERSISTENT: {"specialised", "packed", "residues", "tensor_memory"},
-    ANY_KIND: {"portable", "cuda_cores", "specialised", "residues", "residues_portable"}, GIVEN_TRIANGLES: {"portable", "cuda_cores", "specialised"},
+    ANY_KIND: {"portable", "cuda_cores", "specialised", "strided", "residues", "residues_portable"},
+    GIVEN_TRIANGLES: {"portable", "cuda_cores", "specialised", "strided"},
+    COMPLEX: {"portable", "cuda_cores", "specialised", "residues", "residues_portable"},
     PIECES: {"portable", "strided"},
     PADDED_ROWS: {"portable", "strided"},
     CACHED_FRAGMENTS: {"portable", "strided"},

@@ -138,5 +138,7 @@ def test_routines_of_fp64_are_those_that_have_kernels():
     assert [(one.plan.type.name, one.plan.kind.name) for one in kernels[:2]] == [("f32", "gemm"), ("f64", "gemm")]
     assert {(one.plan.type.name, one.candidate.element, one.plan.kind.name) for one in kernels[2:]} == {
         ("f32", "f32", "syrk"), ("f32", "f32", "symm"), ("f64", "f64", "syrk")}
+    alone = loaded("symm", **two, use=[{"scheme": "residues12"}])
     with pytest.raises(InfeasibleSpec, match="no .* has a kernel for a100 symm lower left nn f64"):
-        pool(loaded("symm", **two, use=[{"scheme": "residues12"}])).choose()
+        pool(alone).choose()
+    assert candidate_kernels.of_routine(alone, alone.gpus[0], next(ways_of("syrk"))) == [], "FP32's"

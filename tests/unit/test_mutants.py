@@ -40,6 +40,7 @@ def test_the_list_is_of_all_rooms_and_both_vendors():
     assert {mutant.room for mutant in MUTANTS} == {
         "catalog", "split", "model", "solve", "templates", "build", "emulate", "run", "verify", "export", "bench", "cli", "tune", "store", "explore_study",
         "explore_report", "bringup", "bringup_rows", "library", "library_choice", "library_python", "drop_in", "apps", "epilogue", "kinds", "workshop", "front", "f64",
+        "complex",
     }
     assert all(sum(mutant.vendor == vendor for mutant in MUTANTS) >= 15 for vendor in runner.VENDORS)
     assert sum(bool(mutant.equivalent) for mutant in MUTANTS) <= runner.ALLOWED

@@ -15,6 +15,8 @@ from test_report import HOSTILE, hostile_rows, usual_rows
 from gemmgen.workshop.explore.report import Against, facts, report
 
 pytestmark = pytest.mark.slow
+MOST_WALKED = 40
+"""Controls of a tab that are walked."""
 TABS = ("summary", "frontier", "sizes", "map", "roofline", "decisions", "model", "rejected", "kernels", "beside")
 
 
@@ -73,6 +75,9 @@ def test_the_report_in_a_browser(tmp_path):
 
         maps(opened, usual)
         keys(opened)
+        for tab in ("summary", "frontier", "map", "beside", "kernels"):
+            walked(opened, tab)
+        operated(opened)
 
         clicked(opened, "frontier")
         visible = "return document.querySelectorAll('.plot .scatterlayer .trace').length"
@@ -174,6 +179,58 @@ def keys(opened) -> None:
         opened.switch_to.active_element.send_keys(key)
         assert opened.switch_to.active_element.get_attribute("id") == f"tab-{tab}"
         assert opened.find_element("id", "panel").get_attribute("aria-labelledby") == f"tab-{tab}"
+
+
+CONTROLS = "a[href], button, select, input, summary, [tabindex='0']"
+WALK = f"""
+const shown = (one) => one.getClientRects().length && getComputedStyle(one).visibility === "visible" && !one.disabled && one.tabIndex >= 0;
+const controls = [...document.querySelectorAll({CONTROLS!r})].filter(shown), look = (one) => getComputedStyle(one);
+controls[0].focus();
+window.walked = [];
+document.addEventListener("focusin", window.follow = ({{ target }}) => window.walked.push(
+  [controls.indexOf(target), look(target).outlineStyle === "none" ? 0 : parseFloat(look(target).outlineWidth), target.outerHTML.slice(0, 200)]));
+return controls.length;"""
+POINTED = """
+document.removeEventListener("focusin", window.follow);
+return [...document.querySelectorAll("body *")].filter((one) => getComputedStyle(one).cursor === "pointer" && one.getClientRects().length
+  && !one.closest("a, button, select, input, label, summary, .plot") && !one.querySelector("a, button, select, input, summary")).map((one) => one.outerHTML);"""
+
+
+def walked(opened, tab: str) -> None:
+    """Tab reaches every control of the page in the order in which they stand, each with a visible outline; Shift and Tab go back; nothing else is clickable."""
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    clicked(opened, tab)
+    count = min(opened.execute_script(WALK), MOST_WALKED)
+    ActionChains(opened).send_keys(Keys.TAB * (count - 1)).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
+    found = opened.execute_script("return window.walked")
+    assert count > 2 and [at for at, _, _ in found] == [*range(1, count), count - 2], (tab, found)
+    assert not [one for one in found if one[1] < 2] and opened.execute_script(POINTED) == [], tab
+
+
+def operated(opened) -> None:
+    """Enter sorts a table and opens a kernel, an arrow chooses in a list."""
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import Select
+
+    clicked(opened, "sizes")
+    before = [one.get_attribute("aria-sort") for one in opened.find_elements("css selector", ".tall th")]
+    opened.find_elements("css selector", ".tall th button")[1].send_keys(Keys.ENTER)
+    after = [one.get_attribute("aria-sort") for one in opened.find_elements("css selector", ".tall th")]
+    assert after != before and after[1] in ("ascending", "descending")
+    clicked(opened, "map")
+    across = lambda: opened.find_element("css selector", "#filters select")  # noqa: E731
+    before = Select(across()).first_selected_option.text
+    across().send_keys(Keys.ARROW_DOWN)
+    assert Select(across()).first_selected_option.text != before
+    across().send_keys(Keys.ARROW_UP)
+    assert Select(across()).first_selected_option.text == before
+    clicked(opened, "kernels")
+    first = opened.find_elements("css selector", "details")[0]
+    for shown in (True, False):
+        first.find_element("css selector", "summary").send_keys(Keys.ENTER)
+        assert (first.get_attribute("open") is not None) == shown
 
 
 def live(opened, address: str) -> None:

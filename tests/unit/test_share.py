@@ -7,6 +7,7 @@ import getpass
 import json
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 from explored import plans
 
 from gemmgen import __version__
+from gemmgen.catalog.table import parse
 from gemmgen.errors import SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.workshop import bench as benching
@@ -122,6 +124,20 @@ def test_the_command_writes_the_file_after_each_size(gemmgen, monkeypatch, tmp_p
         assert ran.code == 2 and "--share" in ran.err
 
 
+def test_a_title_that_names_another_row_is_no_claim():
+    """Written or read; a title that names no row is held against the row that is claimed, and the standing says so."""
+    for device, gpu in (("NVIDIA H200", "h100"), ("NVIDIA A100-SXM4-80GB", "a100"), ("NVIDIA H20", "h200")):
+        with pytest.raises(SpecError, match=f"has kernels for {gpu}, timed on another GPU") as refusal:
+            share_of(replace(table(*USUAL), device=device), [kernel(gpu=gpu)])
+        assert refusal.value.got == device and refusal.value.remedy == f"--gpu {share.titled(device)}"
+        with pytest.raises(SpecError, match="is not acceptable") as refusal:
+            parse(Share, shared(device=device, gpu=gpu), "x.json")
+        assert f'gpu = "{share.titled(device)}"' in refusal.value.needs
+    assert share_of(replace(table(*USUAL), device="NVIDIA A100-SXM4-80GB"), [kernel(gpu="a100_80gb")])[0].gpu == "a100_80gb"
+    unknown = made(("ootomo", SIZE, 1e-4, 2e-7), device="NVIDIA Q1")
+    assert standing(unknown, [unknown]).endswith("; a GPU that no row describes, held against h200's data sheet")
+
+
 # ---- what is read
 
 
@@ -193,8 +209,8 @@ def test_rivals_agree_everywhere_and_confirm_nothing():
 def test_the_page_has_each_gpu_and_the_fastest_kernel_with_fp32s_error():
     """Its time is the median of the files that have it; a faster kernel without FP32's error stands where no other is."""
     shares = [made(("ootomo", SIZE, seconds, 2e-7), ("half", SIZE, 1e-5, 2e-4), ("half", (64, 64, 64), 1e-5, 2e-4)) for seconds in (1e-4, 1.1e-4, 5e-4)]
-    text = page([*shares, made(("ootomo", SIZE, 1e-3, 2e-7), device="NVIDIA A100", power_limit=None)])
-    assert [line for line in text.splitlines() if line.startswith("###")] == ["### NVIDIA A100", "### NVIDIA H200"]
+    text = page([*shares, made(("ootomo", SIZE, 1e-3, 2e-7), device="NVIDIA A100-SXM4-40GB", gpu="a100", power_limit=None)])
+    assert [line for line in text.splitlines() if line.startswith("###")] == ["### NVIDIA A100-SXM4-40GB", "### NVIDIA H200"]
     lines = text.partition("### NVIDIA H200")[2].splitlines()
     assert "| 1024 x 1024 x 1024 | 19.5 | 110 | 2.00 | 2.0e-07 | ootomo | 3 | `gemmgen_ootomo` |" in lines
     assert "| 64 x 64 x 64 | 0.0524 | 10 | 2.00 | 2.0e-04 | half | 3 | `gemmgen_half` |" in lines

@@ -161,6 +161,11 @@ class FragmentMap(Strict):
         """Which bits of the register `r` say the row; the others say the column."""
         return sum(1 << bit for bit, (row, _) in enumerate(self.registers) if row)
 
+    @property
+    def holds_pairs(self) -> bool:
+        """Whether a lane holds each column of even number and the one to its right in two registers that follow one another."""
+        return self.registers[:1] == ((0, 1),)
+
     def index_expression(self, axis: int) -> str:
         """The part of `index`, register and position in one number, likewise."""
         return linear_with_repeats(self.packed + self.registers, axis, "index", self.repeats, self.width)

@@ -11,7 +11,7 @@ from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs.common import COMPENSATION, PROMOTION, SLICES_OF_K, STAGES_IN_SHARED, TILES_OF_K, WHOLE_STAGES
 from gemmgen.designs.cuda_cores import equations
 from gemmgen.designs.design import Hints
-from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES, PROMOTES_AT_ONCE, STORED_B, Feature
+from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES, PROMOTES_AT_ONCE, STORED_B, Feature
 from gemmgen.designs.portable import refusals
 from gemmgen.designs.portable.design import (
     ACCUMULATORS, BUFFERED, CHUNKS, COPIES, FRAGMENT_BUFFERS, FRAGMENTS, PREDICTED_SPILLS, SPLIT_ON_THE_WAY, UNMOVED_SUMS, WITHIN_THE_FIT, Portable,
@@ -33,7 +33,7 @@ class CudaCores(Portable):
     register_section = "plain"
     features = (
         CHUNKS, WHOLE_STAGES, FRAGMENTS, COPIES, SPLIT_ON_THE_WAY, TWO_BUFFERS, PROMOTION, TILES_OF_K, COMPENSATION, STAGES_IN_SHARED, ACCUMULATORS,
-        PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, STORED_B, PROMOTES_AT_ONCE, ANY_KIND, GIVEN_TRIANGLES,
+        PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, STORED_B, PROMOTES_AT_ONCE, ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
     )
     forms = Portable.forms.grouped("Registers", equations.ALL)
     held = "grouped"

@@ -15,7 +15,7 @@ from gemmgen.decisions import Word
 from gemmgen.designs.asked import FULL
 from gemmgen.designs.common import RUNS_OF_K, SLICES_OF_RUNS
 from gemmgen.designs.design import Asked, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
-from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES
+from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES
 from gemmgen.designs.packed import refusals
 from gemmgen.designs.specialised.design import Specialised
 from gemmgen.kinds import GROUPED, POINTERS
@@ -28,7 +28,7 @@ class Packed(Specialised):
     kinds = (GROUPED.name, POINTERS.name)
     words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
     all_ways = (Way("prepass", "bulk"),)
-    features = tuple(one for one in Specialised.features if one not in (ANY_KIND, GIVEN_TRIANGLES, RUNS_OF_K, SLICES_OF_RUNS))
+    features = tuple(one for one in Specialised.features if one not in (ANY_KIND, COMPLEX, GIVEN_TRIANGLES, RUNS_OF_K, SLICES_OF_RUNS))
     text = replace(Specialised.text, template="designs/specialised/kernel.j2", schedule="lib/products.j2")
 
     def suits(self, hints: Hints) -> bool:

@@ -14,7 +14,7 @@ from gemmgen.decisions import Decision, Word
 from gemmgen.designs import common
 from gemmgen.designs.common import COMPENSATION, GROUPS, PROMOTION, RUNS_OF_K, SLICES, SLICES_OF_K, STAGES, STAGES_IN_SHARED, TILES_OF_K
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
-from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES, PROMOTES_AT_ONCE, STORED_B, Feature
+from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES, PROMOTES_AT_ONCE, STORED_B, Feature
 from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.portable import refusals
 from gemmgen.errors import InfeasibleSpec
@@ -154,7 +154,7 @@ class Portable(Design):
     features = (
         CHUNKS, PIECES, FRAGMENTS, COPIES, SPLIT_ON_THE_WAY, TWO_BUFFERS, PIECES_HELD, COMPENSATION, PADDED_ROWS, CACHED_FRAGMENTS, PROMOTION,
         TILES_OF_K, RUNS_OF_K, STAGES_IN_SHARED, ACCUMULATORS, PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, STORED_B,
-        PROMOTES_AT_ONCE, ANY_KIND, GIVEN_TRIANGLES,
+        PROMOTES_AT_ONCE, ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
     )
     words = {
         "where": (

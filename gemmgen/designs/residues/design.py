@@ -10,7 +10,7 @@ from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Word
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Choices, Hints, Way, refuse_pipeline
-from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, PACKS_APART, PERSISTENT, STORED_B, Feature
+from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, COMPLEX, PACKS_APART, PERSISTENT, STORED_B, Feature
 from gemmgen.designs.parts import Equations
 from gemmgen.designs.residues import equations, refusals
 from gemmgen.designs.specialised import design as specialised
@@ -48,7 +48,7 @@ class ResidueKernels(specialised.Specialised):
     family = "residues"
     features = (
         specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, specialised.FEW_WARPGROUPS, RESIDUES, common.STAGES_IN_SHARED, ACCUMULATORS,
-        specialised.CLUSTERS, PERSISTENT, PACKS_APART, STORED_B, COMBINED_SUMS, ANY_KIND,
+        specialised.CLUSTERS, PERSISTENT, PACKS_APART, STORED_B, COMBINED_SUMS, ANY_KIND, COMPLEX,
     )
     words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
     all_ways = (Way("prepass", "bulk"),)

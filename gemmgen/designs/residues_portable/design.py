@@ -11,7 +11,7 @@ from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Hints, Way, refuse_pipeline
-from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, PROMOTES_AT_ONCE, Feature
+from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, COMPLEX, PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.portable import design as portable
 from gemmgen.designs.residues.design import SLICES, reads_once
 from gemmgen.designs.residues.equations import of_elements
@@ -34,7 +34,7 @@ class PortableResidues(portable.Portable):
     family = "residues"
     features = (
         portable.CHUNKS, common.WHOLE_STAGES, portable.FRAGMENTS, portable.COPIES, portable.TWO_BUFFERS, common.STAGES_IN_SHARED, RESIDUES,
-        portable.PREDICTED_SPILLS, portable.UNMOVED_SUMS, PROMOTES_AT_ONCE, COMBINED_SUMS, ANY_KIND,
+        portable.PREDICTED_SPILLS, portable.UNMOVED_SUMS, PROMOTES_AT_ONCE, COMBINED_SUMS, ANY_KIND, COMPLEX,
     )
     words = {"loads": portable.Portable.words["loads"]}
     all_ways = tuple(way for way in portable.Portable.all_ways if way.where == "prepass")

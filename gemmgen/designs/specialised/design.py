@@ -14,7 +14,7 @@ from gemmgen.decisions import Decision, Word
 from gemmgen.designs import common
 from gemmgen.designs.common import GROUPS, SLICES, STAGES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
-from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, STORED_B, Feature
+from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, STORED_B, Feature
 from gemmgen.designs.modelled import sizes
 from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.specialised import equations, refusals
@@ -39,7 +39,8 @@ WHOLE_K = 2048
 
 CLUSTER = Decision(
     "cluster", "tile", "with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them; with policy tcgen05 1 or 2: of a"
-    " pair, one instruction multiplies what both have, each its rows of A and half of B", ("cluster",), "clusters of {}", among=(1, 2, 4, 8), neutral=1, usual=1,
+    " pair, one instruction multiplies what both have, each its rows of A and half of B", ("cluster",), "clusters of {}",
+    among=(1, 2, 4, 8), neutral=1, usual=1,
 )
 """By any of these numbers every stage of B divides into pieces of 16 bytes."""
 CONSUMERS = Decision(
@@ -90,7 +91,7 @@ class Specialised(Design):
     features = (
         SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.RUNS_OF_K,
         common.SLICES_OF_RUNS, common.COMPENSATION, A_IN_REGISTERS, common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K,
-        PERSISTENT, PACKS_APART, STORED_B, ANY_KIND, GIVEN_TRIANGLES,
+        PERSISTENT, PACKS_APART, STORED_B, ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
     )
     words = {
         "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),

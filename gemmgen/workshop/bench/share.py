@@ -22,6 +22,7 @@ from gemmgen import __version__
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.table import IDENTIFIER, Strict, parse
+from gemmgen.drivers import named_in
 from gemmgen.errors import SpecError
 from gemmgen.files import read
 from gemmgen.model.accuracy import DISTRIBUTIONS
@@ -100,7 +101,7 @@ class Share(Strict):
 
     Attributes:
         day: of the race, UTC.
-        gpu: the row of specs/gpus that the kernels were made for.
+        gpu: the row of specs/gpus that the kernels were made for, which the title must name if it names one.
         power_limit: of the card, in watts, where it says so.
         low, high: what inputs were drawn from, uniformly.
     """
@@ -122,9 +123,16 @@ class Share(Strict):
     @model_validator(mode="after")
     def _agree(self) -> Share:
         date.fromisoformat(self.day)
+        if (row := titled(self.device)) not in (None, self.gpu):
+            raise ValueError(f'gpu = "{row}", the row of an {self.device}')
         if len({one.place for one in self.results}) < len(self.results):
             raise ValueError("each contender once at a size")
         return self
+
+
+def titled(device: str) -> str | None:
+    """The row of specs/gpus that a driver's title names; None where it names none."""
+    return named_in(device, GPUS.names())
 
 
 # ---- writing
@@ -137,7 +145,7 @@ def share_of(table: Table, kernels: Sequence[Kernel]) -> tuple[Share, list[str]]
     own, whose names only their owner should publish.
 
     Raises:
-        SpecError: nothing is left, or a name cannot be shared.
+        SpecError: nothing is left, a name cannot be shared, or kernels are made for another GPU than they were timed on.
     """
     known = {(kernel.source.name, kernel.size): kernel for kernel in kernels}
     notes: list[str] = []
@@ -163,6 +171,9 @@ def share_of(table: Table, kernels: Sequence[Kernel]) -> tuple[Share, list[str]]
     if first is None:
         raise SpecError("--share", "has no kernel to share", got="; ".join(notes) or "rivals alone", needs="a kernel of a shipped scheme and GPU",
                         remedy="gemmgen bench specs/kernels/sgemm_h100.toml --share results.json")
+    if (row := titled(table.device)) not in (None, first.plan.gpu.name):
+        raise SpecError("--share", f"has kernels for {first.plan.gpu.name}, timed on another GPU", got=table.device,
+                        needs=f"kernels for {row}, whose title it is", remedy=f"--gpu {row}")
     said = table.environment
     watts = re.match(r"[0-9]+(\.[0-9]+)?", said.get("power limit", ""))
     value = {
@@ -238,6 +249,8 @@ def standing(share: Share, others: Sequence[Share]) -> str:
         told.append("the only one of its kernels")
     if share.gemmgen != __version__:
         told.append(f"of another version than {__version__}")
+    if titled(share.device) is None:
+        told.append(f"a GPU that no row describes, held against {share.gpu}'s data sheet")
     return "; ".join(told)
 
 

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 
 from gemmgen import __version__
-from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.table import parse
-from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.errors import GemmgenError, SpecError, shortened
 from gemmgen.library import cover, dispatch
 from gemmgen.library.cover import Taken
 from gemmgen.model.accuracy import DISTRIBUTIONS
@@ -29,6 +29,7 @@ from gemmgen.verdict import Verdict, plain_of
 from gemmgen.workshop.choose.shapes import Shape, merged, parted, shapes_of
 from gemmgen.workshop.explore.extras import library
 from gemmgen.workshop.explore.headline import MOST_JUDGED, fp32_times
+from gemmgen.workshop.explore.own_rows import OWN, gpu_of
 from gemmgen.workshop.explore.rebuilt import Predictions, kernel_of, plan_of, spec_of, timed_whole
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.time_model import learn as learnt
@@ -306,7 +307,7 @@ def choose(
         SpecError: no kernel may be chosen, or too few for the layouts.
         GemmgenError: a library is missing that `method` asks for.
     """
-    rows = list(rows)
+    rows, notes = _described(rows)
     if kernels < 1:
         raise SpecError("--kernels", "leaves no kernel", got=kernels, needs="at least 1", remedy="--kernels 8")
     there = sorted({row.gpu for row in rows if row.kind == "kernel" and row.verdict in RIGHT})
@@ -316,8 +317,9 @@ def choose(
             raise SpecError("--gpu", "is none that the store has a right kernel of", got=gpu, needs=", ".join(there) or "rows of right kernels",
                             remedy="another --gpu, or a study of it")
     if not named:
-        raise SpecError("store", "has no kernel that may be chosen", needs=f"rows of kernels with verdict {', '.join(RIGHT)}", remedy="gemmgen study run STUDY")
-    sets, of, notes = {}, {}, []
+        raise SpecError("store", "has no kernel that may be chosen", needs=f"rows of kernels with verdict {', '.join(RIGHT)}", remedy="gemmgen study run STUDY",
+                        got="; ".join(notes) or None)
+    sets, of = {}, {}
     table: dict[str, Any] = {"title": title, "generator": f"gemmgen {__version__}", "kernels": {}, "parts": []}
     for gpu in named:
         mine = [row for row in rows if row.gpu == gpu]
@@ -331,7 +333,7 @@ def choose(
                 notes.append(f"{gpu}: {len(others) - len(unseen)} of the held-out shapes are among those that kernels are chosen by, and were left out")
         elif held_out > 0 and len(wanted) >= LEAST_PARTED:
             seen, unseen = parted(wanted, float(held_out), seed)
-        model, told = _model(mine, gpu, learn)
+        model, told = _model(mine, learn)
         how = {"error": error, "model": model}
         every = costs(mine, gpu, merged([*wanted, *unseen]), **how)
         if not np.isfinite(every.best).all():
@@ -359,9 +361,7 @@ def choose(
 
 def _verdicts(rows: Sequence[Row], every: Costs, chosen: Chosen) -> Iterator[Verdict]:
     """The fastest chosen kernel at each of the heaviest shapes beside plain FP32: as measured where the store has times of both, else as predicted."""
-    if every.gpu not in GPUS.names():
-        return
-    gpu, times = GPUS.get(every.gpu), fp32_times(rows)
+    gpu, times = gpu_of(every.rows[0]), fp32_times(rows)
     for at in np.argsort(-every.weights, kind="stable")[:MOST_JUDGED]:
         shape, best = every.shapes[at], min(chosen.kernels, key=lambda kernel: every.seconds[kernel, at])
         row, device = every.rows[best], ""
@@ -374,10 +374,27 @@ def _verdicts(rows: Sequence[Row], every: Costs, chosen: Chosen) -> Iterator[Ver
         yield Verdict(every.gpu, *shape.size, float(every.seconds[best, at]), fp32, whose, error / own if error else 1.0, row.scheme, measured=device)
 
 
-def _model(rows: Sequence[Row], gpu: str, learn: bool) -> tuple[Gpu | None, str]:
+def _described(rows: Iterable[Row]) -> tuple[list[Row], list[str]]:
+    """(rows without kernels of a GPU that nothing describes, notes on those GPUs)."""
+    problems: dict[tuple[str, str], str] = {}
+    found = []
+    for row in rows:
+        key = row.gpu, row.extra if OWN in row.extra else ""
+        if row.kind == "kernel" and key not in problems:
+            try:
+                gpu_of(row)
+                problems[key] = ""
+            except GemmgenError as error:
+                problems[key] = f"rows of {shortened(row.gpu, 40)} are left out: {shortened(error.problem, 200)}"
+        if row.kind != "kernel" or not problems[key]:
+            found.append(row)
+    return found, sorted({told for told in problems.values() if told})
+
+
+def _model(rows: Sequence[Row], learn: bool) -> tuple[Gpu | None, str]:
     """(the GPU with fitted constants, or None for the row's own; what to say of it)."""
     try:
-        found = learnt(rows, gpu) if learn else None
+        found = learnt(rows, gpu_of(rows[0])) if learn else None
     except GemmgenError:
         found = None
     return (found.gpu, f"constants fitted to {found.rows} rows") if found and found.helped else (None, "the constants of the GPU's row")
@@ -441,7 +458,7 @@ def _estimate(row: Row, learning: Costs, kernel: int) -> dispatch.Estimate:
         found = re.match(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})", row.block)
         tile, slices = [min(4096, int(one)) for one in found.groups()] if found else [128, 128], min(64, max(1, row.split_k))
     sizes = np.array([one.size for one in learning.shapes])
-    return dispatch.estimated(learning.seconds[kernel], sizes, learning.weights, tile, slices, GPUS.get(row.gpu).rates.sms)
+    return dispatch.estimated(learning.seconds[kernel], sizes, learning.weights, tile, slices, gpu_of(row).rates.sms)
 
 
 def _regret(every: Costs, part: Mapping[str, Any], kernels: Mapping[str, Any], shapes: Sequence[Shape], chosen: Sequence[int] = ()) -> dict[str, Any]:

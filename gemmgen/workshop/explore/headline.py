@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import exp, isfinite, log
 from typing import Any
 
-from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError
 from gemmgen.model.accuracy import DISTRIBUTIONS
 from gemmgen.solve.contract import fp32_estimate
 from gemmgen.solve.lookup import PLAIN
 from gemmgen.verdict import OWN, VENDORS_OWN, Verdict, plain_of, summary
 from gemmgen.solve.why import limits
+from gemmgen.workshop.explore.own_rows import gpu_of
 from gemmgen.workshop.explore.rebuilt import kernel_of, plan_of
 from gemmgen.workshop.explore.trial_row import Row, possible
 
@@ -66,7 +66,7 @@ def verdict_of(row: Row, fp32: Mapping[Shape, tuple[float, str, str]]) -> Verdic
             seconds, (plain, whose, device) = row.seconds, fp32[shape]
         else:
             seconds, device = row.predicted_seconds, ""
-            plain, whose = plain_of(GPUS.get(row.gpu), *shape)
+            plain, whose = plain_of(gpu_of(row), *shape)
     except GemmgenError:
         return None
     if not seconds:

@@ -15,6 +15,7 @@ from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from gemmgen.workshop.explore.own_rows import NAMED, named
 from gemmgen.workshop.explore.trial_row import Row
 
 LEFT_OUT = ("solve", "accuracy", "verify")
@@ -24,8 +25,10 @@ LEFT_OUT = ("solve", "accuracy", "verify")
 def spec_of(row: Row) -> dict[str, Any]:
     """The row's spec with every decision fixed: sections of plain data, as `gemmgen.spec.loads` takes them.
 
+    Names are those of shipped rows, and paths those of files that the row brings (`own_rows`), whatever the row says.
+
     Raises:
-        SpecError: the row's columns are no JSON objects.
+        SpecError: the row's columns are no JSON objects, or name what is no row.
     """
     spec = {name: dict(section) for name, section in _object(row, "spec").items() if name not in LEFT_OUT and isinstance(section, dict)}
     decided = _object(row, "decided")
@@ -37,6 +40,9 @@ def spec_of(row: Row) -> dict[str, Any]:
     for section, key, value in (("split", "scheme", row.scheme), ("fragment", "policy", row.policy), ("pipeline", "design", row.design)):
         if value:
             spec.setdefault(section, {})[key] = value
+    for what, (section, key) in NAMED.items():
+        if key in spec.get(section, {}):
+            spec[section][key] = named(row, what, spec[section][key])
     return spec
 
 
@@ -73,7 +79,7 @@ def kernel_of(row: Row) -> str:
 
 def timed_whole(row: Row) -> bool:
     """Whether the row's time is of as many rounds as the study has; a strategy may time some kernels more briefly (`effort` in `extra`)."""
-    return row.verdict == "timed" and bool(row.seconds) and "effort" not in row.extra
+    return row.verdict == "timed" and bool(row.seconds) and '"effort":' not in row.extra
 
 
 class Predictions:

@@ -61,7 +61,7 @@ def regret(rows: Iterable[Row], counts: Sequence[int] = COUNTS, strategies: Sequ
     """
     groups: dict[tuple[object, ...], dict[str, Row]] = defaultdict(dict)
     for row in rows:
-        if row.verdict == "timed" and row.kind == "kernel" and "effort" not in row.extra:
+        if row.verdict == "timed" and row.kind == "kernel" and '"effort":' not in row.extra:
             groups[row.gpu, row.m, row.n, row.k, row.layout, row.data].setdefault(row.identity, row)
     fields = [list(group.values()) for group in groups.values() if len(group) >= LEAST_ROWS]
     if not fields:

@@ -20,6 +20,7 @@ from typing import Any
 from gemmgen import __version__
 from gemmgen.errors import GemmgenError, SpecError, UnknownName
 from gemmgen.paths import SPECS
+from gemmgen.workshop.explore.own_rows import kept, row_name, without_paths
 from gemmgen.workshop.explore.space import Candidates
 from gemmgen.workshop.explore.store import Store, Writer
 from gemmgen.workshop.explore.strategies import Ask, Outcome, left_out, strategy_called
@@ -160,8 +161,8 @@ class Running:
             key = hashlib.sha256(f"{self.study.name} {gpu} {extra}".encode()).hexdigest()[:16]
             if (rejected or self._left_out) and key not in self._known:
                 self.writer.add(Row(
-                    study=self.study.name, trial=key, kind="space", verdict="modelled", kernel="", gpu=gpu, m=0, n=0, k=0, layout="", generator=__version__,
-                    commit=self._commit, extra=extra,
+                    study=self.study.name, trial=key, kind="space", verdict="modelled", kernel="", gpu=row_name(gpu), m=0, n=0, k=0, layout="",
+                    generator=__version__, commit=self._commit, extra=extra,
                 ))
 
     def _clock(self) -> None:
@@ -196,13 +197,13 @@ class Running:
         candidates, head, accept = self.candidates, self.study.head, self.study.file.accept
         problem, part, plan = candidates.problem_of(ask.at), candidates.part_of(ask.at), candidates.plan(ask.at)
         how = "timed" if problem.gpu in gpus else "emulated" if head.emulate else "compiled"
-        spec = candidates.spec(ask.at)
+        spec, own = candidates.spec(ask.at), kept(part.request.loaded)
         row = Row(
             study=self.study.name, trial=self._id(plan.hash, problem, plan.gpu.arch, how, ask.effort), kind="kernel", verdict="modelled",
-            gpu=problem.gpu, m=problem.m, n=problem.n, k=problem.k, layout=problem.layout, writer=self.writer.id, generator=__version__,
-            commit=self._commit, spec=told(spec), data=DATA_TOLD[head.data], predicted_seconds=float(candidates.seconds[ask.at]),
+            gpu=plan.gpu.name, m=problem.m, n=problem.n, k=problem.k, layout=problem.layout, writer=self.writer.id, generator=__version__,
+            commit=self._commit, spec=told(without_paths(spec)), data=DATA_TOLD[head.data], predicted_seconds=float(candidates.seconds[ask.at]),
             predicted_error=part.error if isfinite(part.error) else None, **facts(plan),
-            extra=told({"effort": round(ask.effort, 4)} if ask.effort < 1 else {}),
+            extra=told(({"effort": round(ask.effort, 4)} if ask.effort < 1 else {}) | ({"own": own} if own else {})),
         )
         known = self._known.get(row.trial)
         if known is not None and (known.verdict != "modelled" or not head.compile):
@@ -262,8 +263,8 @@ class Running:
                 continue
             row = Row(
                 study=self.study.name, trial=key, kind=kind, verdict="modelled", gpu=problem.gpu, m=problem.m, n=problem.n, k=problem.k,
-                layout=problem.layout, writer=self.writer.id, generator=__version__, commit=self._commit, spec=told(own), data=DATA_TOLD[head.data],
-                **known,
+                layout=problem.layout, writer=self.writer.id, generator=__version__, commit=self._commit, spec=told(without_paths(own)),
+                data=DATA_TOLD[head.data], **known,
             )
             task = Task(own, problem.size, problem.layout, head.data, spec if name else None, rival=name)
             self._submit(_Trial(row, task, number), "timed", problem.gpu, task)

@@ -89,16 +89,21 @@ def asked(plan: Plan) -> dict[str, float]:
 # ---- predictions
 
 
-def model_of(rows: Sequence[Compiled]) -> Callable[[Registers], dict[str, np.ndarray]]:
-    """[rows] of each symbol of the register model, of rows of one design, with any constants."""
+def model_of(rows: Sequence[Compiled], *symbols: str) -> Callable[[Registers], dict[str, np.ndarray]]:
+    """[rows] of these symbols of the register model, or of all, of rows of one design, with any constants."""
     numbers = {name: np.array([row.numbers[name] for row in rows]) for name in rows[0].numbers if name != "loop"}
     design = design_called(rows[0].design)
-    return lambda table: {name: np.broadcast_to(found, len(rows)).astype(float) for name, found in design.registers(numbers, table).items()}
+
+    def model(table: Registers) -> dict[str, np.ndarray]:
+        found = design.registers(numbers, table)
+        return {name: np.broadcast_to(found[name], len(rows)).astype(float) for name in symbols or found}
+
+    return model
 
 
 def predicting(rows: Sequence[Compiled]) -> Callable[[Registers], np.ndarray]:
     """[rows] registers by the model, likewise."""
-    model = model_of(rows)
+    model = model_of(rows, "registers")
     return lambda table: model(table)["registers"]
 
 
@@ -132,7 +137,7 @@ def moved(rows: Sequence[Compiled], tables: Mapping[str, Registers], unknowns: S
     """
     real = np.array([row.registers for row in rows], float)
     places = {target: np.flatnonzero([row.target == target for row in rows]) for target in tables}
-    models = {target: model_of([rows[at] for at in where]) for target, where in places.items() if len(where)}
+    models = {target: model_of([rows[at] for at in where], "registers", "demand", "register_budget") for target, where in places.items() if len(where)}
 
     def at(by: np.ndarray) -> dict[str, Registers]:
         found = dict(tables)

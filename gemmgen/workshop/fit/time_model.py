@@ -117,19 +117,19 @@ class Learnt:
         }
 
 
-def learn(rows: Iterable[Row], gpu: str, *, seed: int = 1, held_out: float = HELD_OUT) -> Learnt:
+def learn(rows: Iterable[Row], gpu: str | Gpu, *, seed: int = 1, held_out: float = HELD_OUT) -> Learnt:
     """The constants of the GPU's row, fitted to the timed rows of kernels.
 
     Args:
-        gpu: a name under specs/gpus; rows of others are passed over.
+        gpu: a name under specs/gpus or a .toml file, or its row; rows of others are passed over.
         seed: of the draw of kernels and sizes to hold out.
         held_out: the share of either; 0 fits to all.
 
     Raises:
         UnknownName: there is no such GPU. GemmgenError: scipy is missing.
     """
-    row_of = GPUS.get(gpu, where="gemmgen study learn")
-    known = [row for row in rows if row.gpu == gpu and row.kind == "kernel" and timed_whole(row)]
+    row_of = gpu if isinstance(gpu, Gpu) else GPUS.get(gpu, where="gemmgen study learn")
+    known = [row for row in rows if row.gpu == row_of.name and row.kind == "kernel" and timed_whole(row)]
     if len(known) > MOST_ROWS:
         known = [known[at] for at in np.sort(np.random.default_rng(seed).permutation(len(known))[:MOST_ROWS])]
     known = _told(known)
@@ -137,8 +137,8 @@ def learn(rows: Iterable[Row], gpu: str, *, seed: int = 1, held_out: float = HEL
     if len(known) < LEAST_ROWS:
         kinds = Counter(one.source.split()[0].rstrip(":") for _, one, _ in _constants(row_of.measured))
         told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        reason = (f"{len(known)} timed rows of {gpu}, of which at least {LEAST_ROWS} are needed: the prior holds, the {sum(kinds.values())} constants of its "
-                  f"row and generation ({told})")
+        reason = (f"{len(known)} timed rows of {row_of.name}, of which at least {LEAST_ROWS} are needed: the prior holds, the {sum(kinds.values())} "
+                  f"constants of its row and generation ({told})")
         return Learnt(row_of, device, len(known), 0, 0, (), {}, reason=reason)
     names, sizes = np.array([kernel_of(row) for row in known]), [f"{row.m}x{row.n}x{row.k}" for row in known]
     draw = np.random.default_rng(seed)

@@ -1,0 +1,56 @@
+"""Complex products on a real GPU: both parts with complex factors in every layout, the judge's questions, and torch's own products."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ways import HOPPER, plan_of
+
+from gemmgen.build import build
+from gemmgen.kinds.kind import COMPLEX_LAYOUTS
+from gemmgen.render import render
+from gemmgen.run import cuda, gemm
+from gemmgen.verify import Judge, complex as of_complex, oracles
+
+pytestmark = pytest.mark.device
+WGMMA = dict(HOPPER, tile={"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2})
+KERNELS = {
+    "mma": dict(type="c64"), "mma, runs": dict(type="c64", scheme="run_scaled"), "fma": dict(type="c64", scheme="fp32", promote=0, tile={}),
+    "wgmma, runs": dict(WGMMA, type="c64", scheme="run_scaled"),
+    "wgmma, residues": dict(HOPPER, type="c64", scheme="residues8", promote=0, tile={"block": [128, 256, 128], "warp": [64, 256, 128], "cluster": 2}),
+    "wgmma, FP64": dict(HOPPER, type="c128", scheme="residues14", promote=0, tile={"block": [128, 256, 128], "warp": [64, 256, 128], "cluster": 2}),
+}
+
+
+def made(name: str, layout: str = "nn") -> Judge:
+    plan = plan_of(**KERNELS[name], layout=layout)
+    if reason := cuda.why_not(plan):
+        pytest.skip(f"NOT RUN: {reason.problem}")
+    source = render(plan)
+    binary = build(source)
+    return Judge(plan, source, binary, cuda.CudaDevice(binary))
+
+
+@pytest.mark.parametrize("layout", COMPLEX_LAYOUTS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_both_parts_are_right_with_complex_factors(name, layout):
+    judge = made(name, layout)
+    right, told = of_complex.question(judge.plan, judge.source, judge.device)
+    assert right, told
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_question_is_answered(name):
+    judge = made(name, "cn")
+    checks = [judge.edges(), judge.groups(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
+              judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (515, 517, 1027), 6)).check]
+    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+
+
+def test_a_large_product_is_torchs():
+    torch = pytest.importorskip("torch")
+    judge, rng = made("wgmma, runs"), np.random.default_rng(1)
+    a, b = ((rng.uniform(-1, 1, (1531, 1531)) + 1j * rng.uniform(-1, 1, (1531, 1531))).astype(np.complex64) for _ in "ab")
+    want = torch.from_numpy(a).to(torch.complex128) @ torch.from_numpy(b).to(torch.complex128)
+    found = gemm(judge.device, judge.plan, judge.source, a, b).c
+    assert np.linalg.norm(found - want.numpy()) < 1e-6 * np.linalg.norm(want.numpy())

@@ -1,0 +1,109 @@
+"""Kernels of complex products, on integers whose sums every scheme holds: both parts of every element, bit for bit."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from assembled import assembled
+from ways import AMD_WAYS, TINY, plan_of
+
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.kinds.kind import COMPLEX_LAYOUTS
+from gemmgen.render import render
+from gemmgen.run import Placement, gemm
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.verify import complex as of_complex
+
+LONG = pytest.mark.long
+WGMMA = dict(gpu="h200", fragment={"policy": "wgmma"}, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2, "group": 2}, promote=32, stages=3)
+RESIDUES = dict(promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]})
+WAYS = {
+    "mma": dict(tile=TINY, stages=3), "mma, slices": dict(tile=TINY, split_k=2), "mma, row scales": dict(tile=TINY, scheme="scaled"),
+    "mma, runs": dict(tile=TINY, scheme="run_scaled", run=256), "mma, integers": dict(scheme="mixpert4", promote=0, tile={}),
+    "mma, tiles of k": dict(scheme="mixpert4_tile", promote=0, tile={}),
+    "fma": dict(scheme="fp32", promote=0, tile={"block": [32, 64, 16], "warp": [32, 32, 16]}),
+    "mfma": AMD_WAYS["mfma"], "mfma, row scales": AMD_WAYS["mfma"] | dict(scheme="scaled"),
+    "wgmma": WGMMA, "wgmma, runs": WGMMA | dict(scheme="run_scaled", run=256), "wgmma, slices": WGMMA | dict(split_k=2),
+    "mma, residues": RESIDUES | dict(scheme="residues8"), "mfma, residues": dict(scheme="residues8", gpu="mi300x", promote=0, tile={}),
+    "wgmma, residues": dict(WGMMA, scheme="residues8", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4),
+    "mma, FP64 residues": RESIDUES | dict(scheme="residues14", type="c128"),
+    "mfma, FP64 residues": dict(scheme="residues14", gpu="mi300x", promote=0, tile={}, type="c128"),
+    "wgmma, FP64 residues": dict(
+        WGMMA, scheme="residues14", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4, type="c128",
+    ),
+}
+IN_SHORT = {"mma": "ct", "mma, runs": "tc", "mfma": "cn"}
+"""Ways that plain `make test` goes, each in one layout."""
+ONE = IN_SHORT | {"fma": "nt", "wgmma, runs": "nn", "mma, residues": "tn", "mfma, row scales": "tt", "mma, FP64 residues": "nc", "mfma, FP64 residues": "cc"}
+ALL = [pytest.param(way, layout, marks=() if IN_SHORT.get(way) == layout else LONG) for way in WAYS for layout in COMPLEX_LAYOUTS]
+
+
+@lru_cache(4)
+def made(way: str, layout: str, schedule=TOGETHER):
+    plan = plan_of(**{"type": "c64", "layout": layout, **WAYS[way]})
+    source = render(plan)
+    return EmulatorDevice(plan, source, assembled(source), schedule=schedule), plan, source
+
+
+def integers(rng, plan, *shape):
+    return (rng.integers(-8, 9, shape) + 1j * rng.integers(-8, 9, shape)).astype(plan.kind.element_of(plan.type).dtype)
+
+
+@pytest.mark.parametrize(("way", "layout"), ALL)
+def test_both_parts_of_every_element_are_exact(way, layout):
+    """Ragged, of more than a tile, with leading dimensions of their own, C beside 8 bytes; what lies around C is left alone."""
+    device, plan, source = made(way, layout)
+    rng, (m, n, k), size = np.random.default_rng(1), (plan.block[0] + 3, plan.block[1] // 2 + 1, plan.block[2] + 3), plan.type.bytes
+    a, b, c = integers(rng, plan, m, k), integers(rng, plan, k, n), integers(rng, plan, m, n)
+    for alpha, beta, misaligned in ((2 - 1j, 3j - 1, 3 * size), (1, 0, 0)):
+        result = gemm(device, plan, source, a, b, c if beta else None, alpha=alpha, beta=beta, placement=Placement((1, 2, 3), (size, 3 * size, misaligned)))
+        assert (result.c == alpha * (a @ b) + (beta * c if beta else 0)).all() and result.intact and not any(result.status.values())
+
+
+@pytest.mark.parametrize("schedule", [EAGER_LOWEST, LAZY_HIGHEST], ids=["eager", "lazy"])
+@pytest.mark.parametrize(("way", "layout"), [
+    pytest.param("mma", "ct"), *(pytest.param(way, layout, marks=LONG) for way, layout in ONE.items() if way != "mma"),
+])
+def test_order_of_warps_and_copies_does_not_matter(way, layout, schedule):
+    device, plan, source = made(way, layout, schedule)
+    rng = np.random.default_rng(2)
+    a, b = integers(rng, plan, 5, 2 * plan.block[2] + 1), integers(rng, plan, 2 * plan.block[2] + 1, plan.block[1] // 2 + 3)
+    assert (gemm(device, plan, source, a, b).c == a @ b).all()
+
+
+@pytest.mark.parametrize(("way", "layout"), [
+    (way, layout) if way in ("mma", "mfma") else pytest.param(way, layout, marks=LONG) for way, layout in ONE.items()
+])
+def test_special_values_and_factors(way, layout):
+    """BLAS: nothing is seen of C with beta = 0, nor of A and B with alpha = 0 or no k. A real factor leaves the parts apart. Inf and NaN are computed again and
+    counted, each part of B once."""
+    device, plan, source = made(way, layout)
+    rng = np.random.default_rng(3)
+    a, b, c = integers(rng, plan, 4, 6), integers(rng, plan, 6, 5), integers(rng, plan, 4, 5)
+    nothing = gemm(device, plan, source, np.full_like(a, np.nan), np.full_like(b, np.nan), c, alpha=0, beta=2j)
+    assert (nothing.c == 2j * c).all()
+    assert (gemm(device, plan, source, a[:, :0], b[:0], c, alpha=1j, beta=-1).c == -c).all()
+    assert (gemm(device, plan, source, a[:, :0], b[:0], np.full_like(c, np.nan), alpha=1, beta=0).c == 0).all()
+    assert (gemm(device, plan, source, a, b, c, alpha=1j, beta=0).c == 1j * (a @ b)).all()
+    half = c.copy()
+    half.imag = np.nan
+    found = gemm(device, plan, source, a, b, half, alpha=1, beta=1)
+    assert (found.c.real == (a @ b + c).real).all() and np.isnan(found.c.imag).all()
+    a[1, 2], b[3, 4] = complex(np.inf, 1), complex(2, np.nan)
+    result = gemm(device, plan, source, a, b)
+    with np.errstate(invalid="ignore"):
+        want = plan.kind.completed(a, b)
+        want = (want[0].astype(float) @ want[1].astype(float)).view(np.complex128)
+    for part in ("real", "imag"):
+        assert np.array_equal(getattr(result.c, part), getattr(want, part), equal_nan=True)
+    assert result.status["repaired"] == 8 and (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("way", "layout"), ONE.items())
+@pytest.mark.long
+def test_random_numbers_are_within_the_worst_case(way, layout):
+    device, plan, source = made(way, layout)
+    right, told = of_complex.question(plan, source, device)
+    assert right, told
