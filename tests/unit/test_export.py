@@ -575,6 +575,22 @@ def test_the_c_sizes_are_the_plans(case, tmp_path):
     assert any(row[0] for row in want) and any(not row[0] for row in want[400:])
 
 
+@pytest.mark.parametrize(("problem", "arguments", "told"), [
+    ({"kind": "syrk", "layout": "nt", "matrices": 9}, "m k alpha a lda stride_a beta c ldc stride_c batch", "'s C^T = C has its upper triangle where this one has the lower"),
+    ({"kind": "syr2k", "layout": "nt", "matrices": 9}, "m k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch", "'s C^T = C has its upper triangle"),
+    ({"kind": "gemmt"}, "m k alpha a lda b ldb beta c ldc", " computes C^T = B^T A^T, whose lower triangle is this one's upper"),
+    ({"kind": "symm"}, "m n alpha a lda b ldb beta c ldc", " computes C^T = B^T A^T, which is a product of side right"),
+    ({"kind": "trmm", "side": "right"}, "m n alpha a lda b ldb beta c ldc", " computes C^T = B^T A^T, which is a product of side left"),
+    ({"kind": "trsm"}, "m n alpha a lda c ldc", " solves for X^T, which is a system of side right"),
+])
+def test_a_kinds_function_takes_what_it_has_and_says_what_a_column_major_caller_computes(problem, arguments, told, tmp_path):
+    exporter.export(*prepared("mi210-nn", problem={"m": 512, "n": 512, "k": 512, **problem}), tmp_path / "out", name="lab_gemm")
+    header = (tmp_path / "out" / "lab_gemm.h").read_text()
+    declared = re.search(r"_API int lab_gemm\(([^;]*);", header)[1]
+    assert re.findall(r"(\w+)[,)]", declared) == [*arguments.split(), "workspace", "workspace_bytes", "stream"]
+    assert f"A column major caller{told}" in header
+
+
 SYSTEM_PROGRAM = """
 #include <stdio.h>
 #include "lab_gemm.hip"
