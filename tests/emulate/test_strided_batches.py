@@ -158,3 +158,16 @@ def test_each_of_two_operands_in_a_batch_of_syr2k_has_its_own_rows_scales_and_co
     off = np.where(reached, 0, np.where(np.isfinite(result.c), result.c, 0) - right)
     assert (np.abs(off).max((1, 2)) <= 1e-5 * np.abs(right).max((1, 2))).all()
     assert (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (0, 1)
+
+
+def test_persistent_blocks_count_the_tiles_of_a_triangle_in_each_product():
+    """Three rows of tiles, of which two thirds are computed: a turn past the last tile of a product is the next one's first."""
+    plan = solve(loads({
+        "problem": {"kind": "syrk", "layout": "nt", "m": 256, "n": 256, "k": 256, "matrices": 64}, "split": {"scheme": "ootomo"},
+        "fragment": {"policy": "wgmma"}, "tile": {"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1, "split_k": 1}, "target": {"gpu": "h100"},
+        "build": {"allow_spills": True},
+    }))
+    source, a = render(plan), np.random.default_rng(6).uniform(-1, 1, (2, 130, 8)).astype(np.float32)
+    result = strided(EmulatorDevice(plan, source, assembled(source)), plan, source, a, None, np.full((2, 130, 130), 7, np.float32))
+    right = a.astype(np.float64) @ a.transpose(0, 2, 1)
+    assert np.abs(np.tril(result.c - right)).max() < 1e-5 and (result.c[:, ~np.tri(130, dtype=bool)] == 7).all() and result.intact

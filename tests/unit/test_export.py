@@ -575,6 +575,26 @@ def test_the_c_sizes_are_the_plans(case, tmp_path):
     assert any(row[0] for row in want) and any(not row[0] for row in want[400:])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["symm", "trsm"])
+def test_an_extent_that_is_k_too_has_ks_limit(kind, tmp_path):
+    """Where the function is told no k: sums of so many integers no longer fit."""
+    [gcc] = need("gcc")
+    plan, source, binary = prepared("mi210-nn", problem={"kind": kind, "m": 512, "n": 512, "k": 512}, split={"scheme": "mixpert2"}, target={"gpu": "a100"}, tile={})
+    exporter.export(plan, source, binary, folder := tmp_path / "out", name="lab_gemm")
+    (folder / "sizes.c").write_text("""
+#include <stdio.h>
+#include "lab_gemm.cu"
+int main(void)
+{
+    printf("%d %d", lab_gemm_workspace_bytes(LAB_GEMM_LARGEST_K, 1) > 0, lab_gemm_workspace_bytes(LAB_GEMM_LARGEST_EXTENT, 1) > 0);
+    return 0;
+}
+""")
+    run(gcc, "-std=c99", "sizes.c", "-o", "sizes", cwd=folder)
+    assert subprocess.run([folder / "sizes"], capture_output=True, text=True, check=True).stdout == "1 0"
+
+
 @pytest.mark.parametrize(("problem", "arguments", "told"), [
     ({"kind": "syrk", "layout": "nt", "matrices": 9}, "m k alpha a lda stride_a beta c ldc stride_c batch", "'s C^T = C has its upper triangle where this one has the lower"),
     ({"kind": "syr2k", "layout": "nt", "matrices": 9}, "m k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch", "'s C^T = C has its upper triangle"),
