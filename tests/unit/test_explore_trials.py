@@ -271,9 +271,10 @@ def test_gpus_of_several_kinds_each_time_their_own_trials(tmp_path):
             super().submit(key, resource, target, *args, seconds=seconds)
 
     data = {**BAD, "study": {**BAD["study"], "gpus": ["a100", "h200", "l4"], "sizes": [64], "trials": 3}}
-    Running(explore.study(data).candidates(), tmp_path, Two()).run()
+    Running(explore.study(data).candidates(), tmp_path, pool := Two()).run()
     assert {row.gpu: row.verdict for row in Store(tmp_path).rows("kind = 'kernel'")} == {"a100": "timed", "h200": "timed", "l4": "compiled"}
     assert sorted(asked) == [("a100", "a100"), ("h200", "h200")]
+    assert sorted(specs[0]["target"]["gpu"] for specs in pool.specs_of_references) == ["a100", "h200"], "none is sought for what is only compiled"
     assert {row.gpu for row in Store(tmp_path).rows("kind = 'reference'")} == {"a100", "h200"}
 
 
