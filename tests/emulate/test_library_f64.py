@@ -173,6 +173,21 @@ def test_a_product_is_compared_with_native_fp64(made):
     assert choice.sgemm_seconds == pytest.approx(6e-6 + 2 * 8192 * 4096 * 2048 / (0.8 * 19.5e12) + memory, rel=3e-3)
 
 
+def test_what_ends_c_moves_twice_the_bytes_of_fp32(made):
+    """Predicted seconds with scalars on the device less those without, at two sizes of C."""
+    def seconds(element: int, extent: int, flags: int) -> float:
+        one, choice = Call(made, *drawn(), flags=flags), sized(Choice)
+        one.problem.element, one.problem.batch = element, 1
+        for field in ("m", "n", "k", "lda", "ldb", "ldc"):
+            setattr(one.problem, field, extent)
+        assert made("select", ctypes.byref(one.problem), ctypes.byref(sized(Target, arch=b"sm_80", units=108)), ctypes.byref(choice)) == OK
+        assert made.kernels[choice.kernel].built.plan.type.number == element
+        return choice.seconds
+
+    of_fp32, of_fp64 = ([seconds(element, extent, ON_DEVICE) - seconds(element, extent, 0) for extent in (2048, 4096)] for element in (F32.number, F64.number))
+    assert 0 < of_fp32[0] < of_fp32[1] and of_fp64[1] - of_fp64[0] == pytest.approx(2 * (of_fp32[1] - of_fp32[0]), rel=1e-4)
+
+
 def test_blas_names_the_same_product(made):
     """DGEMM, column major."""
     a, b, c = drawn()

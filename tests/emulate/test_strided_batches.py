@@ -138,3 +138,37 @@ def test_a_batch_of_a_kind_is_right(kind, scheme, policy, more):
     binary = assembled(source)
     check = Judge(plan, source, binary, EmulatorDevice(plan, source, binary)).batch()
     assert check.passed, check.detail
+
+
+def test_each_of_two_operands_in_a_batch_of_syr2k_has_its_own_rows_scales_and_counters():
+    """A launch splits both operands of all products by one function: leading dimensions and sizes of numbers differ, and an Inf is B's of the last product."""
+    plan = solve(loads({
+        "problem": {"kind": "syr2k", "layout": "nt", "m": 256, "n": 256, "k": 256, "matrices": 64}, "split": {"scheme": "scaled"},
+        "fragment": {"policy": "mma"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "split_k": 1}, "target": {"gpu": "a100"},
+    }))
+    assert plan.kind.twice and plan.launches.repeated
+    source, rng = render(plan), np.random.default_rng(5)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((2, 70, 40), (2, 40, 70)))
+    a[0], b[1] = a[0] * 2**20, b[1] * 2**-20
+    right = np.tril(a.astype(np.float64) @ b + (a.astype(np.float64) @ b).transpose(0, 2, 1))
+    b[1, 3, 5] = np.inf
+    result = strided(EmulatorDevice(plan, source, assembled(source)), plan, source, a, b, np.zeros((2, 70, 70), np.float32), placement=Placement((3, 5, 1), (4, 8, 12)))
+    reached = np.zeros((2, 70, 70), bool)
+    reached[1, 5], reached[1, :, 5] = True, True
+    assert (np.isfinite(result.c) == ~np.tril(reached)).all() and result.intact
+    off = np.where(reached, 0, np.where(np.isfinite(result.c), result.c, 0) - right)
+    assert (np.abs(off).max((1, 2)) <= 1e-5 * np.abs(right).max((1, 2))).all()
+    assert (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (0, 1)
+
+
+def test_persistent_blocks_count_the_tiles_of_a_triangle_in_each_product():
+    """Three rows of tiles, of which two thirds are computed: a turn past the last tile of a product is the next one's first."""
+    plan = solve(loads({
+        "problem": {"kind": "syrk", "layout": "nt", "m": 256, "n": 256, "k": 256, "matrices": 64}, "split": {"scheme": "ootomo"},
+        "fragment": {"policy": "wgmma"}, "tile": {"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1, "split_k": 1}, "target": {"gpu": "h100"},
+        "build": {"allow_spills": True},
+    }))
+    source, a = render(plan), np.random.default_rng(6).uniform(-1, 1, (2, 130, 8)).astype(np.float32)
+    result = strided(EmulatorDevice(plan, source, assembled(source)), plan, source, a, None, np.full((2, 130, 130), 7, np.float32))
+    right = a.astype(np.float64) @ a.transpose(0, 2, 1)
+    assert np.abs(np.tril(result.c - right)).max() < 1e-5 and (result.c[:, ~np.tri(130, dtype=bool)] == 7).all() and result.intact

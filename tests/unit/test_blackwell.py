@@ -163,6 +163,12 @@ def test_a_block_of_a_pair_has_half_of_b(cluster, stage, fetched, instruction):
     assert plan.own.columns == 512  # a row of the sums is where it was
 
 
+@pytest.mark.parametrize("cluster, resident, columns, blocks", [(1, 1, 512, 147), (2, 1, 512, 146), (2, 2, 512, 146), (2, 3, 256, 294), (2, 3, 128, 440)])
+def test_an_sm_without_a_partner_has_no_block_of_a_pair(cluster, resident, columns, blocks):
+    """Of 147 SMs; as many blocks an SM as its registers and its 512 columns allow."""
+    assert tensor_memory.equations.AT_ONCE.value({"resident_blocks": resident, "allocated_columns": columns, "sms": 147, "cluster": cluster}) == blocks
+
+
 @pytest.mark.parametrize("cluster, more", [(1, 0), (2, 1e-5)])
 def test_forming_pairs_costs_what_the_row_says(cluster, more):
     plan = solve(asked(tile={"cluster": cluster}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,6 +63,42 @@ def test_without_a_b200_only_predictions_are_made(monkeypatch, capsys, tmp_path)
     with pytest.raises(DeviceError, match="no B200"):
         blackwell.main()
     assert "`half`, pairs" in capsys.readouterr().out and not kept.exists()
+
+
+def test_what_is_printed_says_how_many_kernels_have_all_bits_and_whose_speed_is_whose(monkeypatch, capsys, tmp_path):
+    """A kernel with one wrong element is none with the emulator's bits; 2 m n k FLOP in the seconds measured, and in those predicted."""
+    def of(cluster: int, same: int) -> dict:
+        return {"scheme": "half", "cluster": cluster, "elements": 5200, "same_bits": same}
+
+    raced = [{"contender": "half, pairs", "size": 512, "seconds": 1e-6, "tflops": 268.4, "predicted_seconds": 2e-6},
+             {"contender": "cublas-sgemm", "size": 512, "seconds": 4e-6, "tflops": 67.1}]
+    for name, made in (("sums", [of(1, 5200), of(2, 5199)]), ("races", raced), ("constants", {"lines": "[measured.tcgen05]", "held_out": "3 %"})):
+        monkeypatch.setattr(blackwell, name, lambda *_, made=made: made)
+    monkeypatch.setattr(blackwell.cuda, "why_not", lambda target: None)
+    monkeypatch.setattr(sys, "argv", ["blackwell.py", "--sizes", "512", "--schemes", "half", "--json", str(tmp_path / "told.json")])
+    assert blackwell.main() == 0
+    told = capsys.readouterr().out
+    assert "sums: 1 of 2 kernels give the emulator's bits\n  not half, cluster 2: 1 of 5200 elements\n" in told
+    assert "| half, pairs | 512 | 268 | 134 |\n| cublas-sgemm | 512 | 67 |  |\n" in told
+    assert json.loads((tmp_path / "told.json").read_text())["sums"] == [of(1, 5200), of(2, 5199)]
+
+
+def test_races_know_medians_speeds_and_predictions(monkeypatch):
+    """A product is 2 m n k FLOP; cuBLAS has no prediction."""
+    from gemmgen import timing
+
+    monkeypatch.setattr(timing, "Inputs", lambda size: size)
+    for name in ("cublas", "generated"):
+        monkeypatch.setattr(timing, name, lambda *_: SimpleNamespace(seconds=[1e-3, 2e-3, 4e-3]))
+    monkeypatch.setattr(timing, "race", lambda contenders, **_: None)
+    monkeypatch.setattr(timing, "release_memory", lambda: None)
+    monkeypatch.setattr(blackwell.road, "build", lambda spec: SimpleNamespace(plan=blackwell.solve(blackwell.loads(spec)), source=None, binary=None))
+    told = blackwell.races("b200", ("half",), (1000,), 1.0)
+    assert [one["contender"] for one in told] == ["cublas-sgemm", "half, single blocks", "half, pairs"]
+    assert all((one["seconds"], one["tflops"], one["rounds"], one["spread"]) == (2e-3, pytest.approx(1.0), 3, 1.5) for one in told)
+    for one, cluster in zip(told[1:], (1, 2)):
+        assert one["predicted_seconds"] == blackwell.predicted("b200", ("half",), (1000,))[cluster - 1]["predicted_seconds"]
+    assert "predicted_seconds" not in told[0]
 
 
 def test_the_kernels_that_are_fitted_to_are_single_blocks_and_pairs(monkeypatch):

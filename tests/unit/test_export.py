@@ -30,6 +30,7 @@ from gemmgen.designs import all_decisions
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.export import prose
 from gemmgen.export.manifest import SCHEMA_VERSION
+from gemmgen.kinds import solves
 from gemmgen.paths import SPECS
 from gemmgen.plan import Hints
 from gemmgen.render import render
@@ -572,6 +573,75 @@ def test_the_c_sizes_are_the_plans(case, tmp_path):
     want = [planned(plan, source, *size) for size in asked]
     assert [size for size, g, w in zip(asked, got, want) if g != w] == []
     assert any(row[0] for row in want) and any(not row[0] for row in want[400:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["symm", "trsm"])
+def test_an_extent_that_is_k_too_has_ks_limit(kind, tmp_path):
+    """Where the function is told no k: sums of so many integers no longer fit. A system of 262145 unknowns has a product with a k of 262144."""
+    [gcc] = need("gcc")
+    plan, source, binary = prepared("mi210-nn", problem={"kind": kind, "m": 512, "n": 512, "k": 512}, split={"scheme": "mixpert2"}, target={"gpu": "a100"}, tile={})
+    exporter.export(plan, source, binary, folder := tmp_path / "out", name="lab_gemm")
+    (folder / "sizes.c").write_text("""
+#include <stdio.h>
+#include "lab_gemm.cu"
+int main(void)
+{
+    printf("%d %d", lab_gemm_workspace_bytes(LAB_GEMM_LARGEST_K, 1) > 0, lab_gemm_workspace_bytes(262145, 1) > 0);
+    return 0;
+}
+""")
+    run(gcc, "-std=c99", "sizes.c", "-o", "sizes", cwd=folder)
+    assert subprocess.run([folder / "sizes"], capture_output=True, text=True, check=True).stdout == "1 0"
+
+
+@pytest.mark.parametrize(("problem", "arguments", "told"), [
+    ({"kind": "syrk", "layout": "nt", "matrices": 9}, "m k alpha a lda stride_a beta c ldc stride_c batch", "'s C^T = C has its upper triangle where this one has the lower"),
+    ({"kind": "syr2k", "layout": "nt", "matrices": 9}, "m k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch", "'s C^T = C has its upper triangle"),
+    ({"kind": "gemmt"}, "m k alpha a lda b ldb beta c ldc", " computes C^T = B^T A^T, whose lower triangle is this one's upper"),
+    ({"kind": "symm"}, "m n alpha a lda b ldb beta c ldc", " computes C^T = B^T A^T, which is a product of side right"),
+    ({"kind": "trmm", "side": "right"}, "m n alpha a lda b ldb beta c ldc", " computes C^T = B^T A^T, which is a product of side left"),
+    ({"kind": "trsm"}, "m n alpha a lda c ldc", " solves for X^T, which is a system of side right"),
+])
+def test_a_kinds_function_takes_what_it_has_and_says_what_a_column_major_caller_computes(problem, arguments, told, tmp_path):
+    exporter.export(*prepared("mi210-nn", problem={"m": 512, "n": 512, "k": 512, **problem}), tmp_path / "out", name="lab_gemm")
+    header = (tmp_path / "out" / "lab_gemm.h").read_text()
+    declared = re.search(r"_API int lab_gemm\(([^;]*);", header)[1]
+    assert re.findall(r"(\w+)[,)]", declared) == [*arguments.split(), "workspace", "workspace_bytes", "stream"]
+    assert f"A column major caller{told}" in header
+
+
+SYSTEM_PROGRAM = """
+#include <stdio.h>
+#include "lab_gemm.hip"
+int main(void)
+{
+    int m, n;
+    while (scanf("%d %d", &m, &n) == 2) {
+        lab_gemm_gg_layout at;
+        printf("%d %zu\\n", lab_gemm_gg_lay_out_system(m, n, &at), lab_gemm_workspace_bytes(m, n));
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.slow
+def test_the_c_sizes_of_a_system_are_the_plans(tmp_path):
+    """Of any number of blocks of unknowns, and of so many right-hand sides that HIP counts no thread for each."""
+    [gcc] = need("gcc")
+    plan, source, binary = prepared("mi210-nn", problem={"kind": "trsm", "m": 512, "n": 512, "k": 512})
+    exporter.export(plan, source, binary, folder := tmp_path / "out", name="lab_gemm")
+    (folder / "sizes.c").write_text(SYSTEM_PROGRAM)
+    run(gcc, "-std=c99", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover", "sizes.c", "-o", "sizes", cwd=folder)
+    most = prose.largest_grid(plan, source)[0] * solves.SYSTEMS
+    asked = [(m, n) for m in (0, 1, 255, 256, 257, 300, 384, 385, 511, 512, 513, 640, 700, 769, 1025, 1300, 2049, 5000) for n in (1, 70)]
+    out = subprocess.run([folder / "sizes"], input="".join(f"{m} {n}\n" for m, n in [*asked, (1, most), (1, most + 1), (-1, 1), (1, -1)]),
+                         capture_output=True, text=True, check=True).stdout
+    *got, fits, too_many, no_m, no_n = [tuple(map(int, line.split())) for line in out.splitlines()]
+    want = [(0, source.interface.workspace(m, n, m).bytes) for m, n in asked]
+    assert [size for size, g, w in zip(asked, got, want, strict=True) if g != w] == []
+    assert fits[0] == 0 < fits[1] and (too_many, no_m, no_n) == ((-100, 0), (-1, 0), (-2, 0))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -96,6 +96,18 @@ def test_batches_with_gaps(lab):
     close(lab.matmul(a[:, ::3], made(3, 9, 14)[:, :, ::2]), a[:, ::3].astype(float) @ made(3, 9, 14)[:, :, ::2])
 
 
+def test_a_field_of_records_that_lies_between_elements_is_refused(lab):
+    """Of records whose size is a multiple of the element's it is not."""
+    for more, fits in (("i2", False), ("i4", True)):
+        records = np.zeros((5, 9), [("x", "f4"), ("y", more)])
+        records["x"] = made(5, 9)
+        if fits:
+            close(lab.matmul(records["x"], made(9, 7)), made(5, 9).astype(float) @ made(9, 7))
+        else:
+            with pytest.raises(ValueError, match=r"a has strides of \[54, 6\] bytes"):
+                lab.matmul(records["x"], made(9, 7))
+
+
 def test_refused_biases(lab):
     with pytest.raises(ValueError, match="without gaps"):
         lab.matmul(made(5, 9), made(9, 7), bias=made(14)[::2])
@@ -195,13 +207,15 @@ def test_products_of_float64(lab, calls, turned):
     same(lab.matmul(drawn(2, 3, 5, 9)[:, ::2], drawn(3, 9, 7)[::2]), drawn(2, 3, 5, 9)[:, ::2] @ drawn(3, 9, 7)[::2])
     same(lab.matmul(a[0], b), a[0] @ b)
     same(lab.matmul(a, lab.pack(b, hint=9)), a @ b)
+    same(lab.matmul(lab.pack(x, "a", hint=7), b), a @ b)
     same(lab.level3("syrk", a), np.tril(a @ a.T))
-    assert calls() - before == 8
+    assert calls() - before == 9
     assert lab.select(5, 7, 9, dtype="float64").error == 2.0**-53 and lab.select(5, 7, 9).error == 2.0**-24
     for wrong, kind, told in ((lambda: lab.matmul(a, b, activation="relu"), lab.Error, "epilogue"), (lambda: lab.select(5, 7, 9, dtype="int8"), ValueError, "int8"),
                               (lambda: lab.matmul(a, b, bias=bias.astype(np.float32)), TypeError, "float32 and float64"),
                               (lambda: lab.matmul(a, b, np.ones((5, 7)), alpha=np.ones(1, np.float32), beta=scalars[1:]), TypeError, "alpha must be float64"),
-                              (lambda: lab.level3("syr2k", a, a.astype(np.float32)), TypeError, "float32 and float64")):
+                              (lambda: lab.level3("syr2k", a, a.astype(np.float32)), TypeError, "float32 and float64"),
+                              (lambda: lab.level3("syrk", a, out=np.zeros((5, 5), np.float32)), TypeError, "float32 and float64")):
         with pytest.raises(kind, match=told):
             wrong()
 
@@ -499,7 +513,8 @@ def test_what_is_asked_for_a_choice(lab, monkeypatch):
                dict(transpose_a=1), dict(transpose_b=1), dict(order=1), dict(epilogue=1), dict(flags=2), dict(kernel=1), dict(largest_error=1e-3),
                dict(bias=16),
                dict(alpha=16), dict(beta=16),
-               dict(kind=4), dict(kind=4, uplo=1), dict(kind=4, side=1), dict(kind=5), dict(kind=5, diag=1)]
+               dict(kind=4), dict(kind=4, uplo=1), dict(kind=4, side=1), dict(kind=5), dict(kind=5, diag=1), dict(element=1)]
+    assert {name for name, *_ in _c.Problem._fields_} - {"size", "a", "b", "c"} == {name for change in changes for name in change}
     _c._choices.clear()
     for _ in range(2):
         for change in changes:

@@ -218,6 +218,16 @@ def test_the_page_has_each_gpu_and_the_fastest_kernel_with_fp32s_error():
     assert page([]) == "No results yet."
 
 
+def test_a_time_that_is_not_plausible_leads_no_table():
+    """The other results of its file count."""
+    wild = made(("ootomo", (4096,) * 3, 1e-5, 2e-7), ("ootomo", SIZE, 1e-4, 2e-7))
+    lines = page([wild]).splitlines()
+    assert any("not plausible: 42 times" in line for line in lines)
+    assert any(line.startswith("| 1024 x 1024 x 1024 |") for line in lines) and not any(line.startswith("| 4096 x 4096 x 4096 |") for line in lines)
+    [line] = [line for line in page([wild, made(("ootomo", (4096,) * 3, 1e-3, 2e-7))]).splitlines() if line.startswith("| 4096 x 4096 x 4096 |")]
+    assert "| 1000 |" in line and "| 1 | `gemmgen_ootomo` |" in line
+
+
 def test_the_files_of_the_site_are_sound():
     found = folder(COMMUNITY)
     assert found and all(word not in page(found) for word in ("not plausible", "<", "](", "\\"))

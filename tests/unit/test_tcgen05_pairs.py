@@ -118,11 +118,12 @@ def test_extents_that_a_pair_does_not_have(m, n):
     assert InstructionWord.decode("kind::f16", WORD, 2).n == 32
 
 
-def test_a_pair_lies_in_one_cluster():
-    with Emulator(PAIR.replace(".reqnctapercluster 2, 1, 1\n", ""), UNITS.get("blackwell"), processes=1) as machine:
+@pytest.mark.parametrize(("ctas", "said"), [(1, ""), (3, ".reqnctapercluster 3, 1, 1\n")])
+def test_a_pair_lies_in_one_cluster(ctas, said):
+    with Emulator(PAIR.replace(".reqnctapercluster 2, 1, 1\n", said), UNITS.get("blackwell"), processes=1) as machine:
         out = machine.alloc(256 * 192, name="sums")
-        with pytest.raises(EmulationError, match="a pair of CTAs does not lie in one cluster"):
-            machine.launch("k", (2, 1, 1), (160, 1, 1), 4640, [out, out, 0, 0, WORD])
+        with pytest.raises(EmulationError, match=f"(?s)a pair of CTAs does not lie in one cluster.*clusters of {ctas}"):
+            machine.launch("k", (2 * ctas, 1, 1), (160, 1, 1), 4640, [out, out, 0, 0, WORD])
 
 
 def test_each_cta_of_a_pair_has_lanes_and_allocations_of_its_own():

@@ -229,9 +229,8 @@ def standing(share: Share, others: Sequence[Share]) -> str:
     """How far a share is to be believed: whether others of the same GPU, timing the same, agree; and what is wrong with it by itself."""
     told = []
     for one in share.results:
-        limit = _roof(share.gpu, one.scheme)
-        if limit and one.tflops > PLAUSIBLE * limit:
-            told.append(f"not plausible: {one.tflops / limit:.2g} times the data sheet's rate at {one.m} x {one.n} x {one.k}")
+        if (times := _times_roof(share, one)) > PLAUSIBLE:
+            told.append(f"not plausible: {times:.2g} times the data sheet's rate at {one.m} x {one.n} x {one.k}")
             break
     mine = {one.place: one.seconds for one in share.results if one.kind == "kernel"}
     apart = []
@@ -255,14 +254,14 @@ def standing(share: Share, others: Sequence[Share]) -> str:
     return "; ".join(told)
 
 
-def _roof(gpu: str, scheme: str) -> float | None:
-    """TFLOP/s that the data sheet allows a scheme; None where it is not known."""
-    if gpu not in GPUS.names() or scheme not in SCHEMES.names():
-        return None
+def _times_roof(share: Share, one: Result) -> float:
+    """Speed over what the data sheet allows the scheme; 0 where that is not known."""
+    if share.gpu not in GPUS.names() or one.scheme not in SCHEMES.names():
+        return 0.0
     try:
-        return roof(GPUS.get(gpu), SCHEMES.get(scheme))
+        return one.tflops / roof(GPUS.get(share.gpu), SCHEMES.get(one.scheme))
     except KeyError:
-        return None
+        return 0.0
 
 
 def page(shares: Sequence[Share]) -> str:
@@ -285,11 +284,11 @@ def page(shares: Sequence[Share]) -> str:
 
 
 def _fastest(shares: Sequence[Share]) -> list[str]:
-    """Of each size the kernel with the least time, the median of all shares that timed it, among those with FP32's error where there are some."""
+    """Of each size the kernel with the least time, the median of all plausible ones in shares, among those with FP32's error where there are some."""
     times: dict[tuple[int, int, int], dict[str, list[Result]]] = {}
     for share in shares:
         for one in share.results:
-            if one.kind == "kernel":
+            if one.kind == "kernel" and _times_roof(share, one) <= PLAUSIBLE:
                 times.setdefault((one.m, one.n, one.k), {}).setdefault(one.name, []).append(one)
     lines = ["| m x n x k | TFLOP/s | µs | x SGEMM | error | scheme | shares | kernel |", "| --- | ---: | ---: | ---: | ---: | --- | ---: | --- |"]
     for (m, n, k), kernels in sorted(times.items(), key=lambda one: (one[0][0] * one[0][1] * one[0][2], one[0])):
