@@ -27,8 +27,8 @@ def compiled(task, probed=True):
 
 def slow(task, probed=True):
     """Some time for each, so that a worker can be killed meanwhile."""
-    time.sleep(0.3)
-    return {"verdict": "compiled", "reason": "", "compile_seconds": 0.3}, b""
+    time.sleep(0.1)
+    return {"verdict": "compiled", "reason": "", "compile_seconds": 0.1}, b""
 
 
 def timed(task):
