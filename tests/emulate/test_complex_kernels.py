@@ -74,7 +74,7 @@ def test_order_of_warps_and_copies_does_not_matter(way, layout, schedule):
 
 
 @pytest.mark.parametrize(("way", "layout"), [
-    (way, layout) if way in ("mma", "mfma") else pytest.param(way, layout, marks=LONG) for way, layout in ONE.items()
+    (way, layout) if way in ("mma", "mfma", "mma, FP64 residues") else pytest.param(way, layout, marks=LONG) for way, layout in ONE.items()
 ])
 def test_special_values_and_factors(way, layout):
     """BLAS: nothing is seen of C with beta = 0, nor of A and B with alpha = 0 or no k. A real factor leaves the parts apart. Inf and NaN are computed again and
@@ -99,6 +99,20 @@ def test_special_values_and_factors(way, layout):
     for part in ("real", "imag"):
         assert np.array_equal(getattr(result.c, part), getattr(want, part), equal_nan=True)
     assert result.status["repaired"] == 8 and (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("way", "layout"), [("mma, runs", "tc"), ("mma, FP64 residues", "nc"), pytest.param("mfma, FP64 residues", "cc", marks=LONG)])
+@pytest.mark.parametrize("part", [1, 1j], ids=["real", "imaginary"])
+def test_a_part_alone_beyond_the_range_is_computed_again(way, layout, part):
+    device, plan, source = made(way, layout)
+    rng, high = np.random.default_rng(4), 2.0 ** (600 if plan.type.bytes == 8 else 80)
+    a, b = integers(rng, plan, 4, 6), integers(rng, plan, 6, 5)
+    a[0], a[:, 0], b[0], b[:, 1] = 0, 0, 0, 0
+    a[0, 0], b[0, 1] = high, part * high
+    want = np.zeros((4, 5), complex)
+    want[0, 1], want[1:] = np.inf if part == 1 else complex(0, np.inf), a[1:] @ b
+    result = gemm(device, plan, source, a, b)
+    assert (result.c == want).all() and result.status["repaired"] == 1
 
 
 @pytest.mark.parametrize(("way", "layout"), ONE.items())

@@ -212,8 +212,20 @@ def test_a_triangle_is_of_fp64_too(made):
     code = made("dsyrk", ctypes.c_char(b"L"), ctypes.c_char(b"T"), 19, 37, pointer(scalars), pointer(x), 37, pointer(scalars[1:]), pointer(z), 19, None)
     want, c = reference(a[0], np.ascontiguousarray(a[0].T)) / 3 + 10, np.asarray(z).T
     assert code == OK and np.allclose(np.tril(c), np.tril(want), rtol=1e-15) and (c[np.triu_indices(19, 1)] == 5).all()
-    assert made("dgemmt", *(ctypes.c_char(one) for one in (b"L", b"N", b"N")), 19, 37, pointer(scalars), pointer(x), 19, pointer(x), 37, pointer(scalars[1:]),
-                pointer(z), 19, None) == NOT_SERVED
+
+
+def test_arguments_of_dgemmt_are_those_of_fp64(made):
+    """Nothing here serves it: what is refused before says how it reads its arguments. An alpha of 1, read as FP32, is 0, and A and B may be NULL."""
+    one, held = made.put(np.array([1.0, 0.0])), made.put(np.zeros((37, 37)))
+    at = lambda x: ctypes.c_void_p(x if x is None else x.ctypes.data)
+
+    def code(transa=b"N", transb=b"N", lda=37, ldb=37, a=held, b=held, alpha=one):
+        return made("dgemmt", *(ctypes.c_char(x) for x in (b"L", transa, transb)), 19, 37, at(alpha), at(a), lda, at(b), ldb, at(one[1:]), at(held), 19, None)
+
+    assert code() == code(b"N", b"T", 19, 19) == code(b"T", b"N", 37, 37) == NOT_SERVED
+    assert code(a=None) == -7 and code(b=None) == -9 and code(a=None, b=None, alpha=one[1:]) == NOT_SERVED
+    assert code(lda=18) == code(b"T", b"N", 36, 37) == -8 and code(ldb=36) == code(b"N", b"T", 19, 18) == -10
+    assert code(b"?") == -2 and code(transb=b"?") == -3
 
 
 def test_a_packed_operand_serves_other_products(made):
