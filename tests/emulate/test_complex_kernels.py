@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from assembled import assembled
-from ways import AMD_WAYS, TINY, plan_of
+from ways import AMD_WAYS, DEEP, TINY, plan_of
 
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS
@@ -28,7 +28,7 @@ WAYS = {
     "wgmma": WGMMA, "wgmma, runs": WGMMA | dict(scheme="run_scaled", run=256), "wgmma, slices": WGMMA | dict(split_k=2),
     "mma, residues": RESIDUES | dict(scheme="residues8"), "mfma, residues": dict(scheme="residues8", gpu="mi300x", promote=0, tile={}),
     "wgmma, residues": dict(WGMMA, scheme="residues8", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4),
-    "mma, FP64 residues": RESIDUES | dict(scheme="residues14", type="c128"),
+    "mma, FP64 residues": dict(scheme="residues12", promote=0, tile=DEEP, type="c128"),
     "mfma, FP64 residues": dict(scheme="residues14", gpu="mi300x", promote=0, tile={}, type="c128"),
     "wgmma, FP64 residues": dict(
         WGMMA, scheme="residues14", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4, type="c128",
