@@ -384,8 +384,8 @@ def test_each_device_and_type_has_a_choice_of_its_own(home, which):
     front._decided = lambda a, b: decided.append((a, b)) or (lambda x, y: (a, b))
 
     def array(device=0, dtype="float64", row=4):
-        return SimpleNamespace(shape=(4, 4), strides=(row, 1), stride=lambda: (row, 1), dtype=dtype, device=SimpleNamespace(id=device) if home == "cupy" else device,
-                               layout="strided")
+        return SimpleNamespace(shape=(4, 4), strides=(row, 1), stride=lambda: (row, 1), dtype=dtype, layout="strided",
+                               device=SimpleNamespace(id=device) if home == "cupy" else device)
 
     usual, others = array(), [array(), array(device=1), array(dtype="float32"), array(row=8)]
     for _ in range(2):

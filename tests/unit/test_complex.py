@@ -297,7 +297,8 @@ def exported(folder, layout="cn", **more):
 def test_an_exports_c_function_takes_pairs_and_computes_the_real_product(tmp_path):
     folder = exported(tmp_path / "out")
     header, source = ((folder / name).read_text() for name in ("lab_gemm.h", "lab_gemm.cu"))
-    assert "int m, int n, int k, const float *alpha, const float *a, int64_t lda, const float *b" in header and "BAD_BETA = -9," in header and "BAD_ALPHA = -4," in header
+    assert "int m, int n, int k, const float *alpha, const float *a, int64_t lda, const float *b" in header
+    assert "BAD_BETA = -9," in header and "BAD_ALPHA = -4," in header
     assert "in complex FP32" in header and "A   stored [k, m]" in header and f"LARGEST_EXTENT {LARGEST_EXTENT // 2}" in header and "_same_b" not in header
     launches = source[source.index("// the product of the words"):]
     for passed in ("(long long)2 * lda,", "(long long)2 * ldc,", "(int)m,", "(int)2 * n,", "(int)2 * k,", "alpha[0],", "beta[0],", "alpha[1],", "beta[1],"):
