@@ -21,7 +21,7 @@ from gemmgen.abi import interface
 from gemmgen.catalog.element import C64, C128, ELEMENTS, F32, F64
 from gemmgen.cli.inputs import matrix
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.export.prose import LARGEST_EXTENT, coefficients, rounded_up
+from gemmgen.export.prose import LARGEST_EXTENT, SAFETY, coefficients, rounded_up
 from gemmgen.kinds import GEMM, ComplexProduct, kind_of
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS, LAYOUTS
 from gemmgen.paths import SPECS
@@ -310,7 +310,10 @@ def test_an_exports_c_function_takes_pairs_and_computes_the_real_product(tmp_pat
     assert violations(told, schema, schema) == []
     assert told["reals"]["count"] == 2 and told["plan"]["layout"] == "cn" and told["plan"]["kind"] == "cgemm" and "complex FP32" in told["computes"]
     plan = prepared(problem={"type": "c64", "layout": "cn"})[0]
-    assert [row["worst_case"] for row in told["bound"]["rows"]] == [rounded_up(coefficients(plan, 2 * row["k"]).scaled) for row in told["bound"]["rows"]]
+    for row in told["bound"]["rows"]:
+        k, at = 2 * row["k"], coefficients(plan, 2 * row["k"])
+        assert row["worst_case"] == rounded_up(at.scaled) and row["one_sign"] == rounded_up(SAFETY * max(at.coherent, at.random / k**0.5))
+    assert told["limits"]["largest_extent"] == LARGEST_EXTENT // 2
 
 
 def test_an_export_of_complex_fp64_takes_pairs_of_doubles(tmp_path):
