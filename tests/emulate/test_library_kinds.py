@@ -129,7 +129,7 @@ def test_the_kernel_of_epilogues_finds_each_product_of_a_batch(scalars):
     at = {name: one.address for name, one in held.items()}
     given = (at["scalars"], at["scalars"] + 4, 9.0) if scalars else (0, 0, 0.25)
     blocks = batch * -(-m // FINISH_TILE[0]) * -(-n // FINISH_TILE[1])
-    emulator.launch(FINISH, (blocks, 1, 1), (FINISH_THREADS, 1, 1), 0, [at["c"], ldc, apart_c, at["t"], ldt, apart_t, *given, at["bias"], m, n, 1, 0])
+    emulator.launch(FINISH, (blocks, 1, 1), (FINISH_THREADS, 1, 1), 0, [at["c"], ldc, apart_c, at["t"], ldt, apart_t, *given, at["bias"], m, n, 0, 1])
     assert np.abs(emulator.read(held["c"], np.float32, c.shape) - wanted).max() < 1e-6
 
 

@@ -20,10 +20,12 @@ from gemmgen.errors import GemmgenError, UnknownName
 from gemmgen.model.registers import SLOPE_OF
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
+from gemmgen.paths import SPECS
 from gemmgen.workshop.bringup import calibrate, facts, kernels, gpu_row, sample
 from gemmgen.workshop.bringup.calibrate import Fit
 from gemmgen.workshop.bringup.sample import Timed
 from gemmgen.workshop.bringup.session import Session, Value
+from gemmgen.workshop.explore.own_rows import gpu_of
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit import register_model as registers
 from gemmgen.workshop.fit.register_model import asked as numbers_asked
@@ -229,7 +231,8 @@ def test_kernels_to_time_are_the_first_choice_and_others_up_to_its_worth(monkeyp
 def test_a_kernel_is_timed_at_two_sizes_and_predicted_at_its_own(monkeypatch):
     """One that is known there is passed over, and counts as none."""
     size, beside = (512, 512, 512), sample.BESIDE[512, 512, 512]
-    wanted = [sample.Proposed({}, size, 1e-3), sample.Proposed({}, (1, 2, 3), 2e-3)]
+    spec = {"split": {"scheme": "ootomo"}, "target": {"gpu": str(SPECS / "gpus/a100.toml")}}
+    wanted = [sample.Proposed(spec, size, 1e-3), sample.Proposed(spec, (1, 2, 3), 2e-3)]
     monkeypatch.setattr(sample, "candidates", lambda *given, **more: wanted)
     pool = SimpleNamespace(
         begin=lambda target, task: SimpleNamespace(result=lambda: ("value", ({"verdict": "compiled", "identity": str(task.size)}, b"made"))),
@@ -237,6 +240,7 @@ def test_a_kernel_is_timed_at_two_sizes_and_predicted_at_its_own(monkeypatch):
     )
     found = sample.timed("gpu", "nvidia", pool)
     assert [((row.m, row.n, row.k), row.predicted_seconds) for row in found.rows] == [(size, 1e-3), (beside, None), ((1, 2, 3), 2e-3)] and found.kernels == 2
+    assert {row.gpu for row in found.rows} == {"a100"} and all(gpu_of(row).rates == GPUS.get("a100").rates for row in found.rows), "its row goes along"
     again = sample.timed("gpu", "nvidia", pool, firsts=True, done={(str((1, 2, 3)), (1, 2, 3))})
     assert [(row.m, row.n, row.k) for row in again.rows] == [size] and again.kernels == 1
 

@@ -138,5 +138,5 @@ def test_more_weight_goes_where_estimates_took_the_wrong_kernel():
 
 def test_a_kernel_that_no_manifest_tells_is_refused(chosen):
     _, told = chosen
-    with pytest.raises(SpecError, match="tells the spec of"):
+    with pytest.raises(SpecError, match="whose spec is in no library's manifest"):
         table([{"kernels": [{**one, "spec": None} for one in told]}], rows_of(told, lambda at, size: 1e-6), "a race")

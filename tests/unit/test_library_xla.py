@@ -205,7 +205,7 @@ def test_workspaces_streams_and_errors(xla):
     assert {name: getattr(problem, name) for name, _ in _c.Problem._fields_} == {
         "size": ctypes.sizeof(_c.Problem), "order": 0, "transpose_a": 0, "transpose_b": 0, "epilogue": 0, "m": 5, "n": 7, "k": 9, "lda": 9, "ldb": 7, "ldc": 7,
         "batch": 3, "stride_a": 45, "stride_b": 63, "stride_c": 35, "a": a.ctypes.data, "b": b.ctypes.data, "c": c.ctypes.data, "alpha": None, "beta": None,
-        "bias": None, "flags": 2, "kernel": 0, "largest_error": 0, "kind": 0, "uplo": 0, "side": 0, "diag": 0}
+        "bias": None, "flags": 2, "kernel": 0, "largest_error": 0, "kind": 0, "uplo": 0, "side": 0, "diag": 0, "element": 0}
     xla.stream = 0x123
     xla.call([a, b], [c, scratch()])
     assert seen[-1].stream == 0x123 and set(xla.contexts) == {0xc0} and not xla.destroyed

@@ -54,7 +54,7 @@ def test_another_layout_than_the_specs():
     assert road.plan(turned, layout="nn") == road.plan(TINY) and road.plan(turned, layout=None).layout == "tn"
     with pytest.raises(SpecError) as refused:
         road.load(TINY, layout="nm")
-    assert refused.value.where == "--layout" and refused.value.needs == "one of: nn, nt, tn, tt"
+    assert refused.value.where == "--layout" and refused.value.needs == "one of: nn, nt, tn, tt, nc, cn, tc, ct, cc"
 
 
 def test_a_kernel_is_built_once_and_used_twice(monkeypatch):

@@ -167,7 +167,7 @@ def test_other_gpus_do_not_have_it(gpu):
     assert (caught.value.where, caught.value.needs) == ("spec: [fragment] policy", "sm_90a")
     assert caught.value.has == GPUS.get(gpu).arch and "auto" in caught.value.remedy
     if GPUS.get(gpu).arch_number >= 80:
-        assert solve(spec(gpu=gpu, policy="auto")).fragment.policy == ("tcgen05" if gpu in ("b200", "gb200") else "mma")
+        assert solve(spec(gpu=gpu, policy="auto")).fragment.policy == ("tcgen05" if gpu in ("b200", "gb200", "b300", "gb300", "jetson_thor") else "mma")
 
 
 TILE = {"block": [128, 128, 64], "warp": [64, 128, 64]}

@@ -501,9 +501,12 @@ def test_what_probe_and_report_say_without_a_device(monkeypatch):
 def test_the_size_of_the_headline_product(kind, stays, size):
     """With three stages of 32 and no promotion 8 of them: 256; with promotion every 1024 2304."""
     plan = SimpleNamespace(block=(64, 64, 32), design=SimpleNamespace(stays=stays), promote=0, stages=3,
-                           scheme=SimpleNamespace(family=SimpleNamespace(run_k=None)))
+                           scheme=SimpleNamespace(family=SimpleNamespace(run_k=None)), kind=SimpleNamespace(reals=2))
     assert oracles.wrapping_k(plan) == 256 or stays
-    assert judging.default_size(plan, kind) == (size if not (kind == "emulator" and stays) else (141, 73, 261))
+    m, n, k = real = size if not (kind == "emulator" and stays) else (141, 73, 261)
+    assert judging.default_size(plan, kind) == (m, (n + 1) // 2, (k + 1) // 2), "of complex numbers"
+    plan.kind.reals = 1
+    assert judging.default_size(plan, kind) == real
     plan.promote, plan.stages = 1024, 5
     assert oracles.wrapping_k(plan) == 11 * 32 + 2048 and judging.default_size(plan, "emulator")[2] == 2405
     plan.promote = 65536

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -18,37 +19,43 @@ from gemmgen.export.manifest import MANIFEST
 from gemmgen.workshop.explore.store.places import Folder
 
 
-def left_by(final: Path, content: bytes = b"half", **how) -> tuple[int, Path]:
+@pytest.fixture(scope="module")
+def fresh():
+    """Processes that are forked from one that has no threads: forked from this one, whose libraries may have some, they could wait for ever."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "gemmgen.cli.output", "gemmgen.export.folder", "gemmgen.workshop.explore.store.places"])
+    return context
+
+
+def _leaves(final: Path, content: bytes, is_folder: bool, tell) -> None:
+    with files.unfinished(final, folder=is_folder) as beside:
+        if beside.is_file():
+            beside.write_bytes(content)
+        tell.send(str(beside))
+        signal.pause()
+
+
+def left_by(fresh, final: Path, content: bytes = b"half", *, folder: bool = False):
     """(a living process that writes a file beside `final`, the file)."""
-    before = set(final.parent.iterdir())
-    told, tell = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            with files.unfinished(final, **how) as beside:
-                if beside.is_file():
-                    beside.write_bytes(content)
-                os.write(tell, b"x")
-                signal.pause()
-        finally:
-            os._exit(1)  # whatever it raised: it would go on with the tests as a second process of theirs
-    os.close(tell)  # else one that ended without a word would be waited for
-    assert os.read(told, 1) == b"x"
-    os.close(told)
-    [beside] = set(final.parent.iterdir()) - before
-    return child, beside
+    told, tell = fresh.Pipe(duplex=False)
+    child = fresh.Process(target=_leaves, args=(final, content, folder, tell), daemon=True)
+    child.start()
+    tell.close()  # else one that ended without a word would be waited for
+    assert told.poll(60), "the process has begun nothing"
+    return child, Path(told.recv())
 
 
-def killed(child: int) -> None:
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+def killed(child) -> None:
+    child.kill()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
 @pytest.mark.parametrize("name", ["x.json", "n" * 250, "a b*[é"])
-def test_only_what_dead_processes_left_is_swept(tmp_path, is_folder, name):
-    child, beside = left_by(tmp_path / name, folder=is_folder)
-    other, of_another_name = left_by(tmp_path / "y")
+def test_only_what_dead_processes_left_is_swept(fresh, tmp_path, is_folder, name):
+    child, beside = left_by(fresh, tmp_path / name, folder=is_folder)
+    other, of_another_name = left_by(fresh, tmp_path / "y")
     killed(other)
     mine = tmp_path / f".{name[:20]}.mine.unfinished"
     mine.write_text("no leftover")
@@ -89,8 +96,8 @@ def test_a_file_that_was_swept_before_it_was_locked_is_made_again(tmp_path, monk
     os.close(number)
 
 
-def test_without_locks_nothing_is_swept(tmp_path, monkeypatch):
-    child, beside = left_by(tmp_path / "x")
+def test_without_locks_nothing_is_swept(fresh, tmp_path, monkeypatch):
+    child, beside = left_by(fresh, tmp_path / "x")
     killed(child)
 
     def none(*_):
@@ -103,8 +110,8 @@ def test_without_locks_nothing_is_swept(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_what_another_user_left_is_not_touched(tmp_path):
-    child, beside = left_by(tmp_path / "x", folder=True)
+def test_what_another_user_left_is_not_touched(fresh, tmp_path):
+    child, beside = left_by(fresh, tmp_path / "x", folder=True)
     killed(child)
     os.chown(beside, 12345, 12345)
     files.sweep(tmp_path, "x", undo=lambda left: pytest.fail("undone"))
@@ -114,8 +121,8 @@ def test_what_another_user_left_is_not_touched(tmp_path):
 @pytest.mark.parametrize("write", [
     lambda path: write_paths({path: "new"}), lambda path: Folder(path.parent).put(path.name, b"new"),
 ], ids=["file", "store"])
-def test_the_next_writer_clears_away_what_a_killed_one_left(tmp_path, write):
-    child, beside = left_by(tmp_path / "x")
+def test_the_next_writer_clears_away_what_a_killed_one_left(fresh, tmp_path, write):
+    child, beside = left_by(fresh, tmp_path / "x")
     write(tmp_path / "x")
     assert beside.exists()
     killed(child)
@@ -136,48 +143,57 @@ def contents(target: Path) -> dict[str, bytes]:
 OLD, NEW = exported("old", "a.cu", "src/b.h", "gone.txt"), exported("new", "a.cu", "src/b.h", "more/c.h")
 
 
-@pytest.mark.parametrize("moves", range(9))
-def test_an_export_killed_between_two_moves_is_taken_back_and_nothing_is_lost(tmp_path, monkeypatch, moves):
-    """Killed again at each step while it is taken back, too."""
-    target = tmp_path / "out"
+def _dies_after(count: int, act) -> bool:
+    """Whether a process that does this dies before its move of that number."""
+    child = os.fork()
+    if not child:
+        left, given = [count], os.rename
+
+        def rename(*arguments, **how):
+            if not left[0]:
+                os._exit(9)
+            left[0] -= 1
+            given(*arguments, **how)
+
+        os.rename = rename
+        try:
+            act()
+            os._exit(0)
+        finally:
+            os._exit(1)  # whatever it raised
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9)
+    return code == 9
+
+
+def _killed_between_moves(folder_of_all: Path, moves: int) -> None:
+    target = folder_of_all / "out"
     folder.put(target, False, lambda: OLD)
     (target / "mine.txt").write_text("mine")
-
-    def dies_after(count: int, act) -> bool:
-        """Whether the process died on its way."""
-        child = os.fork()
-        if not child:
-            left, given = [count], os.rename
-
-            def rename(*arguments, **how):
-                if not left[0]:
-                    os._exit(9)
-                left[0] -= 1
-                given(*arguments, **how)
-
-            os.rename = rename
-            try:
-                act()
-                os._exit(0)
-            finally:
-                os._exit(1)  # whatever it raised: it would go on with the tests as a second process of theirs
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-
-    died = dies_after(moves, lambda: folder.put(target, False, lambda: NEW))
+    died = _dies_after(moves, lambda: folder.put(target, False, lambda: NEW))
     assert died == (moves < 8)
-    staged = [path.name for path in tmp_path.iterdir() if path != target]
+    staged = [path.name for path in folder_of_all.iterdir() if path != target]
     assert len(staged) == died
-    again = tmp_path.with_name(f"{tmp_path.name}-again") / "out"
-    shutil.copytree(tmp_path, again.parent)
+    again = folder_of_all.with_name(f"{folder_of_all.name}-again") / "out"
+    shutil.copytree(folder_of_all, again.parent)
     steps = 0
-    while dies_after(steps, lambda: files.sweep(again.parent, "out", lambda left: folder._taken_back(left, again))):
+    while _dies_after(steps, lambda: files.sweep(again.parent, "out", lambda left: folder._taken_back(left, again))):
         steps += 1
     for place in (again, target):
         files.sweep(place.parent, "out", lambda left, place=place: folder._taken_back(left, place))
         assert contents(place) == {**(OLD if died else NEW), "mine.txt": b"mine"}
         assert [path.name for path in place.parent.iterdir()] == ["out"]
     folder.put(target, False, lambda: NEW)
-    assert contents(target) == {**NEW, "mine.txt": b"mine"} and [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert contents(target) == {**NEW, "mine.txt": b"mine"} and [path.name for path in folder_of_all.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("moves", range(9))
+def test_an_export_killed_between_two_moves_is_taken_back_and_nothing_is_lost(fresh, tmp_path, moves):
+    """Killed again at each step while it is taken back, too."""
+    child = fresh.Process(target=_killed_between_moves, args=(tmp_path, moves), daemon=True)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
 
 
 @pytest.mark.parametrize("fails", [None, *range(9)])
@@ -239,18 +255,18 @@ def test_an_export_goes_on_where_a_killed_one_stopped(tmp_path, monkeypatch):
     assert contents(target) == NEW and sorted(path.name for path in tmp_path.iterdir()) == ["out", "x"]
 
 
-def test_a_long_name_of_letters_of_two_bytes_can_be_written_and_its_leftovers_are_swept(tmp_path):
+def test_a_long_name_of_letters_of_two_bytes_can_be_written_and_its_leftovers_are_swept(fresh, tmp_path):
     """File systems count bytes: a name of 250 leaves none for what an unfinished one adds."""
     final = tmp_path / ("\u00e9" * 125)
-    child, beside = left_by(final)
+    child, beside = left_by(fresh, final)
     killed(child)
     with files.unfinished(final) as mine:
         assert not beside.exists() and mine.exists() and len(os.fsencode(mine.name)) < 200
     assert list(tmp_path.iterdir()) == []
 
 
-def test_leftovers_of_a_name_with_a_line_end_are_swept(tmp_path):
-    child, beside = left_by(tmp_path / "two\nlines")
+def test_leftovers_of_a_name_with_a_line_end_are_swept(fresh, tmp_path):
+    child, beside = left_by(fresh, tmp_path / "two\nlines")
     killed(child)
     files.sweep(tmp_path)
     assert not beside.exists()

@@ -140,7 +140,7 @@ def fit_times(session: Session, pool: Processes) -> None:
         more = sample.timed(str(session.place()), vendor.name, pool, firsts=True, done=done, seed=session.seed, progress=session.progress)
         if not more.rows:
             break
-        found = found.beside(more, place)
+        found = found.beside(more)
         fit = _kept(session, found, place, pool, held_out=False)
         if fit is None:
             return

@@ -19,6 +19,7 @@ from gemmgen.solve import alternatives
 from gemmgen.solve.settled import settled_spec
 from gemmgen.spec import loads
 from gemmgen.workshop.bringup.processes import Processes
+from gemmgen.workshop.explore.own_rows import kept, row_name, without_paths
 from gemmgen.workshop.explore.trial import Task
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.register_model import Compiled
@@ -140,10 +141,11 @@ class Timed:
     kernels: int
     refused: tuple[str, ...]
 
-    def beside(self, other: Timed, gpu: str) -> Timed:
-        """Both, as kernels of the row at a path."""
-        rows = tuple(replace(row, gpu=gpu) for row in (*self.rows, *other.rows))
-        return Timed(rows, self.kernels + other.kernels, tuple(dict.fromkeys((*self.refused, *other.refused))))
+    def beside(self, other: Timed) -> Timed:
+        """Both, as kernels of the GPU's row that the first of them was timed by."""
+        rows = (*self.rows, *other.rows)
+        of_one = tuple(replace(row, gpu=rows[0].gpu, extra=rows[0].extra) for row in rows)
+        return Timed(of_one, self.kernels + other.kernels, tuple(dict.fromkeys((*self.refused, *other.refused))))
 
 
 def timed_cells(gpu: str, vendor: str, firsts: bool = False) -> Iterator[tuple[dict[str, Any], Size, int]]:
@@ -225,7 +227,7 @@ def timed(
             task = Task(one.spec, size, made=made, rounds=ROUNDS, slice_ms=SLICE_MS)
             kind, answer = pool.on_gpu("gemmgen.workshop.explore.trial:timed", task)
             own = answer if kind == "value" else {"verdict": "failed", "reason": str(answer)}
-            rows.append(_row(gpu, one, size, {**columns, **own, "predicted_seconds": one.seconds if size == one.size else None}))
+            rows.append(_row(one, size, {**columns, **own, "predicted_seconds": one.seconds if size == one.size else None}))
             if own["verdict"] != "timed":
                 refused[own["reason"]] = None
     return Timed(tuple(rows), kernels, tuple(refused))
@@ -247,7 +249,10 @@ def _spread(wanted: Sequence[Any], most: int | None) -> list[Any]:
     return [wanted[at] for at in np.unique(np.linspace(0, len(wanted) - 1, most).astype(int))]
 
 
-def _row(gpu: str, one: Proposed, size: Size, columns: Mapping[str, Any]) -> Row:
-    m, n, k = size
-    row = Row(study="bringup", trial="", kind="kernel", verdict="failed", kernel="", gpu=gpu, m=m, n=n, k=k, layout="nn", spec=json.dumps(one.spec))
+def _row(one: Proposed, size: Size, columns: Mapping[str, Any]) -> Row:
+    (m, n, k), own = size, kept(loads(one.spec))
+    row = Row(
+        study="bringup", trial="", kind="kernel", verdict="failed", kernel="", gpu=row_name(one.spec["target"]["gpu"]), m=m, n=n, k=k, layout="nn",
+        spec=json.dumps(without_paths(one.spec)), extra=json.dumps({"own": own}) if own else "",
+    )
     return replace(row, **{name: value for name, value in columns.items() if hasattr(row, name)})
