@@ -47,7 +47,7 @@ REASONS = {
     "LAYOUT": "a matrix is in neither row nor column order",
     "LAYOUT_ATTRIBUTE": "a matrix has an attribute that is not known",
     "ATTRIBUTE": "an attribute is not known",
-    "EPILOGUE": "an epilogue that is not known",
+    "EPILOGUE": "an epilogue that the kernels do not have",
     "BIAS": "a bias of another kind",
     "OTHER_C": "C is read and is not D",
     "NO_SCALARS": "alpha or beta is missing",
