@@ -170,14 +170,16 @@ def layout(rows, columns, order=0, batch=1, kind=0, attributes={}):
     return made, size * batch
 
 def one(told, ta=0, tb=0, orders=(0, 0, 0), batch=1, beta=0.0, attributes={}, compute=68, scale=0, kind=0, other_c=False, pointer_mode=0, of_layout={},
-        other_k=0, workspace=0, kind_of_d=None):
+        other_k=0, workspace=0, kinds=None):
     m, n, k = 4, 5, 6
     real_of, tiny = (ctypes.c_double, 1e-9) if kind == F64 else (FLOAT, 0)
     bias = array(*(i / 2 - 1 for i in range(8)))
     attributes = {3: ta, 4: tb, 2: pointer_mode, **{key: ctypes.addressof(bias) if value == "bias" else value for key, value in attributes.items()}}
     la, size_a = layout(*((k, m) if ta else (m, k)), orders[0], batch, kind)
-    lb, size_b = layout(*((n, k + other_k) if tb else (k + other_k, n)), orders[1], batch, kind)
-    ld, size_c = layout(m, n, orders[2], batch, kind if kind_of_d is None else kind_of_d, of_layout)
+    kind_of_b, kind_of_c, kind_of_d = kinds or (kind,) * 3
+    lb, size_b = layout(*((n, k + other_k) if tb else (k + other_k, n)), orders[1], batch, kind_of_b)
+    ld, size_c = layout(m, n, orders[2], batch, kind_of_d, of_layout)
+    lc = ld if kind_of_c == kind_of_d else layout(m, n, orders[2], batch, kind_of_c)[0]
     a, b = (array(*(((i * s) % 9 - 4) / 2 + tiny * i for i in range(size)), real=real_of) for size, s in ((size_a, 5), (size_b, 7)))
     alpha, scalar = array(1.5, real=real_of), array(beta, real=real_of)
     results, before = [], (kernels(), lt.stand_in_lt_calls(b"cublasLtMatmul"))
@@ -186,7 +188,7 @@ def one(told, ta=0, tb=0, orders=(0, 0, 0), batch=1, beta=0.0, attributes={}, co
     for function in (matmul, real):
         c, d = (array(*(i % 3 for i in range(size_c)), real=real_of) for _ in range(2))
         at = [ctypes.addressof(x) for x in (alpha, a, b, scalar, d if not other_c else c, d)]
-        status = function(0x77, description(compute, scale, attributes), at[0], at[1], la, at[2], lb, at[3], at[4], ld, at[5], ld, None,
+        status = function(0x77, description(compute, scale, attributes), at[0], at[1], la, at[2], lb, at[3], at[4], lc, at[5], ld, None,
                           place if workspace else None, workspace, 0x100)
         results.append((status, list(d)))
         if function is matmul:
@@ -217,8 +219,9 @@ for number in (2, 4, 32):
 one("fp64 by fp32", kind=F64, compute=68, scale=F64)
 one("fp64 scaled in fp32", kind=F64, compute=COMPUTE_64F)
 one("fp32 by fp64", compute=COMPUTE_64F)
-one("fp64 into fp32", kind_of_d=0, **wide)
-one("fp32 into fp64", kind_of_d=F64)
+for kinds in ((F32, F64, F64), (F64, F32, F64), (F64, F64, F32)):
+    one(f"fp64 beside {kinds}", kinds=kinds, **wide)
+    one(f"fp32 beside {kinds}", kinds=[1 - one_of for one_of in kinds])
 one("tf32", compute=77)
 one("scale in fp64", scale=1)
 one("half", kind=2)
