@@ -208,7 +208,7 @@ def multiply(
 
     Args:
         kernel: or a dispatch table of one GPU, whose rules take one (`chosen`).
-        a, b, c: [M, K], [K, N] and [M, N], of the kernel's type: FP32, FP64 or complex64.
+        a, b, c: [M, K], [K, N] and [M, N], of the kernel's type: float32, float64, complex64 or complex128.
         ends: the epilogue's arguments by name, such as `bias` [N], FP32.
 
     Raises:

@@ -49,7 +49,7 @@ def matrix(option: str, path: Path, *, quiet: bool = False, element: Element = F
     except ValueError as error:
         raise SpecError(
             where, "is not a whole .npy file of numbers", got=str(error).partition("\n")[0][:200],
-            needs="a float32 matrix written by numpy.save", remedy="numpy.save(path, x.astype(numpy.float32))",
+            needs=f"a {element.dtype} matrix written by numpy.save", remedy=f"numpy.save(path, x.astype(numpy.{element.dtype}))",
         ) from None
     with np.errstate(over="ignore"):
         single = np.ascontiguousarray(array, dtype=element.dtype)
@@ -86,10 +86,10 @@ def _header(file: BinaryIO) -> tuple[Any, bool, Any]:
 def _check_matrix(where: str, shape: Any, dtype: Any, element: Element) -> None:
     if len(shape) != 2 or not all(type(extent) is int and 0 < extent <= MAX_EXTENT for extent in shape):
         raise SpecError(where, "is not a matrix", got=shape, needs=f"two dimensions, of 1 to {MAX_EXTENT}", remedy="x.reshape(rows, columns)")
-    reals = 2 if dtype.kind == "c" else 1
+    reals, others = 2 if dtype.kind == "c" else 1, "float32, float64, complex64 or complex128" if element.reals > 1 else "float32 or float64"
     if dtype.kind not in "fc" or reals > element.reals or dtype.itemsize // reals not in (4, 8) or dtype.subdtype:
-        raise SpecError(where, "holds another type", got=str(dtype), needs="float32, or float64 to be rounded to it",
-                        remedy="x.astype(numpy.float32)")
+        raise SpecError(where, "holds another type", got=str(dtype), needs=f"{others}, which become {element.dtype}",
+                        remedy=f"{'x.real' if reals > element.reals else 'x'}.astype(numpy.{element.dtype})")
 
 
 def matrices(a: Path, b: Path, *, quiet: bool = False, element: Element = F32) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from assembled import assembled
-from ways import AMD_WAYS, TINY, plan_of
+from ways import AMD_WAYS, DEEP, TINY, plan_of
 
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS
@@ -28,7 +28,7 @@ WAYS = {
     "wgmma": WGMMA, "wgmma, runs": WGMMA | dict(scheme="run_scaled", run=256), "wgmma, slices": WGMMA | dict(split_k=2),
     "mma, residues": RESIDUES | dict(scheme="residues8"), "mfma, residues": dict(scheme="residues8", gpu="mi300x", promote=0, tile={}),
     "wgmma, residues": dict(WGMMA, scheme="residues8", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4),
-    "mma, FP64 residues": RESIDUES | dict(scheme="residues14", type="c128"),
+    "mma, FP64 residues": dict(scheme="residues12", promote=0, tile=DEEP, type="c128"),
     "mfma, FP64 residues": dict(scheme="residues14", gpu="mi300x", promote=0, tile={}, type="c128"),
     "wgmma, FP64 residues": dict(
         WGMMA, scheme="residues14", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4, type="c128",
@@ -74,7 +74,7 @@ def test_order_of_warps_and_copies_does_not_matter(way, layout, schedule):
 
 
 @pytest.mark.parametrize(("way", "layout"), [
-    (way, layout) if way in ("mma", "mfma") else pytest.param(way, layout, marks=LONG) for way, layout in ONE.items()
+    (way, layout) if way in ("mma", "mfma", "mma, FP64 residues") else pytest.param(way, layout, marks=LONG) for way, layout in ONE.items()
 ])
 def test_special_values_and_factors(way, layout):
     """BLAS: nothing is seen of C with beta = 0, nor of A and B with alpha = 0 or no k. A real factor leaves the parts apart. Inf and NaN are computed again and
@@ -99,6 +99,20 @@ def test_special_values_and_factors(way, layout):
     for part in ("real", "imag"):
         assert np.array_equal(getattr(result.c, part), getattr(want, part), equal_nan=True)
     assert result.status["repaired"] == 8 and (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("way", "layout"), [("mma, runs", "tc"), ("mma, FP64 residues", "nc"), pytest.param("mfma, FP64 residues", "cc", marks=LONG)])
+@pytest.mark.parametrize("part", [1, 1j], ids=["real", "imaginary"])
+def test_a_part_alone_beyond_the_range_is_computed_again(way, layout, part):
+    device, plan, source = made(way, layout)
+    rng, high = np.random.default_rng(4), 2.0 ** (600 if plan.type.bytes == 8 else 80)
+    a, b = integers(rng, plan, 4, 6), integers(rng, plan, 6, 5)
+    a[0], a[:, 0], b[0], b[:, 1] = 0, 0, 0, 0
+    a[0, 0], b[0, 1] = high, part * high
+    want = np.zeros((4, 5), complex)
+    want[0, 1], want[1:] = np.inf if part == 1 else complex(0, np.inf), a[1:] @ b
+    result = gemm(device, plan, source, a, b)
+    assert (result.c == want).all() and result.status["repaired"] == 1
 
 
 @pytest.mark.parametrize(("way", "layout"), ONE.items())

@@ -28,16 +28,16 @@ def f64(layout: str, **more):
     return of_plan(f"f64_{layout}", plan_of(SCHEME, layout=layout, promote=0, tile=TILE, stages=2, **more))
 
 
-def upper_triangle():
-    problem = {"type": "f64", "kind": "syrk", "uplo": "upper", "layout": "nt"}
-    return of_plan("f64_syrk", solve(loads({"problem": problem, "split": {"scheme": SCHEME}, "target": {"gpu": "a100"},
+def upper_triangle(kind: str, layout: str):
+    problem = {"type": "f64", "kind": kind, "uplo": "upper", "layout": layout}
+    return of_plan(f"f64_{kind}", solve(loads({"problem": problem, "split": {"scheme": SCHEME}, "target": {"gpu": "a100"},
                                             "tile": {"block": [32, 32, 64], "warp": [16, 16, 64]}, "pipeline": {"stages": 2}})))
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Library:
     """Kernels of FP64 by two layouts, beside one of FP32."""
-    return Library(tmp_path_factory.mktemp("f64"), [kernel("nn"), f64("nn"), f64("tn"), upper_triangle()], archs=["sm_80"], arch="sm_80")
+    return Library(tmp_path_factory.mktemp("f64"), [kernel("nn"), f64("nn"), f64("tn"), upper_triangle("syrk", "nt")], archs=["sm_80"], arch="sm_80")
 
 
 def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -212,8 +212,38 @@ def test_a_triangle_is_of_fp64_too(made):
     code = made("dsyrk", ctypes.c_char(b"L"), ctypes.c_char(b"T"), 19, 37, pointer(scalars), pointer(x), 37, pointer(scalars[1:]), pointer(z), 19, None)
     want, c = reference(a[0], np.ascontiguousarray(a[0].T)) / 3 + 10, np.asarray(z).T
     assert code == OK and np.allclose(np.tril(c), np.tril(want), rtol=1e-15) and (c[np.triu_indices(19, 1)] == 5).all()
-    assert made("dgemmt", *(ctypes.c_char(one) for one in (b"L", b"N", b"N")), 19, 37, pointer(scalars), pointer(x), 19, pointer(x), 37, pointer(scalars[1:]),
-                pointer(z), 19, None) == NOT_SERVED
+
+
+def test_arguments_of_dgemmt_are_those_of_fp64(made):
+    """Nothing here serves it: what is refused before says how it reads its arguments. An alpha of 1, read as FP32, is 0, and A and B may be NULL."""
+    one, held = made.put(np.array([1.0, 0.0])), made.put(np.zeros((37, 37)))
+    at = lambda x: ctypes.c_void_p(x if x is None else x.ctypes.data)
+
+    def code(transa=b"N", transb=b"N", lda=37, ldb=37, a=held, b=held, alpha=one):
+        return made("dgemmt", *(ctypes.c_char(x) for x in (b"L", transa, transb)), 19, 37, at(alpha), at(a), lda, at(b), ldb, at(one[1:]), at(held), 19, None)
+
+    assert code() == code(b"N", b"T", 19, 19) == code(b"T", b"N", 37, 37) == NOT_SERVED
+    assert code(a=None) == -7 and code(b=None) == -9 and code(a=None, b=None, alpha=one[1:]) == NOT_SERVED
+    assert code(lda=18) == code(b"T", b"N", 36, 37) == -8 and code(ldb=36) == code(b"N", b"T", 19, 18) == -10
+    assert code(b"?") == -2 and code(transb=b"?") == -3
+
+
+@pytest.mark.long
+def test_dgemmt_is_the_lower_triangle_of_a_column_major_product(tmp_path):
+    """C's other triangle stays; A, B and C have rows of their own lengths."""
+    made = Library(tmp_path, [upper_triangle("gemmt", "nn")], archs=["sm_80"], arch="sm_80")
+    a, b = (one[0] for one in drawn(19, 19, 37)[:2])
+    before, stored = np.full((19, 19), 5.0), []
+    for x, ld in ((a, 23), (b, 41), (before, 20)):
+        memory = np.full((x.shape[1], ld), np.nan)
+        memory[:, : x.shape[0]] = x.T
+        stored.append(made.put(memory))
+    scalars = made.put(np.array([1 / 3, 2.0]))
+    x, y, z, alpha, beta = (ctypes.c_void_p(one.ctypes.data) for one in (*stored, scalars, scalars[1:]))
+    letters = [ctypes.c_char(one) for one in (b"L", b"N", b"N")]
+    assert made("dgemmt", *letters, 19, 37, alpha, x, 23, y, 41, beta, z, 20, None) == OK
+    want, c = reference(a, b) / 3 + 10, np.asarray(stored[2]).T
+    assert np.allclose(np.tril(c[:19]), np.tril(want), rtol=1e-15, atol=1e-14) and (c[:19][np.triu_indices(19, 1)] == 5).all() and np.isnan(c[19]).all()
 
 
 def test_a_packed_operand_serves_other_products(made):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from contextlib import nullcontext
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -334,6 +335,65 @@ def test_float64_by_a_library_of_fp64_where_it_is_faster_and_large(size, answer,
     chosen = lambda choices, own, vendor, a, b, synchronize: own if choices[0].seconds < choices[0].sgemm_seconds else vendor
     assert wide_product(a, b, "native", lambda element: asked.append(element) or package, chosen, None) == ("own" if own else "native")
     assert asked == (["f64"] if size == 1024 else [])
+
+
+@pytest.mark.parametrize("home", ["cupy", "torch"])
+def test_float64_on_the_second_device_is_chosen_there(home, monkeypatch):
+    """By the library of FP64 of that device's model, while that device is current; gradients are the array library's own. Nothing is timed in a capture."""
+    current, asked, capturing = [0], [], [False]
+
+    class On:
+        def __init__(self, index):
+            self.id = self.index = index
+
+        def __enter__(self):
+            current.append(self.index)
+
+        def __exit__(self, *given):
+            current.pop()
+
+    def wide(a, b, native, package, chosen, synchronize):
+        assert (current[-1], package("f64"), chosen, synchronize and synchronize()) == (1, "its library", api._chosen, None if capturing[0] else "all done")
+        return lambda a, b: "by the library"
+
+    monkeypatch.setattr(api, "wide_product", wide)
+    monkeypatch.setattr("gemmgen.library.kept.package", lambda gpu, progress, element: asked.append((gpu, element)) or "its library")
+    monkeypatch.setattr("gemmgen.run.here.cuda_gpus", lambda: (Here("NVIDIA H100", "sm_90", 132, 13000), H200))
+    done = lambda: "all done"
+    cuda = SimpleNamespace(is_current_stream_capturing=lambda: capturing[0], synchronize=done, device=lambda on: on,
+                           get_current_stream=lambda: SimpleNamespace(synchronize=done))
+    known = dict(shape=(4, 4), dtype="float64", device=On(1), layout="strided", is_cuda=True, is_nested=False, is_quantized=False, is_neg=lambda: False)
+    array = lambda graded: SimpleNamespace(requires_grad=graded, detach=lambda: array(False), **known)
+    module = SimpleNamespace(__name__=home, matmul=lambda a, b: "native", cuda=cuda, float64="float64", strided="strided", no_grad=nullcontext,
+                             version=SimpleNamespace(hip=None), is_grad_enabled=lambda: True)
+    front = object.__new__({"cupy": api._Cupy, "torch": api._Torch}[home])
+    front.home, front.name, front._plain, front._watched = module, home, {SimpleNamespace}, lambda: False
+    product = front._decided(array(False), array(False))
+    assert asked == [(H200, "f64")] and current == [0] and product(array(False), array(False)) == "by the library"
+    if home == "torch":
+        capturing[0] = True
+        front._decided(array(False), array(False))
+        assert product(array(True), array(False)) == product(array(False), array(True)) == "native"
+
+
+@pytest.mark.parametrize("home", ["cupy", "torch"])
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_each_device_and_type_has_a_choice_of_its_own(home, which):
+    front, decided = object.__new__({"cupy": api._Cupy, "torch": api._Torch}[home]), []
+    front._known, front._plain, front._watched = {}, {SimpleNamespace}, lambda: False
+    front._decided = lambda a, b: decided.append((a, b)) or (lambda x, y: (a, b))
+
+    def array(device=0, dtype="float64", row=4):
+        return SimpleNamespace(shape=(4, 4), strides=(row, 1), stride=lambda: (row, 1), dtype=dtype, layout="strided",
+                               device=SimpleNamespace(id=device) if home == "cupy" else device)
+
+    usual, others = array(), [array(), array(device=1), array(dtype="float32"), array(row=8)]
+    for _ in range(2):
+        for number, other in enumerate(others):
+            given = (other, usual) if which == "a" else (usual, other)
+            found = front.product(*given) if home == "cupy" else front._by_strides(((4, 4), (4, 4)), *given)
+            assert found == decided[number] and all(x is y for x, y in zip(found, given))
+    assert len(decided) == len(others)
 
 
 # ---- torch

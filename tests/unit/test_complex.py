@@ -14,14 +14,14 @@ import pytest
 from programs import need, run
 from schema_check import violations
 from test_export import HOST_RUNTIME, prepared
-from ways import plan_of
+from ways import TINY, plan_of
 
 from gemmgen import export as exporter
 from gemmgen.abi import interface
 from gemmgen.catalog.element import C64, C128, ELEMENTS, F32, F64
 from gemmgen.cli.inputs import matrix
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.export.prose import LARGEST_EXTENT, coefficients, rounded_up
+from gemmgen.export.prose import LARGEST_EXTENT, SAFETY, coefficients, rounded_up
 from gemmgen.kinds import GEMM, ComplexProduct, kind_of
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS, LAYOUTS
 from gemmgen.paths import SPECS
@@ -33,7 +33,7 @@ from gemmgen.spec import loads
 from gemmgen.verdict import OWN, VENDORS_CGEMM, plain_plan, plain_seconds, sgemm_seconds, verdict
 from gemmgen.verify import Judge, default_size
 from gemmgen.verify.oracles import Problem
-from gemmgen.verify.complex import parts, share_of_worst
+from gemmgen.verify.complex import parts, question, share_of_worst
 
 
 def drawn(rng, *shape, element=C64):
@@ -245,8 +245,12 @@ def test_a_users_matrices_are_complex(tmp_path):
         np.save(tmp_path / f"{name}.npy", given)
         found = matrix("--a", tmp_path / f"{name}.npy", quiet=True, element=C64)
         assert found.dtype == np.complex64 and (found == given.astype(np.complex64)).all()
-    with pytest.raises(SpecError, match="holds another type"):
-        matrix("--a", tmp_path / "c64.npy", quiet=True, element=F32)
+    np.save(tmp_path / "halves.npy", x.real.astype(np.float16))
+    for name, element, remedy in (("c64", F32, "x.real.astype(numpy.float32)"), ("c64", F64, "x.real.astype(numpy.float64)"),
+                                  ("halves", C64, "x.astype(numpy.complex64)")):
+        with pytest.raises(SpecError, match="holds another type") as error:
+            matrix("--a", tmp_path / f"{name}.npy", quiet=True, element=element)
+        assert error.value.remedy == remedy and str(element.dtype) in error.value.needs
 
 
 # ---- exports
@@ -293,17 +297,23 @@ def exported(folder, layout="cn", **more):
 def test_an_exports_c_function_takes_pairs_and_computes_the_real_product(tmp_path):
     folder = exported(tmp_path / "out")
     header, source = ((folder / name).read_text() for name in ("lab_gemm.h", "lab_gemm.cu"))
-    assert "int m, int n, int k, const float *alpha, const float *a, int64_t lda, const float *b" in header and "BAD_BETA = -9," in header
+    assert "int m, int n, int k, const float *alpha, const float *a, int64_t lda, const float *b" in header
+    assert "BAD_BETA = -9," in header and "BAD_ALPHA = -4," in header
     assert "in complex FP32" in header and "A   stored [k, m]" in header and f"LARGEST_EXTENT {LARGEST_EXTENT // 2}" in header and "_same_b" not in header
     launches = source[source.index("// the product of the words"):]
     for passed in ("(long long)2 * lda,", "(long long)2 * ldc,", "(int)m,", "(int)2 * n,", "(int)2 * k,", "alpha[0],", "beta[0],", "alpha[1],", "beta[1],"):
         assert passed in launches
+    assert all(f"2 * {one}," in source for one in ("lda", "ldb", "ldc")) and not re.search(r"\((?:int|long long)\)(?:n|k|ld[abc]),", source)
+    assert "if (alpha[0] == 0 && alpha[1] == 0) {" in source
     told = json.loads((folder / "manifest.json").read_text())
     schema = json.loads((SPECS / "manifest.schema.json").read_text())
     assert violations(told, schema, schema) == []
     assert told["reals"]["count"] == 2 and told["plan"]["layout"] == "cn" and told["plan"]["kind"] == "cgemm" and "complex FP32" in told["computes"]
     plan = prepared(problem={"type": "c64", "layout": "cn"})[0]
-    assert [row["worst_case"] for row in told["bound"]["rows"]] == [rounded_up(coefficients(plan, 2 * row["k"]).scaled) for row in told["bound"]["rows"]]
+    for row in told["bound"]["rows"]:
+        k, at = 2 * row["k"], coefficients(plan, 2 * row["k"])
+        assert row["worst_case"] == rounded_up(at.scaled) and row["one_sign"] == rounded_up(SAFETY * max(at.coherent, at.random / k**0.5))
+    assert told["limits"]["largest_extent"] == LARGEST_EXTENT // 2
 
 
 def test_an_export_of_complex_fp64_takes_pairs_of_doubles(tmp_path):
@@ -316,6 +326,14 @@ def test_an_export_of_complex_fp64_takes_pairs_of_doubles(tmp_path):
     assert violations(told, schema, schema) == [] and "in complex FP64" in told["computes"]
 
 
+def test_an_exports_k_is_half_of_what_int32_sums_hold(tmp_path):
+    made = prepared(problem={"type": "c64"}, split={"scheme": "mixpert4"}, tile={"block": [64, 64, 64], "warp": [32, 32, 64]})
+    exporter.export(*made, folder := tmp_path / "out", name="lab_gemm")
+    most = made[0].scheme.family.largest_k // 2
+    assert re.search(r"#define LAB_GEMM_LARGEST_K (\d+)", (folder / "lab_gemm.h").read_text())[1] == str(most)
+    assert json.loads((folder / "manifest.json").read_text())["limits"]["largest_k"] == most
+
+
 SIZES = """
 #include <stdio.h>
 #include "lab_gemm.cu"
@@ -325,12 +343,17 @@ int main(void)
     printf("%zu %zu ", lab_gemm_workspace_bytes(100, 70, 300), lab_gemm_workspace_bytes(1, 1, LAB_GEMM_LARGEST_EXTENT + 1));
     if (lab_gemm_gg_lay_out(100, 70, 300, &at)) return 1;
     for (size_t i = 0; i < sizeof at.blocks / sizeof at.blocks[0]; ++i) printf("%d ", (int)at.blocks[i]);
+    static const float real[] = {1, 0}, imaginary[] = {0, 1}, none[] = {0, 0}, *const alphas[] = {real, imaginary, none};
+    static float c[2];
+    for (int i = 0; i < 3; ++i)
+        if (lab_gemm_gg_check(1, 1, 1, alphas[i], NULL, 1, NULL, 1, c, 1, c, 0, &at) != (i < 2 ? lab_gemm_BAD_A : lab_gemm_BAD_WORKSPACE)) return 2;
     return 0;
 }
 """
 
 
 def test_the_c_sizes_are_those_of_the_real_product(tmp_path):
+    """And A is read where a part of alpha is not 0."""
     [gcc] = need("gcc")
     folder, (_, source, _) = exported(tmp_path / "out"), prepared(problem={"type": "c64", "layout": "cn"})
     (folder / "sizes.c").write_text(SIZES)
@@ -376,6 +399,26 @@ def test_the_judge_sees_each_part(fault):
     if fault == "one NaN":
         made[5, 4] = complex(made[5, 4].real, np.nan)
     assert (share_of_worst(plan, a, b, c, made, alpha, beta) <= 1) == (fault is None)
+
+
+@pytest.mark.parametrize(("fault", "told"), [
+    (None, "complex elements, both parts"), ("a NaN", "inf of the worst case"), ("beta's imaginary part", "of the worst case"), ("alpha of 0", "alpha 0 beta"),
+    ("C with beta 0", "beta 0: inf"), ("no k", "7x3x0"), ("beside C", "memory beside C was overwritten"),
+])
+def test_the_judges_question_sees_each_fault(fault, told, monkeypatch):
+    def product(device, plan, source, a, b, c, *, alpha, beta, placement):
+        unread = np.full((a.shape[0], b.shape[1]), np.nan) if fault == "C with beta 0" else 0
+        held = unread if c is None else (beta.real if fault == "beta's imaginary part" else beta) * c
+        seen = (alpha != 0 or fault == "alpha of 0") and (a.shape[1] > 0 or fault != "no k")
+        with np.errstate(invalid="ignore"):
+            made = (alpha * (a.astype(complex) @ b) if seen else np.zeros((a.shape[0], b.shape[1]))) + (0 if fault == "no k" and not a.size else held)
+        if fault == "a NaN":
+            made[-1, -1] = complex(made[-1, -1].real, np.nan)
+        return Mock(c=made.astype(np.complex64), intact=fault != "beside C" or a.shape[0] > 3)
+
+    monkeypatch.setattr("gemmgen.verify.complex.gemm", product)
+    right, line = question(plan_of(type="c64", tile=TINY), None, None)
+    assert right == (fault is None) and told in line
 
 
 def test_parts_lie_side_by_side_and_each_factor_brings_its_own_error():

@@ -623,6 +623,7 @@ for name in GEMMS:
 h = create_of("h")
 hip.hipblasSetMathMode(h, 1)
 one("xf32", "hipblasSgemm", h)
+one("wide beside xf32", "hipblasDgemm", h)
 one("few sums", "rocblas_sgemm", create_of("r"), k=3)
 inner = counted["r"](b"rocblas_sgemm")
 one("few sums by way of the other", "hipblasSgemm", create_of("h"), k=3)

@@ -269,3 +269,5 @@ def test_an_installed_library_comes_first_where_it_runs(world, monkeypatch, tmp_
     monkeypatch.delitem(sys.modules, "ready_library", raising=False)
     monkeypatch.setattr(kept, "INSTALLED", {"nvidia": "ready_library"})
     assert (kept.package(H200).__name__ == "ready_library") == taken and world.built() == (not taken)
+    if taken:
+        assert kept.package(H200, element="f64").__name__ == "made_up_library" and world.asked == ["h200 f64"], "it is of FP32"

@@ -144,7 +144,8 @@ class Timed:
     def beside(self, other: Timed) -> Timed:
         """Both, as kernels of the GPU's row that the first of them was timed by."""
         rows = (*self.rows, *other.rows)
-        return Timed(tuple(replace(row, gpu=rows[0].gpu, extra=rows[0].extra) for row in rows), self.kernels + other.kernels, tuple(dict.fromkeys((*self.refused, *other.refused))))
+        of_one = tuple(replace(row, gpu=rows[0].gpu, extra=rows[0].extra) for row in rows)
+        return Timed(of_one, self.kernels + other.kernels, tuple(dict.fromkeys((*self.refused, *other.refused))))
 
 
 def timed_cells(gpu: str, vendor: str, firsts: bool = False) -> Iterator[tuple[dict[str, Any], Size, int]]:
