@@ -6,8 +6,8 @@ and which argument it finds at fault.
 
 `run(call)` computes a call on the host's arrays and returns BLAS's code: 0, or minus the argument at fault. The questions are those that LAPACK's
 sblat3 asks by its published description: every letter, extents, alphas and betas; leading dimensions beyond the extents; errors in units of 2^-23
-(FP64: 2^-52) times the sums of magnitudes, threshold 16; TRSM's solution by its residual. Every element that a routine may not read is NaN besides, and all memory is
-compared afterwards.
+(FP64: 2^-52) times the sums of magnitudes, threshold 16; TRSM's solution by its residual. Every element that a routine may not read is NaN besides,
+and all memory is compared afterwards.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 /*
- * Stands in for libcublasLt.so.13: descriptors with attributes of the real sizes and defaults, one more that no header knows, and cublasLtMatmul of FP32 and FP64.
+ * Stands in for libcublasLt.so.13: descriptors with attributes of the real sizes and defaults, one more that no header knows, and cublasLtMatmul of
+ * FP32 and FP64.
  */
 #include "blas.h"
 
