@@ -47,7 +47,7 @@ REASONS = {
     "LAYOUT": "a matrix is in neither row nor column order",
     "LAYOUT_ATTRIBUTE": "a matrix has an attribute that is not known",
     "ATTRIBUTE": "an attribute is not known",
-    "EPILOGUE": "an epilogue that is not known",
+    "EPILOGUE": "an epilogue that the kernels do not have",
     "BIAS": "a bias of another kind",
     "OTHER_C": "C is read and is not D",
     "NO_SCALARS": "alpha or beta is missing",
@@ -137,22 +137,29 @@ def _forms(*told: tuple[str, str], f64: Sequence[tuple[str, str]] = ()) -> tuple
 
 
 _KINDS = ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")
+_F64_KINDS = ("SYRK", "SYRKX")
+"""Those that kernels of FP64 compute."""
 _CUBLAS = _forms(
     ("GEMM", "cublasSgemm_v2"), ("STRIDED", "cublasSgemmStridedBatched"), ("BATCHED", "cublasSgemmBatched"), ("SGEMM_EX", "cublasSgemmEx"),
     ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
     ("SYRK", "cublasSsyrk_v2"), ("SYR2K", "cublasSsyr2k_v2"), ("SYRKX", "cublasSsyrkx"), ("SYMM", "cublasSsymm_v2"), ("TRMM", "cublasStrmm_v2"),
     ("TRSM", "cublasStrsm_v2"),
-    f64=(("GEMM", "cublasDgemm_v2"), ("STRIDED", "cublasDgemmStridedBatched"), ("BATCHED", "cublasDgemmBatched")),
+    f64=(("GEMM", "cublasDgemm_v2"), ("STRIDED", "cublasDgemmStridedBatched"), ("BATCHED", "cublasDgemmBatched"), ("SYRK", "cublasDsyrk_v2"),
+         ("SYRKX", "cublasDsyrkx")),
 )
 _HIPBLAS = _forms(
     ("GEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"),
     *((form, f"hipblasS{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"hipblasS{form.lower()}StridedBatched") for form in _KINDS),
-    f64=(("GEMM", "hipblasDgemm"), ("STRIDED", "hipblasDgemmStridedBatched"), ("BATCHED", "hipblasDgemmBatched")),
+    f64=(("GEMM", "hipblasDgemm"), ("STRIDED", "hipblasDgemmStridedBatched"), ("BATCHED", "hipblasDgemmBatched"),
+         *((form, f"hipblasD{form.lower()}") for form in _F64_KINDS),
+         *((f"{form}_STRIDED", f"hipblasD{form.lower()}StridedBatched") for form in _F64_KINDS)),
 )
 _ROCBLAS = _forms(
     ("GEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"),
     *((form, f"rocblas_s{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"rocblas_s{form.lower()}_strided_batched") for form in _KINDS),
-    f64=(("GEMM", "rocblas_dgemm"), ("STRIDED", "rocblas_dgemm_strided_batched"), ("BATCHED", "rocblas_dgemm_batched")),
+    f64=(("GEMM", "rocblas_dgemm"), ("STRIDED", "rocblas_dgemm_strided_batched"), ("BATCHED", "rocblas_dgemm_batched"),
+         *((form, f"rocblas_d{form.lower()}") for form in _F64_KINDS),
+         *((f"{form}_STRIDED", f"rocblas_d{form.lower()}_strided_batched") for form in _F64_KINDS)),
 )
 _DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
            ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),

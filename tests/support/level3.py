@@ -1,12 +1,13 @@
-"""BLAS's level 3 in FP32, asked of whoever computes it: what each routine has to give, what it may not read or write, and which argument it finds at fault.
+"""BLAS's level 3 in FP32 or FP64, asked of whoever computes it: what each routine has to give, what it may not read or write,
+and which argument it finds at fault.
 
     assert not list(level3.faults(run, level3.calls("SSYRK", extents=(0, 1, 9), seed=0)))
     assert not list(level3.wrong_exits(run, "SSYRK"))
 
 `run(call)` computes a call on the host's arrays and returns BLAS's code: 0, or minus the argument at fault. The questions are those that LAPACK's
-sblat3 asks by its published description: every letter, extents, alphas and betas; leading dimensions beyond the extents; errors in units of 2^-23 times
-the sums of magnitudes, threshold 16; TRSM's solution by its residual. Every element that a routine may not read is NaN besides, and all memory is
-compared afterwards.
+sblat3 asks by its published description: every letter, extents, alphas and betas; leading dimensions beyond the extents; errors in units of 2^-23
+(FP64: 2^-52) times the sums of magnitudes, threshold 16; TRSM's solution by its residual. Every element that a routine may not read is NaN besides,
+and all memory is compared afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-EPS, THRESHOLD = 2.0**-23, 16.0
+THRESHOLD = 16.0
 GAP = 3
 """Elements between two stored columns."""
 EXTENTS, ALPHAS, BETAS = (0, 1, 2, 3, 5, 9, 33, 65), (0.0, 1.0, 0.7, -1.3), (0.0, 1.0, 1.3, -0.4)
@@ -58,7 +59,8 @@ class Call:
 
     Attributes:
         letters, extents: by argument.
-        stored: by operand, [columns, ld] of FP32: column by column as BLAS has it, NaN where nothing may be read.
+        real: the type of elements.
+        stored: by operand, [columns, ld] of that type: column by column as BLAS has it, NaN where nothing may be read.
         given: by operand, the matrix that is meant, FP64: a triangle is completed, and what counts for nothing is 0.
         before: by operand, what memory held.
         ld: leading dimensions, by argument.
@@ -73,6 +75,7 @@ class Call:
     given: dict[str, np.ndarray] = field(default_factory=dict)
     before: dict[str, np.ndarray] = field(default_factory=dict)
     ld: dict[str, int] = field(default_factory=dict)
+    real: type[np.floating] = np.float32
 
     def __str__(self) -> str:
         told = " ".join(f"{name}={value}" for name, value in (self.letters | self.extents).items())
@@ -114,7 +117,7 @@ class Call:
         return b @ a if self.letters.get("side") == "R" else a @ b
 
     def error(self) -> float:
-        """The largest error in units of EPS times the sum of magnitudes, of elements that are computed; inf where one is not finite."""
+        """The largest error in units of the type's epsilon times the sum of magnitudes, of elements that are computed; inf where one is not finite."""
         written = ROUTINES[self.routine].writes
         rows, columns = self.given[written].shape
         found = np.float64(self.stored[written][:, :rows].T)
@@ -133,13 +136,14 @@ class Call:
         off, gauge = (off, gauge) if kept is None else (off[kept], gauge[kept])
         if not np.isfinite(off).all():
             return np.inf
-        return float(np.divide(np.abs(off), EPS * gauge, out=np.where(off == 0, 0.0, np.inf), where=gauge > 0).max(initial=0.0))
+        return float(np.divide(np.abs(off), np.finfo(self.real).eps * gauge, out=np.where(off == 0, 0.0, np.inf), where=gauge > 0).max(initial=0.0))
 
     def touched(self) -> list[str]:
         """Operands of which memory changed that may not: all but the elements that are computed."""
         found = []
         for name, x in self.stored.items():
-            same = (x.view(np.uint32) == self.before[name].view(np.uint32)).copy()
+            bits = np.dtype(f"u{x.itemsize}")
+            same = (x.view(bits) == self.before[name].view(bits)).copy()
             if name == ROUTINES[self.routine].writes:
                 rows, _ = self.given[name].shape
                 kept = self.triangle()
@@ -149,10 +153,11 @@ class Call:
         return found
 
 
-def call(routine: str, letters: Mapping[str, str], extents: Mapping[str, int], alpha: float, beta: float, seed: int = 0) -> Call:
+def call(routine: str, letters: Mapping[str, str], extents: Mapping[str, int], alpha: float, beta: float, seed: int = 0,
+         real: type[np.floating] = np.float32) -> Call:
     """A call on random numbers in [-1/2, 1/2]."""
     rng = np.random.default_rng(seed)
-    one = Call(routine, dict(letters), dict(extents), np.float32(alpha), np.float32(beta), {})
+    one = Call(routine, dict(letters), dict(extents), real(alpha), real(beta), {}, real=real)
     m, n, k = (extents.get(name, 0) for name in "mnk")
     side = m if letters.get("side") == "L" else n
     shapes = {
@@ -164,13 +169,13 @@ def call(routine: str, letters: Mapping[str, str], extents: Mapping[str, int], a
     turned = {"a": letters.get("transa", letters.get("trans", "N")) == "T", "b": of_b == "T", "c": False}
     for name, shape in shapes.items():
         rows, columns = shape[::-1] if turned[name] and "side" not in letters else shape
-        x = rng.uniform(-0.5, 0.5, (rows, columns)).astype(np.float32)
+        x = rng.uniform(-0.5, 0.5, (rows, columns)).astype(real)
         meant, memory = x, x.copy()
         if name == "a" and "side" in letters:
             meant, memory = _square(x, letters, routine)
         unread = one.alpha == 0 and name in "ab" and not (name == "b" and routine == "STRSM") or name == "c" and one.beta == 0
         one.given[name] = np.float64(meant)
-        stored = np.full((columns, max(rows, 1) + GAP), np.nan, np.float32)
+        stored = np.full((columns, max(rows, 1) + GAP), np.nan, real)
         if not unread:
             stored[:, :rows] = memory.T
         if name == "c" and (kept := one.triangle()) is not None:
@@ -196,22 +201,23 @@ def _square(x: np.ndarray, letters: Mapping[str, str], routine: str) -> tuple[np
     return meant, memory
 
 
-def calls(routine: str, extents: Sequence[int] = EXTENTS, alphas: Sequence[float] = ALPHAS, betas: Sequence[float] = BETAS, seed: int = 0) -> Iterator[Call]:
+def calls(routine: str, extents: Sequence[int] = EXTENTS, alphas: Sequence[float] = ALPHAS, betas: Sequence[float] = BETAS, seed: int = 0,
+          real: type[np.floating] = np.float32) -> Iterator[Call]:
     """Every letter with every extent, alpha and beta."""
     of = ROUTINES[routine]
     for number, (letters, sizes, alpha, beta) in enumerate(product(
         product(*of.letters.values()), product(extents, repeat=len(of.extents)), alphas, betas if "beta" in of.arguments else (0.0,),
     )):
-        yield call(routine, dict(zip(of.letters, letters)), dict(zip(of.extents, sizes)), alpha, beta, seed + number)
+        yield call(routine, dict(zip(of.letters, letters)), dict(zip(of.extents, sizes)), alpha, beta, seed + number, real)
 
 
-def some(routine: str, extents: Sequence[int], seed: int = 0) -> Iterator[Call]:
+def some(routine: str, extents: Sequence[int], seed: int = 0, real: type[np.floating] = np.float32) -> Iterator[Call]:
     """Every letter once or twice, with extents, alphas and betas in turn."""
     of, rng = ROUTINES[routine], np.random.default_rng(seed)
     for number, letters in enumerate(product(*of.letters.values())):
         for alpha, beta in ((0.7, -0.4), (-1.3, 0.0)):
             sizes = {name: int(rng.choice(extents)) for name in of.extents}
-            yield call(routine, dict(zip(of.letters, letters)), sizes, alpha, beta, seed + number)
+            yield call(routine, dict(zip(of.letters, letters)), sizes, alpha, beta, seed + number, real)
 
 
 def fault(run: Callable[[Call], int], one: Call) -> str:

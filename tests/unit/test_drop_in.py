@@ -170,22 +170,25 @@ def layout(rows, columns, order=0, batch=1, kind=0, attributes={}):
     return made, size * batch
 
 def one(told, ta=0, tb=0, orders=(0, 0, 0), batch=1, beta=0.0, attributes={}, compute=68, scale=0, kind=0, other_c=False, pointer_mode=0, of_layout={},
-        other_k=0, workspace=0):
+        other_k=0, workspace=0, kinds=None):
     m, n, k = 4, 5, 6
+    real_of, tiny = (ctypes.c_double, 1e-9) if kind == F64 else (FLOAT, 0)
     bias = array(*(i / 2 - 1 for i in range(8)))
     attributes = {3: ta, 4: tb, 2: pointer_mode, **{key: ctypes.addressof(bias) if value == "bias" else value for key, value in attributes.items()}}
     la, size_a = layout(*((k, m) if ta else (m, k)), orders[0], batch, kind)
-    lb, size_b = layout(*((n, k + other_k) if tb else (k + other_k, n)), orders[1], batch, kind)
-    ld, size_c = layout(m, n, orders[2], batch, kind, of_layout)
-    a, b = (array(*(((i * s) % 9 - 4) / 2 for i in range(size))) for size, s in ((size_a, 5), (size_b, 7)))
-    alpha, scalar = array(1.5), array(beta)
+    kind_of_b, kind_of_c, kind_of_d = kinds or (kind,) * 3
+    lb, size_b = layout(*((n, k + other_k) if tb else (k + other_k, n)), orders[1], batch, kind_of_b)
+    ld, size_c = layout(m, n, orders[2], batch, kind_of_d, of_layout)
+    lc = ld if kind_of_c == kind_of_d else layout(m, n, orders[2], batch, kind_of_c)[0]
+    a, b = (array(*(((i * s) % 9 - 4) / 2 + tiny * i for i in range(size)), real=real_of) for size, s in ((size_a, 5), (size_b, 7)))
+    alpha, scalar = array(1.5, real=real_of), array(beta, real=real_of)
     results, before = [], (kernels(), lt.stand_in_lt_calls(b"cublasLtMatmul"))
     memory = ctypes.create_string_buffer(8192)
     place = (ctypes.addressof(memory) + 255) // 256 * 256
     for function in (matmul, real):
-        c, d = array(*(i % 3 for i in range(size_c))), array(*(i % 3 for i in range(size_c)))
+        c, d = (array(*(i % 3 for i in range(size_c)), real=real_of) for _ in range(2))
         at = [ctypes.addressof(x) for x in (alpha, a, b, scalar, d if not other_c else c, d)]
-        status = function(0x77, description(compute, scale, attributes), at[0], at[1], la, at[2], lb, at[3], at[4], ld, at[5], ld, None,
+        status = function(0x77, description(compute, scale, attributes), at[0], at[1], la, at[2], lb, at[3], at[4], lc, at[5], ld, None,
                           place if workspace else None, workspace, 0x100)
         results.append((status, list(d)))
         if function is matmul:
@@ -204,6 +207,21 @@ one("taken with a bias in rows of another order", orders=(1, 1, 0), attributes={
 one("taken with another c that is not read", other_c=True)
 one("taken with a workspace", workspace=4096)
 one("taken with a small workspace", workspace=100)
+wide = dict(kind=F64, compute=COMPUTE_64F, scale=F64)
+for ta, tb, orders in ((0, 0, (0, 0, 0)), (1, 0, (0, 1, 0)), (0, 1, (1, 1, 1))):
+    one(f"taken in fp64 {ta}{tb} {orders}", ta, tb, orders, beta=0.5, **wide)
+one("taken in fp64 of a batch", batch=3, beta=-1, **wide)
+one("taken in fp64 on the device", pointer_mode=1, beta=0.5, **wide)
+one("taken in fp64 with another c that is not read", other_c=True, **wide)
+one("fp64 with another c", other_c=True, beta=2.0, **wide)
+for number in (2, 4, 32):
+    one(f"fp64 with epilogue {number}", attributes={7: number, 8: "bias"}, **wide)
+one("fp64 by fp32", kind=F64, compute=68, scale=F64)
+one("fp64 scaled in fp32", kind=F64, compute=COMPUTE_64F)
+one("fp32 by fp64", compute=COMPUTE_64F)
+for kinds in ((F32, F64, F64), (F64, F32, F64), (F64, F64, F32)):
+    one(f"fp64 beside {kinds}", kinds=kinds, **wide)
+    one(f"fp32 beside {kinds}", kinds=[1 - one_of for one_of in kinds])
 one("tf32", compute=77)
 one("scale in fp64", scale=1)
 one("half", kind=2)
@@ -229,7 +247,9 @@ def test_matmul_with_its_descriptors():
     for name, (status, taken, passed, apart) in ran.told.items():
         is_taken = name.startswith("taken")
         assert (status, taken, passed) == (0, int(is_taken), int(not is_taken)), name
-        assert apart < 1e-5, name
+        assert apart < (1e-13 if "fp64" in name else 1e-5), name
+    assert {(line["alpha"], line["beta"], line["batch"], line["taken"]) for line in ran.log if line.get("element") == "f64" and line["epilogue"] == "none"} >= {
+        ("other", "other", 1, True), ("other", "other", 3, True), ("device", "device", 1, True), ("other", "zero", 1, True), ("other", "other", 1, False)}
     reasons = {line["reason"] for line in ran.log if not line["taken"]}
     told = ("TYPES", "COMPUTE", "OPERATION", "POINTER_MODE", "EPILOGUE", "BIAS", "OTHER_C", "ATTRIBUTE", "LAYOUT_ATTRIBUTE")
     assert reasons == {shim.REASONS[name] for name in told}

@@ -21,12 +21,13 @@ KINDS = {  # u: a triangle; o: an operation; s: a side; d: a diagonal; the rest 
 STRIDED = {  # L: a stride
     "syrk": "puo II p pIL p pIL I", "syr2k": "puo II p pIL pIL p pIL I", "syrkx": "puo II p pIL pIL p pIL I", "symm": "psu II p pIL pIL p pIL I",
     "trmm": "psuod II p pIL pIL pIL I", "trsm": "psuod II p pIL pIL I"}
+OF_DOUBLE = "syrk", "syrkx"
 LETTERS = {"u": (0, 1), "o": (0, 1, 2), "s": (0, 1), "d": (0, 1)}
 """
 OF_CUBLAS = KINDS + """
 blas, default = load(), ctypes.CDLL(None)
 handle = create(default, stream=0x100)
-NAMES = {f"cublasS{one}{'' if one == 'syrkx' else '_v2'}": one for one in KINDS}
+NAMES = {f"cublas{type}{one}{'' if one == 'syrkx' else '_v2'}": one for type, kinds in (("S", KINDS), ("D", OF_DOUBLE)) for one in kinds}
 BATCHES = {}
 library_of, handle_of = (lambda name: blas), (lambda name: handle)
 """
@@ -34,8 +35,9 @@ OF_HIP = KINDS + """
 hip, roc, default = load("libhipblas.so.3"), load("librocblas.so.5"), ctypes.CDLL(None)
 handles = P(), P()
 default.hipblasCreate(ctypes.byref(handles[0])), default.rocblas_create_handle(ctypes.byref(handles[1]))
-NAMES = {f"hipblasS{one}": one for one in KINDS} | {f"rocblas_s{one}": one for one in KINDS}
-BATCHES = {f"hipblasS{one}StridedBatched": one for one in KINDS} | {f"rocblas_s{one}_strided_batched": one for one in KINDS}
+both = [*((one, "S") for one in KINDS), *((one, "D") for one in OF_DOUBLE)]
+NAMES = {f"hipblas{type}{one}": one for one, type in both} | {f"rocblas_{type.lower()}{one}": one for one, type in both}
+BATCHES = {f"hipblas{type}{one}StridedBatched": one for one, type in both} | {f"rocblas_{type.lower()}{one}_strided_batched": one for one, type in both}
 LETTERS |= {"u": (122, 121), "o": (111, 112, 113), "s": (141, 142), "d": (131, 132)}
 library_of, handle_of = (lambda name: hip if name[0] == "h" else roc), (lambda name: handles[name[0] != "h"])
 """
@@ -55,8 +57,8 @@ DESCRIBED = EACH + """
 watched = watch() if WATCHED else None
 if watched:
     watched.watched_answer(-22, 0)
-alpha, beta = array(3.0), array(4.0)
 for name, kind, form in ALL:
+    alpha, beta = (array(value, real=ctypes.c_double if is_wide(name) else FLOAT) for value in (3.0, 4.0))
     for turn in (0, 1):
         given = []
         for at, of in enumerate(form):
@@ -81,7 +83,8 @@ for name, kind, form in ALL:
         operands = [given[at] for at in places if at not in (places[0],) and given[at] != ctypes.addressof(beta)]
         side = turn if "s" in form else 0
         want = dict(order=1, epilogue=0, batch=batch, bias=0, flags=0, kernel=0, sized=True, uplo=turn, side=side, diag=turn * ("d" in form),
-                    alpha=ctypes.addressof(alpha), beta=0 if kind in ("trmm", "trsm") else ctypes.addressof(beta), stride_a=0, stride_b=0, stride_c=0, largest_error=4e-6,
+                    alpha=ctypes.addressof(alpha), beta=0 if kind in ("trmm", "trsm") else ctypes.addressof(beta), stride_a=0, stride_b=0, stride_c=0,
+                    largest_error=4e-6 * (2.0**-28 if is_wide(name) else 1), element=int(is_wide(name)),
                     kind={"syrk": 1, "syr2k": 2, "syrkx": 3, "symm": 4, "trmm": 5, "trsm": 6}[kind], transpose_a=turn * ("o" in form),
                     transpose_b=int(kind == "syrkx" and not turn))
         if "s" in form:
@@ -102,7 +105,7 @@ for name, kind, form in ALL:
 """
 
 
-@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 12), ("hipblas", OF_HIP, 48)])
+@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 16), ("hipblas", OF_HIP, 64)])
 def test_every_argument_is_passed_on_and_described(kind, vendor, count):
     """All different and of 64 bits where their types are; the vendor's status is the caller's."""
     off = run_python(vendor + "WATCHED = False\n" + DESCRIBED, kind, LAB_OFF="1")
@@ -111,6 +114,7 @@ def test_every_argument_is_passed_on_and_described(kind, vendor, count):
     assert on.told == {name: [77, True, 1, {}] for name in on.told} and len(on.told) == 2 * count
     assert {line["detail"] for line in on.log} == {"no driver"} and len(on.log) == 2 * count
     for line in on.log:
+        assert line.get("element") == ("f64" if "blasD" in line["routine"] or "_d" in line["routine"] else None)
         assert ("side" in line) == (line["kind"] in ("symm", "trmm", "trsm")) and ("diag" in line) == (line["kind"] in ("trmm", "trsm"))
         assert line.get("side", "left" if line["uplo"] == "lower" else "right") == ("right" if line["uplo"] == "upper" else "left")
         assert line.get("diag", "unit") == "unit" or line["uplo"] == "lower"
@@ -123,31 +127,42 @@ import level3
 import numpy as np
 
 BY = {"SSYRK": "syrk", "SSYR2K": "syr2k", "SSYMM": "symm", "STRMM": "trmm", "STRSM": "trsm"}
-CODES = {"side": "s", "uplo": "u", "trans": "o", "diag": "d"}
-LETTER = {"side": "LR", "uplo": "LU", "trans": "NT", "diag": "NU"}
-names = {kind: name for name, kind in reversed(NAMES.items())}
+CODES = {"side": "s", "uplo": "u", "trans": "o", "transa": "o", "diag": "d"}
+LETTER = {"side": "LR", "uplo": "LU", "trans": "NT", "transa": "NT", "diag": "NU"}
+names = {(kind, is_wide(name)): name for name, kind in reversed(NAMES.items())}
+WIDE = {"SSYRK": "syrk", "SGEMMT": "syrkx"}
+
+def of_double(routine, extents):
+    # Every letter; then alpha of 0, of which A and B are not read. SYRKX is GEMMT whose operands have one operation.
+    all = [*level3.some(routine, extents, seed=3, real=np.float64), *level3.calls(routine, (5,), (0.0,), (1.3, 0.0), real=np.float64)]
+    return [one for one in all if one.letters.get("transa", "") != one.letters.get("transb")]
 
 def run(one):
-    name, given = names[BY[one.routine]], []
+    kind = (WIDE if one.real is np.float64 else BY)[one.routine]
+    name, given = names[kind, one.real is np.float64], []
     for argument in level3.ROUTINES[one.routine].arguments:
         value = one.value(argument)
+        if argument == "transb":
+            continue
         if argument in CODES:
             given.append(LETTERS[CODES[argument]][LETTER[argument].index(value)])
         elif isinstance(value, np.ndarray):
             given.append(value.ctypes.data)
         elif argument in ("alpha", "beta"):
-            given.append(ctypes.addressof(held := FLOAT(value)))
-            kept.append(held)
+            kept.append((ctypes.c_double if one.real is np.float64 else FLOAT)(value))
+            given.append(ctypes.addressof(kept[-1]))
         else:
             given.append(value)
     if one.routine == "STRMM":
         given += given[-2:]
     kept[:] = kept[-4:]
-    return function(default, name, KINDS[BY[one.routine]].replace(" ", ""))(handle_of(name), *given)
+    return function(default, name, KINDS[kind].replace(" ", ""))(handle_of(name), *given)
 
 kept = []
 for routine in BY:
     tell(**{routine: list(level3.faults(run, level3.some(routine, (0, 5, 9, 17), seed=3)))})
+for routine in WIDE:
+    tell(**{f"{routine} of double": list(level3.faults(run, of_double(routine, (0, 5, 9, 17))))})
 tell(products=kernels())
 """
 
@@ -159,33 +174,37 @@ def test_each_routine_is_right_whoever_computes_it(kind, vendor, taken):
     script = vendor + RUN.replace("SUPPORT", repr(str(SUPPORT))).replace("PATHS", repr([one for one in sys.path if one])).replace("DRIVER", (
         "driver = driver('libamdhip64.so.7' if 'hip' in dir() else 'libcuda.so.1')" if kind == "hipblas" else "driver()"))
     ran = run_python(script, kind, LAB_MIN_GAIN="0" if taken else "1e9", log=True)
-    assert [ran.told[name] for name in ("SSYRK", "SSYR2K", "SSYMM", "STRMM", "STRSM")] == [[]] * 5
-    served = {line["kind"] for line in ran.log if line["taken"]}
-    assert served == ({"syrk", "syr2k", "symm", "trmm", "trsm"} if taken else set())
+    assert [ran.told[name] for name in ("SSYRK", "SSYR2K", "SSYMM", "STRMM", "STRSM", "SSYRK of double", "SGEMMT of double")] == [[]] * 7
+    served = {(line["kind"], line.get("element", "f32")) for line in ran.log if line["taken"]}
+    assert served == ({*((kind, "f32") for kind in ("syrk", "syr2k", "symm", "trmm", "trsm")), ("syrk", "f64"), ("gemmt", "f64")} if taken else set())
+    zeros = {(line["alpha"], line["beta"]) for line in ran.log if line.get("element") == "f64"}
+    assert zeros == {("other", "other"), ("other", "zero"), ("zero", "other"), ("zero", "zero")}
     assert ran.told["products"] == sum(line["count"] for line in ran.log if line["taken"])
     reasons = {line.get("reason") for line in ran.log if line["kind"] == "trsm"}
     assert reasons == {"there is nothing to multiply", None if taken else "the vendor's is predicted to be faster"}
 
 
-IN_BATCHES = RUN.split("names = {")[0] + """
-names = {(kind, name[0]): name for name, kind in BATCHES.items()}
+IN_BATCHES = RUN.split("def run(")[0] + """
+names = {(kind, name[0], is_wide(name)): name for name, kind in BATCHES.items()}
 found = {}
-for (kind, vendor_of), name in names.items():
-    routine = next((one for one, of in BY.items() if of == kind), None)
+for (kind, vendor_of, wide), name in names.items():
+    routine, real = next((one for one, of in (WIDE if wide else BY).items() if of == kind), None), np.float64 if wide else np.float32
     if routine is None:
         continue
-    for one in level3.some(routine, (5, 9), seed=3):
-        pair = [one, level3.call(routine, one.letters, one.extents, one.alpha, one.beta, seed=99)]
+    for one in of_double(routine, (5, 9)) if wide else level3.some(routine, (5, 9), seed=3):
+        pair = [one, level3.call(routine, one.letters, one.extents, one.alpha, one.beta, seed=99, real=real)]
         apart = {x: np.stack([each.stored[x] for each in pair]) for x in one.stored}
         given, kept = [], []
         for argument in level3.ROUTINES[routine].arguments:
             value = one.value(argument)
+            if argument == "transb":
+                continue
             if argument in CODES:
                 given.append(LETTERS[CODES[argument]][LETTER[argument].index(value)])
             elif isinstance(value, np.ndarray):
                 given.append(apart[argument].ctypes.data)
             elif argument in ("alpha", "beta"):
-                kept.append(FLOAT(value))
+                kept.append((ctypes.c_double if wide else FLOAT)(value))
                 given.append(ctypes.addressof(kept[-1]))
             else:
                 given.append(value)
@@ -206,8 +225,8 @@ tell(faults={name: told for name, told in found.items() if told}, count=len(foun
 def test_both_of_a_strided_batch_are_right_whoever_computes_them(taken):
     script = OF_HIP + IN_BATCHES.replace("SUPPORT", repr(str(SUPPORT))).replace("PATHS", repr([one for one in sys.path if one]))
     ran = run_python(script, "hipblas", LAB_MIN_GAIN="0" if taken else "1e9", log=True)
-    assert ran.told["faults"] == {} and ran.told["count"] == 2 * 2 * (4 + 4 + 4 + 16 + 16)
-    assert {line["kind"] for line in ran.log if line["taken"]} == ({"syrk", "syr2k", "symm", "trmm", "trsm"} if taken else set())
+    assert ran.told["faults"] == {} and ran.told["count"] == 2 * 2 * (4 + 4 + 4 + 16 + 16) + 2 * (16 + 16)
+    assert {line["kind"] for line in ran.log if line["taken"]} == ({"syrk", "syr2k", "gemmt", "symm", "trmm", "trsm"} if taken else set())
     assert {line["batch"] for line in ran.log} == {2}
 
 
@@ -225,6 +244,17 @@ blas.cublasSetMathMode(handle, 3)
 syrk(handle, 0, 0, 5, 5, at(scalar), at(x), 5, at(scalar), at(x), 5)
 blas.cublasSetMathMode(handle, 0), blas.cublasSetPointerMode_v2(handle, 1)
 syrk(handle, 0, 0, 5, 5, at(scalar), at(x), 5, at(scalar), at(x), 5)
+x, scalar = array(*([0.5] * 64), real=ctypes.c_double), array(2.0, real=ctypes.c_double)
+for kind in OF_DOUBLE:
+    of_double = function(default, "cublasDsyrk_v2" if kind == "syrk" else "cublasDsyrkx", KINDS[kind].replace(" ", ""))
+    one = lambda uplo=0, op=0, k=5: of_double(handle, uplo, op, 5, k, at(scalar), at(x), 5, *((at(x), 5) if kind == "syrkx" else ()), at(scalar), at(x), 5)
+    for mode in (0, 1, 3, 19, 2, 4, 8):
+        blas.cublasSetMathMode(handle, mode)
+        one()
+    blas.cublasSetMathMode(handle, 0), blas.cublasSetPointerMode_v2(handle, 2)
+    one()
+    blas.cublasSetPointerMode_v2(handle, 1)
+    one(uplo=7), one(op=7), one(k=0), one(k=3)
 """
 
 
@@ -235,8 +265,11 @@ def test_calls_that_go_on_say_why():
         f"cublasSsyrk_v2: {stands}": 1, f"cublasSsyrk_v2: {operation}": 1, f"cublasSsymm_v2: {stands}": 1, f"cublasStrmm_v2: {stands}": 1,
         f"cublasStrsm_v2: {stands}": 1, "cublasSsyrk_v2: there is nothing to multiply": 1, "cublasSsyrk_v2: the math mode asks for something else": 1,
         "cublasSsyrk_v2: taken": 1,
+        **{f"{name}: {reason}": count for name in ("cublasDsyrk_v2", "cublasDsyrkx") for reason, count in (
+            ("taken", 4), ("the math mode asks for something else", 3), ("alpha and beta are vectors", 1), (stands, 1), (operation, 1),
+            ("there is nothing to multiply", 1), ("no kernel made for this device serves it", 1))},
     }
-    [taken] = [line for line in ran.log if line["taken"]]
+    [taken] = [line for line in ran.log if line["taken"] and "element" not in line]
     assert (taken["alpha"], taken["beta"], taken["m"], taken["n"], taken["k"]) == ("device", "device", 5, 5, 5)
 
 

@@ -1,5 +1,6 @@
 /*
- * Stands in for libcublasLt.so.13: descriptors with attributes of the real sizes and defaults, one more that no header knows, and cublasLtMatmul of FP32.
+ * Stands in for libcublasLt.so.13: descriptors with attributes of the real sizes and defaults, one more that no header knows, and cublasLtMatmul of
+ * FP32 and FP64.
  */
 #include "blas.h"
 
@@ -69,12 +70,16 @@ int cublasLtMatrixLayoutGetAttribute(const descriptor *one, int attribute, void 
 /* Where element (i, j) of a matrix lies. */
 static int64_t place(const descriptor *layout, int64_t i, int64_t j) { return layout->value[1] == 1 ? i * layout->value[4] + j : i + j * layout->value[4]; }
 
+/* Element `at` of a matrix, or a scalar. */
+static double value(const void *of, int64_t at, int wide) { return wide ? ((const double *)of)[at] : ((const float *)of)[at]; }
+
 int cublasLtMatmul(
-    void *handle, const descriptor *d, const float *alpha, const float *a, const descriptor *la, const float *b, const descriptor *lb, const float *beta,
-    const float *c, const descriptor *lc, float *result, const descriptor *ld, const void *algo, void *workspace, size_t bytes, void *stream)
+    void *handle, const descriptor *d, const void *alpha, const void *a, const descriptor *la, const void *b, const descriptor *lb, const void *beta,
+    const void *c, const descriptor *lc, void *result, const descriptor *ld, const void *algo, void *workspace, size_t bytes, void *stream)
 {
     int64_t ta, tb, epilogue, k;
     const float *bias;
+    int wide;
     (void)algo, (void)workspace, (void)bytes, (void)stream;
     called(__func__);
     NOTE(AT(handle), AT(d), AT(alpha), AT(a), AT(la), AT(b), AT(lb), AT(beta), AT(c), AT(lc), AT(result), AT(ld), AT(algo), AT(workspace), (long long)bytes,
@@ -83,25 +88,29 @@ int cublasLtMatmul(
         return 1;
     ta = d->value[3], tb = d->value[4], epilogue = d->value[7], k = ta ? la->value[2] : la->value[3];
     bias = (const float *)(uintptr_t)d->value[8];
-    if (la->value[0] || d->value[0] != 68)
+    wide = la->value[0] == 1;
+    if (la->value[0] > 1 || d->value[0] != (wide ? 70 : 68))
         return OK;
     for (int64_t batch = 0; batch < ld->value[5]; ++batch)
         for (int64_t i = 0; i < ld->value[2]; ++i)
             for (int64_t j = 0; j < ld->value[3]; ++j) {
                 double sum = 0;
                 for (int64_t l = 0; l < k; ++l)
-                    sum += (double)a[batch * la->value[6] + (ta ? place(la, l, i) : place(la, i, l))] *
-                        b[batch * lb->value[6] + (tb ? place(lb, j, l) : place(lb, l, j))];
-                sum *= *alpha;
-                if (*beta != 0)
-                    sum += *beta * c[batch * lc->value[6] + place(lc, i, j)];
+                    sum += value(a, batch * la->value[6] + (ta ? place(la, l, i) : place(la, i, l)), wide) *
+                        value(b, batch * lb->value[6] + (tb ? place(lb, j, l) : place(lb, l, j)), wide);
+                sum *= value(alpha, 0, wide);
+                if (value(beta, 0, wide) != 0)
+                    sum += value(beta, 0, wide) * value(c, batch * lc->value[6] + place(lc, i, j), wide);
                 if (bias && epilogue & 4)
                     sum += bias[i];
                 if (epilogue & 2)
                     sum = sum < 0 ? 0 : sum;
                 if (epilogue & 32)
                     sum = sum * (1 + tanh(sqrt(2 / acos(-1.0)) * (sum + 0.044715 * sum * sum * sum))) / 2;
-                result[batch * ld->value[6] + place(ld, i, j)] = (float)sum;
+                if (wide)
+                    ((double *)result)[batch * ld->value[6] + place(ld, i, j)] = sum;
+                else
+                    ((float *)result)[batch * ld->value[6] + place(ld, i, j)] = (float)sum;
             }
     return OK;
 }

@@ -114,8 +114,12 @@ BATCHED(NAME(hipblasDgemmBatched_64, rocblas_dgemm_batched_64), int64_t, double)
 LEVEL3(rocblas_ssyrk, rocblas_ssyr2k, rocblas_ssyrkx, rocblas_ssymm, rocblas_strmm, rocblas_strsm)
 LEVEL3_STRIDED(rocblas_ssyrk_strided_batched, rocblas_ssyr2k_strided_batched, rocblas_ssyrkx_strided_batched, rocblas_ssymm_strided_batched,
                rocblas_strmm_strided_batched, rocblas_strsm_strided_batched)
+LEVEL3_OF_DOUBLE(rocblas_dsyrk, rocblas_dsyrkx)
+LEVEL3_STRIDED_OF_DOUBLE(rocblas_dsyrk_strided_batched, rocblas_dsyrkx_strided_batched)
 #else
 LEVEL3(hipblasSsyrk, hipblasSsyr2k, hipblasSsyrkx, hipblasSsymm, hipblasStrmm, hipblasStrsm)
 LEVEL3_STRIDED(hipblasSsyrkStridedBatched, hipblasSsyr2kStridedBatched, hipblasSsyrkxStridedBatched, hipblasSsymmStridedBatched,
                hipblasStrmmStridedBatched, hipblasStrsmStridedBatched)
+LEVEL3_OF_DOUBLE(hipblasDsyrk, hipblasDsyrkx)
+LEVEL3_STRIDED_OF_DOUBLE(hipblasDsyrkStridedBatched, hipblasDsyrkxStridedBatched)
 #endif

@@ -47,24 +47,31 @@ static void beside_square(
     free(x);
 }
 
-static void triangle(
-    int kind, int upper, int transposed, int64_t n, int64_t k, double alpha, const float *a, int64_t lda, const float *b, int64_t ldb, double beta, float *c,
-    int64_t ldc)
-{
-    for (int64_t j = 0; j < n; ++j)
-        for (int64_t i = upper ? 0 : j; i < (upper ? j + 1 : n); ++i) {
-            double sum = 0;
-            for (int64_t l = 0; l < k; ++l) {
-                sum += (double)element(a, transposed, i, l, lda) * element(b, !transposed, l, j, ldb);
-                if (kind == SYR2K)
-                    sum += (double)element(b, transposed, i, l, ldb) * element(a, !transposed, l, j, lda);
-            }
-            c[i + j * ldc] = (float)((alpha == 0 ? 0 : alpha * sum) + (beta != 0 ? beta * c[i + j * ldc] : 0));
-        }
-}
+/* Of elements of type `real`. */
+#define TRIANGLE(name, real) \
+    static void name( \
+        int kind, int upper, int transposed, int64_t n, int64_t k, real alpha, const real *a, int64_t lda, const real *b, int64_t ldb, real beta, real *c, \
+        int64_t ldc) \
+    { \
+        for (int64_t j = 0; j < n; ++j) \
+            for (int64_t i = upper ? 0 : j; i < (upper ? j + 1 : n); ++i) { \
+                double sum = 0; \
+                for (int64_t l = 0; l < k; ++l) { \
+                    const int64_t of_i = transposed ? l : i, of_j = transposed ? l : j, by_i = transposed ? i : l, by_j = transposed ? j : l; \
+                    sum += (double)a[of_i + by_i * lda] * b[of_j + by_j * ldb]; \
+                    if (kind == SYR2K) \
+                        sum += (double)b[of_i + by_i * ldb] * a[of_j + by_j * lda]; \
+                } \
+                c[i + j * ldc] = (real)((alpha == 0 ? 0 : alpha * sum) + (beta != 0 ? (double)beta * c[i + j * ldc] : 0)); \
+            } \
+    }
+TRIANGLE(triangle_of_float, float)
+TRIANGLE(triangle_of_double, double)
+#define triangle(kind, upper, transposed, n, k, alpha, a, lda, b, ldb, beta, c, ldc) \
+    _Generic((c), double *: triangle_of_double, default: triangle_of_float)(kind, upper, transposed, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
-#define SYRK_OF(name, integer) \
-    int name(void *h, int uplo, int op, integer n, integer k, const float *alpha, const float *a, integer lda, const float *beta, float *c, integer ldc) \
+#define SYRK_OF(name, integer, real) \
+    int name(void *h, int uplo, int op, integer n, integer k, const real *alpha, const real *a, integer lda, const real *beta, real *c, integer ldc) \
     { \
         called(#name); \
         NOTE(AT(h), uplo, op, n, k, AT(alpha), AT(a), lda, AT(beta), AT(c), ldc) \
@@ -73,9 +80,9 @@ static void triangle(
         triangle(SYRK, IS_UPPER(uplo), IS_T(op), n, k, *alpha, a, lda, a, lda, *beta, c, ldc); \
         return 0; \
     }
-#define OF_TWO(name, integer, kind) \
-    int name(void *h, int uplo, int op, integer n, integer k, const float *alpha, const float *a, integer lda, const float *b, integer ldb, \
-             const float *beta, float *c, integer ldc) \
+#define OF_TWO(name, integer, real, kind) \
+    int name(void *h, int uplo, int op, integer n, integer k, const real *alpha, const real *a, integer lda, const real *b, integer ldb, \
+             const real *beta, real *c, integer ldc) \
     { \
         called(#name); \
         NOTE(AT(h), uplo, op, n, k, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc) \
@@ -118,14 +125,16 @@ static void triangle(
     }
 /* Of both widths. */
 #define LEVEL3(syrk, syr2k, syrkx, symm, trmm, trsm) \
-    SYRK_OF(syrk, int) OF_TWO(syr2k, int, SYR2K) OF_TWO(syrkx, int, SYRKX) SYMM_OF(symm, int) TRMM_OF(trmm, int) TRSM_OF(trsm, int) \
-    SYRK_OF(syrk##_64, int64_t) OF_TWO(syr2k##_64, int64_t, SYR2K) OF_TWO(syrkx##_64, int64_t, SYRKX) SYMM_OF(symm##_64, int64_t) \
+    SYRK_OF(syrk, int, float) OF_TWO(syr2k, int, float, SYR2K) OF_TWO(syrkx, int, float, SYRKX) SYMM_OF(symm, int) TRMM_OF(trmm, int) TRSM_OF(trsm, int) \
+    SYRK_OF(syrk##_64, int64_t, float) OF_TWO(syr2k##_64, int64_t, float, SYR2K) OF_TWO(syrkx##_64, int64_t, float, SYRKX) SYMM_OF(symm##_64, int64_t) \
     TRMM_OF(trmm##_64, int64_t) TRSM_OF(trsm##_64, int64_t)
+#define LEVEL3_OF_DOUBLE(syrk, syrkx) \
+    SYRK_OF(syrk, int, double) OF_TWO(syrkx, int, double, SYRKX) SYRK_OF(syrk##_64, int64_t, double) OF_TWO(syrkx##_64, int64_t, double, SYRKX)
 
 /* ---- Strided batches ---- */
 
-#define SYRK_STRIDED_OF(name, integer) \
-    int name(void *h, int uplo, int op, integer n, integer k, const float *alpha, const float *a, integer lda, int64_t sa, const float *beta, float *c, \
+#define SYRK_STRIDED_OF(name, integer, real) \
+    int name(void *h, int uplo, int op, integer n, integer k, const real *alpha, const real *a, integer lda, int64_t sa, const real *beta, real *c, \
              integer ldc, int64_t sc, integer batch) \
     { \
         called(#name); \
@@ -136,9 +145,9 @@ static void triangle(
             triangle(SYRK, IS_UPPER(uplo), IS_T(op), n, k, *alpha, a + at * sa, lda, a + at * sa, lda, *beta, c + at * sc, ldc); \
         return 0; \
     }
-#define OF_TWO_STRIDED(name, integer, kind) \
-    int name(void *h, int uplo, int op, integer n, integer k, const float *alpha, const float *a, integer lda, int64_t sa, const float *b, integer ldb, \
-             int64_t sb, const float *beta, float *c, integer ldc, int64_t sc, integer batch) \
+#define OF_TWO_STRIDED(name, integer, real, kind) \
+    int name(void *h, int uplo, int op, integer n, integer k, const real *alpha, const real *a, integer lda, int64_t sa, const real *b, integer ldb, \
+             int64_t sb, const real *beta, real *c, integer ldc, int64_t sc, integer batch) \
     { \
         called(#name); \
         NOTE(AT(h), uplo, op, n, k, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(beta), AT(c), ldc, sc, batch) \
@@ -186,6 +195,10 @@ static void triangle(
         return 0; \
     }
 #define LEVEL3_STRIDED(syrk, syr2k, syrkx, symm, trmm, trsm) \
-    SYRK_STRIDED_OF(syrk, int) OF_TWO_STRIDED(syr2k, int, SYR2K) OF_TWO_STRIDED(syrkx, int, SYRKX) SYMM_STRIDED_OF(symm, int) TRMM_STRIDED_OF(trmm, int) \
-    TRSM_STRIDED_OF(trsm, int) SYRK_STRIDED_OF(syrk##_64, int64_t) OF_TWO_STRIDED(syr2k##_64, int64_t, SYR2K) OF_TWO_STRIDED(syrkx##_64, int64_t, SYRKX) \
-    SYMM_STRIDED_OF(symm##_64, int64_t) TRMM_STRIDED_OF(trmm##_64, int64_t) TRSM_STRIDED_OF(trsm##_64, int64_t)
+    SYRK_STRIDED_OF(syrk, int, float) OF_TWO_STRIDED(syr2k, int, float, SYR2K) OF_TWO_STRIDED(syrkx, int, float, SYRKX) SYMM_STRIDED_OF(symm, int) \
+    TRMM_STRIDED_OF(trmm, int) TRSM_STRIDED_OF(trsm, int) SYRK_STRIDED_OF(syrk##_64, int64_t, float) OF_TWO_STRIDED(syr2k##_64, int64_t, float, SYR2K) \
+    OF_TWO_STRIDED(syrkx##_64, int64_t, float, SYRKX) SYMM_STRIDED_OF(symm##_64, int64_t) TRMM_STRIDED_OF(trmm##_64, int64_t) \
+    TRSM_STRIDED_OF(trsm##_64, int64_t)
+#define LEVEL3_STRIDED_OF_DOUBLE(syrk, syrkx) \
+    SYRK_STRIDED_OF(syrk, int, double) OF_TWO_STRIDED(syrkx, int, double, SYRKX) SYRK_STRIDED_OF(syrk##_64, int64_t, double) \
+    OF_TWO_STRIDED(syrkx##_64, int64_t, double, SYRKX)

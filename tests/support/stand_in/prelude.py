@@ -56,7 +56,7 @@ def array(*values, real=FLOAT):
 
 def is_wide(name):
     """Whether the elements of a function are FP64."""
-    return "Dgemm" in name or "_dgemm" in name
+    return "blasD" in name or "_d" in name
 
 
 def pointers(*arrays):
