@@ -4,6 +4,7 @@ bank conflicts, and a split GEMM down to the bits."""
 import multiprocessing
 import os
 import signal
+import time
 from functools import cache
 
 import numpy as np
@@ -13,7 +14,7 @@ import assembled
 from awkward import sums_of_uneven_loops
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator
-from gemmgen.emulate.core import units
+from gemmgen.emulate.core import strips, units
 from gemmgen.errors import EmulationError
 
 KERNEL = 'extern "C" __global__ void __launch_bounds__(1024) k'
@@ -533,8 +534,17 @@ def test_interrupting_leaves_no_worker_behind():
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("held", [False, True], ids=["with nothing", "with a lock"])
-def test_a_worker_that_dies_is_noticed(monkeypatch, held):
+@pytest.mark.parametrize("first", [False, True], ids=["at any time", "before it is waited for"])
+def test_a_worker_that_dies_is_noticed(monkeypatch, held, first):
     """Where it held a lock, the other worker would wait for ever."""
+    collect = strips._Workers._collect
+
+    def later(workers, *given):
+        while first and not any(process.exitcode for process in workers.processes):
+            time.sleep(0.01)
+        collect(workers, *given)
+
+    monkeypatch.setattr(strips._Workers, "_collect", later)
     lock = multiprocessing.get_context("fork").Lock()
 
     def dies(strip):

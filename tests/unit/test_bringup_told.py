@@ -116,9 +116,9 @@ def test_at_most_so_many_are_taken_from_all_places(count, most, kept):
 
 
 def test_kernels_of_two_races_are_those_of_one_row():
-    row = Row(study="s", trial="t", kind="kernel", verdict="timed", kernel="k", gpu="a", m=1, n=2, k=3, layout="nn")
-    both = Timed((row,), 2, ("spills", "wrong")).beside(Timed((replace(row, gpu="b", m=9),), 3, ("wrong", "slow")), "here.toml")
-    assert [(one.gpu, one.m) for one in both.rows] == [("here.toml", 1), ("here.toml", 9)] and both.kernels == 5
+    row = Row(study="s", trial="t", kind="kernel", verdict="timed", kernel="k", gpu="a", m=1, n=2, k=3, layout="nn", extra="a's")
+    both = Timed((row,), 2, ("spills", "wrong")).beside(Timed((replace(row, gpu="b", m=9, extra="b's"),), 3, ("wrong", "slow")))
+    assert [(one.gpu, one.m, one.extra) for one in both.rows] == [("a", 1, "a's"), ("a", 9, "a's")] and both.kernels == 5
     assert both.refused == ("spills", "wrong", "slow")
 
 

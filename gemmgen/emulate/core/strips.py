@@ -134,9 +134,10 @@ class _Workers:
     ) -> None:
         done, open_ = 0, list(self.readers)
         while open_:
-            ready = wait([*open_, *(process.sentinel for process in self.processes if process.exitcode is None)])
+            alive = [process.sentinel for process in self.processes if process.exitcode is None]  # one that ends from now on is heard
             if any(process.exitcode for process in self.processes):
                 return  # it may have held a lock that the others wait for
+            ready = wait([*open_, *alive])
             for reader in open_[:]:
                 if reader not in ready:
                     continue
