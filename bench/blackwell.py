@@ -1,4 +1,4 @@
-"""What no GPU with tensor memory has told: how tcgen05 sums, how fast its kernels are, the constants of their model; and what is predicted until one does.
+"""Measures what is assumed of tensor memory: how tcgen05 sums, how fast its kernels are, the constants of their model; and prints what is predicted until then.
 
     python bench/blackwell.py --json blackwell.json
     python bench/blackwell.py --predict
@@ -38,7 +38,7 @@ POLICY = "tcgen05"
 SIZES = (1024, 2048, 4096, 8192, 16384)
 SCHEMES = ("ootomo", "scaled", "bf16x3", "bf16x6", "tf32x3")
 WORDS = ("half", "ootomo", "ootomo4", "bf16x3", "tf32x3", "scaled", "e4m3x6")
-"""Schemes whose kernels tell how sums of FP16, BF16, TF32 and FP8 words are rounded, one instruction and several of them after one another."""
+"""Schemes whose kernels show how sums of FP16, BF16, TF32 and FP8 words are rounded, one instruction and several of them after one another."""
 TILE = {"block": [128, 64, 32], "warp": [128, 64, 32]}
 CELLS: tuple[tuple[str, tuple[sample.Size, ...]], ...] = (
     ("ootomo", ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (64, 8192, 1024), (512, 512, 8192),
@@ -92,11 +92,11 @@ def sums(gpu: str, seed: int = 0) -> list[dict[str, Any]]:
         for cluster in (1, 2):
             built = road.build(asked_for(gpu, scheme, 4096, cluster, **TILE))
             plan, source = built.plan, built.source
-            told, right = (gemm(one, plan, source, a, b).c for one in (cuda.CudaDevice(built.binary), EmulatorDevice(plan, source, built.binary)))
-            same = told.view(np.uint32) == right.view(np.uint32)
+            own, right = (gemm(one, plan, source, a, b).c for one in (cuda.CudaDevice(built.binary), EmulatorDevice(plan, source, built.binary)))
+            same = own.view(np.uint32) == right.view(np.uint32)
             found.append({
                 "scheme": scheme, "cluster": cluster, "instruction": plan.fragment.instruction, "elements": same.size, "same_bits": int(same.sum()),
-                "largest_difference": float(np.abs(told.astype(float) - right).max()),
+                "largest_difference": float(np.abs(own.astype(float) - right).max()),
             })
     return found
 
@@ -156,8 +156,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     schemes, sizes = tuple(asked.schemes.split(",")), tuple(map(int, asked.sizes.split(",")))
-    told: dict[str, Any] = {"predicted": predicted(asked.gpu, schemes, sizes)}
-    print(table(told["predicted"]))
+    found: dict[str, Any] = {"predicted": predicted(asked.gpu, schemes, sizes)}
+    print(table(found["predicted"]))
     if not asked.predict:
         if reason := cuda.why_not(solve(loads(asked_for(asked.gpu, "half", 4096, 1)))):
             raise reason
@@ -165,19 +165,19 @@ def main() -> int:
             ("sums", lambda: sums(asked.gpu, asked.seed)), ("races", lambda: races(asked.gpu, schemes, sizes, asked.seconds)),
             ("constants", lambda: constants(asked.gpu, asked.kernels, asked.seed)),
         ):
-            told[part] = make()
+            found[part] = make()
             if asked.json:  # what is there stays if a later part fails
-                asked.json.write_text(json.dumps(told, indent=1) + "\n")
-        off = [one for one in told["sums"] if one["same_bits"] < one["elements"]]
-        print(f"\nsums: {len(told['sums']) - len(off)} of {len(told['sums'])} kernels give the emulator's bits")
+                asked.json.write_text(json.dumps(found, indent=1) + "\n")
+        off = [one for one in found["sums"] if one["same_bits"] < one["elements"]]
+        print(f"\nsums: {len(found['sums']) - len(off)} of {len(found['sums'])} kernels give the emulator's bits")
         print("\n".join(f"  not {one['scheme']}, cluster {one['cluster']}: {one['elements'] - one['same_bits']} of {one['elements']} elements" for one in off))
         print("\n| TFLOP/s | size | measured | predicted |\n| --- | ---: | ---: | ---: |")
-        for one in told["races"]:
+        for one in found["races"]:
             model = f"{2e-12 * one['size'] ** 3 / one['predicted_seconds']:.0f}" if "predicted_seconds" in one else ""
             print(f"| {one['contender']} | {one['size']} | {one['tflops']:.0f} | {model} |")
-        print("\n" + (told["constants"].get("reason") or told["constants"]["lines"]) + "\n\n" + told["constants"]["held_out"])
+        print("\n" + (found["constants"].get("reason") or found["constants"]["lines"]) + "\n\n" + found["constants"]["held_out"])
     if asked.json:
-        asked.json.write_text(json.dumps(told, indent=1) + "\n")
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 

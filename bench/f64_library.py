@@ -13,27 +13,15 @@ import argparse
 import importlib
 import statistics
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from f64 import SAMPLE, seconds
 
 from gemmgen.catalog.element import F64
 from gemmgen.library import python
 from gemmgen.verify.metrics import relative_frobenius
-
-SAMPLE = 48
-
-
-def seconds(cupy: Any, run: Callable[[], Any]) -> float:
-    """Of one run, by events."""
-    events = cupy.cuda.Event(), cupy.cuda.Event()
-    events[0].record()
-    run()
-    events[1].record()
-    events[1].synchronize()
-    return cupy.cuda.get_elapsed_time(*events) / 1e3
 
 
 def raced(cupy: Any, lab: Any, size: int, rounds: int) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gemmgen.catalog.element import ELEMENTS, Element
@@ -50,10 +48,6 @@ class ComplexProduct(Kind):
             self.given = {"a": ROWS[layout[0]], **self.given}
         conjugated = " and ".join(x for x, letter in zip("AB", layout) if letter == "c")
         self.formula = "C = alpha A B + beta C" + f", {conjugated} conjugated in memory," * bool(conjugated)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Another process makes it anew."""
-        return type(self), tuple(self.options.values())
 
     def extents(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         return m, 2 * n, 2 * k
