@@ -79,7 +79,8 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str,
     import cupy
 
     cupy.random.seed(size)
-    element = next(iter(kernels.values())).plan.kind.element_of(plan.type)
+    plan = next(iter(kernels.values())).plan
+    element = plan.kind.element_of(plan.type)
     a, b = (drawn(cupy, "uniform", (size, size), element) for _ in "ab")
     outputs = {name: cupy.empty((size, size), element.dtype) for name in (*kernels, "native")}
     steps = {name: launches(built, cupy, a, b, outputs[name]) for name, built in kernels.items()}

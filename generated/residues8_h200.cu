@@ -395,8 +395,8 @@ GG_DEVICE void split_b(
                     sum = 0.0;
                     for (int i = 0; i < 8; ++i) sum += load_of_block(ours + column, i);
                 }
-                cluster_arrive();  // nobody is read any more
-                if (!last) cluster_wait();
+                cluster_arrive();
+                cluster_wait();  // nobody is read any more
                 largest = larger(sum, largest);
             }
             if (!last) {
@@ -406,7 +406,7 @@ GG_DEVICE void split_b(
             if (column < 32) {
                 const double factor = factor_of(largest);
                 factors[column] = factor;
-                if (rank == 0 && panel + column < outer)
+                if (rank == 0 && panel + column < panels * 256)  // of zeros behind the last, too, so that a warp stays together
                     scales[panel + column] = factor, scales[panels * 256 + panel + column] = 1.0 / factor;
             }
             known = true;
@@ -435,7 +435,6 @@ GG_DEVICE void split_b(
         k0 -= 2048;
         __syncthreads();  // before others' elements are written over
     }
-    cluster_wait();  // before this block's shared memory goes
 }
 
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 3)

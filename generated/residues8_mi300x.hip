@@ -452,7 +452,7 @@ GG_DEVICE void split_b(
             if (column < 32) {
                 const double factor = factor_of(largest);
                 factors[column] = factor;
-                if (panel + column < outer)
+                if (panel + column < panels * 128)  // of zeros behind the last, too, so that a warp stays together
                     scales[panel + column] = factor, scales[panels * 128 + panel + column] = 1.0 / factor;
             }
             known = true;

@@ -234,7 +234,7 @@ class CudaDevice:
             direct: by the driver's own call, for timings in which the host's time shows.
         """
         function = self._module.get_function(symbol)
-        if shared_bytes > _WITHOUT_OPT_IN:
+        if shared_bytes:  # the driver counts the kernel's static shared memory, too, so that less than the usual limit may need leave
             self._cupy.cuda.driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
         if overlaps or direct:
             return _Direct(self._cupy, function, blocks, threads, shared_bytes, args, overlaps)
@@ -278,7 +278,7 @@ class CudaDevice:
         driver = self._cupy.cuda.driver
         function = self._module.get_function(symbol)
         try:
-            if shared_bytes > _WITHOUT_OPT_IN:
+            if shared_bytes:
                 driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
             return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared_bytes)
         except driver.CUDADriverError:

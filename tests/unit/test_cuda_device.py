@@ -227,8 +227,8 @@ def test_memory_is_poisoned_zeroed_and_misaligned(gpu, device):
     assert (device.download(held, np.float32, 2) == x[:2]).all()
 
 
-@pytest.mark.parametrize(("nbytes", "asks"), [(0, False), (48 << 10, False), ((48 << 10) + 1, True)])
-def test_a_launch_has_its_grid_its_arguments_and_leave_for_much_shared_memory(gpu, device, nbytes, asks):
+@pytest.mark.parametrize(("nbytes", "asks"), [(0, False), (1024, True), ((48 << 10) + 1, True)])
+def test_a_launch_has_its_grid_its_arguments_and_leave_for_its_shared_memory(gpu, device, nbytes, asks):
     args = four(device)
     device.launch("k", 7, 256, nbytes, args)
     *before, (symbol, grid, block, values, shared) = gpu.calls[1:]
@@ -266,8 +266,9 @@ def test_seconds_are_from_before_the_first_launch_to_after_the_last(gpu, device)
 
 def test_what_a_gpu_holds_is_asked_and_tried(gpu, device):
     assert device.registers("k") == 40
-    assert device.resident("k", 256, 1 << 10) == 8 and device.resident("k", 2048) == 0 and gpu.calls[1:] == []
-    assert device.resident("k", 64, 50 << 10) == 4 and gpu.calls[1:] == [("attribute", 77, 8, 50 << 10)]
+    assert device.resident("k", 256) == 8 and device.resident("k", 2048) == 0 and gpu.calls[1:] == []
+    assert device.resident("k", 256, 1 << 10) == 8 and device.resident("k", 64, 50 << 10) == 4
+    assert gpu.calls[1:] == [("attribute", 77, 8, 1 << 10), ("attribute", 77, 8, 50 << 10)]
     del gpu.calls[:]
     assert device.takes("k", 3, 64, 50 << 10, cluster=2)
     assert gpu.calls[:2] == [("attribute", 77, 8, 50 << 10), ("attribute", 77, 14, 1)] and gpu.calls[-1] == "the stream"
