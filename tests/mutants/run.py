@@ -503,7 +503,8 @@ class Tree:
                 os.dup2(source, target)
             os.chdir(self.root)
             os.environ |= {
-                "PYTHONPATH": os.pathsep.join(filter(None, (str(self.root), os.environ.get("PYTHONPATH")))), "GEMMGEN_CACHE": str(built), "TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join(filter(None, (str(self.root), os.environ.get("PYTHONPATH")))),
+                "GEMMGEN_CACHE": str(built), "TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1",
                 "HYPOTHESIS_STORAGE_DIRECTORY": str(temporary / "h"), "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             }
             os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -511,6 +512,8 @@ class Tree:
             os.cpu_count = lambda: 1  # the others have faults of their own
             sys.path[0] = str(self.root)
             sys.modules["__main__"] = types.ModuleType("__main__")  # what a spawned process would import
+            for name in ("drawn", "lines"):  # those of the copy may have the fault
+                sys.modules.pop(name, None)
             ran, pytest = Ran(), importlib.import_module("pytest")
             watch = _Watch(ran, self.folder / "refused")
             watch.install()
@@ -594,7 +597,7 @@ class Work:
                             continue
                         text = (self.root / ready.file).read_text().replace(ready.find, ready.replace)
                         limit = min(self.timeout, self.least + 10 * sum(state[test]["wall"] for test in ready.tests))
-                        job, request = ("fault", ready, []), (ready.tests, limit, (ready.file, text))
+                        job, request = ("fault", ready, []), self._request(ready.tests, limit, (ready.file, text))
                     elif asked:
                         names = asked.pop(0)
                         job, request = ("tests", names, []), (names, 6 * self.timeout, None, False)
@@ -629,6 +632,10 @@ class Work:
         """What is known of each test on the unaltered tree."""
         passed = self.passed.read()
         return {test: passed.get(self.texts.passing(test)) for test in tests}
+
+    def _request(self, tests: Sequence[str], limit: float, fault: tuple[str, str]) -> tuple:
+        """What a worker is asked for a fault: the arguments of `Tree.run`."""
+        return tests, limit, fault
 
     def _progress(self, left: int) -> None:
         """Hears how many faults have not begun."""
@@ -798,9 +805,9 @@ def as_row(root: Path, file: str, change: drawn.Change, tests: Sequence[str], ru
         end = text.find("\n", end + 1) if text.find("\n", end + 1) >= 0 else len(text)
     at = data[:change.start].decode()
     return Drawn(
-        id=f"{file}:{change.line}:{len(at) - at.rfind(chr(10))} {change.operator}: {change.new or 'nothing'}"[:160].replace("\n", " "), room=drawn.room_of(file), vendor="both",
-        file=file, find=text[start:end], replace=new[start:end + more], tests=tuple(tests), operator=change.operator, line=change.line,
-        before=before, after=after, running=running,
+        id=f"{file}:{change.line}:{len(at) - at.rfind(chr(10))} {change.operator}: {change.new}"[:160].replace("\n", " "),
+        room=drawn.room_of(file), vendor="both", file=file, find=text[start:end], replace=new[start:end + more], tests=tuple(tests),
+        operator=change.operator, line=change.line, before=before, after=after, running=running,
     )
 
 
@@ -820,6 +827,17 @@ class _DrawnWork(Work):
     def _passes(self, tests: Sequence[str]) -> dict[str, dict | None]:
         return {test: {"good": True, "how": "", "wall": self.covered.seconds[test], "refused": {}} for test in tests}
 
+    def _request(self, tests: Sequence[str], limit: float, fault: tuple[str, str]) -> tuple:
+        # A fault may change the names of tests: their cases are what the program lists.
+        files = dict.fromkeys(test.partition("::")[0] for test in tests)
+        return ["-m", "not long", *files], limit, fault, True, (lines.Only(tests),)
+
+    def _judge(self, mutant: Mutant, ran: Ran, state: dict[str, dict]) -> Outcome:
+        outcome = super()._judge(mutant, ran, state)
+        if outcome.state == "broken" and mutant.file.endswith(".py") and ran.code in (1, 2):  # it compiles: what fails is its import
+            outcome.state = "caught"
+        return outcome
+
     def _tell(self, outcome: Outcome) -> None:
         self.outcomes[outcome.mutant.id] = outcome
         self.known.add(**_line(outcome))
@@ -831,7 +849,8 @@ class _DrawnWork(Work):
             return
         self.last = time.monotonic()
         counts = Counter(one.state for one in self.outcomes.values())
-        print(f"{self.last - self.began:.0f} s: {left} faults are left; {', '.join(f'{count} {state}' for state, count in sorted(counts.items()))}", file=sys.stderr, flush=True)
+        told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        print(f"{self.last - self.began:.0f} s: {left} faults are left; {told}", file=sys.stderr, flush=True)
         self.write()
 
     def write(self) -> None:
@@ -917,6 +936,7 @@ def _with_drawn(options: argparse.Namespace, root: Path, scratch: Path) -> int:
 def drawn_table(rows: Sequence[Drawn], found: dict[str, Outcome]) -> str:
     """Counts by room and by kind of change."""
     states = ("caught", "survived", "unseen", "broken")
+
     def part(title: str, of: Callable[[Drawn], str]) -> list[str]:
         table = [f"| {title} | faults | {' | '.join(states)} | of those tried and not broken, survived |", "| --- |" + " ---: |" * (len(states) + 2)]
         for name in [*sorted({of(one) for one in rows}), None]:
@@ -926,7 +946,9 @@ def drawn_table(rows: Sequence[Drawn], found: dict[str, Outcome]) -> str:
                          f"{100 * mine['survived'] / tried if tried else 0:.0f} % |")
         return table
 
-    return "\n".join([*part("room", lambda one: one.room), "", *part("change", lambda one: f"{one.operator}, {'Python' if one.file.endswith('.py') else 'template'}")])
+    languages = {True: "Python", False: "template"}
+    return "\n".join([
+        *part("room", lambda one: one.room), "", *part("change", lambda one: f"{one.operator}, {languages[one.file.endswith('.py')]}")])
 
 
 def told_of(mutants: Sequence[Mutant], outcomes: dict[str, Outcome], root: Path, texts: Texts, whole: bool) -> bool:
@@ -943,7 +965,8 @@ def told_of(mutants: Sequence[Mutant], outcomes: dict[str, Outcome], root: Path,
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", metavar="ID", help="this fault, whatever is kept of it; may be given several times")
-    parser.add_argument("--room", action="append", help="the faults of this room; may be given several times. Of drawn faults: a folder or module of gemmgen/, or templates")
+    parser.add_argument("--room", action="append", help="the faults of this room (of drawn ones a folder or module of gemmgen/, or templates); may be "
+                        "given several times")
     parser.add_argument("--drawn", type=int, default=0, metavar="N", help="try N faults that are drawn from the program's text, none of the list")
     parser.add_argument("--seed", type=int, default=0, help="of the draw: the same text and seed draw the same faults")
     parser.add_argument("--files", default="*", metavar="GLOB", help="draw from the files whose path matches")

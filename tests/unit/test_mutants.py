@@ -40,7 +40,7 @@ def test_the_list_is_of_all_rooms_and_both_vendors():
     assert {mutant.room for mutant in MUTANTS} == {
         "catalog", "split", "model", "solve", "templates", "build", "emulate", "run", "verify", "export", "bench", "cli", "tune", "store", "explore_study",
         "explore_report", "bringup", "bringup_rows", "library", "library_choice", "library_python", "drop_in", "apps", "epilogue", "kinds", "workshop", "front", "f64",
-        "complex",
+        "complex", "mutants",
     }
     assert all(sum(mutant.vendor == vendor for mutant in MUTANTS) >= 15 for vendor in runner.VENDORS)
     assert sum(bool(mutant.equivalent) for mutant in MUTANTS) <= runner.ALLOWED
@@ -285,14 +285,16 @@ def test_a_tree_that_is_not_the_one_asked_for_is_no_ground(tmp_path):
     ("returned", "def f():\n    return a, b, c", ["def f():\n    return b, a, c"]),
     ("arguments", "f(a, b(c), d)\ng(a, a)\ng(*a, b)\nmax(a, b)", ["f(b(c), a, d)\ng(a, a)\ng(*a, b)\nmax(a, b)"]),
     ("statement", "def f(x):\n    y = 1\n    x = y\n    x += y\n    g()", [
-        "def f(x):\n    y = 1\n    pass\n    x += y\n    g()", "def f(x):\n    y = 1\n    x = y\n    pass\n    g()", "def f(x):\n    y = 1\n    x = y\n    x += y\n    pass"]),
+        "def f(x):\n    y = 1\n    pass\n    x += y\n    g()",
+        "def f(x):\n    y = 1\n    x = y\n    pass\n    g()", "def f(x):\n    y = 1\n    x = y\n    x += y\n    pass"]),
     ("guard", "def f():\n    if a:\n        raise b\n    if c:\n        d = 1", ["def f():\n    pass\n    if c:\n        d = 1"]),
     ("default", "def f(a=True, *, b=3, c=None):\n    pass", ["def f(a=False, *, b=3, c=None):\n    pass", "def f(a=True, *, b=4, c=None):\n    pass"]),
     ("default", "class A:\n    a: bool = False", ["class A:\n    a: bool = True"]),
     ("min, max", "x = min(a, b)", ["x = max(a, b)"]),
     ("any, all", "x = all(a)", ["x = any(a)"]),
     ("index", "x = a[b:c + d]", ["x = a[(b) + 1:c + d]", "x = a[b:(c + d) + 1]"]),
-    ("key", 'x = {"a": b, "c": d}\ny = x["c"]\nz = x.get("a")', ['x = {"a": b, "c": d}\ny = x["c"]\nz = x.get(\'c\')', 'x = {"a": b, "c": d}\ny = x[\'a\']\nz = x.get("a")']),
+    ("key", 'x = {"a": b, "c": d}\ny = x["c"]\nz = x.get("a")', [
+        'x = {"a": b, "c": d}\ny = x["c"]\nz = x.get(\'c\')', 'x = {"a": b, "c": d}\ny = x[\'a\']\nz = x.get("a")']),
 ])
 def test_each_change_of_python_is_drawn(operator, text, after):
     found = [change.applied(text) for change in runner.drawn.python_changes(text) if change.operator == operator]
@@ -313,7 +315,7 @@ class A:
     @cache(maxsize=1)
     def f(self, x: Literal[2]) -> Literal[3]:
         """1 < 2"""
-        raise SpecError(f(1), 2 < 3)
+        raise Exit(f(1), 2 < 3)
 
     def __repr__(self):
         return a + b
@@ -330,7 +332,8 @@ class A:
     ("comparison", "%% if a >= b\n/* c == d\ne == f */\n<# g == h #>\n", ["%% if a > b\n/* c == d\ne == f */\n<# g == h #>\n"]),
     ("comparison", "<% if a // b == c %>x<% endif %>\n%# a == b\n", ["<% if a // b != c %>x<% endif %>\n%# a == b\n"]),
     ("arithmetic", 'x = a + ${ b - c };\ns = "d + e";\n', ['x = a + ${ b + c };\ns = "d + e";\n', 'x = a - ${ b - c };\ns = "d + e";\n']),
-    ("and, or", "if (a && b || c) {\n%% if a and b\n", ["if (a && b && c) {\n%% if a and b\n", "if (a && b || c) {\n%% if a or b\n", "if (a || b || c) {\n%% if a and b\n"]),
+    ("and, or", "if (a && b || c) {\n%% if a and b\n", [
+        "if (a && b && c) {\n%% if a and b\n", "if (a && b || c) {\n%% if a or b\n", "if (a || b || c) {\n%% if a and b\n"]),
     ("extents", 'x = é + work.m * k0 + k; "\\n"\n', ['x = é + work.m * k0 + m; "\\n"\n', 'x = é + work.n * k0 + k; "\\n"\n']),
     ("leading dimensions", "x = lda;\n", ["x = ldb;\n"]),
     ("constant", '#include <x1>\nx1 = 3u + 1.5f; "4"\n', ['#include <x1>\nx1 = 4u + 1.5f; "4"\n']),
@@ -347,7 +350,8 @@ def test_each_change_of_a_template_is_drawn(operator, text, after):
 
 
 DRAWN_FROM = {
-    "gemmgen__solve__a_dot_py": "def f(x, y=1):\n    return x + y\n\n\ndef g(x, y=1):\n    return x + y\n" * 3, "gemmgen__api__b_dot_py": "x = 1 < 2\ny = 3 + 4\n" * 9,
+    "gemmgen__solve__a_dot_py": "def f(x, y=1):\n    return x + y\n\n\ndef g(x, y=1):\n    return x + y\n" * 3,
+    "gemmgen__api__b_dot_py": "x = 1 < 2\ny = 3 + 4\n" * 9,
     "gemmgen__cache_dot_py": "x = 1\n", "templates__c_dot_j2": "a < b;\n" * 9, "templates__page_dot_md_dot_j2": "a < b\n",
 }
 
@@ -361,7 +365,8 @@ def test_one_seed_draws_the_same_faults_evenly_and_each_is_one_change_that_a_row
     assert drawn(12, 1) == drawn(12, 1) != drawn(12, 2)
     count = {file: sum(name == file for name, _ in drawn(16, 1)) for file in ("gemmgen/api/b.py", "gemmgen/solve/a.py", "templates/c.j2")}
     assert count == {"gemmgen/api/b.py": 8, "gemmgen/solve/a.py": 4, "templates/c.j2": 4}  # newer rooms are drawn from twice as often
-    assert {name for name, _ in drawn(5, 1, ["templates"])} == {"templates/c.j2"} and {name for name, _ in drawn(5, 1, (), "*/solve/*")} == {"gemmgen/solve/a.py"}
+    assert {name for name, _ in drawn(5, 1, ["templates"])} == {"templates/c.j2"}
+    assert {name for name, _ in drawn(5, 1, (), "*/solve/*")} == {"gemmgen/solve/a.py"}
     every = drawn(1000, 1)
     assert len(every) == len({(name, change.start, change.end, change.new) for name, change in every}) < 1000
     for file, change in every:
@@ -371,7 +376,8 @@ def test_one_seed_draws_the_same_faults_evenly_and_each_is_one_change_that_a_row
 
 
 def test_a_change_that_is_no_python_is_not_drawn():
-    assert not runner.drawn.compiles("a.py", "def f():\n    return x +\n") and not runner.drawn.compiles("a.py", "return 1\n") and runner.drawn.compiles("a.j2", "x +")
+    compiles = runner.drawn.compiles
+    assert not compiles("a.py", "def f():\n    return x +\n") and not compiles("a.py", "return 1\n") and compiles("a.j2", "x +")
 
 
 def _covered(root, seconds=None, **running):
@@ -385,7 +391,8 @@ def _covered(root, seconds=None, **running):
 def test_the_map_finds_the_tests_that_run_a_line_a_default_and_a_name(tmp_path):
     root = _made_up(tmp_path, gemmgen__a_dot_py="X = 1\nY = 2\n\n\ndef f(\n    a=3,\n):\n    return X\n", gemmgen__b_dot_py="def g():\n    return 1\n",
                     tests__unit__test_a_dot_py="def test_y():\n    assert Y\n")
-    covered = _covered(root, f={"gemmgen/a.py": [8]}, g={"gemmgen/b.py": [2], "templates/t.j2": [1]}, y={}, recorded={"templates/t.j2": [1, 2], "gemmgen/b.py": [1]})
+    covered = _covered(root, f={"gemmgen/a.py": [8]}, g={"gemmgen/b.py": [2], "templates/t.j2": [1]}, y={},
+                       recorded={"templates/t.j2": [1, 2], "gemmgen/b.py": [1]})
 
     def of(*where, **more):
         return {test.rpartition("_")[2] for test in covered.of(*where, **more)}
@@ -410,6 +417,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from gemmgen import a
 
 
@@ -424,6 +433,11 @@ def test_first():
 
 def test_second():
     assert one() == [3]
+
+
+@pytest.mark.parametrize("x", a.f(1))  # while tests are collected
+def test_third(x):
+    assert a.f(1) == [x]
 
 
 def test_elsewhere():
@@ -446,11 +460,13 @@ def test_drawn_faults_are_tried_on_the_tests_that_run_them_and_survivors_are_wri
 
     done = subprocess.run([sys.executable, FOLDER / "run.py", "--root", root, "--jobs", "1", "--drawn", "99"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    entries = {line["id"].rpartition("_")[2]: line for line in map(json.loads, (root / "build-out/mutants/map.jsonl").read_text().splitlines()) if "state" in line}
+    noted = map(json.loads, (root / "build-out/mutants/map.jsonl").read_text().splitlines())
+    entries = {line["id"].rpartition("_")[2]: line for line in noted if "state" in line}
     covered = runner.lines.Map(root, entries.values())
-    assert {name: line["state"] for name, line in entries.items()} == {"first": "passed", "second": "passed", "elsewhere": "passed", "red": "failed"}
+    assert {name: line["state"] for name, line in entries.items()} == {
+        "first": "passed", "second": "passed", "third[3]": "passed", "elsewhere": "passed", "red": "failed"}
     running = [sorted(test.rpartition("_")[2] for test in covered.of("gemmgen/a.py", line, line)) for line in (6, 10, 14)]
-    assert running == [["first", "second"], [], ["elsewhere"]]  # the second test alone runs what the first one's cache holds
+    assert running == [["first", "second", "third[3]"], [], ["elsewhere"]]  # each alone runs what caches held
     rows = [json.loads(line) for line in (root / "build-out/mutants/survivors.jsonl").read_text().splitlines()]
     assert {row["line"] for row in rows} == {10} and {row["state"] for row in rows} == {"unseen"}, done.stdout
     assert "| a | 6 | 4 | 0 | 2 | 0 | 0 % |" in done.stdout
