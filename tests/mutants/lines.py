@@ -30,8 +30,6 @@ MOST_TESTS = 40
 """That a fault is tried on."""
 MOST_SECONDS = 40.0
 """That those take together on the unaltered tree."""
-MOST_OF_A_FUNCTION = 2
-"""Cases of one test function that are chosen before cases of others."""
 FOLLOWED = "GEMMGEN_FOLLOWED"
 """Names the folder where Python programs that a test starts leave the lines that they ran."""
 _TEMPLATE = re.compile(r"(?:^|/)((?:templates|gemmgen/designs)/.*\.j2)$")
@@ -370,16 +368,17 @@ class Map:
         return self._named[name]
 
     def chosen(self, tests: Iterable[str]) -> list[str]:
-        """The cheapest of some tests, cheapest first: a few cases of each function, then others."""
-        order, cases, first, rest = sorted(tests, key=lambda test: (self.seconds[test], test)), {}, [], []
+        """The cheapest of some tests, cheapest first; of one function's cases each later one counts as dearer, so that others have their turn."""
+        order, cases, price = sorted(tests, key=lambda test: (self.seconds[test], test)), {}, {}
         for test in order:
             function = test.partition("[")[0]
             cases[function] = cases.get(function, 0) + 1
-            (first if cases[function] <= MOST_OF_A_FUNCTION else rest).append(test)
-        taken: list[str] = []
-        for test in first + rest:
-            if len(taken) < MOST_TESTS and (not taken or sum(self.seconds[one] for one in taken) + self.seconds[test] <= MOST_SECONDS):
+            price[test] = (self.seconds[test] + 0.1) * ((cases[function] + 1) // 2)
+        taken, seconds = [], 0.0
+        for test in sorted(order, key=price.get):
+            if len(taken) < MOST_TESTS and (not taken or seconds + self.seconds[test] <= MOST_SECONDS):
                 taken.append(test)
+                seconds += self.seconds[test]
         return sorted(taken, key=order.index)
 
 

@@ -41,6 +41,7 @@ import ast
 import fcntl
 import hashlib
 import importlib
+import importlib.metadata
 import json
 import multiprocessing
 import os
@@ -865,18 +866,24 @@ class _DrawnWork(Work):
         new.replace(self.survivors)
 
 
+@cache
+def installed() -> str:
+    """Python and every package: where one is missing, tests are skipped and their lines run by none."""
+    return _digest([sys.version, *sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions())])
+
+
 def drawn_key(root: Path, mutant: Mutant) -> str:
     """What a drawn fault's verdict hangs on: the altered file, the tests' names and their files."""
     files = sorted({test.partition("::")[0] for test in mutant.tests})
     text = (root / mutant.file).read_text().replace(mutant.find, mutant.replace)
-    return _digest([str(RULES), "drawn", mutant.file, text, *mutant.tests, *((root / file).read_text() for file in files)])
+    return _digest([str(RULES), installed(), mutant.file, text, *mutant.tests, *((root / file).read_text() for file in files)])
 
 
 def mapped(texts: Texts, scratch: Path, built: Path, jobs: int, chosen: str) -> lines.Map:
     """Which tests run which lines, of the test files that a pattern matches: what is not noted yet is found out first."""
     root, known = texts.root, Known(built / "map.jsonl")
     files = [str(path.relative_to(root)) for path in sorted((root / "tests").glob("*/test_*.py"))]
-    key = {file: texts.passing(file) for file in files if fnmatch(file, chosen)}
+    key = {file: _digest([installed(), texts.passing(file)]) for file in files if fnmatch(file, chosen)}
     noted = known.read()
     if missing := [file for file in key if f"whole {key[file]}" not in noted]:
         done = {line["id"] for line in noted.values() if line["key"].startswith(tuple(key[file] for file in missing))}

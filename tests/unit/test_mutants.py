@@ -406,10 +406,10 @@ def test_the_map_finds_the_tests_that_run_a_line_a_default_and_a_name(tmp_path):
 
 def test_the_cheapest_tests_are_chosen_and_not_the_cases_of_one_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(runner.lines, "MOST_TESTS", 4)
-    names = {f"a[{number}]": 0.1 * number for number in range(1, 6)} | {"b": 5.0, "c": 36.0}
+    names = {f"a[{number}]": 0.1 * number for number in range(1, 6)} | {"b": 0.8, "c": 1.0, "d": 40.0}
     covered = _covered(tmp_path, seconds=names, **{name: {} for name in names})
-    chosen = [name.rpartition("_")[2] for name in covered.chosen(covered.seconds)]
-    assert chosen == ["a[1]", "a[2]", "a[3]", "b"]  # c would be past MOST_SECONDS
+    chosen = [[name.rpartition("_")[2] for name in covered.chosen(one for one in covered.seconds if one[-1] in some)] for some in ("]bc", "bd", "d")]
+    assert chosen == [["a[1]", "a[2]", "a[3]", "b"], ["b"], ["d"]]  # d is past MOST_SECONDS
 
 
 DRAWN_TESTS = """import subprocess
