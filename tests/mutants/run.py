@@ -58,7 +58,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cache, cached_property
 from itertools import groupby
@@ -854,6 +854,19 @@ class _DrawnWork(Work):
         print(f"{self.last - self.began:.0f} s: {left} faults are left; {told}", file=sys.stderr, flush=True)
         self.write()
 
+    def all(self, rows: Sequence[Drawn], jobs: int, again: bool) -> None:
+        """Tries each whose verdict is not kept."""
+        kept = {} if again else self.known.read()
+        known = {one.id: line for one in rows if (line := kept.get(self.key(one)))}
+        print(f"{len(known)} of {len(rows)} verdicts are kept", file=sys.stderr, flush=True)
+        before = self.before
+        self.before = before | {one.id: Outcome(one, *(known[one.id][name] for name in ("state", "how", "seconds", "key", "program")))
+                                for one in rows if one.id in known}
+        self.do([one for one in rows if one.id not in known], jobs, {})
+        for name, outcome in (self.before | self.outcomes).items():  # whatever was tried before
+            if name in before and outcome.state == "survived" and before[name].mutant.tests != outcome.mutant.tests:
+                outcome.mutant = replace(outcome.mutant, tests=before[name].mutant.tests + outcome.mutant.tests)
+
     def write(self) -> None:
         """The faults that no test caught, a line of JSON each."""
         rows = [one for one in {**self.before, **self.outcomes}.values() if one.state in ("survived", "unseen")]
@@ -919,24 +932,27 @@ def _with_drawn(options: argparse.Namespace, root: Path, scratch: Path) -> int:
     print(f"map: {states}; {sum(covered.seconds.values()):.0f} s one after another", file=sys.stderr, flush=True)
     if options.map_only:
         return 0
-    rows, known = [], Known(built / "drawn.jsonl")
+    rows, others, known = [], {}, Known(built / "drawn.jsonl")
     for file, change in drawn.draw(texts.root, options.drawn, options.seed, options.room or (), options.files):
         tests = covered.of(file, change.line, change.last, change.body, change.names)
         rows.append(as_row(texts.root, file, change, covered.chosen(tests), len(tests)))
-    kept = known.read()
+        others[rows[-1].id] = covered.chosen(tests - {*rows[-1].tests})
+    print(f"{len(rows)} faults are drawn", file=sys.stderr, flush=True)
     found = {one.id: Outcome(one, "unseen", "no test runs the line") for one in rows if not one.tests}
-    for one in rows:
-        if one.tests and not options.again and (line := kept.get(drawn_key(texts.root, one))):
-            found[one.id] = Outcome(one, line["state"], line["how"], line["seconds"], line["key"], line["program"])
-    print(f"{len(rows)} faults are drawn: {len(found)} verdicts are known", file=sys.stderr, flush=True)
-    work = _DrawnWork(texts, scratch, built, known, min(options.timeout, DRAWN_SECONDS), 1, covered=covered, survivors=built / "survivors.jsonl", before=found)
+    survivors, limit = built / "survivors.jsonl", min(options.timeout, DRAWN_SECONDS)
+    work = _DrawnWork(texts, scratch, built, known, limit, 1, covered=covered, survivors=survivors, before=found)
     try:
-        found |= work.do([one for one in rows if one.id not in found], options.jobs, {})
+        work.all([one for one in rows if one.tests], options.jobs, options.again)
+        found = work.before | work.outcomes
+        more = [replace(one, tests=tuple(others[one.id])) for one in rows if others[one.id] and found[one.id].state == "survived"]
+        print(f"{len(more)} survivors are tried on other tests that run them", file=sys.stderr, flush=True)
+        work = _DrawnWork(texts, scratch / "more", built, known, limit, 1, covered=covered, survivors=survivors, before=found)
+        work.all(more, options.jobs, options.again)
     finally:
         work.write()
-        done = found | work.outcomes
-        print(drawn_table([one for one in rows if one.id in done], done))
-        print(f"survivors: {work.survivors}")
+        found = work.before | work.outcomes
+        print(drawn_table([one for one in rows if one.id in found], found))
+        print(f"survivors: {survivors}")
     return 0
 
 
