@@ -328,9 +328,12 @@ class Map:
             if entry["state"] == "passed":
                 self.seconds[entry["id"]] = entry["seconds"]
                 for file, bits in json.loads(zlib.decompress(base64.b85decode(entry["lines"]))).items():
-                    self._bits.setdefault(file, {})[entry["id"]] = numbers.setdefault(bits, int(bits, 16))
+                    if bits not in numbers:
+                        numbers[bits] = int(bits, 16)
+                    self._bits.setdefault(file, {})[entry["id"]] = numbers[bits]
         self._texts = {file: (root / file).read_text() for file in self._bits if (root / file).is_file()}
         self._named: dict[str, set[str]] = {}
+        self._place = {test: place for place, test in enumerate(sorted(self.seconds, key=lambda test: (self.seconds[test], test)))}
         self._by_function: dict[tuple[str, str], list[str]] = {}
         for test in self.seconds:
             path, _, name = test.partition("::")
@@ -369,7 +372,7 @@ class Map:
 
     def chosen(self, tests: Iterable[str]) -> list[str]:
         """The cheapest of some tests, cheapest first; of one function's cases each later one counts as dearer, so that others have their turn."""
-        order, cases, price = sorted(tests, key=lambda test: (self.seconds[test], test)), {}, {}
+        order, cases, price = sorted(tests, key=self._place.__getitem__), {}, {}
         for test in order:
             function = test.partition("[")[0]
             cases[function] = cases.get(function, 0) + 1
@@ -379,7 +382,7 @@ class Map:
             if len(taken) < MOST_TESTS and (not taken or seconds + self.seconds[test] <= MOST_SECONDS):
                 taken.append(test)
                 seconds += self.seconds[test]
-        return sorted(taken, key=order.index)
+        return sorted(taken, key=self._place.__getitem__)
 
 
 @functools.cache

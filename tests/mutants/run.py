@@ -932,11 +932,15 @@ def _with_drawn(options: argparse.Namespace, root: Path, scratch: Path) -> int:
     print(f"map: {states}; {sum(covered.seconds.values()):.0f} s one after another", file=sys.stderr, flush=True)
     if options.map_only:
         return 0
-    rows, others, known = [], {}, Known(built / "drawn.jsonl")
+    rows, changes, known = [], {}, Known(built / "drawn.jsonl")
+
+    def running(file: str, change: drawn.Change) -> set[str]:
+        return covered.of(file, change.line, change.last, change.body, change.names)
+
     for file, change in drawn.draw(texts.root, options.drawn, options.seed, options.room or (), options.files):
-        tests = covered.of(file, change.line, change.last, change.body, change.names)
+        tests = running(file, change)
         rows.append(as_row(texts.root, file, change, covered.chosen(tests), len(tests)))
-        others[rows[-1].id] = covered.chosen(tests - {*rows[-1].tests})
+        changes[rows[-1].id] = change
     print(f"{len(rows)} faults are drawn", file=sys.stderr, flush=True)
     found = {one.id: Outcome(one, "unseen", "no test runs the line") for one in rows if not one.tests}
     survivors, limit = built / "survivors.jsonl", min(options.timeout, DRAWN_SECONDS)
@@ -944,7 +948,8 @@ def _with_drawn(options: argparse.Namespace, root: Path, scratch: Path) -> int:
     try:
         work.all([one for one in rows if one.tests], options.jobs, options.again)
         found = work.before | work.outcomes
-        more = [replace(one, tests=tuple(others[one.id])) for one in rows if others[one.id] and found[one.id].state == "survived"]
+        more = [replace(one, tests=tuple(covered.chosen(running(one.file, changes[one.id]) - {*one.tests})))
+                for one in rows if found[one.id].state == "survived" and one.running > len(one.tests)]
         print(f"{len(more)} survivors are tried on other tests that run them", file=sys.stderr, flush=True)
         work = _DrawnWork(texts, scratch / "more", built, known, limit, 1, covered=covered, survivors=survivors, before=found)
         work.all(more, options.jobs, options.again)
