@@ -66,6 +66,7 @@ class Lines:
         monitoring.use_tool_id(tool, "lines")
         monitoring.register_callback(tool, events.PY_START, begun)
         monitoring.register_callback(tool, events.LINE, line)
+        monitoring.restart_events()  # lines that were heard of before are told once more
         monitoring.set_events(tool, events.PY_START)
 
     def _trace(self, frame, event, argument):
@@ -98,22 +99,37 @@ class Lines:
             if not name.endswith(".j2"):
                 found[os.path.relpath(name, self.root)] = sorted(lines)
             elif match := _TEMPLATE.search(name):  # from where the checkout lies that compiled it
-                found[match[1]] = sorted({one for line in lines for one in _template_lines(match[1], line)})
+                found[match[1]] = sorted({one for line in lines for one in _spans(match[1]).get(line, ())})
         return found
 
 
 @functools.cache
-def _spans(file: str) -> list[tuple[int, range]]:
-    """First line of Jinja's code, and the lines of the template that it is made of: up to the next that has code."""
+def _spans(file: str) -> dict[int, range]:
+    """By line of Jinja's code the lines of the template that it is made of: up to the next that has code."""
     environment = sys.modules["gemmgen.render"]._environment()
     name = file.removeprefix("templates/").removeprefix("gemmgen/")
     pairs = [*environment.get_template(name).debug_info]
     begins = sorted({line for line, _ in pairs} | {1 << 20})
-    return [(code, range(line, min(begins[begins.index(line) + 1], line + 400))) for line, code in pairs]
+    return {code: range(line, min(begins[begins.index(line) + 1], line + 400)) for line, code in pairs}
 
 
-def _template_lines(file: str, code: int) -> Iterable[int]:
-    return next((lines for first, lines in reversed(_spans(file)) if first <= code), ())
+def mark_text(folder: Path) -> None:
+    """Has Jinja tell the line of each piece of text, which it tells of statements and expressions alone; that code is kept in a folder of its own."""
+    import jinja2
+    import jinja2.compiler
+
+    class Marking(jinja2.compiler.CodeGenerator):
+        def visit_Output(self, node, frame):
+            self.newline(node)
+            super().visit_Output(node, frame)
+
+    made = jinja2.Environment.__init__
+
+    def make(environment, *arguments, **options):
+        made(environment, *arguments, **options)
+        environment.bytecode_cache = jinja2.FileSystemBytecodeCache(str(folder))
+
+    jinja2.Environment.__init__, jinja2.Environment.code_generator_class = make, Marking
 
 
 def follow(root: Path, folder: Path) -> None:
@@ -220,6 +236,8 @@ class Mapper:
                 cached.cache_clear()
         gc.collect()
         gc.freeze()
+        (self.folder / "templates").mkdir()
+        mark_text(self.folder / "templates")
         (self.folder / "site").mkdir()
         (self.folder / "site" / "sitecustomize.py").write_text(SITE.format(key=FOLLOWED, here=str(Path(__file__).parent), root=str(self.root)))
         os.environ["PYTHONPATH"] = f"{self.folder / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"

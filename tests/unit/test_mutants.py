@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import jinja2
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "mutants"
@@ -402,6 +404,29 @@ def test_the_map_finds_the_tests_that_run_a_line_a_default_and_a_name(tmp_path):
     assert of("gemmgen/a.py", 1, 1, names=["X"]) == {"f"} and of("gemmgen/a.py", 2, 2, names=["Y"]) == {"y"} and of("gemmgen/a.py", 2, 2, names=["Z"]) == {"f"}
     assert of("gemmgen/b.py", 1, 2) == {"recorded"} and of("templates/t.j2", 1, 1) == {"g"}  # recorded text tells nothing of a template
     assert covered.states == {"passed": 4, "failed": 1}
+
+
+def test_lines_of_a_template_are_its_own_and_only_where_they_are_rendered(tmp_path, monkeypatch):
+    root = _made_up(tmp_path, templates__lib__t_dot_j2="%% if x\none\ntwo ${x}\n%% else\nthree\n%% endif\nfour\n%% macro f()\nfive\n%% endmacro\nsix\n", elsewhere_dot_j2="a\n")
+    monkeypatch.setattr(jinja2.Environment, "__init__", jinja2.Environment.__init__)
+    monkeypatch.setattr(jinja2.Environment, "code_generator_class", jinja2.Environment.code_generator_class)
+    runner.lines.mark_text(tmp_path)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([root / "templates", root]), line_statement_prefix="%%", variable_start_string="${", variable_end_string="}")
+    monkeypatch.setitem(sys.modules, "gemmgen.render", SimpleNamespace(_environment=lambda: environment))
+    runner.lines._spans.cache_clear()
+    found = {}
+    for x in (True, False):
+        lines = runner.lines.Lines(root)
+        lines.start()
+        environment.get_template("lib/t.j2").render(x=x)
+        environment.get_template("elsewhere.j2").render()
+        lines.stop()
+        found[x] = lines.told()
+    runner.lines._spans.cache_clear()
+    assert {file for told in found.values() for file in told} == {"templates/lib/t.j2"}
+    taken = {x: {2, 3, 5, 7, 9, 11} & {*told["templates/lib/t.j2"]} for x, told in found.items()}
+    assert taken == {True: {2, 3, 7, 11}, False: {5, 7, 11}}
 
 
 def test_the_cheapest_tests_are_chosen_and_not_the_cases_of_one_alone(tmp_path, monkeypatch):
