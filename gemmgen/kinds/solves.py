@@ -48,6 +48,14 @@ def alone(gpu: Gpu) -> bool:
     return gpu.maker.platform == "cuda" and gpu.arch_number >= 86 and gpu.arch_number != 90
 
 
+def opaque(gpu: Gpu) -> bool:
+    """Whether the solving kernel hides from the compiler which elements of the triangle and which unknowns a thread reads.
+
+    clang computes their addresses once for all parts otherwise, and spills up to 41 registers on RDNA.
+    """
+    return gpu.maker.platform == "hip" and gpu.limits.warp_size == 32
+
+
 def block_seconds(numbers: Numbers) -> tuple[float, float, float]:
     """What a block of unknowns takes, as K12 has it: (seconds of its launch, of a wave of thread blocks, of a right-hand side in device memory).
 
