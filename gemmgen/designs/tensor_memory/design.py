@@ -46,8 +46,8 @@ class TensorMemory(Design):
     words = {"loads": specialised.Specialised.words["loads"]}
     all_ways = (Way("prepass", "bulk"),)
     features = (
-        specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, ONE_INSTRUCTION, PAIRS, specialised.FEW_WARPGROUPS, common.PROMOTION, TENSOR_MEMORY,
-        common.STAGES_IN_SHARED, specialised.ACCUMULATORS, common.SLICES_OF_K, PERSISTENT, COMBINED_SUMS,
+        specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, ONE_INSTRUCTION, PAIRS, specialised.FEW_WARPGROUPS, common.PROMOTION, common.RUNS_OF_K,
+        common.SLICES_OF_RUNS, TENSOR_MEMORY, common.STAGES_IN_SHARED, specialised.ACCUMULATORS, common.SLICES_OF_K, PERSISTENT, COMBINED_SUMS,
     )
     forms = Equations(
         pipeline=RESOURCES, launch=equations.LAUNCH, predictions=(*equations.TRAFFIC, *equations.TIME), groups=(
