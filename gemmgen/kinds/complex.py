@@ -48,6 +48,7 @@ class ComplexProduct(Kind):
     meaning = "one product of complex matrices"
     layouts = COMPLEX_LAYOUTS
     reals = 2
+    operand: str | None = None  # of which a triangle is read
     vendor_share = 1.0  # the vendor's CGEMM is taken to be as fast as SGEMM of the real product
     reads = "of the real matrix that stands for the complex one"
 
@@ -145,7 +146,7 @@ class OfComplex(ComplexProduct):
         self.formula = one.formula if one.one_operand else self.formula.replace(GEMM.formula, one.formula)
         self.vendor_share, self.hermitian, self.longest_last = one.vendor_share, one.hermitian, one.longest_last
         self.tiles, self.stored, self.mirrored, self.equations, self.constraints = one.tiles, one.stored, one.mirrored, one.equations, one.constraints
-        self.operand = getattr(one, "operand", None)
+        self.operand, self.left = getattr(one, "operand", None), getattr(one, "left", False)
         self.layouts = one.layouts = COMPLEX_LAYOUTS if one.layouts == LAYOUTS else one.layouts + BESIDE.get(self.operand, ())
         if self.operand == "a":
             self.given = {**self.given, "a": self._in_triangle("kk >> 1", "o", ROWS[layout[0]], "at(kk >> 1, 2 * o + (kk & 1))", "kk & 1", "-{0}")}

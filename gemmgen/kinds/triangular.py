@@ -43,7 +43,10 @@ class OneTriangle(Kind):
     Attributes:
         left: whether that is A.
         below: whether it is the lower triangle of A, or of B^T.
+        conjugates: whether the other triangle is its conjugate.
     """
+
+    conjugates = False
 
     def __init__(self, options: Mapping[str, str]):
         self.options = dict(options)
@@ -127,9 +130,6 @@ class Trmm(OneTriangle):
 class Symm(OneTriangle):
     """The other triangle is that one's mirror image.
 
-    Attributes:
-        conjugates: whether the mirror image is conjugated.
-
     Args:
         uplo: which triangle of the operand in memory is read, whatever the layout.
         side: `left` for A, `right` for B.
@@ -139,7 +139,6 @@ class Symm(OneTriangle):
     vendor_share = 1.0
     meaning = "one product of which A, or B, is symmetric, and one triangle of it is read"
     of_what = "symmetric"
-    conjugates = False
 
     def __init__(self, uplo: str = LOWER, side: str = LEFT):
         super().__init__({"uplo": uplo, "side": side})
