@@ -1,16 +1,16 @@
-// kernel    gemmgen_run_scaled_wgmma_128x128x64_8aa55253
+// kernel    gemmgen_run_scaled_wgmma_128x128x64_08190e5d
 // computes  the lower triangle of C = alpha A A^H + beta C in complex FP32, layout nc (row major), any m, n, k
 // scheme    run_scaled: power-of-two scales for runs of k, residual scaled by 2^11, three products
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 64 k (run_scaled's own: every 16 k)
 // special   exact
 // fragment  wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16
-// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 16, 1 slice of k, promote 64, clusters of 1, cooperative
+// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 64, clusters of 2, cooperative
 // block     384 threads, 196680 B of dynamic shared memory
 // target    sm_90a
-// plan      8aa55253, rendered by gemmgen 0.1.0
+// plan      08190e5d, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_8aa55253 {
+namespace gemmgen_08190e5d {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -354,7 +354,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_run_scaled_wgmma_128x128x64_8aa55253_split(
+gemmgen_run_scaled_wgmma_128x128x64_08190e5d_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -397,8 +397,9 @@ constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;
 constexpr int STAGES = 3;
-constexpr int GROUP_ROWS = 16;  // rows of tiles that are worked off together: a raster group
-constexpr int TILE_M = BLOCK_M, TILE_N = BLOCK_N;  // what the kind of product calls a tile
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
+constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
+constexpr int TILE_M = BLOCK_M * CLUSTER, TILE_N = BLOCK_N;  // what the kind of product calls a tile
 struct Tile {
     int row, column;
 };
@@ -430,14 +431,14 @@ constexpr int ROW_BYTES = 128;  // one row of a stage
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int A_STAGE = WORDS * A_BYTES, B_STAGE = WORDS * B_BYTES;
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
-constexpr int RELEASES = 8;  // arrivals that free a stage: one a warp that reads it
+constexpr int RELEASES = 16;  // arrivals that free a stage: one a warp that reads it, in every block that fills it
 
 // An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
 GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// The copy engine sees the mbarriers made so far.
+// The copy engine and the other blocks see the mbarriers made so far.
 GG_DEVICE void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
@@ -448,6 +449,16 @@ GG_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+// Arrives at the mbarrier of the same address in block `block` of the cluster.
+GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+        "}\n" ::"r"(barrier), "r"(block)
+        : "memory");
+}
 GG_DEVICE void mbarrier_arrive(u32 barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -468,6 +479,23 @@ GG_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
 GG_DEVICE void cp_async_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
+// `bytes`, a multiple of 16, by the copy engine to the same address in all blocks of the cluster, and each one's barrier.
+GG_DEVICE void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "h"((u16)((1 << CLUSTER) - 1)) : "memory");
+}
+
+GG_DEVICE int cluster_rank() {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
+
+GG_DEVICE void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
 }
 
 // Moves registers between warpgroups: one gives up what it does not need, others take it.
@@ -527,15 +555,15 @@ struct Work {
     int first, count;              // stages of k
 };
 
-GG_DEVICE Work work_at(int turn, int m, int n, int stages_k) {
+GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
     [[maybe_unused]] const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
     Work work;
     const int place = turn;
     const Tile tile = tile_at(place, tiles_m, tiles_n);
     const int row = tile.row;
-    const int block_m = row;
-    work.panel_m = block_m;
+    const int block_m = row * CLUSTER + rank;
+    work.panel_m = min(block_m, blocks_m - 1);  // the last cluster may reach below C: it stores nothing there
     work.panel_n = tile.column;
     work.m0 = block_m * BLOCK_M;
     work.n0 = work.panel_n * BLOCK_N;
@@ -544,8 +572,8 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k) {
     return work;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-gemmgen_run_scaled_wgmma_128x128x64_8aa55253(
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
+gemmgen_run_scaled_wgmma_128x128x64_08190e5d(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_exponents, const int* __restrict__ b_exponents,  // of runs of 1024 k [outer / BLOCK][runs][BLOCK]
@@ -563,8 +591,9 @@ gemmgen_run_scaled_wgmma_128x128x64_8aa55253(
     const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
     [[maybe_unused]] const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
+    const int rank = cluster_rank();
     const int turns = 2 * TILE_M / TILE_N * tiles_m * (tiles_m + 1) / 2 - (2 * TILE_M / TILE_N * tiles_m - tiles_n);
-    const int first_turn = (int)blockIdx.x, all_blocks = (int)gridDim.x;
+    const int first_turn = (int)blockIdx.x / CLUSTER, all_blocks = (int)gridDim.x / CLUSTER;
 
     if (thread == 0) {
         for (int i = 0; i < STAGES; ++i) {
@@ -573,7 +602,7 @@ gemmgen_run_scaled_wgmma_128x128x64_8aa55253(
         }
         mbarrier_fence_init();
     }
-    __syncthreads();
+    cluster_barrier();
 
     if (thread >= WARPGROUPS * 128) {
         // The copying warpgroup needs few registers; one thread of it does all, and
@@ -585,16 +614,16 @@ gemmgen_run_scaled_wgmma_128x128x64_8aa55253(
             u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1
             for (int turn = first_turn; turn < turns; turn += all_blocks) {
-                const Work work = work_at(turn, m, n, stages_k);
+                const Work work = work_at(turn, m, n, stages_k, rank);
                 const u8* a_from = a_words + ((long long)work.panel_m * stages_k + work.first) * A_STAGE;
-                const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE;
+                const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE + rank * (B_STAGE / CLUSTER);
 #pragma unroll 1
                 for (int index = 0; index < work.count; ++index) {
                     const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
                     mbarrier_wait(free + slot * 8, phase);
                     mbarrier_expect_tx(arrival, STAGE_BYTES);
                     cp_async_bulk(stage, a_from, A_STAGE, arrival);
-                    cp_async_bulk(stage + A_STAGE, b_from, B_STAGE, arrival);
+                    cp_async_bulk_multicast(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
                     a_from += A_STAGE;
                     b_from += B_STAGE;
                     if (++slot == STAGES) slot = 0, phase ^= 1;
@@ -614,7 +643,7 @@ gemmgen_run_scaled_wgmma_128x128x64_8aa55253(
             u32 phase = 1;
 #pragma unroll 1
             for (int turn = first_turn; turn < turns; turn += all_blocks) {
-                const Work work = work_at(turn, m, n, stages_k);
+                const Work work = work_at(turn, m, n, stages_k, rank);
 #pragma unroll 1
                 for (int index = 0; index < work.count; ++index) {
                     int told = NEAR;
@@ -653,13 +682,13 @@ gemmgen_run_scaled_wgmma_128x128x64_8aa55253(
         const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
-        // Every warp that has read a stage says so.
+        // Every warp that has read a stage says so, to every block that fills it.
         const auto release = [&](int which) {
-            if (thread % 32 == 0) mbarrier_arrive(free + which * 8);
+            if (thread % 32 < CLUSTER) mbarrier_arrive_at(free + which * 8, thread % 32);
         };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
-            const Work work = work_at(turn, m, n, stages_k);
+            const Work work = work_at(turn, m, n, stages_k, rank);
             const int m0 = work.m0, n0 = work.n0;
             int run = 0;  // the run at hand
             int unit = NEAR;
@@ -906,7 +935,7 @@ gemmgen_run_scaled_wgmma_128x128x64_8aa55253(
             for (int index = 0; index < work.count; ++index) {
                 mbarrier_wait(full + slot * 8, phase);
                 issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
-                if (unit < FAR_NEXT && (index + 1 == work.count || (index + 1) % RUN_STAGES == 0)) unit = unit_told(units + slot, thread % 32, 0);
+                if (unit < FAR_NEXT && (index + 1 == work.count || (index + 1) % RUN_STAGES == 0)) unit = unit_told(units + slot, thread % 32, rank);
                 promote();
                 if (held >= 0) release(held);  // all that read it is done
                 advance();
@@ -960,6 +989,7 @@ gemmgen_run_scaled_wgmma_128x128x64_8aa55253(
                 }
         }
     }
+    cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_8aa55253
+}  // namespace gemmgen_08190e5d
