@@ -19,6 +19,7 @@ from gemmgen import export as exporter
 from gemmgen.abi import interface
 from gemmgen.catalog.element import C64
 from gemmgen.designs import design_called
+from gemmgen.designs.feature import COMPLEX
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.export import prose
 from gemmgen.kinds import GEMMT, HEMM, HERK, SYMM, SYR2K, SYRK, TRMM, OfComplex, kind_of
@@ -215,6 +216,7 @@ def test_choices_of_the_real_kind_are_options():
     assert OfComplex("c64", "nc", Herk(BOTH)).formula == "the lower triangle of C = alpha A A^H + beta C, stored conjugated to the upper one too"
     assert OfComplex("c64", "nn", Hemm()).formula.startswith("C = alpha A B + beta C of a Hermitian A, of which the lower")
     assert OfComplex("c64", "nn", TRMM).layouts == COMPLEX_LAYOUTS and TRMM.layouts != COMPLEX_LAYOUTS
+    assert OfComplex("c64", "nn", Hemm()).layouts == ("nn", "nt", "nc") and OfComplex("c64", "nn", Symm(side=RIGHT)).layouts == ("nn", "tn", "cn")
 
 
 @pytest.mark.parametrize("side", [LEFT, RIGHT])
@@ -268,6 +270,12 @@ def test_kernels_get_the_real_extents_and_as_memory_as():
     assert {one.name: one.argument for launch in interface(made("hemm")).launches for one in launch.parameters}["k"] == "k"
 
 
+def test_a_design_that_stores_real_elements_alone_has_no_complex_kinds():
+    design = type(design_called("portable"))
+    real = type("Real", (design,), {"features": tuple(one for one in design.features if one is not COMPLEX)})()
+    assert real.computes(SYMM) and not real.computes(OfComplex("c64", "nn", SYMM)) and design().computes(OfComplex("c64", "nn", SYMM))
+
+
 def test_residues_are_summed_over_all_k():
     """So a pass may read a triangle as it likes, and no tile has a part of k."""
     for design in ("residues", "residues_portable"):
@@ -297,7 +305,7 @@ def test_an_export_of_herk_takes_one_operand_and_real_factors(tmp_path):
     launches = source[source.index("// the product of the words"):]
     for passed in ("(long long)2 * lda,", "(long long)2 * ldc,", "(int)m,", "(int)2 * n,", "(int)2 * k,", "(float)alpha,", "(float)beta,"):
         assert passed in launches, passed
-    assert "alpha[0]" not in source and "its own conjugate transpose" in example and "the imaginary parts of C's diagonal are 0" in example
+    assert "constexpr int M = 300, N = 300, K = 250;" in example and "alpha[0]" not in source and "its own conjugate transpose" in example and "the imaginary parts of C's diagonal are 0" in example
     told, schema = json.loads((folder / "manifest.json").read_text()), json.loads((SPECS / "manifest.schema.json").read_text())
     assert violations(told, schema, schema) == [] and told["plan"]["kind"] == "cherk" and told["aliases"] == {"b": "a", "ldb": "lda", "n": "m"}
 
