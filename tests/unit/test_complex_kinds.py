@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import subprocess
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from programs import need, run
 from schema_check import violations
-from test_export import stand_in
+from test_export import HOST_RUNTIME, stand_in
 from ways import TINY, plan_of
 
 from gemmgen import export as exporter
@@ -351,6 +352,64 @@ def test_the_c_sizes_are_those_of_the_real_product(tmp_path):
     extents = source.interface.extents(500, 1000, 600)
     assert told == [source.interface.workspace(500, 1000, 600).bytes, plan.kind.tiles.number(500, 1000, plan.block[:2]),
                     *(launch.blocks(extents) for launch in source.launches)]
+
+
+HOST_HERK = """
+#include <complex>
+#include <cstdlib>
+#include "lab_gemm.h"
+using Complex = std::complex<float>;
+size_t lab_gemm_workspace_bytes(int, int) { return 512; }
+int lab_gemm(int m, int k, float alpha, const float *a, int64_t lda, float beta, float *c, int64_t ldc, void *workspace, size_t, void *)
+{
+    const int fault = getenv("FAULT") ? atoi(getenv("FAULT")) : 0;
+    if (!a) return lab_gemm_BAD_A;
+    if (!workspace || lda <= k || ldc <= m) return -99;
+    const Complex *const x = (const Complex *)a;
+    for (int i = 0; i < m; ++i)
+        for (int j = 0; j <= i; ++j) {
+            std::complex<double> sum = 0;
+            for (int l = 0; l < k; ++l) sum += std::complex<double>(x[i * lda + l]) * std::conj(std::complex<double>(x[j * lda + l]));
+            Complex &to = ((Complex *)c)[i * ldc + j], &again = ((Complex *)c)[j * ldc + i];
+            Complex old = beta == 0 ? Complex(0) : beta * to;
+            if (i == j) old.imag(0);
+            to = Complex((double)alpha * sum) + old;
+            if (i == j) to.imag(fault == 1 ? 1e-9f : 0);
+            again = fault == 2 ? to : std::conj(to);
+        }
+    if (fault == 3) c[2 * m] = 0;
+    return 0;
+}
+int lab_gemm_read_status(const void *, void *, lab_gemm_status *status) { *status = lab_gemm_status(); return 0; }
+const char *lab_gemm_error_string(int) { return "refused"; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_example_of_herk_takes_what_is_right_and_nothing_else(tmp_path):
+    """The diagonal has imaginary parts; the mirror image is not conjugated; what lies beside C is written."""
+    [gxx] = need("g++")
+    exported(folder := tmp_path / "out", uplo="both")
+    (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
+    (folder / "library.cpp").write_text(HOST_HERK)
+    run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "library.cpp", "-o", "example", cwd=folder)
+    told = [subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env={"FAULT": str(fault)}) for fault in range(4)]
+    assert (told[0].returncode, told[0].stdout.count("ok "), told[0].stdout.count("FAILED")) == (0, 10, 0), told[0].stdout
+    assert all(wrong.returncode == 1 and "FAILED" in wrong.stdout for wrong in told[1:]), [one.stdout for one in told]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "layout", "more"), [
+    ("herk", "cn", {"uplo": "upper"}), ("hemm", "nn", {}), ("hemm", "cn", {"side": "right", "uplo": "upper"}), ("trmm", "cn", {"diag": "unit"}),
+    ("trmm", "tc", {"side": "right"}), ("symm", "nt", {}), ("gemmt", "nc", {}),
+])
+def test_the_example_of_each_kind_compiles_without_a_warning(kind, layout, more, tmp_path):
+    [gxx] = need("g++")
+    exported(folder := tmp_path / "out", kind, layout, **more)
+    (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
+    run(gxx, "-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", cwd=folder)
 
 
 # ---- the judge
