@@ -83,7 +83,8 @@ def not_halved(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 SQUARE = Constraint("K1", "square tiles", "BM == BN", "A's words serve as B's, and tiles end where the diagonal does", not_square)
 HALVED = Constraint(
-    "K1", "tiles of whole rows", "(BN == BM) | (BN == 2 * BM)", "a row of tiles begins where a column of tiles does: an element has two real columns", not_halved,
+    "K1", "tiles of whole rows", "(BN == BM) | (BN == 2 * BM)",
+    "a row of tiles begins where a column of tiles does: an element has two real columns", not_halved,
 )
 ROWS = Equation("K2", "triangle_rows", "ceil(M / (BM * cluster))", "rows of tiles", "of C, as many as a cluster has together")
 TWICE = Equation("K7", "stages_k", "ceil(2 * ceil(K / BK) / split_k)", "stages a block", "of one product, then of the other")

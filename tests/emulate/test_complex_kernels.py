@@ -136,11 +136,13 @@ OF_TRIANGLES = {
     "herk, FP64, clusters": ("wgmma, FP64 residues", "cn", {"kind": "herk"}),
     "syrk": ("mma", "tn", {"kind": "syrk", "uplo": "both"}), "gemmt": ("mma", "tc", {"kind": "gemmt", "uplo": "upper"}),
     "hemm, left": ("mma", "nc", {"kind": "hemm"}), "hemm, right": ("mma", "cn", {"kind": "hemm", "side": "right", "uplo": "upper"}),
-    "hemm, right, runs": ("mma, runs", "nn", {"kind": "hemm", "side": "right"}), "hemm, row scales": ("mma, row scales", "nn", {"kind": "hemm", "uplo": "upper"}),
+    "hemm, right, runs": ("mma, runs", "nn", {"kind": "hemm", "side": "right"}),
+    "hemm, row scales": ("mma, row scales", "nn", {"kind": "hemm", "uplo": "upper"}),
     "hemm, clusters": ("wgmma, runs", "nn", {"kind": "hemm"}), "hemm, lanes": ("mfma", "nn", {"kind": "hemm"}),
     "hemm, FP64": ("mma, FP64 residues", "nn", {"kind": "hemm"}), "symm": ("mma", "nt", {"kind": "symm", "uplo": "upper"}),
     "symm, right": ("mma", "tn", {"kind": "symm", "side": "right"}), "trmm": ("mma", "cn", {"kind": "trmm"}),
-    "trmm, right": ("mma, slices", "tc", {"kind": "trmm", "side": "right", "uplo": "upper", "diag": "unit"}), "trmm, clusters": ("wgmma", "nn", {"kind": "trmm"}),
+    "trmm, right": ("mma, slices", "tc", {"kind": "trmm", "side": "right", "uplo": "upper", "diag": "unit"}),
+    "trmm, clusters": ("wgmma", "nn", {"kind": "trmm"}),
 }
 SHORT = ("herk, both", "hemm, right")
 """Triangles that plain `make test` asks."""

@@ -55,7 +55,8 @@ def plan_of(
     special="exact", run="auto", type=None, problem=None, **pipeline,
 ) -> Plan:
     return solved(loads({
-        "problem": {**(problem or {}), "layout": layout, "type": type or SCHEMES.get(scheme).element, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
+        "problem": {**(problem or {}), "layout": layout,
+                    "type": type or SCHEMES.get(scheme).element, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
         "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback, "special": special, "run": run},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},

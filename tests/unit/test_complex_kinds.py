@@ -38,8 +38,8 @@ from gemmgen.verify.complex import question
 OF_C = [*((kind(uplo), layout) for kind, layouts in ((Herk, ("nc", "cn")), (Syrk, ("nt", "tn"))) for uplo in (LOWER, UPPER, BOTH) for layout in layouts),
         *((Gemmt(uplo), "cn") for uplo in (LOWER, UPPER))]
 OF_OPERANDS = [
-    *((kind(uplo, side), layout) for kind in (Hemm, Symm) for uplo in (LOWER, UPPER) for side, layouts in ((LEFT, ("nn", "nt", "nc")), (RIGHT, ("nn", "tn", "cn")))
-      for layout in layouts),
+    *((kind(uplo, side), layout) for kind in (Hemm, Symm) for uplo in (LOWER, UPPER)
+      for side, layouts in ((LEFT, ("nn", "nt", "nc")), (RIGHT, ("nn", "tn", "cn"))) for layout in layouts),
     *((Trmm(uplo, side, diag), layout) for uplo in (LOWER, UPPER) for side in (LEFT, RIGHT) for diag in (NONUNIT, UNIT) for layout in ("nn", "tc", "ct", "cn")),
 ]
 
@@ -306,7 +306,8 @@ def test_an_export_of_herk_takes_one_operand_and_real_factors(tmp_path):
     launches = source[source.index("// the product of the words"):]
     for passed in ("(long long)2 * lda,", "(long long)2 * ldc,", "(int)m,", "(int)2 * n,", "(int)2 * k,", "(float)alpha,", "(float)beta,"):
         assert passed in launches, passed
-    assert "constexpr int M = 300, N = 300, K = 250;" in example and "alpha[0]" not in source and "its own conjugate transpose" in example and "the imaginary parts of C's diagonal are 0" in example
+    assert "constexpr int M = 300, N = 300, K = 250;" in example
+    assert "alpha[0]" not in source and "its own conjugate transpose" in example and "the imaginary parts of C's diagonal are 0" in example
     told, schema = json.loads((folder / "manifest.json").read_text()), json.loads((SPECS / "manifest.schema.json").read_text())
     assert violations(told, schema, schema) == [] and told["plan"]["kind"] == "cherk" and told["aliases"] == {"b": "a", "ldb": "lda", "n": "m"}
 
