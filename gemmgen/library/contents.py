@@ -151,7 +151,8 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
                       "device runs; the fallback where there is none",
         "kernels": [
             {
-                "label": kernel.label, "kernel": kernel.built.source.name, "plan": kernel.built.plan.hash, "layout": kernel.built.plan.kind.layout_of(kernel.built.plan.layout),
+                "label": kernel.label, "kernel": kernel.built.source.name, "plan": kernel.built.plan.hash,
+                "layout": kernel.built.plan.kind.layout_of(kernel.built.plan.layout),
                 "gpu": kernel.built.plan.gpu.name, "scheme": kernel.built.plan.scheme.name, "fragment": kernel.built.plan.fragment.name,
                 "design": kernel.built.plan.design.name, "type": kernel.element.name,
                 "kind": {"name": kernel.built.plan.kind.name, **kernel.built.plan.kind.options},

@@ -115,7 +115,7 @@ class LibraryFile(Strict):
         (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most"
     )
     fallback: bool = Field(
-        True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; of other elements there are none"
+        True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; other elements have none"
     )
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
         (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
@@ -263,7 +263,9 @@ def _loaded(data: dict[str, Any], place: str, folder: Path | None) -> LoadedLibr
 def _typed(sections: dict[str, Any], folder: Path | None, where: str, asked: str | None) -> dict[str, Any]:
     """A spec's sections with the type of elements that is asked for, else the one that its scheme splits, or that its accuracy is of."""
     scheme, accuracy = sections.get("split", {}).get("scheme", "auto"), sections.get("accuracy", {}).get("as")
-    element = asked or ( SCHEMES.get(scheme, where=f"{where} scheme", relative_to=folder).element if scheme != "auto" else F64.name if accuracy == "fp64" else F32.name)
+    if asked is None and scheme != "auto":
+        asked = SCHEMES.get(scheme, where=f"{where} scheme", relative_to=folder).element
+    element = asked or (F64.name if accuracy == "fp64" else F32.name)
     return sections if element == F32.name else {**sections, "problem": {"type": element}}
 
 
