@@ -200,6 +200,7 @@ def test_what_is_refused(made):
     assert code(m=largest + 1, **far) == BAD_M and code(n=largest + 1, **far) == BAD_N and code(k=largest + 1, **far) == BAD_K
     assert code(m=largest, **far) == OK == code(m=largest + 1, element=F32.number, **far)
     assert code(epilogue=1) == BAD_EPILOGUE and code(transpose_a=2, lda=4) == -6 and code(transpose_a=2, lda=5) == OK and code(transpose_b=2, ldb=6) == -7
+    assert [code(order=COLUMN, transpose_a=2, lda=lda, ldb=7) for lda in (6, 7)] == [-6, OK]
     needed = ctypes.c_size_t()
     assert made("pack_bytes", ctypes.byref(one.problem), ctypes.c_char(b"b"), None, ctypes.byref(needed)) == NOT_SERVED, "no kernel packs"
 
