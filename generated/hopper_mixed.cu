@@ -275,6 +275,25 @@ GG_DEVICE void cp_async_4_part(u32 to, const void* from, int bytes) {
 // Arrives at `barrier` when all copies of this thread so far have landed.
 GG_DEVICE void cp_async_arrive(u32 barrier) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"); }
 
+// Commits the copies issued since the last call: they are one group.
+GG_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `Pending` of this thread's newest commit groups are still under way.
+template <int Pending>
+GG_DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+GG_DEVICE float load_shared_4(u32 from) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
+    return x;
+}
+
+GG_DEVICE void load_shared_16(float (&x)[4], u32 from) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(from) : "memory");
+}
+
 GG_DEVICE void load_shared_8(float* x, u32 from) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(from) : "memory");
 }
@@ -383,6 +402,37 @@ gemmgen_ootomo_wgmma_64x96x64_632e8fc9(
         asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes B's words, has finished
         int slot = 0;
         u32 phase = 1;  // a stage that has never been filled counts as free
+        // What words cannot hold is counted in shared memory, STAGES - 1 stages later, by the thread that copied it: its copies are there by then. Two bits for
+        // each of the newest stages: whether it came in pieces of 16 bytes, and whether this block is the one that counts.
+        u32 seen = 0;
+        const auto count_stage = [&](int back, int newest) {
+            const u32 told = seen >> 2 * back;
+            if (!(told & 1)) return;
+            const u32 stage = stages + (newest + STAGES - back) % STAGES * STAGE_BYTES;
+            const auto tally = [&](float (&x)[4]) {
+                u32 packed[WORDS][2];
+                split_run(packed, x);
+                count(a_status, losses(packed, x));
+            };
+            float x[4];
+            if (told & 2) {
+#pragma unroll 1
+                for (int row = first_row; row < BLOCK_M; row += ROWS) {
+                    load_shared_16(x, stage + at_a(row, column / 4));
+                    tally(x);
+                }
+            } else {
+#pragma unroll 1
+                for (int at = mine; at < BLOCK_M * BLOCK_K; at += 4 * 128) {
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const int row = (at + e * 128) / BLOCK_K, one = (at + e * 128) % BLOCK_K;
+                        x[e] = load_shared_4(stage + at_a(row, one / 4) + one % 4 * 4);
+                    }
+                    tally(x);
+                }
+            }
+        };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(turn, m, n, stages_k, rank);
@@ -413,20 +463,12 @@ gemmgen_ootomo_wgmma_64x96x64_632e8fc9(
                         cp_async_4_part(stage + at_a(row, one / 4) + one % 4 * 4, inside ? a + (long long)(work.m0 + row) * lda + kk + one : a, inside ? 4 : 0);
                     }
                 }
+                cp_async_commit();
                 cp_async_arrive(arrival);
-                if (until_count-- == 0) {
-                    until_count = blocks_n - 1;
-                    const float* element = a + (long long)(work.m0 + first_row) * lda + kk + column;
-#pragma unroll 1
-                    for (int row = first_row; row < BLOCK_M; row += ROWS, element += ROWS * lda) {
-                        float x[4];
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) x[e] = row < rows && kk + column + e < k ? element[e] : 0.0f;
-                        u32 packed[WORDS][2];
-                        split_run(packed, x);
-                        count(a_status, losses(packed, x));
-                    }
-                }
+                seen = seen << 2 | (whole ? 2 : 0) | (until_count == 0 ? 1 : 0);
+                until_count = (until_count == 0 ? blocks_n : until_count) - 1;
+                cp_async_wait<STAGES - 1>();
+                count_stage(STAGES - 1, slot);
                 b_from += B_STAGE;
                 kk += BLOCK_K;
                 if (++slot == STAGES) slot = 0, phase ^= 1;
@@ -439,6 +481,9 @@ gemmgen_ootomo_wgmma_64x96x64_632e8fc9(
                     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(BLOCK_N * 4) : "memory");
             }
         }
+        cp_async_wait<0>();
+#pragma unroll 1
+        for (int back = STAGES - 2; back >= 0; --back) count_stage(back, (slot + STAGES - 1) % STAGES);
     } else {
         setmaxnreg_inc<224>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
