@@ -187,6 +187,8 @@ def test_a_library_of_complex_numbers_tells_letters_types_and_an_example_of_pair
     files = contents.all_files(library)
     told = json.loads(files["manifest.json"])
     assert [(one["label"], one["type"], one["layout"], one["kind"]["name"]) for one in told["kernels"]] == [("a100_c64_cn_1", "c64", "cn", "cgemm")]
+    schema = json.loads((SPECS / "library_manifest.schema.json").read_text())
+    assert violations(told, schema, schema) == []
     assert told["title"] == "complex FP32 matrix products on the matrix units of a100" and told["layouts"] == ["cn"]
     assert "in complex FP32, by one C function" in files["README.md"].decode() and "cn |" in files["README.md"].decode()
     assert "lab_cgemm(" in files["include/lab.h"].decode() and "lab_zsyrk" not in files["include/lab.h"].decode()
