@@ -85,7 +85,8 @@ def recipe_of(gpu: Gpu, element: Element) -> dict[str, Any] | None:
         return None
     return {
         "name": _name(gpu, element.name), "gpus": [gpu.name], "kernels_at_most": KERNELS_OF_REALS if element.reals == 1 else KERNELS_OF_PAIRS,
-        "sizes": [list(size) for size in SIZES_LARGE], "batched": False, "use": [{"scheme": name, "type": element.name} for name in dict.fromkeys(plan.scheme.name for plan in plans)],
+        "sizes": [list(size) for size in SIZES_LARGE], "batched": False,
+        "use": [{"scheme": name, "type": element.name} for name in dict.fromkeys(plan.scheme.name for plan in plans)],
     }
 
 

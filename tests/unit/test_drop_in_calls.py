@@ -290,7 +290,8 @@ def asked(name, change=None, of=handle, **how):
 def at(place, value):
     return lambda given: given.__setitem__(place, value)
 
-S, G, B, C = "cublasSgemm_v2", "cublasSgemmStridedBatched", "cublasSgemmBatched", "cublasCgemm_v2"
+S, G, B = "cublasSgemm_v2", "cublasSgemmStridedBatched", "cublasSgemmBatched"
+C = "cublasCgemm_v2"
 variants = {
     "plain": (S,), "m": (S, None, {"m": 4}), "n": (S, None, {"n": 5}), "k": (S, None, {"k": 6}), "a": (S, None, {"ta": T}), "b": (S, None, {"tb": T}),
     "lda": (S, at(8, 7)), "ldb": (S, at(10, 7)), "ldc": (S, at(13, 5)), "device": (S, None, {"of": other}),
