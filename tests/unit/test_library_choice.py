@@ -12,6 +12,7 @@ from ways import plan_of
 
 from gemmgen.abi import STATUS, interface
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.cli.libraries import choice_text, choice_value
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
 from gemmgen.library import candidates as candidate_kernels
@@ -487,6 +488,8 @@ def test_complex_products_are_chosen_by_the_real_ones_that_stand_for_them():
     assert float(estimate.seconds(4096, 4096, 2048)) == pytest.approx(one.candidate.seconds[1], rel=0.1)
     told = {one.m: one for one in chosen.verdicts if one.element == "complex FP32"}[4096]
     assert (told.fp32, told.fp32_seconds) == ("the vendor's CGEMM", sgemm_seconds(GPUS.get("h200"), 4096, 4096, 2048))
+    [line] = [line for line in choice_text(of, chosen).splitlines() if line.startswith("h200 ")]
+    assert line.split()[1:6] == ["cn", "run_scaled", one.plan.fragment.policy, "cgemm", "c64"] and choice_value(chosen)["kernels"][0]["layout"] == "cn"
 
 
 def test_words_of_complex_numbers_that_lose_magnitudes_are_told():
