@@ -335,6 +335,17 @@ GG_DEVICE void multiply_add_registers(float (&c)[48], const u32 (&a)[4], u64 b, 
 // a warp reads together touch each bank once.
 GG_DEVICE u32 at_a(int kk, int chunk) { return kk * (BLOCK_M * 4) + (chunk ^ (kk & 6)) * 16; }
 
+// Whether one of these elements is neither zero nor of a magnitude that words surely hold.
+template <int N>
+GG_DEVICE bool unusual(const float (&x)[N]) {
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits - 1), most = max(most, bits);
+    }
+    return least < __float_as_uint(0x1p-14f) - 1 || most >= __float_as_uint(0x1p+15f);
+}
 // What a block works on: tile after tile, those of one turn near one another so that they share operands in L2.
 struct Work {
     int m0, n0, panel_m, panel_n;  // of the tile; the panels of packed words it needs
@@ -397,37 +408,39 @@ gemmgen_ootomo_wgmma_64x96x64_e51f16c5(
         asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes B's words, has finished
         int slot = 0;
         u32 phase = 1;  // a stage that has never been filled counts as free
-        // What words cannot hold is counted in shared memory, STAGES - 1 stages later, by the thread that copied it: its copies are there by then. Two bits for
+        // What words cannot hold is counted where copies have brought it, by the thread that copied it, when the ring has come round to the stage. Two bits for
         // each of the newest stages: whether it came in pieces of 16 bytes, and whether this block is the one that counts.
         u32 seen = 0;
         const auto count_stage = [&](int back, int newest) {
             const u32 told = seen >> 2 * back;
             if (!(told & 1)) return;
             const u32 stage = stages + (newest + STAGES - back) % STAGES * STAGE_BYTES;
-            const auto tally = [&](float (&x)[4]) {
+            const auto read = [&](float (&x)[4], int piece) {
+                if (told & 2) {
+                    load_shared_16(x, stage + at_a(first_k + piece % (BLOCK_K / 8) * 8, column / 4 + piece / (BLOCK_K / 8) * 16));
+                } else {
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const int at = (piece * 4 + e) * 128 + mine;
+                        x[e] = load_shared_4(stage + at_a(at / BLOCK_M, at % BLOCK_M / 4) + at % 4 * 4);
+                    }
+                }
+            };
+            constexpr int PIECES = BLOCK_M * BLOCK_K / (128 * 4);
+            float x[4];
+            bool odd = false;
+#pragma unroll 4
+            for (int piece = 0; piece < PIECES; ++piece) {
+                read(x, piece);
+                odd = unusual(x) || odd;
+            }
+            if (!__any_sync(0xffffffffu, odd)) return;
+#pragma unroll 1
+            for (int piece = 0; piece < PIECES; ++piece) {
+                read(x, piece);
                 u32 packed[WORDS][2];
                 split_run(packed, x);
                 count(a_status, losses(packed, x));
-            };
-            float x[4];
-            if (told & 2) {
-#pragma unroll 1
-                for (int one = first_k; one < BLOCK_K; one += 8)
-#pragma unroll 1
-                    for (int row = 0; row < BLOCK_M; row += 64) {
-                        load_shared_16(x, stage + at_a(one, (column + row) / 4));
-                        tally(x);
-                    }
-            } else {
-#pragma unroll 1
-                for (int at = mine; at < BLOCK_M * BLOCK_K; at += 4 * 128) {
-#pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        const int row = (at + e * 128) % BLOCK_M, one = (at + e * 128) / BLOCK_M;
-                        x[e] = load_shared_4(stage + at_a(one, row / 4) + row % 4 * 4);
-                    }
-                    tally(x);
-                }
             }
         };
 #pragma unroll 1
