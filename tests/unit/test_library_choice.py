@@ -12,8 +12,8 @@ from ways import plan_of
 
 from gemmgen.abi import STATUS, interface
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.cli.libraries import choice_text, choice_value
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.cli.libraries import choice_text, choice_value
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
 from gemmgen.library import candidates as candidate_kernels
 from gemmgen.library import choice, made
