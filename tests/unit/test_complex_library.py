@@ -15,12 +15,12 @@ from ways import TINY, plan_of
 
 from gemmgen.abi import interface
 from gemmgen.build import Binary, Built
-from gemmgen.catalog.element import C64, C128, ELEMENTS, F32
+from gemmgen.catalog.element import C64, C128, ELEMENTS, F32, F64
 from gemmgen.export import prose
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS
 from gemmgen.library import tables
 from gemmgen.library.dispatch import Estimate
-from gemmgen.library.kernel import Kernel, finish_symbol
+from gemmgen.library.kernel import Kernel, finish_source, finish_symbol
 from gemmgen.library.structures import Choice, Problem, Target, sized
 from gemmgen.render import Source
 
@@ -249,3 +249,12 @@ def test_the_tables_tell_letters_elements_and_vendors(made):
     assert 'finish_symbols[] = {\n    "finish",\n    NULL,\n    "finish_c64",\n    "finish_c128",\n}' in rows
     gpu = made.kernels[0].built.plan.gpu
     assert tables.vendors(gpu) == (*(real := tables.vendors(gpu)[:2]), *real), "complex products as the real ones that stand for them"
+
+
+@pytest.mark.parametrize("elements", [(F32, C64), (F64,), (C128,)], ids=["FP32", "FP64", "complex FP64"])
+def test_the_kernel_of_epilogues_defines_fma_of_doubles_where_the_platform_has_none(elements):
+    """HIP's compiler is given no header; CUDA's has it."""
+    is_wide = elements[-1].part is F64
+    for arch, defines in (("gfx942", is_wide), ("sm_80", False)):
+        text = finish_source(arch, elements).text
+        assert text.count("double fma(") == defines and ("fma(" in text.replace("fmaf(", "")) == is_wide
