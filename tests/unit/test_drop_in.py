@@ -29,7 +29,7 @@ TYPES = [(F32, COMPUTE_32F), (F64, COMPUTE_64F), (C64, COMPUTE_32F), (C128, COMP
 in_both = [(name, types) for name in GEMMS for types in (TYPES if name.startswith("cublasGemm") else [TYPES[element_of(name)]])]
 for name, (kind, compute) in in_both:
     pairs = kind in (C64, C128)
-    for ta, tb, beta in ((N, N, 0.5), (T, N, 0.0), (N, 2, 0.5j if pairs else 1.0), (2, T, 1j - 1.0) if pairs else (T, T, -1.0)):
+    for ta, tb, beta in ((N, 2, 0.5j), (2, T, 1j - 1.0)) if pairs else ((N, N, 0.5), (T, N, 0.0), (N, 2, 1.0), (T, T, -1.0)):
         found = []
         for library, off in ((default, 0), (real, 1)):
             handle = create(default, stream=0x100, pointer_mode=MODE)
@@ -45,14 +45,14 @@ for name, (kind, compute) in in_both:
 def test_every_function_is_taken_or_passed_on_with_the_same_result(mode):
     """By the order of symbols, with scalars on the host and on the device; batches by strides and by arrays of pointers."""
     ran = run_python(EVERY.replace("MODE", str(mode)))
-    assert len(ran.told) == 4 * (44 + 3 * 6)
+    assert len(ran.told) == 4 * (20 + 6) + 2 * (24 + 2 * 6)
     for name, (status, taken, passed, real_status, real_taken, real_passed, apart) in ran.told.items():
         assert (status, taken, passed) == (0, 1, 0), name
         assert (real_status, real_taken, real_passed) == (0, 0, 1) and apart < 1e-5, name
     kinds = {line["alpha"] for line in ran.log if line["taken"]}
     assert kinds == ({"device"} if mode else {"other"})
     assert {line["layout"] for line in ran.log if line.get("element") not in ("c64", "c128")} == {"nn", "tn", "nt", "tt"}
-    assert {line["layout"] for line in ran.log if line.get("element") in ("c64", "c128")} == {"nn", "tn", "nc", "ct"}
+    assert {line["layout"] for line in ran.log if line.get("element") in ("c64", "c128")} == {"nc", "ct"}
     assert {line["routine"] for line in ran.log if line.get("element") == "c128"} == {
         name + suffix for name in ("cublasZgemm_v2", "cublasZgemmStridedBatched", "cublasZgemmBatched", "cublasZgemm3m", "cublasGemmEx",
                                    "cublasGemmStridedBatchedEx", "cublasGemmBatchedEx") for suffix in ("", "_64")}
