@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gemmgen.emulate.core.integer import high_half
+from gemmgen.emulate.core.integer import dot_of_bytes, high_half, picked_bytes
 from gemmgen.emulate.core.memory import SHARED_WINDOW, Fault
 from gemmgen.emulate.core.rounding import flush
 from gemmgen.emulate.ptx.decode import DTYPES, Cursor, instruction
@@ -196,24 +196,14 @@ def sad(cursor: Cursor):
 
 
 @instruction("dp4a")
-def dot_of_bytes(cursor: Cursor):
+def dot_product(cursor: Cursor):
     """Four products of bytes onto a 32-bit sum, which wraps around."""
     second, first = cursor.type(), cursor.type()
     if {first, second} - {"s32", "u32"}:
         cursor.refuse("operands are not 32 bits")
     cursor.count(4)
-    signed = "s32" in (first, second)
-    bytes_of = {"s32": np.int8, "u32": np.uint8}
-
-    def parts(x, type_):
-        return np.ascontiguousarray(x).reshape(-1, 1).view(bytes_of[type_]).astype(np.int64)
-
-    def function(a, b, c):
-        a, b = np.broadcast_arrays(a, b)
-        total = (parts(a, first) * parts(b, second)).sum(1).reshape(a.shape) + c.astype(np.int64)
-        return total.astype(np.int32 if signed else np.uint32)
-
-    return elementwise(cursor, [first, second, "s32" if signed else "u32"], function)
+    kinds = tuple({"s32": "i1", "u32": "u1"}[type_] for type_ in (first, second))
+    return elementwise(cursor, [first, second, "s32"], lambda a, b, c: dot_of_bytes(a, b, c, kinds))
 
 
 # ---------------------------------------------------------------- bits
@@ -328,6 +318,8 @@ def permute_bytes(cursor: Cursor):
     cursor.choice("b32")
 
     def function(a, b, selector):
+        if not selector.ndim and not selector & np.uint32(0x8888):  # a constant that takes no sign, as nearly all are
+            return picked_bytes((a, b), [int(selector) >> 4 * i & 7 for i in range(4)])
         both = (b.astype(np.uint64) << np.uint64(32)) | a
         result = np.zeros((), np.uint32)
         for i in range(4):
