@@ -62,7 +62,7 @@ class Registers:
     """
 
     def __init__(self, lanes: int, slots: int):
-        self.lanes = lanes
+        self.lanes, self._shape = lanes, (lanes,)
         self.r: list = [_UNSET] * slots
         self.active: np.ndarray | None = None
         self.finished, self.loaded = np.zeros(lanes, np.int32), np.zeros(lanes, np.int32)
@@ -71,17 +71,14 @@ class Registers:
         """Write a register in the lanes of the mask; slot -1 is the sink."""
         if slot < 0:
             return
-        if value.shape != (self.lanes,):
+        if value.shape != self._shape:
             value = value.repeat(self.lanes) if not value.ndim else np.broadcast_to(value, self.lanes)  # a tenth of the time
         old = self.r[slot]
         if old.__class__ is InFlight:
             value, mask = self._beside(old, value, mask), None
         if mask is not None:
-            if old is _UNSET:  # lanes outside the mask hold nothing the program may rely on
-                old = np.zeros(self.lanes, value.dtype)
-            merged = old.view(value.dtype).copy()
-            np.copyto(merged, value, where=mask)
-            value = merged
+            # lanes outside the mask of what was never written hold nothing the program may rely on
+            value = np.where(mask, value, value.dtype.type(0) if old is _UNSET else old.view(value.dtype))
         self.r[slot] = value
 
     def get(self, slot: int, dtype: np.dtype) -> np.ndarray:

@@ -25,19 +25,30 @@ def elementwise(cursor: Cursor, types: list[str], function, result: int | str = 
         function: of the sources' vectors; returns the result's vector.
     """
     target = cursor.target(result)
-    slots = [cursor.source(first + i, type_) for i, type_ in enumerate(types)]
-    dtypes = [DTYPES[type_] for type_ in types]
-    if len(slots) == 2:  # by far the most frequent, so it is spelled out
-        (slot_a, slot_b), (dtype_a, dtype_b) = slots, dtypes
+    sources = [(cursor.source(first + i, type_), DTYPES[type_]) for i, type_ in enumerate(types)]
+    # Instructions of one, two and three sources are nearly all, and looking through a list takes as long as a short vector.
+    if len(sources) == 1:
+        (slot, dtype), = sources
+
+        def run(warp, mask):
+            warp.put(target, function(warp.get(slot, dtype)), mask)
+
+    elif len(sources) == 2:
+        (slot_a, dtype_a), (slot_b, dtype_b) = sources
 
         def run(warp, mask):
             warp.put(target, function(warp.get(slot_a, dtype_a), warp.get(slot_b, dtype_b)), mask)
 
-        return run
+    elif len(sources) == 3:
+        (slot_a, dtype_a), (slot_b, dtype_b), (slot_c, dtype_c) = sources
 
-    def run(warp, mask):
-        values = [warp.get(slot, dtype) for slot, dtype in zip(slots, dtypes, strict=True)]
-        warp.put(target, function(*values), mask)
+        def run(warp, mask):
+            warp.put(target, function(warp.get(slot_a, dtype_a), warp.get(slot_b, dtype_b), warp.get(slot_c, dtype_c)), mask)
+
+    else:
+
+        def run(warp, mask):
+            warp.put(target, function(*(warp.get(slot, dtype) for slot, dtype in sources)), mask)
 
     return run
 
@@ -438,13 +449,11 @@ def setp(cursor: Cursor):
 
     def run(warp, mask):
         result = compare(warp.get(slots[0], dtype), warp.get(slots[1], dtype))
-        other = ~result
+        condition = None
         if third >= 0:
-            condition = warp.get(third, BOOL)
-            condition = ~condition if negated else condition
-            result, other = function(result, condition), function(other, condition)
-        warp.put(target, np.asarray(result), mask)
-        warp.put(opposite, np.asarray(other), mask)
+            condition = ~warp.get(third, BOOL) if negated else warp.get(third, BOOL)
+        for slot, value in ((target, result), (opposite, ~result)) if opposite >= 0 else ((target, result),):
+            warp.put(slot, np.asarray(value if condition is None else function(value, condition)), mask)
 
     return run
 
