@@ -76,9 +76,8 @@ class Registers:
         old = self.r[slot]
         if old.__class__ is InFlight:
             value, mask = self._beside(old, value, mask), None
-        if mask is not None:
-            # lanes outside the mask of what was never written hold nothing the program may rely on
-            value = np.where(mask, value, value.dtype.type(0) if old is _UNSET else old.view(value.dtype))
+        if mask is not None and old is not _UNSET:  # of what was never written, lanes outside the mask hold nothing the program may rely on
+            value = np.where(mask, value, old.view(value.dtype))
         self.r[slot] = value
 
     def get(self, slot: int, dtype: np.dtype) -> np.ndarray:
