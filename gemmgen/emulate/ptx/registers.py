@@ -34,6 +34,7 @@ class InFlight:
         load: whether they are loads from tensor memory.
     """
 
+    __slots__ = ("data", "groups", "written", "load")  # there is one for each register of each product
     dtype = None  # unlike any register's: `Registers.get` looks twice
 
     def __init__(self, data: np.ndarray, groups: np.ndarray, written: bool, load: bool = False):
@@ -127,13 +128,16 @@ class Registers:
         np.copyto(data, value, where=mask)
         return InFlight(data, np.where(mask, -1, old.groups), old.written, old.load) if flying.any() else data
 
-    def fly(self, slot: int, value: np.ndarray | None, groups: np.ndarray, mask: np.ndarray | None, load: bool = False) -> None:
+    def fly(self, slot: int, value: np.ndarray | None, groups: np.ndarray, mask: np.ndarray | None, load: bool = False) -> np.ndarray:
         """Hand a register to a group of matrix instructions, with what they make of it.
 
         Args:
             value: `[lanes]`, None when they only read it.
             groups: `[lanes]`, the group of each lane.
             load: whether it is a load from tensor memory.
+
+        Returns:
+            `[lanes]`, what it holds from now on.
         """
         old = self.r[slot]
         flown = old.__class__ is InFlight
@@ -142,13 +146,14 @@ class Registers:
             if flown and old.written:
                 self._landed(slot, old)
             self.r[slot] = InFlight(data, groups if mask is None else np.where(mask, groups, -1), False)
-            return
+            return data
         before = old.groups if flown else -1
         if mask is not None:
             data = np.zeros(self.lanes, value.dtype) if data is _UNSET else data.view(value.dtype).copy()
             np.copyto(data, value, where=mask)
             value, groups = data, np.where(mask, groups, before)
         self.r[slot] = InFlight(value, groups, True, load)
+        return value
 
     def accumulator(self, slot: int, dtype: np.dtype = _F32) -> np.ndarray | None:
         """A register as the next matrix instruction reads it, in flight or not; None if never written."""
