@@ -133,6 +133,26 @@ def test_the_report_in_a_browser(tmp_path, others):
         assert set(browsing.requests(opened)) == {page.as_uri()}
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["usual", "empty", "hostile", "untimed"])
+def test_the_report_has_no_barriers(tmp_path, name):
+    """axe-core finds nothing serious in any tab, in light and dark, on a phone and at a desk."""
+    usual, checker = usual_rows(), browsing.axe()
+    rows = {"usual": usual, "empty": [], "hostile": hostile_rows(), "untimed": timed(plans(few=1), [(256, 256, 256)], verdict="compiled")}[name]
+    against = Against([replace(row, seconds=row.seconds and row.seconds / 2) for row in usual], "after", "before") if name == "usual" else None
+    page = tmp_path / "page.html"
+    page.write_text(report(rows, title=name, against=against))
+    with browsing.browser() as opened:
+        opened.get(page.as_uri())
+        met = []
+        for width, dark in ((390, True), (1440, False)):
+            browsing.emulated(opened, width, 900, dark)
+            for tab in TABS if against else TABS[:-1]:
+                clicked(opened, tab)
+                met += [(tab, width, *one) for one in browsing.barriers(opened, checker)]
+    assert met == []
+
+
 def chosen(opened, label: str, value: str) -> None:
     """Choose an entry of a list above the panel."""
     from selenium.webdriver.support.ui import Select
