@@ -109,6 +109,8 @@ def test_the_report_in_a_browser(tmp_path, others):
             for tab in tabs:
                 clicked(opened, tab)
                 assert overflow(opened) <= 0, tab
+                unreached = ".wide:not([tabindex='0'][role='region'][aria-label]), .wide[aria-label='undefined']"  # but by a mouse
+                assert not opened.find_elements("css selector", unreached), tab
                 drawn = opened.find_elements("css selector", ".plot .legendtext, .plot .xtick text")
                 assert all((lightness(one.value_of_css_property("fill")) > 180) == dark for one in drawn[:3])
         for name in others:
