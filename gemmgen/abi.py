@@ -356,12 +356,16 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
 
 
 def _solve(plan: Plan, symbol: str) -> Launch:
-    """A kernel whose blocks take some right-hand sides each, of a block of unknowns: k is its size."""
+    """A kernel whose blocks take some right-hand sides each, of a block of unknowns: k is its size. Of a batch, all systems' one after another."""
     triangle = (_a if plan.solved.name == "a" else _b)(plan)
     return Launch(
         symbol=symbol, role=SOLVE, meaning=f"a block of unknowns, by substitution in FP32 with the triangle of {plan.solved.name.upper()} on the diagonal",
-        grid=(((plan.kind.beside, solves.SYSTEMS),),), threads=solves.THREADS, shared_bytes=0 if plan.geometry.static_shared else solves.SHARED_BYTES,
-        lines=(Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], _FACTORS[0]))),
+        grid=(((plan.kind.beside, solves.SYSTEMS), *_each(plan)),), threads=solves.THREADS,
+        shared_bytes=0 if plan.geometry.static_shared else solves.SHARED_BYTES,
+        lines=(
+            Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], _FACTORS[0])),
+            *_strides(plan, f"{plan.solved.name}c", counted=False),
+        ),
     )
 
 

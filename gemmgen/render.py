@@ -230,6 +230,7 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             whole_columns=views.WHOLE_COLUMNS,
             run_floats=views.RUN_FLOATS,
             residue_blocks=views.RESIDUE_BLOCKS,
+            given_blocks=views.GIVEN_BLOCKS,
             norms_outer=views.NORMS_OUTER,
             norms_threads=views.NORMS_THREADS,
             solves=solves,

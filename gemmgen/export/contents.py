@@ -123,7 +123,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "words": prose.words(plan), "largest": f"{plan.scheme.words_of('a')[0].largest:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
         "promise_lines": textwrap.wrap(f"{prose.promise(plan)},", 84), "underflow": prose.underflow_text(plan, archs),
-        "codes": _codes(plan, interface.batched), **_batch_text(interface.batched, "ac" if plan.kind.one_operand else "abc"),
+        "codes": _codes(plan, interface.batched), **_batch_text(interface.batched, _strided(plan)),
         **_ends_text(plan, interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
         **_limits(plan), **_of_factors(plan),
@@ -188,7 +188,8 @@ def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
 
 def _none_of(plan: Plan) -> tuple[str, ...]:
     """Arguments that a kind which solves has not: its other operand is C, and what C held counts always."""
-    return ("b", "ldb", "beta") if plan.kind.solves and plan.kind.left else ("a", "lda", "beta") if plan.kind.solves else ()
+    other = "b" if plan.kind.solves and plan.kind.left else "a"
+    return (other, f"ld{other}", f"stride_{other}", "beta") if plan.kind.solves else ()
 
 
 def _ends(plan: Plan, batched: bool) -> list[tuple[str, str]]:
@@ -214,6 +215,11 @@ def _ends_text(plan: Plan, batched: bool) -> dict[str, Any]:
         "ends_told": f", and of that {ended.title}" if ended else "", "example_number": EXAMPLE_NUMBER, "ends_slope": slope, "ends_own": own,
         "ends_grows": unscaled,
     }
+
+
+def _strided(plan: Plan) -> str:
+    """The operands of which the C function of a batch is given a stride."""
+    return f"{plan.solved.name}c" if plan.kind.solves else "ac" if plan.kind.one_operand else "abc"
 
 
 def _batch_text(batched: bool, operands: str = "abc") -> dict[str, Any]:

@@ -198,11 +198,6 @@ class Kind:
                     f"{place}: [problem] {key}", f"kind {self.name} has no such choice", got=getattr(problem, key), needs="a kind that has it",
                     remedy='leave it out, or kind = "trmm"',
                 )
-        if self.solves and self.batched:
-            raise InfeasibleSpec(
-                f"{place}: [problem] matrices", f"kind {self.name} solves one system in rounds of launches, each for a part of it", got=problem.matrices,
-                needs="1", remedy="leave it out: a library solves those of a batch one after another",
-            )
         if problem.layout not in self.layouts:
             raise InfeasibleSpec(
                 f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),

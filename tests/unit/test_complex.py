@@ -221,8 +221,6 @@ def test_designs_without_blocks_of_elements_are_refused():
     for design in ("straight", "thin"):
         with pytest.raises(InfeasibleSpec):
             solve(spec(scheme="auto", pipeline={"design": design}))
-    with pytest.raises(InfeasibleSpec):
-        solve(spec("b200", fragment={"policy": "tcgen05"}))
 
 
 def test_arrays_and_factors_are_checked():

@@ -124,8 +124,7 @@ class Specialised(Design):
         packed = tuple(way for way in ways if way.where == "prepass")
         if not packed and not asked.kind.plain:  # what splits A reckons with all tiles of a row of C
             raise refuse_pipeline(asked, f"where = prepass for kind {asked.kind.name}", "where")
-        # A batch has tiles enough for every SM to be busy with them, and what splits A again for each tile is never faster then (measured).
-        return packed if packed and (asked.kind.batched or not asked.kind.plain) else ways
+        return packed if packed and not asked.kind.plain else ways
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return min(best, hidden_promote(scheme, block, k))
