@@ -60,7 +60,7 @@ def made(name: str, told: dict[str, Any] | str, folder: str, layouts: list[str])
 
     try:
         loaded = load_library(told) if isinstance(told, str) else library_from(told, name)
-        fewer = loaded.file.kernels_at_most * len(layouts) // len(loaded.file.layouts) if isinstance(told, str) else loaded.file.kernels_at_most
+        fewer = loaded.file.kernels_at_most * len(layouts) // len(loaded.layouts) if isinstance(told, str) else loaded.file.kernels_at_most
         loaded = replace(loaded, file=loaded.file.model_copy(update={"layouts": tuple(layouts), "kernels_at_most": fewer}))
         write(make(loaded), folder, force=True)
     except GemmgenError as error:

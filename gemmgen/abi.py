@@ -63,7 +63,10 @@ def _aliased(plan: Plan, launch: Launch) -> Launch:
     """The launch with the arguments that the plan's kind passes on in place of a parameter's own, and A's buffers in place of B's where those are its words."""
     def aliased(one: Parameter) -> Parameter:
         region = f"a_{one.region[2:]}" if plan.launches.shares_words and one.region and one.region.startswith("b_") else one.region
-        return replace(one, argument=plan.kind.aliases.get(one.argument, one.argument), region=region)
+        return replace(one, argument=passed.get(one.argument, one.argument), region=region)
+
+    # Extents of complex elements are not those of the real product, of which n is twice m.
+    passed = {one: of for one, of in plan.kind.aliases.items() if plan.kind.reals == 1 or one not in ("m", "n", "k")}
 
     if not plan.kind.aliases or plan.kind.solves:  # of which each round tells
         return launch
@@ -207,7 +210,7 @@ _IMAGINARY = (given("alpha_i", "float", "imaginary part of alpha"), given("beta_
 
 def _factors_of_c(plan: Plan) -> tuple[Parameter, ...]:
     """Those of complex numbers by their parts."""
-    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *(_IMAGINARY if plan.kind.reals > 1 else ())))
+    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *(_IMAGINARY if plan.kind.complex_factors else ())))
 
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:

@@ -216,10 +216,12 @@ def gemm(
         return replace(one, c=one.c[0])
     if a is None:
         raise SpecError("a", f"is missing: kind {plan.kind.name} has it", needs=f"[M, K] {plan.type.dtype}", remedy="a matrix as a")
-    whole = plan.kind.completed(a, b) if plan.kind.reals == 1 else (a, b)
+    whole = plan.kind.multiplied(a, b)
     check_extents(*whole, c, element=plan.kind.element_of(plan.type))
-    if plan.kind.reals == 1 and (complex(alpha).imag or complex(beta).imag):
-        raise SpecError("alpha, beta", "are complex, and C is not", got=(alpha, beta), needs="real numbers", remedy='[problem] type = "c64"')
+    if not plan.kind.complex_factors and (complex(alpha).imag or complex(beta).imag):
+        problem, remedy = ("are complex, and C would not be Hermitian", "real numbers") if plan.kind.hermitian else (
+            "are complex, and C is not", '[problem] type = "c64"')
+        raise SpecError("alpha, beta", problem, got=(alpha, beta), needs="real numbers", remedy=remedy)
     b = whole[1] if b is None else b
     if plan.launches.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")

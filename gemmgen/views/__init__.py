@@ -281,7 +281,7 @@ class Launches(View):
     def shares_words(self) -> bool:
         """Whether A's words are B's, too: of a kind of one operand, where rows of A and columns of B are packed alike."""
         alike = self.plan.block[0] == self.plan.block[1] and self.plan.words_of("a") == self.plan.words_of("b")
-        return (self.plan.kind.one_operand or self.plan.kind.twice) and self.plan.where == "prepass" and alike
+        return self.plan.kind.shares_words and self.plan.where == "prepass" and alike
 
     @property
     def split_before(self) -> tuple[Operand, ...]:

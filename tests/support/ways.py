@@ -52,10 +52,11 @@ _SOLVED: dict[str, Plan] = {}
 
 def plan_of(
     scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", fallback="none", size=4096,
-    special="exact", run="auto", type=None, **pipeline,
+    special="exact", run="auto", type=None, problem=None, **pipeline,
 ) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout, "type": type or SCHEMES.get(scheme).element, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
+        "problem": {**(problem or {}), "layout": layout,
+                    "type": type or SCHEMES.get(scheme).element, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
         "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback, "special": special, "run": run},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},

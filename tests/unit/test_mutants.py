@@ -225,7 +225,8 @@ FAULTS = {  # file, find, replace, test, reason of equivalence: state
 def test_outcomes_are_told_apart_kept_and_tried_again_only_after_a_change(tmp_path):
     root = _made_up(
         tmp_path / "root", code_under_test_dot_py=CODE, tests__unit__test_it_dot_py=TESTS, templates__t_dot_c="int main(void) { return 3; }\n",
-        templates__t_dot_j2="{{ a }}", templates__k_dot_j2="return 1", gemmgen__build__nvrtc_dot_py=NVRTC, pyproject_dot_toml="[tool.pytest.ini_options]\ntestpaths = ['tests']\n", docs__results__mutants_dot_md="",
+        templates__t_dot_j2="{{ a }}", templates__k_dot_j2="return 1", gemmgen__build__nvrtc_dot_py=NVRTC, docs__results__mutants_dot_md="",
+        pyproject_dot_toml="[dependency-groups]\ntests = ['pytest-xdist', 'hypothesis']\n[tool.pytest.ini_options]\ntestpaths = ['tests']\n",
         tests__mutants__room_dot_toml="".join(
             "[[mutant]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in {
                 "id": name, "vendor": "both", "file": file, "find": find, "replace": replace.replace("HANGS", HANGS.format(str(tmp_path / "pid"))),

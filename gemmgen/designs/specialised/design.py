@@ -232,16 +232,22 @@ def preference(known: Numbers) -> tuple[np.ndarray, ...]:
 
 def binding(known: Numbers) -> str:
     """What limits the main kernel, in words."""
+    return slowest(known, {
+        "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
+        "a warpgroup's own chain": known["chain_cycles"] / known["overlapping"], "a copy's latency": known["latency_cycles"],
+        "sums on their way out of the unit": known["moved_cycles"],
+    })
+
+
+def slowest(known: Numbers, stage: dict[str, float]) -> str:
+    """What limits a kernel, in words: power, memory or, where that is its cycles, what takes most of a stage's.
+
+    Args:
+        stage: cycles of a stage by what takes them.
+    """
     cycles = {
         "power": known["unit_seconds"] + (known["split_power"] - 1) * known["split_seconds"],
         "device memory": known["dram_bytes"] / known["dram_rate"], "cycles": known["kernel_cycles"] / known["clock_hz"],
     }
     longest = max(cycles, key=cycles.__getitem__)
-    if longest != "cycles":
-        return longest
-    stage = {
-        "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
-        "a warpgroup's own chain": known["chain_cycles"] / known["overlapping"], "a copy's latency": known["latency_cycles"],
-        "sums on their way out of the unit": known["moved_cycles"],
-    }
-    return max(stage, key=stage.__getitem__)
+    return max(stage, key=stage.__getitem__) if longest == "cycles" else longest
