@@ -15,6 +15,7 @@ RUN := $(VENV)/bin/python
 DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 FRAMEWORKS := $(VENV)/.frameworks
+AXE := $(VENV)/axe
 PYTHON ?=
 
 # What took longest is told at the end; workers take tests from one another.
@@ -37,7 +38,7 @@ test-fast: $(INSTALLED)
 test: $(FRAMEWORKS)
 	@$(PYTEST) $(SHORT) "not long"
 
-test-all: $(FRAMEWORKS)
+test-all: $(FRAMEWORKS) $(AXE)
 	@$(PYTEST)
 
 mutants: $(FRAMEWORKS)
@@ -93,4 +94,11 @@ $(FRAMEWORKS): $(INSTALLED)
 	    timeout 300 $(PIP) --retries 0 --timeout 20 --only-binary :all: $$wheels 2>/dev/null || \
 	    echo "$$wheels could not be installed: tests that need it are skipped" >&2; \
 	done
+	@touch $@
+
+# Checks reports and the documentation for accessibility: tried once, and the tests that need it skip elsewhere.
+$(AXE): $(INSTALLED)
+	@mkdir -p $@
+	@{ cd $@ && timeout 60 npm pack --silent axe-core@4.11.1 && tar xzf axe-core-*.tgz package/axe.min.js && rm axe-core-*.tgz; } > /dev/null 2>&1 || \
+	    echo "axe-core could not be fetched by npm: accessibility is not checked" >&2
 	@touch $@

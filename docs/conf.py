@@ -88,6 +88,19 @@ def included(app: Any, relative_path: Path, parent: str, content: list[str]) -> 
     content[0] = inside(parent, re.sub(r"\]\(docs/", "](", content[0]))
 
 
+WITHOUT_A_MOUSE = {
+    'role="heading">': 'role="heading" aria-level="2">', "<pre>": '<pre tabindex="0">', '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+}
+"""What Sphinx leaves out: the level of the navigation's captions, and the keyboard's way into code and tables that scroll."""
+
+
+def accessible(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    for part in ("body", "furo_navigation_tree"):
+        for old, new in WITHOUT_A_MOUSE.items():
+            context[part] = context.get(part, "").replace(old, new)
+
+
 def setup(app: Any) -> None:
     app.connect("source-read", read)
     app.connect("include-read", included)
+    app.connect("html-page-context", accessible, priority=900)  # behind the theme, which makes the navigation

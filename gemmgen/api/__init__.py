@@ -47,6 +47,10 @@ Product = Callable[[Any, Any], Any]
 
 _products: dict[Any, Product] = {}
 """By both types and the accuracy."""
+_short: dict[Any, Product] = {}
+"""Of torch's tensors, by both shapes and the accuracy: functions that check what else decides, and leave to `_by_types` what they are not for."""
+_is_traced: Callable[[], bool] = bool
+"""Whether torch.compile reads this: torch's function, once torch is here. It may not read tables, which change from call to call."""
 _noted: set[str] = set()
 
 
@@ -72,6 +76,17 @@ def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
         SpecError: shapes do not fit; a and b are of two libraries, types or devices; or one is no array of numbers, or has masked elements.
         UnknownName: there is no such accuracy.
     """
+    if not _is_traced():
+        try:
+            short = _short.get((a.shape, b.shape, accuracy))
+        except (AttributeError, RuntimeError, TypeError):  # a list and a nested tensor have no shape; extents may be symbols
+            short = None
+        if short is not None:
+            return short(a, b)
+    return _by_types(a, b, accuracy)
+
+
+def _by_types(a: Any, b: Any, accuracy: str = "fp32") -> Any:
     try:
         product = _products.get((type(a), type(b), accuracy))
     except TypeError:  # a list for the accuracy
@@ -335,40 +350,25 @@ def _watched(torch: ModuleType) -> Callable[[], bool]:
 
 
 class _Torch(_Front):
-    """torch's tensors, with gradients. On the way that is taken again and again stand a look at both tensors and one or two in a table.
-
-    The table has two kinds of keys: two shapes, of products that torch computes however the tensors lie, and all that a kernel's way depends on.
-    """
+    """torch's tensors, with gradients: what multiplies is decided once for all that it depends on; short ways look up both shapes, and check the rest."""
 
     def __init__(self, home: ModuleType):
+        global _is_traced
         super().__init__(home)
         self._known: dict[Any, Product] = {}
+        self._ways: dict[Any, dict[Any, Product]] = {}  # of a device and both shapes, by both strides
         self._loaded: dict[int, ModuleType] = {}  # libraries by the number of their device
         self._watched = _watched(home)
         self._plain = frozenset((home.Tensor, home.nn.Parameter))
-        self.product = self._looked_up()
+        _is_traced = home.compiler.is_dynamo_compiling
 
-    def _looked_up(self) -> Product:
-        """The product by the table: what every call goes through, so names are looked up here."""
-        known, is_compiling, by_strides = self._known.get, self.home.compiler.is_compiling, self._by_strides
-
-        def product(a: Any, b: Any) -> Any:
-            if is_compiling():
-                return self._traced(a, b)
-            try:
-                shapes = a.shape, b.shape
-            except RuntimeError:  # nested tensors have no shape
-                check_dense(a, b)
-                return self.home.matmul(a, b)
-            found = known(shapes)
-            return by_strides(shapes, a, b) if found is None else found(a, b)
-
-        return product
-
-    def _by_strides(self, shapes: Any, a: Any, b: Any) -> Any:
+    def product(self, a: Any, b: Any) -> Any:
+        if self.home.compiler.is_compiling() or self.home.jit.is_tracing():
+            return self._traced(a, b)
         try:
-            key = shapes, a.stride(), b.stride(), a.dtype, b.dtype, a.device, b.device, a.layout, b.layout
-        except RuntimeError:  # some sparse tensors have no strides
+            key = a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, a.device, b.device, a.layout, b.layout
+        except RuntimeError:  # nested tensors have no shape, some sparse ones no strides
+            check_dense(a, b)
             return self.home.matmul(a, b)
         found = self._known.get(key)
         if found is None:
@@ -431,7 +431,7 @@ class _Torch(_Front):
         vendor = self._vendor(a.device.type, multiply)
         operators = self._operators(a.device) if a.numel() and b.numel() else None
         if operators is None:
-            return self._kept_for_shapes(a, b, multiply) or vendor
+            return self._by_shapes(a, b, multiply, vendor)
         if min(a.dim(), b.dim()) < 2:  # no kernel is made for vectors
             return vendor
 
@@ -452,9 +452,10 @@ class _Torch(_Front):
         with torch.no_grad():
             fast = _chosen(choices, run, vendor, a.detach(), b.detach(), timed)
         if fast is vendor:
-            return sum(one.sgemm_seconds for one in choices) < BRIEF_SECONDS and self._kept_for_shapes(a, b, multiply) or vendor
+            brief = sum(one.sgemm_seconds for one in choices) < BRIEF_SECONDS
+            return self._by_shapes(a, b, multiply, vendor) if brief else self._by_strides(a, b, vendor, vendor)
         saved = sum(one.sgemm_seconds - one.seconds for one in choices)
-        return self._guarded(run, operators.matmul, operators.matmul if saved > OPERATOR_SECONDS else vendor)
+        return self._by_strides(a, b, run, self._guarded(run, operators.matmul, operators.matmul if saved > OPERATOR_SECONDS else vendor))
 
     @staticmethod
     def _check_types(a: Any, b: Any) -> None:
@@ -475,24 +476,45 @@ class _Torch(_Front):
 
         return product
 
-    def _kept_for_shapes(self, a: Any, b: Any, multiply: Product) -> Product:
-        """torch's product of all float32 tensors of these shapes on a's device, put into the table under the shapes alone."""
-        shapes, index, float32 = (a.shape, b.shape), a.get_device(), self.home.float32
-        others, in_fp32 = self._by_strides, self._vendor(a.device.type, multiply)
+    def _shorten(self, a: Any, b: Any, short: Product) -> None:
+        """Put a short way of both shapes into its table. The first device has it; shapes that would overflow the table have none."""
+        if len(_short) < MOST_KEPT:
+            _short.setdefault((a.shape, b.shape, "fp32"), short)
+
+    def _by_shapes(self, a: Any, b: Any, multiply: Product, in_fp32: Product) -> Product:
+        """torch's product, and a short way for float32 tensors on a's device, however they lie. torch sees the operator, so this looks at settings alone."""
+        index, float32 = a.get_device(), self.home.float32
         is_reduced, autocasts = self._settings(a.device.type)
 
-        def product(a: Any, b: Any) -> Any:
-            if a.dtype is not float32 or a.get_device() != index:
-                return others(shapes, a, b)
-            try:
-                if not is_reduced() and not autocasts():
-                    return multiply(a, b)
-            except RuntimeError:  # torch's, of operands or of settings
-                _check_devices(a.device, b.device)
-                self._check_types(a, b)
-            return in_fp32(a, b)
+        def short(a: Any, b: Any) -> Any:
+            if a.dtype is float32 and a.get_device() == index:
+                try:
+                    return in_fp32(a, b) if is_reduced() or autocasts() else multiply(a, b)
+                except (RuntimeError, TypeError):  # torch's, of operands or of settings: said below
+                    pass
+            return _by_types(a, b)
 
-        return _kept(self._known, shapes, product)
+        self._shorten(a, b, short)
+        return in_fp32
+
+    def _by_strides(self, a: Any, b: Any, run: Product, product: Product) -> Product:
+        """The product, and a short way for tensors that lie as these. `run` looks at nothing, so this looks at all that it and torch depend on."""
+        torch, plain, watched, index = self.home, self._plain, self._watched, a.get_device()
+        float32, strided, gradients = torch.float32, torch.strided, torch.is_grad_enabled
+        ways = self._ways.get((index, a.shape, b.shape)) or _kept(self._ways, (index, a.shape, b.shape), {})
+        _kept(ways, (a.stride(), b.stride()), run)
+
+        def short(a: Any, b: Any) -> Any:
+            if (type(a) in plain and type(b) in plain and a.dtype is float32 and b.dtype is float32 and a.get_device() == index and b.get_device() == index
+                    and a.layout is strided and b.layout is strided and not ((a.requires_grad or b.requires_grad) and gradients())
+                    and not a.is_neg() and not b.is_neg() and not watched()):
+                run = ways.get((a.stride(), b.stride()))
+                if run is not None:
+                    return run(a, b)
+            return _by_types(a, b)
+
+        self._shorten(a, b, short)
+        return product
 
     def _settings(self, kind: str) -> tuple[Callable[[], bool], Callable[[], bool]]:
         """Whether torch's FP32 products on such a device may be of less precision, and whether autocast is on: functions of no arguments, called each time.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -135,7 +137,8 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     try:
         text = read(path, MOST_LOG).decode(errors="replace")
     except OSError as error:
-        raise GemmgenError(str(path), "cannot be read", got=str(error)) from None
+        raise GemmgenError(str(path), "cannot be read", got=error.strerror or str(error), needs="a regular file of JSON lines, at most 256 MiB",
+                           remedy="another file's name") from None
     found = []
     for line in text.splitlines():
         try:
@@ -161,6 +164,26 @@ def read_log(path: Path, code: int = 0) -> Logged:
     return Logged(lines, len(summaries), sum(one.get("untold", 0) for one in summaries), code)
 
 
+def check_program(command: Sequence[str]) -> None:
+    """
+    Raises:
+        GemmgenError: there is no such program, or it is none. The remedy is a command that starts what was meant, where that is known.
+    """
+    name, rest = command[0], command[1:]
+    path = Path(name)
+    if shutil.which(name):
+        return
+    if not path.is_file():
+        raise GemmgenError(name, "cannot be started", got="a folder" if path.is_dir() else "no such file" if os.sep in name else "nothing of that name on the PATH",
+                           needs="a program", remedy="the program's path behind --, such as: gemmgen run --library lab -- ./program")
+    if os.access(path, os.X_OK):  # beside us, and named without a folder
+        started = [f"./{name}", *rest]
+    else:
+        started = ["python" if path.suffix == ".py" else "sh", name, *rest]
+    raise GemmgenError(name, "cannot be started", got="a file that is not on the PATH" if os.access(path, os.X_OK) else "a file that is no program",
+                       needs="a program", remedy=f"behind --: {shlex.join(started)}")
+
+
 def run(built: Built, command: Sequence[str], settings: Settings, *, stdout: int | None = None) -> Logged:
     """Run a program to its end, whatever its exit code is, and read its log.
 
@@ -177,7 +200,8 @@ def run(built: Built, command: Sequence[str], settings: Settings, *, stdout: int
         try:
             code = subprocess.run(list(command), env=environment(built, asked, os.environ), stdout=stdout, check=False).returncode
         except OSError as error:
-            raise GemmgenError(command[0], "cannot be started", got=error.strerror or str(error), remedy="the command as a shell would find it") from None
+            started = shlex.join(["python" if command[0].endswith(".py") else "sh", *command])  # a script that does not say what reads it, mostly
+            raise GemmgenError(command[0], "cannot be started", got=error.strerror or str(error), needs="a program", remedy=f"behind --: {started}") from None
         if before:
             # Of a log that was there before, what this run added.
             added = Path(folder) / "added.jsonl"

@@ -7,15 +7,19 @@ A C99 library that defines the vendor's functions of level 3 and is loaded befor
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
 from gemmgen.catalog.element import C64, C128, ELEMENTS, F32, F64, Element
-from gemmgen.errors import GemmgenError
+from gemmgen.catalog.table import read_toml, shipped
+from gemmgen.errors import GemmgenError, SpecError, did_you_mean
+from gemmgen.export.manifest import MANIFEST
 from gemmgen.files import read, unfinished
 from gemmgen.render import render_text
 
@@ -264,9 +268,39 @@ def recipe_of(folder: Path) -> dict[str, Any]:
             if not all(isinstance(word, str) for word in words):
                 raise TypeError(part)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise GemmgenError(str(folder), "is no library with a preload library", needs=f"a folder with {RECIPE}",
-                           remedy='gemmgen library LIB.toml -o DIR, with shim = ["cublas"] in LIB.toml') from None
+        raise _refusal(folder) from None
     return recipe
+
+
+def _stands_before(path: Path) -> list[str]:
+    """Which vendors' BLAS the preload library of a library's file stands before; nothing where it asks for none."""
+    try:
+        asked = read_toml(path).get("shim", [])
+    except SpecError:
+        return []
+    return [word for one in INTERFACES for word in one.words if word in asked]
+
+
+def _refusal(folder: Path) -> GemmgenError:
+    """Why a place has no preload library; the remedy is the command that makes one."""
+    known = shipped("libraries")
+    having = {name: words for name, path in known.items() if (words := _stands_before(path))}
+    named = ", ".join(f"{name} ({', '.join(words)})" for name, words in having.items())
+    problem, got, before = "is no library with a preload library", None, ""
+    if folder.suffix == ".toml" and folder.is_file():
+        problem, source, place = "is the file of a library, which is not made yet", str(folder), folder.with_suffix("")
+        before = "" if _stands_before(folder) else f'shim = ["cublas"] in {folder}, then '
+    else:
+        close = did_you_mean(folder.name, having)
+        source = folder.name if folder.name in having else close.split("'")[1] if close else "lab"
+        place = folder
+        if not folder.exists():
+            problem = "is no folder"
+            got = "a shipped library without a preload library" if folder.name in known and folder.name not in having else None
+        if folder.exists() and not (source == folder.name and (folder / MANIFEST).is_file()) or got:  # what is there may be of use
+            place = next(one for number in count(1) if not (one := Path(source if number == 1 else f"{source}_{number}")).exists())
+    return GemmgenError(str(folder), problem, got=got, needs=f"a folder with {RECIPE}; shipped libraries that have one: {named}",
+                        remedy=f"{before}gemmgen library {shlex.quote(source)} -o {shlex.quote(str(place))}")
 
 
 def kernels_of(folder: Path, name: str) -> Path | None:
@@ -280,14 +314,16 @@ def build(folder: Path, *, compiler: str = "gcc") -> Built:
     Raises:
         GemmgenError: the folder has no shim, or a tool is missing or fails.
     """
-    folder = folder.resolve()
     recipe = recipe_of(folder)
+    folder = folder.resolve()
     name = recipe["name"]
     if kernels_of(folder, name) is None:
         _build_kernels(folder, recipe, compiler)
     kernels = kernels_of(folder, name)
     if kernels is None:
-        raise GemmgenError(str(folder), f"has no lib{name}.so after CMake built it", remedy=f"build it by hand, into {folder}/build")
+        build = folder / "build"
+        raise GemmgenError(str(folder), f"has no lib{name}.so after CMake built it", got=", ".join(sorted(path.name for path in build.glob("*.*"))) or None,
+                           needs=f"{build / f'lib{name}.so'}", remedy=f"rm -r {shlex.quote(str(build))}, then the same command again")
     made = {}
     for part in ("preload", "audit"):
         made[part] = kernels.parent / recipe[part]["file"]
@@ -322,4 +358,5 @@ def _run(command: list[str], folder: Path) -> None:
         raise GemmgenError(command[0], "is not installed", needs=f"it to build {folder}", remedy=f"install {command[0]}")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise GemmgenError(" ".join(command[:3]), f"fails in {folder}", got=(done.stderr or done.stdout).strip()[-2000:] or None)
+        raise GemmgenError(" ".join(command[:3]), f"fails in {folder}", got=(done.stderr or done.stdout).strip()[-2000:] or f"exit code {done.returncode}",
+                           needs="a C compiler and tools that build it", remedy=f"look at what it says, of: {shlex.join(command)}")

@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 
 class BatchKernel:
-    """A kernel whose launches take a whole batch of products."""
+    """A kernel whose launches take a whole batch of products.
+
+    Attributes:
+        as_built: the built kernel, where this runs it with its own threshold and without an upload; else None.
+    """
 
     def __init__(self, built: Built, threshold: int | None = None, upload_list: bool = False):
         from gemmgen.run import open_device
 
         self.name = built.source.name
+        self.as_built = built if threshold is None and not upload_list else None
         self._plan, self._interface = built.plan, built.source.interface
         self._threshold = built.plan.own.threshold if threshold is None and built.plan.batch.tiles else threshold
         self._upload_list = upload_list and self._interface.asks("list")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 )
 def run(
     command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM...", help="The program and its arguments.")],
-    library: Annotated[Path, typer.Option("--library", metavar="DIR", help="A folder that gemmgen library made; it is built where it is not yet.")],
+    library: Annotated[Path, typer.Option("--library", metavar="DIR", help=(
+        "A folder that gemmgen library made of a library with a preload library, as the shipped general, lab, lab_amd, level3 and wide are; "
+        "it is built where it is not yet."))],
     log: Annotated[Path | None, typer.Option("--log", metavar="FILE", help="Also keep the log there: JSON lines, a line for each kind of call.")] = None,
     record: Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Write each call there, in order.")] = None,
     levels: Annotated[Path | None, typer.Option("--levels", metavar="FILE", help="A kernel or an error for each place of the program.")] = None,
@@ -49,15 +53,19 @@ def run(
     """
     from gemmgen.library import dropped, shim
 
-    if levels is not None and not levels.is_file():
-        raise SpecError("--levels", "is no file", got=str(levels), needs="a file of levels",
-                        remedy="gemmgen run --record FILE, and a level for each of its lines")
-    for path in (log, record):
-        if path is not None and path.exists() and not path.is_file():
-            raise SpecError(str(path), "is a folder" if path.is_dir() else "is no regular file", needs="a file's name", remedy="another name")
-    if record is not None and record.exists():
-        record.unlink()
+    shim.recipe_of(library)  # before minutes of building
+    dropped.check_program(command)
+    again = shlex.join(["gemmgen", "run", "--library", str(library)]), shlex.join(["--", *command])
+    if levels is not None and not (levels.is_file() and os.access(levels, os.R_OK)):
+        raise SpecError("--levels", "is no file that can be read", got=str(levels), needs="a file of levels",
+                        remedy=f"{again[0]} --record program.jsonl {again[1]}, which names the places that a level may be given for")
+    for option, path in (("--log", log), ("--record", record)):
+        if path is not None and (problem := _not_written(path)):
+            raise SpecError(f"{option} {path}", problem, needs="a file's name in a folder that may be written",
+                            remedy=f"{again[0]} {option} {'calls' if path is log else 'program'}.jsonl {again[1]}")
     built = shim.build(library)
+    if record is not None:
+        record.unlink(missing_ok=True)
     settings = dropped.Settings(
         log=log and log.absolute(), record=record and record.absolute(), levels=levels and levels.absolute(), largest_error=largest_error,
         min_gain=min_gain, check=check, frames=frames, audit=audit)
@@ -69,6 +77,15 @@ def run(
     if logged.untold:
         note(f"{logged.untold} calls of too many kinds are not listed one by one", quiet=quiet or as_json)
     return logged.code
+
+
+def _not_written(path: Path) -> str | None:
+    """Why the preload library could not write a file; it would say nothing."""
+    if path.exists():
+        return "is a folder" if path.is_dir() else "is no regular file" if not path.is_file() else None if os.access(path, os.W_OK) else "may not be written"
+    if not path.parent.is_dir():
+        return "is in no folder"
+    return None if os.access(path.parent, os.W_OK | os.X_OK) else "is in a folder that may not be written"
 
 
 def text(logged: Logged) -> str:

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import gemmgen
 from gemmgen import api
+from gemmgen.errors import SpecError
 from gemmgen.run.here import cuda_gpus
 
 pytestmark = [pytest.mark.device, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")]
@@ -37,9 +38,35 @@ def test_a_large_product_is_the_librarys(monkeypatch):
         pytest.skip("no library is faster than FP32 on this GPU")
     a = torch.randn(4096, 4096, device="cuda")
     front = api._front(torch)
-    front._known.clear()
+    front._known.clear(), api._short.clear()
     gemmgen.matmul(a, a)
     assert [product.__qualname__.split(".")[1] for product in front._known.values()] == ["_guarded"]
+
+
+@pytest.mark.parametrize("size", [64, 4096])
+def test_a_later_call_looks_at_what_has_changed(size):
+    """The short way of both shapes, torch's or a kernel's, on the tensors of the first call: settings, gradients, signs, strides and another GPU."""
+    a, b = (torch.randn(size, size, device="cuda") for _ in range(2))
+    for _ in range(2):
+        assert error(gemmgen.matmul(a, b), a.double() @ b.double()) < 2e-6
+    for x, y in ((a.t(), b), (a, b.t()), (torch._neg_view(a), b), (a, torch._neg_view(b)), (a, a)):
+        assert error(gemmgen.matmul(x, y), x.double() @ y.double()) < 2e-6
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        with torch.autocast("cuda"):
+            got = gemmgen.matmul(a, b)
+        assert got.dtype == torch.float32
+        assert max(error(one, a.double() @ b.double()) for one in (got, gemmgen.matmul(a, b))) < 2e-6
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert gemmgen.matmul(a.requires_grad_(), b).requires_grad and not gemmgen.matmul(a.detach(), b).requires_grad
+    if torch.cuda.device_count() > 1:
+        x, y = (one.detach().to("cuda:1") for one in (a, b))
+        got = gemmgen.matmul(x, y)
+        assert got.device == x.device and error(got, x.double() @ y.double()) < 2e-6
+        with pytest.raises(SpecError, match="two devices"):
+            gemmgen.matmul(a.detach(), y)
 
 
 def test_a_captured_graph_replays_the_product():

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+AXE = Path(__file__).resolve().parents[2] / ".venv" / "axe" / "package" / "axe.min.js"
+"""Where the Makefile puts it."""
 CHROMIUM, DRIVER = ("chromium", "chromium-browser"), "chromedriver"
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
@@ -73,6 +75,23 @@ def emulated(opened, width: int, height: int, dark: bool) -> None:
     """A window of this size, in whose system colours are light or dark."""
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+
+def axe() -> str:
+    """The text of axe-core, which `make test-all` fetches; skips where it could not be."""
+    if not AXE.is_file():
+        pytest.skip("no axe-core here (make test-all fetches it by npm): accessibility was not checked")
+    return AXE.read_text()
+
+
+def barriers(opened, text: str) -> list[tuple[str, str, str]]:
+    """What axe-core finds serious or critical in the page as it is shown: (rule, impact, the elements' beginning)."""
+    opened.set_script_timeout(120)
+    found = opened.execute_async_script(f"{text};\nconst done = arguments[arguments.length - 1];\naxe.run(document, {{resultTypes: ['violations']}})"
+                                        ".then(told => done({violations: told.violations, passes: told.passes.length}), error => done(String(error)));")
+    assert isinstance(found, dict) and found["passes"], found
+    return [(one["id"], one["impact"], " | ".join(node["html"][:120] for node in one["nodes"][:3]))
+            for one in found["violations"] if one["impact"] in ("serious", "critical")]
 
 
 def shot(opened, path: Path) -> None:

@@ -35,7 +35,9 @@ H200 = Here("NVIDIA H200", "sm_90", 132, 13000)
 @pytest.fixture(autouse=True)
 def anew(monkeypatch):
     """No product, note or library is known yet, and no GPU is here."""
-    monkeypatch.setattr(api, "_products", {})
+    for table in ("_products", "_short"):
+        monkeypatch.setattr(api, table, {})
+    monkeypatch.setattr(api, "_is_traced", bool)
     monkeypatch.setattr(api, "_noted", set())
     tables = api._front, api._package, api._carried
     for cached in tables:
@@ -382,6 +384,7 @@ def test_others_than_float32_on_the_second_device_are_chosen_there(home, kind, m
 def test_each_device_and_type_has_a_choice_of_its_own(home, which):
     front, decided = object.__new__({"cupy": api._Cupy, "torch": api._Torch}[home]), []
     front._known, front._plain, front._watched = {}, {SimpleNamespace}, lambda: False
+    front.home = SimpleNamespace(compiler=SimpleNamespace(is_compiling=lambda: False), jit=SimpleNamespace(is_tracing=lambda: False))
     front._decided = lambda a, b: decided.append((a, b)) or (lambda x, y: (a, b))
 
     def array(device=0, dtype="float64", row=4):
@@ -392,7 +395,7 @@ def test_each_device_and_type_has_a_choice_of_its_own(home, which):
     for _ in range(2):
         for number, other in enumerate(others):
             given = (other, usual) if which == "a" else (usual, other)
-            found = front.product(*given) if home == "cupy" else front._by_strides(((4, 4), (4, 4)), *given)
+            found = front.product(*given)
             assert found == decided[number] and all(x is y for x, y in zip(found, given))
     assert len(decided) == len(others)
 
@@ -493,14 +496,105 @@ def test_brief_products_that_torch_won_are_known_by_their_shapes(torch, calls, m
     with pytest.raises(SpecError, match="of two types"):
         gemmgen.matmul(a, b.double())
     assert gemmgen.matmul(torch.ones(5, 9, device="meta"), torch.ones(9, 7, device="meta")).is_meta
-    elsewhere, asked, other = SimpleNamespace(dtype=torch.float32, get_device=lambda: 3), [], api._Torch(torch)
-    other._by_strides = lambda *given: asked.append(given)
-    other._kept_for_shapes(a, b, torch.mm)(elsewhere, b)
-    assert asked == [((a.shape, b.shape), elsewhere, b)]
     seconds[0] = 2 * api.BRIEF_SECONDS
-    gemmgen.matmul(a[:4], b)
-    gemmgen.matmul(a.mT.contiguous().mT[:4], b)
-    assert decided[-2:] == [torch.float32] * 2 and len(decided) >= 4, "a long product is decided for each way to lie"
+    decided.clear()
+    for _ in range(2):
+        gemmgen.matmul(a[:4], b)
+        gemmgen.matmul(a.mT.contiguous().mT[:4], b)
+    assert decided == [torch.float32] * 2, "a long product is decided for each way to lie"
+
+
+@pytest.mark.parametrize("won", ["torch", "kernel"])
+def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, won):
+    """Whatever else than the shapes differs in a later call goes the general way; the flags are flipped one by one, on the tensors of the first call."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    operators, general = reference.imported("lab.torch"), []
+    if won == "torch":
+        prepared = operators.prepared
+        monkeypatch.setattr(operators, "prepared", lambda a, b: (prepared(a, b)[0], [choice(1.0, api.BRIEF_SECONDS / 2)]))
+        monkeypatch.setattr(api, "_first_is_faster", lambda *given: False)
+    a, b = tensors(torch, (9, 9), (9, 9))
+    gemmgen.matmul(a, b)
+    by_types = api._by_types
+    monkeypatch.setattr(api, "_by_types", lambda *given: general.append(given) or by_types(*given))
+
+    def goes(x, y, short, want=None):
+        general.clear()
+        before = calls()
+        got = gemmgen.matmul(x, y)
+        close(got.detach(), ((x.double() @ y.double()) if want is None else want).detach())
+        assert bool(general) is not short and (not short or (calls() > before) == (won == "kernel"))
+        return got
+
+    is_torchs = won == "torch"
+    for x, y in ((a, b), (b, a), (a, a), (a[:], b.view(9, 9)), (torch.nn.Parameter(a).detach(), b)):  # which share memory, too
+        goes(x, y, True)
+    for x, y in ((a.t(), b), (a, b.t()), (torch.nn.Parameter(a), b), (a, torch.nn.Parameter(b)), (torch._neg_view(a), b), (a, torch._neg_view(b)),
+                 (torch.complex(a, a).conj().imag, b)):
+        goes(x, y, is_torchs)
+    for x, y in ((a.double(), b.double()), (a.int(), b.int())):
+        assert noticed(lambda x=x, y=y: goes(x, y, False, x @ y))[0].dtype == x.dtype
+    a.requires_grad_()
+    assert goes(a, b, is_torchs).requires_grad and goes(b, a, is_torchs).requires_grad
+    with torch.no_grad():
+        assert not goes(a, b, True).requires_grad
+    with torch.inference_mode():
+        goes(a, b, True)
+    a.requires_grad_(False)
+    torch.use_deterministic_algorithms(True)
+    try:
+        goes(a, b, True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    with FlopCounterMode(display=False) as counter:
+        goes(a, b, is_torchs, a @ b)  # the expected product counts, too
+    assert counter.get_total_flops() == 2 * 9**3 * (1 + is_torchs)  # operators of the library's own have no count
+    close(torch.func.vmap(lambda x: gemmgen.matmul(x, b))(a.expand(3, 9, 9)), (a @ b).expand(3, 9, 9))
+    for x, y, refusal in ((a, b.double(), "two types"), (a.double(), b, "two types"), (a, b.numpy(), "two libraries"), (a.numpy(), b, "two libraries")):
+        with pytest.raises(SpecError, match=refusal):
+            gemmgen.matmul(x, y)
+    close(gemmgen.matmul(a.numpy(), b.numpy()), a @ b)
+    repeated = torch.ones(1, 1).expand(9, 9)  # whose strides are those that a sparse tensor says it has
+    for x, y in ((repeated, b), (a, repeated)):
+        goes(x, y, is_torchs)
+        for sparse in ((x.to_sparse(), y), (x, y.to_sparse())):
+            close(gemmgen.matmul(*sparse), x @ y)
+    assert gemmgen.matmul(a, b, "fp64").dtype == torch.float64
+
+
+@pytest.mark.parametrize(("won", "which"), [("torch", "a"), ("kernel", "a"), ("kernel", "b")])
+def test_a_short_way_is_one_devices(torch, won, which):
+    """A tensor on another device meets neither the kernel nor the product of the first one's; of two devices torch itself refuses its product."""
+    class Elsewhere(torch.Tensor):
+        def get_device(self):
+            return 3
+
+    front, own = api._front(torch), lambda *given: "short"
+    front._plain |= {Elsewhere}
+    a, b = tensors(torch, (5, 9), (9, 7))
+    (front._by_shapes if won == "torch" else front._by_strides)(a, b, own, own)
+    short = api._short[a.shape, b.shape, "fp32"]
+    given = (a.as_subclass(Elsewhere), b) if which == "a" else (a, b.as_subclass(Elsewhere))
+    api._products[type(given[0]), type(given[1]), "fp32"] = lambda *given: "general"
+    assert short(a, b) == "short" and short(*given) == "general"
+    (front._by_shapes if won == "torch" else front._by_strides)(*given, own, own)
+    assert api._short[a.shape, b.shape, "fp32"] is short, "the first device keeps it"
+
+
+def test_no_more_shapes_than_the_table_holds_have_short_ways(torch, monkeypatch):
+    monkeypatch.setattr(api, "MOST_KEPT", 1)
+    for m in (3, 4, 3, 4):
+        a, b = tensors(torch, (m, 9), (9, 7))
+        close(gemmgen.matmul(a, b), a @ b)
+    assert [key[0][0] for key in api._short] == [3]
+
+
+def test_a_jit_trace_has_torchs_own_operators(torch):
+    a, b = tensors(torch, (5, 9), (9, 7))
+    gemmgen.matmul(a, b)
+    traced = torch.jit.trace(lambda x, y: gemmgen.matmul(x, y), (a, b), check_trace=False)
+    close(traced(a[:3] + 1, b), (a[:3] + 1) @ b)
 
 
 def test_what_lies_otherwise_is_another_product(torch):
@@ -556,7 +650,7 @@ def test_what_looks_at_operators_sees_them(torch):
 def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, is_brief):
     monkeypatch.setattr(api._Torch, "_operators", lambda self, device: None)
     if not is_brief:
-        monkeypatch.setattr(api._Torch, "_kept_for_shapes", lambda *given: None)
+        monkeypatch.setattr(api._Torch, "_by_shapes", lambda self, a, b, multiply, in_fp32: in_fp32)
     a, b = tensors(torch, (5, 9), (9, 7))
     seen = []
     product = torch.mm
@@ -577,13 +671,12 @@ NEWER = """
 import torch
 from gemmgen import api
 product, seen = torch.mm, []
+torch.mm = lambda a, b: seen.append((torch.backends.mkldnn.matmul.fp32_precision, (a @ b).dtype)) or product(a, b)
 a = torch.ones(2, 2)
 for owner, own in ((torch.backends.mkldnn.matmul, "bf16"), (torch.backends, "bf16")):
     own_before = owner.fp32_precision
     owner.fp32_precision = own
-    mm = lambda a, b: seen.append((torch.backends.mkldnn.matmul.fp32_precision, (a @ b).dtype)) or product(a, b)
-    front = api._Torch(torch)
-    for way in (front._vendor("cpu", mm), front._kept_for_shapes(a, a, mm)):
+    for way in (api._front(torch)._vendor("cpu", torch.mm), api.matmul, api.matmul):
         way(a, a)
         assert seen.pop() == ("ieee", torch.float32) and not seen
         assert owner.fp32_precision == torch.backends.mkldnn.matmul.fp32_precision == own
@@ -683,7 +776,9 @@ def test_threads_share_a_product(torch):
 def test_a_compiled_program_has_torchs_own_operators(torch):
     a, b = tensors(torch, (5, 9), (9, 7))
     gemmgen.matmul(a, b)
-    close(torch.compile(lambda x, y: gemmgen.matmul(x, y) + 1, backend="eager")(a, b), a @ b + 1)
+    compiled = torch.compile(lambda x, y: gemmgen.matmul(x, y) + 1, backend="eager", fullgraph=True)  # a table that is read would break the graph
+    for m in (5, 4, 3):
+        close(compiled(a[:m], b), a[:m] @ b + 1)
 
 
 # ---- JAX

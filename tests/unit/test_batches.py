@@ -610,7 +610,10 @@ def test_a_launch_overlaps_only_one_of_the_same_batch(gpu, monkeypatch):
     plan = SimpleNamespace(own=SimpleNamespace(threshold=1), batch=SimpleNamespace(tiles=()), kind=all_kinds()["grouped"], design=SimpleNamespace(
         listed=lambda plan, sizes, threshold: listed))
     monkeypatch.setattr("gemmgen.run.open_device", lambda *of: SimpleNamespace(prepared=prepared))
-    kernel = batch_contender.BatchKernel(SimpleNamespace(plan=plan, source=SimpleNamespace(name="k", interface=interface), binary=None))
+    built = SimpleNamespace(plan=plan, source=SimpleNamespace(name="k", interface=interface), binary=None)
+    kernel = batch_contender.BatchKernel(built)
+    assert kernel.as_built is built
+    assert batch_contender.BatchKernel(built, threshold=8).as_built is batch_contender.BatchKernel(built, upload_list=True).as_built is None
     kernel.prepare(DeviceBatch(SIZES, sets=1), 0)
     assert overlapping == [("first", 3, False), ("second", 2, True), ("third", 1, False)]
 

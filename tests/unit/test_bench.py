@@ -463,7 +463,8 @@ class _Race:
 
 
 def kernel(name="ours", launches=2, size=None) -> Kernel:
-    return Kernel(name, SimpleNamespace(gpu=GPUS.get("h100"), inputs=SimpleNamespace(stored_b=USUAL)), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
+    plan = SimpleNamespace(gpu=GPUS.get("h100"), inputs=SimpleNamespace(stored_b=USUAL), scheme=SimpleNamespace(name="ootomo"), layout="nn")
+    return Kernel(name, plan, SimpleNamespace(name="kernel_name", launches=[None] * launches), SimpleNamespace(compiler="NVRTC 13.3"), size)
 
 
 def test_the_bench_measures_all_at_every_size(monkeypatch):

@@ -36,6 +36,8 @@ def test_every_page_is_built_without_a_warning(site):
     assert {str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")} <= built
     front = (site / "index.html").read_text()
     assert 'href="tutorials/embed.html"' in front and "accuracy_speed.svg" in front
+    texts = {page: page.read_text() for page in site.rglob("*.html")}
+    assert [page.name for page, text in texts.items() if re.search(r'role="heading">|<pre>|<div class="table-wrapper', text)] == [], "out of the keyboard's reach"
 
 
 @pytest.mark.slow
@@ -101,3 +103,32 @@ def test_no_page_is_wider_than_its_window(site, names):
                     wide.append((str(page.relative_to(site)), width, over))
         asked = [address for address in browsing.requests(opened) if not address.startswith("file:")]
     assert wide == [] and asked == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_no_page_has_barriers(site, dark):
+    """axe-core finds nothing serious, at a desk; in dark colours on a phone, on a page of each kind."""
+    import browser as browsing
+
+    checker, met = browsing.axe(), []
+    pages = [site / f"{name}.html" for name in FEW] if dark else sorted(
+        page for page in site.rglob("*.html") if not page.relative_to(site).parts[0].startswith("_"))
+    with browsing.browser() as opened:
+        browsing.emulated(opened, 390 if dark else 1440, 900, dark)
+        for page in pages:
+            opened.get(page.as_uri())
+            met += [(str(page.relative_to(site)), *one) for one in browsing.barriers(opened, checker)]
+    assert met == []
+
+
+@pytest.mark.long
+def test_a_barrier_is_seen(tmp_path):
+    """A picture without words, grey on grey, and a control without a name."""
+    import browser as browsing
+
+    checker, page = browsing.axe(), tmp_path / "page.html"
+    page.write_text("<!doctype html><html lang=en><title>t</title><main><h1>t</h1><p style='color:#aaa;background:#bbb'>grey</p><img src=data:,><button></button>")
+    with browsing.browser() as opened:
+        opened.get(page.as_uri())
+        assert {rule for rule, *_ in browsing.barriers(opened, checker)} == {"color-contrast", "image-alt", "button-name"}

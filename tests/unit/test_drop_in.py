@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import dropped_in
@@ -881,22 +884,98 @@ def test_a_record_begins_anew_and_a_log_goes_on(tmp_path, monkeypatch):
     paths, seen = [tmp_path / name for name in ("record", "log")], []
 
     def run(built, command, settings, **how):
-        assert (settings.record, settings.log) == tuple(paths) and command == ["program"]
+        assert (settings.record, settings.log) == tuple(paths) and command == ["true"]
         seen.append([path.read_text() if path.exists() else None for path in paths])
         for path in paths:
             path.open("a").write("new")
         return dropped.Logged(())
 
+    monkeypatch.setattr(shim, "recipe_of", lambda library: {})
     monkeypatch.setattr(shim, "build", lambda library: "built")
     monkeypatch.setattr(dropped, "run", run)
     for _ in range(2):
-        assert main(["run", "--library", str(tmp_path), "--record", str(paths[0]), "--log", str(paths[1]), "--quiet", "program"]) == 0
+        assert main(["run", "--library", str(tmp_path), "--record", str(paths[0]), "--log", str(paths[1]), "--quiet", "true"]) == 0
     assert seen == [[None, None], [None, "new"]] and [path.read_text() for path in paths] == ["new", "newnew"]
 
 
-def test_a_folder_without_a_preload_library_is_refused(tmp_path):
-    with pytest.raises(GemmgenError, match="is no library with a preload library"):
-        shim.build(tmp_path)
+@pytest.mark.parametrize(("typed", "problem", "remedy"), [
+    ("level3", "is no folder", "gemmgen library level3 -o level3"), ("third/level3", "is no folder", "gemmgen library level3 -o third/level3"),
+    ("levl3", "is no folder", "gemmgen library level3 -o levl3"), ("an other", "is no folder", "gemmgen library lab -o 'an other'"),
+    ("gemmgen_blas", "is no folder", "gemmgen library lab -o lab_2"),  # has no preload library, and lab is taken
+    ("lab", "is no library with", "gemmgen library lab -o lab_2"), ("wide", "is no library with", "gemmgen library wide -o wide"),
+    ("mine.toml", "is the file of a library", "gemmgen library mine.toml -o mine"),
+    ("bare.toml", "is the file of a library", 'shim = ["cublas"] in bare.toml, then gemmgen library bare.toml -o bare'),
+    ("wrong.toml", "is the file of a library", 'shim = ["cublas"] in wrong.toml, then gemmgen library wrong.toml -o wrong'),
+    ("file", "is no library with", "gemmgen library lab -o lab_2"),
+])
+def test_a_place_without_a_preload_library_is_refused_with_the_command_that_makes_one(tmp_path, monkeypatch, typed, problem, remedy):
+    """The command names a library that has a preload library, and a place that `gemmgen library` does not refuse; what has one is named."""
+    from gemmgen.library.file import load_library
+
+    monkeypatch.chdir(tmp_path)
+    for folder in ("lab", "wide"):
+        Path(folder).mkdir()
+    Path("lab", "notes").write_text("a person's own")
+    Path("wide", "manifest.json").write_text("{}")  # made by an earlier release
+    for name, text in (("mine", 'shim = ["rocblas"]'), ("bare", 'shim = ["torch"]'), ("wrong", "=")):
+        Path(f"{name}.toml").write_text(text)
+    Path("file").write_text("")
+    with pytest.raises(GemmgenError, match=problem) as refused:
+        shim.build(Path(typed))
+    assert refused.value.where == typed and refused.value.remedy == remedy
+    assert "general (cublas), lab (cublas), lab_amd (hipblas, rocblas), level3 (cublas), wide (cublas)" in refused.value.needs
+    assert (refused.value.got is not None) == (typed == "gemmgen_blas")
+    source, place = shlex.split(remedy.partition("gemmgen library ")[2])[::2]
+    assert source.endswith(".toml") or shim.interface_of(load_library(source).file)
+    assert not Path(place).exists() or Path(place, "manifest.json").is_file()
+
+
+def test_every_library_with_a_preload_library_is_named_in_the_help():
+    from gemmgen.catalog.table import shipped
+
+    told = inspect.getsource(import_module("gemmgen.verbs.run"))
+    having = [name for name, path in shipped("libraries").items() if shim._stands_before(path)]
+    assert having and f"the shipped {', '.join(having[:-1])} and {having[-1]} are" in told
+
+
+@pytest.mark.parametrize(("command", "got", "remedy"), [
+    (["no-such-program"], "nothing of that name on the PATH", "-- ./program"), (["./none"], "no such file", "-- ./program"), (["."], "a folder", "-- ./program"),
+    (["./train.py", "1 2"], "a file that is no program", "behind --: python ./train.py '1 2'"), (["go"], "a file that is not on the PATH", "behind --: ./go"),
+    (["./plain"], "a file that is no program", "behind --: sh ./plain"), (["./started.py"], "Exec format error", "behind --: python ./started.py"),
+])
+def test_a_program_that_cannot_be_started_has_a_remedy_that_starts(tmp_path, monkeypatch, command, got, remedy):
+    monkeypatch.chdir(tmp_path)
+    for name, mode in (("train.py", 0o644), ("plain", 0o644), ("go", 0o755), ("started.py", 0o755)):
+        Path(name).write_text("" if name.endswith(".py") else "#!/bin/sh\n")
+        Path(name).chmod(mode)
+    with pytest.raises(GemmgenError, match="cannot be started") as refused:
+        dropped.check_program(command)
+        dropped.run(dropped_in.built(), command, dropped.Settings())
+    assert refused.value.got == got and remedy in refused.value.remedy and refused.value.needs
+    if "behind" in remedy:
+        dropped.check_program(shlex.split(remedy.removeprefix("behind --: ")))
+
+
+@pytest.mark.parametrize(("option", "path", "problem"), [
+    ("--log", "folder", "is a folder"), ("--record", "folder", "is a folder"), ("--record", "fifo", "is no regular file"),
+    ("--log", "none/log", "is in no folder"), ("--levels", "none", "is no file that can be read"), ("--levels", "folder", "is no file that can be read"),
+])
+def test_files_of_a_run_are_looked_at_before_anything_is_built(tmp_path, monkeypatch, capsys, option, path, problem):
+    """The preload library would write nothing to them and say nothing. The record of an earlier run stays until there is another."""
+    from gemmgen.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    os.mkfifo("fifo")
+    Path("earlier").write_text("a record")
+    monkeypatch.setattr(shim, "recipe_of", lambda library: {})
+    monkeypatch.setattr(shim, "build", lambda library: pytest.fail("built"))
+    more = [] if option == "--record" else ["--record", "earlier"]
+    assert main(["run", "--library", "my lab", option, path, *more, "--json", "--", "echo", "a b"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    file = {"--log": "--log calls.jsonl", "--record": "--record program.jsonl", "--levels": "--record program.jsonl"}[option]
+    assert told["problem"] == problem and told["try"].startswith(f"gemmgen run --library 'my lab' {file} -- echo 'a b'")
+    assert Path("earlier").read_text() == "a record"
 
 
 def test_the_shim_is_built_again_only_when_something_changed():

@@ -109,6 +109,8 @@ def test_the_report_in_a_browser(tmp_path, others):
             for tab in tabs:
                 clicked(opened, tab)
                 assert overflow(opened) <= 0, tab
+                unreached = ".wide:not([tabindex='0'][role='region'][aria-label]), .wide[aria-label='undefined']"  # but by a mouse
+                assert not opened.find_elements("css selector", unreached), tab
                 drawn = opened.find_elements("css selector", ".plot .legendtext, .plot .xtick text")
                 assert all((lightness(one.value_of_css_property("fill")) > 180) == dark for one in drawn[:3])
         for name in others:
@@ -131,6 +133,26 @@ def test_the_report_in_a_browser(tmp_path, others):
         live(opened)
         assert browsing.console(opened) == []
         assert set(browsing.requests(opened)) == {page.as_uri()}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["usual", "empty", "hostile", "untimed"])
+def test_the_report_has_no_barriers(tmp_path, name):
+    """axe-core finds nothing serious in any tab, in light and dark, on a phone and at a desk."""
+    usual, checker = usual_rows(), browsing.axe()
+    rows = {"usual": usual, "empty": [], "hostile": hostile_rows(), "untimed": timed(plans(few=1), [(256, 256, 256)], verdict="compiled")}[name]
+    against = Against([replace(row, seconds=row.seconds and row.seconds / 2) for row in usual], "after", "before") if name == "usual" else None
+    page = tmp_path / "page.html"
+    page.write_text(report(rows, title=name, against=against))
+    with browsing.browser() as opened:
+        opened.get(page.as_uri())
+        met = []
+        for width, dark in ((390, True), (1440, False)):
+            browsing.emulated(opened, width, 900, dark)
+            for tab in TABS if against else TABS[:-1]:
+                clicked(opened, tab)
+                met += [(tab, width, *one) for one in browsing.barriers(opened, checker)]
+    assert met == []
 
 
 def chosen(opened, label: str, value: str) -> None:

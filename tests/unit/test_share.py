@@ -19,8 +19,8 @@ from gemmgen.catalog.table import parse
 from gemmgen.errors import SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.workshop import bench as benching
-from gemmgen.workshop.bench import Row, Table, share
-from gemmgen.workshop.bench.share import Share, as_json, folder, load, page, share_of, standing
+from gemmgen.workshop.bench import BatchRow, Row, Table, share
+from gemmgen.workshop.bench.share import Share, as_json, folder, load, page, standing
 
 COMMUNITY = SPECS.parent / "docs" / "community"
 SIZE = (1024, 1024, 1024)
@@ -30,6 +30,10 @@ PRIVATE = "/home/ada/secret_project"
 def kernel(name: str = "gemmgen_ootomo_wgmma_64x64x64_01234567", size=None, scheme: str = "ootomo", gpu: str = "h200"):
     plan = SimpleNamespace(scheme=SimpleNamespace(name=scheme), gpu=SimpleNamespace(name=gpu), layout="nn")
     return benching.Kernel("secret_project", plan, SimpleNamespace(name=name), SimpleNamespace(compiler="NVRTC 13.3"), size)
+
+
+def share_of(table: Table, kernels):
+    return share.share_of(table, share.made(kernels))
 
 
 def row(name: str, kind: str = "kernel", detail: str = "gemmgen_ootomo_wgmma_64x64x64_01234567", size=SIZE, seconds: float = 1e-4) -> Row:
@@ -119,9 +123,8 @@ def test_the_command_writes_the_file_after_each_size(gemmgen, monkeypatch, tmp_p
     ran = gemmgen("bench", spec, "--share", path)
     assert ran.code == 0 and len(load(path).results) == 3 and f"{path} may be shared" in ran.err
     assert str(spec) not in path.read_text() and spec.stem not in path.read_text()
-    for words in (("--frontier",), ("--suite", "inception")):
-        ran = gemmgen("bench", spec, "--share", path, *words)
-        assert ran.code == 2 and "--share" in ran.err
+    ran = gemmgen("bench", spec, "--share", path, "--frontier")
+    assert ran.code == 2 and "--share" in ran.err
 
 
 def test_a_title_that_names_another_row_is_no_claim():
@@ -136,6 +139,117 @@ def test_a_title_that_names_another_row_is_no_claim():
     assert share_of(replace(table(*USUAL), device="NVIDIA A100-SXM4-80GB"), [kernel(gpu="a100_80gb")])[0].gpu == "a100_80gb"
     unknown = made(("ootomo", SIZE, 1e-4, 2e-7), device="NVIDIA Q1")
     assert standing(unknown, [unknown]).endswith("; a GPU that no row describes, held against h200's data sheet")
+
+
+# ---- batches, and a race that was run before
+
+
+def batch(name: str, kind: str = "kernel", label: str = "module 8", number: int = 5, seconds: float = 2e-5, suite: str = "inception") -> BatchRow:
+    return BatchRow(suite, label, number, (), None, None, 10**8, 10**6, name, kind, (seconds, 0.9 * seconds, 1.1 * seconds), 4.123456789e-6, 1.5e-7)
+
+
+BATCHES = (batch("cublas-loop", "rival", seconds=9e-5), batch("torch-bmm-padded", "rival", seconds=5e-5), batch("secret_project"),
+           batch("secret_project-8", seconds=1e-5), batch("mixed", seconds=1e-5))
+
+
+def test_batches_are_shared_by_suite_and_kernel():
+    """Contenders that are no kernel as it is built stay here: their names would be a spec's, and they are made by options."""
+    found, notes = share_of(table(*BATCHES), [kernel()])
+    assert notes == [f"{name} is not shared: it is no kernel as it is built" for name in ("secret_project-8", "mixed")]
+    assert [(one.name, one.scheme, one.suite, one.label, one.batch) for one in found.batches] == [
+        (name, scheme, "inception", "module 8", 5) for name, scheme in (("cublas-loop", ""), ("torch-bmm-padded", ""), (
+            "gemmgen_ootomo_wgmma_64x64x64_01234567", "ootomo"))]
+    one = found.batches[2]
+    assert (one.seconds, one.first, one.third, one.rounds, one.host, one.error) == (2e-5, 1.9e-5, 2.1e-5, 3, 4.12346e-6, 1.5e-7) and not found.results
+    text = as_json(found)
+    assert Share.model_validate(json.loads(text)) == found and text.count("\n  {") == 3 and "secret" not in text and '"captured"' not in text
+    with pytest.raises(SpecError, match="has no kernel to share"):
+        share_of(table(*BATCHES), [kernel(scheme="mine")])
+
+
+@pytest.mark.parametrize("change", [{"suite": "mine"}, {"label": "<b>"}, {"batch": 6}, {"host": float("inf")}, {"error": -1.0}, {"name": "gemmgen_x`"}], ids=str)
+def test_a_batch_that_no_suite_has_is_refused(change):
+    value = json.loads(as_json(share_of(table(*BATCHES), [kernel()])[0]))
+    parse(Share, value, "x.json")
+    value["batches"][2] |= change
+    with pytest.raises(SpecError):
+        parse(Share, value, "x.json")
+
+
+def test_a_share_is_of_products_or_of_batches():
+    value = json.loads(as_json(share_of(table(*BATCHES), [kernel()])[0]))
+    for wrong in (value | {"results": shared()["results"]}, value | {"batches": []}, value | {"batches": 2 * value["batches"]}):
+        with pytest.raises(SpecError):
+            parse(Share, wrong, "x.json")
+
+
+def test_the_page_has_the_fastest_kernel_of_each_batch_beside_the_fastest_rival():
+    """Batches replayed from graphs are another table, and neither confirm nor contest those of programs."""
+    def of(seconds: float, captured: bool = False) -> Share:
+        rows = (*BATCHES[:2], batch("secret_project", seconds=seconds), batch("secret_project", label="module 2", number=3, seconds=1e-3))
+        return share.share_of(table(*rows), share.made([kernel()], captured))[0]
+
+    usual, near, replayed = of(2e-5), of(2.02e-5), of(1e-5, True)
+    assert standing(usual, [usual, near, replayed]) == "confirmed by 1 other" and standing(replayed, [usual, replayed]) == "the only one of its kernels"
+    lines = page([usual, near, replayed, made(("ootomo", SIZE, 1e-4, 2e-7))]).splitlines()
+    flops = share._cells()["inception", "module 8", 5].flops
+    assert (f"| inception module 8 x 5 | {1e-9 * flops / 2.01e-5:.0f} | 20.1 | 2.49 | torch-bmm-padded | 1.5e-07 | ootomo | 2 "
+            "| `gemmgen_ootomo_wgmma_64x64x64_01234567` |") in lines
+    tables = [number for number, line in enumerate(lines) if line.startswith(("| batch |", "| batch, from CUDA graphs |", "| m x n x k |"))]
+    assert [lines[at].split("|")[1].strip() for at in tables] == ["m x n x k", "batch", "batch, from CUDA graphs"]
+    assert [line.split("|")[1].strip() for line in lines[tables[1] + 2:tables[1] + 4]] == ["inception module 2 x 3", "inception module 8 x 5"]
+    assert "| 1000 |  |  |" in lines[tables[1] + 2], "no rival ran there"
+    assert sum("| 1 | 2 batches | [-1, 1] |" in line for line in lines) == 3
+    wild = of(1e-9 * 20)
+    assert standing(wild, [wild]).startswith("not plausible: ") and "at inception module 8 x 5" in standing(wild, [wild])
+
+
+@pytest.mark.parametrize("rows", [USUAL, BATCHES], ids=["products", "batches"])
+def test_a_race_that_was_run_before_is_shared_from_its_file(gemmgen, monkeypatch, tmp_path, write_spec, rows):
+    """As it would have been then: with the day and the version of the race, without a GPU, and without the spec's name."""
+    from gemmgen.workshop.bench import measure
+
+    monkeypatch.setattr(measure, "require_gpu", lambda where: pytest.fail("a GPU was asked for"))
+    raced = lambda *of, measured, **how: measured(table(*rows)) or table(*rows)  # noqa: E731
+    monkeypatch.setattr(benching, "bench", raced)
+    monkeypatch.setattr(benching, "bench_batches", raced)
+    one = kernel()
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.racers", lambda *of: ([one], []))
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.batch_racers", lambda *of: ({"secret_project": SimpleNamespace(as_built=one), "mixed": object()}, []))
+    more = ["--suite", "inception", "--captured"] if rows is BATCHES else []
+    ran = gemmgen("bench", write_spec(), *more, "--out", tmp_path, "--share", tmp_path / "then.json", "--quiet")
+    assert ran.code == 0
+    then, source = load(tmp_path / "then.json"), tmp_path / ("batches.json" if rows is BATCHES else "bench.json")
+    assert then.captured == (rows is BATCHES) and len(then.timed) == 3
+    kept = json.loads(source.read_text())
+    kept["made"] |= {"gemmgen": "0.0.9", "day": "2026-01-02"}
+    source.write_text(json.dumps(kept))
+    ran = gemmgen("bench", source, "--share", tmp_path / "now.json")
+    assert ran.code == 0 and f"wrote {tmp_path / 'now.json'}" in ran.out
+    assert load(tmp_path / "now.json") == then.model_copy(update={"gemmgen": "0.0.9", "day": "2026-01-02"})
+    for words, got in ((["--rounds", 3], "--rounds"), ([source], "2 SPECs")):
+        ran = gemmgen("bench", source, "--share", tmp_path / "no.json", *words)
+        assert ran.code == 2 and got in ran.err and f"gemmgen bench {source} --share" in ran.err and not (tmp_path / "no.json").exists()
+    ran = gemmgen("bench", source)
+    assert ran.code == 2 and "no --share" in ran.err
+    for wrong in ({key: kept[key] for key in kept if key != "made"}, kept | {"rows": [{"suite": 1}]}, kept | {"rows": [{"size": 1}]}, kept | {"low": "x"},
+                  kept | {"device": 3}, kept | {"made": {**kept["made"], "kernels": 3}}, kept | {"made": {**kept["made"], "day": "today"}}, [1]):
+        source.write_text(json.dumps(wrong))
+        ran = gemmgen("bench", source, "--share", tmp_path / "no.json")
+        assert ran.code == 2 and "error" in ran.err and not (tmp_path / "no.json").exists(), wrong
+
+
+@pytest.mark.parametrize(("contenders", "got"), [({}, "no kernel as it is built"), ({"mixed": object()}, "no kernel as it is built"),
+                                                 ({"mine": SimpleNamespace(as_built=kernel(scheme="mine"))}, "mine")])
+def test_what_cannot_be_shared_is_said_before_the_race(gemmgen, monkeypatch, tmp_path, write_spec, contenders, got):
+    monkeypatch.setattr(benching, "bench_batches", lambda *of, **how: pytest.fail("raced"))
+    monkeypatch.setattr(benching, "bench", lambda *of, **how: pytest.fail("raced"))
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.batch_racers", lambda *of: (contenders, []))
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.racers", lambda *of: ([kernel(scheme="mine")], []))
+    ran = gemmgen("bench", write_spec(), "--suite", "inception", "--share", tmp_path / "x.json")
+    assert ran.code == 2 and "has no kernel to share" in ran.err and got in ran.err and "gemmgen bench batch_h200 --share" in ran.err
+    ran = gemmgen("bench", write_spec(), "--share", tmp_path / "x.json")
+    assert ran.code == 2 and "has no kernel to share" in ran.err and "secret_project" in ran.err
 
 
 # ---- what is read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -36,11 +37,13 @@ class Data(StrEnum):
     "gemmgen bench my_batches.toml --suite inception,transformers,uniform --rounds 21",
     "gemmgen bench my_batches.toml --batches 8,256 --against cublas-loop,cublas-grouped --seconds 60",
     "gemmgen bench specs/kernels/sgemm_h100.toml --share h100.json",
+    "gemmgen bench results/bench.json --share h100.json",
     "gemmgen bench --plot results/bench.csv",
 )
 def bench(
     specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC...", help=(
-        "Spec files (.toml) or names of shipped ones, of one product or of batches. With --suite or --batches none for the rivals alone."),
+        "Spec files (.toml) or names of shipped ones, of one product or of batches. With --suite or --batches none for the rivals alone. With --share the "
+        "bench.json or batches.json of an earlier --out, which needs no GPU."),
         autocompletion=names("kernels"))] = None,
     sizes: Annotated[str | None, typer.Option(help=(
         "Comma-separated: 4096 is 4096x4096x4096, or MxNxK; 1024,2048,4096,8192 if none are named."))] = None,
@@ -87,7 +90,8 @@ def bench(
         "Also write bench.csv, bench.json and bench.txt there, of batches batches.csv and so on; with --frontier frontier.json, frontier.txt and, where "
         "matplotlib is, frontier.svg."))] = None,
     share: Annotated[Path | None, typer.Option(metavar="FILE", help=(
-        "Also write sizes, times and errors there as JSON to publish: with the names of GPU, driver and compiler, nothing else of this machine."))] = None,
+        "Also write sizes or batches, times and errors there as JSON to publish: with the names of GPU, driver and compiler, nothing else of this "
+        "machine."))] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
         "Draw speed.png and error.png from a bench.csv, ratios, latency and GFLOPS from a batches.csv, or frontier.svg from a frontier.json, beside it or "
         "into --out; needs no GPU."))] = None,
@@ -111,6 +115,7 @@ def bench(
     from gemmgen.timing import gemmul8
     from gemmgen.timing.batches import cells
     from gemmgen.workshop import bench as benching
+    from gemmgen.workshop.bench import share as sharing
     from gemmgen.workshop.bench.racers import batch_racers, of_batches, racers
 
     specs = specs or []
@@ -121,12 +126,26 @@ def bench(
         drawn = _plotted(plot, out or plot.parent)
         emit_json({"files": [str(path) for path in drawn]}) if as_json else emit("\n".join(f"wrote {path}" for path in drawn))
         return EXIT_OK
+    of_one = {"--sizes": sizes, "--rival": rival, "--data": data, "--solve-each-size": each_size, "--vary": vary, "--others": others,
+              "--no-main-kernel": not main_kernel, "--frontier": frontier}
+    of_many = {"--thresholds": thresholds, "--captured": captured, "--upload-lists": upload_lists, "--mix": mix}
+    if earlier := [path for path in specs if path.suffix == ".json"]:
+        timing_options = of_one | of_many | {"--suite": suite, "--batches": batches, "--against": against, "--rounds": rounds, "--slice-ms": slice_ms,
+                                             "--seconds": seconds, "--gpu": gpu, "--out": out}
+        given = [option for option, value in timing_options.items() if value]
+        if len(specs) > 1 or share is None or given:
+            got = f"{len(specs)} SPECs" if len(specs) > 1 else ", ".join(given) or "no --share"
+            raise SpecError(str(earlier[0]), "is a race that was run, which can only be shared", got=got, needs="it alone, and --share FILE",
+                            remedy=f"gemmgen bench {shlex.quote(str(earlier[0]))} --share {shlex.quote(str(share or 'results.json'))}")
+        found, left_out = sharing.share_of(*sharing.stored(earlier[0]))
+        path = write_paths({share: sharing.as_json(found)})[0]
+        for text in left_out:
+            note(text, quiet=quiet)
+        emit_json({"files": [str(path)]}) if as_json else emit(f"wrote {path}: look at it, then see docs/community.md")
+        return EXIT_OK
     together = suite is not None or bool(batches) or of_batches(specs, gpu)
     if not (specs or together):
         raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, a --suite of batches, or --plot CSV", remedy="gemmgen bench --help")
-    of_one = {"--sizes": sizes, "--rival": rival, "--data": data, "--solve-each-size": each_size, "--vary": vary, "--others": others,
-              "--no-main-kernel": not main_kernel, "--frontier": frontier, "--share": share}
-    of_many = {"--thresholds": thresholds, "--captured": captured, "--upload-lists": upload_lists, "--mix": mix}
     for option, given in (of_one if together else of_many).items():
         if given:
             raise SpecError(option, f"is for {'single products' if together else 'batches'}", got=f"a race of {'batches' if together else 'single products'}",
@@ -138,15 +157,14 @@ def bench(
         if out:
             stem = "batches" if together else "bench"
             write_files(out, {
-                f"{stem}.csv": benching.as_csv(table), f"{stem}.json": json_text(table.as_dict()) + "\n", f"{stem}.txt": benching.as_text(table) + "\n",
+                f"{stem}.csv": benching.as_csv(table), f"{stem}.txt": benching.as_text(table) + "\n",
+                f"{stem}.json": json_text(table.as_dict() | {"made": sharing.made(kernels, captured).model_dump()}) + "\n",
             })
         if share and any(row.kind == "kernel" for row in table.rows):
             shared(table)
 
     def shared(table: benching.Table) -> tuple[Path, list[str]]:
-        from gemmgen.workshop.bench import share as sharing
-
-        found, left_out = sharing.share_of(table, kernels)
+        found, left_out = sharing.share_of(table, sharing.made(kernels, captured))
         return write_paths({share or Path(): sharing.as_json(found)})[0], left_out
 
     how: dict[str, Any] = {"rounds": rounds or (11 if together else 15), "slice_ms": slice_ms or (3.0 if together else 30.0), "seconds": seconds}
@@ -159,6 +177,9 @@ def bench(
         if out:
             write_files(out, {})  # before minutes are spent
         many, notes = batch_racers(specs, progress, gpu, asked_thresholds, upload_lists, mix)
+        kernels = [benching.Kernel(name, one.plan, one.source, one.binary) for name, maker in many.items() if (one := getattr(maker, "as_built", None))]
+        if share:
+            sharing.check(sharing.made(kernels))
         table = benching.bench_batches(many, wanted, captured=captured, notes=notes, progress=progress.step, measured=save, **how)
     else:
         of_each, how["against"] = problem_sizes(sizes or "1024,2048,4096,8192"), benching.USUAL if against is None else benching.baselines(against)
@@ -175,6 +196,8 @@ def bench(
                                 remedy="a call without --frontier")
             return _measured_frontier(specs[0], of_each, progress, gpu, out, as_json, **how)
         kernels, notes = racers(specs, of_each, each_size, progress, gpu, vary or (), _others(others))
+        if share:
+            sharing.check(sharing.made(kernels))
         low, high = benching.DATA[data or Data.both]
         table = benching.bench(
             kernels, of_each, low=low, high=high, main_kernel=main_kernel, notes=notes, progress=progress.step, measured=save, **how,

@@ -17,9 +17,11 @@ const elements = (() => {
   const mean = (ratios) => Math.exp(ratios.reduce((sum, one) => sum + Math.log(one), 0) / ratios.length); // geometric
   const unique = (values) => [...new Set(values)];
 
-  function table(header, rows, kinds) {
+  // A box that scrolls is reached by the keyboard, and says what it has.
+  const scrolling = (name, more, ...children) => made("div", { class: `wide${more}`, tabindex: "0", role: "region", "aria-label": name }, ...children);
+  function table(header, rows, kinds, name) {
     const cell = (tag, value, at) => made(tag, kinds[at] ? { class: kinds[at] } : {}, value);
-    return made("div", { class: "wide" }, made("table", {},
+    return scrolling(name, "", made("table", {},
       made("thead", {}, made("tr", {}, ...header.map((one, at) => cell("th", one, at)))),
       made("tbody", {}, ...rows.map((row) => made("tr", {}, ...row.map((one, at) => cell("td", one, at)))))));
   }
@@ -62,7 +64,7 @@ const elements = (() => {
     words.addEventListener("input", () => { state.words = words.value.toLowerCase().split(/\s+/).filter(Boolean); fill(); });
     fill();
     return made("div", {}, rows.length > FEW_ROWS ? made("div", { class: "search" }, made("label", {}, "Filter ", words), count) : null,
-      made("div", { class: "wide tall", tabindex: "0", role: "region", "aria-label": name },
+      scrolling(name, " tall",
         made("table", {}, made("thead", {}, made("tr", {}, ...heads)), body)));
   }
   function bar(share) {

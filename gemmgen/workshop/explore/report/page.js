@@ -420,7 +420,7 @@
     if (data.rules.length) {
       for (const part of data.rules.filter((one) => one.gpu === chosen.gpu)) {
         place.append(made("h2", {}, `Dispatch for layout ${part.layout}`),
-          table([part.by === "rules" ? "where" : "the least of", "kernel"], part.rules, ["", "name"]));
+          table([part.by === "rules" ? "where" : "the least of", "kernel"], part.rules, ["", "name"], `Dispatch for layout ${part.layout}`));
         if (part.regret) place.append(made("p", {}, part.regret));
       }
       place.append(made("h2", {}, "The kernels"));
@@ -452,7 +452,7 @@
       ["rows", (one) => one.trials.toLocaleString("en")], ["timed", (one) => one.timed.toLocaleString("en")],
           ["reference kernel", (one) => one.reference]];
     place.append(made("h2", {}, "Where"), table(["GPU", ...data.gpus.map((one) => one.name)], facts
-        .map(([name, of]) => [name, ...data.gpus.map((one) => of(one) || "–")]), []));
+        .map(([name, of]) => [name, ...data.gpus.map((one) => of(one) || "–")]), [], "Where"));
   }
 
   // ---- the page
