@@ -27,12 +27,13 @@ _TOGETHER = {
     "BAR", "UCGABAR_ARV", "UCGABAR_WAIT", "SHFL", "MATCH", "WARPGROUP", "USETMAXREG",
     "HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "LDSM", "STSM", "MOVM", "LDTM", "STTM",
 }
-"""Operations that need the whole warp. A thread alone may arrive at an mbarrier and issue a bulk copy; VOTE, REDUX and ELECT are the compiler's own, too, in its
-loops over the lanes that are there and its sums for atomics."""
+"""Operations that need the whole warp. A thread alone may arrive at an mbarrier and issue a bulk copy. The compiler itself has VOTE, REDUX and ELECT in its loops
+over the lanes that are there and in its sums for atomics."""
 
 _FLOW = {"BRA", "BRX", "BRXU", "EXIT", "CALL", "RET"}
 _NO_RESULT = _FLOW | {
-    "ST", "STG", "STS", "STAS", "RED", "REDG", "REDS", "BAR", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "NANOSLEEP", "CCTL", "LDGSTS", "STSM", "STTM", "MEMBAR", "DEPBAR",
+    "ST", "STG", "STS", "STAS", "RED", "REDG", "REDS", "LDGSTS", "STSM", "STTM",
+    "BAR", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "NANOSLEEP", "CCTL", "MEMBAR", "DEPBAR",
 }
 _TWO_RESULTS = {"ISETP", "FSETP", "DSETP", "HSETP2", "PLOP3", "PSETP"}
 _PREDICATE_FIRST = {"LOP3", "SHFL", "ATOM", "ATOMG", "ATOMS", "MATCH", "ELECT", "LDG", "LD"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ways import HOPPER, WAYS, plan_of, shipped, solved
+from ways import SHARED_PASSES, WAYS, plan_of, shipped, solved
 
 from gemmgen.build import build, compile_cuda
 from gemmgen.build.convergence import apart
@@ -18,7 +18,6 @@ from gemmgen.errors import BuildError
 from gemmgen.render import render
 
 GENERATED = Path(__file__).resolve().parents[2] / "generated"
-LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +34,7 @@ def told(plan) -> str:
 
 def test_a_kernel_of_clusters_is_disassembled_and_right():
     """Barriers of a block and of a cluster, shuffles and warpgroups, in short; it has source lines, so that a fault would have its own."""
-    text = disassemble(build(render(plan_of(**WAYS["warpgroups, row scales"]))).code)
+    text = disassemble(build(render(plan_of(**WAYS["warpgroups, clusters"]))).code)
     assert all(part in text for part in (" BAR.SYNC", " UCGABAR_WAIT", " SHFL.BFLY", " HGMMA", " BSYNC", "//## File")) and not apart(text)
 
 
@@ -46,20 +45,16 @@ def test_every_shipped_kernel_keeps_warps_whole(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("way", WAYS)
-def test_so_does_every_way_in_every_layout(way, layout):
-    assert told(plan_of(**WAYS[way] | {"layout": layout})) == ""
+def test_so_does_every_way(way):
+    assert told(plan_of(**WAYS[way])) == ""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("scheme", "type", "size"), [
-    ("residues8", "f32", 1024), ("residues8", "f32", 16384), ("residues14", "f64", 16384), ("residues8", "c64", 1024), ("residues14", "c128", 16384),
-])
-def test_so_do_passes_of_residues_that_share_rows_in_clusters(scheme, type, size, layout):
-    tile = {"block": [128, 256, 128], "warp": [64, 256, 128], "cluster": 2}
-    assert told(plan_of(**HOPPER, scheme=scheme, type=type, promote=0, tile=tile, size=size, layout=layout)) == ""
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("name", SHARED_PASSES)
+def test_so_do_passes_that_share_rows_in_clusters(name, layout):
+    assert told(plan_of(**SHARED_PASSES[name] | {"layout": layout})) == ""
 
 
 KNOWN = [

@@ -12,26 +12,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from ways import HOPPER, plan_of
+from ways import SHARED_PASSES, plan_of
 
 from gemmgen.build import build
 from gemmgen.render import render
 from gemmgen.run import cuda, gemm
 
 pytestmark = pytest.mark.device
-RESIDUES = dict(HOPPER, promote=0, tile={"block": [128, 256, 128], "warp": [64, 256, 128], "cluster": 2})
-WORDS = dict(HOPPER, tile={"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2})
-KERNELS = {
-    "rows' maxima": dict(WORDS, scheme="scaled"),
-    "rows' maxima, integers": dict(WORDS, scheme="mixpert4", promote=0),
-    "runs": dict(WORDS, scheme="run_scaled"),
-    "runs, c64": dict(WORDS, scheme="run_scaled", type="c64"),
-    "norms, clusters of 4": dict(RESIDUES, scheme="residues8", size=1024),
-    "norms, clusters of 8": dict(RESIDUES, scheme="residues8", size=16384),
-    "norms, f64": dict(RESIDUES, scheme="residues14", size=16384),
-    "norms, c64": dict(RESIDUES, scheme="residues8", type="c64", size=1024),
-    "norms, c128": dict(RESIDUES, scheme="residues14", type="c128", size=16384),
-}
 BITS = {"f32": (5, 4), "c64": (4, 3), "f64": (20, 16), "c128": (20, 16)}
 """Of elements of A and of B."""
 M, N = 516, 1028
@@ -55,15 +42,15 @@ def product(element: str, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", SHARED_PASSES)
 def test_products_of_whole_numbers_are_exact(name, layout):
-    plan = plan_of(**KERNELS[name], layout=layout)
+    plan = plan_of(**SHARED_PASSES[name], layout=layout)
     if reason := cuda.why_not(plan):
         pytest.skip(f"NOT RUN: {reason.problem}")
     source = render(plan)
     device = cuda.CudaDevice(build(source))
     for k in (1000, 8192, 20004):
-        a, b, want = product(KERNELS[name].get("type") or plan.scheme.element, k)
+        a, b, want = product(SHARED_PASSES[name].get("type") or plan.scheme.element, k)
         found = gemm(device, plan, source, a, b).c
         wrong = np.argwhere(found != want)
         assert not len(wrong), f"k = {k}: {len(wrong)} elements, from {wrong[0]} to {wrong[-1]}"

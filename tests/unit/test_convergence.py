@@ -48,6 +48,9 @@ LANE = "S2R R0, SR_TID.X\nLOP3.LUT R10, R0, 0x1f, RZ, 0xc0, !PT\nISETP.GT.AND P0
     ("@P0 BRA `(.L_1)\nUCGABAR_WAIT\n.L_1:\nEXIT", [(4, 3)]),
     ("@P0 BRA `(.L_1)\nSYNCS.ARRIVE.TRANS64 RZ, [R10+URZ], RZ\n.L_1:\nEXIT", []),  # a lane alone may
     ("BSSY B0, `(.L_2)\n@P0 BREAK B0\n@P0 BRA `(.L_3)\n.L_2:\nBSYNC B0\nBAR.SYNC 0x0\n.L_3:\nEXIT", [(7, 5)]),  # some have left
+    ("BSSY B0, `(.L_2)\n@P0 BRA `(.L_1)\n.L_2:\nBSYNC B0\nBAR.SYNC 0x0\nEXIT\n.L_1:\nBREAK B0\nEXIT", [(6, 4)]),  # on a way of their own
+    ("@P0 BRA `(.L_1)\nNOP\n.L_1:\nBSSY B0, `(.L_2)\nBSYNC B0\n.L_2:\nBAR.SYNC 0x0\nEXIT", [(7, 3)]),  # each part waits for itself
+    ("ISETP.GT.AND P1, PT, R2, c[0x0][0x210], PT\n@P1 BRA `(.L_1)\n@P0 BRA `(.L_1)\nNOP\n.L_1:\nBAR.SYNC 0x0\nEXIT", [(7, 5)]),  # or all at once
     ("BSSY B0, `(.L_2)\nBMOV.32.CLEAR R9, B0\n@P0 BRA `(.L_1)\nNOP\n.L_1:\nBMOV.32 B0, R9\nBSYNC B0\n.L_2:\nBAR.SYNC 0x0\nEXIT", []),
     ("BSSY B0, `(.L_2)\nBMOV.32.CLEAR RZ, B0\n@P0 BRA `(.L_1)\nNOP\n.L_1:\nBSYNC B0\n.L_2:\nBAR.SYNC 0x0\nEXIT", [(8, 5)]),
     ("@P0 BRA `(.L_1)\nNOP\n.L_1:\nBRA.DIV ~URZ, `(.L_2)\nBAR.SYNC 0x0\n.L_2:\nEXIT", []),
