@@ -268,6 +268,25 @@ GG_DEVICE void cp_async_4_part(u32 to, const void* from, int bytes) {
 // Arrives at `barrier` when all copies of this thread so far have landed.
 GG_DEVICE void cp_async_arrive(u32 barrier) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"); }
 
+// Commits the copies issued since the last call: they are one group.
+GG_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `Pending` of this thread's newest commit groups are still under way.
+template <int Pending>
+GG_DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+GG_DEVICE float load_shared_4(u32 from) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
+    return x;
+}
+
+GG_DEVICE void load_shared_16(float (&x)[4], u32 from) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(from) : "memory");
+}
+
 GG_DEVICE void load_shared_8(float* x, u32 from) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(from) : "memory");
 }
@@ -319,6 +338,17 @@ GG_DEVICE void multiply_add_registers(float (&c)[80], const u32 (&a)[4], u64 b, 
 // half a warp reads together touch each bank once.
 GG_DEVICE u32 at_a(int row, int chunk) { return row * (BLOCK_K * 4) + (chunk ^ (row & 3) * 2) * 16; }
 
+// Whether one of these elements is neither zero nor of a magnitude that words surely hold.
+template <int N>
+GG_DEVICE bool unusual(const float (&x)[N]) {
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits - 1), most = max(most, bits);
+    }
+    return least < __float_as_uint(0x1p-110f) - 1 || most >= __float_as_uint(0x1p+127f);
+}
 // What a block works on: tile after tile, those of one turn near one another so that they share operands in L2.
 struct Work {
     int m0, n0, panel_m, panel_n;  // of the tile; the panels of packed words it needs
@@ -382,6 +412,41 @@ gemmgen_bf16x6_wgmma_128x160x32_d558be68(
         asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes B's words, has finished
         int slot = 0;
         u32 phase = 1;  // a stage that has never been filled counts as free
+        // What words cannot hold is counted where copies have brought it, by the thread that copied it, when the ring has come round to the stage. Two bits for
+        // each of the newest stages: whether it came in pieces of 16 bytes, and whether this block is the one that counts.
+        u32 seen = 0;
+        const auto count_stage = [&](int back, int newest) {
+            const u32 told = seen >> 2 * back;
+            if (!(told & 1)) return;
+            const u32 stage = stages + (newest + STAGES - back) % STAGES * STAGE_BYTES;
+            const auto read = [&](float (&x)[4], int piece) {
+                if (told & 2) {
+                    load_shared_16(x, stage + at_a(first_row + piece * ROWS, column / 4));
+                } else {
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const int at = (piece * 4 + e) * 128 + mine;
+                        x[e] = load_shared_4(stage + at_a(at / BLOCK_K, at % BLOCK_K / 4) + at % 4 * 4);
+                    }
+                }
+            };
+            constexpr int PIECES = BLOCK_M * BLOCK_K / (128 * 4);
+            float x[4];
+            bool odd = false;
+#pragma unroll 4
+            for (int piece = 0; piece < PIECES; ++piece) {
+                read(x, piece);
+                odd = unusual(x) || odd;
+            }
+            if (!__any_sync(0xffffffffu, odd)) return;
+#pragma unroll 1
+            for (int piece = 0; piece < PIECES; ++piece) {
+                read(x, piece);
+                u32 packed[WORDS][2];
+                split_run(packed, x);
+                count(a_status, losses(packed, x));
+            }
+        };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(turn, m, n, stages_k, rank);
@@ -412,20 +477,12 @@ gemmgen_bf16x6_wgmma_128x160x32_d558be68(
                         cp_async_4_part(stage + at_a(row, one / 4) + one % 4 * 4, inside ? a + (long long)(work.m0 + row) * lda + kk + one : a, inside ? 4 : 0);
                     }
                 }
+                cp_async_commit();
                 cp_async_arrive(arrival);
-                if (until_count-- == 0) {
-                    until_count = blocks_n - 1;
-                    const float* element = a + (long long)(work.m0 + first_row) * lda + kk + column;
-#pragma unroll 1
-                    for (int row = first_row; row < BLOCK_M; row += ROWS, element += ROWS * lda) {
-                        float x[4];
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) x[e] = row < rows && kk + column + e < k ? element[e] : 0.0f;
-                        u32 packed[WORDS][2];
-                        split_run(packed, x);
-                        count(a_status, losses(packed, x));
-                    }
-                }
+                seen = seen << 2 | (whole ? 2 : 0) | (until_count == 0 ? 1 : 0);
+                until_count = (until_count == 0 ? blocks_n : until_count) - 1;
+                cp_async_wait<STAGES - 1>();
+                count_stage(STAGES - 1, slot);
                 b_from += B_STAGE;
                 kk += BLOCK_K;
                 if (++slot == STAGES) slot = 0, phase ^= 1;
@@ -438,6 +495,9 @@ gemmgen_bf16x6_wgmma_128x160x32_d558be68(
                     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(BLOCK_N * 4) : "memory");
             }
         }
+        cp_async_wait<0>();
+#pragma unroll 1
+        for (int back = STAGES - 2; back >= 0; --back) count_stage(back, (slot + STAGES - 1) % STAGES);
     } else {
         setmaxnreg_inc<216>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup

@@ -27,8 +27,8 @@ _TOGETHER = {
     "BAR", "UCGABAR_ARV", "UCGABAR_WAIT", "SHFL", "MATCH", "WARPGROUP", "USETMAXREG",
     "HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "LDSM", "STSM", "MOVM", "LDTM", "STTM",
 }
-"""Operations that need the whole warp. A thread alone may arrive at an mbarrier and issue a bulk copy. The compiler itself has VOTE, REDUX and ELECT in its loops
-over the lanes that are there and in its sums for atomics."""
+"""Operations that need the whole warp. A thread alone may arrive at an mbarrier and issue a bulk copy. The compiler itself uses VOTE, REDUX and ELECT in loops
+over the lanes that are there and in sums for atomics."""
 
 _FLOW = {"BRA", "BRX", "BRXU", "EXIT", "CALL", "RET"}
 _NO_RESULT = _FLOW | {

@@ -106,7 +106,7 @@ def test_no_row_beyond_the_edge_is_read(name):
 def test_elements_are_counted_once_however_many_blocks_share_them(name):
     """Blocks that share a stage take turns: fewer stages than blocks, and so many that each has several turns."""
     plan, source, binary = built(name, "WAYS")
-    for m, n, k in ((70, 130, 40), (40, 70, 330)):
+    for m, n, k in ((70, 130, 40), (40, 70, 331)):  # rows that begin at 16 bytes, and rows that do not
         a, b = np.full((m, k), 1e6, np.float32), np.full((k, n), 1.0, np.float32)
         b[3::50, :] = 1e5
         status = gemm(device_of(name, "WAYS"), plan, source, a, b).status
