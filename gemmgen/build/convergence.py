@@ -509,7 +509,8 @@ def _count(one: Instruction) -> int:
     if operation in ("HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "LDSM") or ".128" in name:
         return 4
     wide = operation in ("DADD", "DMUL", "DFMA") or operation == "CS2R" and ".32" not in name
-    return 2 if wide or any(part in name for part in (".64", ".WIDE", ".F64")) else 1
+    wide = wide or re.match(r"(F2F|I2F|FRND)\.F64|F2I\.[SU]64", name) is not None  # of conversions the result's type comes first
+    return 2 if wide or ".64" in name or ".WIDE" in name else 1
 
 
 def _stack(one: Instruction, operand: str) -> list[str]:

@@ -76,6 +76,7 @@ SAME = {
     "a byte beside others": "PRMT R10, RZ, 0x7610, R10\nLOP3.LUT P1, RZ, R10, 0xff, RZ, 0xc0, !PT",
     "the stack": "MOV R2, 0x1\nSTL [R1+0x8], R2\nMOV R2, R0\nLDL R2, [R1+0x8]\nISETP.NE.AND P1, PT, R2, RZ, PT",
     "a saved predicate": "P2R R2, PR, RZ, 0x2\nISETP.NE.AND P1, PT, R2, RZ, PT",
+    "a register beside a narrow result": "MOV R3, 0x1\nF2F.F32.F64 R2, R10\nISETP.NE.AND P1, PT, R3, RZ, PT",
     "what was written under the same guard": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P2 ISETP.NE.AND P1, PT, R2, RZ, PT",
 }
 DIFFERENT = {
@@ -94,6 +95,7 @@ DIFFERENT = {
     "a stack of which the place is computed": "MOV R2, 0x1\nSTL [R1+0x8], R2\nSTL [R0], R0\nLDL R2, [R1+0x8]\nISETP.NE.AND P1, PT, R2, RZ, PT",
     "another saved predicate": "P2R R2, PR, RZ, 0x1\nISETP.NE.AND P1, PT, R2, RZ, PT",
     "the upper half of a product": "IMAD.WIDE R2, R0, 0x4, R4\nISETP.NE.AND P1, PT, R3, RZ, PT",
+    "the upper half of a conversion": "F2F.F64.F32 R2, R10\nISETP.NE.AND P1, PT, R3, RZ, PT",
     "a sum's carry": "IADD3 R2, P1, R0, R0, RZ",
     "what another guard wrote": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P3 ISETP.NE.AND P1, PT, R2, RZ, PT",
     "what a part of the warp was given": "MOV R2, RZ\nBSSY B0, `(.L_8)\n@P0 BRA `(.L_7)\nMOV R2, 0x1\n.L_7:\nBSYNC B0\n.L_8:\nISETP.NE.AND P1, PT, R2, RZ, PT",
