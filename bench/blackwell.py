@@ -36,7 +36,7 @@ from gemmgen.workshop.bringup.processes import Processes
 
 POLICY = "tcgen05"
 SIZES = (1024, 2048, 4096, 8192, 16384)
-SCHEMES = ("ootomo", "scaled", "bf16x3", "bf16x6", "tf32x3")
+SCHEMES = ("ootomo", "scaled", "run_scaled", "bf16x3", "bf16x6", "tf32x3")
 WORDS = ("half", "ootomo", "ootomo4", "bf16x3", "tf32x3", "scaled", "e4m3x6")
 """Schemes whose kernels show how sums of FP16, BF16, TF32 and FP8 words are rounded, one instruction and several of them after one another."""
 TILE = {"block": [128, 64, 32], "warp": [128, 64, 32]}

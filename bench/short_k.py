@@ -43,6 +43,9 @@ FAMILIES: dict[str, dict[str, Any]] = {  # of each use, how many kernels at most
     "scaled_fine": {"use": [{"split": {"scheme": "scaled", "sums": "compensated"}}], "kernels_at_most": 3, "sizes": WIDE, "batched": False},
     "run_scaled_fine": {"use": [{"split": {"scheme": "run_scaled", "sums": "compensated"}}], "kernels_at_most": 2, "sizes": WIDE, "batched": False},
     "bf16x6_apart": {"use": [{"scheme": "bf16x6_apart"}], "kernels_at_most": 14},
+    "bf16x6_mixed": {
+        "use": [{"split": {"scheme": "bf16x6_apart", "where": "mixed"}}], "kernels_at_most": 6, "sizes": [*SHORT, *BATCHED, *MORE[:10], *MORE[-6:]],
+    },
     "tf32x3_lane": {"use": [{"split": {"scheme": "tf32x3", "where": "lane"}}], "kernels_at_most": 5, "sizes": [*SHORT[:3], *SMALL], "batched": False},
     "fp32_lane": {"use": [{"split": {"scheme": "fp32", "where": "lane"}}], "kernels_at_most": 7, "sizes": [*SHORT[:3], *SMALL, *MORE[:4]], "batched": False},
 }
@@ -57,7 +60,7 @@ def made(name: str, told: dict[str, Any] | str, folder: str, layouts: list[str])
 
     try:
         loaded = load_library(told) if isinstance(told, str) else library_from(told, name)
-        fewer = loaded.file.kernels_at_most * len(layouts) // len(loaded.file.layouts) if isinstance(told, str) else loaded.file.kernels_at_most
+        fewer = loaded.file.kernels_at_most * len(layouts) // len(loaded.layouts) if isinstance(told, str) else loaded.file.kernels_at_most
         loaded = replace(loaded, file=loaded.file.model_copy(update={"layouts": tuple(layouts), "kernels_at_most": fewer}))
         write(make(loaded), folder, force=True)
     except GemmgenError as error:

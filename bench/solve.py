@@ -1,11 +1,13 @@
 """How fast is a triangular solve whose products are by a scheme, and how large is its residual? Beside cuBLAS's trsm, in one interleaved race.
 
     python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096x8192,4096] [--parts] [--block 512]
+    python bench/solve.py specs/kernels/trsm_h200.toml --matrices 64 --sizes 256,512,1024
     gemmgen run --library DIR -- python bench/solve.py --calls
 
-For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and TFLOP/s counted as
-size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the products take,
-each by itself. With --calls cublasStrsm alone: under `gemmgen run` it is that of a library. Raises DeviceError without a CUDA GPU.
+For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and
+TFLOP/s counted as size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the products take,
+each by itself. `--matrices` solves so many systems at once, beside cublasStrsmBatched. With --calls cublasStrsm alone: under `gemmgen run` it is that of a
+library. Raises DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations
@@ -55,6 +57,57 @@ def cublas_trsm() -> Callable[[Any, Any], None]:
     return solve
 
 
+def cublas_trsm_batched(c: Any, a: Any) -> Callable[[], None]:
+    """cublasStrsmBatched of row-major lower triangles [batch, size, size] on the left, into C [batch, size, others]; cuBLAS has none of strided batches."""
+    import cupy
+    from cupy.cuda import device as cupy_device
+
+    handle, library, one = ctypes.c_void_p(cupy_device.get_cublas_handle()), load_library(), np.ones(1, np.float32)
+    (batch, size, others) = c.shape
+    places = [cupy.array([x.data.ptr + 4 * at * x[0].size for at in range(batch)], cupy.uint64) for x in (a, c)]
+
+    def solve() -> None:
+        status = library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)) or library.cublasStrsmBatched(
+            handle, RIGHT, UPPER, 0, 0, others, size, one.ctypes, ctypes.c_void_p(places[0].data.ptr), size, ctypes.c_void_p(places[1].data.ptr), others, batch)
+        if status:
+            raise DeviceError("bench", "cublasStrsmBatched failed", got=f"cublasStatus {status}")
+
+    return solve
+
+
+def batches(options: argparse.Namespace, asked: dict[str, Any]) -> None:
+    """Races a batch of each size, and prints times, the ratio, and the larger residual of the first and the last system."""
+    import cupy
+
+    for one in options.sizes.split(","):
+        size, others = [*map(int, one.split("x")), int(one.split("x")[0])][:2]
+        built = road.build(loads(asked | {"problem": {"kind": "trsm", "m": size, "n": others, "k": size, "matrices": options.matrices}}), options.gpu)
+        own, draw = Multiplier(built), cupy.random.default_rng(1)
+        a = (cupy.tril(draw.uniform(-1, 1, (options.matrices, size, size))) / size**0.5 + cupy.eye(size)).astype(cupy.float32)
+        b = draw.uniform(-1, 1, (options.matrices, size, others)).astype(cupy.float32)
+        x = cupy.empty_like(b)
+        solves_of = {"gemmgen": lambda: own.solve(x, a), "cublas-strsm-batched": cublas_trsm_batched(x, a)}
+        told = {}
+        for name, solve in solves_of.items():
+            x[...] = b
+            solve()
+            told[name] = max(residual(a[at], b[at], x[at]) for at in (0, -1))
+
+        def enqueued(solve: Callable[[], None]) -> Callable[[int], None]:
+            def enqueue(index: int) -> None:
+                x[...] = b
+                solve()
+
+            return enqueue
+
+        found = raced({name: Contender(name, enqueued(solve), judged=False) for name, solve in solves_of.items()}, rounds=options.rounds,
+                      slice_ms=options.slice_ms, warm_up=0.3)
+        print(f"{options.matrices} x {size} x {others}: {built.plan.summary}")
+        print(f"{options.matrices} x {size} x {others}: {found['cublas-strsm-batched'] / found['gemmgen']:.2f} x cublas-strsm-batched")
+        for name, seconds in found.items():
+            print(f"    {name:<21} {1e6 * seconds:9.1f} us  {1e-12 * options.matrices * size**2 * others / seconds:6.1f} TFLOP/s, residual {told[name]:.2e}")
+
+
 def triangles(size: int) -> dict[str, Any]:
     """Lower triangles by what they are: of a mild condition; Cholesky's of a covariance; L of a random matrix's LU, whose condition grows with its size."""
     import cupy
@@ -84,16 +137,22 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--slice-ms", type=float, default=40.0)
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--matrices", type=int, default=1, help="systems of a batch")
     parser.add_argument("--no-residuals", action="store_true")
     parser.add_argument("--block", type=int, default=solves.BLOCK, help="unknowns that a launch solves, to weigh others than the shipped choice")
     options = parser.parse_args()
     if not options.calls and options.spec is None:
         parser.error("a spec, or --calls")
+    if options.matrices > 1 and (options.calls or options.parts):
+        parser.error("--matrices goes with neither --calls nor --parts")
     import cupy
 
     solves.SHARED_BYTES += 4 * (options.block - solves.BLOCK) * solves.SYSTEMS
     solves.BLOCK = options.block
     asked = {} if options.calls else load(options.spec).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if options.matrices > 1:
+        batches(options, asked)
+        return 0
     vendor = cublas_trsm()
     for one in options.sizes.split(","):
         size, others = [*map(int, one.split("x")), int(one.split("x")[0])][:2]

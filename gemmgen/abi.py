@@ -63,7 +63,10 @@ def _aliased(plan: Plan, launch: Launch) -> Launch:
     """The launch with the arguments that the plan's kind passes on in place of a parameter's own, and A's buffers in place of B's where those are its words."""
     def aliased(one: Parameter) -> Parameter:
         region = f"a_{one.region[2:]}" if plan.launches.shares_words and one.region and one.region.startswith("b_") else one.region
-        return replace(one, argument=plan.kind.aliases.get(one.argument, one.argument), region=region)
+        return replace(one, argument=passed.get(one.argument, one.argument), region=region)
+
+    # Extents of complex elements are not those of the real product, of which n is twice m.
+    passed = {one: of for one, of in plan.kind.aliases.items() if plan.kind.reals == 1 or one not in ("m", "n", "k")}
 
     if not plan.kind.aliases or plan.kind.solves:  # of which each round tells
         return launch
@@ -207,7 +210,7 @@ _IMAGINARY = (given("alpha_i", "float", "imaginary part of alpha"), given("beta_
 
 def _factors_of_c(plan: Plan) -> tuple[Parameter, ...]:
     """Those of complex numbers by their parts."""
-    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *(_IMAGINARY if plan.kind.reals > 1 else ())))
+    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *(_IMAGINARY if plan.kind.complex_factors else ())))
 
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
@@ -356,12 +359,16 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
 
 
 def _solve(plan: Plan, symbol: str) -> Launch:
-    """A kernel whose blocks take some right-hand sides each, of a block of unknowns: k is its size."""
+    """A kernel whose blocks take some right-hand sides each, of a block of unknowns: k is its size. Of a batch, all systems' one after another."""
     triangle = (_a if plan.solved.name == "a" else _b)(plan)
     return Launch(
         symbol=symbol, role=SOLVE, meaning=f"a block of unknowns, by substitution in FP32 with the triangle of {plan.solved.name.upper()} on the diagonal",
-        grid=(((plan.kind.beside, solves.SYSTEMS),),), threads=solves.THREADS, shared_bytes=0 if plan.geometry.static_shared else solves.SHARED_BYTES,
-        lines=(Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], _FACTORS[0]))),
+        grid=(((plan.kind.beside, solves.SYSTEMS), *_each(plan)),), threads=solves.THREADS,
+        shared_bytes=0 if plan.geometry.static_shared else solves.SHARED_BYTES,
+        lines=(
+            Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], _FACTORS[0])),
+            *_strides(plan, f"{plan.solved.name}c", counted=False),
+        ),
     )
 
 

@@ -198,11 +198,11 @@ class Round:
         """The call's arguments by name with the round's in place of them.
 
         Args:
-            call: its operands and their leading dimensions among them.
+            call: its operands, their leading dimensions and, of a batch, their strides among them.
             moved: (operand, elements) -> what points so far into it.
         """
         parts = {name: moved(call[of], row * call[f"ld{of}"] + column) for name, (of, row, column) in self.at.items()}
-        steps = {f"ld{name}": call[f"ld{of}"] for name, (of, _, _) in self.at.items()}
+        steps = {f"{step}{name}": call[f"{step}{of}"] for name, (of, _, _) in self.at.items() for step in ("ld", "stride_") if step + of in call}
         return {**call, **parts, **steps, "m": self.m, "n": self.n, "k": self.k, "alpha": self.alpha, "beta": self.beta}
 
 

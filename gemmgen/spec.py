@@ -100,14 +100,14 @@ class Problem(Strict):
         "nn", description="row major A, B as stored (n) or transposed (t); of complex elements also conjugated and transposed (c)"
     )
     type: Literal[*ELEMENTS] = Field(F32.name, description=(
-        "type of the elements of A, B and C: f32; for one product (kind = gemm) also f64 by residues, and c64 and c128, complex numbers whose parts are f32 "
-        "and f64, real part first"
+        "type of the elements of A, B and C: f32; of kinds gemm, syrk, gemmt and symm also f64 by residues; of these, herk, hemm and (c64) trmm c64 and c128, "
+        "complex numbers whose parts are f32 and f64, real part first"
     ))
     uplo: Literal["lower", "upper", "both"] | None = Field(
         None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too. Of trmm and trsm: "
-        "which triangle of A, or of B, there is, as the formula reads it; of symm, which one is read"
+        "which triangle of A, or of B, there is, as the formula reads it; of symm and hemm, which one is read"
     )
-    side: Literal["left", "right"] | None = Field(None, description="of trmm, trsm and symm: whether A is the triangle, or symmetric (the default), or B")
+    side: Literal["left", "right"] | None = Field(None, description="of trmm, trsm, symm and hemm: whether A is the triangle, or symmetric (the default), or B")
     diag: Literal["nonunit", "unit"] | None = Field(None, description="of trmm and trsm: unit: the triangle's diagonal is 1, and is not read")
     b: Literal[*INPUTS] = Field(
         "f32", description="type of B's elements, beside an A of FP32; other than f32 only with a scheme that takes B as it is stored; f32 beside elements of "

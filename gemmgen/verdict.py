@@ -172,9 +172,8 @@ def plain_plan(plan: Plan) -> Plan:
         GemmgenError: there is none.
     """
     h = plan.hints
-    kind = GEMM.name if plan.kind.reals > 1 else plan.kind.name
     layout, element = plan.kind.layout_of(plan.layout), plan.kind.element_of(plan.type).name
-    return _plain(_named(plan.gpu), kind, layout, plan.output.name, tuple(plan.epilogue.names), h.asked, h.matrices, element)
+    return _plain(_named(plan.gpu), plan.kind.asked, layout, plan.output.name, tuple(plan.epilogue.names), h.asked, h.matrices, element)
 
 
 def plain_of(gpu: Gpu, m: int, n: int, k: int, layout: str = "nn") -> tuple[float, str]:

@@ -442,6 +442,7 @@ gemmgen_bf16x6_wgmma_128x160x32_d558be68(
 #pragma unroll 1
             for (int piece = 0; piece < PIECES; ++piece) {
                 read(x, piece);
+                if (!__any_sync(0xffffffffu, unusual(x))) continue;
                 u32 packed[WORDS][2];
                 split_run(packed, x);
                 count(a_status, losses(packed, x));

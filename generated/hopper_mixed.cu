@@ -443,6 +443,7 @@ gemmgen_ootomo_wgmma_64x96x64_632e8fc9(
 #pragma unroll 1
             for (int piece = 0; piece < PIECES; ++piece) {
                 read(x, piece);
+                if (!__any_sync(0xffffffffu, unusual(x))) continue;
                 u32 packed[WORDS][2];
                 split_run(packed, x);
                 count(a_status, losses(packed, x));

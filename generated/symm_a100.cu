@@ -319,7 +319,7 @@ gemmgen_scaled_mma_128x128x32_88f12d85_absmax(
         absmax_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_absmax);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 3)
 gemmgen_scaled_mma_128x128x32_88f12d85_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,

@@ -203,7 +203,7 @@ GG_DEVICE void split_b(
     count(counters, losses(packed, value));
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 3)
 gemmgen_ootomo_wgmma_64x256x32_5d2690f7_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gemmgen.api.operands import as_numpy, check_dense, home_of, refuse_truth, refuse_two_libraries
 from gemmgen.api.shapes import check_shapes, extents
 from gemmgen.api.torch_fp32 import fp32_of
-from gemmgen.api.wide import wide_product
+from gemmgen.api.wide import ELEMENTS, kind_of, wide_product
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
 
     The result's library, device, shape and type are those of `a @ b`. float32 arrays of CuPy, torch and JAX in a GPU's memory are multiplied by gemmgen's
     kernels on the matrix units, or by their own library in FP32 without TF32 where that is faster. The first product on a GPU builds a library of kernels
-    for it, once: it is kept in the cache folder. NumPy's float32 arrays are copied to a GPU where that pays. Large float64 arrays of CuPy and torch in a
-    GPU's memory are multiplied by kernels of FP64 where these are faster than native FP64. All others are multiplied by their own library, and a
-    `gemmgen.errors.Notice` says so once. torch and JAX have gradients.
+    for it, once: it is kept in the cache folder. NumPy's float32 arrays are copied to a GPU where that pays. Large float64, complex64 and complex128
+    arrays of CuPy and torch in a GPU's memory are multiplied by kernels of their type where these are faster than native arithmetic. All others are multiplied
+    by their own library, and a `gemmgen.errors.Notice` says so once. torch and JAX have gradients.
 
     Args:
         a: [..., m, k] or [k], in any order and strides.
@@ -115,8 +115,9 @@ def _note(about: str, text: str) -> None:
 
 
 def _note_type(kind: str, own: str) -> None:
-    if kind == "float64":
-        _note(kind, f"float64 arrays are multiplied by {own} in FP64; kernels of FP64 take those of CuPy and torch in a GPU's memory")
+    if kind in ELEMENTS:
+        told = "FP64" if kind == "float64" else kind
+        _note(kind, f"{kind} arrays are multiplied by {own} in {told}; kernels of {told} take those of CuPy and torch in a GPU's memory")
     elif kind != "float32":
         _note(kind, f"{kind} arrays are multiplied by {own} in {kind}, as libraries of kernels take float32 alone; convert both for these")
 
@@ -301,7 +302,7 @@ class _Cupy(_Front):
         check_shapes(a.shape, b.shape)
         vendor, gpus = self.home.matmul, cuda_gpus()
         _check_devices(a.device.id, b.device.id)
-        if a.dtype == b.dtype == "float64" and a.device.id < len(gpus):
+        if a.dtype == b.dtype and kind_of(a) in ELEMENTS and a.device.id < len(gpus):
             with a.device:
                 return wide_product(a, b, vendor, partial(_package, gpus[a.device.id]), _chosen, self.home.cuda.get_current_stream().synchronize)
         if a.dtype != "float32" or b.dtype != "float32":
@@ -418,7 +419,7 @@ class _Torch(_Front):
         check_dense(a, b)
         self._check_types(a, b)
         refuse_truth(a)
-        if a.dtype == torch.float64 and a.is_cuda:
+        if kind_of(a) in ELEMENTS and a.is_cuda:
             timed = None if torch.cuda.is_current_stream_capturing() else torch.cuda.synchronize
             with torch.no_grad(), torch.cuda.device(a.device):
                 fast = wide_product(a.detach(), b.detach(), torch.matmul, partial(_package, self._here(a.device.index)), _chosen, timed)

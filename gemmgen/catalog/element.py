@@ -163,7 +163,7 @@ C64 = Complex("c64", "complex FP32", "float", np.dtype(np.complex64), np.dtype(n
 C128 = Complex("c128", "complex FP64", "double", np.dtype(np.complex128), np.dtype(np.clongdouble), "z", 3)
 ELEMENTS = {one.name: one for one in (F32, F64, C64, C128)}
 REALS = tuple(one for one in ELEMENTS.values() if one.reals == 1)
-"""Those that libraries have, by their numbers."""
+"""Those of which there is BLAS's level 3 beside GEMM."""
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
         *(f"{'verdict' if at == 0 else '':<{LABEL}}{told}" for at, told in enumerate(verdict_lines(choice))),
         *(f"{'left open' if at == 0 else '':<{LABEL}}{told}" for at, told in enumerate(choice.relaxed)),
         *(f"{'left out' if at == 0 else '':<{LABEL}}{place} on {gpu}, {layout}: {why}" for at, (place, gpu, layout, why) in enumerate(choice.left_out)),
-        *(f"{'refused' if at == 0 else '':<{LABEL}}{plan.gpu.name}, {plan.layout}: {plan.summary}: {error.problem}"
+        *(f"{'refused' if at == 0 else '':<{LABEL}}{plan.gpu.name}, {plan.kind.layout_of(plan.layout)}: {plan.summary}: {error.problem}"
           for at, (plan, error) in enumerate(choice.refused)),
         "",
         table(("kernel", "layout", "scheme", "policy", "kind", "block", "slices", "for", "why"), [
-            ((labels or {}).get(one.plan.hash, one.plan.gpu.name), one.plan.layout, one.plan.scheme.name, one.plan.fragment.policy,
-             " ".join((one.plan.kind.name, *one.plan.kind.options.values())), "x".join(map(str, one.plan.block)), str(one.plan.split_k),
+            ((labels or {}).get(one.plan.hash, one.plan.gpu.name), one.candidate.layout, one.plan.scheme.name, one.plan.fragment.policy,
+             " ".join((one.plan.kind.name, *(word for key, word in one.plan.kind.options.items() if key != "layout"))), "x".join(map(str, one.plan.block)), str(one.plan.split_k),
              f"{len(one.sizes)} size{'s' * (len(one.sizes) != 1)}", one.reason)
             for one in choice.kernels
         ]),
@@ -57,7 +57,7 @@ def choice_value(choice: Choice) -> dict[str, Any]:
     return {
         "candidates": choice.candidates, "sizes": [list(size) for size in choice.sizes], "ratio": choice.ratio, "no_set_has_less": choice.least,
         "kernels": [
-            {"gpu": one.plan.gpu.name, "layout": one.plan.layout, "plan": one.plan.hash, "scheme": one.plan.scheme.name,
+            {"gpu": one.plan.gpu.name, "layout": one.candidate.layout, "plan": one.plan.hash, "scheme": one.plan.scheme.name,
              "policy": one.plan.fragment.policy, "kind": one.plan.kind.name, **one.plan.kind.options,
              "block": list(one.plan.block), "split_k": one.plan.split_k, "from": one.candidate.place, "sizes": [list(size) for size in one.sizes],
              "reason": one.reason}
@@ -68,7 +68,7 @@ def choice_value(choice: Choice) -> dict[str, Any]:
         "left_open": list(choice.relaxed),
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],
         "refused": [
-            {"plan": plan.hash, "gpu": plan.gpu.name, "layout": plan.layout, "problem": error.problem, "has": error.has} for plan, error in choice.refused
+            {"plan": plan.hash, "gpu": plan.gpu.name, "layout": plan.kind.layout_of(plan.layout), "problem": error.problem, "has": error.has} for plan, error in choice.refused
         ],
     }
 

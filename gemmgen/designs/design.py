@@ -74,7 +74,8 @@ class Design(Searched, Batched):
         """Whether it has kernels for products of this kind."""
         if kind.plain:
             return kind.name in self.kinds
-        given = self.has(COMPLEX) if kind.reals > 1 else self.has(GIVEN_TRIANGLES) or not kind.packs
+        read = self.has(GIVEN_TRIANGLES) or self.has(COMPLEX) and not (kind.twice or any(kind.k_range))
+        given = (self.has(COMPLEX) or kind.reals == 1) and (read or not kind.packs)
         return (STRIDED if kind.batched else GEMM).name in self.kinds and self.has(ANY_KIND) and given
 
     def of(self, kind: Kind) -> Design:
@@ -147,7 +148,7 @@ class Design(Searched, Batched):
 
 @cache
 def _of_kind(design: Design, kind: Kind) -> Design:
-    if not (kind.equations or kind.constraints or kind.one_operand or any(kind.k_range)):
+    if not (kind.equations or kind.constraints or kind.shares_words or any(kind.k_range)):
         return design
     own: dict[str, tuple[Equation, ...]] = {}
     before: tuple[Equation, ...] = ()  # equations of symbols that the design does not have, which the next one asks for
@@ -172,7 +173,7 @@ def _of_kind(design: Design, kind: Kind) -> Design:
             return replace(one, form=re.sub(r"\bK\b", "(K / 2)", one.form))
         if (any(kind.k_range) or kind.twice) and one.symbol == "unit_seconds":
             return replace(one, form=re.sub(r"\bK\b", "(stages_k * split_k * BK)", one.form))
-        if not kind.one_operand or one.symbol not in ("plane_bytes", "split_bytes"):
+        if not (kind.one_operand and kind.shares_words) or one.symbol not in ("plane_bytes", "split_bytes"):
             return one
         return replace(one, form=re.sub(r"\bN\b", "where(words_a == words_b, 0, N)", one.form))
 

@@ -59,16 +59,16 @@ EXAMPLE_NUMBER = 0.5
 """What the example gives an epilogue for each number."""
 
 
-_OF_PARTS = {
-    **{one: f"2 * {one}" for one in ("n", "k", "lda", "ldb", "ldc")}, "alpha": "alpha[0]", "alpha_i": "alpha[1]", "beta": "beta[0]", "beta_i": "beta[1]",
-}
+_PARTS_OF_FACTORS = {"alpha": "alpha[0]", "alpha_i": "alpha[1]", "beta": "beta[0]", "beta_i": "beta[1]"}
+_OF_PARTS = {**{one: f"2 * {one}" for one in ("n", "k", "lda", "ldb", "ldc")}, **_PARTS_OF_FACTORS}
 """What the real product of a complex one is given, by the argument of a parameter."""
 
 
 def _passed(parameter: Parameter, plan: Plan) -> str:
     """What a parameter is given, as C."""
     if parameter.region is None:
-        return _OF_PARTS.get(parameter.argument, str(parameter.argument)) if plan.kind.reals > 1 else str(parameter.argument)
+        factor = parameter.argument in _PARTS_OF_FACTORS and not plan.kind.complex_factors
+        return str(parameter.argument) if plan.kind.reals == 1 or factor else _OF_PARTS.get(parameter.argument, str(parameter.argument))
     return f"(base + at.{parameter.region}" + (f" + {parameter.offset})" if parameter.offset else ")")
 
 
@@ -99,7 +99,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     counters = [field for counters in interface.counters for field in counters.fields]
     m, n, k = prose.example_size(plan)
     k = prose.EXAMPLE_SYSTEM[0] if plan.kind.solves else k
-    example = prose.coefficients(plan, k, archs)
+    example = prose.coefficients(plan, k * plan.kind.reals, archs)
     largest_grid, grid_limit = prose.largest_grid(plan, source)
     overflows = not plan.scheme.precision.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
     return {
@@ -123,7 +123,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "words": prose.words(plan), "largest": f"{plan.scheme.words_of('a')[0].largest:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
         "promise_lines": textwrap.wrap(f"{prose.promise(plan)},", 84), "underflow": prose.underflow_text(plan, archs),
-        "codes": _codes(plan, interface.batched), **_batch_text(interface.batched, "ac" if plan.kind.one_operand else "abc"),
+        "codes": _codes(plan, interface.batched), **_batch_text(interface.batched, _strided(plan)),
         **_ends_text(plan, interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
         **_limits(plan), **_of_factors(plan),
@@ -176,7 +176,7 @@ def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
     first = known["workspace"][0]
     given = [name for name, _ in _ends(plan, batched)]
     vectors = [(name, first + at, "NULL, and C has elements") for at, name in enumerate(given) if name in plan.inputs.vectors]
-    if plan.kind.reals > 1:
+    if plan.kind.complex_factors:
         known = known | {"alpha": (4, "NULL"), "beta": (9, "NULL")}
     left = {argument: position for argument, (position, _) in known.items() if argument in plan.kind.aliases or argument in _none_of(plan)}
     moved = [
@@ -188,7 +188,8 @@ def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
 
 def _none_of(plan: Plan) -> tuple[str, ...]:
     """Arguments that a kind which solves has not: its other operand is C, and what C held counts always."""
-    return ("b", "ldb", "beta") if plan.kind.solves and plan.kind.left else ("a", "lda", "beta") if plan.kind.solves else ()
+    other = "b" if plan.kind.solves and plan.kind.left else "a"
+    return (other, f"ld{other}", f"stride_{other}", "beta") if plan.kind.solves else ()
 
 
 def _ends(plan: Plan, batched: bool) -> list[tuple[str, str]]:
@@ -214,6 +215,11 @@ def _ends_text(plan: Plan, batched: bool) -> dict[str, Any]:
         "ends_told": f", and of that {ended.title}" if ended else "", "example_number": EXAMPLE_NUMBER, "ends_slope": slope, "ends_own": own,
         "ends_grows": unscaled,
     }
+
+
+def _strided(plan: Plan) -> str:
+    """The operands of which the C function of a batch is given a stride."""
+    return f"{plan.solved.name}c" if plan.kind.solves else "ac" if plan.kind.one_operand else "abc"
 
 
 def _batch_text(batched: bool, operands: str = "abc") -> dict[str, Any]:
@@ -262,7 +268,7 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
 
 def _of_factors(plan: Plan) -> dict[str, Any]:
     """How the C function is given alpha and beta: numbers, or pointers to both parts."""
-    if plan.kind.reals == 1:
+    if not plan.kind.complex_factors:
         return {"factor": f"{plan.type.c_type} ", "alpha_is": {"seen": "alpha != 0", "none": "alpha == 0.0f"}}
     return {"factor": f"const {plan.type.c_type} *", "alpha_is": {"seen": "(alpha[0] != 0 || alpha[1] != 0)", "none": "alpha[0] == 0 && alpha[1] == 0"}}
 
@@ -276,11 +282,13 @@ def _limits(plan: Plan) -> dict[str, int]:
 def _reads(plan: Plan) -> str:
     """Of a kind that reads a triangle of an operand, which one, in a sentence."""
     kind = plan.kind
-    if not (kind.given or kind.solves) or kind.reals > 1:
+    if not (kind.given or kind.solves) or not getattr(kind, "operand", None):
         return ""
     operand, turned = kind.operand.upper(), plan.layout["ab".index(kind.operand)] == "t" and "diag" in kind.options
     whose = f"{operand}, the {'lower' if kind.options['uplo'] == 'upper' else 'upper'} one as it is stored," if turned else operand
     diagonal = ", without its diagonal, which is 1" if kind.options.get("diag") == "unit" else ""
+    if kind.reals > 1 and kind.of_reals.conjugates:
+        diagonal = ", without the imaginary parts of its diagonal"
     return f"The {kind.options['uplo']} triangle of {whose} is read{diagonal}: nothing else."
 
 

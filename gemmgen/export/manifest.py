@@ -144,7 +144,8 @@ def _rounds(plan: Plan) -> dict[str, Any]:
                 f"{extent} are those served, k those that serve, {x} at row and kk where each begin, {other} in C where the serving ones begin, "
                 f"{beside} = ldc, c where the served ones begin, alpha = -1, beta = 1, or alpha where i = count. The workspace is laid out once, for the "
                 "largest of each extent that a product has; regions marked zeroed are zeroed before the first launch, and those behind the status again before "
-                "each further product",
+                "each further product"
+                + (f"; of a batch each launch is for all systems: stride_{other} is C's, and strides are those of the call" if plan.launches.repeated else ""),
     }
 
 

@@ -34,8 +34,9 @@ def residual(plan: Plan) -> str:
 
 
 def example_size(plan: Plan) -> tuple[int, int, int]:
-    """M, N and K of the example's product."""
-    found = dict(zip("mnk", EXAMPLE_SIZE))
+    """M, N and K of the example's product, in elements."""
+    m, n, k = EXAMPLE_SIZE
+    found = {"m": m, "n": n // plan.kind.reals, "k": k // plan.kind.reals}
     m, n, k = (found[plan.kind.aliases.get(extent, extent)] for extent in "mnk")
     return m, n, k
 
@@ -290,12 +291,13 @@ def example_losses(plan: Plan, archs: Sequence[str]) -> dict[str, float]:
 
 
 def example_matrices(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """[M, K] and [K, N] as the example draws them; a B of words as stored holds multiples of 1/128."""
+    """[M, K] and [K, N] as the example draws them, both parts of complex ones; a B of words as stored holds multiples of 1/128."""
     m, n, k = example_size(plan)
     of_b = 0 if plan.kind.one_operand else n
-    state, drawn = 1, np.empty((k, m + of_b), np.float32)
+    state, drawn = 1, np.empty((k, (m + of_b) * plan.kind.reals), np.float32)
     for index in range(drawn.size):
         state = (state * 1664525 + 1013904223) % 2**32
         drawn.flat[index] = (state >> 8) / 2**23 - 1
+    drawn = plan.kind.from_memory(drawn)
     a, b = np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:] if of_b else drawn)
     return a, b if plan.inputs.stored_b.is_usual else np.floor(128 * b) / 128

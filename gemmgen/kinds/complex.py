@@ -1,12 +1,15 @@
-"""Products of complex numbers, as products of real matrices: BLAS's cgemm."""
+"""Products of complex numbers, as products of real matrices: BLAS's cgemm, and the kinds of triangles of complex numbers."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from gemmgen.catalog.element import ELEMENTS, Element
 from gemmgen.errors import SpecError
-from gemmgen.kinds.kind import COMPLEX_LAYOUTS, Kind, Problem
+from gemmgen.kinds.kind import COMPLEX_LAYOUTS, GEMM, LAYOUTS, Kind, Problem
+from gemmgen.kinds.triangular import stages
 
 BLOCKS = {
     # B's memory holds x + iy side by side; here o is a column of the real B and kk a row of it, whose lowest bits say the place in the block.
@@ -15,8 +18,16 @@ BLOCKS = {
     "c": ("at(o >> 1, kk ^ (o & 1))", "o & ~kk & 1"),
 }
 """What the real B has at column `o` and row `kk`, by its layout, and where it is negative."""
-ROWS = {"t": "at(2 * o + (kk & 1), kk >> 1)", "c": "kk & 1 ? -at(2 * o + 1, kk >> 1) : at(2 * o, kk >> 1)"}
+ROWS = {"n": "at(o, kk)", "t": "at(2 * o + (kk & 1), kk >> 1)", "c": "kk & 1 ? -at(2 * o + 1, kk >> 1) : at(2 * o, kk >> 1)"}
 """The same of the real A at row `o` and column `kk`; one that is not transposed is read as it lies."""
+
+BESIDE = {"a": ("nc",), "b": ("cn",)}
+"""Layouts that complex elements have besides those of real ones, by the operand of which a triangle is read."""
+
+
+def block(part: str, negative: str) -> str:
+    """C, the part of an element of B that the real B has somewhere, and where it is negative."""
+    return f"{negative} ? -{part} : {part}"
 
 
 class ComplexProduct(Kind):
@@ -37,17 +48,22 @@ class ComplexProduct(Kind):
     meaning = "one product of complex matrices"
     layouts = COMPLEX_LAYOUTS
     reals = 2
+    operand: str | None = None  # of which a triangle is read
     vendor_share = 1.0  # the vendor's CGEMM is taken to be as fast as SGEMM of the real product
     reads = "of the real matrix that stands for the complex one"
 
     def __init__(self, type: str = "c64", layout: str = "nn"):
         self.element, self.options = ELEMENTS[type], {"type": type, "layout": layout}
         self.name = f"{self.element.letter}gemm"
-        self.given = {"b": "{} ? -{} : {}".format(BLOCKS[layout[1]][1], *2 * BLOCKS[layout[1]][:1])}
+        self.given = {"b": block(*BLOCKS[layout[1]])}
         if layout[0] != "n":
             self.given = {"a": ROWS[layout[0]], **self.given}
         conjugated = " and ".join(x for x, letter in zip("AB", layout) if letter == "c")
         self.formula = "C = alpha A B + beta C" + f", {conjugated} conjugated in memory," * bool(conjugated)
+
+    @property
+    def asked(self) -> str:
+        return self.name[1:]
 
     def extents(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         return m, 2 * n, 2 * k
@@ -70,13 +86,20 @@ class ComplexProduct(Kind):
 
     # ---- what the judge compares with
 
+    def multiplied(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        return super().completed(a, b)
+
+    def framed(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
+        """`embedded` of complex A [M, K], B [K, N] and C [M, N]."""
+        return Problem(a, b, c)
+
     def completed(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The real A [M, 2K] and B [2K, 2N].
 
         Raises:
-            SpecError: an operand is missing.
+            SpecError: an operand is missing, or no kernel serves its shape.
         """
-        a, b = super().completed(a, b)
+        a, b = self.multiplied(a, b)
         (k, n), part = b.shape, self.element.part.dtype
         blocks = np.empty((k, 2, n, 2), part)
         blocks[:, 0, :, 0], blocks[:, 0, :, 1], blocks[:, 1, :, 0], blocks[:, 1, :, 1] = b.real, b.imag, -b.imag, b.real
@@ -95,11 +118,98 @@ class ComplexProduct(Kind):
             parts = np.full((c.shape[0], 2 * c.shape[1]), np.nan, c.dtype)
             parts[:, _columns(c.shape[1])] = c
             c = self.from_memory(parts)
-        return Problem(self.from_memory(a), whole, c)
+        return self.framed(self.from_memory(a), whole, c)
 
     def part(self, c: np.ndarray, m: int, n: int) -> np.ndarray:
         c = self.in_memory(c, "n") if np.iscomplexobj(c) else c
-        return c[:, _columns(n)]
+        return self.part_of(c.reshape(len(c), -1, 2), m, n).reshape(m, 2 * n)[:, _columns(n)]
+
+    def part_of(self, c: np.ndarray, m: int, n: int) -> np.ndarray:
+        """The part A B of a C [rows, columns, 2] of both parts of elements, of what `framed` makes of A [M, K] and B [K, N]."""
+        return c
+
+
+class OfComplex(ComplexProduct):
+    """A kind of products of which a triangle of C is computed, or one of an operand read, of complex elements.
+
+    Args:
+        type: the elements' name.
+        layout: of A and of B.
+        kind: the kind, as real elements have it.
+    """
+
+    def __init__(self, type: str, layout: str, kind: Kind):
+        super().__init__(type, layout)
+        self.of_reals = one = kind.of_complex()
+        self.options = {**self.options, **one.options}
+        self.name, self.meaning, self.aliases = self.element.letter + one.name, one.meaning, one.aliases
+        self.formula = one.formula if one.one_operand else self.formula.replace(GEMM.formula, one.formula)
+        self.vendor_share, self.hermitian, self.longest_last = one.vendor_share, one.hermitian, one.longest_last
+        self.tiles, self.stored, self.mirrored, self.equations, self.constraints = one.tiles, one.stored, one.mirrored, one.equations, one.constraints
+        self.operand, self.left = getattr(one, "operand", None), getattr(one, "left", False)
+        self.layouts = one.layouts = COMPLEX_LAYOUTS if one.layouts == LAYOUTS else one.layouts + BESIDE.get(self.operand, ())
+        if self.operand == "a":
+            self.given = {**self.given, "a": self._in_triangle("kk >> 1", "o", ROWS[layout[0]], "at(kk >> 1, 2 * o + (kk & 1))", "kk & 1", "-{0}")}
+            self.k_range = tuple(end and f"2 * ({end})" for end in one.k_range)
+            self.equations = (stages("2 * BM * cluster"),) if any(one.k_range) else ()
+        elif self.operand == "b":
+            part, negative = BLOCKS[layout[1]]
+            self.given = {**self.given, "b": self._in_triangle(
+                "kk >> 1", "(o >> 1)", block(part, negative), "at(kk ^ (o & 1), o >> 1)", "(o ^ kk) & 1", "o & 1 ? -{0} : {0}", "~o & kk & 1 ? -{0} : {0}",
+            )}
+            self.k_range = one.k_range
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The real kind's C is another one in it: it is made of the options again."""
+        return _made, (self.options["type"], self.options["layout"], type(self.of_reals), tuple(self.of_reals.options.values()), self.batched)
+
+    def _in_triangle(self, k: str, row: str, read: str, mirrored: str, imaginary: str, conjugated: str, symmetric: str = "{0}") -> str:
+        """C, what stands for an element of the operand of which a triangle is read.
+
+        Args:
+            k, row: its column and its row in the complex operand: of B^T, where that is B.
+            read: what it is where memory has it.
+            mirrored: the part of the element at its column and row in its place.
+            imaginary: whether it is an imaginary part.
+            conjugated: the imaginary part of the conjugated mirror image, of `mirrored`.
+            symmetric: likewise of one that is not conjugated, or a real part.
+        """
+        one, inside = self.of_reals, "<" if self.of_reals.below else ">"
+        if "diag" in one.options:
+            diagonal = f"({imaginary}) ? 0.0f : 1.0f" if one.unit else read
+            return f"({k}) == {row} ? ({diagonal}) : ({k}) {inside} {row} ? ({read}) : 0.0f"
+        other = symmetric.format(mirrored)
+        if not one.conjugates:
+            return f"({k}) {inside} {row} || ({k}) == {row} ? ({read}) : ({other})"
+        conjugate = f"({k}) == {row} ? 0.0f : {conjugated.format(mirrored)}"
+        return f"({k}) {inside} {row} ? ({read}) : ({imaginary}) ? ({conjugate}) : ({mirrored})"
+
+    # ---- what a spec may ask of it
+
+    def check(self, problem: Any, place: str) -> None:
+        self.of_reals.check(problem, place)
+
+    # ---- what the judge compares with
+
+    def multiplied(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        return self.of_reals.completed(a, b)
+
+    def framed(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
+        return self.of_reals.embedded(a, b, c)
+
+    def part_of(self, c: np.ndarray, m: int, n: int) -> np.ndarray:
+        return self.of_reals.part(c, m, n)
+
+    def read(self, c: np.ndarray) -> np.ndarray:
+        return self.of_reals.read(c)
+
+    def computed(self, m: int, n: int) -> np.ndarray:
+        return self.of_reals.computed(m, n)
+
+
+def _made(type: str, layout: str, kind: type[Kind], options: tuple[str, ...], batched: bool) -> Kind:
+    found = OfComplex(type, layout, kind(*options))
+    return found.strided() if batched else found
 
 
 def _columns(n: int) -> np.ndarray:

@@ -95,6 +95,7 @@ class Kind:
         whole: C, whether all elements of a block's tile at `m0` and `n0` are; empty where that is not known, as `stored` is asked then.
         mirrored: whether each element is stored a second time, at its column and row.
         reals: real numbers in an element of A, B and C, whose product kernels compute as one of real matrices.
+        hermitian: whether C is: alpha and beta are real numbers then, and the imaginary parts of the diagonal 0.
         solves: whether C holds the right-hand sides of a triangular system and gets its solution: a kernel solves blocks of it, and the products that other
             blocks need of one that is known are those of `GEMM`, in rounds.
         counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
@@ -128,6 +129,7 @@ class Kind:
     whole = ""
     mirrored = False
     reals = 1
+    hermitian = False
     solves = False
     counts = ("", "")
     vendor_share: float | None = None
@@ -160,6 +162,21 @@ class Kind:
         return self.aliases.get("b") == "a"
 
     @property
+    def shares_words(self) -> bool:
+        """Whether A's words, packed, can serve as B's: of complex elements B's are blocks."""
+        return self.reals == 1 and (self.one_operand or self.twice)
+
+    @property
+    def complex_factors(self) -> bool:
+        """Whether alpha and beta are complex numbers."""
+        return self.reals > 1 and not self.hermitian
+
+    @property
+    def asked(self) -> str:
+        """The kind as `[problem] kind` says it."""
+        return self.name
+
+    @property
     def packs(self) -> bool:
         """Whether a pass before the main kernel has to split the operands."""
         return self.twice or bool(self.given)
@@ -169,6 +186,10 @@ class Kind:
     def of(self, problem: Any) -> Kind:
         """The kind with what a spec's section [problem] decides of it."""
         return self
+
+    def of_complex(self) -> Kind:
+        """The same of complex elements, whose C kernels compute as one of twice as many real columns."""
+        return copy(self)
 
     def of_batch(self, problem: Any) -> Kind:
         """The same of a strided batch, where the section says how many matrices there are and the kind is none of batches itself."""
@@ -198,11 +219,6 @@ class Kind:
                     f"{place}: [problem] {key}", f"kind {self.name} has no such choice", got=getattr(problem, key), needs="a kind that has it",
                     remedy='leave it out, or kind = "trmm"',
                 )
-        if self.solves and self.batched:
-            raise InfeasibleSpec(
-                f"{place}: [problem] matrices", f"kind {self.name} solves one system in rounds of launches, each for a part of it", got=problem.matrices,
-                needs="1", remedy="leave it out: a library solves those of a batch one after another",
-            )
         if problem.layout not in self.layouts:
             raise InfeasibleSpec(
                 f"{place}: [problem] layout", f"kind {self.name} has no such layout", got=problem.layout, needs=" or ".join(self.layouts),
@@ -301,6 +317,14 @@ class Kind:
         if b is None:
             raise SpecError("b", f"is missing: kind {self.name} multiplies two matrices", needs="[K, N] float32")
         return a, b
+
+    def multiplied(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """The same of the elements themselves: other than `completed` where these are complex.
+
+        Raises:
+            SpecError: an operand is missing, or no kernel serves its shape.
+        """
+        return self.completed(a, b)
 
     def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
         """A product of this kind, part of whose C is A [M, K] B [K, N]: what is known of any product is then known of that part."""

@@ -2,7 +2,8 @@
 
 The unknowns are solved block by block. A block is solved by substitution in FP32, as BLAS does it, so that a solve is as stable; what a block is for the
 unknowns behind it is a product, by any scheme's kernels. Products are as large as they can be: behind block i, 2^t blocks serve the next 2^t, where 2^t is
-the largest power of two that divides i + 1. So each element of the triangle is split once, and half of all multiplications are in one product.
+the largest power of two that divides i + 1. So each element of the triangle is split once, and half of all multiplications are in one product. Systems of a
+strided batch are solved together: each launch is for the same part of all.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ def alone(gpu: Gpu) -> bool:
     return gpu.maker.platform == "cuda" and gpu.arch_number >= 86 and gpu.arch_number != 90
 
 
+def opaque(gpu: Gpu) -> bool:
+    """Whether the solving kernel hides from the compiler which elements of the triangle and which unknowns a thread reads.
+
+    clang computes their addresses once for all parts otherwise, and spills up to 41 registers on RDNA.
+    """
+    return gpu.maker.platform == "hip" and gpu.limits.warp_size == 32
+
+
 def block_seconds(numbers: Numbers) -> tuple[float, float, float]:
     """What a block of unknowns takes, as K12 has it: (seconds of its launch, of a wave of thread blocks, of a right-hand side in device memory).
 
@@ -67,8 +76,9 @@ def equations(size: str, others: str) -> tuple[Equation, ...]:
         SUBSTITUTION,
         Equation(
             "K12", "solve_seconds",
-            f"solved_blocks * (3 * launch_seconds + ceil({others} / {SYSTEMS} / sms) * (substitution_cycles / clock_hz) + 8 * {BLOCK} * {others} / dram_rate)",
-            "s", "besides products: of each block its launch, and a product's two; assumed: a thread block an SM",
+            f"solved_blocks * (3 * launch_seconds + ceil(batch * ceil({others} / {SYSTEMS}) / sms) * (substitution_cycles / clock_hz)"
+            f" + 8 * {BLOCK} * batch * {others} / dram_rate)",
+            "s", "besides products: of each block its launch, and a product's two, for all systems of a batch; assumed: a thread block an SM",
         ),
     )
 

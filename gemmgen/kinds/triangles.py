@@ -1,4 +1,4 @@
-"""Products of which a triangle of C is computed: BLAS's syrk, and gemmt."""
+"""Products of which a triangle of C is computed: BLAS's syrk, herk and syr2k, and gemmt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemmgen.model.equation import Constraint, Equation, Numbers
 LOWER, UPPER, BOTH = "lower", "upper", "both"
 
 FUNCTIONS = """// The tiles of a triangle: each row of them has EACH tiles more than the row above, and the first EACH - less.
-constexpr int EACH = TILE_M / TILE_N;
+constexpr int EACH = %s;
 // Tiles of the rows above.
 GG_DEVICE long long tiles_above(int row, int less) { return (long long)row * (EACH * (row + 1) - 2 * less) / 2; }
 // The row of tile `place`: the last one with no more than `place` tiles above it.
@@ -30,7 +30,7 @@ GG_DEVICE int row_of(int place, int less) {
 GG_DEVICE Tile tile_in_triangle(int place, int tiles_m, int less) {
     const int first = row_of(place, less) / GROUP_ROWS * GROUP_ROWS, rows = min(GROUP_ROWS, tiles_m - first);
     const int in_group = place - (int)tiles_above(first, less), common = EACH * (first + 1) - less;
-    if (in_group < rows * common || rows == 1) return {first + in_group % rows, in_group / rows};
+    if (in_group < rows * common || rows == 1) return {first + in_group %% rows, in_group / rows};
     const int more = in_group - rows * common, below = row_of(more, 0);
     return {first + 1 + below, common + more - (int)tiles_above(below, 0)};
 }
@@ -46,19 +46,19 @@ GG_DEVICE Tile tile_at(int place, int tiles_m, int tiles_n) {
 """,
 }
 COUNT = {
-    LOWER: "TILE_M / TILE_N * tiles_m * (tiles_m + 1) / 2 - (TILE_M / TILE_N * tiles_m - tiles_n)",
-    UPPER: "TILE_M / TILE_N * tiles_m * (tiles_m + 1) / 2 - (TILE_M / TILE_N * tiles_m - tiles_n) * tiles_m",
+    LOWER: "{each} * tiles_m * (tiles_m + 1) / 2 - ({each} * tiles_m - tiles_n)",
+    UPPER: "{each} * tiles_m * (tiles_m + 1) / 2 - ({each} * tiles_m - tiles_n) * tiles_m",
 }
 
 
-def number(m: int, n: int, tile: tuple[int, int], upper: bool) -> int:
-    """Tiles of C [m, m] that touch a triangle; a tile's height is a multiple of its width.
+def number(m: int, n: int, tile: tuple[int, int], upper: bool, reals: int = 1) -> int:
+    """Tiles of C [m, m] that touch a triangle; `reals` times a tile's height is a multiple of its width.
 
     Args:
-        n: m.
-        tile: (TILE_M, TILE_N).
+        n: m, or so many real columns: `reals` m.
+        tile: (TILE_M, TILE_N), of real columns.
     """
-    each, rows = tile[0] // tile[1], -(-m // tile[0])
+    each, rows = reals * tile[0] // tile[1], -(-m // tile[0])
     less = each * rows - -(-n // tile[1])
     return each * rows * (rows + 1) // 2 - less * (rows if upper else 1)
 
@@ -72,19 +72,62 @@ def not_square(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
+def not_halved(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    """The same of complex elements, whose tiles have two real columns for each element."""
+    rows = plan.block[0]
+    return InfeasibleSpec(
+        f"{place}: [tile] block", f"kind {plan.kind.name} has tiles of as many real columns as rows, or twice as many: tiles end where the diagonal does",
+        got=plan.block[:2], needs=f"{rows} or {2 * rows} columns", remedy=f"block = [{rows}, {rows}, {plan.block[2]}]",
+    )
+
+
 SQUARE = Constraint("K1", "square tiles", "BM == BN", "A's words serve as B's, and tiles end where the diagonal does", not_square)
+HALVED = Constraint(
+    "K1", "tiles of whole rows", "(BN == BM) | (BN == 2 * BM)",
+    "a row of tiles begins where a column of tiles does: an element has two real columns", not_halved,
+)
 ROWS = Equation("K2", "triangle_rows", "ceil(M / (BM * cluster))", "rows of tiles", "of C, as many as a cluster has together")
-SHORT = Equation("K3", "triangle_short", "cluster * triangle_rows - ceil(N / BN)", "columns of tiles", "by which whole clusters are more than C")
 TWICE = Equation("K7", "stages_k", "ceil(2 * ceil(K / BK) / split_k)", "stages a block", "of one product, then of the other")
 BLOCKS = Equation("K5", "blocks", "tiles * split_k", "blocks", "a tile each, or a slice of k of it; those of whole clusters are in K4")
 
 
-def tiles_equation(upper: bool) -> Equation:
+def tiles_equations(upper: bool, reals: int) -> tuple[Equation, Equation]:
+    each = "cluster" if reals == 1 else f"({reals} * cluster * BM / BN)"
     short = "triangle_short * triangle_rows" if upper else "triangle_short"
-    return Equation(
-        "K4", "tiles", f"batch * cluster * (cluster * triangle_rows * (triangle_rows + 1) / 2 - {short})", "tiles of C",
-        "that touch the triangle, in whole clusters: each row of clusters has as many more than the one before as a cluster has blocks",
+    return (
+        Equation("K3", "triangle_short", f"{each} * triangle_rows - ceil(N / BN)", "columns of tiles", "by which whole clusters are more than C"),
+        Equation(
+            "K4", "tiles", f"batch * cluster * ({each} * triangle_rows * (triangle_rows + 1) / 2 - {short})", "tiles of C",
+            "that touch the triangle, in whole clusters: each row of clusters has as many more than the one before as a cluster has blocks"
+            + ", by two real columns an element" * (reals > 1),
+        ),
     )
+
+
+def require_complex(kind: Kind, problem: Any, place: str, real: str) -> None:
+    """
+    Args:
+        real: the kind that does the same of real elements.
+
+    Raises:
+        InfeasibleSpec: the elements of a spec's section [problem] are real.
+    """
+    if problem.element.reals == 1:
+        raise InfeasibleSpec(
+            f"{place}: [problem] kind", f"kind {kind.name} is of complex elements", got=f"{kind.name}, type = {problem.type}", needs='type = "c64" or "c128"',
+            remedy=f'type = "c64", or kind = "{real}"',
+        )
+
+
+def hermitian(x: np.ndarray, below: bool) -> np.ndarray:
+    """The Hermitian matrix of which x [size, size] has one triangle: the other one is its conjugate, and the imaginary parts of the diagonal are 0.
+
+    Args:
+        below: whether it is the lower triangle.
+    """
+    kept = np.tri(len(x), k=-1, dtype=bool)
+    kept = np.where(kept if below else kept.T, x, np.zeros((), x.dtype))
+    return np.where(np.eye(len(x), dtype=bool), x.real, kept + kept.conj().T).astype(x.dtype)
 
 
 class Triangle(Kind):
@@ -92,27 +135,36 @@ class Triangle(Kind):
 
     Args:
         uplo: which one; `both`: the lower one, which is stored to the upper one too.
+        reals: real numbers in an element, each a column of the real C that kernels compute.
     """
 
     words = "A B"
     aliases = {"n": "m"}
     among = (LOWER, UPPER)
-    constraints = (SQUARE,)
+    mirror = "stored"
 
-    def __init__(self, uplo: str = LOWER):
+    def __init__(self, uplo: str = LOWER, reals: int = 1):
         self.options = {"uplo": uplo}
         self.upper, self.mirrored = uplo == UPPER, uplo == BOTH
         side = UPPER if self.upper else LOWER
-        self.formula = f"the {side} triangle of C = alpha {self.words} + beta C{', stored to the upper one too' if self.mirrored else ''}"
-        self.tiles = Tiles(partial(number, upper=self.upper), COUNT[side], FUNCTIONS + AT[side])
-        self.stored = "row <= column" if self.upper else "column <= row"
-        self.whole = "m0 + BLOCK_M <= n0 + 1" if self.upper else "n0 + BLOCK_N <= m0 + 1"
-        # Of the rows of A that a row of tiles has, the tile on the diagonal counts what words cannot hold; so does it of the columns of B.
-        self.counts = "n0 == m0", "n0 == m0"
-        self.equations = (ROWS, SHORT, tiles_equation(self.upper), BLOCKS)
+        self.formula = f"the {side} triangle of C = alpha {self.words} + beta C{f', {self.mirror} to the upper one too' if self.mirrored else ''}"
+        each = "TILE_M / TILE_N" if reals == 1 else f"{reals} * TILE_M / TILE_N"
+        self.tiles = Tiles(partial(number, upper=self.upper, reals=reals), COUNT[side].format(each=each), FUNCTIONS % each + AT[side])
+        if reals == 1:
+            self.stored = "row <= column" if self.upper else "column <= row"
+            self.whole = "m0 + BLOCK_M <= n0 + 1" if self.upper else "n0 + BLOCK_N <= m0 + 1"
+            # Of the rows of A that a row of tiles has, the tile on the diagonal counts what words cannot hold; so does it of the columns of B.
+            self.counts = "n0 == m0", "n0 == m0"
+        else:  # of which a pass counts
+            self.stored = f"row <= column / {reals}" if self.upper else f"column / {reals} <= row"
+        self.constraints = (SQUARE if reals == 1 else HALVED,)
+        self.equations = (ROWS, *tiles_equations(self.upper, reals), BLOCKS)
 
     def of(self, problem: Any) -> Kind:
         return type(self)(problem.uplo or LOWER)
+
+    def of_complex(self) -> Kind:
+        return type(self)(self.options["uplo"], reals=2)
 
     def check(self, problem: Any, place: str) -> None:
         if (problem.uplo or LOWER) not in self.among:
@@ -169,6 +221,30 @@ class Syrk(Triangle):
         return Problem(np.concatenate([a, b.T] if self.upper else [b.T, a]), None, self.around(c, m, n))
 
 
+class Herk(Syrk):
+    """C = alpha A A^H + beta C of complex numbers, alpha and beta real: C is Hermitian, and the imaginary parts of its diagonal are 0."""
+
+    name = "herk"
+    meaning = "a triangle of A A^H, of one operand of complex elements; alpha and beta are real"
+    words = "A A^H"
+    mirror = "stored conjugated"
+    layouts = ("nc", "cn")
+    hermitian = True
+
+    def check(self, problem: Any, place: str) -> None:
+        require_complex(self, problem, place, "syrk")
+        super().check(problem, place)
+
+    def completed(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        return a, np.ascontiguousarray(a.conj().T)
+
+    def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
+        return super().embedded(a, b.conj(), c)
+
+    def read(self, c: np.ndarray) -> np.ndarray:
+        return hermitian(c, below=True) if self.mirrored else np.where(np.eye(len(c), dtype=bool), c.real, c)
+
+
 class Syr2k(Triangle):
     """C = alpha (A B + B^T A^T) + beta C; BLAS's B is B^T here, stored as A is."""
 
@@ -195,4 +271,4 @@ class Syr2k(Triangle):
         return Problem(np.pad(a, (rows, (0, 0))), np.pad(b, ((0, 0), columns)), self.around(c, m, n))
 
 
-SYRK, GEMMT, SYR2K = Syrk(), Gemmt(), Syr2k()
+SYRK, HERK, GEMMT, SYR2K = Syrk(), Herk(), Gemmt(), Syr2k()

@@ -1,4 +1,4 @@
-"""Products of which a triangle of one operand is read: BLAS's trmm and symm."""
+"""Products of which a triangle of one operand is read: BLAS's trmm, symm and hemm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.kinds.kind import Kind, Problem
-from gemmgen.kinds.triangles import LOWER, UPPER
+from gemmgen.kinds.triangles import LOWER, UPPER, hermitian, require_complex
 from gemmgen.model.equation import Equation
 
 LEFT, RIGHT, NONUNIT, UNIT = "left", "right", "nonunit", "unit"
@@ -43,7 +43,10 @@ class OneTriangle(Kind):
     Attributes:
         left: whether that is A.
         below: whether it is the lower triangle of A, or of B^T.
+        conjugates: whether the other triangle is its conjugate.
     """
+
+    conjugates = False
 
     def __init__(self, options: Mapping[str, str]):
         self.options = dict(options)
@@ -135,11 +138,12 @@ class Symm(OneTriangle):
     name = "symm"
     vendor_share = 1.0
     meaning = "one product of which A, or B, is symmetric, and one triangle of it is read"
+    of_what = "symmetric"
 
     def __init__(self, uplo: str = LOWER, side: str = LEFT):
         super().__init__({"uplo": uplo, "side": side})
         self.layouts = ("nn", "nt") if self.left else ("nn", "tn")  # which of them the symmetric one is makes no difference
-        self.formula = f"C = alpha A B + beta C of a symmetric {self.operand.upper()}, of which the {uplo} triangle is read"
+        self.formula = f"C = alpha A B + beta C of a {self.of_what} {self.operand.upper()}, of which the {uplo} triangle is read"
         self.given = {self.operand: f"kk {'<' if self.below else '>'} o ? at(o, kk) : at(kk, o)"}
 
     def whole(self, x: np.ndarray) -> np.ndarray:
@@ -147,4 +151,28 @@ class Symm(OneTriangle):
         return np.where(np.eye(len(x), dtype=bool), x, kept + kept.T)
 
 
-TRMM, SYMM = Trmm(), Symm()
+class Hemm(Symm):
+    """The other triangle is that one's conjugate, and the imaginary parts of the diagonal are not read: they count as 0."""
+
+    name = "hemm"
+    meaning = "one product of complex elements of which A, or B, is Hermitian, and one triangle of it is read"
+    of_what = "Hermitian"
+    conjugates = True
+
+    def check(self, problem: Any, place: str) -> None:
+        require_complex(self, problem, place, "symm")
+        super().check(problem, place)
+
+    def whole(self, x: np.ndarray) -> np.ndarray:
+        return hermitian(x, self.below)
+
+    def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
+        """What is not to be read of the diagonal is NaN, too."""
+        found = super().embedded(a, b, c)
+        square = found.a if self.left else found.b
+        if np.iscomplexobj(square):
+            np.fill_diagonal(square, square.diagonal().real + complex(0, np.nan))
+        return found
+
+
+TRMM, SYMM, HEMM = Trmm(), Symm(), Hemm()

@@ -103,6 +103,10 @@ class Candidate:
         """[sizes] predicted, of [sizes, 4] in one launch each; of one that a spec and not a dispatch table gives."""
         return _seconds(self.request, [[value for _, value in self.symbols]], sizes.astype(float))[0]
 
+    def real(self, sizes: np.ndarray) -> np.ndarray:
+        """[sizes, 3 or 4] of m, n and k as those of the real products that are computed."""
+        return np.column_stack([*self.plan.kind.extents(*sizes[:, :3].T), sizes[:, 3:]])
+
     @cached_property
     def plan(self) -> Plan:
         """Everything decided."""
@@ -134,7 +138,7 @@ def between(one: Candidate) -> Candidate:
 
 def _ended(plan: Plan) -> Plan:
     """With the end that calls ask for, of FP32; of one for batches, that it takes arrays of pointers, too."""
-    plan = replace(plan, epilogue=FUSED) if plan.type.is_usual else plan
+    plan = replace(plan, epilogue=FUSED) if plan.kind.element_of(plan.type).is_usual else plan
     return replace(plan, batch=replace(plan.batch, pointers=True)) if plan.batch else plan
 
 
@@ -300,6 +304,7 @@ def _seconds(request: Request, rows: Sequence[Sequence[int]] | np.ndarray, sizes
         sizes: [sizes, 4] of m, n, k and products.
     """
     values = np.array(rows)
+    sizes = np.column_stack([*request.kind.extents(*sizes[:, :3].T), sizes[:, 3:]])  # of the real products
     known = {**request.constants, **{name: np.repeat(values[:, at], len(sizes)) for at, name in enumerate(request.design.symbols)}}
     known |= {name: np.tile(sizes[:, at], len(rows)) for at, name in enumerate(("M", "N", "K", "batch"))}
     found = request.design.predicted(request.design.budgets(known, request.gpu.registers))["seconds"]

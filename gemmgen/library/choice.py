@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.catalog.element import F32, F64
+from gemmgen.catalog.element import ELEMENTS, F32, F64
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library.candidates import Candidate, Group, Size, candidates_of, gpu_name, like, of_routine, of_table, retargeted, weights
@@ -27,7 +27,7 @@ from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.routines import ways_of
 from gemmgen.plan import Plan
 from gemmgen.solve.lookup import PLAIN
-from gemmgen.verdict import LOSING, NATIVE, OWN, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, native_seconds, sgemm_seconds
+from gemmgen.verdict import LOSING, NATIVE, OWN, VENDORS_CGEMM, VENDORS_OWN, Verdict, accepts_fp32, error_over_fp32s, native_seconds, sgemm_seconds
 from gemmgen.spec import LoadedSpec, loads
 
 PLAIN_PLACE = "plain FP32"
@@ -122,7 +122,8 @@ class Pool:
             InfeasibleSpec: a GPU and layout has no candidate left. SpecError: there are more of these than kernels.
         """
         file, sizes = self.library.file, self.library.sizes
-        groups = [(gpu.name, layout, element.name) for gpu in self.library.gpus for layout in file.layouts for element in self.library.elements]
+        of, elements = self.library, self.library.elements
+        groups = [(gpu.name, layout, one.name) for gpu in of.gpus for layout in of.layouts for one in elements if layout in of.layouts_of(one)]
         if file.kernels_at_most < len(groups):
             raise SpecError(
                 f"{self.library.place}: kernels_at_most", "is less than GPUs times layouts times types of elements, of which each needs a kernel",
@@ -172,8 +173,8 @@ class Pool:
 
     def _verdicts(self, kernels: Sequence[Served]) -> Iterator[Verdict]:
         """What the chosen kernels are worth together at each size, beside the faster of gemmgen's FP32 kernels and the vendor's SGEMM, or native FP64."""
-        layout = self.library.file.layouts[0]
         for gpu, element in product(self.library.gpus, self.library.elements):
+            layout = self.library.layouts_of(element)[0]
             mine = [one.candidate for one in kernels if one.candidate.group == (gpu.name, layout, element.name)]
             own = self.plain.get((gpu.name, layout, element.name))
             if element.is_usual and own is None:
@@ -181,10 +182,9 @@ class Pool:
             errors = [error_over_fp32s(one.plan) for one in mine]
             for at, (m, n, k, products) in enumerate(self.library.sizes):
                 best = min(range(len(mine)), key=lambda number: mine[number].seconds[at])
-                if element.is_usual:
-                    told = [(float(own[at]), OWN), *([(vendors, VENDORS_OWN)] if (vendors := sgemm_seconds(gpu, m, n, k, products)) else [])]
-                else:
-                    told = [(native, NATIVE)] if (native := native_seconds(gpu, m, n, k, products)) else []
+                seconds = (sgemm_seconds if element.part.is_usual else native_seconds)(gpu, m, n * element.reals, k * element.reals, products)
+                told = [(seconds, NATIVE if not element.part.is_usual else VENDORS_OWN if element.is_usual else VENDORS_CGEMM)] if seconds else []
+                told += [(float(own[at]), OWN)] if element.is_usual else []
                 fp32, whose = min(told, default=(math.inf, ""))
                 if math.isfinite(fp32) and math.isfinite(mine[best].seconds[at]):
                     yield Verdict(gpu.name, m, n, k, float(mine[best].seconds[at]), fp32, whose, errors[best], mine[best].plan.scheme.name, products,
@@ -223,7 +223,7 @@ def narrow(kernels: Sequence[Served]) -> tuple[str, ...]:
     """Notes of schemes whose words do not span FP32's range, which the data of unmodified programs may need."""
     found = {
         (one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels
-        if one.candidate.element == F32.name and not one.plan.scheme.precision.spans_fp32
+        if ELEMENTS[one.candidate.element].part == F32 and not one.plan.scheme.precision.spans_fp32
     }
     return tuple(
         f"{place}: {name} has {scheme.leading} words, which hold no magnitude above {scheme.words_of('a')[0].largest:.4g} and lose what is small; "
@@ -290,12 +290,13 @@ def pool(
     """
     asked = [
         (place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes, library.kinds)
-        for gpu in library.gpus for layout in library.file.layouts for place, spec, names in library.specs if gpu.name in names
+        for gpu in library.gpus for layout in library.layouts for place, spec, names in library.specs
+        if gpu.name in names and layout in library.layouts_of(spec.spec.problem.element)
     ]
     plain = loads({"split": {"scheme": PLAIN}}, PLAIN_PLACE)
     asked += [
         (PLAIN_PLACE, retargeted(plain, gpu_name(library, gpu), layout), gpu, library.sizes, library.kinds)
-        for gpu in library.gpus for layout in library.file.layouts if F32 in library.elements
+        for gpu in library.gpus if F32 in library.elements for layout in library.layouts_of(F32)
     ]
     found: list[Candidate] = []
     own: dict[Group, list[Candidate]] = {}
@@ -319,12 +320,12 @@ def pool(
     for place, table, names in library.tables:
         for gpu in library.gpus:
             if gpu.name in names:
-                found += [one for layout in library.file.layouts for one in of_table(place, table, gpu, layout, library.sizes)]
+                found += [one for layout in library.layouts_of(F32) for one in of_table(place, table, gpu, layout, library.sizes)]
     found, notes = _with_plain(library, found, own)
     seconds = {group: np.min([one.seconds for one in mine], axis=0) for group, mine in own.items()}
     routines = {
         (gpu.name, *way.values()): (gpu, way)
-        for gpu in library.gpus for name in library.file.routines for element in library.elements for way in ways_of(name, element)
+        for gpu in library.gpus for name in library.file.routines for element in library.elements if element.reals == 1 for way in ways_of(name, element)
     }
     progress(f"candidates of {len(routines)} ways of routines") if routines else None
     answers = each(lambda asked: of_routine(library, *asked), routines.values())
@@ -345,7 +346,7 @@ def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mappi
     tables = {name for _, _, names in library.tables for name in names}
     serves = {
         gpu.name: gpu.name not in tables and all(
-            accepts_fp32(retargeted(spec, gpu_name(library, gpu), library.file.layouts[0])[0][1])
+            accepts_fp32(retargeted(spec, gpu_name(library, gpu), library.layouts_of(F32)[0])[0][1])
             for _, spec, names in library.specs if gpu.name in names and spec.spec.problem.type == F32.name
         ) for gpu in library.gpus
     }

@@ -36,15 +36,16 @@ def values(library: Library) -> dict[str, Any]:
         "name": library.name, "guard": library.guard, "version": number, "version_number": 10000 * major + 100 * minor + patch,
         "platform": f"library/platform/{library.maker.platform}.j2", "maker": library.maker, "library": library, "title": title(library),
         "largest_extent": prose.LARGEST_EXTENT, "alignment": WORKSPACE_ALIGNMENT, "least_driver": driver, "least_driver_told": driver_told(library, driver),
-        "gpus": library.loaded.gpus, "layouts": library.loaded.file.layouts, "shims": library.shim, "images": library.images,
-        "abi": ABI, "example": dict(zip("mnk", EXAMPLE_SIZE)), "element": library.loaded.elements[0],
+        "gpus": library.loaded.gpus, "layouts": library.loaded.layouts, "shims": library.shim, "images": library.images,
+        "abi": ABI, "types": types(library), "example": dict(zip("mnk", EXAMPLE_SIZE)), "element": library.loaded.elements[0],
         "sources": {kernel.label: f"kernels/{kernel.label}{kernel.built.source.suffix}" for kernel in library.kernels},
     }
 
 
 def types(library: Library) -> str:
-    """`FP32 and FP64`."""
-    return " and ".join(one.title for one in library.loaded.elements)
+    """`FP32, FP64 and complex FP32`."""
+    *others, last = (one.title for one in library.loaded.elements)
+    return ", ".join(others) + " and " * bool(others) + last
 
 
 def title(library: Library) -> str:
@@ -138,7 +139,7 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
             *([f"{', '.join(loaded.file.routines)} of BLAS's level 3"] if loaded.file.routines else []), "with beta = 0 C is not read",
         ]),
         "target": {"vendor": library.maker.name, "gpus": [{"name": gpu.name, "arch": gpu.arch} for gpu in loaded.gpus], "least_driver": least_driver(library)},
-        "layouts": list(loaded.file.layouts),
+        "layouts": list(loaded.layouts),
         "compilers": list(library.compilers),
         "chosen": {
             "kernels_at_most": loaded.file.kernels_at_most, "candidates": choice.candidates, "sizes": [list(size) for size in choice.sizes],
@@ -150,9 +151,10 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
                       "device runs; the fallback where there is none",
         "kernels": [
             {
-                "label": kernel.label, "kernel": kernel.built.source.name, "plan": kernel.built.plan.hash, "layout": kernel.built.plan.layout,
+                "label": kernel.label, "kernel": kernel.built.source.name, "plan": kernel.built.plan.hash,
+                "layout": kernel.built.plan.kind.layout_of(kernel.built.plan.layout),
                 "gpu": kernel.built.plan.gpu.name, "scheme": kernel.built.plan.scheme.name, "fragment": kernel.built.plan.fragment.name,
-                "design": kernel.built.plan.design.name, "type": kernel.built.plan.type.name,
+                "design": kernel.built.plan.design.name, "type": kernel.element.name,
                 "kind": {"name": kernel.built.plan.kind.name, **kernel.built.plan.kind.options},
                 **decided(kernel.built.plan), "fallback": kernel.is_fallback, "reason": kernel.reason,
                 "from": served[kernel.built.plan.hash].candidate.place if kernel.built.plan.hash in served else None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gemmgen.catalog.element import F32, F64, REALS, Element
+from gemmgen.catalog.element import ELEMENTS, F32, F64, Element
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.reserved import reserved
 from gemmgen.catalog.scheme import SCHEMES
@@ -18,11 +18,12 @@ from gemmgen.catalog.table import Strict, Title, absolute, file_of, parse, read_
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import SpecError
 from gemmgen.kinds import GEMM, STRIDED
+from gemmgen.kinds.kind import COMPLEX_LAYOUTS, LAYOUTS
 from gemmgen.library.dispatch import Table, load_table
 from gemmgen.library.routines import LEVEL3
 from gemmgen.spec import MAX_EXTENT, Accuracy, BuildChoice, FragmentChoice, LoadedSpec, Name, Pipeline, Solve, Split, Tile, load, loads
 
-Layout = Literal["nn", "nt", "tn", "tt"]
+Layout = Literal[*COMPLEX_LAYOUTS]
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Single = Annotated[tuple[Extent, Extent, Extent], Field(strict=False)]
 Batch = Annotated[tuple[Extent, Extent, Extent, Extent], Field(strict=False)]
@@ -59,6 +60,9 @@ class Use(Strict):
 
     spec: Name | None = Field(None, description="a spec file; its problem's sizes and its GPU are not looked at")
     scheme: Name | None = Field(None, description="a name under specs/schemes, or a .toml file: all else is auto")
+    type: Literal[*ELEMENTS] | None = Field(
+        None, description="of the elements of A, B and C, with a scheme or sections; left out: what the scheme splits, or what [use.accuracy] asks for"
+    )
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         None, description="a dispatch table that gemmgen study choose wrote: its kernels, of the library's GPUs and layouts"
     )
@@ -80,6 +84,8 @@ class Use(Strict):
         if len(said) > 1 or said and inline or not said and not inline:
             told = [*said, *(f"[use.{name}]" for name in inline)]
             raise ValueError(f"one of spec, scheme, table and sections of its own, not {' and '.join(told) or 'none of them'}")
+        if self.type and (self.spec or self.table):
+            raise ValueError(f"type with a scheme or sections alone: a {said[0]} has its own")
         return self
 
 
@@ -91,8 +97,9 @@ class LibraryFile(Strict):
     gpus: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64, strict=False)] = Field(
         description="names under specs/gpus, or .toml files; all of one vendor. Kernels run on other GPUs of the same architecture, too"
     )
-    layouts: Annotated[tuple[Layout, ...], Field(min_length=1, max_length=4, strict=False)] = Field(
-        ("nn", "nt", "tn", "tt"), description="row major A, B as stored (n) or transposed (t); column-major products take the same kernels"
+    layouts: Annotated[tuple[Layout, ...], Field(min_length=1, max_length=len(COMPLEX_LAYOUTS), strict=False)] = Field(
+        COMPLEX_LAYOUTS, description="row major A, B as stored (n), transposed (t), or, of complex elements, conjugated and transposed (c); column-major "
+        "products take the same kernels; left out: all that the elements have"
     )
     kernels_at_most: Annotated[int, Field(ge=1, le=MOST_KERNELS)] = Field(24, description="kernels for matrix units, of all GPUs and layouts together")
     sizes: Annotated[tuple[Single | Batch, ...], Field(min_length=1, max_length=512, strict=False)] | None = Field(
@@ -108,7 +115,7 @@ class LibraryFile(Strict):
         (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most"
     )
     fallback: bool = Field(
-        True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; of FP64 there are none"
+        True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; other elements have none"
     )
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
         (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
@@ -181,7 +188,16 @@ class LoadedLibrary:
     def elements(self) -> tuple[Element, ...]:
         """Types of the elements that it has kernels for; dispatch tables are of FP32."""
         found = {spec.spec.problem.type for _, spec, _ in self.specs} | ({F32.name} if self.tables else set())
-        return tuple(one for one in REALS if one.name in found)
+        return tuple(one for one in ELEMENTS.values() if one.name in found)
+
+    def layouts_of(self, element: Element) -> tuple[str, ...]:
+        """Those of the file that products of such elements have: real ones are not conjugated."""
+        return tuple(one for one in self.file.layouts if element.reals > 1 or one in LAYOUTS)
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """Those that some kernel has."""
+        return self.layouts_of(max(self.elements, key=lambda one: one.reals))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -236,13 +252,20 @@ def _loaded(data: dict[str, Any], place: str, folder: Path | None) -> LoadedLibr
             tables.append((where, load_table((folder or Path()) / use.table), of))
         else:
             specs.append((where, _spec(use, where, folder), of))
-    return LoadedLibrary(file, place, folder, gpus, tuple(specs), tuple(tables))
+    found = LoadedLibrary(file, place, folder, gpus, tuple(specs), tuple(tables))
+    for element in found.elements:
+        if not found.layouts_of(element):
+            raise SpecError(f"{place}: layouts", f"are of conjugated matrices alone, and a [[use]] is of {element.title}", got=", ".join(file.layouts),
+                            needs=" or ".join(LAYOUTS), remedy=f'layouts = ["nn", "{file.layouts[0]}"]')
+    return found
 
 
-def _typed(sections: dict[str, Any], folder: Path | None, where: str) -> dict[str, Any]:
-    """A spec's sections with the type of elements that its scheme splits, or that its accuracy is of."""
+def _typed(sections: dict[str, Any], folder: Path | None, where: str, asked: str | None) -> dict[str, Any]:
+    """A spec's sections with the type of elements that is asked for, else the one that its scheme splits, or that its accuracy is of."""
     scheme, accuracy = sections.get("split", {}).get("scheme", "auto"), sections.get("accuracy", {}).get("as")
-    element = SCHEMES.get(scheme, where=f"{where} scheme", relative_to=folder).element if scheme != "auto" else F64.name if accuracy == "fp64" else F32.name
+    if asked is None and scheme != "auto":
+        asked = SCHEMES.get(scheme, where=f"{where} scheme", relative_to=folder).element
+    element = asked or (F64.name if accuracy == "fp64" else F32.name)
     return sections if element == F32.name else {**sections, "problem": {"type": element}}
 
 
@@ -255,10 +278,10 @@ def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
     if use.spec is not None:
         loaded = load((folder or Path()) / use.spec)
     elif use.scheme is not None:
-        loaded = loads(_typed({"split": {"scheme": use.scheme}}, folder, where), where)
+        loaded = loads(_typed({"split": {"scheme": use.scheme}}, folder, where, use.type), where)
     else:
         sections = {name: section.model_dump(mode="json", exclude_defaults=True, by_alias=True) for name in SECTIONS if (section := getattr(use, name))}
-        loaded = loads(_typed(sections, folder, where), where)
+        loaded = loads(_typed(sections, folder, where, use.type), where)
     loaded = loaded if loaded.folder else loaded.model_copy(update={"folder": folder})
     problem = loaded.spec.problem
     for key, needs in (("kind", GEMM.name), ("b", "f32"), ("c", "f32")):

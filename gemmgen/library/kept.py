@@ -25,10 +25,11 @@ from gemmgen import __version__
 from gemmgen.cache import USER_CACHE
 from gemmgen.drivers import check_driver
 from gemmgen.build.nvrtc import find_compiler
-from gemmgen.catalog.element import ELEMENTS, F32, F64
+from gemmgen.catalog.element import ELEMENTS, F32, Element
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.files import unfinished
+from gemmgen.kinds.kind import COMPLEX_LAYOUTS
 from gemmgen.library import python
 from gemmgen.library.file import library_from
 from gemmgen.library.interface import ABI
@@ -46,12 +47,12 @@ ASKED = ([512] * 3, [4096] * 3)
 """Sizes whose fastest schemes are those of the library."""
 KERNELS = 16
 """At most."""
-ASKED_F64 = ([2048] * 3, [8192] * 3)
-SIZES_F64 = ([1024] * 3, [2048] * 3, [4096] * 3, [8192] * 3, [4096, 4096, 512], [512, 4096, 4096])
-KERNELS_F64 = 8
-"""The same of a library of FP64, which is for large products."""
+ASKED_LARGE = ([2048] * 3, [8192] * 3)
+SIZES_LARGE = ([1024] * 3, [2048] * 3, [4096] * 3, [8192] * 3, [4096, 4096, 512], [512, 4096, 4096])
+KERNELS_OF_REALS, KERNELS_OF_PAIRS = 8, len(COMPLEX_LAYOUTS)
+"""The same of libraries of FP64 and of complex numbers, which are for large products; these have a kernel for each layout."""
 NOTHING = "nothing"
-"""The file of a folder without a library, as none would be faster than the GPU's own FP32, or FP64: what takes seconds to find out."""
+"""The file of a folder without a library, as none would be faster than the GPU's own arithmetic of the type: what takes seconds to find out."""
 
 
 def recipe(gpu: Gpu) -> dict[str, Any] | None:
@@ -70,31 +71,34 @@ def recipe(gpu: Gpu) -> dict[str, Any] | None:
     }
 
 
-def recipe_f64(gpu: Gpu) -> dict[str, Any] | None:
-    """The LIB.toml of a GPU's library of FP64, of FP64's accuracy; None where native FP64 is predicted to be faster, or nothing is known of it.
+def recipe_of(gpu: Gpu, element: Element) -> dict[str, Any] | None:
+    """The LIB.toml of a GPU's library of FP64 or of complex numbers, of their accuracy; None where native arithmetic is predicted to be faster, or nothing is
+    known of it.
 
     Raises:
         GemmgenError: the solver has nothing for this GPU.
     """
-    problems = [{"problem": {"type": F64.name, **dict(zip("mnk", size))}, "accuracy": {"as": "fp64"}, "target": {"gpu": gpu.name}} for size in ASKED_F64]
+    accuracy = {"as": element.part.title.lower()}
+    problems = [{"problem": {"type": element.name, **dict(zip("mnk", size))}, "accuracy": accuracy, "target": {"gpu": gpu.name}} for size in ASKED_LARGE]
     plans = [plan for plan in map(solve, map(loads, problems)) if (told := verdict(plan)) is not None and not told.loses]
     if not plans:
         return None
     return {
-        "name": _name(gpu, F64.name), "gpus": [gpu.name], "kernels_at_most": KERNELS_F64, "sizes": [list(size) for size in SIZES_F64], "batched": False,
-        "use": [{"scheme": name} for name in dict.fromkeys(plan.scheme.name for plan in plans)],
+        "name": _name(gpu, element.name), "gpus": [gpu.name], "kernels_at_most": KERNELS_OF_REALS if element.reals == 1 else KERNELS_OF_PAIRS,
+        "sizes": [list(size) for size in SIZES_LARGE], "batched": False,
+        "use": [{"scheme": name, "type": element.name} for name in dict.fromkeys(plan.scheme.name for plan in plans)],
     }
 
 
 def package(gpu: Here, progress: Callable[[str], None] = lambda step: None, element: str = F32.name) -> ModuleType | None:
-    """The Python package of a library of FP32's or FP64's accuracy for a GPU of this machine: the installed one, the kept one, or a new one.
+    """The Python package of a library of a type's accuracy for a GPU of this machine: the installed one, the kept one, or a new one.
 
     Args:
         progress: gets each step while a library is built.
-        element: the type of the arrays; installed libraries are of FP32.
+        element: the type of the arrays, by its name; installed libraries are of FP32.
 
     Returns:
-        None where no library would be faster than the GPU's own FP32, or FP64.
+        None where no library would be faster than the GPU's own arithmetic of the type.
 
     Raises:
         GemmgenError: no row of specs/gpus describes the GPU, a compiler is missing, or the driver does not load what it makes.
@@ -108,7 +112,7 @@ def package(gpu: Here, progress: Callable[[str], None] = lambda step: None, elem
     folder, name = _folder(gpu, row, element), _name(row, element)
     with _locked(folder):
         if not (folder / NOTHING).is_file() and not (folder / "python" / name / "__init__.py").is_file():
-            _build((recipe if element == F32.name else recipe_f64)(row), gpu, folder, progress)
+            _build(recipe(row) if element == F32.name else recipe_of(row, ELEMENTS[element]), gpu, folder, progress)
     return None if (folder / NOTHING).is_file() else _imported(folder, name)
 
 
@@ -132,7 +136,7 @@ def _folder(gpu: Here, row: Gpu, element: str) -> Path:
     """Where the library of a GPU is, or is to be."""
     driver = f"-cuda{gpu.driver // 1000}.{gpu.driver % 1000 // 10}" if gpu.driver else ""
     kept = USER_CACHE.own_folder("libraries")
-    return (kept or _temporary()) / f"{row.name}-{ELEMENTS[element].title.lower()}{driver}-{__version__}-{ABI}"
+    return (kept or _temporary()) / f"{row.name}-{ELEMENTS[element].title.lower().replace(' ', '-')}{driver}-{__version__}-{ABI}"
 
 
 @cache

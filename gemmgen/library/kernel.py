@@ -47,6 +47,11 @@ class Kernel:
     is_fallback: bool = False
     packs_b: bool = True
 
+    @property
+    def element(self) -> Element:
+        """The type of A, B and C."""
+        return self.built.plan.kind.element_of(self.built.plan.type)
+
 
 @dataclass(frozen=True)
 class Image:

@@ -122,8 +122,8 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         if served.plan.hash in labels:  # another GPU of the same architecture has it already
             continue
         of = "_".join(value for key, value in served.candidate.routine.items() if key not in ("layout", "type")) + "_" if served.candidate.routine else ""
-        of += "" if served.plan.type.is_usual else f"{served.plan.type.name}_"
-        stem = f"{served.plan.gpu.name}_{of}{served.plan.layout}"
+        of += "" if served.candidate.element == F32.name else f"{served.candidate.element}_"
+        stem = f"{served.plan.gpu.name}_{of}{served.candidate.layout}"
         number = sum(label.startswith(f"{stem}_") for label in labels.values()) + 1
         labels[served.plan.hash] = f"{stem}_{number}"
         kernels.append(Kernel(f"{stem}_{number}", built[served.plan.hash], estimate, served.reason, packs_b=not served.candidate.unpacked))
@@ -168,7 +168,7 @@ def compiled(plan: Plan) -> Built | ResourceError:
 
 def _portable_plans(library: LoadedLibrary) -> list[Plan]:
     """The kernels that serve what no other does: of each layout one for all GPUs where their drivers compile it, else one for each architecture."""
-    return [_portable_plan(gpu, layout, library.maker.files.code_per_arch) for layout in library.file.layouts for gpu in _portable_gpus(library)]
+    return [_portable_plan(gpu, layout, library.maker.files.code_per_arch) for layout in library.layouts_of(F32) for gpu in _portable_gpus(library)]
 
 
 def _portable_plan(gpu: str, layout: str, per_arch: bool) -> Plan:
@@ -228,7 +228,7 @@ def estimates(choice: Choice) -> list[Estimate]:
 
 def _fitted(one: Candidate, sizes: np.ndarray, seconds: np.ndarray, heavy: np.ndarray) -> Estimate:
     served = np.isfinite(seconds)
-    return estimated(seconds[served], sizes[served], heavy[served], one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
+    return estimated(seconds[served], one.real(sizes[served]), heavy[served], one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
 
 
 def _drawn(sizes: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The preload library: unmodified programs' products in FP32 and FP64, taken from the vendor's BLAS.
+"""The preload library: unmodified programs' products in FP32, FP64 and complex numbers of either, taken from the vendor's BLAS.
 
 A C99 library that defines the vendor's functions of level 3 and is loaded before the vendor's own (`LD_PRELOAD`), and an audit library
 (`LD_AUDIT`) for programs that look these functions up by hand. Both are text here: nothing of CUDA or HIP is needed to build them.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gemmgen.catalog.element import F32, F64, Element
+from gemmgen.catalog.element import C64, C128, ELEMENTS, F32, F64, Element
 from gemmgen.errors import GemmgenError
 from gemmgen.files import read, unfinished
 from gemmgen.render import render_text
@@ -34,7 +34,7 @@ AUDIT_LINK = ("-nostdlib",)
 
 REASONS = {
     "HANDLE": "the handle is not one",
-    "TYPES": "operands and the result are neither all FP32 nor all FP64",
+    "TYPES": "operands and the result are not all of one type that kernels have",
     "COMPUTE": "the compute type is not the operands'",
     "MATH_MODE": "the math mode asks for something else",
     "ALGORITHM": "an algorithm is asked for",
@@ -132,34 +132,38 @@ def _wide(forms: Sequence[Form]) -> tuple[str, ...]:
     return tuple(f"{form.name}{suffix}" for form in forms for suffix in ("", "_64"))
 
 
-def _forms(*told: tuple[str, str], f64: Sequence[tuple[str, str]] = ()) -> tuple[Form, ...]:
-    return tuple(Form(*one, element) for forms, element in ((told, F32), (f64, F64)) for one in forms)
+def _forms(*told: tuple[str, str], element: Element = F32) -> tuple[Form, ...]:
+    return tuple(Form(*one, element) for one in told)
+
+
+def _gemms(gemm: str, strided: str, batched: str) -> tuple[Form, ...]:
+    """Those of every type of elements, whose letter each name has."""
+    return tuple(Form(macro, name.format(element.letter.upper() if "blas_" not in name else element.letter), element)
+                 for element in ELEMENTS.values() for macro, name in (("GEMM", gemm), ("STRIDED", strided), ("BATCHED", batched)))
 
 
 _KINDS = ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")
 _F64_KINDS = ("SYRK", "SYRKX")
 """Those that kernels of FP64 compute."""
-_CUBLAS = _forms(
-    ("GEMM", "cublasSgemm_v2"), ("STRIDED", "cublasSgemmStridedBatched"), ("BATCHED", "cublasSgemmBatched"), ("SGEMM_EX", "cublasSgemmEx"),
-    ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
-    ("SYRK", "cublasSsyrk_v2"), ("SYR2K", "cublasSsyr2k_v2"), ("SYRKX", "cublasSsyrkx"), ("SYMM", "cublasSsymm_v2"), ("TRMM", "cublasStrmm_v2"),
-    ("TRSM", "cublasStrsm_v2"),
-    f64=(("GEMM", "cublasDgemm_v2"), ("STRIDED", "cublasDgemmStridedBatched"), ("BATCHED", "cublasDgemmBatched"), ("SYRK", "cublasDsyrk_v2"),
-         ("SYRKX", "cublasDsyrkx")),
+_CUBLAS = (
+    *_gemms("cublas{}gemm_v2", "cublas{}gemmStridedBatched", "cublas{}gemmBatched"),
+    *_forms(("SGEMM_EX", "cublasSgemmEx"), ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
+            ("SYRK", "cublasSsyrk_v2"), ("SYR2K", "cublasSsyr2k_v2"), ("SYRKX", "cublasSsyrkx"), ("SYMM", "cublasSsymm_v2"), ("TRMM", "cublasStrmm_v2"),
+            ("TRSM", "cublasStrsm_v2")),
+    *_forms(("SYRK", "cublasDsyrk_v2"), ("SYRKX", "cublasDsyrkx"), element=F64),
+    *_forms(("GEMM", "cublasCgemm3m"), ("STRIDED", "cublasCgemm3mStridedBatched"), ("BATCHED", "cublasCgemm3mBatched"), ("SGEMM_EX", "cublasCgemmEx"),
+            ("SGEMM_EX", "cublasCgemm3mEx"), element=C64),
+    *_forms(("GEMM", "cublasZgemm3m"), element=C128),
 )
-_HIPBLAS = _forms(
-    ("GEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"),
-    *((form, f"hipblasS{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"hipblasS{form.lower()}StridedBatched") for form in _KINDS),
-    f64=(("GEMM", "hipblasDgemm"), ("STRIDED", "hipblasDgemmStridedBatched"), ("BATCHED", "hipblasDgemmBatched"),
-         *((form, f"hipblasD{form.lower()}") for form in _F64_KINDS),
-         *((f"{form}_STRIDED", f"hipblasD{form.lower()}StridedBatched") for form in _F64_KINDS)),
+_HIPBLAS = (
+    *_gemms("hipblas{}gemm", "hipblas{}gemmStridedBatched", "hipblas{}gemmBatched"),
+    *(Form(f"{form}{suffix}", f"hipblas{element.letter.upper()}{form.lower()}{end}", element)
+      for kinds, element in ((_KINDS, F32), (_F64_KINDS, F64)) for suffix, end in (("", ""), ("_STRIDED", "StridedBatched")) for form in kinds),
 )
-_ROCBLAS = _forms(
-    ("GEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"),
-    *((form, f"rocblas_s{form.lower()}") for form in _KINDS), *((f"{form}_STRIDED", f"rocblas_s{form.lower()}_strided_batched") for form in _KINDS),
-    f64=(("GEMM", "rocblas_dgemm"), ("STRIDED", "rocblas_dgemm_strided_batched"), ("BATCHED", "rocblas_dgemm_batched"),
-         *((form, f"rocblas_d{form.lower()}") for form in _F64_KINDS),
-         *((f"{form}_STRIDED", f"rocblas_d{form.lower()}_strided_batched") for form in _F64_KINDS)),
+_ROCBLAS = (
+    *_gemms("rocblas_{}gemm", "rocblas_{}gemm_strided_batched", "rocblas_{}gemm_batched"),
+    *(Form(f"{form}{suffix}", f"rocblas_{element.letter}{form.lower()}{end}", element)
+      for kinds, element in ((_KINDS, F32), (_F64_KINDS, F64)) for suffix, end in (("", ""), ("_STRIDED", "_strided_batched")) for form in kinds),
 )
 _DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
            ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),

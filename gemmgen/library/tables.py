@@ -12,7 +12,7 @@ from typing import Any
 
 from gemmgen import abi
 from gemmgen.catalog.epilogue import NONE
-from gemmgen.catalog.element import F32, F64, REALS
+from gemmgen.catalog.element import ELEMENTS, F64
 from gemmgen.interface import SOLVE, Buffer, Grid, Interface, Launch, Parameter
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
@@ -34,12 +34,15 @@ LARGEST_OFFSET = (1 << 16) - 1
 FACTORS = 4
 """Of a term of a grid and of a buffer's size, at most: as tables.h has room for."""
 
+OPERATIONS = "ntc"
+"""Letters of a layout by the numbers of `transpose_a` and `transpose_b`."""
+
 _EXTENTS = ("m", "n", "k", "m_padded", "n_padded", "k_padded", "m_clusters", "batch", "tiles")
 _ARGUMENTS = {
     **dict.fromkeys("abc", "pointer"), **dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), "long long"),
     **dict.fromkeys(("m", "n", "k", "batch"), "int"), "bias": "pointer", "stride_bias": "long long", "activation": "int",
 }
-"""What a call passes on besides alpha and beta, which are elements, and the C type that the runtime has it in."""
+"""What a call passes on besides alpha and beta, which are elements or their parts, and the C type that the runtime has it in."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def check(kernel: Kernel) -> None:
     if plan.launches.of_products:
         raise GemmgenError(kernel.label, "is for a batch of listed products", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
-    if not plan.kind.plain and plan.kind.name not in LEVEL3:
+    if not plan.kind.plain and plan.kind.reals == 1 and plan.kind.name not in LEVEL3:
         raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),
                            remedy="another spec, or gemmgen export for this one")
     if {plan.inputs.stored_b.name, plan.output.name} != {plan.type.name}:
@@ -80,7 +83,7 @@ def check(kernel: Kernel) -> None:
                            remedy="a spec without [epilogue], or gemmgen export for this one")
     for launch in kernel.built.source.launches:
         for one in launch.parameters:
-            passed = _ARGUMENTS | dict.fromkeys(("alpha", "beta"), plan.type.c_type)
+            passed = _ARGUMENTS | dict.fromkeys(("alpha", "beta", "alpha_i", "beta_i"), plan.type.c_type)
             if one.argument is not None and passed.get(one.argument) != one.kind:
                 raise GemmgenError(kernel.label, "has a kernel with a parameter that the runtime does not pass",
                                    got=f"{one.type} {one.name} of {launch.symbol}", needs=", ".join(passed),
@@ -172,7 +175,7 @@ def rows(kernels: Sequence[Kernel], *, name: str, finish: Sequence[Image], rules
         table.append(_row(kernel, interface, codes[kernel.label], (first, first_image), packed))
         first += len(interface.launches)
         first_image += len(codes[kernel.label])
-    types = {kernel.built.plan.type.name for kernel in kernels}
+    types = {kernel.element.name for kernel in kernels}
     largest, _ = kernels[0].built.plan.gpu.maker.largest_grid(FINISH_THREADS)
     parts += [
         "/* ---- All of them ---- */\n", _array("kernel", "kernels", table),
@@ -181,7 +184,7 @@ def rows(kernels: Sequence[Kernel], *, name: str, finish: Sequence[Image], rules
         _array("image", "finish_images", _images(finish, name)),
         f"enum {{ FINISH_IMAGES = {len(finish)}, FIRST_FINISH_IMAGE = {first_image}, IMAGES = {first_image + len(finish)}, "
         f"FINISH_THREADS = {FINISH_THREADS}, FINISH_ROWS = {FINISH_TILE[0]}, FINISH_COLUMNS = {FINISH_TILE[1]}, FINISH_LARGEST_GRID = {largest} }};\n",
-        _array("char *const", "finish_symbols", [f'"{finish_symbol(one)}"' if one.name in types else "NULL" for one in REALS]),
+        _array("char *const", "finish_symbols", [f'"{finish_symbol(one)}"' if one.name in types else "NULL" for one in ELEMENTS.values()]),
         *_of_rules(rules, [kernel.label for kernel in kernels]), _of_architectures(kernels),
     ]
     return "\n".join(parts)
@@ -230,7 +233,7 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
 def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tuple[int, int], packed: Mapping[tuple[str, str], int]) -> str:
     plan, label = kernel.built.plan, kernel.label
     units = {extent: unit for extent, (_, unit) in interface.padded.items()}
-    tiles = plan.kind.tiles
+    tiles, letters = plan.kind.tiles, plan.kind.layout_of(plan.layout)
     read = {one.argument for launch in interface.launches if launch.role not in PASSES for one in launch.parameters}
     grid, _ = prose.largest_grid(plan, kernel.built.source)
     least_k, least_elements = plan.design.whole_from(plan.gpu) if plan.launches.splits_whole else (0, 0)
@@ -241,10 +244,10 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"     {len(code)}, {len(interface.buffers)}, {len(interface.launches)}, {len(BOUND_K)}, {first[0]}, {first[1]},\n"
         f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.family.largest_k or 0}, "
         f"{least_k}, {least_elements}, {grid},\n"
-        f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
+        f"     {packed[label, 'a']}, {packed[label, 'b']}, {', '.join(str(OPERATIONS.index(letter)) for letter in letters)}, "
         f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "
         f"{FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0},\n"
-        f"     {number(plan.kind)}, {plan.type.number}, {', '.join(map(str, stands(plan.kind)))}, "
+        f"     {number(plan.kind)}, {kernel.element.number}, {', '.join(map(str, stands(plan.kind)))}, "
         + (f"{plan.block[0] * plan.cluster}, {label}_tiles}}" if tiles else "0, NULL}")
     )
 
@@ -308,7 +311,7 @@ def _images(code: Sequence[Image], name: str) -> list[str]:
 
 
 def _bound(plan: Plan, archs: Sequence[str], k: int) -> str:
-    found = prose.coefficients(plan, k, archs)
+    found = prose.coefficients(plan, k * plan.kind.reals, archs)
     return f"{{{k}, {prose.rounded_up(SAFETY * found.random)!r}, {prose.rounded_up(found.scaled)!r}}}"
 
 
@@ -352,9 +355,11 @@ def native_estimate(gpu: Gpu) -> Estimate | None:
 
 
 def vendors(gpu: Gpu) -> tuple[Estimate | None, ...]:
-    """What the vendor's GEMM of each type of elements takes, in the order of their numbers; None: nothing is known of it."""
-    known = {F32.name: sgemm_estimate, F64.name: native_estimate}
-    return tuple(known[one.name](gpu) if one.name in known else None for one in REALS)
+    """What the vendor's GEMM of each type of elements takes, in the order of their numbers; None: nothing is known of it.
+
+    Of complex ones that is taken to be as fast as the real product that stands for it.
+    """
+    return tuple((sgemm_estimate if one.part.is_usual else native_estimate)(gpu) for one in ELEMENTS.values())
 
 
 def _of_architectures(kernels: Sequence[Kernel]) -> str:

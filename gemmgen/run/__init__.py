@@ -212,13 +212,16 @@ def gemm(
         EmulationError, DeviceError: from the driver.
     """
     if plan.kind.solves:
-        return _solved(device, plan, source, a, b, c, alpha, placement)
+        one = _solved(device, plan, source, *(None if x is None else x[None] for x in (a, b, c)), alpha, placement)
+        return replace(one, c=one.c[0])
     if a is None:
         raise SpecError("a", f"is missing: kind {plan.kind.name} has it", needs=f"[M, K] {plan.type.dtype}", remedy="a matrix as a")
-    whole = plan.kind.completed(a, b) if plan.kind.reals == 1 else (a, b)
+    whole = plan.kind.multiplied(a, b)
     check_extents(*whole, c, element=plan.kind.element_of(plan.type))
-    if plan.kind.reals == 1 and (complex(alpha).imag or complex(beta).imag):
-        raise SpecError("alpha, beta", "are complex, and C is not", got=(alpha, beta), needs="real numbers", remedy='[problem] type = "c64"')
+    if not plan.kind.complex_factors and (complex(alpha).imag or complex(beta).imag):
+        problem, remedy = ("are complex, and C would not be Hermitian", "real numbers") if plan.kind.hermitian else (
+            "are complex, and C is not", '[problem] type = "c64"')
+        raise SpecError("alpha, beta", problem, got=(alpha, beta), needs="real numbers", remedy=remedy)
     b = whole[1] if b is None else b
     if plan.launches.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
@@ -228,50 +231,53 @@ def gemm(
 
 def _solved(
     device: Device, plan: Plan, source: Source, a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray | None, alpha: float, placement: Placement,
+    shared: int | None = None,
 ) -> Result:
-    """X of A X = alpha C, or of X B = alpha C, in rounds: the workspace of each is memory of its own, but for the counters."""
+    """X [batch, ...] of A X = alpha C, or of X B = alpha C, in rounds: the workspace of each is memory of its own, but for the counters."""
     kind, which = plan.kind, "ab".index(plan.solved.name)
     triangle, other = (a, b) if kind.left else (b, a)
     if c is None or triangle is None or other is not None:
         raise SpecError("a, b, c", f"kind {kind.name} has one triangle and right-hand sides", got=[None if x is None else x.shape for x in (a, b, c)],
                         needs=f"{plan.solved.name} [size, size] and c, and no other operand")
-    check_extents(*((triangle, c) if kind.left else (c, triangle)), None, element=plan.type)
-    if triangle.shape[0] != triangle.shape[1]:
+    check_extents(*((triangle, c) if kind.left else (c, triangle)), None, batched=True, element=plan.type)
+    if triangle.shape[1] != triangle.shape[2]:
         raise SpecError(plan.solved.name, f"is not square, as kind {kind.name} has it", got=triangle.shape, needs="as many rows as columns")
-    (m, n), layout = c.shape, plan.layout[which]
-    stored_x, ld, _ = stored((triangle if layout == "n" else triangle.T)[None], placement, which, plan.type)
-    stored_c, ldc, _ = stored(c[None], placement, 2, plan.output)
+    batch, m, n = c.shape
+    check_apart(m, n, *_steps(m, n, placement, 2), batch)
+    stored_x, ld, stride = stored(kind.in_memory(triangle, plan.layout[which]), placement, which, plan.type)
+    stored_c, ldc, stride_c = stored(c, placement, 2, plan.output)
     interface = source.interface
     try:
         memory = allocated(device, interface, interface.extents(0, 0, 0))
         counters = {place: held for place, held in memory.items() if place[0] == STATUS}
         call = {
             plan.solved.name: device.upload(stored_x, plan.solved.name, placement.misalign[which]), f"ld{plan.solved.name}": ld,
-            "c": device.upload(stored_c, "c", placement.misalign[2]), "ldc": ldc, "batch": 1,
+            f"stride_{plan.solved.name}": stride if shared is None else shared,
+            "c": device.upload(stored_c, "c", placement.misalign[2]), "ldc": ldc, "stride_c": stride_c, "batch": batch,
         }
         for one in interface.rounds(m, n, alpha):
-            extents = interface.extents(one.m, one.n, one.k)
+            extents = interface.extents(one.m, one.n, one.k, batch)
             memory = {} if one.solves else allocated(device, interface, extents)
             given = one.given(call, lambda operand, elements: device.part(operand, elements * plan.type.bytes))
             _launch_each(device, interface.launches_of(one.solves), extents, given, memory | counters)
         out, status, seconds = device.download(call["c"], plan.output.dtype, stored_c.size), counted(device, interface, counters), device.seconds()
     finally:
         device.release()
-    inside, intact = unstored(out, stored_c, (1, m, n), ldc, _steps(m, n, placement, 2)[1])
-    return Result(plan.output.values(inside)[0], status, seconds, intact)
+    inside, intact = unstored(out, stored_c, (batch, m, n), ldc, stride_c)
+    return Result(plan.output.values(inside), status, seconds, intact)
 
 
 def strided(
-    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None,
+    device: Device, plan: Plan, source: Source, a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray | None = None,
     *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(), strides: tuple[int | None, int | None] = (None, None),
     ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
     """alpha A B + beta C of each product of a batch, in one launch of each kernel of a plan of kind `strided`.
 
     Args:
-        a: [batch, M, K] FP32; each matrix is stored as the plan's layout says.
+        a: [batch, M, K] FP32; each matrix is stored as the plan's layout says. None where the plan's kind solves for a triangular B.
         b: [batch, K, N] FP32; None where the plan's kind of product has no B.
-        c: [batch, M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
+        c: [batch, M, N] FP32; None is NaN everywhere, which beta = 0 must not let through. Of a kind that solves the right-hand sides.
         placement: where the matrices lie; they follow one another.
         strides: 0 for an A or B of which all products take the first matrix.
         ends: the epilogue's arguments by name: vectors [batch, N] or [batch, M] of FP32, or [N] or [M] for all products, and numbers.
@@ -282,6 +288,8 @@ def strided(
     """
     if not plan.launches.repeated:
         raise SpecError("plan", "is not for strided batches", got=plan.kind.name, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
+    if plan.kind.solves:
+        return _solved(device, plan, source, a, b, c, alpha, placement, strides["ab".index(plan.solved.name)])
     if not plan.kind.plain:
         for at, one in enumerate(a):
             check_extents(*plan.kind.completed(one, None if b is None else b[at]), None if c is None else c[at], element=plan.type)

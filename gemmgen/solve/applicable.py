@@ -55,10 +55,10 @@ class Case:
 
     @property
     def serves_kind(self) -> bool:
-        """Whether there are kernels of this kind for elements of a type of their own; of complex ones of one product alone."""
+        """Whether there are kernels of this kind for elements of a type of their own."""
         if self.spec.problem.element.reals > 1:
-            return self.kind.reals > 1
-        return not (self.kind.batched or self.kind.packs or self.kind.twice or self.kind.solves)
+            return self.kind.reals > 1 and not self.kind.batched
+        return not (self.kind.batched or self.kind.twice or self.kind.solves or any(self.kind.k_range))
 
     @property
     def b(self) -> str:
@@ -187,7 +187,8 @@ WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
         "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute one product of A and B", lambda case: case.kind.name,
-        lambda case: "gemm, gemmt or syrk" if case.spec.problem.element.reals == 1 else GEMM.name, 'kind = "gemm", or type = "f32"',
+        lambda case: "gemm, gemmt, syrk or symm" if case.spec.problem.element.reals == 1
+        else "gemm, herk, syrk, gemmt, hemm, symm or trmm", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,

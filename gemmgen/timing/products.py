@@ -82,21 +82,22 @@ class Multiplier:
         """C [M, N] becomes X of A X = alpha C, or of X B = alpha C, as the kernel's kind has it; put on the current stream, and nothing waits.
 
         Args:
-            c: FP32, whose rows are contiguous, maybe a part of a larger matrix.
+            c: FP32, whose rows are contiguous, maybe a part of a larger matrix; [batch, M, N] of a kernel for strided batches.
             triangle: likewise, as the plan's layout says it is stored.
 
         Raises:
             cupy's errors: the GPU refused (`gemmgen.timing.refusals`).
         """
-        self._put(c, {self._plan.solved.name: triangle, "c": c}, triangle.shape[0], alpha, 0.0)
+        self._put(c, {self._plan.solved.name: triangle, "c": c}, triangle.shape[-1], alpha, 0.0)
 
     def _put(self, out: Any, operands: dict[str, Any], k: int, alpha: float, beta: float) -> None:
-        strides = {f"ld{name}": x.strides[0] // 4 if x.shape[0] > 1 else x.shape[1] for name, x in operands.items()}
+        strides = {f"ld{name}": x.strides[-2] // 4 if x.shape[-2] > 1 else x.shape[-1] for name, x in operands.items()}
+        strides |= {f"stride_{name}": x.strides[0] // 4 for name, x in operands.items() if len(x.shape) == 3}
         key = (*out.shape, k, tuple(strides.items()), alpha, beta)
         if key not in self._prepared:
             if len(self._prepared) == PREPARED:
                 del self._prepared[next(iter(self._prepared))]
-            self._prepared[key] = self._parts(*out.shape, k, strides, alpha, beta)
+            self._prepared[key] = self._parts(*out.shape[-2:], k, strides, alpha, beta, out.shape[0] if len(out.shape) == 3 else 1)
         for cleared, launches in self._prepared[key]:
             for piece in cleared:
                 piece.fill(0)
@@ -105,25 +106,27 @@ class Multiplier:
                     launch.point(at, operands[operand].data.ptr + offset)
                 launch()
 
-    def _parts(self, m: int, n: int, k: int, strides: dict[str, int], alpha: float, beta: float) -> list[tuple[list[Any], list[Any]]]:
+    def _parts(
+        self, m: int, n: int, k: int, strides: dict[str, int], alpha: float, beta: float, batch: int = 1,
+    ) -> list[tuple[list[Any], list[Any]]]:
         """Each round, of a product the only one: what has to be zero before, and launches, each with which of its arguments point how far into an operand."""
         import cupy
 
         check_sums(self._plan, k)
         interface = self._interface
-        work = interface.workspace(m, n, k)
+        work = interface.workspace(m, n, k, batch)
         if self._space is None or self._space.size < work.bytes:  # launches on one stream share it; older ones keep theirs
             self._space = cupy.empty(max(work.bytes, 1), cupy.uint8)
         memory = {
             (buffer.name, offset): self._space[work.offsets[buffer.name] + offset :]
             for buffer in interface.buffers for offset in interface.places(buffer)
         }
-        call = {"a": 0, "b": 0, "c": 0, **strides, "m": m, "n": n, "k": k, "alpha": alpha, "beta": beta,
-                "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, "batch": 1}
+        call = {"a": 0, "b": 0, "c": 0, "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, **strides, "m": m, "n": n, "k": k, "alpha": alpha,
+                "beta": beta, "batch": batch}
         first = [self._space[: work.zeroed]] if work.zeroed else []
         if not interface.rounds:
             pointers = {name: (name, 0) for name in "abc"}
-            return [(first, self._launches(interface.launches, interface.extents(m, n, k), call, memory, pointers))]
+            return [(first, self._launches(interface.launches, interface.extents(m, n, k, batch), call, memory, pointers))]
         again = [
             self._space[work.offsets[one.name] : work.offsets[one.name] + work.lengths[one.name]]
             for one in interface.buffers if one.zeroed_again and work.lengths[one.name]
@@ -133,7 +136,7 @@ class Multiplier:
             given = one.given(call, lambda operand, elements: 4 * elements)
             pointers = {name: (of, given[name]) for name, (of, _, _) in one.at.items()}
             launches = self._launches(
-                interface.launches_of(one.solves), interface.extents(one.m, one.n, one.k), given | dict.fromkeys("abc", 0), memory, pointers,
+                interface.launches_of(one.solves), interface.extents(one.m, one.n, one.k, batch), given | dict.fromkeys("abc", 0), memory, pointers,
             )
             found.append(([] if one.solves and found else again if found else first, launches))
         return found

@@ -413,7 +413,7 @@ def verify(
     whole = judge = Judge(plan, source, binary, device, sample)
     planned = plan
     if plan.kind.solves:  # its products are asked what those of a matrix product are
-        plan, source = replace(plan, kind=GEMM), replace(source, interface=source.interface.of_products)
+        plan, source = replace(plan, kind=GEMM.strided() if plan.kind.batched else GEMM), replace(source, interface=source.interface.of_products)
         judge = Judge(plan, source, binary, device, sample)
     m, n, k = size or default_size(plan, device.kind)
     shape = m, n, k * plan.kind.reals  # of the real product, of which each complex element of C shows one part

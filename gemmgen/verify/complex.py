@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gemmgen.kinds import ComplexProduct
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, gemm
@@ -19,12 +20,12 @@ def share_of_worst(
     part of the product may be off by is the real product's; a factor's imaginary part brings in what the other part may be off by.
 
     Args:
-        a, b: [M, K] and [K, N] of the plan's elements, finite.
-        before: [M, N], C before it; None where beta is 0, which does not look at it.
+        a, b: [M, K] and [K, N] of the plan's elements, finite: as they are multiplied (`Kind.multiplied`).
+        before: [M, N], what is added of C, finite; None where beta is 0, which does not look at it.
         c: [M, N], what came out.
     """
     kind, part = plan.kind, plan.type
-    real = kind.completed(a, b)
+    real = ComplexProduct.completed(ComplexProduct(kind.element.name), a, b)
     magnitude = part.exact(np.abs(real[0]), np.abs(real[1]))
     held, c = (parts(kind.element.widened(x)) for x in (np.zeros(c.shape) if before is None or beta == 0 else before, c))
     rounded = 6 * part.roundoff  # the products with four factors' parts, and their sums, round once each
@@ -56,8 +57,12 @@ def _scaled(factor: complex, x: np.ndarray) -> np.ndarray:
 
 def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
     """Whether both parts of all of C are right, of ragged products of up to three tiles each way, with complex alpha and beta, and of no k; and the numbers
-    behind it, in a line. With alpha = 0 the operands, and with beta = 0 C, are NaN. Nothing is written beside C."""
-    element, (bm, bn, bk) = plan.kind.element_of(plan.type), plan.block
+    behind it, in a line. With alpha = 0 the operands, and with beta = 0 C, are NaN. Nothing is written beside C.
+
+    Of a kind that leaves elements of C out these are as they were, bit for bit. A Hermitian C has real alpha and beta; the imaginary parts of its diagonal
+    are NaN before and 0 after it, and one that is stored twice is its own conjugate transpose, bit for bit.
+    """
+    kind, element, (bm, bn, bk) = plan.kind, plan.kind.element_of(plan.type), plan.block
     rng, worst, wrong, count = np.random.default_rng(13), 0.0, [], 0
 
     def drawn(*shape: int) -> np.ndarray:
@@ -67,14 +72,32 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
         ((bm + 3, bn // 2 + 3, bk + 3), -1.5 + 0.5j, 0.5 - 2j), ((2 * bm + 1, bn // 2 - 1, bk // 2 + 1), 1, 0), ((3, 2, 5), 2j, 0), ((3, 5, 4), 1, 1j),
         ((7, 3, 0), 1 + 1j, -1j), ((5, 3, 4), 0, 1 - 3j),
     ):
-        a, b, before = drawn(m, k), drawn(k, n), drawn(m, n) if beta else None
-        given = [np.full_like(x, np.nan) for x in (a, b)] if alpha == 0 else (a, b)
+        if kind.hermitian:
+            alpha, beta = (factor.real or factor.imag for factor in (alpha, beta))
+        problem = kind.framed(drawn(m, k), drawn(k, n), None)
+        a, b = kind.multiplied(problem.a, problem.b)
+        shape = a.shape[0], b.shape[1]
+        before, computed = drawn(*shape) if beta else None, kind.computed(*shape)
+        if kind.hermitian and before is not None:
+            np.fill_diagonal(before, before.diagonal().real + complex(0, np.nan))
+        given = [None if x is None else np.full_like(x, np.nan) if alpha == 0 else x for x in (problem.a, problem.b)]
         size = plan.type.bytes
         result = gemm(device, plan, source, *given, before, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (size, 2 * size, 3 * size)))
-        share = share_of_worst(plan, a, b, before, result.c, alpha, beta)
-        worst, count = max(worst, share), count + m * n
+        added = None if before is None else kind.read(before)
+        with np.errstate(invalid="ignore"):
+            right = alpha * element.exact(a, b) + (0 if added is None else beta * element.widened(added))
+        share = share_of_worst(plan, a, b, added, np.where(computed, result.c, right), alpha, beta)
+        worst, count = max(worst, share), count + int(computed.sum())
+        told = f"{shape[0]}x{shape[1]}x{a.shape[1]} alpha {alpha} beta {beta}"
+        old = kind.from_memory(np.full((shape[0], 2 * shape[1]), plan.type.poison)) if before is None else before
         if not share <= 1:
-            wrong.append(f"{m}x{n}x{k} alpha {alpha} beta {beta}: {share:.2g} of the worst case")
+            wrong.append(f"{told}: {share:.2g} of the worst case")
         if not result.intact:
-            wrong.append(f"{m}x{n}x{k}: memory beside C was overwritten")
+            wrong.append(f"{told}: memory beside C was overwritten")
+        if result.c[~computed].tobytes() != old[~computed].tobytes():
+            wrong.append(f"{told}: elements that are not computed were written")
+        if kind.hermitian and result.c.diagonal().imag.any():
+            wrong.append(f"{told}: imaginary parts of C's diagonal are not 0")
+        if kind.mirrored and (result.c != (result.c.conj() if kind.hermitian else result.c).T).any():
+            wrong.append(f"{told}: C is not {'Hermitian' if kind.hermitian else 'symmetric'}")
     return not wrong, "; ".join(wrong) or f"{count} complex elements, both parts, at most {worst:.2f} of the worst case"

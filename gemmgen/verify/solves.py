@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.kinds.solves import BLOCK, PART
+from gemmgen.kinds.solves import BLOCK, PART, SYSTEMS
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import Device, Placement, gemm
+from gemmgen.run import Device, Placement, gemm, strided
 from gemmgen.verify.bound import TINIEST, U, allowance, bound, lost
 
 ROUNDED = 1.5
@@ -40,7 +40,7 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
     """Whether ragged systems of up to four blocks are solved; and the numbers behind it, in a line.
 
     Of a mild condition; of a condition beyond FP32's range with a small solution, which an inverse would miss; with alpha = 0, which reads nothing; without
-    unknowns or right-hand sides; and with zeros on the diagonal, Inf and NaN, which FP32 has in the same places.
+    unknowns or right-hand sides; and with zeros on the diagonal, Inf and NaN, which FP32 has in the same places. Of a kernel for batches, several at once.
     """
     rng, wrong, worst, beside, forward = np.random.default_rng(12), [], 0.0, 0.0, 0.0
     for size, others, alpha, mild in ((3 * BLOCK + 45, 21, -1.5, True), (PART + 9, 33, 1.0, False), (0, 3, 1.0, True), (3, 0, 1.0, True)):
@@ -69,6 +69,7 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
         if not norm <= sqrt((ROUNDED * of_fp32) ** 2 + scatter**2):
             wrong.append(f"a residual of {norm / of_fp32:.2g} times FP32's own")
     wrong += _without_reading(plan, source, device) + _special(plan, source, device) + _in_either_order(plan, source, device)
+    wrong += _together(plan, source, device) if plan.launches.repeated else []
     return not wrong, "; ".join(wrong) or (
         f"residuals of at most {worst:.2f} of the worst case, {beside:.2f} times FP32's own; {forward:.2f} of the worst case beside the exact solution"
     )
@@ -87,15 +88,32 @@ def _triangle(rng: np.random.Generator, size: int, mild: bool, unit: bool) -> np
 
 def _solved(plan: Plan, source: Source, device: Device, t: np.ndarray, c: np.ndarray, alpha: float) -> tuple[np.ndarray, bool]:
     """What the kernel makes of T X = alpha C, of a lower T whose order its kind may turn round; and whether nothing else was written."""
+    x, intact = _all_solved(plan, source, device, t[None], c[None], alpha)
+    return x[0], intact
+
+
+def _all_solved(
+    plan: Plan, source: Source, device: Device, t: np.ndarray, c: np.ndarray, alpha: float, stride: int | None = None,
+) -> tuple[np.ndarray, bool]:
+    """The same of a batch, [batch, size, size] and [batch, size, others].
+
+    Args:
+        stride: 0 where all systems have the first one's triangle.
+    """
     kind = plan.kind
     given = t.copy()
-    given[np.triu_indices(len(t), 0 if kind.unit else 1)] = np.nan
+    given[:, *np.triu_indices(t.shape[1], 0 if kind.unit else 1)] = np.nan
     if not kind.below:
-        given, c = given[::-1, ::-1], c[::-1]
-    a, b, c = (given, None, c) if kind.left else (None, np.ascontiguousarray(given.T), np.ascontiguousarray(c.T))
-    result = gemm(device, plan, source, a, b, np.ascontiguousarray(c), alpha=alpha, placement=Placement((3, 5, 1), (4, 8, 12)))
-    x = result.c if kind.left else result.c.T
-    return (x if kind.below else x[::-1]), result.intact
+        given, c = given[:, ::-1, ::-1], c[:, ::-1]
+    a, b, c = (given, None, c) if kind.left else (None, given.swapaxes(1, 2), c.swapaxes(1, 2))
+    placed = Placement((3, 5, 1), (4, 8, 12), (7, 9, 11))
+    if plan.launches.repeated:
+        result = strided(device, plan, source, a, b, c, alpha=alpha, placement=placed, strides=(stride, stride))
+    else:
+        result = gemm(device, plan, source, *(None if x is None else x[0] for x in (a, b, c)), alpha=alpha, placement=placed)
+    found = result.c.reshape(c.shape)
+    x = found if kind.left else found.swapaxes(1, 2)
+    return (x if kind.below else x[:, ::-1]), result.intact
 
 
 def _limits(plan: Plan, t: np.ndarray, x: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
@@ -121,6 +139,26 @@ def _without_reading(plan: Plan, source: Source, device: Device) -> list[str]:
     size = BLOCK + 5
     x, _ = _solved(plan, source, device, np.full((size, size), np.nan, np.float32), np.full((size, 3), np.nan, np.float32), 0.0)
     return [] if not x.any() and not np.isnan(x).any() else ["with alpha = 0 something was read"]
+
+
+def _together(plan: Plan, source: Source, device: Device) -> list[str]:
+    """Of two blocks of unknowns and of right-hand sides: each system has the bits that it has alone, whatever its place, and all may share a triangle."""
+    rng, order, size = np.random.default_rng(15), [2, 0, 1], BLOCK + 9
+    t = np.stack([_triangle(rng, size, True, plan.kind.unit) for _ in order])
+    c = rng.uniform(-1, 1, (len(order), size, SYSTEMS + 1)).astype(np.float32)
+    whole, intact = _all_solved(plan, source, device, t, c, -1.5)
+    wrong = [] if intact else ["elements between the systems of a batch were written"]
+    for at, one in enumerate(whole):
+        if _solved(plan, source, device, t[at], c[at], -1.5)[0].tobytes() != one.tobytes():
+            wrong.append("a system alone has other bits than in a batch")
+    if _all_solved(plan, source, device, t[order], c[order], -1.5)[0].tobytes() != whole[order].tobytes():
+        wrong.append("the permuted batch has other bits")
+    shared = _all_solved(plan, source, device, t, c, -1.5, 0)[0], _all_solved(plan, source, device, t[[0, 0, 0]], c, -1.5)[0]
+    if shared[0].tobytes() != shared[1].tobytes():
+        wrong.append("a triangle that all share gives other bits")
+    if _all_solved(plan, source, device, t[:0], c[:0], -1.5)[0].size:
+        wrong.append("an empty batch has elements")
+    return wrong
 
 
 def _in_either_order(plan: Plan, source: Source, device: Any) -> list[str]:

@@ -38,6 +38,7 @@ WHOLE_SKEW = 8  # bytes for each of these floats: 16 lie free after every 16 k o
 WHOLE_STATIC = 3072  # bytes, more than sums and factors take besides
 MOST_SCALES = 16  # of rows, and of columns, that a thread keeps in registers while it stores its elements
 RESIDUE_BLOCKS = 3  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
+GIVEN_BLOCKS = 3  # the same of one that asks a kind for each element: by itself ptxas takes 40 to 64 registers, and spills up to 40 B for sm_100a (13.5)
 NORMS_OUTER = 32  # rows of A or columns of B of FP64 whose norms a block takes, over all k
 NORMS_THREADS = 1024
 WHOLE_K = 1 << 30
@@ -280,7 +281,7 @@ class Launches(View):
     def shares_words(self) -> bool:
         """Whether A's words are B's, too: of a kind of one operand, where rows of A and columns of B are packed alike."""
         alike = self.plan.block[0] == self.plan.block[1] and self.plan.words_of("a") == self.plan.words_of("b")
-        return (self.plan.kind.one_operand or self.plan.kind.twice) and self.plan.where == "prepass" and alike
+        return self.plan.kind.shares_words and self.plan.where == "prepass" and alike
 
     @property
     def split_before(self) -> tuple[Operand, ...]:

@@ -102,7 +102,8 @@ ALL_SYSTEMS = [(side, layout, diag, uplo) for side, layout in (("left", "nn"), (
 
 
 @pytest.mark.parametrize(("gpu", "systems"), [
-    ("l40s", SYSTEMS), *(pytest.param(gpu, ALL_SYSTEMS, marks=pytest.mark.long) for gpu in ("t4", "a100", "a40", "l40s", "h200", "b200", "rtx5090")),
+    ("l40s", SYSTEMS), *(pytest.param(gpu, ALL_SYSTEMS, marks=pytest.mark.long) for gpu in (
+        "t4", "a100", "a40", "l40s", "h200", "b200", "rtx5090", "rx7900xtx", "rx9070xt")),
 ], ids=lambda value: value if isinstance(value, str) else str(len(value)))
 def test_blocks_of_a_triangular_system_are_solved_without_spills(gpu, systems):
     for side, layout, diag, uplo in systems:

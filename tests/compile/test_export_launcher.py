@@ -292,23 +292,28 @@ SYSTEMS = {
     "left": {"problem": {"kind": "trsm", "m": 1024, "n": 512, "k": 1024}, "split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "a100"}},
     "right, row scales": {"problem": {"kind": "trsm", "side": "right", "layout": "nt", "m": 512, "n": 1024, "k": 1024}, "split": {"scheme": "scaled"}, "tile": SMALL,
                           "target": {"gpu": "a100"}},
+    "right, a batch": {"problem": {"kind": "trsm", "side": "right", "m": 512, "n": 1024, "k": 1024, "matrices": 9}, "split": {"scheme": "scaled"}, "tile": SMALL,
+                       "target": {"gpu": "a100"}},
 }
 
 
-@pytest.mark.parametrize("case", ["left", "right, row scales"])
+@pytest.mark.parametrize("case", [*list(SYSTEMS)[:2], pytest.param("right, a batch", marks=pytest.mark.long)])
 def test_a_system_is_its_rounds(case, tmp_path):
     """Each with its own part of the operands, all in the workspace of the largest product; what is cleared again before a product is not the status."""
     launcher = loaded(SYSTEMS[case], tmp_path)
     plan, interface = launcher.plan, launcher.source.interface
     x, wide, number, single, place = plan.solved.name, ctypes.c_int64, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
-    at = {"a": A, "b": B, "c": C, "lda": 10000, "ldb": 10000, "ldc": 10002}
+    batch, apart = 1 + 2 * interface.batched, {"stride_a": 1 << 33, "stride_b": 1 << 34, "stride_c": -(1 << 35)}
+    at = {"a": A, "b": B, "c": C, "lda": 10000, "ldb": 10000, "ldc": 10002, "batch": batch, **apart}
+    strided = {name: [wide(apart[f"stride_{name}"])] if interface.batched else [] for name in "abc"}
+    batched = [number(batch)] if interface.batched else []
     for unknowns, others, alpha in ((1300, 70, -0.5), (256, 5, -0.5), (1030, 3, 0.0), (700, 0, 1.0), (0, 7, 1.0)):
         m, n = (unknowns, others) if plan.kind.left else (others, unknowns)
-        work = interface.workspace(m, n, unknowns)
-        assert launcher.library.lab_gemm_workspace_bytes(m, n) == work.bytes
+        work = interface.workspace(m, n, unknowns, batch)
+        assert launcher.library.lab_gemm_workspace_bytes(m, n, *batched) == work.bytes
         launcher.told.clear()
-        assert launcher.library.lab_gemm(number(m), number(n), single(alpha), place(at[x]), wide(at[f"ld{x}"]), place(C), wide(at["ldc"]), place(WORKSPACE),
-                                         ctypes.c_size_t(work.bytes), place(STREAM)) == 0
+        assert launcher.library.lab_gemm(number(m), number(n), single(alpha), place(at[x]), wide(at[f"ld{x}"]), *strided[x], place(C), wide(at["ldc"]),
+                                         *strided["c"], *batched, place(WORKSPACE), ctypes.c_size_t(work.bytes), place(STREAM)) == 0
         wanted, products = [("zero", WORKSPACE, 0, work.zeroed, STREAM)], 0
         again = next((work.offsets[one.name] for one in interface.buffers if one.zeroed_again), None)
         for one in interface.rounds(m, n, alpha) if m and n else ():
@@ -321,7 +326,7 @@ def test_a_system_is_its_rounds(case, tmp_path):
                 given[x] = 0
             before = 0
             for launch in interface.launches_of(one.solves):
-                blocks = launch.blocks(interface.extents(one.m, one.n, one.k))
+                blocks = launch.blocks(interface.extents(one.m, one.n, one.k, batch))
                 arguments = {
                     p.name: given[p.argument] if p.argument else WORKSPACE + work.offsets[p.region] + p.offset for p in launch.parameters}
                 wanted.append((launch.symbol, (blocks, 1, 1), launch.threads, launch.shared_bytes, STREAM, arguments, launch.overlaps and before > 0))

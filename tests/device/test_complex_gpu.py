@@ -22,8 +22,8 @@ KERNELS = {
 }
 
 
-def made(name: str, layout: str = "nn") -> Judge:
-    plan = plan_of(**KERNELS[name], layout=layout)
+def made(name: str, layout: str = "nn", problem: dict | None = None) -> Judge:
+    plan = plan_of(**KERNELS[name], layout=layout, problem=problem)
     if reason := cuda.why_not(plan):
         pytest.skip(f"NOT RUN: {reason.problem}")
     source = render(plan)
@@ -54,3 +54,33 @@ def test_a_large_product_is_torchs():
     want = torch.from_numpy(a).to(torch.complex128) @ torch.from_numpy(b).to(torch.complex128)
     found = gemm(judge.device, judge.plan, judge.source, a, b).c
     assert np.linalg.norm(found - want.numpy()) < 1e-6 * np.linalg.norm(want.numpy())
+
+
+TRIANGLES = {
+    "herk, both": ("cn", {"kind": "herk", "uplo": "both"}), "herk, lower": ("nc", {"kind": "herk"}), "herk, upper": ("nc", {"kind": "herk", "uplo": "upper"}),
+    "syrk": ("tn", {"kind": "syrk", "uplo": "both"}), "gemmt": ("cc", {"kind": "gemmt", "uplo": "upper"}), "hemm": ("nc", {"kind": "hemm"}),
+    "hemm, right": ("nn", {"kind": "hemm", "side": "right", "uplo": "upper"}), "symm": ("nt", {"kind": "symm"}),
+    "trmm": ("cn", {"kind": "trmm", "uplo": "upper"}), "trmm, right": ("nc", {"kind": "trmm", "side": "right", "diag": "unit"}),
+}
+
+
+@pytest.mark.parametrize("kind", TRIANGLES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_triangles_are_right(name, kind):
+    """FP64 has no trmm: residues are summed over all k."""
+    layout, problem = TRIANGLES[kind]
+    if name in ("wgmma, FP64", "wgmma, residues", "mma, runs", "wgmma, runs") and problem["kind"] == "trmm":
+        pytest.skip("NOT RUN: such kernels sum all k")
+    judge = made(name, layout, problem)
+    right, told = of_complex.question(judge.plan, judge.source, judge.device)
+    assert right, told
+
+
+def test_a_large_herk_is_torchs():
+    torch = pytest.importorskip("torch")
+    judge, rng = made("wgmma, runs", "nc", {"kind": "herk", "uplo": "both"}), np.random.default_rng(2)
+    a = (rng.uniform(-1, 1, (1531, 2047)) + 1j * rng.uniform(-1, 1, (1531, 2047))).astype(np.complex64)
+    wide = torch.from_numpy(a).to(torch.complex128)
+    want = (wide @ wide.mH).numpy()
+    found = gemm(judge.device, judge.plan, judge.source, a, None).c
+    assert np.linalg.norm(found - want) < 1e-6 * np.linalg.norm(want) and not found.diagonal().imag.any() and (found == found.conj().T).all()

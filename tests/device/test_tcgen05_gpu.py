@@ -17,7 +17,7 @@ from gemmgen.render import render
 from gemmgen.run import cuda, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
-from gemmgen.spec import load
+from gemmgen.spec import load, loads
 from gemmgen.verify import verify
 from ways import TENSOR_MEMORY, WAYS, plan_of
 
@@ -37,6 +37,19 @@ def test_the_shipped_kernel_passes():
     report = verify(plan, source, binary, cuda.CudaDevice(binary))
     assert report.passed, report.as_dict()
     assert report.seconds and report.standing.startswith("compiled, resources checked; run on")
+
+
+@pytest.mark.parametrize("sections", [
+    {"split": {"scheme": "run_scaled"}}, {"problem": {"kind": "strided", "m": 512, "n": 512, "k": 512, "matrices": 64}},
+    {"problem": {"kind": "syrk", "layout": "nt", "uplo": "both"}}, {"problem": {"kind": "syr2k", "layout": "tn"}}, {"problem": {"kind": "trmm"}},
+    {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64"}},
+], ids=["runs", "strided", "syrk", "syr2k", "trmm", "trsm", "c64"])
+def test_runs_batches_and_kinds_pass(sections):
+    plan = solve(loads({"split": {"scheme": "scaled"}, "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}} | sections))
+    source = render(plan)
+    binary = build(source)
+    report = verify(plan, source, binary, cuda.CudaDevice(binary))
+    assert report.passed, report.as_dict()
 
 
 SCHEMES = {scheme: dict(TENSOR_MEMORY, scheme=scheme, promote=32) for scheme in ("half", "bf16x3", "tf32x3", "ootomo4", "e4m3x6")}

@@ -17,6 +17,7 @@ from gemmgen.paths import SPECS
 from gemmgen.render import render
 from gemmgen.run import cuda, gemm
 from gemmgen.verify import Judge, oracles
+from test_gpu import local_gpu
 
 pytestmark = pytest.mark.device
 SQUARE = {"block": [128, 128, 64], "warp": [64, 128, 64]}
@@ -90,4 +91,13 @@ def test_the_shipped_kernels_pass(name):
     if reason := cuda.why_not(road.plan(path)):
         pytest.skip(f"NOT RUN: {reason.problem}")
     report = road.verify(path, device="cuda")
+    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+
+
+@pytest.mark.parametrize("scheme", ["ootomo", "scaled"])
+@pytest.mark.parametrize("problem", [{}, {"side": "right", "uplo": "upper", "layout": "nt", "diag": "unit"}], ids=["left", "right"])
+def test_batches_of_systems_pass(problem, scheme):
+    spec = {"problem": {"kind": "trsm", "m": 1024, "n": 1024, "k": 1024, "matrices": 16, **problem}, "split": {"scheme": scheme, "where": "prepass"},
+            "target": {"gpu": local_gpu()}}
+    report = road.verify(spec, device="cuda")
     assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]

@@ -121,3 +121,65 @@ def test_random_numbers_are_within_the_worst_case(way, layout):
     device, plan, source = made(way, layout)
     right, told = of_complex.question(plan, source, device)
     assert right, told
+
+
+# ---- triangles, of C and of an operand
+
+DOUBLE = WGMMA | dict(tile={"block": [64, 128, 32], "warp": [64, 128, 32], "cluster": 1})  # two real columns for each row of a tile
+OF_TRIANGLES = {
+    "herk, both": ("mma", "cn", {"kind": "herk", "uplo": "both"}), "herk, upper": ("mma", "nc", {"kind": "herk", "uplo": "upper"}),
+    "herk, runs": ("mma, runs", "nc", {"kind": "herk"}), "herk, slices": ("mma, slices", "nc", {"kind": "herk"}), "herk, fma": ("fma", "cn", {"kind": "herk"}),
+    "herk, clusters": ("wgmma", "nc", {"kind": "herk", "uplo": "both"}), "herk, clusters, upper": ("wgmma", "cn", {"kind": "herk", "uplo": "upper"}),
+    "herk, twice as wide": ("wgmma, twice as wide", "nc", {"kind": "herk"}), "herk, lanes": ("mfma", "cn", {"kind": "herk", "uplo": "both"}),
+    "herk, residues": ("mma, residues", "nc", {"kind": "herk", "uplo": "upper"}), "herk, FP64": ("mma, FP64 residues", "nc", {"kind": "herk", "uplo": "both"}),
+    "herk, FP64, lanes": ("mfma, FP64 residues", "cn", {"kind": "herk", "uplo": "both"}),
+    "herk, FP64, clusters": ("wgmma, FP64 residues", "cn", {"kind": "herk"}),
+    "syrk": ("mma", "tn", {"kind": "syrk", "uplo": "both"}), "gemmt": ("mma", "tc", {"kind": "gemmt", "uplo": "upper"}),
+    "hemm, left": ("mma", "nc", {"kind": "hemm"}), "hemm, right": ("mma", "cn", {"kind": "hemm", "side": "right", "uplo": "upper"}),
+    "hemm, right, runs": ("mma, runs", "nn", {"kind": "hemm", "side": "right"}),
+    "hemm, row scales": ("mma, row scales", "nn", {"kind": "hemm", "uplo": "upper"}),
+    "hemm, clusters": ("wgmma, runs", "nn", {"kind": "hemm"}), "hemm, lanes": ("mfma", "nn", {"kind": "hemm"}),
+    "hemm, FP64": ("mma, FP64 residues", "nn", {"kind": "hemm"}), "symm": ("mma", "nt", {"kind": "symm", "uplo": "upper"}),
+    "symm, right": ("mma", "tn", {"kind": "symm", "side": "right"}), "trmm": ("mma", "cn", {"kind": "trmm"}),
+    "trmm, right": ("mma, slices", "tc", {"kind": "trmm", "side": "right", "uplo": "upper", "diag": "unit"}),
+    "trmm, clusters": ("wgmma", "nn", {"kind": "trmm"}),
+}
+SHORT = ("herk, both", "hemm, right")
+"""Triangles that plain `make test` asks."""
+
+
+@lru_cache(4)
+def triangle(name: str):
+    way, layout, problem = OF_TRIANGLES[name]
+    own = DOUBLE if way.endswith("wide") else WAYS[way]
+    tile = {"tile": {"block": [64, 64, 64], "warp": [32, 32, 64]}} if "tile" not in own or not own["tile"] else {}
+    cluster = {"tile": {**own["tile"], "block": [64, 64, 32], "warp": [64, 64, 32]}} if way in ("wgmma", "wgmma, runs") else {}
+    plan = plan_of(**{"type": "c64", "layout": layout, **own, **tile, **cluster}, problem=problem)
+    source = render(plan)
+    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SHORT else LONG) for name in OF_TRIANGLES])
+def test_triangles_are_right(name):
+    device, plan, source = triangle(name)
+    right, told = of_complex.question(plan, source, device)
+    assert right, told
+
+
+@pytest.mark.parametrize("name", ["herk, both", pytest.param("herk, lanes", marks=LONG), pytest.param("herk, FP64", marks=LONG)])
+def test_a_hermitian_c_by_hand(name):
+    """Sums are integers: C is exact, and real on its diagonal, whatever C or an Inf in A makes of the imaginary parts there."""
+    device, plan, source = triangle(name)
+    rng, n = np.random.default_rng(5), plan.block[0] + 5
+    a, c = integers(rng, plan, n, 6), integers(rng, plan, n, n)
+    c[np.diag_indices(n)] = c.diagonal().real + complex(0, np.nan)
+    held = np.tril(c, -1) + np.tril(c, -1).conj().T + np.diag(c.diagonal().real)
+    result = gemm(device, plan, source, a, None, c, alpha=2.0, beta=-3.0)
+    assert (result.c == 2 * (a @ a.conj().T) - 3 * held).all() and not result.c.diagonal().imag.any() and not any(result.status.values())
+    a[2, 1] = complex(np.inf, 1)
+    result = gemm(device, plan, source, a, None)
+    with np.errstate(invalid="ignore"):
+        want = a @ a.conj().T
+    finite = np.isfinite(want)
+    assert (result.c[finite] == want[finite]).all() and result.c[2, 2] == np.inf and not np.isfinite(result.c[~finite]).any()
+    assert result.status["repaired"] == n and (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (1, 1)

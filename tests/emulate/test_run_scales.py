@@ -18,9 +18,10 @@ from gemmgen.verify.bound import allowance
 from gemmgen.verify.metrics import exact
 from assembled import assembled
 from verifying import assert_bits, expected_bits
-from ways import AMD_WAYS, WAYS, plan_of
+from ways import AMD_WAYS, WAYS, plan_of, tailed
 
 RUNS = [name for name, way in (WAYS | AMD_WAYS).items() if way.get("scheme") == "run_scaled"]
+TENSOR = "tensor memory, pairs, run scales"
 
 
 @cache
@@ -31,7 +32,7 @@ def judge_of(name: str, schedule=TOGETHER) -> Judge:
     return Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=schedule))
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", tailed(RUNS, {TENSOR}))
 def test_sums_go_from_unit_to_unit(name):
     """Runs that differ by few powers of two, whose bits the reference tells, and by more than a sum in one unit could."""
     judge = judge_of(name, EAGER_LOWEST if "warpgroups" in name else TOGETHER)
@@ -47,11 +48,11 @@ def product(name: str, a: np.ndarray, b: np.ndarray):
     return judge.plan, result, allowance(judge.plan, a, b, exact(np.abs(a), np.abs(b)))
 
 
-@pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales", "mfma, run scales"])
+@pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales", TENSOR, "mfma, run scales"])
 def test_a_sum_survives_runs_that_it_meets_only_zeros_of(name):
     """Large elements of A meet zeros of B and the reverse: their scales are far from those of the small products that are C."""
     k, rng = 3 * 256 + 40, np.random.default_rng(5)
-    a, b = (rng.uniform(0.5, 1, shape).astype(np.float32) for shape in ((5, k), (k, 7)))
+    a, b = (rng.uniform(0.5, 1, shape).astype(np.float32) for shape in ((5, k), (k, 20)))
     a[:, 256:512], b[256:512] = 0, 0
     a[:, 300], b[400] = 2.0**60, 2.0**-60
     a[2, 512:] *= np.float32(2.0**-100)
@@ -69,7 +70,17 @@ def test_a_slice_looks_at_its_own_runs():
     assert (result.c == 768 + 8 * 256).all()
 
 
-@pytest.mark.parametrize("name", ["run scales", "warpgroups, run scales", "warpgroups, run scales, intervals"])
+@pytest.mark.parametrize("name", tailed(["warpgroups, run scales, slices", TENSOR], {TENSOR}))
+def test_a_slice_begins_in_a_run_that_is_far_from_the_first(name):
+    """The second of two slices goes on in a run that is near the first one: between the units that its sum has lies more than FP32 holds."""
+    a, b = (np.ones(shape, np.float32) for shape in ((5, 1024), (1024, 7)))
+    a[:, 512:768], b[512:768] = 2.0**-110, 2.0**-90
+    _, result, _ = product(name, a, b)
+    assert (result.c == 768).all() and not result.status["repaired"]
+
+
+@pytest.mark.parametrize("name", tailed(
+    ["run scales", "warpgroups, run scales", "warpgroups, run scales, intervals", TENSOR], {TENSOR}))
 def test_no_finite_product_overflows(name):
     """From 2^-120 to 2^120 along k, up in A and down in B, and near FP32's largest number in all of A."""
     run = 256

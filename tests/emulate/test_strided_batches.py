@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gemmgen.emulate import TOGETHER
+from gemmgen.kinds.solves import BLOCK
 from gemmgen.render import render
 from gemmgen.run import Placement, strided
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.verify import Judge
+from gemmgen.verify import Judge, kinds
 from assembled import assembled
 from ways import AMD_WAYS, TILE, tailed
 from ways import WAYS as OF_ONE
@@ -172,3 +174,42 @@ def test_persistent_blocks_count_the_tiles_of_a_triangle_in_each_product():
     result = strided(EmulatorDevice(plan, source, assembled(source)), plan, source, a, None, np.full((2, 130, 130), 7, np.float32))
     right = a.astype(np.float64) @ a.transpose(0, 2, 1)
     assert np.abs(np.tril(result.c - right)).max() < 1e-5 and (result.c[:, ~np.tri(130, dtype=bool)] == 7).all() and result.intact
+
+
+def of_systems(**more) -> tuple:
+    plan = solve(loads({
+        "problem": {"kind": "trsm", "m": 512, "n": 512, "k": 512, "matrices": 64, **more}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 64},
+        "tile": TILE | {"split_k": 1}, "pipeline": {"stages": 3}, "target": {"gpu": "a100"}, "build": {"allow_spills": True},
+    }))
+    source = render(plan)
+    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
+
+
+@pytest.mark.parametrize(("problem", "shared"), [
+    ({}, False), pytest.param({"side": "right", "uplo": "upper", "diag": "unit", "layout": "nt"}, True, marks=pytest.mark.long),
+], ids=["left", "right, one triangle for all"])
+def test_systems_of_a_batch_are_solved_together(problem, shared):
+    """Small integers, so that every bit is known: two systems of two blocks of unknowns and of right-hand sides, each with what is its own."""
+    device, plan, source = of_systems(**problem)
+    rng, size, kind = np.random.default_rng(8), BLOCK + 9, plan.kind
+    t = np.tril(rng.integers(0, 60, (2, size, size)) == 0, -1) * rng.choice((-1.0, 1.0), (2, size, size)).astype(np.float32)
+    t[:, :, np.arange(size) % 7 > 0] = 0  # few unknowns serve others, so that they stay small
+    t[:, np.arange(size), np.arange(size)] = 1 if kind.unit else rng.choice((-2, 1), (2, size))
+    if shared:
+        t[1] = t[0]
+    x = rng.integers(-4, 5, (2, size, 35)).astype(np.float32)
+    c = t @ x
+    if shared:
+        t[1] = np.nan
+    order = slice(None) if kind.below else slice(None, None, -1)
+    t, x, c = t[:, order, order], x[:, order], c[:, order]
+    a, b, c = (t, None, c) if kind.left else (None, t.swapaxes(1, 2), c.swapaxes(1, 2))
+    result = strided(device, plan, source, a, b, c, placement=Placement((3, 5, 1), (4, 8, 12), (7, 9, 11)), strides=(0, 0) if shared else (None, None))
+    assert (result.c == (x if kind.left else x.swapaxes(1, 2))).all() and result.intact and not any(result.status.values())
+
+
+@pytest.mark.long
+def test_a_batch_of_systems_is_asked_what_one_is_and_more():
+    device, plan, source = of_systems()
+    right, told = kinds.question(plan, source, device)
+    assert right, told

@@ -12,6 +12,7 @@ from gemmgen import emulate
 from gemmgen.build import build
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
+from gemmgen.run import Placement, gemm, strided
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -86,6 +87,62 @@ def test_an_interval_of_two_stages_that_k_does_not_fill_is_moved_out_too(stages)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((5, 32 * stages - 3), (32 * stages - 3, 32)))
     assert np.array_equal(Judge(plan, source, binary, emulator(plan, source, binary)).run(oracles.Problem(a, b)).c, a @ b)
+
+
+@pytest.mark.parametrize("kind, tile, scheme", [
+    ({"kind": "syrk", "uplo": "both", "layout": "nt"}, {}, "half"),
+    pytest.param({"kind": "gemmt", "uplo": "upper"}, PAIR["tile"], "half", marks=pytest.mark.long),
+    pytest.param({"kind": "syr2k", "layout": "tn"}, PAIR["tile"], "ootomo", marks=pytest.mark.long),
+], ids=["syrk", "gemmt", "syr2k"])
+def test_a_triangle_of_c_is_stored(kind, tile, scheme):
+    """Small integers, so that every bit is known, in fours of an aligned C and one by one where the diagonal crosses them; the other triangle stays."""
+    plan, source, binary = kernel(128, 128, 16, split={"scheme": scheme, "promote": 0}, tile=tile, problem=kind)
+    rng, m = np.random.default_rng(3), 132 if kind["kind"] == "syrk" else 260
+    a, b, c = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((m, 9), (9, m), (m, m)))
+    device = emulator(plan, source, binary)
+    device.set_schedule(emulate.TOGETHER)
+    result = gemm(device, plan, source, a, None if plan.kind.one_operand else b, c, alpha=3.0, beta=-2.0)
+    product = a @ a.T if plan.kind.one_operand else a @ b + (a @ b).T * plan.kind.twice
+    assert (result.c == np.where(plan.kind.computed(m, m), 3 * product - 2 * plan.kind.read(c), c)).all()
+
+
+OF_BATCHES = {"problem": {"kind": "strided", "m": 64, "n": 64, "k": 256, "matrices": 2}}
+
+
+def test_products_of_a_batch_have_operands_scales_and_repairs_of_their_own():
+    """By pairs: small integers whose scales differ from product to product, and an Inf of one of them."""
+    plan, source, binary = kernel(**PAIR | {"split": {"scheme": "scaled"}} | OF_BATCHES)
+    assert plan.launches.repeated and plan.design.name == "tensor_memory"
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-9, 10, shape).astype(np.float32) for shape in ((3, 133, 7), (3, 7, 36)))
+    a *= np.exp2([0, 20, -20]).astype(np.float32)[:, None, None]
+    a[1, 2, 3] = np.inf
+    device = emulator(plan, source, binary)
+    device.set_schedule(emulate.TOGETHER)
+    result = strided(device, plan, source, a, b, placement=Placement(apart=(4, 8, 12)))
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(result.c, a @ b, equal_nan=True) and result.intact
+    assert (result.status["a_nonfinite"], result.status["repaired"]) == (1, 36)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [{"split": {"scheme": "run_scaled", "run": 256}}, {"tile": {"split_k": 2}}], ids=["run scales", "slices"])
+def test_a_batch_of_one_size_is_right(options):
+    plan, source, binary = kernel(**options | OF_BATCHES)
+    check = Judge(plan, source, binary, emulator(plan, source, binary)).batch()
+    assert check.passed, check.detail
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [
+    {"problem": {"kind": "trmm", "uplo": "upper"}, "tile": {"cluster": 2}}, {"problem": {"kind": "symm", "side": "right"}, "split": {"scheme": "scaled"}},
+    {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64", "layout": "nt"}, "split": {"scheme": "run_scaled", "run": 256}},
+], ids=["trmm", "symm", "trsm", "c64"])
+def test_other_kinds_are_right(options):
+    """Those whose operands are triangles, or complex."""
+    plan, source, binary = kernel(**options)
+    size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
+    assert_passed(verify(plan, source, binary, emulator(plan, source, binary), size=size))
 
 
 SABOTAGE = [

@@ -7,6 +7,7 @@
     make mutants ARGS=--check                      only whether each fault still finds what it changes
     make mutants ARGS=--table                      only the table of what is kept
     make mutants ARGS="--merge FILE..."            add what other machines kept, then the table
+    make mutants ARGS="--drawn 100 --seed 1"       other faults: drawn from the program's text, tried on the tests that run it (`drawn`)
 
 A fault is a row of a TOML file beside this one, whose name is the room's:
 
@@ -37,16 +38,15 @@ from __future__ import annotations
 
 import argparse
 import ast
-import ctypes
 import fcntl
 import hashlib
 import importlib
+import importlib.metadata
 import json
 import multiprocessing
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -56,14 +56,21 @@ import time
 import tomllib
 import types
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
 from functools import cache, cached_property
 from itertools import groupby
 from multiprocessing.connection import wait
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # where a test loads this file by its path
+import drawn
+import lines
+from lines import adopt, end_children, used
+
+sys.path.pop(0)
 ROOT = Path(__file__).resolve().parents[2]
 VENDORS = ("nvidia", "amd", "both")
 STATES = ("caught", "survived", "equivalent", "luck", "stale", "broken")
@@ -72,6 +79,12 @@ ALLOWED = 3
 """Equivalent faults that the list may hold."""
 RULES = 1
 """Part of every key: another number where verdicts are reached in another way."""
+MAP_SECONDS = 100.0
+"""That a test may take while its lines are noted."""
+DRAWN_SECONDS = 120.0
+"""That a drawn fault's tests may take together."""
+PROGRESS = 20.0
+"""Seconds between two lines of progress."""
 SHARE = 0.1
 """Of the kept verdicts that are of another text of the program, how many an ordinary run tries again."""
 
@@ -441,12 +454,14 @@ class Tree:
                     f'[ $code = 0 ] || {{ cat {said}; printf "\\f"; }} >>"{self.folder}/refused"\nrm {said}\nexit $code\n')
                 shim.chmod(0o755)
 
-    def run(self, tests: Sequence[str], timeout: float, fault: tuple[str, str] | None = None, stops: bool = True) -> Ran:
+    def run(self, tests: Sequence[str], timeout: float, fault: tuple[str, str] | None = None, stops: bool = True, plugins: Sequence[object] = ()) -> Ran:
         """Runs tests in a process of its own, all of whose children are ended with it.
 
         Args:
+            tests: their names, and pytest's options.
             fault: a file, and the text that it has meanwhile.
             stops: whether the first failure ends the run.
+            plugins: further ones of pytest's.
         """
         self.files += 1
         temporary, path = self.folder / "t", fault and self.root / fault[0]
@@ -456,7 +471,7 @@ class Tree:
             (self.folder / left).unlink(missing_ok=True)
         # Kernels built before serve again, but what builds them and reads them must do its work.
         built = temporary / "cache" if fault and fault[0].startswith("gemmgen/build/") else self.cache
-        began, used = time.monotonic(), _used()
+        began, spent = time.monotonic(), used()
         before = path and (path.read_bytes(), path.stat())
         try:
             if before:
@@ -464,20 +479,20 @@ class Tree:
                 os.utime(path, (before[1].st_atime, before[1].st_mtime + 10 + self.files))  # no byte code of this file is as new, or of another fault
             pid = os.fork()
             if not pid:
-                self._become(tests, built, temporary, stops)
+                self._become(tests, built, temporary, stops, plugins)
             while not (done := os.waitpid(pid, os.WNOHANG))[0] and time.monotonic() < began + timeout:
                 time.sleep(0.01)
         finally:
-            _end_children()
+            end_children()
             if before:
                 path.write_bytes(before[0])
                 os.utime(path, (before[1].st_atime, before[1].st_mtime))
         ran = Ran(**json.loads((self.folder / "ran").read_text())) if done[0] and (self.folder / "ran").exists() else Ran(-2 if done[0] else -1)
         ran.output = (self.folder / "output").read_text(errors="replace")[-4000:] if (self.folder / "output").exists() else ""
-        ran.seconds, ran.wall = _used() - used, time.monotonic() - began
+        ran.seconds, ran.wall = used() - spent, time.monotonic() - began
         return ran
 
-    def _become(self, tests: Sequence[str], built: Path, temporary: Path, stops: bool) -> None:
+    def _become(self, tests: Sequence[str], built: Path, temporary: Path, stops: bool, plugins: Sequence[object]) -> None:
         """The child: pytest, and no way back."""
         code = 70
         try:
@@ -489,7 +504,8 @@ class Tree:
                 os.dup2(source, target)
             os.chdir(self.root)
             os.environ |= {
-                "PYTHONPATH": str(self.root), "GEMMGEN_CACHE": str(built), "TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join(filter(None, (str(self.root), os.environ.get("PYTHONPATH")))),
+                "GEMMGEN_CACHE": str(built), "TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1",
                 "HYPOTHESIS_STORAGE_DIRECTORY": str(temporary / "h"), "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             }
             os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -497,11 +513,13 @@ class Tree:
             os.cpu_count = lambda: 1  # the others have faults of their own
             sys.path[0] = str(self.root)
             sys.modules["__main__"] = types.ModuleType("__main__")  # what a spawned process would import
+            for name in ("drawn", "lines"):  # those of the copy may have the fault
+                sys.modules.pop(name, None)
             ran, pytest = Ran(), importlib.import_module("pytest")
             watch = _Watch(ran, self.folder / "refused")
             watch.install()
             options = [one for one in _PYTEST if stops or one != "-x"]
-            code = int(pytest.main([*options, f"--basetemp={temporary / 'p'}", *tests], plugins=[watch]))
+            code = int(pytest.main([*options, f"--basetemp={temporary / 'p'}", *tests], plugins=[watch, *plugins]))
             ran.code = code
             if (ours := sys.modules.get("gemmgen")) and not Path(ours.__file__).is_relative_to(self.root):
                 raise SystemExit(f"gemmgen comes from {ours.__file__}, not from the copy: no fault would be seen")
@@ -514,36 +532,12 @@ class Tree:
             os._exit(code)
 
 
-def _used() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _end_children() -> None:
-    """Ends every child, and theirs, which become ours when it goes, in sessions of their own or not."""
-    while children := [int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if _parent(pid) == os.getpid()]:
-        for pid in children:
-            os.kill(pid, signal.SIGKILL)
-        for pid in children:
-            try:
-                os.waitpid(pid, 0)
-            except ChildProcessError:
-                pass
-
-
-def _parent(pid: str) -> int:
-    try:
-        return int(Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:  # has ended meanwhile
-        return 0
-
-
-def _serve(connection, tree: Tree) -> None:
-    """A worker: runs what it is asked to, until it is ended."""
-    library = ctypes.CDLL(None)
-    library.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: grandchildren whose parent ends become ours
-    library.prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: we end with who asks us
+def _serve(connection, tree: Tree, root: Path) -> None:
+    """A worker: makes its copy, and runs what it is asked to, until it is ended."""
+    adopt()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    copied(root, tree.root)
+    tree.shims()
     while True:
         connection.send(tree.run(*connection.recv()))
 
@@ -568,6 +562,9 @@ class Work:
         repeat: how often each fault is tried.
     """
 
+    least = 60.0
+    """Seconds that a fault's tests may take, however short they are on the unaltered tree."""
+
     def __init__(self, texts: Texts, scratch: Path, built: Path, known: Known, timeout: float, repeat: int):
         self.root, self.texts, self.scratch, self.built, self.known, self.timeout, self.repeat = texts.root, texts, scratch, built, known, timeout, repeat
         self.passed = Known(built / "passed.jsonl")
@@ -581,12 +578,13 @@ class Work:
             self.outcomes[name] = Outcome(next(one for one in mutants if one.id == name), "stale", problem)
         todo = sorted((one for one in mutants if one.id not in wrong), key=lambda one: -expected.get(one.id, 0.0))
         tests = list(dict.fromkeys(test for one in todo for test in one.tests))
-        passed = self.passed.read()
-        state = {test: passed.get(self.texts.passing(test)) for test in tests}
+        state = self._passes(tests)
         unknown = sorted(test for test in tests if state[test] is None)
         batches = [[*names] for _, names in groupby(unknown, key=lambda test: test.partition("::")[0])]  # of one file each
         asked = [batch[at:at + 6] for batch in batches for at in range(0, len(batch), 6)]
         print(f"{len(todo)} faults; of {len(tests)} names of tests {len(unknown)} run on the unaltered tree first", file=sys.stderr, flush=True)
+        if not todo:
+            return self.outcomes
         workers = self._start(max(1, min(jobs, len(todo) + len(asked))))
         free, busy = list(workers), {}
         try:
@@ -599,8 +597,8 @@ class Work:
                             self._tell(Outcome(ready, "broken", f"{bad}: {state[bad]['how']}"))
                             continue
                         text = (self.root / ready.file).read_text().replace(ready.find, ready.replace)
-                        limit = min(self.timeout, 60 + 10 * sum(state[test]["wall"] for test in ready.tests))
-                        job, request = ("fault", ready, []), (ready.tests, limit, (ready.file, text))
+                        limit = min(self.timeout, self.least + 10 * sum(state[test]["wall"] for test in ready.tests))
+                        job, request = ("fault", ready, []), self._request(ready.tests, limit, (ready.file, text))
                     elif asked:
                         names = asked.pop(0)
                         job, request = ("tests", names, []), (names, 6 * self.timeout, None, False)
@@ -609,7 +607,8 @@ class Work:
                     worker = free.pop()
                     worker.send(request)
                     busy[worker] = job, request
-                for worker in wait(busy) if busy else ():  # none is, where what was left is broken
+                self._progress(len(todo))
+                for worker in wait(busy, PROGRESS) if busy else ():  # none is, where what was left is broken
                     (kind, what, before), request = busy.pop(worker)
                     ran = worker.recv()
                     if kind == "tests":
@@ -630,9 +629,25 @@ class Work:
                 process.kill()  # where it has not ended yet
         return self.outcomes
 
+    def _passes(self, tests: Sequence[str]) -> dict[str, dict | None]:
+        """What is known of each test on the unaltered tree."""
+        passed = self.passed.read()
+        return {test: passed.get(self.texts.passing(test)) for test in tests}
+
+    def _request(self, tests: Sequence[str], limit: float, fault: tuple[str, str]) -> tuple:
+        """What a worker is asked for a fault: the arguments of `Tree.run`."""
+        return tests, limit, fault
+
+    def _progress(self, left: int) -> None:
+        """Hears how many faults have not begun."""
+
     def _start(self, jobs: int) -> list:
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else it starts them as it is imported
+        named = (self.root / "pyproject.toml").read_text()
         for name in _IMPORTED:
+            package = name.partition(".")[0].strip("_")
+            if package not in sys.stdlib_module_names and package not in named:  # another tree, whose tests do not need it
+                continue
             try:
                 importlib.import_module(name)
             except ImportError:
@@ -641,10 +656,8 @@ class Work:
         context, connections = multiprocessing.get_context("fork"), []
         for job in range(jobs):
             tree = Tree(self.scratch / str(job), self.built / "cache")
-            copied(self.root, tree.root)
-            tree.shims()
             ours, theirs = context.Pipe()
-            self.processes.append(context.Process(target=_serve, args=(theirs, tree), daemon=False))
+            self.processes.append(context.Process(target=_serve, args=(theirs, tree, self.root), daemon=False))
             self.processes[-1].start()
             theirs.close()
             connections.append(ours)
@@ -687,7 +700,11 @@ class Work:
             verdict, how = "broken", f"does not compile: {how}"
         if verdict == "caught" and mutant.equivalent:
             verdict, how = "survived", f"is called equivalent, and was caught: {how}"
-        return Outcome(mutant, verdict, " ".join(how.split())[:120], ran.seconds, self.texts.key(mutant), self.texts.program)
+        return Outcome(mutant, verdict, " ".join(how.split())[:120], ran.seconds, self.key(mutant), self.texts.program)
+
+    def key(self, mutant: Mutant) -> str:
+        """What a verdict hangs on."""
+        return self.texts.key(mutant)
 
     def _tell(self, outcome: Outcome) -> None:
         self.outcomes[outcome.mutant.id] = outcome
@@ -758,6 +775,214 @@ that should see each do ([method and keys](../mutants.md)). Seconds are processo
 """
 
 
+# ---- drawn faults
+
+
+@dataclass(frozen=True)
+class Drawn(Mutant):
+    """A fault that was drawn.
+
+    Attributes:
+        operator: what kind of change it is.
+        line: the first changed one.
+        before, after: the changed lines.
+        running: how many tests run them.
+    """
+
+    operator: str = ""
+    line: int = 0
+    before: str = ""
+    after: str = ""
+    running: int = 0
+
+
+def as_row(root: Path, file: str, change: drawn.Change, tests: Sequence[str], running: int) -> Drawn:
+    """A drawn fault as a row of the list would give it: with as many whole lines around it as stand in the file once."""
+    text = (root / file).read_text()
+    data, new = text.encode(), change.applied(text)
+    first = data.rfind(b"\n", 0, change.start) + 1
+    last = (data.find(b"\n", change.end) + 1 or len(data) + 1) - 1
+    start, end = len(data[:first].decode()), len(data[:last].decode())
+    more = len(new) - len(text)
+    before, after = text[start:end], new[start:end + more]
+    while (text.find(text[start:end]), text.find(text[start:end], start + 1)) != (start, -1):
+        start = max(text.rfind("\n", 0, max(start - 1, 0)) + 1, 0)
+        end = text.find("\n", end + 1) if text.find("\n", end + 1) >= 0 else len(text)
+    at = data[:change.start].decode()
+    return Drawn(
+        id=f"{file}:{change.line}:{len(at) - at.rfind(chr(10))} {change.operator}: {change.new}"[:160].replace("\n", " "),
+        room=drawn.room_of(file), vendor="both", file=file, find=text[start:end], replace=new[start:end + more], tests=tuple(tests),
+        operator=change.operator, line=change.line, before=before, after=after, running=running,
+    )
+
+
+class _DrawnWork(Work):
+    """Tries drawn faults on tests that the map says pass, and writes the survivors as it goes."""
+
+    least = 20.0
+
+    def __init__(self, *arguments, covered: lines.Map, survivors: Path, before: dict[str, Outcome]):
+        super().__init__(*arguments)
+        self.covered, self.survivors, self.before = covered, survivors, before
+        self.began = self.last = time.monotonic()
+
+    def key(self, mutant: Mutant) -> str:
+        return drawn_key(self.root, mutant)
+
+    def _passes(self, tests: Sequence[str]) -> dict[str, dict | None]:
+        return {test: {"good": True, "how": "", "wall": self.covered.seconds[test], "refused": {}} for test in tests}
+
+    def _request(self, tests: Sequence[str], limit: float, fault: tuple[str, str]) -> tuple:
+        # A fault may change the names of tests: their cases are what the program lists.
+        files = dict.fromkeys(test.partition("::")[0] for test in tests)
+        return ["-m", "not long", *files], limit, fault, True, (lines.Only(tests),)
+
+    def _judge(self, mutant: Mutant, ran: Ran, state: dict[str, dict]) -> Outcome:
+        outcome = super()._judge(mutant, ran, state)
+        if outcome.state == "broken" and mutant.file.endswith(".py") and ran.code in (1, 2):  # it compiles: what fails is its import
+            outcome.state = "caught"
+        return outcome
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.outcomes[outcome.mutant.id] = outcome
+        self.known.add(**_line(outcome))
+        if outcome.state != "caught":
+            print(f"{outcome.state:10} {outcome.mutant.id} ({outcome.seconds:.1f} s) {outcome.how}", file=sys.stderr, flush=True)
+
+    def _progress(self, left: int) -> None:
+        if time.monotonic() < self.last + PROGRESS:
+            return
+        self.last = time.monotonic()
+        counts = Counter(one.state for one in self.outcomes.values())
+        told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        print(f"{self.last - self.began:.0f} s: {left} faults are left; {told}", file=sys.stderr, flush=True)
+        self.write()
+
+    def all(self, rows: Sequence[Drawn], jobs: int, again: bool) -> None:
+        """Tries each whose verdict is not kept."""
+        kept = {} if again else self.known.read()
+        known = {one.id: line for one in rows if (line := kept.get(self.key(one)))}
+        print(f"{len(known)} of {len(rows)} verdicts are kept", file=sys.stderr, flush=True)
+        before = self.before
+        self.before = before | {one.id: Outcome(one, *(known[one.id][name] for name in ("state", "how", "seconds", "key", "program")))
+                                for one in rows if one.id in known}
+        self.do([one for one in rows if one.id not in known], jobs, {})
+        for name, outcome in (self.before | self.outcomes).items():  # whatever was tried before
+            if name in before and outcome.state == "survived" and before[name].mutant.tests != outcome.mutant.tests:
+                outcome.mutant = replace(outcome.mutant, tests=before[name].mutant.tests + outcome.mutant.tests)
+
+    def write(self) -> None:
+        """The faults that no test caught, a line of JSON each."""
+        rows = [one for one in {**self.before, **self.outcomes}.values() if one.state in ("survived", "unseen")]
+        rows.sort(key=lambda one: (one.mutant.file, one.mutant.line))
+        new = self.survivors.with_suffix(".new")
+        new.write_text("".join(json.dumps({
+            "file": one.mutant.file, "line": one.mutant.line, "operator": one.mutant.operator, "state": one.state, "before": one.mutant.before,
+            "after": one.mutant.after, "running": one.mutant.running, "tests": one.mutant.tests, "find": one.mutant.find, "replace": one.mutant.replace,
+        }, ensure_ascii=False) + "\n" for one in rows))
+        new.replace(self.survivors)
+
+
+@cache
+def installed() -> str:
+    """Python and every package: where one is missing, tests are skipped and their lines run by none."""
+    return _digest([sys.version, *sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions())])
+
+
+def drawn_key(root: Path, mutant: Mutant) -> str:
+    """What a drawn fault's verdict hangs on: the altered file, the tests' names and their files."""
+    files = sorted({test.partition("::")[0] for test in mutant.tests})
+    text = (root / mutant.file).read_text().replace(mutant.find, mutant.replace)
+    return _digest([str(RULES), installed(), mutant.file, text, *mutant.tests, *((root / file).read_text() for file in files)])
+
+
+def mapped(texts: Texts, scratch: Path, built: Path, jobs: int, chosen: str) -> lines.Map:
+    """Which tests run which lines, of the test files that a pattern matches: what is not noted yet is found out first."""
+    root, known = texts.root, Known(built / "map.jsonl")
+    files = [str(path.relative_to(root)) for path in sorted((root / "tests").glob("*/test_*.py"))]
+    key = {file: _digest([installed(), texts.passing(file)]) for file in files if fnmatch(file, chosen)}
+    noted = known.read()
+    if missing := [file for file in key if f"whole {key[file]}" not in noted]:
+        done = {line["id"] for line in noted.values() if line["key"].startswith(tuple(key[file] for file in missing))}
+        tree = Tree(scratch / "map", built / "cache")
+        copied(root, tree.root)
+        tree.shims()
+        for name in _IMPORTED:
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                pass
+        told = os.dup(2)
+        adopt(follow=False)
+        with tempfile.TemporaryDirectory(prefix="gm-") as folder:  # paths of sockets are short
+            plugin = lines.Mapper(tree.root, Path(folder), known.add, {file: key[file] for file in missing}, done, jobs, MAP_SECONDS, told)
+            ran = tree.run(["-m", "not long", "--continue-on-collection-errors", "--capture=sys", *missing], 7200, stops=False, plugins=[plugin])
+        os.close(told)
+        shutil.rmtree(tree.folder)
+        if ran.code not in (0, 1, 5):
+            raise SystemExit(f"the map was not made (pytest's code {ran.code}):\n{ran.output}")
+        noted = known.read()
+    current = tuple(key.values())
+    return lines.Map(root, (line for line in noted.values() if line["key"].startswith(current) and "state" in line))
+
+
+def _with_drawn(options: argparse.Namespace, root: Path, scratch: Path) -> int:
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    built = root / "build-out" / "mutants"
+    built.mkdir(parents=True, exist_ok=True)
+    texts = Texts(copied(root, scratch / "first"))
+    covered = mapped(texts, scratch, built, options.jobs, options.tests)
+    states = ", ".join(f"{count} {state}" for state, count in sorted(covered.states.items()))
+    print(f"map: {states}; {sum(covered.seconds.values()):.0f} s one after another", file=sys.stderr, flush=True)
+    if options.map_only:
+        return 0
+    rows, changes, known = [], {}, Known(built / "drawn.jsonl")
+
+    def running(file: str, change: drawn.Change) -> set[str]:
+        return covered.of(file, change.line, change.last, change.body, change.names)
+
+    for file, change in drawn.draw(texts.root, options.drawn, options.seed, options.room or (), options.files):
+        tests = running(file, change)
+        rows.append(as_row(texts.root, file, change, covered.chosen(tests), len(tests)))
+        changes[rows[-1].id] = change
+    print(f"{len(rows)} faults are drawn", file=sys.stderr, flush=True)
+    found = {one.id: Outcome(one, "unseen", "no test runs the line") for one in rows if not one.tests}
+    survivors, limit = built / "survivors.jsonl", min(options.timeout, DRAWN_SECONDS)
+    work = _DrawnWork(texts, scratch, built, known, limit, 1, covered=covered, survivors=survivors, before=found)
+    try:
+        work.all([one for one in rows if one.tests], options.jobs, options.again)
+        found = work.before | work.outcomes
+        more = [replace(one, tests=tuple(covered.chosen(running(one.file, changes[one.id]) - {*one.tests})))
+                for one in rows if found[one.id].state == "survived" and one.running > len(one.tests)]
+        print(f"{len(more)} survivors are tried on other tests that run them", file=sys.stderr, flush=True)
+        work = _DrawnWork(texts, scratch / "more", built, known, limit, 1, covered=covered, survivors=survivors, before=found)
+        work.all(more, options.jobs, options.again)
+    finally:
+        work.write()
+        found = work.before | work.outcomes
+        print(drawn_table([one for one in rows if one.id in found], found))
+        print(f"survivors: {survivors}")
+    return 0
+
+
+def drawn_table(rows: Sequence[Drawn], found: dict[str, Outcome]) -> str:
+    """Counts by room and by kind of change."""
+    states = ("caught", "survived", "unseen", "broken")
+
+    def part(title: str, of: Callable[[Drawn], str]) -> list[str]:
+        table = [f"| {title} | faults | {' | '.join(states)} | of those tried and not broken, survived |", "| --- |" + " ---: |" * (len(states) + 2)]
+        for name in [*sorted({of(one) for one in rows}), None]:
+            mine = Counter(found[one.id].state for one in rows if name in (None, of(one)))
+            tried = mine["caught"] + mine["survived"]
+            table.append(f"| {name or '**all**'} | {sum(mine.values())} | {' | '.join(str(mine[state]) for state in states)} | "
+                         f"{100 * mine['survived'] / tried if tried else 0:.0f} % |")
+        return table
+
+    languages = {True: "Python", False: "template"}
+    return "\n".join([
+        *part("room", lambda one: one.room), "", *part("change", lambda one: f"{one.operator}, {languages[one.file.endswith('.py')]}")])
+
+
 def told_of(mutants: Sequence[Mutant], outcomes: dict[str, Outcome], root: Path, texts: Texts, whole: bool) -> bool:
     """Prints the table, writes it where it is the whole list's; whether anything is wrong."""
     done = [outcomes[mutant.id] for mutant in mutants if mutant.id in outcomes]
@@ -772,7 +997,13 @@ def told_of(mutants: Sequence[Mutant], outcomes: dict[str, Outcome], root: Path,
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", metavar="ID", help="this fault, whatever is kept of it; may be given several times")
-    parser.add_argument("--room", action="append", help="the faults of this room; may be given several times")
+    parser.add_argument("--room", action="append", help="the faults of this room (of drawn ones a folder or module of gemmgen/, or templates); may be "
+                        "given several times")
+    parser.add_argument("--drawn", type=int, default=0, metavar="N", help="try N faults that are drawn from the program's text, none of the list")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw: the same text and seed draw the same faults")
+    parser.add_argument("--files", default="*", metavar="GLOB", help="draw from the files whose path matches")
+    parser.add_argument("--tests", default="*", metavar="GLOB", help="try drawn faults on tests of the files whose path matches")
+    parser.add_argument("--map-only", action="store_true", help="only note which lines each test runs, which --drawn does first where it is not noted")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="copies of the tree that work side by side; the cores")
     parser.add_argument("--timeout", type=float, default=600, help="seconds that a fault's tests may take at most")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="try each fault so often, and say where its verdict hangs on luck")
@@ -791,6 +1022,9 @@ def main() -> int:
         print(f"{len(mutants)} faults, {len(wrong)} stale")
         return bool(wrong)
     signal.signal(signal.SIGTERM, _leave)
+    if options.drawn or options.map_only:
+        with tempfile.TemporaryDirectory(prefix="gm-") as scratch:
+            return _with_drawn(options, root, Path(scratch))
     with tempfile.TemporaryDirectory(prefix="gm-") as scratch:  # short: paths of sockets are
         return _with_copy(options, root, Path(scratch))
 

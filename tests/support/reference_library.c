@@ -6,6 +6,7 @@
 #define LAB_BUILDING
 #include "lab.h"
 
+#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ enum { REFERENCE = 0, FALLBACK = 1, KERNELS = 2 };
 #define REFERENCE_WORKSPACE_PACKED 512
 #define REFERENCE_FORMAT 7
 #define REFERENCE_PACKED_HEAD 256  /* bytes before a packed operand's elements: its counters */
-#define REFERENCE_ERROR(type) ((type) == lab_F64 ? 0x1p-53 : 0x1p-24)  /* of the one rounding */
+#define IS_COMPLEX(type) ((type) == lab_C64 || (type) == lab_C128)
+#define REFERENCE_ERROR(type) ((type) == lab_F64 || (type) == lab_C128 ? 0x1p-53 : 0x1p-24)  /* of the one rounding */
 
 static const char *const NAMES[KERNELS] = {"reference", "reference_fallback"};
 
@@ -67,18 +69,19 @@ int lab_current_target(lab_target *target)
 
 static int64_t batch_of(const lab_problem *p) { return p->batch == lab_EMPTY_BATCH ? 0 : p->batch == 0 ? 1 : p->batch; }
 static int is_flag(int32_t value) { return value == 0 || value == 1; }
+static int is_operation(int32_t value, int type) { return is_flag(value) || (value == 2 && IS_COMPLEX(type)); }
 static int is_extent(int64_t value) { return value >= 0 && value <= LAB_LARGEST_EXTENT; }
 static int64_t at_least_1(int64_t value) { return value < 1 ? 1 : value; }
 
 /* A stored row's length of an operand with `rows` and `columns` after its transpose; of column major matrices a stored column's. */
 static int64_t stored(int64_t rows, int64_t columns, int order, int transposed)
 {
-    return at_least_1((order == lab_ROW_MAJOR) != transposed ? columns : rows);
+    return at_least_1((order == lab_ROW_MAJOR) != !!transposed ? columns : rows);
 }
 
 static int64_t element(int64_t row, int64_t column, int64_t ld, int order, int transposed)
 {
-    return (order == lab_ROW_MAJOR) != transposed ? row * ld + column : column * ld + row;
+    return (order == lab_ROW_MAJOR) != !!transposed ? row * ld + column : column * ld + row;
 }
 
 /* Element `at` of memory that holds elements of a problem's type, and a number put there. */
@@ -92,7 +95,7 @@ static void put(void *to, int64_t at, int type, long double x)
         ((float *)to)[at] = (float)x;
 }
 
-static size_t bytes_of(int type) { return type == lab_F64 ? sizeof(double) : sizeof(float); }
+static size_t bytes_of(int type) { return (IS_COMPLEX(type) ? 2 : 1) * (type == lab_F64 || type == lab_C128 ? sizeof(double) : sizeof(float)); }
 
 static const void *moved(const void *from, int64_t elements, int type) { return from ? (const char *)from + elements * (int64_t)bytes_of(type) : NULL; }
 
@@ -135,11 +138,11 @@ static int check_sizes(const lab_problem *p)
 {
     if (!p || p->size != sizeof *p)
         return lab_BAD_STRUCT;
-    if (p->element != lab_F32 && p->element != lab_F64)
+    if (p->element < lab_F32 || p->element > lab_C128 || (IS_COMPLEX(p->element) && p->kind != lab_GEMM))
         return lab_BAD_KIND;
     if (p->kind != lab_GEMM && check_kind(p))
         return check_kind(p);
-    if (!is_flag(p->order) || !is_flag(p->transpose_a) || !is_flag(p->transpose_b))
+    if (!is_flag(p->order) || !is_operation(p->transpose_a, p->element) || !is_operation(p->transpose_b, p->element))
         return lab_BAD_ORDER;
     if (!is_extent(p->m))
         return lab_BAD_M;
@@ -161,7 +164,7 @@ static int check_sizes(const lab_problem *p)
         if (apart < (lines - 1) * p->ldc + line)
             return lab_BAD_STRIDE_C;
     }
-    if (p->epilogue < lab_IDENTITY || p->epilogue > lab_GELU_TANH || (p->epilogue && p->element == lab_F64))
+    if (p->epilogue < lab_IDENTITY || p->epilogue > lab_GELU_TANH || (p->epilogue && p->element != lab_F32))
         return lab_BAD_EPILOGUE;
     if (p->flags & ~(uint32_t)(lab_SCALARS_ON_DEVICE | lab_UNCOUNTED | lab_POINTERS))
         return lab_BAD_FLAGS;
@@ -209,9 +212,51 @@ static double activated(int epilogue, double x)
 /* op(A) or op(B) of a product, stored as it is in the problem or copied by lab_pack(). */
 typedef struct operand { const void *data; int64_t ld, stride; int order, transposed; } operand;
 
+static long double complex pair(const void *from, int64_t at, int type)
+{
+    return type == lab_C128 ? (long double complex)((const double complex *)from)[at] : (long double complex)((const float complex *)from)[at];
+}
+
+/* Of complex elements. A factor without an imaginary part multiplies each part by itself. */
+static long double complex scaled(long double complex factor, long double complex x) { return cimagl(factor) == 0 ? creall(factor) * x : factor * x; }
+
+static void compute_pairs(const lab_problem *p, operand a, operand b)
+{
+    int type = p->element, listed = (p->flags & lab_POINTERS) != 0;
+    long double complex alpha = p->alpha ? pair(p->alpha, 0, type) : 1, beta = p->beta ? pair(p->beta, 0, type) : 0;
+    for (int64_t product = 0; product < batch_of(p); ++product) {
+        const void *of_a = listed ? ((const void *const *)a.data)[product] : moved(a.data, product * a.stride, type);
+        const void *of_b = listed ? ((const void *const *)b.data)[product] : moved(b.data, product * b.stride, type);
+        void *of_c = listed ? ((void *const *)p->c)[product] : (void *)(uintptr_t)moved(p->c, product * p->stride_c, type);
+        for (int64_t i = 0; i < p->m; ++i)
+            for (int64_t j = 0; j < p->n; ++j) {
+                long double complex sum = 0;
+                int64_t at = element(i, j, p->ldc, p->order, 0);
+                for (int64_t l = 0; alpha != 0 && l < p->k; ++l) {
+                    long double complex x = pair(of_a, element(i, l, a.ld, a.order, a.transposed), type);
+                    long double complex y = pair(of_b, element(l, j, b.ld, b.order, b.transposed), type);
+                    sum += (a.transposed == 2 ? conjl(x) : x) * (b.transposed == 2 ? conjl(y) : y);
+                }
+                sum = alpha != 0 ? scaled(alpha, sum) : 0;
+                if (beta != 0)
+                    sum += scaled(beta, pair(of_c, at, type));
+                if (p->bias)
+                    sum += pair(p->bias, p->order == lab_ROW_MAJOR ? j : i, type);
+                if (type == lab_C128)
+                    ((double complex *)of_c)[at] = (double complex)sum;
+                else
+                    ((float complex *)of_c)[at] = (float complex)sum;
+            }
+    }
+}
+
 static void compute(const lab_problem *p, operand a, operand b)
 {
     int type = p->element;
+    if (IS_COMPLEX(type)) {
+        compute_pairs(p, a, b);
+        return;
+    }
     long double alpha = p->alpha ? get(p->alpha, 0, type) : 1, beta = p->beta ? get(p->beta, 0, type) : 0;
     for (int64_t product = 0; product < batch_of(p); ++product) {
         int listed = (p->flags & lab_POINTERS) != 0;
@@ -364,7 +409,7 @@ static int run(const lab_problem *p, const lab_packed *packed, void *workspace, 
     if (!p->m || !p->n || !batch_of(p))
         return lab_OK;
     /* Scalars on a GPU cannot be looked at, and this library must fail where a GPU's would. */
-    reads = (p->k || of_side(p)) && ((p->flags & lab_SCALARS_ON_DEVICE) || !p->alpha || get(p->alpha, 0, p->element) != 0);
+    reads = (p->k || of_side(p)) && ((p->flags & lab_SCALARS_ON_DEVICE) || !p->alpha || (IS_COMPLEX(p->element) ? pair(p->alpha, 0, p->element) != 0 : get(p->alpha, 0, p->element) != 0));
     if (reads && !of_a && !p->a)
         return lab_BAD_A;
     if (reads && !of_b && p->kind != lab_SYRK && !p->b)
@@ -420,7 +465,7 @@ int lab_pack_bytes(const lab_problem *problem, char operand, const lab_target *t
         return lab_BAD_STRUCT;
     if (operand != 'a' && operand != 'b')
         return lab_BAD_OPERAND;
-    if (problem->kernel - 1 == FALLBACK)
+    if (problem->kernel - 1 == FALLBACK || IS_COMPLEX(problem->element))
         return lab_NOT_SERVED;
     *bytes = REFERENCE_PACKED_HEAD + bytes_of(problem->element) * (size_t)(operand == 'a' ? problem->m : problem->n) * (size_t)problem->k;
     return lab_OK;
@@ -492,6 +537,10 @@ static int blas_gemm(
         return -4;
     if (k < 0)
         return -5;
+    if (IS_COMPLEX(type)) {
+        if (transa == 'c' || transa == 'C') p.transpose_a = 2;
+        if (transb == 'c' || transb == 'C') p.transpose_b = 2;
+    }
     if (lda < at_least_1(p.transpose_a ? k : m))
         return -8;
     if (ldb < at_least_1(p.transpose_b ? n : k))
@@ -521,6 +570,20 @@ int lab_dgemm(
     int ldc, void *stream)
 {
     return blas_gemm(lab_F64, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+}
+
+int lab_cgemm(
+    char transa, char transb, int m, int n, int k, const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc,
+    void *stream)
+{
+    return blas_gemm(lab_C64, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+}
+
+int lab_zgemm(
+    char transa, char transb, int m, int n, int k, const double *alpha, const double *a, int lda, const double *b, int ldb, const double *beta, double *c,
+    int ldc, void *stream)
+{
+    return blas_gemm(lab_C128, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
 }
 
 /* A routine of BLAS's; `code` is that of its letters, and then come the places of m, n, k, lda, ldb and ldc among its arguments. */

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.catalog.element import F64
+from gemmgen.catalog.element import ELEMENTS, Element
 from gemmgen.emulate import TOGETHER
 from gemmgen.library import kernel as kernel_module
 from gemmgen.library import tables
@@ -30,9 +30,15 @@ GCC = shutil.which("gcc")
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Werror", "-pedantic", "-fPIC", "-shared", "-fvisibility=hidden")
 LARGEST_EXTENT = 2**31 - 1 - 4096
 FINISH_KINDS = ("pointer", "long long", "long long", "pointer", "long long", "long long", "pointer", "pointer", "float", "pointer", "int", "int", "int", "int")
-FINISH_F64_KINDS = (*("double" if one == "float" else one for one in FINISH_KINDS[:-1]),)
+FINISHES = {finish_symbol(one): one for one in ELEMENTS.values()}
 POISON = 0xFF
 NAME, GUARD = "lab", "LAB"
+
+
+def finish_kinds(element: Element) -> list[str]:
+    """The parameters of a kernel of epilogues: only FP32's has an activation, and complex numbers have beta's imaginary part in its place."""
+    kinds = [element.c_type if one == "float" else one for one in FINISH_KINDS[:-1]]
+    return [*kinds, *(["int"] if element.is_usual else [element.c_type] if element.reals > 1 else [])]
 
 
 def written(folder: Path, kernels: Sequence[Kernel], *, platform: str, finish: Sequence, rules: Sequence = (), extra: str = "") -> list[str]:
@@ -166,14 +172,14 @@ class Library:
     # ---- launches
 
     def _device(self, symbol: str) -> tuple[EmulatorDevice | Any, Sequence[str]]:
-        if symbol in (FINISH, finish_symbol(F64)):
+        if symbol in FINISHES:
             if FINISH not in self._devices:
-                source = finish_source(self._archs[0], list({one.built.plan.type.name: one.built.plan.type for one in self.kernels}.values()))
+                source = finish_source(self._archs[0], list({one.element.name: one.element for one in self.kernels}.values()))
                 binary = assembled(source)
                 plan = self.kernels[0].built.plan
                 package, name = plan.gpu.maker.checked.emulator
                 self._devices[FINISH] = getattr(import_module(package), name)(binary.assembly, plan.gpu.unit, source=source.text, source_name=source.file_name, schedule=TOGETHER)
-            return self._devices[FINISH], FINISH_KINDS if symbol == FINISH else FINISH_F64_KINDS
+            return self._devices[FINISH], finish_kinds(FINISHES[symbol])
         for kernel in self.kernels:
             for launch in kernel.built.source.launches:
                 if launch.symbol == symbol:

@@ -52,10 +52,11 @@ _SOLVED: dict[str, Plan] = {}
 
 def plan_of(
     scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", fallback="none", size=4096,
-    special="exact", run="auto", type=None, **pipeline,
+    special="exact", run="auto", type=None, problem=None, **pipeline,
 ) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout, "type": type or SCHEMES.get(scheme).element, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
+        "problem": {**(problem or {}), "layout": layout,
+                    "type": type or SCHEMES.get(scheme).element, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
         "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback, "special": special, "run": run},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
@@ -225,7 +226,8 @@ WAYS = {
     "warpgroups, run scales, intervals": dict(
         HOPPER, scheme="run_scaled", run=256, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, layout="tt", promote=128, sums="compensated"),
     "FP64 residues, fourteen": dict(scheme="residues14", promote=0, tile=DEEP, stages=2, fragment_buffers=2, layout="nt"),
-    "tensor memory, pairs": dict(TENSOR_MEMORY, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}, split_k=3, promote=32, stages=2),
+    "tensor memory, pairs, run scales": dict(
+        TENSOR_MEMORY, scheme="run_scaled", run=256, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}, split_k=2, promote=32, stages=2),
 }
 
 

@@ -37,7 +37,9 @@ scale:                                  ; @scale
 	v_mov_b32_dpp v1, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf
 	v_dual_mov_b32 v1, v2 :: v_dual_add_f32 v3, 1.0, v4
 	s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 3
+	.loc	0 3 5 prologue_end              ; kernel.hip:3:5 @[ kernel.hip:9:3 @[ kernel.hip:12:1 ] ]
 	s_delay_alu instid0(VALU_DEP_2) | instskip(NEXT) | instid1(VALU_DEP_1)
+	.loc	0 0 0
 	s_cbranch_scc1 .LBB0_1
 	s_endpgm
 	.section	.rodata,"a",@progbits
@@ -121,6 +123,8 @@ def test_labels_and_line_numbers(module):
     # of a helper in another file, the line of the source that calls it; line 0 is as before
     assert (statement(module, "v_add_f32_e64").line, statement(module, "v_add_f32_e64").callers) == (10, ())
     assert statement(module, "ds_read2_b64").line == 10
+    for name in ("s_delay_alu", "s_cbranch_scc1"):  # read for the second time, and what line 0 is as before is another place now
+        assert (statement(module, name).line, statement(module, name).callers) == (3, (9, 12))
     number = statement(module, "s_endpgm").number
     assert TEXT.splitlines()[number - 1].strip() == "s_endpgm"
 

@@ -454,9 +454,9 @@ def test_drawn_points_lie_around_their_centres():
 class OnPaper:
     """An array of a GPU that is not there: an address and strides."""
 
-    def __init__(self, address, shape, row=None):
+    def __init__(self, address, shape, row=None, apart=None):
         self.data, self.shape, self.itemsize = SimpleNamespace(ptr=address), shape, 4
-        self.strides = (4 * (row or shape[1]), 4)
+        self.strides = (*([] if apart is None else [4 * apart]), 4 * (row or shape[-1]), 4)
 
 
 def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepared_once(monkeypatch):
@@ -564,6 +564,41 @@ def test_maxima_are_zero_before_each_product_of_a_solve(monkeypatch):
         solves = [given for role, given, _ in ran if role == "solve"]
         assert [(one["c"], one["alpha"]) for one in solves] == [(3000 + 4 * at * BLOCK * 7, 2.0 if at == 0 else 1.0) for at in range(3)]
         assert [clean for before, (_, _, clean) in zip(ran, ran[1:]) if before[0] == "solve"] == [True, True]
+
+
+def test_the_systems_of_a_batch_are_solved_by_the_launches_of_one(monkeypatch):
+    """Each has the blocks of all, and is told how far systems lie apart: of a product between, B is C's."""
+    from gemmgen import road
+    from gemmgen.kinds.solves import BLOCK
+    from gemmgen.render import render
+    from gemmgen.timing import products
+
+    told = []
+
+    class Device:
+        def __init__(self, binary):
+            pass
+
+        def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
+            launch = next(one for one in source.launches if one.symbol == symbol)
+            told.append((launch.role, blocks, dict(zip(launch.params, (value for _, value in args)))))
+            return SimpleNamespace(point=lambda at, address: None, __call__=None)
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=lambda count, kind: np.zeros(count, np.uint8), uint8=np.uint8))
+    monkeypatch.setattr(products, "CudaDevice", Device)
+    plan = road.plan({
+        "problem": {"kind": "trsm", "m": 512, "n": 64, "k": 512, "matrices": 9}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 64},
+        "tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "split_k": 1, "group": 1}, "pipeline": {"stages": 3, "fragment_buffers": 1},
+        "target": {"gpu": "a100"}})
+    source = render(plan)
+    multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
+    with pytest.raises(TypeError):  # what was prepared is not launched here
+        multiplier.solve(OnPaper(3000, (5, 2 * BLOCK, 40), 50, 99000), OnPaper(1000, (5, 2 * BLOCK, 2 * BLOCK), 800, 990000), 2.0)
+    assert [role for role, _, _ in told] == ["solve", "split", "gemm", "solve"]
+    assert all((one["stride_a"], one["stride_c"]) == (990000, 99000) for role, _, one in told if role != "split")
+    split, product = told[1][2], told[2][2]
+    assert (split["stride_a"], split["stride_b"], split["batch"], product["stride_b"]) == (990000, 99000, 5, 99000)
+    assert [blocks for role, blocks, _ in told if role == "solve"] == [10, 10] and told[2][1] == 5 * (BLOCK // 64)
 
 
 def test_neighbours_are_those_of_all_distances():

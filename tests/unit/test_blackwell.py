@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -228,6 +229,73 @@ def test_equations_have_numbers_of_their_own():
     assert own and len(own) == len(set(own)) and not set(own) & {e.number for e in equations(specialised.equations)}
     for constraint in tensor_memory.DESIGN.constraints:
         assert constraint.latex
+
+
+# ---- runs of k, batches and kinds
+
+
+RUNS = {"scheme": "run_scaled", "promote": 32, "run": 256}
+
+
+def test_where_a_run_ends_all_sums_leave_the_unit_and_begin_again():
+    """The thread that multiplies and the warps that move sums agree about where: those of 256 k are 8 stages, of a slice counted from its first."""
+    for slices, sofar in ((1, "index"), (2, "(work.first + index)")):
+        text = render(solve(asked(split=RUNS, tile=TILE | {"split_k": slices}, problem={"m": 256, "n": 256, "k": 4096}))).text
+        ending = sofar.replace("index", "index + 1") if slices > 1 else "(index + 1)"
+        assert "constexpr int RUN_STAGES = 8;" in text
+        assert f"const bool run_begins = index == 0 || {sofar if slices > 1 else '(index)'} % RUN_STAGES == 0;" in text
+        assert f"if (index + 1 == work.count || {ending} % RUN_STAGES == 0) tcgen05_commit(complete);" in text
+        assert text.count("tcgen05_commit(complete)") == 1 and text.count("tell(taken)") == 1
+        assert ("(run + 1) * RUN_STAGES - work.first - index" in text) is (slices > 1)
+        assert "if (thread / 32 == WARPGROUPS * 4 + 1)" not in text, "the warp that multiplies does not look ahead"
+
+
+def test_warps_that_move_sums_wait_for_the_exponents():
+    moving = "const int warp_m = 0, warp_n = warpgroup * WARP_N;"
+    for scheme, waits in (("run_scaled", True), ("ootomo", False)):
+        behind = render(solve(asked(split={"scheme": scheme}))).text.partition(moving)[2]
+        assert behind.partition("const u32 mine")[0].count("griddepcontrol.wait") == waits
+
+
+def test_the_end_of_a_run_takes_time():
+    """Worked out by hand: 16 operations of FP32 for each of 128 x 256 elements, by 128 lanes, for each of four runs."""
+    plan = solve(asked(split=RUNS | {"run": 1024}, tile=TILE | {"cluster": 2}))
+    assert plan.model["run_cycles"] == 4 * 16 * 128 * 256 / 128
+    without = replace(plan, scheme=solve(asked()).scheme)
+    assert plan.model["kernel_cycles"] - without.model["kernel_cycles"] == pytest.approx(plan.model["turns"] * plan.model["run_cycles"])
+
+
+def test_fp32s_range_costs_less_than_two_passes():
+    """So `as = "fp32"` takes it; by mma.sync it takes three times as long and more."""
+    runs, rows, warps = (
+        solve(asked(policy=policy, split={"scheme": scheme}, problem={"m": 8192, "n": 8192, "k": 8192})).model
+        for scheme, policy in (("run_scaled", "tcgen05"), ("scaled", "tcgen05"), ("run_scaled", "mma")))
+    assert runs["tflops"] > 450 and runs["seconds"] < rows["seconds"] < warps["seconds"] / 3
+
+
+@pytest.mark.parametrize("problem", [
+    {"kind": "strided", "m": 512, "n": 512, "k": 512, "matrices": 64}, {"kind": "syrk", "layout": "nt"}, {"type": "c64"},
+    *(pytest.param(one, marks=pytest.mark.long) for one in (
+        {"kind": "syr2k", "layout": "tn"}, {"kind": "gemmt"}, {"kind": "trmm"}, {"kind": "symm"}, {"kind": "trsm"})),
+], ids=lambda problem: problem.get("kind", "c64"))
+def test_batches_kinds_and_complex_products_have_kernels(problem):
+    """And faster ones than by mma.sync, which are weighed beside them."""
+    assert solve(asked("b200", "auto", problem=problem)).design.name == "tensor_memory"
+
+
+def test_a_whole_four_of_a_triangle_is_computed():
+    """Where the diagonal crosses four neighbours each is asked by itself, and what is mirrored is what was stored."""
+    text = render(solve(asked(problem={"kind": "syrk", "uplo": "both", "layout": "nt"}))).text
+    assert re.search(r"if \(column \+ e >= n \|\| !\(column \+ e <= row\)\) \{\s+whole = false;\s+continue;", text)
+    assert "if (store >> e & 1) c[(column + e) * ldc + row] = to[e];" in text
+    assert "whole = false;\n                            continue;\n                        }\n                        if (!" not in render(solve(asked())).text
+
+
+@pytest.mark.parametrize("kind, bound", [("symm", ", 3)"), ("gemmt", ")")])
+def test_the_compiler_is_told_what_registers_a_triangles_split_has(kind, bound):
+    """By itself it takes 40 for bf16x6 and 48 for e4m3x6, and spills for sm_100a."""
+    source = render(solve(asked(split={"scheme": "bf16x6"}, problem={"kind": kind})))
+    assert f"__launch_bounds__(256{bound}\n{source.name}_split(" in source.text
 
 
 # ---- what is refused

@@ -25,13 +25,15 @@ pytestmark = pytest.mark.slow
 EVERY = """
 blas, default = load(), ctypes.CDLL(None)
 real = ctypes.CDLL("libcublas.so.13")
-in_both = [(name, types) for name in GEMMS for types in [(F32, COMPUTE_32F), (F64, COMPUTE_64F)][: 1 + name.startswith("cublasGemm")]]
+TYPES = [(F32, COMPUTE_32F), (F64, COMPUTE_64F), (C64, COMPUTE_32F), (C128, COMPUTE_64F)]
+in_both = [(name, types) for name in GEMMS for types in (TYPES if name.startswith("cublasGemm") else [TYPES[element_of(name)]])]
 for name, (kind, compute) in in_both:
-    for ta, tb, beta in ((N, N, 0.5), (T, N, 0.0), (N, 2, 1.0), (T, T, -1.0)):
+    pairs = kind in (C64, C128)
+    for ta, tb, beta in ((N, 2, 0.5j), (2, T, 1j - 1.0)) if pairs else ((N, N, 0.5), (T, N, 0.0), (N, 2, 1.0), (T, T, -1.0)):
         found = []
         for library, off in ((default, 0), (real, 1)):
             handle = create(default, stream=0x100, pointer_mode=MODE)
-            given, c, kept = arguments(name, handle, ta=ta, tb=tb, beta=beta, types=(kind,) * 3, compute=compute)
+            given, c, kept = arguments(name, handle, ta=ta, tb=tb, alpha=2.0 + 1j * pairs, beta=beta, types=(kind,) * 3, compute=compute)
             before = kernels(), vendor(blas, name)
             status = typed(library, name)(*given)
             found.append((status, kernels() - before[0], vendor(blas, name) - before[1], list(c)))
@@ -43,13 +45,17 @@ for name, (kind, compute) in in_both:
 def test_every_function_is_taken_or_passed_on_with_the_same_result(mode):
     """By the order of symbols, with scalars on the host and on the device; batches by strides and by arrays of pointers."""
     ran = run_python(EVERY.replace("MODE", str(mode)))
-    assert len(ran.told) == 4 * (20 + 6)
+    assert len(ran.told) == 4 * (20 + 6) + 2 * (24 + 2 * 6)
     for name, (status, taken, passed, real_status, real_taken, real_passed, apart) in ran.told.items():
         assert (status, taken, passed) == (0, 1, 0), name
         assert (real_status, real_taken, real_passed) == (0, 0, 1) and apart < 1e-5, name
     kinds = {line["alpha"] for line in ran.log if line["taken"]}
     assert kinds == ({"device"} if mode else {"other"})
-    assert {line["layout"] for line in ran.log} == {"nn", "tn", "nt", "tt"}
+    assert {line["layout"] for line in ran.log if line.get("element") not in ("c64", "c128")} == {"nn", "tn", "nt", "tt"}
+    assert {line["layout"] for line in ran.log if line.get("element") in ("c64", "c128")} == {"nc", "ct"}
+    assert {line["routine"] for line in ran.log if line.get("element") == "c128"} == {
+        name + suffix for name in ("cublasZgemm_v2", "cublasZgemmStridedBatched", "cublasZgemmBatched", "cublasZgemm3m", "cublasGemmEx",
+                                   "cublasGemmStridedBatchedEx", "cublasGemmBatchedEx") for suffix in ("", "_64")}
     assert {line["routine"] for line in ran.log if line.get("element") == "f64"} == {
         name + suffix for name in ("cublasDgemm_v2", "cublasDgemmStridedBatched", "cublasDgemmBatched", "cublasGemmEx", "cublasGemmStridedBatchedEx",
                                    "cublasGemmBatchedEx") for suffix in ("", "_64")}
@@ -83,6 +89,18 @@ for compute in (COMPUTE_32F, 71):
 one("wide A", ex, h, types=(F64, F32, F32), compute=COMPUTE_64F)
 one("wide C", ex, h, types=(F32, F32, F64))
 one("wide in SgemmEx", "cublasSgemmEx", h, types=(F64,) * 3)
+one("pairs", ex, h, types=(C64,) * 3)
+one("wide pairs", ex, h, types=(C128,) * 3, compute=COMPUTE_64F)
+for compute in (77, 70):
+    one(f"pairs by {compute}", ex, h, types=(C64,) * 3, compute=compute)
+one("wide pairs by 68", ex, h, types=(C128,) * 3)
+for types in ((C64, C64, C128), (C64, F32, C64), (F32, C64, C64)):
+    one(f"pairs beside {types}", ex, h, types=types)
+one("reals in CgemmEx", "cublasCgemmEx", h)
+one("wide pairs in CgemmEx", "cublasCgemm3mEx", h, types=(C128,) * 3)
+for math in (0, 3):
+    one(f"math {math} of pairs", "cublasCgemm3m", create(default, math=math))
+    one(f"math {math} of wide pairs", "cublasZgemm3m", create(default, math=math))
 one("half", ex, h, types=(F16, F16, F16))
 one("half result", ex, h, types=(F32, F32, F16))
 one("half A", ex, h, types=(F16, F32, F32))
@@ -120,7 +138,8 @@ def test_what_does_not_ask_for_fp32_is_passed_on():
     """Each with its reason; arguments that are wrong get the vendor's answer."""
     ran = run_python(PASSED)
     taken = {name for name, told in ran.told.items() if told[1]}
-    assert taken == {"math 0", "math 16", "tensor op", "again", "stream 0", "stream 1", "stream 2", "wide", *(f"wide math {math}" for math in (0, 1, 3, 19))}
+    assert taken == {"math 0", "math 16", "tensor op", "again", "stream 0", "stream 1", "stream 2", "wide", "pairs", "wide pairs", "math 0 of pairs",
+                     "math 0 of wide pairs", "math 3 of wide pairs", *(f"wide math {math}" for math in (0, 1, 3, 19))}
     for name, (status, own, vendors) in ran.told.items():
         assert own + vendors == 1, name
         wrong = {"bad lda": 0, "negative m": 7, "a stranger's handle": 1}
@@ -129,8 +148,8 @@ def test_what_does_not_ask_for_fp32_is_passed_on():
     sgemm, ex = "cublasSgemm_v2", "cublasGemmEx"
     words = shim.REASONS
     assert counts[f"{sgemm}: {words['MATH_MODE']}"] == 5
-    assert counts[f"{ex}: {words['TYPES']}"] == 6 and counts[f"cublasSgemmEx: {words['TYPES']}"] == 3
-    assert counts[f"{ex}: {words['COMPUTE']}"] == 8 and counts[f"cublasGemmStridedBatchedEx_64: {words['COMPUTE']}"] == 1
+    assert counts[f"{ex}: {words['TYPES']}"] == 9 and counts[f"cublasSgemmEx: {words['TYPES']}"] == 3
+    assert counts[f"{ex}: {words['COMPUTE']}"] == 11 and counts[f"cublasGemmStridedBatchedEx_64: {words['COMPUTE']}"] == 1
     assert counts[f"{ex}: {words['ALGORITHM']}"] == 1 and counts[f"{sgemm}: {words['OPERATION']}"] == 2 and counts[f"{sgemm}: {words['POINTER_MODE']}"] == 1
     assert counts[f"{sgemm}: {words['EMPTY']}"] == 3 and counts[f"cublasSgemmStridedBatched: {words['EMPTY']}"] == 1
     assert counts[f"{sgemm}: {words['FALLBACK']}"] == 1 and counts[f"{sgemm}: {words['REFUSED']}"] == 2
@@ -142,7 +161,7 @@ def test_what_does_not_ask_for_fp32_is_passed_on():
     unasked, asked = lines[sgemm, words["MATH_MODE"]], lines[sgemm, words["FALLBACK"]]
     assert (unasked["alpha"], unasked["beta"], unasked["detail"] in (1, 2, 3, 4, 18)) == ("unknown", "unknown", True) and "kernel" not in unasked
     assert (asked["alpha"], asked["beta"], asked["kernel"]) == ("other", "other", "reference_fallback") and "detail" not in asked
-    assert {line["detail"] for line in ran.log if line.get("reason") == words["COMPUTE"]} == {64, 68, 69, 71, 74, 75, 77, 78}
+    assert {line["detail"] for line in ran.log if line.get("reason") == words["COMPUTE"]} == {64, 68, 69, 70, 71, 74, 75, 77, 78}
 
 
 MATMUL = """
@@ -454,9 +473,10 @@ if not child:
     sys.exit()
 os.waitpid(child, 0)
 one("cublasDgemm_v2", m=12, alpha=1.0, beta=0.0)
+one("cublasCgemm_v2", m=13, ta=2, alpha=1.0 + 1j, beta=1.0)
 """, LAB_RECORD=str(tmp_path / "record"))
-    assert [(call.ordinal, call.m) for call in dropped.read_record(tmp_path / "record")] == [(0, 5), (1, 5), (2, 5), (3, 5), (4, 11), (5, 9), (5, 12)]
-    first, second, third, fourth, wide = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
+    assert [(call.ordinal, call.m) for call in dropped.read_record(tmp_path / "record")] == [(0, 5), (1, 5), (2, 5), (3, 5), (4, 11), (5, 9), (5, 12), (6, 13)]
+    first, second, third, fourth, wide, pairs = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
     told = {"routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
             "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
     assert {key: first[key] for key in told} == told
@@ -466,7 +486,8 @@ one("cublasDgemm_v2", m=12, alpha=1.0, beta=0.0)
     assert (third["m"], third["count"]) == (9, 1) and third["pid"] != first["pid"] == second["pid"] == fourth["pid"]
     assert (fourth["m"], fourth["count"]) == (11, 1)
     assert [wide[key] for key in ("m", "element", "alpha", "beta")] == [12, "f64", "one", "zero"] and "element" not in first
-    assert sorted(one["taken"] for one in ran.summaries) == [1, 6] and {one["passed"] for one in ran.summaries} == {0}
+    assert [pairs[key] for key in ("m", "element", "layout", "alpha", "beta")] == [13, "c64", "cn", "other", "one"]
+    assert sorted(one["taken"] for one in ran.summaries) == [1, 7] and {one["passed"] for one in ran.summaries} == {0}
 
 
 @pytest.fixture(scope="module")

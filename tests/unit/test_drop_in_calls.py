@@ -59,12 +59,13 @@ ON = EACH + """
 watched = watch()
 watched.watched_answer(-22, 0)  # which is not remembered
 for name, form, library, handle in each(library_of, handle_of):
-    alpha, beta = (array(x, real=ctypes.c_double if is_wide(name) else FLOAT) for x in (3.0, 4.0))
+    alpha, beta = (array(x, 0.0, real=ctypes.c_double if is_wide(name) else FLOAT) for x in (3.0, 4.0))
+    numbers = {OPERATIONS[N]: 0, OPERATIONS[T]: 1, OPERATIONS[2]: 2 if is_complex(name) else 1}
     for ta, tb in ((OPERATIONS[N], OPERATIONS[T]), (OPERATIONS[2], OPERATIONS[N])):
         given = [handle.value, ta, tb, *(number(at, of) for at, of in enumerate(form) if at > 2)]
         enumerations = [at for at, of in enumerate(form) if of == "i" and at > 2]
         for at in enumerations:
-            given[at] = F32
+            given[at] = C64 if is_complex(name) else F32
         if name.startswith("cublasGemm"):
             given[-2:] = COMPUTE_32F, -1
         scalars = [at for at, of in enumerate(form) if of == "p" and at][0::3]  # alpha, a, b, beta, c
@@ -75,8 +76,8 @@ for name, form, library, handle in each(library_of, handle_of):
         m, n, k, lda, ldb, ldc, *batch = (given[at] for at in extents)
         listed = "atched" in name and not strides
         want = {
-            "order": 1, "transpose_a": int(ta != OPERATIONS[N]), "transpose_b": int(tb != OPERATIONS[N]), "epilogue": 0, "m": m, "n": n, "k": k,
-            "lda": lda, "ldb": ldb, "ldc": ldc, "batch": batch[0] if batch else 1, "bias": 0, "flags": 4 * listed, "kernel": 0, "element": int(is_wide(name)),
+            "order": 1, "transpose_a": numbers[ta], "transpose_b": numbers[tb], "epilogue": 0, "m": m, "n": n, "k": k,
+            "lda": lda, "ldb": ldb, "ldc": ldc, "batch": batch[0] if batch else 1, "bias": 0, "flags": 4 * listed, "kernel": 0, "element": element_of(name),
             "largest_error": 4e-6 * (2.0**-28 if is_wide(name) else 1),
             "sized": True, **dict(zip(("alpha", "a", "b", "beta", "c"), (given[at] for at in places))),
             **dict(zip(("stride_a", "stride_b", "stride_c"), (given[at] for at in strides) if strides else (0, 0, 0)))}
@@ -101,7 +102,7 @@ library_of, handle_of = (lambda name: hip if name[0] == "h" else roc), (lambda n
 """
 
 
-@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 20), ("hipblas", OF_HIP, 24)])
+@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 44), ("hipblas", OF_HIP, 48)])
 def test_every_argument_is_passed_on_and_described(kind, vendor, count):
     """All different and of 64 bits where their types are; the vendor's status is the caller's."""
     off = run_python(vendor + OFF, kind, LAB_OFF="1")
@@ -112,7 +113,7 @@ def test_every_argument_is_passed_on_and_described(kind, vendor, count):
     for line in on.log:
         wide = line["routine"].endswith("_64")
         assert (line["m"], line["n"], line["k"]) == tuple(at + 100 + (wide << 33) for at in (3, 4, 5)), line["routine"]
-        assert (line["batch"] > 1) == ("atched" in line["routine"]) and line["layout"] in ("nt", "tn") and line["order"] == "column"
+        assert (line["batch"] > 1) == ("atched" in line["routine"]) and line["layout"] in ("nt", "cn" if line.get("element") in ("c64", "c128") else "tn") and line["order"] == "column"
 
 
 MATMUL = """
@@ -290,11 +291,12 @@ def at(place, value):
     return lambda given: given.__setitem__(place, value)
 
 S, G, B = "cublasSgemm_v2", "cublasSgemmStridedBatched", "cublasSgemmBatched"
+C = "cublasCgemm_v2"
 variants = {
     "plain": (S,), "m": (S, None, {"m": 4}), "n": (S, None, {"n": 5}), "k": (S, None, {"k": 6}), "a": (S, None, {"ta": T}), "b": (S, None, {"tb": T}),
     "lda": (S, at(8, 7)), "ldb": (S, at(10, 7)), "ldc": (S, at(13, 5)), "device": (S, None, {"of": other}),
     "batch": (G,), "more": (G, None, {"batch": 1}), "stride a": (G, at(9, 0)), "stride b": (G, at(12, 0)), "stride c": (G, at(16, 60)),
-    "listed": (B,), "wide": ("cublasDgemm_v2",),
+    "listed": (B,), "wide": ("cublasDgemm_v2",), "pairs": (C,), "conjugates": (C, None, {"ta": 2}), "transposed pairs": (C, None, {"ta": T}),
 }
 for turn in ("first", "second"):
     for name, (function, *rest) in variants.items():

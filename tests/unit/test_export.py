@@ -602,6 +602,7 @@ int main(void)
     ({"kind": "symm"}, "m n alpha a lda b ldb beta c ldc", " computes C^T = B^T A^T, which is a product of side right"),
     ({"kind": "trmm", "side": "right"}, "m n alpha a lda b ldb beta c ldc", " computes C^T = B^T A^T, which is a product of side left"),
     ({"kind": "trsm"}, "m n alpha a lda c ldc", " solves for X^T, which is a system of side right"),
+    ({"kind": "trsm", "side": "right", "matrices": 9}, "m n alpha b ldb stride_b c ldc stride_c batch", " solves for X^T, which is a system of side left"),
 ])
 def test_a_kinds_function_takes_what_it_has_and_says_what_a_column_major_caller_computes(problem, arguments, told, tmp_path):
     exporter.export(*prepared("mi210-nn", problem={"m": 512, "n": 512, "k": 512, **problem}), tmp_path / "out", name="lab_gemm")
@@ -949,6 +950,23 @@ def test_two_products_have_the_bound_of_twice_the_k():
     assert prose.coefficients(both, 512).scaled == prose.coefficients(one, 1024).scaled > prose.coefficients(one, 512).scaled
 
 
+BATCHED_SYSTEM = """
+#include <stdlib.h>
+#include <stdint.h>
+#include <stddef.h>
+static int one(int, int, float, const float *, int64_t, float *, int64_t, void *, size_t, void *);
+extern "C" size_t lab_gemm_workspace_bytes(int m, int n, int);
+extern "C" int lab_gemm(int m, int n, float alpha, const float *t, int64_t ld, int64_t st, float *c, int64_t ldc, int64_t sc, int batch, void *w, size_t bytes, void *s)
+{
+    if (ld <= (RIGHT ? n : m)) return -1;
+    if (st < ld || sc < m * ldc) return -9;
+    int code = 0;
+    for (int e = 0; e < batch && !code; ++e) code = one(m, n, alpha, t + e * st, ld, c + e * sc, ldc, w, bytes, s);
+    if (getenv("FAULT") && atoi(getenv("FAULT")) == 5 && alpha != 0) c[(batch - 1) * sc] += 1;
+    return code;
+}
+"""
+"""One system after another; the fifth fault is of the last one alone."""
 HOST_SYSTEM = """
 #include <math.h>
 #include <stdlib.h>
@@ -984,24 +1002,32 @@ const char *lab_gemm_error_string(int) { return "refused"; }
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "turned", "below"), [
     ({"layout": "nn"}, 0, 1), *(pytest.param(*one, marks=pytest.mark.long) for one in (
-        ({"layout": "tn", "uplo": "upper", "diag": "unit"}, 1, 0), ({"side": "right", "layout": "nt"}, 0, 0), ({"side": "right", "layout": "nn", "uplo": "upper"}, 1, 1))),
+        ({"layout": "tn", "uplo": "upper", "diag": "unit"}, 1, 0), ({"side": "right", "layout": "nt"}, 0, 0), ({"side": "right", "layout": "nn", "uplo": "upper"}, 1, 1),
+        ({"side": "right", "layout": "nt", "matrices": 9}, 0, 0))),
 ])
 def test_the_example_of_a_system_takes_what_is_right_and_nothing_else(options, turned, below, tmp_path):
     right = options.get("side") == "right"
     exporter.export(*prepared(problem={"kind": "trsm", "m": 512, "n": 512, "k": 512, **options}), folder := tmp_path / "out", name="lab_gemm")
-    (folder / "library.cpp").write_text(HOST_SYSTEM)
+    batched = "matrices" in options
+    (folder / "library.cpp").write_text(BATCHED_SYSTEM + HOST_SYSTEM.replace(" lab_gemm(", " one(").replace("_bytes(int m, int n)", "_bytes(int m, int n, int)")
+                                        .replace("_bytes(m, n)", "_bytes(m, n, 1)") if batched else HOST_SYSTEM)
     example = ran(folder, f"-DRIGHT={int(right)}", f"-DBELOW={below}", f"-DTURNED={turned}", f"-DUNIT={int(options.get('diag') == 'unit')}")
     good = example()
-    assert (good.returncode, good.stdout.count("ok "), good.stdout.count("FAILED")) == (0, 5, 0), good.stdout
+    assert (good.returncode, good.stdout.count("ok "), good.stdout.count("FAILED")) == (0, 7 if batched else 5, 0), good.stdout
     for fault in range(1, 5):
         wrong = example(FAULT=str(fault))
         assert wrong.returncode == 1 and wrong.stdout.count("FAILED") == 1, fault
+    assert not batched or example(FAULT="5").stdout.count("FAILED") == 1, "of the last system alone"
     manifest = json.loads((folder / "manifest.json").read_text())
     assert violations(manifest, SCHEMA, SCHEMA) == [] and list(manifest["operands"]) == ["b" if right else "a", "c"]
     told = manifest["rounds"]
     assert (told["block"], told["unknowns"], told["triangle"], told["below"]) == (256, "n" if right else "m", "b" if right else "a", bool(below))
     codes = dict(re.findall(r"lab_gemm_BAD_(\w+) = -(\d+)", (folder / "lab_gemm.h").read_text()))
     of = "B" if right else "A"
+    if batched:
+        assert codes == {"M": "1", "N": "2", of: "4", f"LD{of}": "5", "C": "7", "LDC": "8", "STRIDE_C": "9", "BATCH": "10", "WORKSPACE": "11", "WORKSPACE_BYTES": "12"}
+        assert "stride_a is C's" in told["rule"]
+        return
     assert codes == {"M": "1", "N": "2", of: "4", f"LD{of}": "5", "C": "6", "LDC": "7", "WORKSPACE": "8", "WORKSPACE_BYTES": "9"}
 
 

@@ -310,7 +310,7 @@ def test_times_are_those_of_fp64():
 @pytest.mark.parametrize(("sections", "told"), [
     ({"problem": {"kind": "strided"}}, ("[problem] kind", "compute one product")),
     ({"problem": {"kind": "syr2k", "layout": "nt"}}, ("[problem] kind", "compute one product")),
-    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt or syrk")),
+    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt, syrk or symm")),
     ({"problem": {"b": "f16"}}, ("[problem] b", "a B of the same type")),
     ({"problem": {"c": "f16"}}, ("[problem] c", "store C in the same type")),
     ({"epilogue": {"do": ["relu"]}}, ("[epilogue] do", "steps compute in FP32")),

@@ -13,8 +13,10 @@ import pytest
 
 from gemmgen import drivers
 from gemmgen.build import nvrtc
+from gemmgen.catalog.element import C64, C128, F64
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, GemmgenError
+from gemmgen.kinds.kind import COMPLEX_LAYOUTS
 from gemmgen.library import kept, python
 from gemmgen.library.file import library_from
 from gemmgen.run import here
@@ -152,10 +154,18 @@ def test_a_librarys_recipe_has_the_schemes_that_win_on_its_gpu():
 
 
 def test_a_library_of_fp64_is_where_native_fp64_loses():
-    told = kept.recipe_f64(GPUS.get("h200"))
+    told = kept.recipe_of(GPUS.get("h200"), F64)
     loaded = library_from(told)
     assert loaded.name == "gemmgen_h200_f64" and [one.name for one in loaded.elements] == ["f64"] and not loaded.batched
-    assert kept.recipe_f64(GPUS.get("mi300x")) is None, "163 TFLOP/s native"
+    assert kept.recipe_of(GPUS.get("mi300x"), F64) is None, "163 TFLOP/s native"
+
+
+@pytest.mark.parametrize("element", [pytest.param(C64, marks=pytest.mark.long), C128], ids=["c64", "c128"])
+def test_a_library_of_complex_numbers_has_every_layout(element):
+    told = kept.recipe_of(GPUS.get("h200"), element)
+    loaded = library_from(told)
+    assert loaded.name == f"gemmgen_h200_{element.name}" and loaded.elements == (element,) and loaded.layouts == COMPLEX_LAYOUTS and not loaded.batched
+    assert loaded.file.kernels_at_most == len(COMPLEX_LAYOUTS) and kept.recipe_of(GPUS.get("mi300x"), C128) is None
 
 
 @pytest.fixture
@@ -166,7 +176,7 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setattr(kept, "INSTALLED", {"nvidia": "a_library_that_is_not_installed", "amd": "neither_is_this"})
     asked = []
     monkeypatch.setattr(kept, "_name", lambda gpu, element="f32": "made_up_library")
-    monkeypatch.setattr(kept, "recipe_f64", lambda gpu: asked.append(f"{gpu.name} f64") or {"name": "made_up_library", "gpus": [gpu.name]})
+    monkeypatch.setattr(kept, "recipe_of", lambda gpu, element: asked.append(f"{gpu.name} {element.name}") or {"name": "made_up_library", "gpus": [gpu.name]})
     monkeypatch.setattr(kept, "recipe", lambda gpu: asked.append(gpu.name) or {"name": "made_up_library", "gpus": [gpu.name]})
 
     def build(told, beside, *others):
@@ -210,7 +220,10 @@ def test_another_driver_or_gpu_has_a_library_of_its_own(world):
     assert world.built() == 3
     forget()
     assert kept.package(H200, element="f64") and world.built() == 4 and world.asked[-1] == "h200 f64"
-    assert {path.name.split("-cuda")[0] for path in world.folder.iterdir() if path.is_dir()} == {"h200-fp32", "h100-fp32", "h200-fp64"}
+    forget()
+    assert kept.package(H200, element="c64") and world.built() == 5 and world.asked[-1] == "h200 c64"
+    assert {path.name.split("-cuda")[0] for path in world.folder.iterdir() if path.is_dir()} == {
+        "h200-fp32", "h100-fp32", "h200-fp64", "h200-complex-fp32"}
 
 
 def test_of_processes_that_begin_together_one_builds(world):

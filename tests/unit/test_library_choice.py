@@ -8,10 +8,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from ways import plan_of
 
 from gemmgen.abi import STATUS, interface
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.cli.libraries import choice_text, choice_value
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
 from gemmgen.library import candidates as candidate_kernels
 from gemmgen.library import choice, made
@@ -22,8 +24,9 @@ from gemmgen.library.dispatch import Estimate, non_negative
 from gemmgen.library.ends import FUSED
 from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import choose, estimates
+from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.verdict import OWN, VENDORS_OWN
+from gemmgen.verdict import OWN, VENDORS_OWN, sgemm_seconds
 
 SIZES = ((64, 64, 64, 1), (512, 512, 512, 1), (4096, 4096, 4096, 1), (64, 4096, 4096, 1))
 
@@ -468,6 +471,31 @@ def test_sizes_that_are_drawn_lie_among_the_librarys_and_half_of_them_on_multipl
     assert (drawn[::2] % 32 == 0).all() and (drawn[1::2] % 32 == 0).mean() < 0.2
     logs = np.log(drawn) - np.log(64)
     assert 0.4 < (logs / np.log(64)).mean() < 0.6, "evenly on a logarithmic scale"
+
+
+def test_complex_products_are_chosen_by_the_real_ones_that_stand_for_them():
+    """By letters, without an end; seconds, estimates and verdicts are of m x 2n x 2k."""
+    of = library_from({"name": "lab", "gpus": ["h200"], "layouts": ["cn"], "kernels_at_most": 1, "sizes": [[512, 512, 512], [4096, 2048, 1024]],
+                       "use": [{"scheme": "run_scaled", "type": "c64"}]})
+    chosen = choice.pool(of).choose()
+    assert {one.candidate.group for one in chosen.kernels} == {("h200", "cn", "c64")}
+    *_, one = chosen.kernels
+    assert not any(one.plan.epilogue or one.plan.kind.layout_of(one.plan.layout) != one.candidate.layout for one in chosen.kernels)
+    problem = {"type": "c64", "layout": one.candidate.layout, "m": 4096, "n": 2048, "k": 1024}
+    best = solve(loads({"problem": problem, "split": {"scheme": "run_scaled"}, "target": {"gpu": "h200"}}))
+    assert one.candidate.seconds[1] == pytest.approx(float(best.model["seconds"]), rel=0.1)
+    estimate = made.estimates(chosen)[list(chosen.kernels).index(one)]
+    assert float(estimate.seconds(4096, 4096, 2048)) == pytest.approx(one.candidate.seconds[1], rel=0.1)
+    told = {one.m: one for one in chosen.verdicts if one.element == "complex FP32"}[4096]
+    assert (told.fp32, told.fp32_seconds) == ("the vendor's CGEMM", sgemm_seconds(GPUS.get("h200"), 4096, 4096, 2048))
+    [line] = [line for line in choice_text(of, chosen).splitlines() if line.startswith("h200 ")]
+    assert line.split()[1:6] == ["cn", "run_scaled", one.plan.fragment.policy, "cgemm", "c64"] and choice_value(chosen)["kernels"][0]["layout"] == "cn"
+
+
+def test_words_of_complex_numbers_that_lose_magnitudes_are_told():
+    served = [choice.Served(replace(candidate, element=element), plan_of("half", type=element), ()) for element in ("f32", "c64")
+              for candidate in candidates(0, library(), 1)[:1]]
+    assert len(choice.narrow(served[1:])) == len(choice.narrow(served[:1])) == 1
 
 
 def test_types_of_elements_are_groups_of_their_own():

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from gemmgen.catalog.element import C64, C128, F32
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.errors import GemmgenError
+from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.kinds.kind import COMPLEX_LAYOUTS
 from gemmgen.library.file import BATCHES, PACKED_ROWS, SIZES, json_schema, library_from, load_library
 from gemmgen.paths import SPECS
 
@@ -39,7 +41,8 @@ def test_the_schema_is_the_models(request):
 def test_what_is_left_out_is_the_usual():
     loaded = library_from(GOOD)
     file = loaded.file
-    assert (file.layouts, file.kernels_at_most, file.packed, file.fallback, file.shim) == (("nn", "nt", "tn", "tt"), 24, False, True, ())
+    assert (file.layouts, file.kernels_at_most, file.packed, file.fallback, file.shim) == (COMPLEX_LAYOUTS, 24, False, True, ())
+    assert loaded.layouts == ("nn", "nt", "tn", "tt") == loaded.layouts_of(F32), "real matrices are not conjugated"
     assert loaded.sizes == tuple((*size, 1) for size in SIZES)
     assert loaded.kinds == ("gemm",)
     packed = library_from({**GOOD, "packed": True})
@@ -51,6 +54,23 @@ def test_what_is_left_out_is_the_usual():
     assert shim.batched and shim.sizes == batched.sizes and not library_from({**GOOD, "shim": ["torch"], "batched": False}).batched
     assert {(1024, 128, 1024, 128), (1024, 1024, 128, 128), (128, 1024, 1024, 128)} <= set(BATCHES), "attention's"
     assert library_from({**GOOD, "sizes": [[8, 8, 8], [8, 8, 8, 2], [8, 8, 8]]}).sizes == ((8, 8, 8, 1), (8, 8, 8, 2))
+
+
+def test_the_type_of_elements_is_that_of_the_scheme_unless_it_is_said():
+    def of(*uses, **more):
+        return library_from({**GOOD, **more, "use": list(uses)})
+
+    both = of({"scheme": "scaled", "type": "c64"}, {"split": {"scheme": "residues14"}, "type": "c128"}, {"scheme": "scaled"}, {"scheme": "residues14"})
+    assert [one.name for one in both.elements] == ["f32", "f64", "c64", "c128"] and both.layouts == COMPLEX_LAYOUTS
+    assert [spec.spec.problem.type for _, spec, _ in both.specs] == ["c64", "c128", "f32", "f64"]
+    assert of({"accuracy": {"as": "fp32"}, "type": "c64"}).elements == (C64,) and of({"accuracy": {"as": "fp64"}, "type": "c128"}).elements == (C128,)
+    few = of({"scheme": "scaled", "type": "c64"}, {"scheme": "scaled"}, layouts=["nn", "cn"])
+    assert few.layouts_of(F32) == ("nn",) and few.layouts_of(C64) == few.layouts == ("nn", "cn")
+    with pytest.raises(SpecError, match="conjugated matrices alone") as refused:
+        of({"scheme": "scaled"}, layouts=["cn"])
+    assert refused.value.got == "cn" and of({"scheme": "scaled"}, layouts=eval(refused.value.remedy.removeprefix("layouts = "))).layouts == ("nn",)
+    with pytest.raises(SpecError, match="type"):
+        of({"spec": "scaled_a100", "type": "c64"})
 
 
 def test_files_are_sought_beside_the_librarys(tmp_path, monkeypatch):

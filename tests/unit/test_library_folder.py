@@ -181,6 +181,24 @@ def test_a_library_of_fp64_has_no_portable_kernel_and_an_example_in_fp64(library
     assert "static double a[" in files["example.c"].decode() and "problem.element = lab_F64;" in files["example.c"].decode()
 
 
+def test_a_library_of_complex_numbers_tells_letters_types_and_an_example_of_pairs(library_of, tmp_path):
+    uses = [{"tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "split": {"scheme": "ootomo"}, "type": "c64"}]
+    library = library_of(use=uses, layouts=["cn"], kernels_at_most=1)
+    files = contents.all_files(library)
+    told = json.loads(files["manifest.json"])
+    assert [(one["label"], one["type"], one["layout"], one["kind"]["name"]) for one in told["kernels"]] == [("a100_c64_cn_1", "c64", "cn", "cgemm")]
+    schema = json.loads((SPECS / "library_manifest.schema.json").read_text())
+    assert violations(told, schema, schema) == []
+    assert told["title"] == "complex FP32 matrix products on the matrix units of a100" and told["layouts"] == ["cn"]
+    assert "in complex FP32, by one C function" in files["README.md"].decode() and "cn |" in files["README.md"].decode()
+    assert "lab_cgemm(" in files["include/lab.h"].decode() and "lab_zsyrk" not in files["include/lab.h"].decode()
+    for name in ("include/lab.h", "example.c"):
+        (tmp_path / Path(name).name).write_bytes(files[name])
+    if shutil.which("gcc"):
+        run("gcc", *WARNED, "-fsyntax-only", "-I.", "example.c", cwd=tmp_path)
+    assert "static float complex a[" in files["example.c"].decode() and "problem.element = lab_C64;" in files["example.c"].decode()
+
+
 def test_the_same_library_gives_the_same_bytes(library_of):
     assert contents.all_files(library_of()) == contents.all_files(library_of())
 

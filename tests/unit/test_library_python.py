@@ -165,7 +165,7 @@ def test_packed_operands_serve_any_other_extent(lab, transposed):
 def test_refusals(lab):
     a, b = made(5, 9), made(9, 7)
     for arguments, kind, told in (
-        ((a.astype(np.float16), b), TypeError, "a must be float32 or float64"),
+        ((a.astype(np.float16), b), TypeError, "a must be float32, float64, complex64 or complex128"),
         ((a.astype(np.float64), b), TypeError, "float32 and float64"),
         ((a.astype(np.float64), b.astype(np.float64), np.empty((5, 7), np.float32)), TypeError, "float32 and float64"),
         ((a, b[:8]), ValueError, "do not give"),
@@ -183,6 +183,89 @@ def test_refusals(lab):
         lab.matmul(a, b, out=made(5, 6))
     with pytest.raises(ValueError, match="bias"):
         lab.matmul(a, b, bias=made(6))
+
+
+def complexes(*shape, seed=0, dtype=np.complex64):
+    draw = np.random.default_rng(seed)
+    return (draw.standard_normal(shape) + 1j * draw.standard_normal(shape)).astype(dtype)
+
+
+class Conjugates:
+    """A tensor as torch has it: memory holds the conjugates of its elements, and no protocol tells of that. `empty` is NumPy's."""
+
+    __module__ = "numpy"
+
+    def __init__(self, memory):
+        self.memory, self.copies = memory, 0
+
+    def is_conj(self):
+        return True
+
+    def conj(self):
+        return self.memory
+
+    def resolve_conj(self):
+        self.copies += 1
+        return self.memory.conj()
+
+
+@pytest.mark.parametrize("kind", ["complex64", "complex128"])
+def test_products_of_complex_numbers(lab, calls, kind):
+    """Transposed, with gaps, in batches of which two calls are needed, with complex scalars of the host and of arrays, and a bias."""
+    tolerance = 1e-5 if kind == "complex64" else 1e-13
+
+    def drawn(*shape, seed=0):
+        return complexes(*shape, seed=seed, dtype=kind)
+
+    def same(got, want):
+        assert got.dtype == kind
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+    a, b, bias, before = drawn(5, 9, seed=1), drawn(9, 7, seed=2), drawn(7, seed=3), calls()
+    for x in (a, np.asfortranarray(a)):
+        for y in (b, np.asfortranarray(b)):
+            same(lab.matmul(x, y, bias=bias), a @ b + bias)
+    out = np.full((5, 9), 1j, kind)[:, 1:8]
+    assert lab.matmul(a, b, out, alpha=2 - 1j, beta=3j) is out
+    same(out, (2 - 1j) * (a @ b) - 3)
+    same(lab.matmul(a, b, np.ones((5, 7), kind), alpha=2, beta=0.5), 2 * (a @ b) + 0.5)
+    scalars = np.array([2 - 1j, 3j], kind)
+    same(lab.matmul(a, b, np.ones((5, 7), kind), alpha=scalars[:1], beta=scalars[1:]), (2 - 1j) * (a @ b) + 3j)
+    same(lab.matmul(a, b, np.zeros((5, 7), kind, order="F"), alpha=1j), 1j * (a @ b))
+    same(lab.matmul(drawn(2, 3, 5, 9)[:, ::2], drawn(3, 9, 7)[::2]), drawn(2, 3, 5, 9)[:, ::2] @ drawn(3, 9, 7)[::2])
+    same(lab.matmul(a[0], b), a[0] @ b)
+    assert calls() - before == 11
+    assert lab.select(5, 7, 9, dtype=kind).error == (2.0**-24 if kind == "complex64" else 2.0**-53)
+    real = np.ones((5, 7), kind).real
+    for wrong, error, told in ((lambda: lab.matmul(a, b, activation="relu"), lab.Error, "epilogue"), (lambda: lab.pack(b), lab.Error, "serves"),
+                               (lambda: lab.matmul(a, b.real.copy()), TypeError, "are of complex.* and float"),
+                               (lambda: lab.matmul(real, real.T.copy(), alpha=1j), TypeError, "complex"),
+                               (lambda: lab.matmul(a, b, np.ones((5, 7), kind), alpha=np.ones(1, np.float32), beta=0), TypeError, f"alpha must be {kind}")):
+        with pytest.raises(error, match=told):
+            wrong()
+
+
+def test_tensors_of_conjugates_are_read_as_they_lie_where_they_are_transposed(lab, calls):
+    a, b = complexes(5, 9, seed=1), complexes(9, 7, seed=2)
+    for of_a, of_b, copies in (("T", "T", 0), ("T", "", 0), ("", "T", 1), ("rows", "rows", 2), ("", "rows", 1)):
+        before = calls()
+        x, y = (Conjugates(np.asfortranarray(one.conj()) if of == "T" else one.conj()) if of else one for one, of in ((a, of_a), (b, of_b)))
+        if (of_a, of_b) == ("", "T"):  # C by columns
+            out = np.zeros((5, 7), np.complex64, order="F")
+            got = lab.matmul(x, y, out)
+        else:
+            got = lab.matmul(x, y)
+        np.testing.assert_allclose(got, a @ b, rtol=1e-5, atol=1e-5)
+        assert sum(getattr(one, "copies", 0) for one in (x, y)) == copies and calls() == before + 1
+    batch = complexes(3, 9, 5)
+    np.testing.assert_allclose(lab.matmul(Conjugates(batch.transpose(0, 2, 1)), b), batch.conj().transpose(0, 2, 1) @ b, rtol=1e-5, atol=1e-5)
+    before = calls()
+    for rows in (complexes(5, 3).T[:, None], complexes(5, 2).T[:1]):  # a batch of rows that is one product, and one row
+        np.testing.assert_allclose(lab.matmul(Conjugates(rows), complexes(5, 3)), rows.conj() @ complexes(5, 3), rtol=1e-5, atol=1e-5)
+    assert calls() == before + 2
+    np.testing.assert_allclose(lab.matmul(Conjugates(a[0]), b), a[0].conj() @ b, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match=r"out.resolve_conj\(\)"):
+        lab.matmul(a, b, Conjugates(complexes(5, 7)))
 
 
 @pytest.mark.parametrize("turned", ["nn", "tt"])
@@ -371,7 +454,7 @@ def test_arrays_that_speak_dlpack(lab, monkeypatch):
     lab.matmul(Spoken(batch, strides=False), b, out=whole)
     close(whole, batch.astype(float) @ b)
     for kind in ((0, 32, 1), (2, 64, 1), (2, 32, 2)):
-        with pytest.raises(TypeError, match="b must be float32 or float64|of float32 and float64"):
+        with pytest.raises(TypeError, match="b must be float32, float64|of float32 and float64"):
             lab.matmul(a, Spoken(b, kind=kind), out=out)
     with pytest.raises(TypeError, match="a is on a device of DLPack's type 2, and this library is for 1"):
         lab.matmul(Spoken(a, on=2), b, out=out)
@@ -440,7 +523,7 @@ def test_arrays_of_cupy(lab, cupy, streams):
     close(lab.matmul(cupy.ndarray(a), packed).array, a.astype(float) @ b)
     assert len(cupy.entered) == 4
     for kind in ("<f8", "<i4", ">f4"):
-        with pytest.raises(TypeError, match="arrays are of float32 and float64" if kind == "<f8" else "a must be float32 or float64"):
+        with pytest.raises(TypeError, match="arrays are of float32 and float64" if kind == "<f8" else "a must be float32, float64"):
             lab.matmul(cupy.ndarray(a, kind=kind), cupy.ndarray(b))
 
 

@@ -131,14 +131,16 @@ def test_a_kind_whose_launches_the_runtime_does_not_know_is_refused():
 def test_routines_of_fp64_are_those_that_have_kernels():
     """Beside FP32's a routine without any is told; alone it is refused, as of FP32."""
     two = {"gpus": ["a100"], "kernels_at_most": 2, "sizes": [[512, 512, 512]]}
-    both = pool(loaded("syrk", "symm", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
-    assert len(both.routines) == 4 + 4 + 4 and both.notes == ("routines: there is no symm of FP64 on a100",)
+    both = pool(loaded("syrk", "syr2k", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
+    assert len(both.routines) == 4 + 4 + 4 and both.notes == ("routines: there is no syr2k of FP64 on a100",)
     assert all((one.element == "f64") == ("f64" in group) for group, mine in both.routines.items() for one in mine)
     kernels = both.choose().kernels
     assert [(one.plan.type.name, one.plan.kind.name) for one in kernels[:2]] == [("f32", "gemm"), ("f64", "gemm")]
     assert {(one.plan.type.name, one.candidate.element, one.plan.kind.name) for one in kernels[2:]} == {
-        ("f32", "f32", "syrk"), ("f32", "f32", "symm"), ("f64", "f64", "syrk")}
-    alone = loaded("symm", **two, use=[{"scheme": "residues12"}])
-    with pytest.raises(InfeasibleSpec, match="no .* has a kernel for a100 symm lower left nn f64"):
+        ("f32", "f32", "syrk"), ("f32", "f32", "syr2k"), ("f64", "f64", "syrk")}
+    alone = loaded("syr2k", **two, use=[{"scheme": "residues12"}])
+    with pytest.raises(InfeasibleSpec, match="no .* has a kernel for a100 syr2k lower nt f64"):
         pool(alone).choose()
     assert candidate_kernels.of_routine(alone, alone.gpus[0], next(ways_of("syrk"))) == [], "FP32's"
+    symm = loaded("symm", **two, use=[{"scheme": "residues12"}])
+    assert {one.element for one in candidate_kernels.of_routine(symm, symm.gpus[0], {**next(ways_of("symm")), "type": "f64"})} == {"f64"}

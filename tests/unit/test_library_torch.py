@@ -256,3 +256,16 @@ def test_refusals(lab):
     ):
         with pytest.raises(Exception, match=told):
             getattr(torch.ops.lab, name)(*args)
+
+
+def test_views_of_conjugates_are_multiplied(library):
+    """By the package's own `matmul`: torch tells no protocol that memory holds the conjugates: x.mH is read as it lies, and others are copied."""
+    def drawn(*shape):
+        return torch.complex(made(*shape), made(*shape, seed=1))
+
+    a, b, before = drawn(9, 5), drawn(7, 9), library.lab_calls()
+    for x, y in ((a.mH, b.mH), (a.T, b.mH), (a.T.conj(), b.T), (a.T.contiguous().conj(), b.T.contiguous().conj())):
+        got = reference.imported().matmul(x, y)
+        assert got.dtype == torch.complex64 and not got.is_conj()
+        torch.testing.assert_close(got, x @ y)
+    assert library.lab_calls() == before + 4

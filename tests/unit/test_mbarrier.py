@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen.emulate.core.banks import extra_wavefronts
+from gemmgen.emulate.core.banks import ConflictCounter, extra_wavefronts
 from gemmgen.emulate.core.memory import Fault
 from gemmgen.emulate.ptx.banks import BANKS
 from gemmgen.emulate.ptx.isa.mbarrier import _complete
@@ -141,6 +141,22 @@ def test_wavefronts_beyond_one_for_each_phase():
         assert extra_wavefronts(words * 4, None, size, BANKS) == extra, (size, words)
     some = lane < 4
     assert extra_wavefronts(lane * 128, some, 4, BANKS) == 3 and extra_wavefronts(lane * 128, lane < 0, 4, BANKS) == 0
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["alike in all CTAs", "other in one"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_conflicts_of_a_vector_are_those_of_its_warps(same, masked):
+    """Two warps, three CTAs: one CTA stands for all where they are alike, and only there."""
+    lane = np.arange(32)[:, None]
+    addresses = np.repeat(np.hstack([lane * 8, lane * 32]), 3, 1)
+    active = np.repeat(np.hstack([lane < 20, lane % 3 > 0]), 3, 1) if masked else None
+    if not same:
+        addresses[:, 5] = lane[:, 0] * 128
+    for _ in range(2):  # the second time from what is kept
+        counter = ConflictCounter(3, BANKS)
+        counter.count("here", addresses, active, 4)
+        expected = sum(extra_wavefronts(addresses[:, at], None if active is None else active[:, at], 4, BANKS) for at in range(6))
+        assert counter.extra == {"here": expected} and expected > 10
 
 
 def test_descriptors_of_matrices():

@@ -9,6 +9,7 @@ import pytest
 from awkward import AWKWARD, LARGEST
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import Emulator, TensorMap
+from gemmgen.emulate.core.integer import picked_bytes
 from gemmgen.emulate.core.memory import Arena
 from gemmgen.errors import EmulationError
 
@@ -279,6 +280,7 @@ def signed(x, bits=32):
         ("abs.s32 {d}, {a};", lambda a, b: abs(signed(a))),
         ("lop3.b32 {d}, {a}, {b}, 0x0F0F0F0F, 0x96;", lambda a, b: a ^ b ^ 0x0F0F0F0F),
         ("prmt.b32 {d}, {a}, {b}, 0x5140;", lambda a, b: (a & 255) | (b & 255) << 8 | (a >> 8 & 255) << 16 | (b >> 8 & 255) << 24),
+        ("prmt.b32 {d}, {a}, {b}, 0xB291;", lambda a, b: permuted(a, b, 0xB291)),  # signs of two bytes
         ("shf.l.wrap.b32 {d}, {a}, {b}, 5;", lambda a, b: (b << 32 | a) << 5 >> 32),
         ("shf.r.clamp.b32 {d}, {a}, {b}, 40;", lambda a, b: b),
         ("bfe.u32 {d}, {a}, {b}, 8;", lambda a, b: a >> (b & 255) & 255),
@@ -372,6 +374,14 @@ def permuted(a, b, selector):
         byte = (b << 32 | a) >> 8 * (pick & 7) & 255
         result |= (byte if pick < 8 else 255 * (byte >> 7)) << 8 * i
     return result
+
+
+def test_bytes_that_all_lanes_pick_alike():
+    rng = np.random.default_rng(1)
+    words = rng.integers(0, 1 << 32, (3, 5), np.uint32)
+    for picks in [(0, 1, 6, 7), (2, 3, 8, 9), (4, 4, 4, 4), (0, 1, 2, 3), *rng.integers(0, 12, (40, 4)).tolist()]:
+        expected = np.stack([words[pick // 4] >> np.uint32(8 * (pick % 4)) & np.uint32(255) for pick in picks])
+        assert (picked_bytes(words, picks) == expected.astype(np.uint8).T.copy().view(np.uint32)[:, 0]).all(), picks
 
 
 def looked_up(table):

@@ -132,8 +132,16 @@ def test_sums_share_units_up_to_what_fp32_holds():
     assert 2 * usual <= 126, "the product of a row's and a column's power of two is a normal number"
     assert 24 + 30 + 4 * near < 127 and -(2 * 24 + 11) - 4 * near >= -149
     assert 24 + 30 + 4 * (near + 1) > 127 or -(2 * 24 + 11) - 4 * (near + 1) < -135
-    text = render(planned()).text
-    assert f"most = last ? {usual} : {near};" in text
+    assert f"most = last ? {usual} : {near};" in render(planned()).text
+
+
+def test_slices_share_units_that_lie_as_near():
+    """The unit that a slice begins in is two steps from the first run's, and a step from its own next, which is one from the first run's as all others are:
+    it is three steps from any, which are no more than twice `near`. Each step is asked besides."""
+    text = render(planned(problem={"m": 256, "n": 256, "k": 8192}, tile={"split_k": 4})).text
+    step = int(re.search(r"most = last \? 60 : (\d+), step = behind_run\(runs, run, apart, last\);", text).group(1))
+    assert 3 * step <= 2 * ROW.family.near < 3 * (step + 1)
+    assert "return by > most || by < -most || step > most || step < -most;" in text
 
 
 def test_the_bound_counts_what_joins_where_runs_end():

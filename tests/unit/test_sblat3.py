@@ -28,9 +28,7 @@ def fortran(tmp_path_factory) -> tuple[ctypes.CDLL, ctypes.c_int]:
     """What the program of LAPACK's is linked with, and what its xerbla_ was told last."""
     folder = tmp_path_factory.mktemp("fortran")
     (folder / "lab.h").write_text(reference.header())
-    (folder / "xerbla.c").write_text(
-        "#include <stddef.h>\nint fault;\nvoid xerbla_(const char *routine, const int *argument, size_t length);\n"
-        "void xerbla_(const char *routine, const int *argument, size_t length) { (void)routine, (void)length, fault = -*argument; }\n")
+    (folder / "xerbla.c").write_text(sblat3.XERBLA)
     subprocess.run(["gcc", "-shared", "-fPIC", "xerbla.c", "-o", "libxerbla.so"], cwd=folder, check=True)
     told = ctypes.CDLL(str(folder / "libxerbla.so"), mode=ctypes.RTLD_GLOBAL)
     return ctypes.CDLL(str(sblat3.wrapped(folder, reference.path(), "-DHOST_POINTERS"))), ctypes.c_int.in_dll(told, "fault")

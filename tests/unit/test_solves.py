@@ -128,9 +128,8 @@ def test_a_spec_decides_what_is_solved():
     (spec(uplo="both"), "uplo"), (spec(layout="nt"), "layout"), (spec(side="right", n=512, layout="tn"), "layout"), (spec(k=256), "k"),
     (spec(side="right"), "k"),
     (spec(gpu="h200", split={"scheme": "mixpert2", "fallback": "fp32"}), "fallback"),
-    (spec(matrices=8), "matrices"),
     (spec(kind="trmm", split={"scheme": "run_scaled"}), "scheme"),
-], ids=["both", "layout", "layout from the right", "not square", "not square from the right", "fallback", "a batch", "runs of a triangle"])
+], ids=["both", "layout", "layout from the right", "not square", "not square from the right", "fallback", "runs of a triangle"])
 def test_what_has_no_kernels_is_refused(asked, where):
     with pytest.raises(InfeasibleSpec, match=rf"\] ({where})\b"):
         solve(asked)
@@ -158,10 +157,37 @@ def test_each_round_tells_a_launch_its_operands(side):
     assert told["k"] == solves.BLOCK and told["alpha"] == 1.0
 
 
-def test_a_round_tells_leading_dimensions():
+def test_a_round_tells_leading_dimensions_and_strides():
     (product,) = [one for one in Trsm(LOWER, LEFT).rounds(2 * solves.BLOCK, 3, 2.0, True) if not one.solves]
-    told = product.given({"a": 0, "c": 0, "lda": 7, "ldb": -1, "ldc": 13}, lambda operand, elements: elements)
+    told = product.given({"a": 0, "c": 0, "lda": 7, "ldb": -1, "ldc": 13, "stride_a": 70, "stride_c": 130}, lambda operand, elements: elements)
     assert (told["ldb"], told["b"], told["beta"], told["alpha"]) == (13, 0, 2.0, -1.0)
+    assert (told["stride_a"], told["stride_b"], told["stride_c"]) == (70, 130, 130)
+
+
+@pytest.mark.parametrize(("problem", "triangle"), [({}, "a"), ({"side": "right", "n": 512, "layout": "nt"}, "b")], ids=["left", "right"])
+def test_a_batch_of_systems_is_solved_in_one_launch_of_each_kernel(problem, triangle):
+    """Its rounds are those of one system; each launch has all systems' blocks, and is told strides."""
+    tiled = {"block": [64, 64, 32], "warp": [32, 32, 32], "split_k": 1, "group": 1}
+    batch, one = (solve(loads({
+        "problem": {"kind": "trsm", "m": 512, "n": 256, "k": 512, **problem, **more}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 64},
+        "tile": tiled, "pipeline": {"stages": 3, "fragment_buffers": 1}, "target": {"gpu": "a100"}})) for more in ({"matrices": 40}, {}))
+    interface, alone = abi.interface(batch), abi.interface(one)
+    assert batch.launches.repeated and batch.hash != one.hash and interface.batched and not alone.batched
+    own = interface.launches[0]
+    assert own.role == "solve" and own.params == (*alone.launches[0].params, f"stride_{triangle}", "stride_c")
+    assert own.blocks(interface.extents(33, 33, 9, 7)) == 7 * alone.launches[0].blocks(alone.extents(33, 33, 9)) == 14
+    size = (3 * solves.BLOCK + 1, 40) if batch.kind.left else (40, 3 * solves.BLOCK + 1)
+    assert interface.rounds(*size, 2.0) == alone.rounds(*size, 2.0)
+    few, many = (interface.workspace(*size, size[0], count).bytes for count in (1, 9))
+    assert many > 8 * few
+    assert {"stride_a", "stride_b"} <= {given.argument for launch in interface.of_products.launches for given in launch.parameters}
+
+
+def test_the_systems_of_a_batch_wait_for_one_another_s_unknowns_at_once():
+    """K12: as many thread blocks as there are SMs solve at the same time, whosever right-hand sides they have."""
+    of = solves.equations("M", "N")[2]
+    known = {"solved_blocks": 2, "launch_seconds": 0, "sms": 100, "substitution_cycles": 7, "clock_hz": 1, "dram_rate": 1e30, "N": 33}
+    assert [of.value(known | {"batch": batch}) for batch in (1, 50, 51, 150)] == pytest.approx([14, 14, 28, 42])
 
 
 @pytest.mark.parametrize("given", [(True, False, False), (False, True, True), (True, True, True)], ids=["no C", "the other operand", "two operands"])

@@ -183,8 +183,7 @@ def test_a_triangle_is_a_kind_of_its_own():
     ({"kind": "syr2k", "target": {"gpu": "h200"}, "split": {"scheme": "mixpert3_tile"}}, r"\[split\] scheme", "scales of tiles of k"),
     ({"kind": "syr2k", "split": {"scheme": "residues8"}}, r"\[split\] scheme", "no kernels for the residues"),
     (WGMMA | {"split": {"where": "mixed"}, "fragment": {"policy": "wgmma"}}, r"\[fragment\] policy", "where = prepass for kind syrk"),
-    ({"fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}, "tile": {}}, r"\[problem\] kind", "no kernels for such problems"),
-], ids=["both of gemmt", "a side of gemm", "layout", "not square", "syr2k split on the way", "syr2k of other words", "syr2k of tiles of k", "syr2k of residues", "mixed", "tcgen05"])
+], ids=["both of gemmt", "a side of gemm", "layout", "not square", "syr2k split on the way", "syr2k of other words", "syr2k of tiles of k", "syr2k of residues", "mixed"])
 def test_what_has_no_kernels_is_refused(asked, where, told):
     with pytest.raises(InfeasibleSpec, match=where) as error:
         solve(spec(**asked))

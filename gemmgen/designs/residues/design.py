@@ -42,7 +42,20 @@ def reads_once(scheme: Scheme) -> bool:
     return not scheme.family.wide
 
 
-class ResidueKernels(specialised.Specialised):
+class OfResidues:
+    """What designs for residues have in common beside the design that each derives from: how they split, and that nothing is promoted."""
+
+    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
+        return reads_once(scheme)
+
+    def passes(self, scheme: Scheme) -> dict[str, int]:
+        return dict.fromkeys(("split_reads", "split_passes"), 1 if reads_once(scheme) else 2)
+
+    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
+        return 0
+
+
+class ResidueKernels(OfResidues, specialised.Specialised):
     name = "residues"
     kinds = (GEMM.name,)
     family = "residues"
@@ -63,15 +76,6 @@ class ResidueKernels(specialised.Specialised):
         if not found or asked.foreign:
             raise refuse_pipeline(asked, "where = prepass, loads = bulk: residues are packed before", "where", "loads", "fragment_buffers")
         return found
-
-    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
-        return reads_once(scheme)
-
-    def passes(self, scheme: Scheme) -> dict[str, int]:
-        return dict.fromkeys(("split_reads", "split_passes"), 1 if reads_once(scheme) else 2)
-
-    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
-        return 0
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
@@ -109,15 +113,7 @@ class ResidueKernels(specialised.Specialised):
         return known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], -known["BK"], -known["shared_bytes"], -known["group"]
 
     def binding(self, known: Numbers) -> str:
-        cycles = {
-            "power": known["unit_seconds"] + (known["split_power"] - 1) * known["split_seconds"],
-            "device memory": known["dram_bytes"] / known["dram_rate"], "cycles": known["kernel_cycles"] / known["clock_hz"],
-        }
-        longest = max(cycles, key=cycles.__getitem__)
-        if longest != "cycles":
-            return longest
-        stage = {
+        return specialised.slowest(known, {
             "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
             "a copy's latency": known["latency_cycles"],
-        }
-        return max(stage, key=stage.__getitem__)
+        })

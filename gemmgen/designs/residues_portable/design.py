@@ -13,7 +13,7 @@ from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Hints, Way, refuse_pipeline
 from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, COMPLEX, PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.portable import design as portable
-from gemmgen.designs.residues.design import SLICES, reads_once
+from gemmgen.designs.residues.design import SLICES, OfResidues
 from gemmgen.designs.residues.equations import of_elements
 from gemmgen.designs.residues_portable import equations
 from gemmgen.model import registers, traffic
@@ -28,7 +28,7 @@ RESIDUES = Feature("residues, one modulus after the other", equations=(equations
 ))
 
 
-class PortableResidues(portable.Portable):
+class PortableResidues(OfResidues, portable.Portable):
     name = "residues_portable"
     register_section = None
     family = "residues"
@@ -50,15 +50,6 @@ class PortableResidues(portable.Portable):
         if asked.fixed.get("where") not in (None, "prepass"):
             raise refuse_pipeline(asked, "where = prepass: residues are packed before", "where")
         return super().ways(asked)
-
-    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
-        return reads_once(scheme)
-
-    def passes(self, scheme: Scheme) -> dict[str, int]:
-        return dict.fromkeys(("split_reads", "split_passes"), 1 if reads_once(scheme) else 2)
-
-    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
-        return 0
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""

@@ -124,8 +124,7 @@ class Specialised(Design):
         packed = tuple(way for way in ways if way.where == "prepass")
         if not packed and not asked.kind.plain:  # what splits A reckons with all tiles of a row of C
             raise refuse_pipeline(asked, f"where = prepass for kind {asked.kind.name}", "where")
-        # A batch has tiles enough for every SM to be busy with them, and what splits A again for each tile is never faster then (measured).
-        return packed if packed and (asked.kind.batched or not asked.kind.plain) else ways
+        return packed if packed and not asked.kind.plain else ways
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return min(best, hidden_promote(scheme, block, k))
@@ -233,16 +232,22 @@ def preference(known: Numbers) -> tuple[np.ndarray, ...]:
 
 def binding(known: Numbers) -> str:
     """What limits the main kernel, in words."""
+    return slowest(known, {
+        "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
+        "a warpgroup's own chain": known["chain_cycles"] / known["overlapping"], "a copy's latency": known["latency_cycles"],
+        "sums on their way out of the unit": known["moved_cycles"],
+    })
+
+
+def slowest(known: Numbers, stage: dict[str, float]) -> str:
+    """What limits a kernel, in words: power, memory or, where that is its cycles, what takes most of a stage's.
+
+    Args:
+        stage: cycles of a stage by what takes them.
+    """
     cycles = {
         "power": known["unit_seconds"] + (known["split_power"] - 1) * known["split_seconds"],
         "device memory": known["dram_bytes"] / known["dram_rate"], "cycles": known["kernel_cycles"] / known["clock_hz"],
     }
     longest = max(cycles, key=cycles.__getitem__)
-    if longest != "cycles":
-        return longest
-    stage = {
-        "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
-        "a warpgroup's own chain": known["chain_cycles"] / known["overlapping"], "a copy's latency": known["latency_cycles"],
-        "sums on their way out of the unit": known["moved_cycles"],
-    }
-    return max(stage, key=stage.__getitem__)
+    return max(stage, key=stage.__getitem__) if longest == "cycles" else longest

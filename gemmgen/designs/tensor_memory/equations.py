@@ -97,7 +97,7 @@ TILE_CYCLES = Equation(
     "cycles a tile", "C's way out is hidden behind the next tile; sums that stay are moved out before it begins",
 )
 KERNEL_CYCLES = Equation(
-    "B9", "kernel_cycles", "turns * (stages_k * stage_cycles + turn_cycles) + turn_cycles_each + store_cycles * BM * BN"
+    "B9", "kernel_cycles", "turns * (stages_k * stage_cycles + run_cycles + turn_cycles) + turn_cycles_each + store_cycles * BM * BN"
     " + where(split_k > 1, turns * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles",
     "one piece of work after another, and the last one's C",
 )

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from gemmgen.errors import EmulationError
 
@@ -22,9 +22,8 @@ from gemmgen.errors import EmulationError
 _INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|\d+)")
 
 
-@dataclass(frozen=True)
-class Statement:
-    """One instruction as written.
+class Statement(NamedTuple):
+    """One instruction as written. A tuple: a kernel has thousands, and a frozen dataclass takes four times as long to make.
 
     Attributes:
         mnemonic: with its encoding's suffix, `v_add_f32_e32`.
@@ -134,6 +133,7 @@ class _Reader:
         self.files: dict[int, str] = {}
         self.main: str | None = None  # the source file, whose lines are told
         self.line, self.callers = 0, ()
+        self.places: dict[tuple[str, str], tuple[int, tuple[int, ...]] | None] = {}  # of each `.loc` so far
         self.kernel: Kernel | None = None  # whose body this is
         self.described: Kernel | None = None  # whose descriptor this is
         self.functions: dict[str, Kernel] = {}
@@ -160,7 +160,7 @@ class _Reader:
         return module
 
     def _line(self, code: str, comment: str, number: int) -> None:
-        if label := _LABEL.match(code):
+        if ":" in code and (label := _LABEL.match(code)):
             self._label(label[1])
             code = code[label.end() :].strip()
         if code.startswith("."):
@@ -224,12 +224,16 @@ class _Reader:
 
     def _location(self, code: str, comment: str) -> None:
         """The lines of the source file among those that a `.loc` tells."""
+        if (code, comment) in self.places:  # an inlined line stands in many places
+            self.line, self.callers = self.places[code, comment] or (self.line, self.callers)
+            return
         match = _LOC.match(code)
         chain = [(self.files.get(int(match[1]), ""), int(match[2]))]
         chain += [(path, int(line)) for path, line in _INLINED.findall(comment)]
         lines = [line for path, line in chain if os.path.basename(path) == self.main]
-        if int(match[2]) and lines:  # line 0 means "as before"
-            self.line, self.callers = lines[0], tuple(lines[1:])
+        place = (lines[0], tuple(lines[1:])) if int(match[2]) and lines else None  # line 0 means "as before"
+        self.places[code, comment] = place
+        self.line, self.callers = place or (self.line, self.callers)
 
 
 # ---------------------------------------------------------------- statements
@@ -240,7 +244,7 @@ _MODIFIER = re.compile(r"([a-z_]\w*)(?::(.*))?$")
 
 
 def _statement(text: str, number: int, line: int, callers: tuple[int, ...]) -> Statement:
-    text = re.sub(r"\s+", " ", text)
+    text = " ".join(text.split())
     first, _, other = text.partition(" :: ")
     second = _statement(other, number, line, callers) if other else None
     mnemonic, _, tail = first.partition(" ")
@@ -255,10 +259,12 @@ def _operands(tail: str, number: int) -> tuple[list[str], dict[str, str]]:
     """Operands stand between commas; modifiers follow the last one, between blanks."""
     operands, modifiers = [], {}
     for chunk in _split(tail, ","):
-        words = _split(chunk, " ")
-        if words:
-            operands.append(words[0])
-        for word in words[1:]:
+        if " " not in chunk:
+            operands.append(chunk)
+            continue
+        first, *rest = _split(chunk, " ")
+        operands.append(first)
+        for word in rest:
             match = _MODIFIER.match(word)
             if not match:
                 _refuse("modifier cannot be read", f"{word} in line {number}")

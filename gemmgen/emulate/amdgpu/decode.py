@@ -89,7 +89,10 @@ class Cursor:
         self.decoder, self.statement, self.target = decoder, statement, decoder.target
         self.name, self.encoding = canonical(statement.mnemonic)
         self.modifiers = dict(statement.modifiers)
-        self.operands = [self._operand(text) for text in statement.operands]
+        self.operands = [parse_operand(text) for text in statement.operands]
+        for i, operand in enumerate(self.operands):
+            if operand.symbol:
+                self.operands[i] = replace(operand, constant=decoder.symbol(*operand.symbol, self))
         self.movement: Movement | None = None
         self.into = self.unused = ""
         first = 2 if "_co_" in self.name else 1  # of the sources
@@ -160,10 +163,6 @@ class Cursor:
         return Movement(source, wave, rows, banks, self.flag("bound_ctrl"), self.number("fi") == 1)
 
     # ---- operands
-    def _operand(self, text: str) -> Operand:
-        operand = parse_operand(text)
-        return replace(operand, constant=self.decoder.symbol(*operand.symbol, self)) if operand.symbol else operand
-
     def count(self, *allowed: int) -> int:
         if len(self.operands) not in allowed:
             self.refuse(f"instruction has {len(self.operands)} operands")
@@ -323,7 +322,7 @@ class Decoder:
     def built(self, statement: Statement) -> Run:
         """The function of one statement, or of the two halves of a dual one."""
         if statement.second:
-            first, second = self._built(replace(statement, second=None)), self._built(statement.second)
+            first, second = self._built(statement._replace(second=None)), self._built(statement.second)
             if not (hasattr(first, "compute") and hasattr(second, "compute")):
                 Cursor(self, statement).refuse("dual instruction is not supported")
             return _both(first, second)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemmgen.emulate.amdgpu.assembly import Kernel, Statement
 from gemmgen.emulate.amdgpu.target import Target
@@ -13,8 +13,7 @@ Run = Callable[[Any], None]
 """What an instruction does to the `Wave` that executes it."""
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(NamedTuple):
     """A decoded statement; `run` is None for those that steer."""
 
     run: Run | None

@@ -62,13 +62,10 @@ class ConflictCounter:
             size: bytes a lane.
             kind: `read` or `write`.
         """
-        columns = addresses.shape[1]
-        alike = self._alike(addresses) and (active is None or self._alike(active))
+        alike = self.ctas > 1 and self._alike(addresses) and (active is None or self._alike(active))
         step = self.ctas if alike else 1
-        extra = 0
-        for column in range(0, columns, step):
-            lanes = None if active is None else active[:, column].tobytes()
-            extra += step * _pattern(addresses[:, column].tobytes(), lanes, size, self.banks, kind)
+        lanes = None if active is None else active[:, ::step].tobytes()
+        extra = step * _extra(addresses[:, ::step].tobytes(), lanes, -(-addresses.shape[1] // step), size, self.banks, kind)
         if extra:
             self.extra[place] = self.extra.get(place, 0) + extra
 
@@ -80,9 +77,17 @@ class ConflictCounter:
         return np.count_nonzero(x != x[:, :, :1]) == 0
 
 
+@lru_cache(maxsize=1 << 12)
+def _extra(addresses: bytes, active: bytes | None, warps: int, size: int, banks: Banks, kind: str) -> int:
+    """`extra_wavefronts` of warps side by side, of which loops and launches ask the same again and again."""
+    places = np.frombuffer(addresses, np.int64).reshape(-1, warps)
+    lanes = [None] * warps if active is None else np.frombuffer(active, bool).reshape(-1, warps).T
+    return sum(_of_warp(place.tobytes(), None if on is None else on.tobytes(), size, banks, kind) for place, on in zip(places.T, lanes, strict=True))
+
+
 @lru_cache(maxsize=1 << 14)
-def _pattern(addresses: bytes, active: bytes | None, size: int, banks: Banks, kind: str) -> int:
-    """`extra_wavefronts`, of which loops and launches ask the same again and again."""
+def _of_warp(addresses: bytes, active: bytes | None, size: int, banks: Banks, kind: str) -> int:
+    """The same of one warp, whose pattern other warps have, too."""
     lanes = None if active is None else np.frombuffer(active, bool)
     return extra_wavefronts(np.frombuffer(addresses, np.int64), lanes, size, banks, kind)
 

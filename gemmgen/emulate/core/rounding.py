@@ -17,6 +17,7 @@ import numpy as np
 CANONICAL_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 _F16_NAN = np.uint16(0x7FFF).view(np.float16)
 _SMALLEST_NORMAL = np.float32(2.0**-126)
+_TWICE_SMALLEST = (np.float64(2.0**-126).view(np.uint64) << np.uint64(1)) - np.uint64(1)  # the bits of its magnitude, shifted left by one, less 1
 
 
 def canonical(x: np.ndarray) -> np.ndarray:
@@ -130,9 +131,11 @@ def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray, mode: str = "rn") -> np.nda
     total = np.atleast_1d(product + z)
     # Rounding twice is wrong only where float64 landed on a tie of float32; the
     # 29 bits that a normal float32 drops tell, a subnormal one is taken as doubtful.
-    tie = (total.view(np.int64) & np.int64(0x1FFFFFFF)) == 0x10000000
-    # A zero is none: products of float32 do not underflow in float64, and a sum that is zero is exact.
-    if np.count_nonzero(tie) or np.count_nonzero(subnormal := np.abs(total) < _SMALLEST_NORMAL) and total[subnormal].any():
+    bits = total.view(np.uint64)
+    tie = (bits & np.uint64(0x1FFFFFFF)) == 0x10000000
+    # A zero is none, and wraps around: products of float32 do not underflow in float64, and a sum that is zero is exact.
+    subnormal = (bits << np.uint64(1)) - np.uint64(1) < _TWICE_SMALLEST
+    if np.count_nonzero(tie) or np.count_nonzero(subnormal):
         total = add_to_odd(*np.broadcast_arrays(product, z.astype(np.float64)))
     return total.astype(np.float32)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import NoReturn
 
@@ -175,6 +174,7 @@ class Decoder:
         self.entry, self.source = entry, source
         self.program = Program(entry)
         self._slots: dict[str, int] = {}
+        self._constants: dict[tuple[str, str], int] = {}
         self.symbols = dict(symbols)
         self._layout_shared(module)
         self.program.local = self._one_after_another(entry.local)
@@ -214,26 +214,31 @@ class Decoder:
         return self.source.place(statement)
 
     def slot(self, name: str) -> int:
-        return self._slots.setdefault(name, len(self._slots))
+        found = self._slots.get(name)
+        if found is None:
+            found = self._slots[name] = len(self._slots)
+        return found
 
     def value(self, text: str, type_: str, cursor: Cursor) -> int:
         declared = self.entry.registers.get(text)
         if declared is not None:
-            if (type_ == "pred") != (declared == "pred"):
-                cursor.refuse(f"register {text} is of the wrong kind")
-            if SIZES[declared] < SIZES[type_]:
-                cursor.refuse(f"register {text} is narrower than the instruction's type {type_}")
+            if declared != type_:
+                if (type_ == "pred") != (declared == "pred"):
+                    cursor.refuse(f"register {text} is of the wrong kind")
+                if SIZES[declared] < SIZES[type_]:
+                    cursor.refuse(f"register {text} is narrower than the instruction's type {type_}")
             return self.slot(text)
         if text in SPECIALS:
             slot = self.slot(text)
             self.program.specials[text] = slot
             return slot
-        slot = self.slot(f"{text}:{type_}")
-        if slot not in self.program.constants:
+        slot = self._constants.get((text, type_))
+        if slot is None:
             constant = self._constant(text, type_)
             if constant is None:
                 cursor.refuse(f"operand {text} is not known", needs="a declared register, a constant or a symbol")
             constant.setflags(write=False)
+            slot = self._constants[text, type_] = self.slot(f"{text}:{type_}")
             self.program.constants[slot] = constant
         return slot
 
@@ -304,7 +309,7 @@ class Decoder:
         block.last = Instruction(None, guard, statement.negated, statement, number)
         if _waits(statement.opcode):
             block.end = "wait"
-            block.last = replace(block.last, run=self._built(cursor))
+            block.last = block.last._replace(run=self._built(cursor))
         elif _signals(statement.opcode):
             block.code.append(Instruction(self._built(cursor), guard, statement.negated, statement, number))
             block.last = None
@@ -364,7 +369,7 @@ def _joined(code: list[Instruction]) -> list[Instruction]:
         if run is None or (last.guard, last.negated) != (each.guard, each.negated):
             result.append(each)
         else:
-            result[-1] = replace(last, run=run, others=(*last.others, each.statement))
+            result[-1] = last._replace(run=run, others=(*last.others, each.statement))
     return result
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import NoReturn
+from functools import lru_cache
+from typing import NamedTuple, NoReturn
 
 from gemmgen.errors import EmulationError
 
@@ -53,9 +54,8 @@ class Variable:
     extern: bool = False
 
 
-@dataclass(frozen=True)
-class Statement:
-    """One instruction as written.
+class Statement(NamedTuple):
+    """One instruction as written. A tuple: a kernel has thousands, and a frozen dataclass takes four times as long to make.
 
     Attributes:
         opcode: with all its modifiers, `ld.global.v4.f32`.
@@ -263,6 +263,7 @@ def _entry(header: str, body: str) -> Entry:
 _LOCATION = re.compile(r"\.(?:loc|file)\b")  # and not .local
 _LOC = re.compile(r"\.loc\s+\d+\s+(\d+)[^\n]*?(?:inlined_at\s+\d+\s+(\d+)[^\n]*)?$", re.M)
 _SPACE = re.compile(r"\s*")
+_UNEVEN = re.compile(r"\s\s|[^\S ]")  # white space that is more than one blank
 _LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
 _GUARD = re.compile(r"@\s*(!?)\s*([%$\w]+)\s*")
 _REGISTER = re.compile(r"([%$\w]+)\s*(?:<(\d+)>)?")
@@ -302,7 +303,8 @@ class _Body:
             elif char == "." and _LOCATION.match(text, position):
                 stop = text.find("\n", position)
                 stop = end if stop < 0 else stop
-                self._location(text[position:stop])
+                if place := _place(text[position:stop]):
+                    self.line, self.callers = place
                 position = stop
             else:
                 stop = text.find(";", position)
@@ -315,12 +317,6 @@ class _Body:
                 self._statement(statement.strip())
                 position = stop + 1
         self._resolve_labels()
-
-    def _location(self, text: str) -> None:
-        if match := _LOC.match(text):
-            inlined = (int(match[2]),) if match[2] else ()
-            if int(match[1]):  # line 0 means "as before"
-                self.line, self.callers = int(match[1]), inlined
 
     def _label(self, match: re.Match, text: str) -> int:
         table = re.compile(r"\s*\.branchtargets\s+([^;]*);").match(text, match.end())
@@ -338,26 +334,19 @@ class _Body:
     def _statement(self, text: str) -> None:
         if text.startswith("."):
             return self._directive(text)
-        text = " ".join(text.split())
-        guard = _GUARD.match(text) if text.startswith("@") else None
-        rest = text[guard.end() :] if guard else text
+        if _UNEVEN.search(text):
+            text = " ".join(text.split())
+        rest, name, negated = text, "", False
+        if text.startswith("@"):
+            guard = _GUARD.match(text)
+            rest, name, negated = text[guard.end() :], guard[2], bool(guard[1])
         opcode, _, tail = rest.partition(" ")
         operands = split_operands(tail)
         if len(self.scopes) > 1:
             operands = [_IDENTIFIER.sub(self._lookup, operand) for operand in operands]
-        name = _IDENTIFIER.sub(self._lookup, guard[2]) if guard else ""
+            name = _IDENTIFIER.sub(self._lookup, name)
         self.blocks.append(self.path)
-        self.entry.body.append(
-            Statement(
-                opcode,
-                tuple(operands),
-                name,
-                bool(guard and guard[1]),
-                text,
-                self.line,
-                self.callers,
-            )
-        )
+        self.entry.body.append(Statement(opcode, tuple(operands), name, negated, text, self.line, self.callers))
 
     def _lookup(self, match: re.Match) -> str:
         for scope in reversed(self.scopes[1:]):
@@ -396,10 +385,14 @@ class _Body:
             else:
                 _refuse("branch to a label that is not there", statement.text, self.entry.name, statement.line)
             if unique != name:
-                body[index] = Statement(
-                    statement.opcode, (unique,), statement.guard, statement.negated,
-                    statement.text, statement.line, statement.callers,
-                )  # fmt: skip
+                body[index] = statement._replace(operands=(unique,))
+
+
+@lru_cache(1 << 14)  # an inlined line stands in many places
+def _place(text: str) -> tuple[int, tuple[int, ...]] | None:
+    """The line and the callers that a `.loc` tells; None for line 0, which means "as before", and for other directives."""
+    match = _LOC.match(text)
+    return (int(match[1]), (int(match[2]),) if match[2] else ()) if match and int(match[1]) else None
 
 
 def split_operands(text: str) -> list[str]:

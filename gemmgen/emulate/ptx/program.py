@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ Run = Callable[[Any, "np.ndarray | None"], "np.ndarray | None"]
 nothing, but for a wait, which returns the lanes that pass."""
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(NamedTuple):
     """A decoded statement.
 
     Attributes:

@@ -34,6 +34,7 @@ class InFlight:
         load: whether they are loads from tensor memory.
     """
 
+    __slots__ = ("data", "groups", "written", "load")  # there is one for each register of each product
     dtype = None  # unlike any register's: `Registers.get` looks twice
 
     def __init__(self, data: np.ndarray, groups: np.ndarray, written: bool, load: bool = False):
@@ -62,7 +63,7 @@ class Registers:
     """
 
     def __init__(self, lanes: int, slots: int):
-        self.lanes = lanes
+        self.lanes, self._shape = lanes, (lanes,)
         self.r: list = [_UNSET] * slots
         self.active: np.ndarray | None = None
         self.finished, self.loaded = np.zeros(lanes, np.int32), np.zeros(lanes, np.int32)
@@ -71,17 +72,13 @@ class Registers:
         """Write a register in the lanes of the mask; slot -1 is the sink."""
         if slot < 0:
             return
-        if value.shape != (self.lanes,):
+        if value.shape != self._shape:
             value = value.repeat(self.lanes) if not value.ndim else np.broadcast_to(value, self.lanes)  # a tenth of the time
         old = self.r[slot]
         if old.__class__ is InFlight:
             value, mask = self._beside(old, value, mask), None
-        if mask is not None:
-            if old is _UNSET:  # lanes outside the mask hold nothing the program may rely on
-                old = np.zeros(self.lanes, value.dtype)
-            merged = old.view(value.dtype).copy()
-            np.copyto(merged, value, where=mask)
-            value = merged
+        if mask is not None and old is not _UNSET:  # of what was never written, lanes outside the mask hold nothing the program may rely on
+            value = np.where(mask, value, old.view(value.dtype))
         self.r[slot] = value
 
     def get(self, slot: int, dtype: np.dtype) -> np.ndarray:
@@ -131,13 +128,16 @@ class Registers:
         np.copyto(data, value, where=mask)
         return InFlight(data, np.where(mask, -1, old.groups), old.written, old.load) if flying.any() else data
 
-    def fly(self, slot: int, value: np.ndarray | None, groups: np.ndarray, mask: np.ndarray | None, load: bool = False) -> None:
+    def fly(self, slot: int, value: np.ndarray | None, groups: np.ndarray, mask: np.ndarray | None, load: bool = False) -> np.ndarray:
         """Hand a register to a group of matrix instructions, with what they make of it.
 
         Args:
             value: `[lanes]`, None when they only read it.
             groups: `[lanes]`, the group of each lane.
             load: whether it is a load from tensor memory.
+
+        Returns:
+            `[lanes]`, what it holds from now on.
         """
         old = self.r[slot]
         flown = old.__class__ is InFlight
@@ -146,13 +146,14 @@ class Registers:
             if flown and old.written:
                 self._landed(slot, old)
             self.r[slot] = InFlight(data, groups if mask is None else np.where(mask, groups, -1), False)
-            return
+            return data
         before = old.groups if flown else -1
         if mask is not None:
             data = np.zeros(self.lanes, value.dtype) if data is _UNSET else data.view(value.dtype).copy()
             np.copyto(data, value, where=mask)
             value, groups = data, np.where(mask, groups, before)
         self.r[slot] = InFlight(value, groups, True, load)
+        return value
 
     def accumulator(self, slot: int, dtype: np.dtype = _F32) -> np.ndarray | None:
         """A register as the next matrix instruction reads it, in flight or not; None if never written."""

@@ -2,12 +2,13 @@
 #ifndef STAND_IN_BLAS_H
 #define STAND_IN_BLAS_H
 
+#include <complex.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES = 96 };
+enum { NAMES = 160 };
 static struct { const char *name; long long count; } calls[NAMES];
 
 static void called(const char *name)
@@ -66,7 +67,26 @@ static float element(const float *x, int transposed, int64_t i, int64_t j, int64
     }
 PRODUCT(product_of_float, float)
 PRODUCT(product_of_double, double)
+
+/* The same of complex elements: ta and tb are 2 of conjugates. */
+#define PAIRS(name, pair) \
+    static void name( \
+        int ta, int tb, int64_t m, int64_t n, int64_t k, pair alpha, const pair *a, int64_t lda, const pair *b, int64_t ldb, pair beta, pair *c, int64_t ldc) \
+    { \
+        for (int64_t j = 0; j < n; ++j) \
+            for (int64_t i = 0; i < m; ++i) { \
+                double complex sum = 0; \
+                for (int64_t l = 0; l < k; ++l) { \
+                    const double complex x = ta ? a[l + i * lda] : a[i + l * lda], y = tb ? b[j + l * ldb] : b[l + j * ldb]; \
+                    sum += (ta == 2 ? conj(x) : x) * (tb == 2 ? conj(y) : y); \
+                } \
+                c[i + j * ldc] = (pair)(alpha * sum + (beta != 0 ? beta * c[i + j * ldc] : 0)); \
+            } \
+    }
+PAIRS(product_of_pairs, float complex)
+PAIRS(product_of_wide_pairs, double complex)
 #define product(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) \
-    _Generic((c), double *: product_of_double, default: product_of_float)(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+    _Generic((c), double *: product_of_double, float complex *: product_of_pairs, double complex *: product_of_wide_pairs, default: product_of_float)( \
+        ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
 #endif

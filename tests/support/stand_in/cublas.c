@@ -1,6 +1,6 @@
 /*
- * Stands in for libcublas.so.13: the functions that the preload library defines or calls, on the host, with that library's versions of symbols. Only FP32 and
- * FP64 are computed; calls of other types are counted. Device pointers to scalars are the host's, too.
+ * Stands in for libcublas.so.13: the functions that the preload library defines or calls, on the host, with that library's versions of symbols. FP32, FP64
+ * and complex numbers of both are computed; calls of other types are counted. Device pointers to scalars are the host's, too.
  */
 #include "blas.h"
 
@@ -43,6 +43,14 @@ SGEMM(cublasSgemm_v2, int, float)
 SGEMM(cublasSgemm_v2_64, int64_t, float)
 SGEMM(cublasDgemm_v2, int, double)
 SGEMM(cublasDgemm_v2_64, int64_t, double)
+SGEMM(cublasCgemm_v2, int, float complex)
+SGEMM(cublasCgemm_v2_64, int64_t, float complex)
+SGEMM(cublasZgemm_v2, int, double complex)
+SGEMM(cublasZgemm_v2_64, int64_t, double complex)
+SGEMM(cublasCgemm3m, int, float complex)
+SGEMM(cublasCgemm3m_64, int64_t, float complex)
+SGEMM(cublasZgemm3m, int, double complex)
+SGEMM(cublasZgemm3m_64, int64_t, double complex)
 
 #define STRIDED(name, integer, real) \
     int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const real *a, integer lda, long long sa, const real *b, \
@@ -59,6 +67,12 @@ STRIDED(cublasSgemmStridedBatched, int, float)
 STRIDED(cublasSgemmStridedBatched_64, int64_t, float)
 STRIDED(cublasDgemmStridedBatched, int, double)
 STRIDED(cublasDgemmStridedBatched_64, int64_t, double)
+STRIDED(cublasCgemmStridedBatched, int, float complex)
+STRIDED(cublasCgemmStridedBatched_64, int64_t, float complex)
+STRIDED(cublasZgemmStridedBatched, int, double complex)
+STRIDED(cublasZgemmStridedBatched_64, int64_t, double complex)
+STRIDED(cublasCgemm3mStridedBatched, int, float complex)
+STRIDED(cublasCgemm3mStridedBatched_64, int64_t, float complex)
 
 #define BATCHED(name, integer, real) \
     int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const real *const a[], integer lda, const real *const b[], \
@@ -75,22 +89,35 @@ BATCHED(cublasSgemmBatched, int, float)
 BATCHED(cublasSgemmBatched_64, int64_t, float)
 BATCHED(cublasDgemmBatched, int, double)
 BATCHED(cublasDgemmBatched_64, int64_t, double)
+BATCHED(cublasCgemmBatched, int, float complex)
+BATCHED(cublasCgemmBatched_64, int64_t, float complex)
+BATCHED(cublasZgemmBatched, int, double complex)
+BATCHED(cublasZgemmBatched_64, int64_t, double complex)
+BATCHED(cublasCgemm3mBatched, int, float complex)
+BATCHED(cublasCgemm3mBatched_64, int64_t, float complex)
 
-#define SGEMM_EX(name, integer) \
-    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const void *a, int at, integer lda, const void *b, int bt, \
-             integer ldb, const float *beta, void *c, int ct, integer ldc) \
+#define TYPE_OF(scalar) _Generic((scalar), const float complex *: 4, default: 0)
+
+#define SGEMM_EX(name, integer, real) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const void *a, int at, integer lda, const void *b, int bt, \
+             integer ldb, const real *beta, void *c, int ct, integer ldc) \
     { \
         int status = check(h, m, n, k, lda, ldb, ldc); \
         called(#name); \
         NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), at, lda, AT(b), bt, ldb, AT(beta), AT(c), ct, ldc) \
-        if (!status && !at && !bt && !ct) \
-            product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
+        if (!status && at == TYPE_OF(alpha) && bt == at && ct == at) \
+            product(ta, tb, m, n, k, *alpha, (const real *)a, lda, (const real *)b, ldb, *beta, (real *)c, ldc); \
         return status; \
     }
-SGEMM_EX(cublasSgemmEx, int)
-SGEMM_EX(cublasSgemmEx_64, int64_t)
+SGEMM_EX(cublasSgemmEx, int, float)
+SGEMM_EX(cublasSgemmEx_64, int64_t, float)
+SGEMM_EX(cublasCgemmEx, int, float complex)
+SGEMM_EX(cublasCgemmEx_64, int64_t, float complex)
+SGEMM_EX(cublasCgemm3mEx, int, float complex)
+SGEMM_EX(cublasCgemm3mEx_64, int64_t, float complex)
 
 #define WIDE(scalar) (*(const double *)(const void *)(scalar))
+#define PAIR(type, scalar) (*(const type complex *)(const void *)(scalar))
 
 #define GEMM_EX(name, integer) \
     int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const void *a, int at, integer lda, const void *b, int bt, \
@@ -104,6 +131,10 @@ SGEMM_EX(cublasSgemmEx_64, int64_t)
             product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
         if (!status && at == 1 && bt == 1 && ct == 1 && compute == 70) \
             product_of_double(ta, tb, m, n, k, WIDE(alpha), a, lda, b, ldb, WIDE(beta), c, ldc); \
+        if (!status && at == 4 && bt == 4 && ct == 4 && compute == 68) \
+            product_of_pairs(ta, tb, m, n, k, PAIR(float, alpha), a, lda, b, ldb, PAIR(float, beta), c, ldc); \
+        if (!status && at == 5 && bt == 5 && ct == 5 && compute == 70) \
+            product_of_wide_pairs(ta, tb, m, n, k, PAIR(double, alpha), a, lda, b, ldb, PAIR(double, beta), c, ldc); \
         return status; \
     }
 GEMM_EX(cublasGemmEx, int)
@@ -122,6 +153,12 @@ GEMM_EX(cublasGemmEx_64, int64_t)
         for (integer i = 0; !status && at == 1 && bt == 1 && ct == 1 && compute == 70 && i < batch; ++i) \
             product_of_double(ta, tb, m, n, k, WIDE(alpha), (const double *)a + i * sa, lda, (const double *)b + i * sb, ldb, WIDE(beta), \
                               (double *)c + i * sc, ldc); \
+        for (integer i = 0; !status && at == 4 && bt == 4 && ct == 4 && compute == 68 && i < batch; ++i) \
+            product_of_pairs(ta, tb, m, n, k, PAIR(float, alpha), (const float complex *)a + i * sa, lda, (const float complex *)b + i * sb, ldb, \
+                             PAIR(float, beta), (float complex *)c + i * sc, ldc); \
+        for (integer i = 0; !status && at == 5 && bt == 5 && ct == 5 && compute == 70 && i < batch; ++i) \
+            product_of_wide_pairs(ta, tb, m, n, k, PAIR(double, alpha), (const double complex *)a + i * sa, lda, (const double complex *)b + i * sb, ldb, \
+                                  PAIR(double, beta), (double complex *)c + i * sc, ldc); \
         return status; \
     }
 STRIDED_EX(cublasGemmStridedBatchedEx, int)
@@ -139,6 +176,10 @@ STRIDED_EX(cublasGemmStridedBatchedEx_64, int64_t)
             product(ta, tb, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
         for (integer i = 0; !status && at == 1 && bt == 1 && ct == 1 && compute == 70 && i < batch; ++i) \
             product_of_double(ta, tb, m, n, k, WIDE(alpha), a[i], lda, b[i], ldb, WIDE(beta), c[i], ldc); \
+        for (integer i = 0; !status && at == 4 && bt == 4 && ct == 4 && compute == 68 && i < batch; ++i) \
+            product_of_pairs(ta, tb, m, n, k, PAIR(float, alpha), a[i], lda, b[i], ldb, PAIR(float, beta), c[i], ldc); \
+        for (integer i = 0; !status && at == 5 && bt == 5 && ct == 5 && compute == 70 && i < batch; ++i) \
+            product_of_wide_pairs(ta, tb, m, n, k, PAIR(double, alpha), a[i], lda, b[i], ldb, PAIR(double, beta), c[i], ldc); \
         return status; \
     }
 BATCHED_EX(cublasGemmBatchedEx, int)

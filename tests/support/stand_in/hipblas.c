@@ -61,17 +61,25 @@ int hipblasGetMathMode(handle *h, int *mode) { if (!h || h->mark != MARK) return
         body; \
         return OK; \
     }
-#define OWN product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc)
+#define OWN product(ta - OP_N, tb - OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc)
 #ifdef ROCBLAS
 SGEMM(rocblas_sgemm, int, float, OWN)
 SGEMM(rocblas_sgemm_64, int64_t, float, OWN)
 SGEMM(rocblas_dgemm, int, double, OWN)
 SGEMM(rocblas_dgemm_64, int64_t, double, OWN)
+SGEMM(rocblas_cgemm, int, float complex, OWN)
+SGEMM(rocblas_cgemm_64, int64_t, float complex, OWN)
+SGEMM(rocblas_zgemm, int, double complex, OWN)
+SGEMM(rocblas_zgemm_64, int64_t, double complex, OWN)
 #else
 SGEMM(hipblasSgemm, int, float, return rocblas_sgemm(h->inner, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
 SGEMM(hipblasSgemm_64, int64_t, float, OWN)
 SGEMM(hipblasDgemm, int, double, OWN)
 SGEMM(hipblasDgemm_64, int64_t, double, OWN)
+SGEMM(hipblasCgemm, int, float complex, OWN)
+SGEMM(hipblasCgemm_64, int64_t, float complex, OWN)
+SGEMM(hipblasZgemm, int, double complex, OWN)
+SGEMM(hipblasZgemm_64, int64_t, double complex, OWN)
 #endif
 
 #define STRIDED(name, integer, real) \
@@ -81,13 +89,17 @@ SGEMM(hipblasDgemm_64, int64_t, double, OWN)
         called(__func__); \
         NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(beta), AT(c), ldc, sc, batch) \
         for (integer i = 0; h && i < batch; ++i) \
-            product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a + i * sa, lda, b + i * sb, ldb, *beta, c + i * sc, ldc); \
+            product(ta - OP_N, tb - OP_N, m, n, k, *alpha, a + i * sa, lda, b + i * sb, ldb, *beta, c + i * sc, ldc); \
         return h ? OK : NOT_INITIALIZED; \
     }
 STRIDED(NAME(hipblasSgemmStridedBatched, rocblas_sgemm_strided_batched), int, float)
 STRIDED(NAME(hipblasSgemmStridedBatched_64, rocblas_sgemm_strided_batched_64), int64_t, float)
 STRIDED(NAME(hipblasDgemmStridedBatched, rocblas_dgemm_strided_batched), int, double)
 STRIDED(NAME(hipblasDgemmStridedBatched_64, rocblas_dgemm_strided_batched_64), int64_t, double)
+STRIDED(NAME(hipblasCgemmStridedBatched, rocblas_cgemm_strided_batched), int, float complex)
+STRIDED(NAME(hipblasCgemmStridedBatched_64, rocblas_cgemm_strided_batched_64), int64_t, float complex)
+STRIDED(NAME(hipblasZgemmStridedBatched, rocblas_zgemm_strided_batched), int, double complex)
+STRIDED(NAME(hipblasZgemmStridedBatched_64, rocblas_zgemm_strided_batched_64), int64_t, double complex)
 
 #define BATCHED(name, integer, real) \
     int name(handle *h, int ta, int tb, integer m, integer n, integer k, const real *alpha, const real *const a[], integer lda, const real *const b[], \
@@ -96,13 +108,17 @@ STRIDED(NAME(hipblasDgemmStridedBatched_64, rocblas_dgemm_strided_batched_64), i
         called(__func__); \
         NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc, batch) \
         for (integer i = 0; h && i < batch; ++i) \
-            product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
+            product(ta - OP_N, tb - OP_N, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
         return h ? OK : NOT_INITIALIZED; \
     }
 BATCHED(NAME(hipblasSgemmBatched, rocblas_sgemm_batched), int, float)
 BATCHED(NAME(hipblasSgemmBatched_64, rocblas_sgemm_batched_64), int64_t, float)
 BATCHED(NAME(hipblasDgemmBatched, rocblas_dgemm_batched), int, double)
 BATCHED(NAME(hipblasDgemmBatched_64, rocblas_dgemm_batched_64), int64_t, double)
+BATCHED(NAME(hipblasCgemmBatched, rocblas_cgemm_batched), int, float complex)
+BATCHED(NAME(hipblasCgemmBatched_64, rocblas_cgemm_batched_64), int64_t, float complex)
+BATCHED(NAME(hipblasZgemmBatched, rocblas_zgemm_batched), int, double complex)
+BATCHED(NAME(hipblasZgemmBatched_64, rocblas_zgemm_batched_64), int64_t, double complex)
 
 #define GOOD(h) ((h) && ((handle *)(h))->mark == MARK)
 #define IS_T(op) ((op) != OP_N)

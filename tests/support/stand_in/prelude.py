@@ -5,18 +5,21 @@ import json
 import os
 import sys
 
-F32, F64, F16, COMPUTE_32F, COMPUTE_64F = 0, 1, 2, 68, 70
+F32, F64, F16, C64, C128, COMPUTE_32F, COMPUTE_64F = 0, 1, 2, 4, 5, 68, 70
 N, T = 0, 1
 P, I32, I64, FLOAT = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_float
 
 FORMS = {  # I: int, or int64_t of functions that end in _64; S: a stride; p: a pointer; i: an enumeration
-    "cublasSgemm_v2": "pii III p pI pI p pI",
-    "cublasSgemmStridedBatched": "pii III p pIS pIS p pIS I",
-    "cublasSgemmBatched": "pii III p pI pI p pI I",
-    "cublasDgemm_v2": "pii III p pI pI p pI",
-    "cublasDgemmStridedBatched": "pii III p pIS pIS p pIS I",
-    "cublasDgemmBatched": "pii III p pI pI p pI I",
+    **{f"cublas{letter}gemm_v2": "pii III p pI pI p pI" for letter in "SDCZ"},
+    **{f"cublas{letter}gemmStridedBatched": "pii III p pIS pIS p pIS I" for letter in "SDCZ"},
+    **{f"cublas{letter}gemmBatched": "pii III p pI pI p pI I" for letter in "SDCZ"},
+    "cublasCgemm3m": "pii III p pI pI p pI",
+    "cublasZgemm3m": "pii III p pI pI p pI",
+    "cublasCgemm3mStridedBatched": "pii III p pIS pIS p pIS I",
+    "cublasCgemm3mBatched": "pii III p pI pI p pI I",
     "cublasSgemmEx": "pii III p piI piI p piI",
+    "cublasCgemmEx": "pii III p piI piI p piI",
+    "cublasCgemm3mEx": "pii III p piI piI p piI",
     "cublasGemmEx": "pii III p piI piI p piI ii",
     "cublasGemmStridedBatchedEx": "pii III p piIS piIS p piIS I ii",
     "cublasGemmBatchedEx": "pii III p piI piI p piI I ii",
@@ -29,10 +32,9 @@ def as_hip():
     """From now on the functions are hipBLAS's and rocBLAS's."""
     gemm, strided, listed = (FORMS[name] for name in ("cublasSgemm_v2", "cublasSgemmStridedBatched", "cublasSgemmBatched"))
     FORMS.clear()
-    FORMS.update({"hipblasSgemm": gemm, "hipblasSgemmStridedBatched": strided, "hipblasSgemmBatched": listed,
-                  "rocblas_sgemm": gemm, "rocblas_sgemm_strided_batched": strided, "rocblas_sgemm_batched": listed,
-                  "hipblasDgemm": gemm, "hipblasDgemmStridedBatched": strided, "hipblasDgemmBatched": listed,
-                  "rocblas_dgemm": gemm, "rocblas_dgemm_strided_batched": strided, "rocblas_dgemm_batched": listed})
+    for one in "SDCZ":
+        FORMS.update({f"hipblas{one}gemm": gemm, f"hipblas{one}gemmStridedBatched": strided, f"hipblas{one}gemmBatched": listed})
+        FORMS.update({f"rocblas_{one.lower()}gemm{end}": form for end, form in (("", gemm), ("_strided_batched", strided), ("_batched", listed))})
     GEMMS[:] = [name + suffix for name in FORMS for suffix in ("", "_64")]
     OPERATIONS.update({N: 111, T: 112, 2: 113, 3: 114})
 
@@ -55,8 +57,18 @@ def array(*values, real=FLOAT):
 
 
 def is_wide(name):
-    """Whether the elements of a function are FP64."""
-    return "blasD" in name or "_d" in name
+    """Whether the elements of a function, or their parts, are FP64."""
+    return any(one in name for one in ("blasD", "blasZ", "_d", "_z"))
+
+
+def is_complex(name):
+    """Whether the elements of a function are complex."""
+    return any(one in name for one in ("blasC", "blasZ", "_c", "_z"))
+
+
+def element_of(name):
+    """The type of elements by the number of the library."""
+    return 2 * is_complex(name) + is_wide(name)
 
 
 def pointers(*arrays):
@@ -102,17 +114,18 @@ def driver(name="libcuda.so.1"):
 def arguments(name, handle, *, m=5, n=6, k=7, ta=N, tb=N, alpha=2.0, beta=0.5, types=(F32, F32, F32), compute=COMPUTE_32F, algo=-1, batch=2, seed=1):
     """(arguments, C, what keeps them alive) of any of the functions, of products of these sizes."""
     def filled(count, shift):
-        return array(*(((index * 7 + shift * seed) % 11 - 5) / 4 for index in range(count)), real=real)
+        return array(*(((index * 7 + shift * seed) % 11 - 5) / 4 for index in range(parts * count)), real=real)
 
-    real = ctypes.c_double if is_wide(name) or types == (F64,) * 3 else FLOAT
+    real = ctypes.c_double if is_wide(name) or types in ((F64,) * 3, (C128,) * 3) else FLOAT
+    parts = 2 if is_complex(name) or types in ((C64,) * 3, (C128,) * 3) else 1
     form = FORMS[name.removesuffix("_64")]
     strided, listed = "S" in form, "atched" in name and "S" not in form
     products = batch if "atched" in name else 1
     lda, ldb, ldc = (k if ta else m) + 1, (n if tb else k) + 2, m + 3
     sizes = lda * (m if ta else k), ldb * (k if tb else n), ldc * n
     a, b, c = (filled(size * max(products, 1), shift) for shift, size in enumerate(sizes, 1))
-    scalars = array(alpha, real=real), array(beta, real=real)
-    lists = [pointers(*((real * 1).from_buffer(one, ctypes.sizeof(real) * size * i) for i in range(products))) for one, size in zip((a, b, c), sizes)] if listed else []
+    scalars = [array(*([one.real, one.imag][:parts]), real=real) for one in (alpha, beta)]
+    lists = [pointers(*((real * 1).from_buffer(one, ctypes.sizeof(real) * parts * size * i) for i in range(products))) for one, size in zip((a, b, c), sizes)] if listed else []
     operands = lists or (a, b, c)
 
     def operand(at, ld):

@@ -7,7 +7,7 @@ import numpy as np
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.isa.alu import Elementwise, carried, either, elementwise, loose, put_pair, shuffled, writes
 from gemmgen.emulate.amdgpu.operands import DTYPES, VCC
-from gemmgen.emulate.core.integer import high_half
+from gemmgen.emulate.core.integer import dot_of_bytes, high_half, picked_bytes
 
 U32, U64, I32, I64 = DTYPES["u32"], DTYPES["u64"], DTYPES["i32"], DTYPES["i64"]
 _31, _ONE, _ZERO = np.uint32(31), np.uint32(1), np.uint32(0)
@@ -42,6 +42,10 @@ def signed_bit_field(x, position, width):
 
 def permute_bytes(x, y, selector):
     """Each byte of the result is one of the eight of y (lowest) and x, a sign, 0 or 255."""
+    one = int(selector.flat[0])
+    picks = [one >> 8 * i & 0xFF for i in range(4)]
+    if all(pick < 8 or pick == 12 for pick in picks) and not np.count_nonzero(selector != selector.flat[0]):
+        return picked_bytes((y, x, _ZERO), [min(pick, 8) for pick in picks])
     both = x.astype(U64) << np.uint64(32) | y
     result = np.zeros((), U32)
     for i in range(4):
@@ -323,14 +327,6 @@ for _name, (_types, _out, _function) in _STRICT.items():
 def signed_sum(cursor: Cursor):
     plain = np.add if cursor.name == "v_add_i32" else np.subtract
     return elementwise(cursor, saturating(cursor.name, I32) if cursor.flag("clamp") else plain, ["i32", "i32"], "i32")
-
-
-def dot_of_bytes(x, y, z):
-    """z plus the products of the four signed bytes of each lane's x and y."""
-    def byte(word, at):
-        return (word << np.uint32(24 - 8 * at)).view(I32) >> np.int32(24)
-
-    return sum((byte(x, at) * byte(y, at) for at in range(4)), z)
 
 
 @instruction("v_dot4c_i32_i8")

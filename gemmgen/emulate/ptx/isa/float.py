@@ -3,6 +3,8 @@ are refused: the PTX ISA bounds their error but does not fix their bits."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from gemmgen.catalog.conversion import decode, to_float8
@@ -36,6 +38,8 @@ def _halves(function, kind: str):
 
 def _finished(function, *, ftz: bool, sat: bool):
     """`function` with subnormals flushed, the result clamped, NaN made canonical."""
+    if not ftz and not sat:
+        return lambda *operands: canonical(function(*operands))
 
     def whole(*operands):
         if ftz:
@@ -54,7 +58,7 @@ def _arithmetic(cursor: Cursor, f32, plain, f16=None, operands: int = 2):
     """add, sub, mul and fma of every floating type.
 
     Args:
-        f32: (operands..., mode), rounding once in float32.
+        f32: (operands..., mode="rn"), rounding once in float32.
         plain: in the operands' own type, for f64.
         f16: for f16; computed in float32 and rounded again where None, which is
             exact for a sum or a product (24 bits are enough for twice 11).
@@ -64,12 +68,9 @@ def _arithmetic(cursor: Cursor, f32, plain, f16=None, operands: int = 2):
     ftz, sat = cursor.flag("ftz"), cursor.flag("sat")
     cursor.count(operands + 1)
     types = [type_] * operands
-    if type_ == "f32":
-        single = _finished(lambda *x: f32(*x, mode), ftz=ftz, sat=sat)
-        return elementwise(cursor, types, single)
-    if type_ == "f32x2":
-        single = _finished(lambda *x: f32(*x, mode), ftz=ftz, sat=sat)
-        return elementwise(cursor, types, _halves(single, "f4"))
+    if type_ in ("f32", "f32x2"):
+        single = _finished(f32 if mode == "rn" else partial(f32, mode=mode), ftz=ftz, sat=sat)
+        return elementwise(cursor, types, single if type_ == "f32" else _halves(single, "f4"))
     if mode != "rn" or ftz or (sat and type_ == "f64"):
         cursor.refuse("rounding is not supported for this type")
     if type_ == "f64":
@@ -103,7 +104,7 @@ def _bf16_operation(plain):
     return function
 
 
-def _subtract_f32(x, y, mode):
+def _subtract_f32(x, y, mode="rn"):
     return rounding.add(x, -y, mode)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gemmgen.emulate.core.integer import high_half
+from gemmgen.emulate.core.integer import dot_of_bytes, high_half, picked_bytes
 from gemmgen.emulate.core.memory import SHARED_WINDOW, Fault
 from gemmgen.emulate.core.rounding import flush
 from gemmgen.emulate.ptx.decode import DTYPES, Cursor, instruction
@@ -25,19 +25,30 @@ def elementwise(cursor: Cursor, types: list[str], function, result: int | str = 
         function: of the sources' vectors; returns the result's vector.
     """
     target = cursor.target(result)
-    slots = [cursor.source(first + i, type_) for i, type_ in enumerate(types)]
-    dtypes = [DTYPES[type_] for type_ in types]
-    if len(slots) == 2:  # by far the most frequent, so it is spelled out
-        (slot_a, slot_b), (dtype_a, dtype_b) = slots, dtypes
+    sources = [(cursor.source(first + i, type_), DTYPES[type_]) for i, type_ in enumerate(types)]
+    # Instructions of one, two and three sources are nearly all, and looking through a list takes as long as a short vector.
+    if len(sources) == 1:
+        (slot, dtype), = sources
+
+        def run(warp, mask):
+            warp.put(target, function(warp.get(slot, dtype)), mask)
+
+    elif len(sources) == 2:
+        (slot_a, dtype_a), (slot_b, dtype_b) = sources
 
         def run(warp, mask):
             warp.put(target, function(warp.get(slot_a, dtype_a), warp.get(slot_b, dtype_b)), mask)
 
-        return run
+    elif len(sources) == 3:
+        (slot_a, dtype_a), (slot_b, dtype_b), (slot_c, dtype_c) = sources
 
-    def run(warp, mask):
-        values = [warp.get(slot, dtype) for slot, dtype in zip(slots, dtypes, strict=True)]
-        warp.put(target, function(*values), mask)
+        def run(warp, mask):
+            warp.put(target, function(warp.get(slot_a, dtype_a), warp.get(slot_b, dtype_b), warp.get(slot_c, dtype_c)), mask)
+
+    else:
+
+        def run(warp, mask):
+            warp.put(target, function(*(warp.get(slot, dtype) for slot, dtype in sources)), mask)
 
     return run
 
@@ -196,24 +207,14 @@ def sad(cursor: Cursor):
 
 
 @instruction("dp4a")
-def dot_of_bytes(cursor: Cursor):
+def dot_product(cursor: Cursor):
     """Four products of bytes onto a 32-bit sum, which wraps around."""
     second, first = cursor.type(), cursor.type()
     if {first, second} - {"s32", "u32"}:
         cursor.refuse("operands are not 32 bits")
     cursor.count(4)
-    signed = "s32" in (first, second)
-    bytes_of = {"s32": np.int8, "u32": np.uint8}
-
-    def parts(x, type_):
-        return np.ascontiguousarray(x).reshape(-1, 1).view(bytes_of[type_]).astype(np.int64)
-
-    def function(a, b, c):
-        a, b = np.broadcast_arrays(a, b)
-        total = (parts(a, first) * parts(b, second)).sum(1).reshape(a.shape) + c.astype(np.int64)
-        return total.astype(np.int32 if signed else np.uint32)
-
-    return elementwise(cursor, [first, second, "s32" if signed else "u32"], function)
+    kinds = tuple({"s32": "i1", "u32": "u1"}[type_] for type_ in (first, second))
+    return elementwise(cursor, [first, second, "s32"], lambda a, b, c: dot_of_bytes(a, b, c, kinds))
 
 
 # ---------------------------------------------------------------- bits
@@ -328,6 +329,8 @@ def permute_bytes(cursor: Cursor):
     cursor.choice("b32")
 
     def function(a, b, selector):
+        if not selector.ndim and not selector & np.uint32(0x8888):  # a constant that takes no sign, as nearly all are
+            return picked_bytes((a, b), [int(selector) >> 4 * i & 7 for i in range(4)])
         both = (b.astype(np.uint64) << np.uint64(32)) | a
         result = np.zeros((), np.uint32)
         for i in range(4):
@@ -446,13 +449,11 @@ def setp(cursor: Cursor):
 
     def run(warp, mask):
         result = compare(warp.get(slots[0], dtype), warp.get(slots[1], dtype))
-        other = ~result
+        condition = None
         if third >= 0:
-            condition = warp.get(third, BOOL)
-            condition = ~condition if negated else condition
-            result, other = function(result, condition), function(other, condition)
-        warp.put(target, np.asarray(result), mask)
-        warp.put(opposite, np.asarray(other), mask)
+            condition = ~warp.get(third, BOOL) if negated else warp.get(third, BOOL)
+        for slot, value in ((target, result), (opposite, ~result)) if opposite >= 0 else ((target, result),):
+            warp.put(slot, np.asarray(value if condition is None else function(value, condition)), mask)
 
     return run
 

@@ -268,7 +268,7 @@ def matrix_rows(cursor: Cursor):
                 fault.lane = int(lanes[fault.lane])
             raise
         for target, words in zip(targets, _fragments_of(loaded, count, len(chosen), transposed), strict=True):
-            warp.put(target, _spread(words, chosen, warp), mask)
+            warp.put(target, spread(words, chosen, warp), mask)
         return None
 
     return run
@@ -297,13 +297,13 @@ def _rows_of(words: list[np.ndarray], transposed: bool) -> np.ndarray:
     return np.ascontiguousarray(np.stack(matrices)).reshape(-1, 8).view(np.complex128).reshape(-1)
 
 
-def _spread(words: np.ndarray, chosen: np.ndarray, warp) -> np.ndarray:
-    """`[32, chosen CTAs]` to the warp's vector; other CTAs get zeros, which a mask hides."""
-    if words.shape[1] == warp.columns:
-        return words.reshape(-1)
-    full = np.zeros((32, warp.columns), words.dtype)
-    full[:, chosen] = words
-    return full.reshape(-1)
+def spread(words: np.ndarray, chosen: np.ndarray | slice, warp) -> np.ndarray:
+    """`[..., 32, chosen CTAs]` to vectors of the warp, `[..., lanes]`; other CTAs get zeros, which a mask hides."""
+    if words.shape[-1] != warp.columns:
+        full = np.zeros((*words.shape[:-1], warp.columns), words.dtype)
+        full[..., chosen] = words
+        words = full
+    return words.reshape(*words.shape[:-2], -1)
 
 
 _SHAPES = {
@@ -415,10 +415,9 @@ class Product:
         chosen = slice(None) if ctas is None else np.flatnonzero(ctas)
         a, b, c = self._read(warp, chosen)
         d = self.product(warp.strip.launch.unit, "mma", self.left(a), self.right(b), self.sums(c))
-        columns = d.shape[-1]
-        for target, words in zip(targets, self.fragments(d).reshape(-1, 32, columns), strict=True):
-            warp.put(target, _spread(words, chosen, warp), mask)
-        warp.strip.stats.mma += self.counted * len(self.parts) * columns
+        for target, words in zip(targets, spread(self.fragments(d).reshape(len(targets), 32, -1), chosen, warp), strict=True):
+            warp.put(target, words, mask)
+        warp.strip.stats.mma += self.counted * len(self.parts) * d.shape[-1]
 
     def _read(self, warp, chosen) -> list[np.ndarray]:
         """The registers of A `[registers, 32, W]`, and of B and C for each part."""

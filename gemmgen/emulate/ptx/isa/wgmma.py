@@ -34,7 +34,7 @@ from gemmgen.catalog.number import sum_type
 from gemmgen.emulate.core.memory import Fault
 from gemmgen.emulate.ptx.decode import Cursor, instruction
 from gemmgen.emulate.ptx.isa.integer import BOOL, U64
-from gemmgen.emulate.ptx.isa.warp import Mma
+from gemmgen.emulate.ptx.isa.warp import Mma, spread
 from gemmgen.emulate.ptx.program import Instruction
 
 _K = {"f16": 16, "bf16": 16, "tf32": 8, "s8": 32, "e4m3": 32, "e5m2": 32}
@@ -244,15 +244,10 @@ class _Wgmma:
         if self.signs[0] * self.signs[1] < 0:
             a = a ^ a.dtype.type(1 << 8 * a.itemsize - 1)
         d = self.fragments.product(warp.strip.launch.unit, "wgmma", a, b, self._sums(warp, chosen))
-        sums, d = d, self.fragments.fragments(d).reshape(len(self.targets), 32, len(chosen))
+        registers = spread(self.fragments.fragments(d).reshape(len(self.targets), 32, -1), chosen, warp)
         groups = warp.products
-        for slot, values in zip(self.targets, d, strict=True):
-            if len(chosen) < warp.columns:
-                spread = np.zeros((32, warp.columns), self.dtype)
-                spread[:, chosen] = values
-                values = spread
-            warp.fly(slot, values.reshape(-1), groups, mask)
-        warp.sums[self.targets[0]] = [warp.accumulator(slot, self.dtype) for slot in self.targets], chosen, sums
+        held = [warp.fly(slot, values, groups, mask) for slot, values in zip(self.targets, registers, strict=True)]
+        warp.sums[self.targets[0]] = held, chosen, d
         if not isinstance(self.a, int):
             for slot in self.a:
                 warp.fly(slot, None, groups, mask)
