@@ -291,6 +291,22 @@ AMD_WAYS = {
 """The same on AMD's matrix cores, and without them."""
 
 
+_GROUPS_OF_WORDS = dict(HOPPER, tile={"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2}, size=16384)
+_GROUPS_OF_RESIDUES = dict(HOPPER, promote=0, tile={"block": [128, 256, 128], "warp": [64, 256, 128], "cluster": 2}, size=16384)
+SHARED_PASSES = {
+    "rows' maxima": dict(_GROUPS_OF_WORDS, scheme="scaled"),
+    "rows' maxima, integers": dict(_GROUPS_OF_WORDS, scheme="mixpert4", promote=0),
+    "runs": dict(_GROUPS_OF_WORDS, scheme="run_scaled"),
+    "runs, c64": dict(_GROUPS_OF_WORDS, scheme="run_scaled", type="c64"),
+    "norms": dict(_GROUPS_OF_RESIDUES, scheme="residues8"),
+    "norms, clusters of 4": dict(_GROUPS_OF_RESIDUES, scheme="residues8", size=1024),
+    "norms, f64": dict(_GROUPS_OF_RESIDUES, scheme="residues14"),
+    "norms, c64": dict(_GROUPS_OF_RESIDUES, scheme="residues8", type="c64"),
+    "norms, c128": dict(_GROUPS_OF_RESIDUES, scheme="residues14", type="c128"),
+}
+"""Plans whose split passes share rows or columns among the blocks of a cluster, or read a long one again; layouts decide which."""
+
+
 LIKE_OTHER_WAYS = {
     "VALU, 64 banks, deep stages", "eight k at a time", "mfma", "mfma, bits", "mfma, narrow, register", "mfma, register", "mfma, register, strided",
     "mfma, row scales", "mfma, shared, transposed", "mfma, three words", "packed integers, sixteen k at a time", "packed words through registers", "register",
