@@ -32,7 +32,8 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
         "",
         table(("kernel", "layout", "scheme", "policy", "kind", "block", "slices", "for", "why"), [
             ((labels or {}).get(one.plan.hash, one.plan.gpu.name), one.candidate.layout, one.plan.scheme.name, one.plan.fragment.policy,
-             " ".join((one.plan.kind.name, *(word for key, word in one.plan.kind.options.items() if key != "layout"))), "x".join(map(str, one.plan.block)), str(one.plan.split_k),
+             " ".join((one.plan.kind.name, *(word for key, word in one.plan.kind.options.items() if key != "layout"))), "x".join(map(str, one.plan.block)),
+             str(one.plan.split_k),
              f"{len(one.sizes)} size{'s' * (len(one.sizes) != 1)}", one.reason)
             for one in choice.kernels
         ]),
@@ -68,7 +69,8 @@ def choice_value(choice: Choice) -> dict[str, Any]:
         "left_open": list(choice.relaxed),
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],
         "refused": [
-            {"plan": plan.hash, "gpu": plan.gpu.name, "layout": plan.kind.layout_of(plan.layout), "problem": error.problem, "has": error.has} for plan, error in choice.refused
+            {"plan": plan.hash, "gpu": plan.gpu.name, "layout": plan.kind.layout_of(plan.layout), "problem": error.problem, "has": error.has}
+            for plan, error in choice.refused
         ],
     }
 

@@ -174,7 +174,8 @@ def check_program(command: Sequence[str]) -> None:
     if shutil.which(name):
         return
     if not path.is_file():
-        raise GemmgenError(name, "cannot be started", got="a folder" if path.is_dir() else "no such file" if os.sep in name else "nothing of that name on the PATH",
+        raise GemmgenError(name, "cannot be started",
+                           got="a folder" if path.is_dir() else "no such file" if os.sep in name else "nothing of that name on the PATH",
                            needs="a program", remedy="the program's path behind --, such as: gemmgen run --library lab -- ./program")
     if os.access(path, os.X_OK):  # beside us, and named without a folder
         started = [f"./{name}", *rest]

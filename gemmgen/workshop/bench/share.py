@@ -1,8 +1,8 @@
 """Results to share: what `bench --share` writes of a race, and the page that a folder of such files becomes, by GPU.
 
 A file says which GPU, driver, compiler and version of gemmgen, and of each contender and size or batch the time and the error. Batches are those of the suites,
-whose sizes are the same on every machine. It has no field for a path, a host or a person, and texts have the letters that names of GPUs, versions and kernels have: so what is not meant to be shared has no place in it, and a text of somebody
-else's file is no markup.
+whose sizes are the same on every machine. It has no field for a path, a host or a person, and texts have the letters that names of GPUs, versions and
+kernels have: so what is not meant to be shared has no place in it, and a text of somebody else's file is no markup.
 """
 
 from __future__ import annotations
