@@ -267,7 +267,7 @@ static int bad(void) { return current == 0 || getenv("FAILS") && strstr(getenv("
 __attribute__((destructor)) static void end(void) { fprintf(stderr, "%ld held\\n", held); }
 static int copied(void *to, const void *from, size_t bytes, int to_host)
 {
-    if (bad() || to_host && !waited) return 1;
+    if (bad() || to_host && !waited || !to_host && *(const float *)from == 0) return 1;  // no matrix begins with what was never written
     memcpy(to, from, bytes);
     if (to_host && getenv("FAILS") && strstr(getenv("FAILS"), "last")) ((float *)to)[bytes / sizeof(float) - 1] += 1.0f;
     return 0;
