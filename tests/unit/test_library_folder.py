@@ -299,7 +299,7 @@ def test_the_example_says_whether_the_product_is_right(api, driver, tmp_path):
     """On memory of the host in place of a GPU's and a library that is right: of the last element too, and without a GPU that there is none."""
     need("gcc")
     maker = SimpleNamespace(platform=api.lower(), api=api)
-    (tmp_path / "example.c").write_text(render_text("library/example.c.j2", name="lab", maker=maker, element=F32, example={"m": 37, "n": 21, "k": 16}))
+    (tmp_path / "example.c").write_text(render_text("library/example.c.j2", name="lab", maker=maker, element=F32, example={"m": 37, "n": 21, "k": 17}))
     (tmp_path / "driver.c").write_text(DRIVER)
     library = f"-I{reference.folder()}", f"-L{reference.folder()}"
     run("gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wno-parentheses", "-Werror", "example.c", *library, "-llab", "-lm",
