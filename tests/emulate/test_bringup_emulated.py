@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assembled import ptx_of
+from assembled import gcn_of, ptx_of
 from fake_hip import MI210, FakeHip, emulating, install
 
 from gemmgen.catalog.fragment import FRAGMENTS
@@ -102,6 +102,13 @@ def test_kernels_that_measure_do_the_work_that_rates_divide_their_time_by():
         assert (written[:4096] == (7, 0, 0, 0)).all() and not written[4096:].any()
         assert (run("async_copy", 1024, words, 4, 4096, 1, 1)[:1024] == words[3072:]).all()  # the first of three places is filled again by the fourth step
         assert (run("bulk_copy", 32, words, 7, 4096, 1, 1)[:32] == words[5 * 512 : 5 * 512 + 32]).all()  # of five places by the sixth
+
+
+def test_another_vendors_kernels_that_measure_wait_for_all_threads_alike():
+    source = plain_source("rates.j2", "gfx90a", "rates", warp=64, async_copies=False, bulk_copies=False, stamps=["stamp"])
+    parts = re.split(r"^(\w+): *; @\1\n", gcn_of(source.text, source.arch), flags=re.M)
+    waits = {symbol: body.partition(".end_amdhsa_kernel")[0].count("s_barrier\n") for symbol, body in zip(parts[1::2], parts[2::2])}
+    assert len(waits) == 11 and waits == {symbol: 0 if symbol in ("fill_chain", "stamp") else 3 for symbol in waits}
 
 
 @pytest.mark.parametrize("name", ["mma_m16n8k16_f16", "wgmma_m64n8k16_f16"])
