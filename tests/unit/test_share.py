@@ -332,6 +332,15 @@ def test_the_page_has_each_gpu_and_the_fastest_kernel_with_fp32s_error():
     assert page([]) == "No results yet."
 
 
+@pytest.mark.parametrize("error", [2e-4, None])
+def test_a_kernel_has_fp32s_error_where_all_files_say_so(error):
+    """One file has it with FP32's error, another with a larger one or none: the slower kernel with FP32's error in all files leads."""
+    shares = [made(("ootomo", SIZE, 1e-4, 2e-7), ("half", SIZE, 1e-5, 2e-7)), made(("ootomo", SIZE, 1e-4, 2e-7), ("half", SIZE, 1e-5, error))]
+    for some in (shares, shares[::-1]):
+        [line] = [line for line in page(some).splitlines() if line.startswith("| 1024 x 1024 x 1024 |")]
+        assert line.endswith("| ootomo | 2 | `gemmgen_ootomo` |")
+
+
 def test_a_time_that_is_not_plausible_leads_no_table():
     """The other results of its file count."""
     wild = made(("ootomo", (4096,) * 3, 1e-5, 2e-7), ("ootomo", SIZE, 1e-4, 2e-7))

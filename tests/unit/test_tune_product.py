@@ -150,6 +150,10 @@ def test_plots_have_measured_points_full_and_predicted_ones_hollow():
     assert list(sizes.x) == pytest.approx([256, 512]) and list(sizes.marker.symbol) == ["circle", "circle-open"]
     best = max(2e-12 * 256**3 / row.seconds for row in rows if row.kind == "kernel" and row.verdict == "timed")
     assert sizes.y[0] == pytest.approx(best)
+    told = {"frontier": ("TFLOP/s", None, "relative error", "log"), "sizes": ("cube root of m n k", "log", "TFLOP/s", None),
+            "model": ("predicted, µs", "log", "measured, µs", "log")}
+    drawn = {name: figure(name, rows).layout for name in FIGURES}
+    assert {name: (one.xaxis.title.text, one.xaxis.type, one.yaxis.title.text, one.yaxis.type) for name, one in drawn.items()} == told
     [model] = figure("model", rows).data
     assert len(model.x) == 2 and figure("model", rows[-2:], "t").layout.title.text == "t: no kernel has a time"
     with pytest.raises(UnknownName) as refusal:
