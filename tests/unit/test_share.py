@@ -233,6 +233,7 @@ def test_a_race_that_was_run_before_is_shared_from_its_file(gemmgen, monkeypatch
     ran = gemmgen("bench", source)
     assert ran.code == 2 and "no --share" in ran.err
     for wrong in ({key: kept[key] for key in kept if key != "made"}, kept | {"rows": [{"suite": 1}]}, kept | {"rows": [{"size": 1}]}, kept | {"low": "x"},
+                  kept | {"low": float("nan")}, kept | {"high": float("inf")}, kept | {"low": -0.5}, kept | {"high": [1]},
                   kept | {"device": 3}, kept | {"made": {**kept["made"], "kernels": 3}}, kept | {"made": {**kept["made"], "day": "today"}}, [1]):
         source.write_text(json.dumps(wrong))
         ran = gemmgen("bench", source, "--share", tmp_path / "no.json")
