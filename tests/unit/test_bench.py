@@ -424,6 +424,13 @@ def test_what_the_gpu_refuses_is_a_device_error(monkeypatch):
         raise MemoryError("out of memory")
 
 
+def test_a_table_has_the_power_limit_of_its_race(monkeypatch):
+    monkeypatch.setattr(timing, "versions", lambda: {"driver": "1.2"})
+    for said, told in (({"power.limit": "700.00 W"}, "700.00 W"), ({}, "unknown")):
+        monkeypatch.setattr(timing, "conditions", lambda said=said: said)
+        assert measure.environment() == {"driver": "1.2", "power limit": told}
+
+
 def test_a_gpu_that_times_kernels_is_one_whose_machine_code_runs_here(monkeypatch):
     """Of those that are timed beside other libraries: NVIDIA's."""
     asked, here = [], {"h200"}

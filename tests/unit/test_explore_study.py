@@ -447,6 +447,11 @@ def test_problems_of_other_data_are_others_and_few_rows_are_none():
     found = regret(rows + larger, counts=(1, 27, 30, 31), strategies=("model",))
     assert (found.counts, found.largest, found.rows) == ((1, 27, 30), 30, 54), "numbers of trials up to the largest problem's"
     assert found.table["model"][-1] == pytest.approx(0.0)
+    one, other = (regret(part, counts=(1,), strategies=("model",)).table["model"][0] for part in (rows, larger))
+    assert one != other and 1 + found.table["model"][0] == pytest.approx(((1 + one) * (1 + other)) ** 0.5), "the geometric mean"
+    again = [replace(row, seconds=0.1) for row in rows]
+    assert regret(rows + again, counts=(1,), strategies=("model",)).table["model"][0] == one, "a kernel counts once, by its first row"
+    assert len({regret(rows, counts=(1,), strategies=("random",), seeds=seeds).table["random"] for seeds in (1, 2, 3)}) == 3
 
 
 def test_the_best_strategy_and_the_noise_of_a_short_timing_by_hand():

@@ -267,6 +267,20 @@ def test_on_a_gpu_each_size_has_a_reference_and_rivals(tmp_path):
     assert Running(explore.study(data).candidates(), tmp_path, pool := WithGpu()).run().kept == 4 and pool.calls == 0
 
 
+def test_rivals_are_timed_beside_the_reference_in_the_layout_that_they_have(tmp_path):
+    asked = []
+
+    class Seen(WithGpu):
+        def submit(self, key, resource, target, *args, seconds):
+            asked.extend([("sought", seconds)] if target.endswith("first_to_build") else [(one.rival, one.layout, one.reference) for one in args
+                                                                                        if isinstance(one, Task) and one.rival])
+            super().submit(key, resource, target, *args, seconds=seconds)
+
+    data = {**BAD, "study": {**BAD["study"], "sizes": [64], "layouts": ["nn", "nt"], "trials": 2, "rivals": ["cublas-sgemm"]}}
+    Running(explore.study(data).candidates(), tmp_path, Seen()).run()
+    assert sorted(asked, key=str) == [("cublas-sgemm", "nn", {"target": {"gpu": "a100"}}), *[("sought", TRIES_OF_REFERENCE * 1.5)] * 2]
+
+
 def test_a_studys_own_reference_is_the_only_one_that_is_sought(tmp_path):
     data = {**BAD, "study": {**BAD["study"], "sizes": [64, 128], "trials": 2, "reference": "sgemm_a100"}}
     Running((study := explore.study(data)).candidates(), tmp_path, pool := WithGpu()).run()
@@ -328,6 +342,17 @@ def test_one_process_ends_what_is_begun_first_and_tells_what_became_of_it():
     assert pool.wait(0) == []
 
 
+def test_one_process_has_a_child_for_each_kind_of_gpu_which_sees_the_first(monkeypatch):
+    made, stopped = [], []
+    monkeypatch.setattr(workers, "Child", lambda env=None: made.append(env) or SimpleNamespace(env=env, stop=lambda: stopped.append(env)))
+    monkeypatch.setattr(workers, "gpus_here", lambda: [SimpleNamespace(name=name, uuid=f"GPU-{at}") for at, name in enumerate(("h200", "a100", "h200"))])
+    pool = OneProcess()
+    assert pool.gpus == {"h200": 1, "a100": 1} and {name: child.env for name, child in pool._children.items()} == {
+        COMPILE: None, "h200": {"CUDA_VISIBLE_DEVICES": "GPU-0"}, "a100": {"CUDA_VISIBLE_DEVICES": "GPU-1"}}
+    pool.close()
+    assert len(stopped) == 3
+
+
 # ---- dask workers
 
 
@@ -344,14 +369,19 @@ def test_a_cluster_of_this_machine_leaves_cores_to_the_gpus_and_waits_for_all_it
     """Two cores feed a GPU; one process compiles at least. Each GPU has a worker more."""
     distributed, waited = pytest.importorskip("distributed"), []
     here = [SimpleNamespace(name="h200", uuid=f"GPU-{at}") for at in range(gpus)]
-    client = SimpleNamespace(wait_for_workers=lambda count, timeout: waited.append(count), close=lambda timeout: None)
+    ended, made = [], SimpleNamespace(close=lambda timeout: ended.append("cluster"))
+    client = SimpleNamespace(wait_for_workers=lambda count, timeout: waited.append(count), close=lambda timeout: ended.append("client"),
+                             cancel=lambda futures, force: ended.append((futures, force)))
     monkeypatch.setattr(distributed, "Client", lambda cluster, **how: waited.append(cluster) or client)
     monkeypatch.setattr(workers, "gpus_here", lambda: here)
-    monkeypatch.setattr(workers, "_cluster", lambda count, found: (count, found))
+    monkeypatch.setattr(workers, "_cluster", lambda count, found: waited.append((count, found)) or made)
     monkeypatch.setattr(workers.os, "cpu_count", lambda: cores)
     cluster = Cluster(workers=asked)
-    assert waited == [(compile_, here), compile_ + gpus]
+    assert waited == [(compile_, here), made, compile_ + gpus]
     assert cluster.name == f"{compile_} compile workers{f', {gpus} GPUs' if gpus else ''} of this machine"
+    cluster._futures = {"a trial": "its future"}
+    cluster.close()
+    assert ended == [(["its future"], True), "client", "cluster"] and not cluster._futures, "what is not done is given up"
 
 
 def test_a_cluster_tells_all_that_is_done_and_asks_each_stage_of_a_worker_that_has_what_it_needs(monkeypatch):

@@ -342,6 +342,12 @@ def test_a_kernel_has_fp32s_error_where_all_files_say_so(error):
         assert line.endswith("| ootomo | 2 | `gemmgen_ootomo` |")
 
 
+def test_files_of_one_kernel_count_by_their_median_time_and_their_largest_error():
+    found = [made(("ootomo", SIZE, seconds, error), ("half", SIZE, 2e-4, 2e-7)) for seconds, error in ((1e-4, 1e-7), (9e-4, 3e-7), (1.1e-4, 2e-7))]
+    [line] = [line for line in page(found).splitlines() if line.startswith("| 1024 x 1024 x 1024 |")]
+    assert "| 110 |" in line and line.endswith("| 3.0e-07 | ootomo | 3 | `gemmgen_ootomo` |")
+
+
 def test_a_time_that_is_not_plausible_leads_no_table():
     """The other results of its file count."""
     wild = made(("ootomo", (4096,) * 3, 1e-5, 2e-7), ("ootomo", SIZE, 1e-4, 2e-7))

@@ -106,6 +106,16 @@ def test_a_damaged_file_is_left_out_with_a_note(tmp_path, damage):
     assert [last.name in note for note in notes] == [True]
 
 
+def test_a_row_that_comes_late_is_written_with_those_that_wait_and_the_time_begins_anew(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(writing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    writer, waiting = Writer(tmp_path, batch_rows=10, batch_seconds=5), []
+    for number, now[0] in enumerate((1.0, 5.0, 6.0, 9.9, 10.0)):
+        writer.add(row(number))
+        waiting.append(writer.waiting)
+    assert waiting == [1, 0, 1, 2, 0] and len(parquet_files(tmp_path)) == 2
+
+
 def test_batches_of_one_moment_are_files_of_their_own_in_their_order(tmp_path, monkeypatch):
     """As where a clock stands still, or is set back."""
     monkeypatch.setattr(writing, "stamp", lambda: "20260101T000000.000000Z")
