@@ -93,7 +93,7 @@ def test_an_answer_is_of_its_own_product_and_timed_where_its_gpu_is(tmp_path, mo
         asked.append((head.rivals, head.trials, how["workers"]))
         with Writer(tmp_path / "s") as writer:
             [row] = timed(plans(few=1), [(8, 8, 8)], rival=None)
-            writer.add(replace(row, study=self.study.name, generator=gemmgen.__version__, **verdict))
+            writer.add(replace(row, k=len(asked), study=self.study.name, generator=gemmgen.__version__, **verdict))
 
     def tune(k, **more):
         return gemmgen.tune(8, 8, k, store=tmp_path / "s", workers=3, **more)

@@ -35,6 +35,9 @@ def content_of(table: pyarrow.Table, *, replaces: Mapping[str, int] | None = Non
     Args:
         replaces: bytes of the files whose rows it holds, by name.
         statistics: least and greatest values of each row group; they are worth their room in large files.
+
+    Raises:
+        pyarrow.ArrowException: a column that has a value in every row lacks one.
     """
     parquet = library("pyarrow.parquet")
     metadata = {VERSION_KEY: str(SCHEMA_VERSION).encode(), **(table.schema.metadata or {})}
