@@ -177,7 +177,7 @@ def test_data_are_those_that_are_named(name):
     assert np.array_equal(made["digits"][x], data.digits(rows + of.get("queries", 0))[0][:rows]) and made["drawn"][x].shape == (rows, 24)
 
 
-@pytest.mark.parametrize("name", ["bert", "llm"])
+@pytest.mark.parametrize("name", ["bert", "llm", "inception"])
 def test_torchs_modules_are_named_where_they_are_asked_for_and_missing(name, monkeypatch):
     app = apps.find(name)
     for found, which, notes in ((None, "torch", 1), (None, "drawn", 0), (object(), "torch", 0)):
@@ -187,7 +187,7 @@ def test_torchs_modules_are_named_where_they_are_asked_for_and_missing(name, mon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert", "llm"])
+@pytest.mark.parametrize("name", ["bert", "llm", "inception"])
 def test_torchs_modules_get_the_same(name):
     pytest.importorskip("torch")
     [own], [beside] = (lambda one: (one.rows, one.beside.values()))(apps.run(name, by=[], data="torch", device="emulator"))
@@ -254,6 +254,80 @@ def test_the_figures_of_inception_by_hand():
     found = {"one": np.array([[2.0, 1.5], [3.0, 0.25]], np.float32), "two": np.array([[5.0, 4.0, 0.0]], np.float32)}
     told = inception.figures(found, exact)
     assert told["largest"] == 1.0 and told["error"] == pytest.approx(((1 + 0.25 + 0.0625) / 55) ** 0.5) and told["other filter"] == "1 of 3"
+
+
+def test_the_figures_of_neighbours_and_clusters_by_hand():
+    """Two of six queries have other neighbours, and one of them another class; a point moves to a cluster of which it is farther."""
+    x, classes = data.digits(206)
+    app = apps.find("knn")
+    problem = app.make({"points": 200, "queries": 6, "features": 64, "neighbours": 1}, "digits", 0)
+    right = np.array([[np.flatnonzero(classes[:200] == one)[0]] for one in classes[200:]])
+    other, wrong = right.copy(), right.copy()
+    other[0] = np.flatnonzero(classes[:200] == classes[200])[1]
+    wrong[:2, 0] = other[0, 0], np.flatnonzero(classes[:200] != classes[201])[0]
+    assert problem.judge({"neighbours": other}, {"neighbours": right}) == {"wrong neighbours": "1 of 6", "wrong classes": "0 of 6"}
+    assert problem.judge({"neighbours": wrong}, {"neighbours": right}) == {"wrong neighbours": "2 of 6", "wrong classes": "1 of 6"}
+    assert graph.make({"points": 6, "features": 4, "neighbours": 1}, "drawn", 0).judge({"neighbours": wrong}, {"neighbours": right}) == {"wrong neighbours": "2 of 6"}
+    clusters = kmeans.make({"points": 6, "features": 4, "clusters": 2, "iterations": 1}, "drawn", 0)
+    points, near = clusters.inputs["points"].astype(np.float64), np.array([0, 0, 0, 1, 1, 1])
+    centres, moved = np.array([points[0], points[5]]), np.array([0, 0, 0, 1, 1, 0])
+    least, own = (sum(np.linalg.norm(point - centres[label]) ** 2 for point, label in zip(points, labels)) for labels in (near, moved))
+    assert clusters.judge({"centres": centres, "labels": moved}, {"centres": centres, "labels": near}) == {
+        "inertia": pytest.approx(own), "over FP64's": pytest.approx(own / least - 1), "other cluster": "1 of 6"}
+
+
+def test_the_figures_of_a_perceptron_by_hand():
+    """Of two rows the right classes have 3/4 and all, and in FP64 3/4 and 1/2; of four rows one has its logit in another place."""
+    logits, exact = np.float32([[0, math.log(3)], [0, 1000]]), np.array([[0, math.log(3)], [0, 0]])
+    assert mlp.cross_entropy(logits, np.array([1, 1])) == pytest.approx(-math.log(0.75) / 2)
+    assert mlp.cross_entropy(exact, np.array([1, 1])) == pytest.approx((-math.log(0.75) + math.log(2)) / 2)
+    problem = mlp.make({"batch": 4, "features": 8, "width": 16, "outputs": 12, "steps": 1}, "drawn", 0)
+    classes = problem.inputs["target"].argmax(axis=1)
+    best = np.eye(12)[classes]
+    other = best.astype(np.float32)
+    other[2] = np.roll(other[2], 1)
+    told = problem.judge({"logits": other}, {"logits": best})
+    assert told["wrong classes"] == "1 of 4" and told["error"] == pytest.approx((2 / 4) ** 0.5)
+    assert told["over FP64's"] == pytest.approx(1 / 4) and told["loss"] == pytest.approx(math.log(math.e + 11) - 3 / 4)
+
+
+def test_a_perceptron_steps_against_its_gradient():
+    """Of each layer's weights and biases one, by the difference of the loss."""
+    problem = mlp.make({"batch": 5, "features": 6, "width": 7, "outputs": 12, "steps": 1}, "drawn", 0)
+    of = {name: x.astype(np.float64) for name, x in problem.inputs.items()}
+    matmul, classes = who.InNumpy("numpy", np.float64), of["target"].argmax(axis=1)
+
+    def loss(changed):
+        return mlp.cross_entropy(mlp.forward(matmul, of["x"], *([(of | changed)[f"{name}{at}"] for at in range(mlp.LAYERS)] for name in "wb"))[-1], classes)
+
+    weights, biases = ([of[f"{name}{at}"].copy() for at in range(mlp.LAYERS)] for name in "wb")
+    mlp.step(matmul, mlp.forward(matmul, of["x"], weights, biases), of["target"], weights, biases, 0.5)
+    for name, made in (("w", weights), ("b", biases)):
+        for at, new in enumerate(made):
+            old, place = of[f"{name}{at}"], np.unravel_index(abs(new - of[f"{name}{at}"]).argmax(), new.shape)
+            bit = np.zeros_like(old)
+            bit[place] = 1e-5
+            slope = (loss({f"{name}{at}": old + bit}) - loss({f"{name}{at}": old - bit})) / 2e-5
+            assert new[place] - old[place] == pytest.approx(-0.5 * slope, rel=1e-5) and abs(slope) > 1e-3
+
+
+def test_the_error_of_factors_is_that_of_the_last_rows_and_columns(monkeypatch):
+    """L [[1, 0], [0.5, 1]] and U [[2, 1], [0, 3]] are [[2, 1], [1, 3.5]]."""
+    packed, a = np.array([[2, 1], [0.5, 3]]), np.array([[2, 5], [1, 4.0]])
+    assert lu.factors_error(np, packed, a) == pytest.approx(((16 + 0.25) / (4 + 25 + 1 + 16)) ** 0.5)
+    monkeypatch.setattr(lu, "SHOWN", 1)
+    assert lu.factors_error(np, packed, a) == pytest.approx(0.5 / 4)
+
+
+def test_the_figures_of_projections_by_hand():
+    """MRED is the mean of q's, k's and v's; attention is of the first head's one dimension."""
+    exact = {"q": np.array([[1.0, 4], [2, 4]]), "k": np.array([[1.0, 4], [-1, 4]]), "v": np.array([[2.0, 4], [2, 4]])}
+    out = {name: x.astype(np.float32) for name, x in exact.items()}
+    out["q"] = np.float32([[1.5, 5], [2, 4]])
+    told = llm.figures(out, exact, 1)
+    squares = sum(float((x**2).sum()) for x in exact.values())
+    assert told["error"] == pytest.approx((1.25 / squares) ** 0.5) and told["MRED"] == pytest.approx((0.5 + 0.25) / 4 / 3)
+    assert told["attention"] == pytest.approx(1 / (1 + math.exp(-3)) - 1 / (1 + math.exp(-2)))
 
 
 def test_attention_by_hand():

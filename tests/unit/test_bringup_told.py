@@ -108,7 +108,8 @@ def test_a_kernel_of_the_reference_set_has_its_time_or_says_that_there_is_none()
     """A wrong one, and one that no plan serves, have no spec."""
     session = Session(SimpleNamespace(kind="cuda", arch="sm_90", name="A GPU"), None, "here", [], 1)
     size = (8, 8, 8)
-    timed, untimed = Kernel("half", size, [tried(1.23456e-4)], verified=(True, "12 checks")), Kernel("ootomo", size, [tried(None, "compiled")], verified=(True, "9 checks"))
+    timed = Kernel("half", size, [tried(1.23456e-4)], verified=(True, "12 checks"))
+    untimed = Kernel("ootomo", size, [tried(None, "compiled")], verified=(True, "9 checks"))
     wrong, none = Kernel("bf16", size, [tried(1e-4)], verified=(False, "edges: wrong")), Kernel("fp32", size, reason="no plan")
     kernels.keep(session, [(one, []) for one in (timed, untimed, wrong, none)], True)
     assert session.values == [
@@ -294,8 +295,11 @@ def test_bit_rows_that_say_nothing_are_left_out():
     assert fragments._bits(SimpleNamespace(lanes=(), registers=((4, 0),), packed=(), copies=2)) == {"registers": [[4, 0]], "copies": 2}
 
 
+ROWS_OF_BITS = {"a": {"lanes": [[0, 2]]}, "c": {"lanes": [[0, 2]]}}
+
+
 @pytest.mark.parametrize(("same", "fits", "value", "standing"), [
-    (True, True, {"a": {"lanes": [[0, 2]]}, "c": {"lanes": [[0, 2]]}}, "measured"), (False, True, {"a": {"lanes": [[0, 2]]}, "c": {"lanes": [[0, 2]]}}, "measured"),
+    (True, True, ROWS_OF_BITS, "measured"), (False, True, ROWS_OF_BITS, "measured"),
     (True, False, "as shipped", "measured"), (False, False, "no bit rows", "not found"),
 ])
 def test_a_map_that_no_bit_row_says_is_as_shipped_or_not_found(same, fits, value, standing):
