@@ -500,6 +500,60 @@ def test_factors_are_scipys_without_pivots_and_refinement_is_needed():
     assert np.isnan(residual)
 
 
+@pytest.mark.parametrize(("kind", "letter"), [(np.float32, "s"), (np.float64, "d")])
+def test_a_gpus_tile_is_factored_without_pivots_on_the_stream_of_the_program(monkeypatch, kind, letter):
+    """By getrf of the column-major matrix, in the tile's type; a part of a matrix takes the factors, and nothing beside it changes."""
+    asked, made = [], {}
+
+    class CUSOLVERError(RuntimeError):
+        pass
+
+    def kept(x):
+        made[x.ctypes.data] = x
+        x = x.view(Addressed)
+        return x
+
+    class Addressed(np.ndarray):
+        @property
+        def data(self):
+            return SimpleNamespace(ptr=self.ctypes.data)
+
+    def getrf(handle, m, n, a, lda, work, pivots, info):
+        asked.append((handle, m, n, lda, pivots, made[work].size, made[info].dtype))
+        if refused:
+            raise CUSOLVERError("status 6")
+        columns = made[a]  # [column, row]
+        rows = np.ascontiguousarray(columns.T)
+        dense.unpivoted_lu(np, rows)
+        columns[...] = rows.T
+
+    def never(*of):
+        raise AssertionError("the other type's")
+
+    other = "d" if letter == "s" else "s"
+    cusolver = SimpleNamespace(setStream=lambda handle, stream: asked.append((handle, stream)), CUSOLVERError=CUSOLVERError, **{
+        f"{letter}getrf": getrf, f"{letter}getrf_bufferSize": lambda handle, m, n, a, lda: 5 * m, f"{other}getrf": never, f"{other}getrf_bufferSize": never})
+    device = SimpleNamespace(get_cusolver_handle=lambda: 77)
+    cuda = SimpleNamespace(cusolver=cusolver, device=device)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
+    xp = SimpleNamespace(ascontiguousarray=lambda x: kept(np.array(x, order="C")), empty=lambda count, kind: kept(np.empty(count, kind)),
+                         cuda=SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=9)))
+    whole = DRAW.standard_normal((6, 7)).astype(kind)
+    whole[1:5, 2:6] += 6 * np.eye(4, dtype=kind)
+    before, refused = whole.copy(), False
+    want = before[1:5, 2:6].copy()
+    dense.unpivoted_lu(np, want)
+    dense.unpivoted_lu(xp, whole[1:5, 2:6])
+    assert asked == [(77, 9), (77, 4, 4, 4, 0, 20, np.int32)] and np.allclose(np.tril(want, -1) @ np.triu(want) + np.triu(want), before[1:5, 2:6], atol=1e-5)
+    np.testing.assert_array_equal(whole[1:5, 2:6], want)
+    whole[1:5, 2:6] = before[1:5, 2:6]
+    assert np.array_equal(whole, before)
+    refused = True
+    with pytest.raises(DeviceError, match="refuses a tile"):
+        dense.unpivoted_lu(xp, whole[1:5, 2:6])
+
+
 def test_a_tile_that_is_not_positive_definite_is_told():
     with pytest.raises(GemmgenError, match="positive definite"):
         dense.cholesky(np, -np.eye(3, dtype=np.float32))

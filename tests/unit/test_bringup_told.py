@@ -12,7 +12,7 @@ import pytest
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import Constant
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.errors import SpecError
+from gemmgen.errors import DeviceError, SpecError
 from gemmgen.workshop.bringup import (
     calibrate,
     facts,
@@ -307,6 +307,11 @@ def test_a_map_that_no_bit_row_says_is_as_shipped_or_not_found(same, fits, value
     found = SimpleNamespace(fragment=FRAGMENTS.get(MMA), a=held, b=None, c=held, tiles=7, fits=fits, same_as=lambda row: same, complaints=["a: odd"])
     one = fragments._value(SimpleNamespace(fragment=found.fragment, maps=found, error=None))
     assert (one.name, one.value, one.standing) == (f"map {MMA}", value, standing) and ("a: odd" in one.how) == (value == "no bit rows")
+
+
+@pytest.mark.parametrize(("error", "how"), [(None, "not probed"), (DeviceError("launch", "was refused"), "launch: was refused")])
+def test_a_map_that_was_not_found_says_why(error, how):
+    assert fragments._value(SimpleNamespace(fragment=FRAGMENTS.get(MMA), maps=None, error=error)) == Value(f"map {MMA}", None, how, "not found")
 
 
 def test_a_librarys_fragment_is_loaded_operand_by_operand():
