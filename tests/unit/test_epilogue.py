@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 
@@ -57,6 +58,14 @@ def test_products_that_are_told_one_by_one_have_no_arguments_for_steps(data):
         solve(loads(data | {"epilogue": {"do": ["relu", "scale", "bias"]}}))
     assert "scale, bias" in str(error.value) and 'kind = "strided"' in str(error.value)
     assert solve(loads(data | {"epilogue": {"do": ["relu"]}})).epilogue.names == ["relu"]
+
+
+def test_a_steps_functions_are_defined_before_they_are_called():
+    for step in rows.SHIPPED:
+        for text in map("\n".join, (step.functions or {}).values()):
+            for name in re.findall(r"GG_DEVICE \w+ (\w+)\(", text):
+                before, _, behind = text.partition(f" {name}(")
+                assert f"{name}(" not in before and f" {name}(" not in behind.partition("\n}")[0], (step.name, name)
 
 
 def test_a_step_is_refused_on_a_platform_that_lacks_its_functions(monkeypatch):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen import road
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError
 from gemmgen.kinds import Kind, all_kinds, kind_of
 from gemmgen.library import candidates as candidate_kernels
@@ -25,6 +26,12 @@ from ways import plan_of
 def loaded(*routines: str, **more):
     return library_from({"name": "lab", "gpus": ["h200"], "layouts": ["nn"], "kernels_at_most": 1, "sizes": [[2048, 1024, 4096]], "routines": list(routines),
                          "use": [{"scheme": "ootomo"}], **more})
+
+
+def test_a_library_of_keys_and_values_is_what_its_file_would_be():
+    keys = {"name": "lab", "gpus": ["h200"], "layouts": ["nn"], "kernels_at_most": 1, "sizes": [[2048, 1024, 4096]], "use": [{"scheme": "ootomo"}]}
+    found = road.load_library(keys)
+    assert found.name == "lab" and found.file == library_from(keys).file and road.load_library(found) is found
 
 
 @pytest.fixture(scope="module")
