@@ -201,7 +201,7 @@ def test_the_roofs_are_the_units():
     drawn = roofline(e)
     top, low = (float(one) for one in re.findall(r'<text x="4" y="[0-9.]+">([^<]+)<', drawn))
     high = float(re.search(r'<rect [^>]*height="([0-9.]+)"', drawn)[1])
-    _, fp32, matrix = (float(one) for one in re.findall(r'<line [^>]*y2="([0-9.]+)"', drawn))
+    _, fp32, matrix = (float(one) for one in re.findall(r'<line [^>]*y2="(-?[0-9.]+)"', drawn))
     lanes, unit = roofs(e.plan, e.numbers).values()
     assert (fp32 - matrix) / high == pytest.approx(math.log(unit / lanes) / math.log(top / low), rel=0.03), "as far apart as the axis says"
 
