@@ -150,8 +150,6 @@ def typeset(name: str) -> str:
 
 def figure(value: Any, least: int = 4) -> str:
     """A number as messages print it: whole numbers in full, others to so many digits, or to as many as tell them from a whole one."""
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
     if float(value).is_integer() and abs(value) < 1e15:
         return str(int(value))
     return next(text for digits in range(least, 18) if not (text := f"{float(value):.{digits}g}").lstrip("-").isdecimal())

@@ -54,7 +54,7 @@ class Unreadable(Exception):
         got: the part of the form.
     """
 
-    def __init__(self, problem: str, at: int = 0, got: str | None = None, needs: str | None = None, remedy: str | None = None):
+    def __init__(self, problem: str, at: int, got: str | None = None, needs: str | None = None, remedy: str | None = None):
         super().__init__(problem)
         self.problem, self.at, self.got, self.needs, self.remedy = problem, at, got, needs, remedy
 

@@ -150,7 +150,7 @@ WAYS = {
     "warpgroups, tiles of k": dict(
         HOPPER, scheme="mixpert4_tile", promote=0, tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 2}, stages=3, layout="nt"),
     "warpgroups, tiles of k, slices": dict(
-        HOPPER, scheme="mixpert1_tile", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, split_k=2),
+        HOPPER, scheme="mixpert1_tile", promote=0, tile={"block": [128, 32, 32], "warp": [128, 32, 32], "cluster": 1}, split_k=2),  # two fragments of m
     "warpgroups, outliers fall back": dict(
         HOPPER, scheme="mixpert1", fallback="tf32x3", promote=0, consumers="pingpong", stages=4,
         tile={"block": [64, 16, 64], "warp": [64, 16, 64], "cluster": 2}),

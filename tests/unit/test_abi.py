@@ -39,7 +39,8 @@ def test_the_workspace_by_hand():
     plan = plan_of(
         split={"scheme": "bf16x6"}, tile={"block": [64, 64, 32], "warp": [32, 32, 32], "split_k": 3}, pipeline={"stages": 3},
     )
-    work = abi.interface(plan).workspace(65, 64, 33)
+    table = abi.interface(plan)
+    work = table.workspace(65, 64, 33)
     assert dict(work.lengths) == {
         "status": 7 * 8, "a_absmax": 0, "b_absmax": 0, "arrived": 2 * 4, "a_words": 3 * 2 * 128 * 64, "b_words": 3 * 2 * 64 * 64,
         "parts": 3 * 4 * 128 * 64,
@@ -48,6 +49,7 @@ def test_the_workspace_by_hand():
         "status": 0, "a_absmax": 256, "b_absmax": 256, "arrived": 256, "a_words": 512, "b_words": 512 + 49152, "parts": 512 + 49152 + 24576,
     }
     assert (work.zeroed, work.bytes) == (264, 512 + 49152 + 24576 + 98304)
+    assert replace(table, buffers=table.buffers[:4], launches=()).workspace(65, 64, 33).bytes == 512, "the last buffer's end is rounded up, too"
 
 
 def test_row_scales_by_hand():

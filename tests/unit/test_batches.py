@@ -79,8 +79,10 @@ def test_experts_share_all_tokens_and_some_get_none():
 
 
 def test_lora_goes_down_to_its_rank_and_up_again():
-    lora = {cell.label: cell.products for cell in cells(["transformers"]) if "lora" in cell.label}
-    assert len(lora) == 10
+    made = cells(["transformers"])
+    lora = {cell.label: cell.products for cell in made if "lora" in cell.label}
+    assert len(lora) == 10 and [cell.seed for cell in made[-10:]] == [(32, 512, number // 2) for number in range(10)]
+    assert len({tuple(m for m, _, _ in products) for products in lora.values()}) == 5, "each cell draws tokens of its own"
     for label, down in lora.items():
         if "down" in label:
             up = lora[label.replace("down", "up")]
@@ -300,6 +302,11 @@ def loops():
     if native.library() is None:
         pytest.skip("no C compiler is here")
     return native.library()
+
+
+def test_without_a_c_compiler_there_is_no_compiled_loop(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert native.library.__wrapped__() is None
 
 
 def test_the_compiled_loop_multiplies_row_major_and_leaves_empty_products_out(gpu, loops):

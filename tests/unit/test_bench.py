@@ -298,6 +298,9 @@ def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
     assert before == each * inputs.sets  # the split pass once for each input set
     words = [[value for one, value in zip(main.parameters, values) if one.region] for symbol, values in prepared if symbol == main.symbol][-inputs.sets:]
     assert words[0] and not any(np.shares_memory(*both) for both in zip(words[0], words[1]))  # into words of the set's own
+    work = source.interface.workspace(40, 24, 64)
+    places = {work.bytes - work.offsets[buffer.name] - at for buffer in source.interface.buffers for at in source.interface.places(buffer)}
+    assert {part.size for part in words[0]} <= places, "where the workspace of these sizes has them"
     alone.enqueue(1)
     assert len(ran) == before + 1 and prepared[ran[-1]][0] == main.symbol
 

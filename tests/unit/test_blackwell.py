@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.designs import specialised, tensor_memory
 from gemmgen.fragment_header import fragment_header
@@ -97,6 +99,12 @@ def test_the_shared_memory_descriptor(name, row_bytes, swizzle):
 ])
 def test_a_wrong_row_is_refused(tmp_path, before, after, complaint):
     assert_refused(tmp_path, FRAGMENTS, "tcgen05_m128n16k16_f16", before, after, complaint)
+
+
+@pytest.mark.parametrize(("scheme", "moving"), [("ootomo", 1), ("half", 1), ("markidis", 4), ("bf16x6", 6)])
+def test_products_whose_sums_move_out_of_the_unit(scheme, moving):
+    """Of ootomo, whose corrections stay, one of three."""
+    assert tensor_memory.equations.constants(SCHEMES.get(scheme), GPUS.get("b200"))["products_moving"] == moving
 
 
 def test_the_packed_words_lie_as_the_unit_reads_them():

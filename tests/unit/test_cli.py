@@ -141,6 +141,8 @@ def test_shipped_specs_go_by_their_names(gemmgen, tmp_path, monkeypatch):
     rows = {row["name"]: row for row in json.loads(gemmgen("list", "specs", "--json").out)}
     assert {path.stem for folder in ("kernels", "libraries", "programs", "studies") for path in (SPECS / folder).glob("*.toml")} == set(rows)
     assert all(Path(row["file"]).is_file() for row in rows.values()) and rows["lab"]["kind"] == "library"
+    about = "FP32-accurate GEMM for the A100: what the README shows."
+    assert rows["sgemm_a100"]["about"] == about and re.search(f"^sgemm_a100 .*{re.escape(about)}$", gemmgen("list", "specs").out, re.M)
     for wrong, told in (("scaled_a10", "did you mean 'scaled_a100'?"), ("specs/kernels/scaled_a100.toml", "scaled_a100, the name of a shipped spec"),
                         ("nothing_like_it", "gemmgen list specs"), ("scaled_a100.tml", "is not a spec")):
         ran = gemmgen("verify", wrong)
@@ -817,7 +819,7 @@ def test_explain_says_what_a_kernel_computes(write_spec, problem, told):
     e = road.explain(path)
     for text in (explain.short(e), explain.text(e)):
         [line] = [line.removeprefix("computes").strip() for line in text.splitlines() if line.startswith("computes")] or [""]
-        assert line == told and not re.search("^scales", text, re.M)
+        assert line == told and not re.search("^scale|^scheme", text, re.M)
 
 
 def test_explain_says_how_far_a_scale_reaches(write_spec):
@@ -838,7 +840,7 @@ def test_what_becomes_of_a_command_is_its_exit_code(capsys):
 
         return program
 
-    assert guarded(lambda: 1) == 1 and guarded(ends(KeyboardInterrupt())) == 130
+    assert guarded(lambda: 1) == 1 and guarded(ends(KeyboardInterrupt())) == 130 and capsys.readouterr().err == "interrupted\n"
     assert guarded(ends(MemoryError("8 GiB"))) == 2 and "memory" in capsys.readouterr().err
     assert guarded(ends(GemmgenError("here", "is refused")), as_json=True) == 2 and json.loads(capsys.readouterr().out)["where"] == "here"
 

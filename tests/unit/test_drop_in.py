@@ -898,6 +898,31 @@ def test_a_record_begins_anew_and_a_log_goes_on(tmp_path, monkeypatch):
     assert seen == [[None, None], [None, "new"]] and [path.read_text() for path in paths] == ["new", "newnew"]
 
 
+def test_a_preload_library_that_is_older_than_the_kernels_is_built_again(tmp_path, monkeypatch):
+    """It is linked with them; the audit library is not."""
+    kernels, built = tmp_path / "liblab.so", []
+    (tmp_path / shim.FOLDER).mkdir()
+    (tmp_path / shim.FOLDER / "calls.c").touch()
+    parts = {part: {"file": f"{part}.so", "sources": ["calls.c"], "compile": [], "link": []} for part in ("preload", "audit")}
+    monkeypatch.setattr(shim, "recipe_of", lambda folder: {"name": "lab", "guard": "LAB", **parts})
+
+    def ran(command, folder):
+        place = Path(command[command.index("-o") + 1])
+        place.touch()
+        built.append(place.stem)
+
+    monkeypatch.setattr(shim, "_run", ran)
+    for changed, again in ((None, ["preload", "audit"]), ("", []), ("liblab.so", ["preload"]), ("shim/calls.c", ["preload", "audit"])):
+        if changed is None:
+            kernels.touch()
+        elif changed:
+            later = (tmp_path / "audit.so").stat().st_mtime + 10
+            os.utime(tmp_path / changed, (later, later))
+        shim.build(tmp_path)
+        assert built == again, changed
+        built.clear()
+
+
 @pytest.mark.parametrize(("typed", "problem", "remedy"), [
     ("level3", "is no folder", "gemmgen library level3 -o level3"), ("third/level3", "is no folder", "gemmgen library level3 -o third/level3"),
     ("levl3", "is no folder", "gemmgen library level3 -o levl3"), ("an other", "is no folder", "gemmgen library lab -o 'an other'"),

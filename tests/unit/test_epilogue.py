@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 
@@ -14,6 +15,7 @@ from gemmgen.catalog import epilogue as rows
 from gemmgen.catalog.epilogue import NONE, Epilogue, Step, epilogue_of
 from gemmgen.catalog.output import all_outputs
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.library import ends as fused
 from gemmgen.model.epilogue import costs
 from gemmgen.render import render
 from gemmgen.solve import solve
@@ -57,6 +59,22 @@ def test_products_that_are_told_one_by_one_have_no_arguments_for_steps(data):
         solve(loads(data | {"epilogue": {"do": ["relu", "scale", "bias"]}}))
     assert "scale, bias" in str(error.value) and 'kind = "strided"' in str(error.value)
     assert solve(loads(data | {"epilogue": {"do": ["relu"]}})).epilogue.names == ["relu"]
+
+
+def test_what_a_call_of_a_library_asks_behind_the_product_by_hand():
+    """A bias or none, then no activation, ReLU, GELU or its approximation by tanh, by their numbers in the header."""
+    x, bias = np.array([[-2.0, 1.0]]), np.array([1.0, 2.0])
+    asked = [fused.STEP.values(x, one, np.array(number)) for one in (bias, np.array(None)) for number in range(4)]
+    want = [(-1, 3), (0, 3), (-0.158655, 2.995950), (-0.158808, 2.996363), (-2, 1), (0, 1), (-0.045500, 0.841345), (-0.045402, 0.841192)]
+    assert np.allclose(np.concatenate(asked), want, rtol=0, atol=1e-6)
+
+
+def test_a_steps_functions_are_defined_before_they_are_called():
+    for step in rows.SHIPPED:
+        for text in map("\n".join, (step.functions or {}).values()):
+            for name in re.findall(r"GG_DEVICE \w+ (\w+)\(", text):
+                before, *again = re.split(rf"GG_DEVICE \w+ {name}\(", text)
+                assert f"{name}(" not in before and len(again) == 1, (step.name, name)
 
 
 def test_a_step_is_refused_on_a_platform_that_lacks_its_functions(monkeypatch):

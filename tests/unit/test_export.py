@@ -610,6 +610,11 @@ def test_a_kinds_function_takes_what_it_has_and_says_what_a_column_major_caller_
     declared = re.search(r"_API int lab_gemm\(([^;]*);", header)[1]
     assert re.findall(r"(\w+)[,)]", declared) == [*arguments.split(), "workspace", "workspace_bytes", "stream"]
     assert f"A column major caller{told}" in header
+    if problem["kind"] == "trsm":  # a lower triangle's unknowns are found from the first where it stands left, from the last where it stands right
+        left = problem.get("side") != "right"
+        bounds = json.loads((tmp_path / "out" / "manifest.json").read_text())
+        assert f"begin at first = {'before' if left else 'n - end'} in memory" in json.dumps(bounds)
+        assert f"bounds |{'alpha C - A X' if left else 'alpha C - X B'}| / " in bounds["bound"]["statement"]
 
 
 SYSTEM_PROGRAM = """

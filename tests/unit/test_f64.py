@@ -82,6 +82,11 @@ def test_exact_products_of_long_sums_and_of_nothing():
     assert exactly.product(np.zeros((2, 0)), np.zeros((0, 3))).tolist() == [[0] * 3] * 2
     with pytest.raises(ValueError, match="products of digits"):
         exactly.product(np.ones((1, exactly.MOST)), np.ones((exactly.MOST, 1)))
+    wide = np.full((1, exactly.MOST // 40), 2.0**-900)  # more than 40 digits of one operand, three of the other
+    wide[0, 0] = 1
+    for a, b in ((wide, np.ones_like(wide).T), (np.ones_like(wide), wide.T)):
+        with pytest.raises(ValueError, match="products of digits"):
+            exactly.product(a, b)
 
 
 def test_a_tie_of_the_rounding_goes_to_even_and_a_bit_far_below_breaks_it():

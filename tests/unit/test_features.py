@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -55,6 +56,18 @@ def test_a_design_has_nothing_of_features_that_it_does_not_list(design):
     for feature in others:
         assert not set(map(id, (*feature.of_tiles, *feature.constraints))) & set(map(id, design.constraints)) - set(map(id, kept)), feature.name
         assert not {one.name for one in feature.decisions} - decisions & {one.name for one in design.decisions}, feature.name
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda one: one.name)
+def test_what_explain_lists_is_what_the_solver_computes(design):
+    """Every equation that a plan's numbers come of, by its number, and no group tells one twice."""
+    own = design.equations
+    listed = [one for _, group in own.groups for one in group]
+    assert not [one.symbol for one in (*own.tiles, *own.pipeline, *own.launch, *own.predictions) if one not in listed]
+    assert all(len({one.symbol for one in group}) == len(group) > 0 for _, group in own.groups)
+    assert {one.symbol: one for one in listed} == {one.symbol: one for one in reversed(listed)}, "a symbol has one equation"
+    assert all(re.fullmatch(r"[A-Z]\d+|BatchGEMM eq\. \d+", one.number) for one in listed)
+    assert all(re.fullmatch(r"C\d+", one.number) for one in design.constraints)
 
 
 @pytest.mark.parametrize(("name", "spills", "gone"), [

@@ -619,13 +619,15 @@ def test_what_is_asked_for_a_choice(lab, monkeypatch):
     _c._choices.clear()
 
 
-@pytest.mark.parametrize(("vendor", "told"), [("nvidia", (2, "cuda", "CUDA", "sm_")), ("amd", (10, "cuda", "ROCM", "gfx"))])
-def test_a_package_knows_its_vendors_devices_by_each_frameworks_name(vendor, told):
-    """DLPack's kDLCUDA and kDLROCM; torch calls both cuda."""
-    files = python.files(SimpleNamespace(name="lab", guard="LAB", shim=("torch", "jax"), maker=VENDORS[vendor], compilers=()))
+@pytest.mark.parametrize(("vendor", "compilers", "told"), [
+    ("nvidia", ("NVRTC 12.9", "NVRTC 13.1"), (2, "cuda", "CUDA", "sm_", 13000)), ("amd", ("clang 19",), (10, "cuda", "ROCM", "gfx", 0)),
+])
+def test_a_package_knows_its_vendors_devices_by_each_frameworks_name(vendor, compilers, told):
+    """DLPack's kDLCUDA and kDLROCM; torch calls both cuda. And the oldest driver for its machine code."""
+    files = python.files(SimpleNamespace(name="lab", guard="LAB", shim=("torch", "jax"), maker=VENDORS[vendor], compilers=compilers))
     known: dict = {"__name__": "lab._c"}
     exec(files["python/lab/_c.py"].decode(), known)  # noqa: S102
-    assert tuple(known[name] for name in ("DLPACK_TYPE", "TORCH_DEVICE", "XLA_PLATFORM", "ARCH_PREFIX")) == told
+    assert tuple(known[name] for name in ("DLPACK_TYPE", "TORCH_DEVICE", "XLA_PLATFORM", "ARCH_PREFIX", "LEAST_DRIVER")) == told
     assert {path.rpartition("/")[2] for path in files} == {
         "__init__.py", "_c.py", "_arrays.py", "_level3.py", "torch.py", "jax.py", "_xla.c", "pyproject.toml", "build_wheel.py", "README.md"}
 

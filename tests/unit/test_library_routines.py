@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen import road
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError
 from gemmgen.kinds import Kind, all_kinds, kind_of
 from gemmgen.library import candidates as candidate_kernels
@@ -25,6 +26,12 @@ from ways import plan_of
 def loaded(*routines: str, **more):
     return library_from({"name": "lab", "gpus": ["h200"], "layouts": ["nn"], "kernels_at_most": 1, "sizes": [[2048, 1024, 4096]], "routines": list(routines),
                          "use": [{"scheme": "ootomo"}], **more})
+
+
+def test_a_library_of_keys_and_values_is_what_its_file_would_be():
+    keys = {"name": "lab", "gpus": ["h200"], "layouts": ["nn"], "kernels_at_most": 1, "sizes": [[2048, 1024, 4096]], "use": [{"scheme": "ootomo"}]}
+    found = road.load_library(keys)
+    assert found.name == "lab" and found.file == library_from(keys).file and road.load_library(found) is found
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +97,13 @@ def test_a_kernel_serves_small_and_large_sizes_by_two_passes():
 
 def test_large_products_decide_which_kernel_a_way_has(monkeypatch):
     """A size weighs as its mean extent to 1.5: 5 % of a large product is worth more than two thirds of a small one."""
-    fast_when_small, fast_when_large = (SimpleNamespace(seconds=np.array(one)) for one in ((1e-6, 1.05e-3), (3e-6, 1e-3)))
     monkeypatch.setattr(candidate_kernels, "retargeted", lambda *_: [("", None)])
-    monkeypatch.setattr(candidate_kernels, "_of_way", lambda *_: [fast_when_small, fast_when_large])
     library = loaded("syrk", sizes=[[64] * 3, [8192] * 3])
-    first, second = candidate_kernels.of_routine(library, library.gpus[0], {"kind": "syrk", "layout": "nt"})
-    assert first is fast_when_large and second is fast_when_small
+    for slower, large_first in ((3, True), (1e30, True), (1e31, False)):  # 1.05 to the power of 128^1.5, which is 5e30
+        fast_when_small, fast_when_large = (SimpleNamespace(seconds=np.array(one)) for one in ((1e-6, 1.05e-3), (1e-6 * slower, 1e-3)))
+        monkeypatch.setattr(candidate_kernels, "_of_way", lambda *_: [fast_when_small, fast_when_large])  # noqa: B023
+        first, second = candidate_kernels.of_routine(library, library.gpus[0], {"kind": "syrk", "layout": "nt"})
+        assert (first is fast_when_large, second is fast_when_small) == (large_first, large_first), slower
 
 
 def test_an_estimate_is_of_the_kind_s_own_work(chosen):

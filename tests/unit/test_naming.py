@@ -10,6 +10,7 @@ import pytest
 from ways import SPLITTING, can_multiply, covering
 
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.designs import all_designs
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import SpecError
 from gemmgen.naming import kernel_name, parse_name
@@ -22,6 +23,10 @@ from gemmgen.spec import load, loads
 
 def plan_for(scheme: str = "ootomo", gpu: str = "a100", **sections):
     return solve(loads({"split": {"scheme": scheme}, "target": {"gpu": gpu}, **sections}))
+
+
+def test_three_decisions_go_unsaid_where_they_are_as_usual():
+    assert {one.name for design in all_designs() for one in design.decisions if one.quiet} == {"sums", "rows", "fragment_caching"}
 
 
 def every_plan():

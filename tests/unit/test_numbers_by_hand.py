@@ -748,6 +748,30 @@ def test_several_specs_end_with_the_worst_code():
     assert for_each(list(codes), True, lambda path: ("", {}, codes[path])) == 2
 
 
+@pytest.mark.parametrize(("gpu", "fixed", "found"), [
+    ("a100", {}, [("prepass", "async"), ("shared", "spread"), ("register", "async")]),
+    ("t4", {}, [("prepass", "spread"), ("shared", "spread")]),
+    ("a100", {"where": "shared"}, [("shared", "spread")]),
+    ("a100", {"loads": "grouped"}, [("prepass", "grouped"), ("shared", "grouped")]),
+    ("t4", {"where": "register"}, [("register", "async")]),
+])
+def test_ways_that_a_spec_leaves_open_are_those_worth_a_search(gpu, fixed, found):
+    """Copies past the registers where the GPU has them, else spread loads; a way that the GPU lacks stands for its refusal."""
+    ways = design_called("portable")._copied_ways(SimpleNamespace(fixed=fixed, gpu=GPUS.get(gpu)))
+    assert [(way.where, way.loads) for way in ways] == found
+
+
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_what_a_person_reads_fits_the_terminal_and_source_stays(names, monkeypatch, capsys):
+    from gemmgen.cli import output
+    from gemmgen.cli.verb import for_each
+
+    monkeypatch.setattr(output, "columns", lambda: 20)
+    for how, told in (({}, "one two three four\n  five"), ({"as_is": True}, "one two three four five")):
+        for_each([Path(name) for name in names], False, lambda path: ("one two three four five", {}, 0), **how)
+        assert capsys.readouterr().out == f"{told}\n" * len(names)
+
+
 def test_json_has_no_nan():
     assert json.loads(json_text({"x": [math.nan, 1.5, math.inf], "y": (-math.inf, "NaN")})) == {"x": [None, 1.5, None], "y": [None, "NaN"]}
 

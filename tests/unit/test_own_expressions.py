@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import explain as explaining
-from gemmgen.designs import all_designs, common
+from gemmgen.designs import all_designs, common, design_called
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model.equation import Equation
 from gemmgen.render import render
@@ -128,6 +129,14 @@ def test_explain_bounds_what_is_open_and_only_that(gpu):
     assert all(f"    {one}\n" in text for bounds in told.values() for one in bounds)
     assert f"  registers <= {registers:<4} -> {blocks} block" in text
     assert len(explaining.as_dict(explanation)["bounds"]) == sum(map(len, told.values()))
+
+
+def test_bounds_of_plain_fp32_rest_on_its_own_table_of_registers():
+    """Not on that of kernels of a matrix unit: what a kind of loop takes."""
+    design, table = design_called("cuda_cores"), GPUS.get("a100").registers
+    told = [design.looked_up("loop", loop, table) for loop in range(2)]
+    assert all(one["generation"] == table.plain.offset[loop] and set(one) > {"squeeze", "ahead"} for loop, one in enumerate(told))
+    assert design.looked_up("tile_k", 0, table) == {}
 
 
 def test_a_spec_that_leaves_nothing_open_has_no_bounds():

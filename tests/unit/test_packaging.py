@@ -164,6 +164,14 @@ def test_a_checkout_reads_its_own_files_and_no_copy():
     assert paths.TEMPLATES == ROOT / "templates" and paths.SPECS == ROOT / "specs"
 
 
+def test_what_lies_in_the_package_comes_before_what_lies_beside_it(tmp_path, monkeypatch):
+    """As a wheel has it."""
+    monkeypatch.setattr(paths, "PACKAGE", tmp_path / "gemmgen")
+    assert paths._shipped("specs") == tmp_path / "specs"
+    (tmp_path / "gemmgen" / "specs").mkdir(parents=True)
+    assert paths._shipped("specs") == tmp_path / "gemmgen" / "specs"
+
+
 def test_what_the_tests_import_comes_with_dev():
     """`make test` installs `[dev]`, so tests that lack a module there would be skipped wherever they run."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

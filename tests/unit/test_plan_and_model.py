@@ -127,6 +127,16 @@ def test_the_plan_the_model_and_the_text_agree(design):
             assert rolled != plan.geometry.unrolls_steps
 
 
+def test_of_a_square_tile_model_and_text_take_the_same_operand_for_the_thin_one():
+    """The text loads the large operand as its k lie, and the equations count its instructions by that. B's would lie apart."""
+    plan = solve(loads({
+        "problem": {"m": 16, "n": 16, "k": 4096, "layout": "nn"}, "split": {"scheme": "fp32"}, "target": {"gpu": "a100"},
+        "pipeline": {"design": "thin"}, "tile": {"block": [16, 16, 256]},
+    }))
+    facts = plan.design.facts(plan)
+    assert plan.block[0] == plan.block[1] and facts.large.name == "a" and facts.strided == bool(plan.numbers["large_strided"]) is False
+
+
 @pytest.mark.parametrize(("spec", "symbol", "value"), [
     # Where a block has more threads than the file has registers for, G24 leaves a stage rolled, as the text does.
     ({"target": {"gpu": "a100"}, "tile": {"block": [128, 128, 32], "warp": [32, 32, 32]}, "split": {"where": "register", "promote": 64},

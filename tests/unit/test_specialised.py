@@ -209,6 +209,13 @@ def test_what_cannot_be_is_refused_with_its_reason(fixed, place, words):
     assert caught.value.got is not None or caught.value.has
 
 
+@pytest.mark.parametrize(("scheme", "block_k", "lengths"), [("mixpert3", 256, "32, 64 or 128"), ("ootomo", 128, "16, 32 or 64"), ("tf32x3", 64, "8, 16 or 32")])
+def test_rows_that_no_swizzle_permutes_are_refused_with_those_that_one_does(scheme, block_k, lengths):
+    with pytest.raises(InfeasibleSpec, match="no swizzle") as refused:
+        solve(spec(scheme=scheme, tile={"block": [128, 128, block_k]}))
+    assert refused.value.needs == f"32, 64 or 128 B: block k = {lengths}"
+
+
 def test_remedies_help():
     """What a message says to write makes a plan."""
     for case, fixed in {

@@ -75,6 +75,14 @@ def test_what_has_no_kernels_is_refused(asked, where):
         solve(asked)
 
 
+def test_words_that_a_pass_has_split_may_be_loaded_in_any_way():
+    with pytest.raises(InfeasibleSpec, match="has operands that a pass before splits") as refused:
+        solve(spec("symm", split={"scheme": "ootomo", "where": "register"}))
+    assert (refused.value.got, refused.value.needs) == ("register", "prepass")
+    plan = solve(loads({"problem": {"kind": "symm"}, "split": {"scheme": "ootomo"}, "pipeline": {"loads": "async"}, "target": {"gpu": "a100"}}))
+    assert (plan.where, plan.loads) == ("prepass", "async")
+
+
 @pytest.mark.parametrize("kind", [Trmm(LOWER), Trmm(UPPER, RIGHT)], ids=named)
 @pytest.mark.parametrize("gpu", ["h200", "mi300x"])
 def test_the_models_stages_are_those_of_the_mean_tile(kind, gpu):

@@ -16,7 +16,10 @@ from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.policy import POLICIES, UNAVAILABLE, owners
 from gemmgen.catalog.vendor import VENDORS, Checked, Files, Frameworks, Vendor, vendor_of
+from gemmgen.errors import InfeasibleSpec
 from gemmgen.paths import TEMPLATES
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 
 PACKAGE = Path(gemmgen.__file__).parent
 NAMES = {*VENDORS, *policy.NAMES, *UNAVAILABLE}
@@ -139,6 +142,13 @@ def test_one_name_may_be_two_policies():
     assert owners("wmma") == ("nvidia", "amd") and owners("mfma") == ("amd",) and owners("fma") == ("nvidia", "amd") and owners("rocwmma") == ()
     nvidia, amd = POLICIES["nvidia", "wmma"], POLICIES["amd", "wmma"]
     assert nvidia.by_stride and not nvidia.by_lanes and amd.by_lanes and not amd.by_stride
+
+
+def test_a_policy_that_there_are_no_kernels_of_is_refused_with_the_reason():
+    with pytest.raises(InfeasibleSpec) as refused:
+        solve(loads({"split": {"scheme": "ootomo"}, "fragment": {"policy": "rocwmma"}, "target": {"gpu": "mi300x"}}))
+    assert refused.value.problem == "there are no kernels on rocWMMA's fragments" and refused.value.got == "rocwmma"
+    assert refused.value.needs.startswith("rocWMMA's headers") and refused.value.remedy == 'policy = "mfma", on the matrix instructions themselves'
 
 
 def test_a_fragment_asks_its_rows():

@@ -223,3 +223,7 @@ def test_a_kind_is_compared_with_the_vendor_s_routine(kind, share, chain):
     whole = sgemm_seconds(plan.gpu, 4096, n, 4096)
     assert verdicts.vendor_seconds(plan) == pytest.approx(start + share * (whole - start) + chain * 4096)  # a system has 4096 unknowns
     assert verdict(plan).fp32_seconds <= verdicts.vendor_seconds(plan)
+
+
+def test_products_behind_pointers_have_no_routine_of_the_vendor_to_be_compared_with():
+    assert verdicts.vendor_seconds(road.plan({"problem": {"kind": "pointers"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}})) is None
