@@ -178,6 +178,8 @@ def main() -> int:
     options = parser.parse_args()
     if (options.lapack is None) == (options.run is None):
         parser.error("one of --lapack and --run")
+    if not options.letters or set(options.letters) - set(LETTERS):
+        parser.error(f"--letters: some of {LETTERS}, without anything between them")
     if options.host_blas and options.library:
         parser.error("--library needs a GPU, and --host-blas replaces it")
     with tempfile.TemporaryDirectory(prefix="blat3-") as folder:

@@ -1,11 +1,13 @@
 """WMMAe's own benchmark: a batch of products of 1024 x k by k x 1024, against cuBLAS and a third of FP16's rate.
 
     python bench/strided.py --csv FILE
+    python bench/strided.py --products 512x64x512x384,512x512x64x384 --ways bf16x6_apart:mixed,bf16x6_apart:prepass
 
 Prints a line for each k: TFLOP/s of 2 M N K a product, everything included (the split pass, too), over those of cuBLAS SGEMM and of FP16 / 3, and the
 errors of both against FP64. Contenders take turns, in a drawn order in each round; a figure is the median over rounds, timed by CUDA events. The operands
 of a batch are larger than L2, so nothing is left there from one run to the next. Where the chip's power sets the clock, a contender is as fast as what
-ran before it leaves it room for; `--rest` has the chip idle before each slice, so that all begin alike.
+ran before it leaves it room for; `--rest` has the chip idle before each slice, so that all begin alike. With `--products`, batches of m x n x k x matrices
+are raced by the kernels that the search takes for schemes and for where they split.
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ import argparse
 import csv
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from gemmgen import road
+from gemmgen import road, solve
+from gemmgen.build import build
+from gemmgen.render import render
 from gemmgen.run import arguments
 from gemmgen.run.cuda import CudaDevice
 
@@ -127,6 +133,29 @@ def spec(gpu: str, k: int, size: int = 1024, batch: int = 256) -> dict[str, Any]
     }
 
 
+def by_ways(gpu: str, products: str, ways: str, rounds: int, choices: int) -> None:
+    """Races the first kernels of each SCHEME:WHERE for each product, and prints a line for each."""
+    import cupy
+
+    for product in products.split(","):
+        m, n, k, matrices = map(int, product.split("x"))
+        a, b = (cupy.random.uniform(-1, 1, (matrices, *shape), dtype=cupy.float32) for shape in ((m, k), (k, n)))
+        c = cupy.empty((matrices, m, n), cupy.float32)
+        contenders, told = {"SGEMM": sgemm(a, b, c)}, {}
+        for scheme, where in (way.split(":") for way in ways.split(",")):
+            asked = {"problem": {"kind": "strided", "m": m, "n": n, "k": k, "matrices": matrices}, "split": {"scheme": scheme, "where": where},
+                     "target": {"gpu": gpu}}
+            for plan in islice(solve.choices(road.load(asked)), choices):
+                name = f"{scheme} {where}, {plan.summary}"
+                source = render(plan)
+                contenders[name] = enqueued(SimpleNamespace(source=source, binary=build(source)), a, b, c)
+                contenders[name]()
+                told[name] = f"error {error(a, b, c):.1e}, predicted {1e6 * float(plan.model['seconds']):.0f} us"
+        seconds = raced(contenders, rounds)
+        for name in sorted(seconds, key=seconds.__getitem__):
+            print(f"{product}  {seconds['SGEMM'] / seconds[name]:.2f} x SGEMM, {1e6 * seconds[name]:.1f} us, {told.get(name, '')}  {name}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--gpu", default="h200", help="a row under specs/gpus")
@@ -136,7 +165,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--rest", type=float, default=0, help="milliseconds of nothing before each slice")
     parser.add_argument("--csv", help="the table as numbers")
+    parser.add_argument("--products", help="batches to race, m x n x k x matrices each")
+    parser.add_argument("--ways", default="bf16x6_apart:mixed,bf16x6_apart:prepass,run_scaled:prepass", help="SCHEME:WHERE of their kernels")
+    parser.add_argument("--choices", type=int, default=3, help="kernels of each way")
     given = parser.parse_args()
+    if given.products:
+        return by_ways(given.gpu, given.products, given.ways, given.rounds, given.choices)
     import cupy
     import torch
 

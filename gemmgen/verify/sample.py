@@ -77,8 +77,6 @@ def why_not(plan: Plan) -> str:
         return "a launch takes a whole batch"
     if plan.design.stays:
         return "blocks stay and take one tile after another"
-    if plan.cluster > 1 or plan.launches.splits_whole and plan.launches.whole_cluster > 1:
-        return "blocks of a cluster share rows and columns"
     if plan.fallback:
         return "another kernel computes tiles again"
     return "" if plan.kind.plain else f"kind {plan.kind.name} has tiles of its own"

@@ -99,6 +99,7 @@ BOTH = """
 extern "C" {
 int (*on_launch)(const void*, unsigned, unsigned, unsigned, unsigned, size_t, void*, void**, int);
 int (*on_zero)(void*, int, size_t, void*);
+int of_copies, of_waits, of_settings;
 """
 CUDA = '#include "cuda_runtime.h"\n' + BOTH + """
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** args, size_t shared, cudaStream_t stream) {
@@ -111,11 +112,12 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* kerne
                                   how->dynamicSmemBytes, how->stream, args, overlaps);
 }
 int allowed;
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute what, int bytes) { allowed = bytes; return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int bytes) { allowed = bytes; return (cudaError_t)of_settings; }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) { return (cudaError_t)on_zero(to, value, bytes, stream); }
-cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaDriverGetVersion(int* version) { *version = 13000; return cudaSuccess; }
+cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t) { return (cudaError_t)of_copies; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return (cudaError_t)of_waits; }
+int driver = 13000;
+cudaError_t cudaDriverGetVersion(int* version) { *version = driver; return cudaSuccess; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t) { return "an error"; }
 unsigned __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) { return 1; }
@@ -126,8 +128,8 @@ hipError_t hipLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arg
     return (hipError_t)on_launch(kernel, grid.x, grid.y, grid.z, block.x, shared, stream, args, 0);
 }
 hipError_t hipMemsetAsync(void* to, int value, size_t bytes, hipStream_t stream) { return (hipError_t)on_zero(to, value, bytes, stream); }
-hipError_t hipMemcpyAsync(void*, const void*, size_t, hipMemcpyKind, hipStream_t) { return hipSuccess; }
-hipError_t hipStreamSynchronize(hipStream_t) { return hipSuccess; }
+hipError_t hipMemcpyAsync(void*, const void*, size_t, hipMemcpyKind, hipStream_t) { return (hipError_t)of_copies; }
+hipError_t hipStreamSynchronize(hipStream_t) { return (hipError_t)of_waits; }
 const char* hipGetErrorString(hipError_t) { return "an error"; }
 char __hip_fatbin[1];
 void* module[1];
@@ -150,16 +152,19 @@ CASES = {
 }
 TYPES = {"pointer": ctypes.c_uint64, "long long": ctypes.c_int64, "int": ctypes.c_int32, "float": ctypes.c_float}
 A, B, C, WORKSPACE, STREAM = 0x1000000, 0x2000000, 0x3000000, 0x4000000, 5
+REFUSED = 719
+"""The runtime's code of what it refuses."""
 
 
 @dataclass
 class Launcher:
-    """The exported functions, and what they asked for since `told` was last emptied."""
+    """The exported functions, and what they asked for since `told` was last emptied; the runtime refuses all but the first `good` of it, if that is a number."""
 
     plan: Plan
     source: Source
     library: ctypes.CDLL
     told: list = field(default_factory=list)
+    good: int | None = None
 
     def __post_init__(self) -> None:
         launches = {self._handle(f"lab_gemm_kernel_{launch.role}"): launch for launch in self.source.launches}
@@ -168,11 +173,11 @@ class Launcher:
             launch = launches[handle]
             values = [ctypes.cast(args[i], ctypes.POINTER(TYPES[one.kind]))[0] for i, one in enumerate(launch.parameters)]
             self.told.append((launch.symbol, (x, y, z), threads, shared, stream, dict(zip(launch.params, values)), bool(overlaps)))
-            return 0
+            return self.answer
 
         def on_zero(to, value, nbytes, stream) -> int:
             self.told.append(("zero", to, value, nbytes, stream))
-            return 0
+            return self.answer
 
         pointer, number, size = ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t
         self._kept = [
@@ -183,22 +188,27 @@ class Launcher:
             pointer.in_dll(self.library, name).value = ctypes.cast(function, pointer).value
         self.library.lab_gemm_workspace_bytes.restype = size
 
+    @property
+    def answer(self) -> int:
+        """The runtime's, to what was asked for last."""
+        return 0 if self.good is None or len(self.told) <= self.good else REFUSED
+
     def _handle(self, symbol: str) -> int:
         """What stands for a kernel on the host: of CUDA the function that launches it, of HIP a variable."""
         if self.plan.gpu.vendor == "amd":
             return ctypes.addressof(ctypes.c_char.in_dll(self.library, symbol))
         return ctypes.cast(self.library[f"__device_stub__{symbol}"], ctypes.c_void_p).value
 
-    def __call__(self, m: int, n: int, k: int, alpha: float = -0.5, beta: float = 2.0, name: str = "lab_gemm") -> list:
-        """What is asked for by a product with distances of rows of 10000 and more."""
+    def __call__(self, m: int, n: int, k: int, alpha: float = -0.5, beta: float = 2.0, name: str = "lab_gemm", code: int | None = None) -> list:
+        """What is asked for by a product with distances of rows of 10000 and more; `code` is the call's, if it is not the runtime's last."""
         self.told.clear()
         wide, number, single, place = ctypes.c_int64, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
         nbytes = ctypes.c_size_t(self.library.lab_gemm_workspace_bytes(m, n, k))
-        code = self.library[name](
+        returned = self.library[name](
             number(m), number(n), number(k), single(alpha), place(A), wide(10000), place(B), wide(10001), single(beta), place(C),
             wide(10002), place(WORKSPACE), nbytes, place(STREAM),
         )
-        assert code == 0
+        assert returned == (self.answer if code is None else code)
         return list(self.told)
 
     def expected(self, m: int, n: int, k: int, alpha: float = -0.5, beta: float = 2.0, same_b: bool = False) -> list:
@@ -288,6 +298,43 @@ def test_b_is_split_unless_it_is_said_to_be_the_same(launcher):
         assert launcher(500, 700, 333) == whole
 
 
+def test_what_the_runtime_refuses_ends_the_call_and_its_code_comes_back(launcher):
+    """Whatever comes first; a launch that may overlap is tried once more as a plain one, which does or tells why."""
+    whole = launcher.expected(500, 700, 333)
+    try:
+        for launcher.good in range(len(whole)):
+            refused = whole[launcher.good]
+            again = [(*refused[:-1], False)] if refused[0] != "zero" and refused[-1] else []
+            assert launcher(500, 700, 333) == [*whole[: launcher.good + 1], *again]
+    finally:
+        launcher.good = None
+    of = {name: ctypes.c_int.in_dll(launcher.library, f"of_{name}") for name in ("copies", "waits", "settings")}
+    if launcher.plan.gpu.vendor == "nvidia":  # more shared memory than every kernel has must be allowed before a launch
+        first = next(at for at, one in enumerate(whole) if one[0] != "zero" and one[3])
+        of["settings"].value = REFUSED
+        try:
+            assert launcher(500, 700, 333, code=REFUSED) == whole[:first]
+        finally:
+            of["settings"].value = 0
+    counts, read = ctypes.create_string_buffer(256), launcher.library.lab_gemm_read_status
+    told = launcher.library.lab_gemm_error_string
+    told.restype = ctypes.c_char_p
+    for copies, waits in ((0, 0), (1, 0), (0, 2), (1, 2)):
+        of["copies"].value, of["waits"].value = copies, waits
+        assert read(ctypes.c_void_p(WORKSPACE), ctypes.c_void_p(STREAM), counts) == (copies or waits)
+    assert told(1) == told(REFUSED) == b"an error" and told(-1000) == b"not a code of lab_gemm"
+
+
+def test_launches_overlap_from_the_first_driver_that_captures_them(launcher):
+    if launcher.plan.gpu.vendor == "amd":
+        return
+    driver = ctypes.c_int.in_dll(launcher.library, "driver")
+    whole = launcher.expected(500, 700, 333)
+    for driver.value in (12029, 12030, 13000):
+        overlaps = driver.value >= 12030
+        assert launcher(500, 700, 333) == [(*one[:-1], one[-1] and overlaps) if one[0] != "zero" else one for one in whole]
+
+
 SYSTEMS = {
     "left": {"problem": {"kind": "trsm", "m": 1024, "n": 512, "k": 1024}, "split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "a100"}},
     "right, row scales": {"problem": {"kind": "trsm", "side": "right", "layout": "nt", "m": 512, "n": 1024, "k": 1024}, "split": {"scheme": "scaled"}, "tile": SMALL,
@@ -312,8 +359,9 @@ def test_a_system_is_its_rounds(case, tmp_path):
         work = interface.workspace(m, n, unknowns, batch)
         assert launcher.library.lab_gemm_workspace_bytes(m, n, *batched) == work.bytes
         launcher.told.clear()
-        assert launcher.library.lab_gemm(number(m), number(n), single(alpha), place(at[x]), wide(at[f"ld{x}"]), *strided[x], place(C), wide(at["ldc"]),
-                                         *strided["c"], *batched, place(WORKSPACE), ctypes.c_size_t(work.bytes), place(STREAM)) == 0
+        call = (number(m), number(n), single(alpha), place(at[x]), wide(at[f"ld{x}"]), *strided[x], place(C), wide(at["ldc"]), *strided["c"], *batched,
+                place(WORKSPACE), ctypes.c_size_t(work.bytes), place(STREAM))
+        assert launcher.library.lab_gemm(*call) == 0
         wanted, products = [("zero", WORKSPACE, 0, work.zeroed, STREAM)], 0
         again = next((work.offsets[one.name] for one in interface.buffers if one.zeroed_again), None)
         for one in interface.rounds(m, n, alpha) if m and n else ():
@@ -333,6 +381,11 @@ def test_a_system_is_its_rounds(case, tmp_path):
                 before = blocks
         told = [tuple({name: value or 0 for name, value in part.items()} if isinstance(part, dict) else part for part in line) for line in launcher.told]
         assert told == wanted, (unknowns, others, alpha)
+        for launcher.good in range(len(wanted)):
+            launcher.told.clear()
+            code = launcher.library.lab_gemm(*call)
+            assert (code, len(launcher.told)) == (REFUSED, launcher.good + 1 + bool(wanted[launcher.good][-1] is True)), launcher.good
+        launcher.good = None
 
 
 def test_a_triangle_s_product_is_told_what_it_has_no_argument_for(tmp_path):

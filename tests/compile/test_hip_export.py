@@ -97,10 +97,11 @@ def made(request, tmp_path_factory):
 
 
 def clang(folder: Path, arch: str, *arguments: object) -> None:
-    """As hipcc would call it: default warnings, which are errors here, and the headers above."""
+    """As hipcc would call it where it is called as the folder says: default warnings, which are errors here, and the headers above."""
+    [standard] = re.findall(r"hipcc (-std=\S+) -O3", (folder / "README.md").read_text())
     program = find_clang().driver
     own = Path(program[0]).parent / "lib" / "include"  # freestanding: stdint.h and stddef.h are clang's own
-    run(*program, "-x", "hip", "-nogpuinc", "-nogpulib", "--target=x86_64-unknown-linux-gnu", f"--offload-arch={arch}", "-std=c++17",
+    run(*program, "-x", "hip", "-nogpuinc", "-nogpulib", "--target=x86_64-unknown-linux-gnu", f"--offload-arch={arch}", standard,
         "-O1", "-ffreestanding", "-nostdinc", "-isystem", own, f"-I{folder.parent / 'rocm'}", "-I.", "-Werror", "-fuse-cuid=none",
         *arguments, cwd=folder)
 

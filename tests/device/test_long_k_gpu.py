@@ -3,7 +3,8 @@
     pytest tests/device/test_long_k_gpu.py -n 8
 
 k has several chunks of a pass, and the last of 32 rows and columns that a cluster takes are 4. Elements are whole numbers times a power of two of their row or
-column, and few enough bits long that every sum is exact: C has to be the exact product, whatever the scheme and its order of sums.
+column, and few enough bits long that every sum is exact: C has to be the exact product, whatever the scheme and its order of sums. Residues of FP32 are of
+elements times a factor that is no power of two: their C may err by its rounding, which is nothing beside the words of another chunk.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def product(element: str, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize("name", SHARED_PASSES)
-def test_products_of_whole_numbers_are_exact(name, layout):
+def test_products_of_whole_numbers_are_right(name, layout):
     plan = plan_of(**SHARED_PASSES[name], layout=layout)
     if reason := cuda.why_not(plan):
         pytest.skip(f"NOT RUN: {reason.problem}")
@@ -52,5 +53,6 @@ def test_products_of_whole_numbers_are_exact(name, layout):
     for k in (1000, 8192, 20004):
         a, b, want = product(SHARED_PASSES[name].get("type") or plan.scheme.element, k)
         found = gemm(device, plan, source, a, b).c
-        wrong = np.argwhere(found != want)
+        rounding = 2.0**-22 * (np.abs(a).astype(float) @ np.abs(b)) if plan.scheme.family.residues and plan.scheme.element == "f32" else 0.0
+        wrong = np.argwhere(~(np.abs(found - want) <= rounding))
         assert not len(wrong), f"k = {k}: {len(wrong)} elements, from {wrong[0]} to {wrong[-1]}"

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+from assembled import gcn_of, ptx_of
 from fake_hip import MI210, FakeHip, emulating, install
 
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.emulate import Emulator
 from gemmgen.workshop import bringup
 from gemmgen.workshop.bringup import launch_limits, rates
 from gemmgen.workshop.bringup.instruction import probe_instruction
-from gemmgen.workshop.bringup.probe import EmulatedMachine
+from gemmgen.workshop.bringup.probe import EmulatedMachine, multiply_source, plain_source
 from gemmgen.workshop.bringup.unit_rules import Candidate
 
 CASES = [("a100", "mma_m16n8k8_f16"), ("mi210", "mfma_m16n16k16_f16"), ("h200", "wgmma_m64n8k8_tf32"), ("h200", "wmma_m16n16k16_f16"),
@@ -54,6 +59,67 @@ def test_the_command_writes_rows_and_compares_the_second_time(gemmgen, tmp_path)
     assert 'unchecked = "found on an emulator, not checked on hardware"' in (folder / "units" / "my_gpu.toml").read_text()
     second = gemmgen(*call, "--json")
     assert second.code == 0 and json.loads(second.out)["changed"] == []
+
+
+@contextmanager
+def measuring(source, barriers: int = 3):
+    """Kernels that measure, without a clock, on the emulator: memory after a launch of one block with steps, x, y and keep tells how much they did.
+
+    Of those that look at the clock, all threads begin after the first look and have ended before the last.
+    """
+    ptx = ptx_of(source.text, source.arch)
+    for symbol, entry in re.findall(r"\.entry (\w+)\((.*?)(?=\.entry |\Z)", ptx, re.DOTALL):
+        if symbol not in ("fill_chain", "stamp", "stamp_dependent"):
+            assert (symbol, entry.count("bar.sync"), entry.count("%clock64")) == (symbol, barriers, 2)
+    ptx = re.sub(r"mov\.u(64|32) (%\w+), %(?:globaltimer|clock64|smid)", r"mov.u\1 \2, 0", ptx)
+    with Emulator(ptx, GPUS.get("h200").unit, source=source.text, processes=1) as emulator:
+        def run(symbol: str, threads: int, memory: np.ndarray, *numbers: int) -> np.ndarray:
+            there, out = emulator.upload(memory, name="memory"), emulator.alloc(32, name="out")
+            emulator.launch(symbol, (1, 1, 1), (threads, 1, 1), 0, [out, there, *numbers])
+            return emulator.read(there, memory.dtype, memory.shape)
+
+        yield run
+
+
+def test_kernels_that_measure_do_the_work_that_rates_divide_their_time_by():
+    """And read no shared memory that no thread has written before the barrier, nor any beyond its end: the emulator would say so."""
+    source = plain_source("rates.j2", "sm_90a", "rates", warp=32, async_copies=True, bulk_copies=True, stamps=["stamp", "stamp_dependent"])
+    with measuring(source) as run:
+        ones = np.ones(32, np.uint32)
+        for chains in (1, 8):  # 128 additions of one a step, to sums that begin at one
+            assert (run(f"fma_{chains}", 32, ones, 3, 0, 0, 1) == 3 * 128 + chains).all()
+        words = np.random.default_rng(1).integers(0, 2**32, (4096, 4), np.uint32)
+        assert (run("shared_chase", 32, words, 5, 0, 0, 1).ravel()[:32] == 5 * 37).all()
+        for symbol, threads, x, y in (("shared_read", 1024, 1024, 128), ("shared_stride", 64, 3, 1)):
+            after = run(symbol, threads, words, 2, x, y, 1)  # what is read comes in pairs
+            assert not after.ravel()[: threads * (4 if x == 1024 else 1)].any()
+        lines = run("fill_chain", 32, np.zeros((128, 32), np.uint32), 32, 128, 37, 0)
+        assert (lines[:, 0] == (np.arange(128) + 37) % 128 * 32).all() and not lines[:, 1:].any()
+        assert (run("read_memory", 512, words, 3, 4096, 512, 1)[:512] == np.bitwise_xor.reduce(words.reshape(8, 512, 4))).all()
+        twice = np.concatenate([words, np.zeros_like(words)])
+        assert (run("copy_memory", 512, twice, 1, 4096, 512, 0)[4096:] == words).all()
+        written = run("write_memory", 512, twice, 1, 4096, 512, 7)
+        assert (written[:4096] == (7, 0, 0, 0)).all() and not written[4096:].any()
+        assert (run("async_copy", 1024, words, 4, 4096, 1, 1)[:1024] == words[3072:]).all()  # the first of three places is filled again by the fourth step
+        assert (run("bulk_copy", 32, words, 7, 4096, 1, 1)[:32] == words[5 * 512 : 5 * 512 + 32]).all()  # of five places by the sixth
+
+
+def test_another_vendors_kernels_that_measure_wait_for_all_threads_alike():
+    source = plain_source("rates.j2", "gfx90a", "rates", warp=64, async_copies=False, bulk_copies=False, stamps=["stamp"])
+    parts = re.split(r"^(\w+): *; @\1\n", gcn_of(source.text, source.arch), flags=re.M)
+    waits = {symbol: body.partition(".end_amdhsa_kernel")[0].count("s_barrier\n") for symbol, body in zip(parts[1::2], parts[2::2])}
+    assert len(waits) == 11 and waits == {symbol: 0 if symbol in ("fill_chain", "stamp") else 3 for symbol in waits}
+
+
+@pytest.mark.parametrize("name", ["mma_m16n8k16_f16", "wgmma_m64n8k16_f16"])
+def test_a_step_is_as_many_instructions_as_its_rate_counts(name):
+    """Of words that are one, each adds k to every sum."""
+    fragment = FRAGMENTS.get(name)
+    form, ones = rates.Form.of(fragment), np.full(1024, 0x3C003C00, np.uint32)
+    with measuring(multiply_source(fragment, "sm_90a"), 3 + fragment.from_shared) as run:
+        for symbol, threads in ((form.alone, fragment.threads), (form.wide, form.threads if fragment.from_shared else 32)):
+            sums = run(symbol, threads, ones, 2, 0, 0, 1)[:threads]
+            assert (sums == 2 * form.per_step * fragment.shape[2] * fragment.c.register_count).all(), symbol
 
 
 @pytest.mark.long

@@ -64,7 +64,7 @@ WAITS = {"gfx90a": "s_waitcnt vmcnt(0) lgkmcnt(0)", "gfx1100": "s_waitcnt vmcnt(
 WAITS |= {"gfx942": WAITS["gfx90a"], "gfx950": WAITS["gfx90a"]}
 
 
-def assembly(body, sizes, size, target="gfx942", scalar=False, denormals=3):
+def assembly(body, sizes, size, target="gfx942", scalar=False, denormals=3, settings=""):
     """A kernel around some instructions: a, b and c are loaded to v[2:3], v[4:5] and v[6:7], and what they leave in
     v[8:9] is stored; or, for scalar ones, s[12:13], s[14:15], s[16:17] and s[18:19], one workgroup a case."""
     wave, group = (64 if target.startswith("gfx9") else 32), "ttmp9" if target == "gfx1201" else "s2"
@@ -91,7 +91,7 @@ def assembly(body, sizes, size, target="gfx942", scalar=False, denormals=3):
     code = "\n".join(f"\t{line.strip()}" for line in lines)
     return (
         f'\t.amdgcn_target "amdgcn-amd-amdhsa--{target}"\n\t.text\n\t.type\tk,@function\nk:\n{code}\n'
-        + DESCRIPTOR.format(narrow=int(wave == 32), denormals=denormals)
+        + DESCRIPTOR.format(narrow=int(wave == 32), denormals=denormals).replace("\t.end_amdhsa_kernel", f"\t\t{settings}\n\t.end_amdhsa_kernel")
     )
 
 
@@ -99,12 +99,12 @@ def registers(file, first, size):
     return f"{file}{first}" if size == 4 else f"{file}[{first}:{first + 1}]"
 
 
-def run(body, out, *inputs, target="gfx942", scalar=False, denormals=3, schedule=LAZY_HIGHEST):
+def run(body, out, *inputs, target="gfx942", scalar=False, denormals=3, schedule=LAZY_HIGHEST, settings=""):
     """What the instructions make of arrays whose elements are 4 or 8 bytes (2 are stored in 4)."""
     inputs = [np.ascontiguousarray(x) if x.dtype.itemsize > 2 else x.view(U16).astype(U32) for x in inputs]
     count = len(inputs[0])
     size = max(4, np.dtype(out).itemsize)
-    text = assembly(body, [x.dtype.itemsize for x in inputs], size, target, scalar, denormals)
+    text = assembly(body, [x.dtype.itemsize for x in inputs], size, target, scalar, denormals, settings)
     wave = 64 if target.startswith("gfx9") else 32
     with AmdEmulator(text, UNITS.get("ampere"), processes=1, schedule=schedule) as machine:
         groups = count if scalar else -(-count // wave)
@@ -451,6 +451,17 @@ def test_subnormals_are_flushed_where_the_mode_says_so(target):
         set_mode = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\nv_mul_f32_e32 v8, v2, v4"
         same(run(set_mode, F32, x, y, target=target), flush(flush(x) * flush(y)))
         same(run("v_mov_b32_e32 v8, v2", F32, x, denormals=0, target=target), x)
+        # The quotient that a division ends with was flushed, or not, where it was computed.
+        small = x[(x != 0) & (np.abs(x) < F32(2.0**-126))]
+        same(run("v_div_fixup_f32 v8, v2, v4, v2", F32, small, np.ones_like(small), denormals=0, target=target), small)
+        # A comparison of floats flushes its inputs; that of integers and a class are of the bits.
+        mask = "vcc" if target == "gfx942" else "vcc_lo"
+        for compare, want in (
+            ("v_cmp_lt_f32_e32 {}, v2, v4", flush(x) < flush(y)), ("v_cmp_lt_u32_e32 {}, v2, v4", x.view(U32) < y.view(U32)),
+            ("v_cmp_lt_i32_e32 {}, v2, v4", x.view(I32) < y.view(I32)), ("v_cmp_class_f32_e64 {}, v2, 0x90", (x != 0) & (np.abs(x) < F32(2.0**-126))),
+        ):
+            body = f"{compare.format(mask)}\nv_cndmask_b32_e64 v8, 0, 1, {mask}"
+            assert (run(body, U32, x, y, denormals=0, target=target) == want).all(), compare
     with pytest.raises(EmulationError, match="rounding mode"):
         run("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 3", F32, x, y, target=target)
 
@@ -1471,6 +1482,73 @@ def test_stores_of_parts_of_words():
         assert (run(body, U32, x, y) == want).all()
     body = "v_lshlrev_b32_e32 v21, 2, v20\nglobal_store_short_d16_hi v21, v4, s[4:5] offset:2\nglobal_load_dword v8, v21, s[4:5]\ns_waitcnt vmcnt(0)"
     assert (run(body, U32, x, y) == (x & U32(0xFFFF) | y & U32(0xFFFF0000))).all()
+
+
+SCRATCH = ".amdhsa_private_segment_fixed_size 16"
+
+
+def test_words_and_parts_of_words_in_scratch_memory():
+    """Of each lane by itself, at addresses of a register, of a scalar one, and constant; what no store has written is undefined."""
+    x, y = np.resize(WORDS, 64), np.resize(WORDS[::-1], 64)
+    store = "v_and_b32_e32 v10, 1, v0\nv_lshlrev_b32_e32 v10, 2, v10\nscratch_store_dword v10, v2, off offset:8\n"  # odd lanes to 12, even ones to 8
+    assert (run(f"{store}scratch_load_dword v8, v10, off offset:8\ns_waitcnt vmcnt(0)", U32, x, settings=SCRATCH) == x).all()
+    store = "scratch_store_dwordx2 off, v[2:3], off offset:8\nscratch_store_short off, v4, off offset:10\nscratch_store_byte off, v4, off offset:13\n"
+    longs = x.astype(U64) | y.astype(U64) << U64(32)
+    want = python(lambda word, half: word & ~0xFF00FFFF0000 | (half & 0xFFFF) << 16 | (half & 255) << 40, longs, y)
+    for load in ("off, off offset:8", "off, s20 offset:4"):
+        body = f"{store}s_mov_b32 s20, 4\nscratch_load_dwordx2 v[8:9], {load}\ns_waitcnt vmcnt(0)"
+        assert (run(body, U64, longs, y, settings=SCRATCH) == want).all(), load
+    body = "scratch_store_dword off, v2, off\nscratch_load_sbyte v8, off, off offset:1\nscratch_load_ushort v9, off, off offset:2\ns_waitcnt vmcnt(0)"
+    assert (run(f"{body}\nv_add_u32_e32 v8, v8, v9", U32, x, settings=SCRATCH) == python(lambda word: (signed(word >> 8 & 255, 8) + (word >> 16)) % 2**32, x)).all()
+    for unwritten in ("", "scratch_store_dword off, v9, off offset:4\n", "scratch_store_short off, v2, off offset:4\n"):  # not at all, with nothing, the half of it
+        with pytest.raises(EmulationError, match="register v8 is read, (part of )?which nothing has written"):
+            run(f"{unwritten}scratch_load_dword v8, off, off offset:4\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v8, v8, v8", U32, x, settings=SCRATCH)
+
+
+@pytest.mark.parametrize(("access", "problem"), [
+    ("scratch_load_dword v8, off, off offset:16", "a read of 4 bytes reaches outside scratch memory"),
+    ("scratch_load_dwordx2 v[8:9], off, off offset:12", "a read of 8 bytes reaches outside scratch memory"),
+    ("scratch_load_dword v8, off, off offset:6", "a read of 4 bytes reaches outside scratch memory, or is not aligned"),
+    ("scratch_store_dword off, v2, off offset:-4", "a write of 4 bytes reaches outside scratch memory"),
+    ("scratch_store_short off, v2, off offset:15", "a write of 2 bytes reaches outside scratch memory"),
+    ("buffer_load_dword v8, v10, s[12:15], 0 offen", "buffer instruction is not supported"),
+])
+def test_what_is_no_place_of_scratch_memory(access, problem):
+    with pytest.raises(EmulationError, match=problem):
+        run(f"{access}\ns_waitcnt vmcnt(0)", U32, np.resize(WORDS, 64), settings=SCRATCH)
+
+
+@pytest.mark.parametrize(("mode", "problem"), [("offen", None), ("idxen", "buffer instruction is not supported")])
+def test_a_buffer_is_scratch_memory_by_byte_addresses_alone(mode, problem):
+    """CDNA 2's, whose resource stands in the first scalar registers; the arguments' address comes behind it."""
+    x = np.resize(WORDS, 64)
+    settings = f"{SCRATCH}\n\t\t.amdhsa_user_sgpr_private_segment_buffer 1"
+    body = f"v_mov_b32_e32 v10, 4\nbuffer_store_dword v2, v10, s[0:3], 0 {mode}\nbuffer_load_dword v8, off, s[0:3], 0 offset:4\ns_waitcnt vmcnt(0)"
+    text = assembly(body, [4], 4, "gfx90a", settings=settings).replace("user_sgpr_count 2", "user_sgpr_count 6")
+    text = text.replace("s[4:11], s[0:1]", "s[4:11], s[4:5]").replace("v20, s2", "v20, s6", 1)
+    text = text.replace("s_load_dwordx8", "s_mov_b32 s20, s6\n\ts_load_dwordx8", 1).replace("v20, s6", "v20, s20", 1)
+    if problem:
+        with pytest.raises(EmulationError, match=problem):
+            AmdEmulator(text, UNITS.get("ampere"), processes=1)
+        return
+    with AmdEmulator(text, UNITS.get("ampere"), processes=1) as machine:
+        buffers = [machine.upload(x, name="in") for _ in range(3)]
+        out = machine.alloc(256, name="out")
+        machine.launch("k", (1, 1, 1), (64, 1, 1), 0, [*buffers, out])
+        assert (machine.read(out, U32, 64) == x).all()
+
+
+def test_waits_for_one_counter():
+    """RDNA 3's, which count behind `null`: too high a count covers nothing."""
+    x = np.arange(32, dtype=U32) + U32(7)
+    load = "v_lshlrev_b32_e32 v21, 2, v20\nglobal_load_b32 v8, v21, s[4:5]\n"
+    add = "\nv_add_nc_u32_e32 v8, v8, v2"
+    assert (run(f"{load}s_waitcnt_vmcnt null, 0x0{add}", U32, x, target="gfx1100") == 2 * x).all()
+    for wait in ("s_waitcnt_vmcnt null, 0x1", "s_waitcnt_vscnt null, 0x0", "s_waitcnt_lgkmcnt null, 0x0"):
+        with pytest.raises(EmulationError, match="is read while a load into it is in flight"):
+            run(f"{load}{wait}{add}", U32, x, target="gfx1100")
+    with pytest.raises(EmulationError, match="wait for a number in a register is not supported"):
+        run(f"{load}s_waitcnt_vmcnt s4, 0x0{add}", U32, x, target="gfx1100")
 
 
 def test_scalar_loads_of_several_words():

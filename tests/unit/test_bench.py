@@ -23,7 +23,7 @@ from gemmgen.run import sensors
 from gemmgen.run.sensors import Sample
 from gemmgen.timing import environment, racing
 from gemmgen.workshop import bench as benching
-from gemmgen.workshop.bench import plots
+from gemmgen.workshop.bench import measure, plots
 from gemmgen.workshop.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
 from gemmgen.workshop.bench.racers import racers, solved_for
 
@@ -422,6 +422,33 @@ def test_what_the_gpu_refuses_is_a_device_error(monkeypatch):
     assert "illegal memory access" in str(caught.value)
     with pytest.raises(DeviceError, match="memory is too small"), timing.refusals():
         raise MemoryError("out of memory")
+
+
+def test_a_table_has_the_power_limit_of_its_race(monkeypatch):
+    monkeypatch.setattr(timing, "versions", lambda: {"driver": "1.2"})
+    for said, told in (({"power.limit": "700.00 W"}, "700.00 W"), ({}, "unknown")):
+        monkeypatch.setattr(timing, "conditions", lambda said=said: said)
+        assert measure.environment() == {"driver": "1.2", "power limit": told}
+
+
+def test_a_gpu_that_times_kernels_is_one_whose_machine_code_runs_here(monkeypatch):
+    """Of those that are timed beside other libraries: NVIDIA's."""
+    asked, here = [], {"h200"}
+
+    def why_not(gpu):
+        asked.append(gpu.name)
+        return None if gpu.name in here else DeviceError("--device cuda", f"no {gpu.name}", remedy="another")
+
+    monkeypatch.setattr("gemmgen.run.cuda.why_not", why_not)
+    measure.require_gpu("bench")
+    assert asked == [name for name in GPUS.names() if GPUS.get(name).vendor == "nvidia"] and len(asked) > 5
+    here.clear()
+    with pytest.raises(DeviceError, match=f"bench: no {asked[0]}") as caught:
+        measure.require_gpu("bench")
+    assert caught.value.remedy == measure._GPU_REMEDY
+    here.add("mi300x")
+    with pytest.raises(DeviceError, match="bench: no "):
+        measure.require_gpu("bench")
 
 
 class _Race:

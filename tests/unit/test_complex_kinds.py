@@ -449,6 +449,7 @@ def test_the_judges_question_sees_each_fault(uplo, fault, monkeypatch):
     plan = replace(made("herk", "nc"), kind=OfComplex("c64", "nc", Herk(uplo)))
     right, line = question(plan, None, None)
     assert right == (fault is None) and (FAULTS[uplo].get(fault) or "complex elements, both parts") in line, line
+    assert fault or 0 < float(re.search(r"at most (0\.\d\d) of the worst case$", line)[1])
 
 
 def test_the_judge_knows_the_hermitian_operand(monkeypatch):

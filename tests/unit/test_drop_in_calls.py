@@ -369,7 +369,7 @@ one("refused")
 """
 
 
-def test_what_a_kernel_is_given():
+def test_what_a_kernel_is_given(tmp_path):
     """Its number, the workspace, the handle's stream; code may be loaded while a stream is captured. A driver's error is the caller's: nothing is passed on."""
     ran = run_python(RUNS, LD_PRELOAD=watching())
     told = ran.told
@@ -387,6 +387,9 @@ def test_what_a_kernel_is_given():
     counted = next(line for line in checked.log if "checked" in line)
     assert [counted[name] for name in ("a_lossy", "a_overflow", "a_nonfinite", "b_lossy", "b_overflow", "b_nonfinite", "repaired")] == [
         3 * 10**at for at in range(7)]
+    (levels := tmp_path / "levels").write_text("all kernel reference_fallback\n")
+    second = run_python(RUNS.partition("tell(**{\"the same")[0], LD_PRELOAD=watching(), LAB_LEVELS=str(levels)).told["first"]
+    assert second == [0, 1, 2, 2, 0.0, 0, 0x100, 0, 0]
 
 
 def test_a_drivers_error_is_the_vendors_own_status():

@@ -6,7 +6,7 @@ import json
 import sys
 from collections import Counter
 from dataclasses import replace
-from math import inf
+from math import exp, inf
 from types import SimpleNamespace
 
 import numpy as np
@@ -258,6 +258,11 @@ def test_a_seed_repeats_what_is_drawn():
         assert asked(name, 1) == asked(name, 1) != asked(name, 2)
 
 
+def test_tpe_looks_at_times_alone_and_nsga2_at_errors_first_too():
+    values = {name: strategy_called(name, pool_of())._values(Outcome(exp(1), exp(-2))) for name in ("tpe", "nsga2")}
+    assert values == {"tpe": [pytest.approx(1.0)], "nsga2": [pytest.approx(-2.0), pytest.approx(1.0)]}
+
+
 def test_the_model_goes_best_first_in_turn():
     pool = pool_of()
     strategy = strategy_called("model", pool)
@@ -438,6 +443,15 @@ def test_problems_of_other_data_are_others_and_few_rows_are_none():
     assert regret(rows + others, counts=(1,), strategies=("model",)).problems == 2
     with pytest.raises(SpecError, match="too little"):
         regret(measured(23) + others[:1])
+    larger = [replace(row, m=128) for row in measured(30)]
+    found = regret(rows + larger, counts=(1, 27, 30, 31), strategies=("model",))
+    assert (found.counts, found.largest, found.rows) == ((1, 27, 30), 30, 54), "numbers of trials up to the largest problem's"
+    assert found.table["model"][-1] == pytest.approx(0.0)
+    one, other = (regret(part, counts=(1,), strategies=("model",)).table["model"][0] for part in (rows, larger))
+    assert one != other and 1 + found.table["model"][0] == pytest.approx(((1 + one) * (1 + other)) ** 0.5), "the geometric mean"
+    again = [replace(row, seconds=0.1) for row in rows]
+    assert regret(rows + again, counts=(1,), strategies=("model",)).table["model"][0] == one, "a kernel counts once, by its first row"
+    assert len({regret(rows, counts=(1,), strategies=("random",), seeds=seeds).table["random"] for seeds in (1, 2, 3)}) == 3
 
 
 def test_the_best_strategy_and_the_noise_of_a_short_timing_by_hand():

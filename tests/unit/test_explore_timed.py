@@ -154,6 +154,10 @@ def test_a_context_that_is_lost_ends_the_process_and_a_refusal_does_not(gpu):
     gpu.broken = "illegal access\nof memory"
     with pytest.raises(Broken, match="^cannot be; got 7; the GPU's context is lost: illegal access$"):
         trial.timed(Task(SPEC, SIZE))
+    gpu.generates = None  # the fault shows only when the GPU is waited for
+    with pytest.raises(Broken, match="^illegal access; the GPU's context is lost: illegal access$"):
+        trial.timed(Task(SPEC, SIZE))
+    assert not gpu.races
     assert trial._line(ValueError("one\ntwo")) == "one" and trial._line(ValueError()) == "ValueError"
     assert trial.reason(SpecError("a", "is not", got=1, needs=2, has=3, remedy="b")) == "is not; got 1; needs 2; has 3"
 

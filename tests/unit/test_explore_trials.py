@@ -22,7 +22,7 @@ from gemmgen.errors import GemmgenError
 from gemmgen.workshop import explore
 from gemmgen.workshop.explore import workers
 from gemmgen.workshop.explore.child import Broken, Child, Died, Hung
-from gemmgen.workshop.explore.running import TRIES_OF_REFERENCE, Progress, Running, outcome_of
+from gemmgen.workshop.explore.running import TRIES_OF_REFERENCE, Progress, Running, outcome_of, reference_spec
 from gemmgen.workshop.explore.store import Store
 from gemmgen.workshop.explore.strategies import Outcome
 from gemmgen.workshop.explore.trial import Task, beyond, compiled, emulated, first_to_build
@@ -59,6 +59,12 @@ def unpicklable():
     return lambda: None
 
 
+def raises_unpicklable():
+    error = ValueError("what went wrong")
+    error.it = lambda: None
+    raise error
+
+
 # ---- a process of its own
 
 
@@ -77,6 +83,8 @@ def test_a_child_answers_raises_dies_hangs_and_is_replaced(child):
         child.call("math:sqrt", -1.0, seconds=60)
     with pytest.raises(RuntimeError, match="can be sent"):
         child.call("test_explore_trials:unpicklable", seconds=60)
+    with pytest.raises(RuntimeError, match="(?s)in raises_unpicklable.*ValueError: what went wrong"):
+        child.call("test_explore_trials:raises_unpicklable", seconds=60)
     assert child.pid == first
     with pytest.raises(Hung, match="0.2 s"):
         child.call("time:sleep", 5, seconds=0.2)
@@ -259,6 +267,27 @@ def test_on_a_gpu_each_size_has_a_reference_and_rivals(tmp_path):
     assert Running(explore.study(data).candidates(), tmp_path, pool := WithGpu()).run().kept == 4 and pool.calls == 0
 
 
+def test_rivals_are_timed_beside_the_reference_in_the_layout_that_they_have(tmp_path):
+    asked = []
+
+    class Seen(WithGpu):
+        def submit(self, key, resource, target, *args, seconds):
+            asked.extend([("sought", seconds)] if target.endswith("first_to_build") else [(one.rival, one.layout, one.reference) for one in args
+                                                                                        if isinstance(one, Task) and one.rival])
+            super().submit(key, resource, target, *args, seconds=seconds)
+
+    data = {**BAD, "study": {**BAD["study"], "sizes": [64], "layouts": ["nn", "nt"], "trials": 2, "rivals": ["cublas-sgemm"]}}
+    Running(explore.study(data).candidates(), tmp_path, Seen()).run()
+    assert sorted(asked, key=str) == [("cublas-sgemm", "nn", {"target": {"gpu": "a100"}}), *[("sought", TRIES_OF_REFERENCE * 1.5)] * 2]
+
+
+def test_a_studys_own_reference_is_the_only_one_that_is_sought(tmp_path):
+    data = {**BAD, "study": {**BAD["study"], "sizes": [64, 128], "trials": 2, "reference": "sgemm_a100"}}
+    Running((study := explore.study(data)).candidates(), tmp_path, pool := WithGpu()).run()
+    assert pool.specs_of_references == [[reference_spec(study.study, problem)] for problem in study.candidates().problems]
+    assert [specs[0]["problem"]["m"] for specs in pool.specs_of_references] == [64, 128]
+
+
 def test_gpus_of_several_kinds_each_time_their_own_trials(tmp_path):
     """In one study: a stage is asked of a worker with the trial's GPU, and a kind that no worker has is compiled."""
     asked = []
@@ -313,6 +342,17 @@ def test_one_process_ends_what_is_begun_first_and_tells_what_became_of_it():
     assert pool.wait(0) == []
 
 
+def test_one_process_has_a_child_for_each_kind_of_gpu_which_sees_the_first(monkeypatch):
+    made, stopped = [], []
+    monkeypatch.setattr(workers, "Child", lambda env=None: made.append(env) or SimpleNamespace(env=env, stop=lambda: stopped.append(env)))
+    monkeypatch.setattr(workers, "gpus_here", lambda: [SimpleNamespace(name=name, uuid=f"GPU-{at}") for at, name in enumerate(("h200", "a100", "h200"))])
+    pool = OneProcess()
+    assert pool.gpus == {"h200": 1, "a100": 1} and {name: child.env for name, child in pool._children.items()} == {
+        COMPILE: None, "h200": {"CUDA_VISIBLE_DEVICES": "GPU-0"}, "a100": {"CUDA_VISIBLE_DEVICES": "GPU-1"}}
+    pool.close()
+    assert len(stopped) == 3
+
+
 # ---- dask workers
 
 
@@ -322,6 +362,26 @@ def test_workers_of_this_machine_see_their_own_gpu_and_those_that_compile_see_no
     made = workers._cluster(2, [SimpleNamespace(name="h200", uuid="GPU-1"), SimpleNamespace(name="h200", uuid="GPU-2")])
     told = {name: (one["options"]["resources"], one["options"]["env"]["CUDA_VISIBLE_DEVICES"], one["options"]["nthreads"]) for name, one in made.items()}
     assert told == {"compile-0": ({COMPILE: 1}, "", 1), "compile-1": ({COMPILE: 1}, "", 1), "h200-0": ({"h200": 1}, "GPU-1", 1), "h200-1": ({"h200": 1}, "GPU-2", 1)}
+
+
+@pytest.mark.parametrize("asked, cores, gpus, compile_", [(None, 10, 3, 4), (None, 10, 0, 10), (None, 4, 3, 1), (None, None, 1, 1), (5, 10, 3, 5)])
+def test_a_cluster_of_this_machine_leaves_cores_to_the_gpus_and_waits_for_all_its_workers(monkeypatch, asked, cores, gpus, compile_):
+    """Two cores feed a GPU; one process compiles at least. Each GPU has a worker more."""
+    distributed, waited = pytest.importorskip("distributed"), []
+    here = [SimpleNamespace(name="h200", uuid=f"GPU-{at}") for at in range(gpus)]
+    ended, made = [], SimpleNamespace(close=lambda timeout: ended.append("cluster"))
+    client = SimpleNamespace(wait_for_workers=lambda count, timeout: waited.append(count), close=lambda timeout: ended.append("client"),
+                             cancel=lambda futures, force: ended.append((futures, force)))
+    monkeypatch.setattr(distributed, "Client", lambda cluster, **how: waited.append(cluster) or client)
+    monkeypatch.setattr(workers, "gpus_here", lambda: here)
+    monkeypatch.setattr(workers, "_cluster", lambda count, found: waited.append((count, found)) or made)
+    monkeypatch.setattr(workers.os, "cpu_count", lambda: cores)
+    cluster = Cluster(workers=asked)
+    assert waited == [(compile_, here), made, compile_ + gpus]
+    assert cluster.name == f"{compile_} compile workers{f', {gpus} GPUs' if gpus else ''} of this machine"
+    cluster._futures = {"a trial": "its future"}
+    cluster.close()
+    assert ended == [(["its future"], True), "client", "cluster"] and not cluster._futures, "what is not done is given up"
 
 
 def test_a_cluster_tells_all_that_is_done_and_asks_each_stage_of_a_worker_that_has_what_it_needs(monkeypatch):

@@ -815,6 +815,12 @@ static inline int cudaStreamCreate(cudaStream_t *to) { *to = (void *)0x51; retur
 static inline int cudaStreamDestroy(cudaStream_t) { return 0; }
 static inline const char *cudaGetErrorString(int) { return "an error"; }
 static inline int cudaGetDeviceCount(int *count) { *count = !getenv("NO_DEVICE"); return 0; }
+typedef int cudaEvent_t;
+static inline int cudaEventCreate(cudaEvent_t *) { return 0; }
+static inline int cudaEventRecord(cudaEvent_t, cudaStream_t) { return 0; }
+static inline int cudaEventSynchronize(cudaEvent_t) { return 0; }
+static inline int cudaEventElapsedTime(float *to, cudaEvent_t, cudaEvent_t) { *to = 1; return 0; }
+static inline int cudaEventDestroy(cudaEvent_t) { return 0; }
 """
 HOST_LIBRARY = """
 #include <math.h>
@@ -856,6 +862,7 @@ int lab_gemm(SIZES, float alpha, const float *a, int64_t lda, const float *b, in
     case 4: c[n] = 0; break;
     case 5: counted.a_overflow = 0; break;
     case 6: ++counted.b_nonfinite; break;
+    case 7: return -7;
     }
     return 0;
 }
@@ -892,6 +899,9 @@ def test_the_example_takes_what_is_right_and_nothing_else(layout, do, tmp_path):
     for fault in range(1, 7) if layout == "tn" else ():
         wrong = example(FAULT=str(fault))
         assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
+        assert fault != 3 or wrong.stdout.count("FAILED") == 2, "an element that is no number is in no bound, its own neither"
+    refused = example(FAULT="7")
+    assert (refused.returncode, refused.stderr) == (1, "lab_gemm: refused\n") and "FAILED" not in refused.stdout
 
 
 OF_KINDS = {
@@ -992,7 +1002,7 @@ int lab_gemm(int m, int n, float alpha, const float *t, int64_t ld, float *c, in
     if (fault == 1 && alpha != 0) c[(m - 1) * ldc + n - 1] += 0.01f;
     if (fault == 2 && alpha != 0) c[0] = NAN;
     if (fault == 3) c[n] = 0;
-    return 0;
+    return fault == 6 ? -7 : 0;
 }
 int lab_gemm_read_status(const void *, void *stream, lab_gemm_status *status) { *status = lab_gemm_status(); return stream == (void *)0x51 ? 0 : -98; }
 const char *lab_gemm_error_string(int) { return "refused"; }
@@ -1018,6 +1028,8 @@ def test_the_example_of_a_system_takes_what_is_right_and_nothing_else(options, t
         wrong = example(FAULT=str(fault))
         assert wrong.returncode == 1 and wrong.stdout.count("FAILED") == 1, fault
     assert not batched or example(FAULT="5").stdout.count("FAILED") == 1, "of the last system alone"
+    refused = example(FAULT="6")
+    assert (refused.returncode, refused.stderr) == (1, "lab_gemm: refused\n") and "FAILED" not in refused.stdout
     manifest = json.loads((folder / "manifest.json").read_text())
     assert violations(manifest, SCHEMA, SCHEMA) == [] and list(manifest["operands"]) == ["b" if right else "a", "c"]
     told = manifest["rounds"]
@@ -1051,6 +1063,8 @@ def test_the_sizes_compile_alone_and_need_neither_cuda_nor_hip(case, tmp_path):
     symbols = [line.split() for line in run(nm, folder / "sizes.o").splitlines()]
     assert [s[-1] for s in symbols if s[-2] == "T"] == ["lab_gemm_workspace_bytes"]
     assert not [s for s in symbols if s[-2] == "U"]
+    seen = [run(gcc, "-E", "-x", "c", *shared, "lab_gemm.h", cwd=folder).count("visibility") > 0 for shared in ((), ("-DLAB_GEMM_SHARED",))]
+    assert seen == [False, True], "of a library with hidden names its functions are hidden, too, unless it asks for them"
 
 
 def toolkit() -> Path:

@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import re
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 from programs import need, run
 from schema_check import violations
-from test_export import SCHEMA, built_as_the_readme_says, stand_in, toolkit
+from test_export import HOST_RUNTIME, SCHEMA, built_as_the_readme_says, stand_in, toolkit
 
 FIVE = [[16, 16, 16, 128], [16, 32, 16, 128], [32, 32, 16, 128], [32, 64, 16, 256], [64, 64, 16, 256]]
 CASES = {
@@ -485,6 +486,90 @@ def test_header_and_example_are_clean(case, tmp_path):
     assert {symbol[-1] for symbol in symbols if symbol[-2] == "U"} <= {"memcpy", "memset", "__memcpy_chk", "__memset_chk", "__stack_chk_fail"}
     if plan.gpu.vendor == "nvidia":
         run(gxx, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{toolkit()}/include", "example.cpp", cwd=folder)
+
+
+HOST_BATCH = """
+#include <math.h>
+#include <stdlib.h>
+#include "lab_gemm.h"
+static lab_gemm_status counted;
+static bool due;  // of launches between one preparation and the next, the first
+static int fault(int number) { return getenv("FAULT") && atoi(getenv("FAULT")) == number; }
+static void one(int m, int n, int k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    for (int i = 0; i < m; ++i)
+        for (int j = 0; j < n; ++j) {
+            double sum = 0;
+            for (int l = 0; l < k; ++l) {
+                const float x = a[TA ? l * lda + i : i * lda + l];
+                sum += (double)x * b[TB ? j * ldb + l : l * ldb + j];
+                if (j == 0 && fabs(x) > 65504) counted.a_overflow = OVERFLOWS;
+            }
+            c[i * ldc + j] = (float)(alpha * sum + (beta == 0 ? 0 : (double)beta * c[i * ldc + j]));
+        }
+    if (fault(1)) c[(m - 1) * ldc + n - 1] += 0.01f;
+    if (fault(2)) c[0] = NAN;
+    if (fault(3)) c[n] = 0;
+    if (fault(4)) c[m * ldc] = 0;
+    if (fault(5)) counted.a_overflow = 0;
+    if (fault(6)) counted.b_nonfinite = 1;
+}
+int lab_gemm_prepare(void *workspace, size_t bytes, void *stream)
+{
+    counted = lab_gemm_status(), due = true;
+    return fault(8) || bytes != lab_gemm_workspace_bytes() || !workspace || stream != (void *)0x51 ? -7 : 0;
+}
+ENTRY
+{
+    if (fault(7) || workspace_bytes != lab_gemm_workspace_bytes() || !workspace || stream != (void *)0x51 || batch < 0) return -7;
+    REFUSED
+    for (int e = 0; due && e < batch; ++e) one(PRODUCT);
+    due = false;
+    return 0;
+}
+int lab_gemm_read_status(const void *, void *, lab_gemm_status *status) { *status = counted; return fault(9) ? -7 : 0; }
+const char *lab_gemm_error_string(int) { return "refused"; }
+"""
+"""A batch's functions on the host, but for those of the exported text that are the host's anyway."""
+PRODUCTS = {
+    "grouped": ("", "p[e].m, p[e].n, p[e].k, p[e].alpha, p[e].a, p[e].lda, p[e].b, p[e].ldb, p[e].beta, p[e].c, p[e].ldc"),
+    "strided": ("if (stride_c < n) return lab_gemm_BAD_STRIDE_C;",
+                "m, n, k, alpha, a + e * stride_a, lda, b + e * stride_b, ldb, beta, c + e * stride_c, ldc"),
+    "pointers": ("", "m, n, k, alpha, a[e], lda, b[e], ldb, beta, c[e], ldc"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["grouped", *(pytest.param(case, marks=pytest.mark.long) for case in ("strided", "pointers", "grouped, listed"))])
+def test_the_example_takes_what_is_right_and_nothing_else(case, tmp_path):
+    """Each fault is of every product; what a function refuses ends the program."""
+    gcc, gxx = need("gcc", "g++")
+    folder, (plan, source, _) = exported(tmp_path / "out", case), prepared(case)
+    (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
+    entry = re.search(r"LAB_GEMM_API (int lab_gemm(?:_listed)?\([^;]*);", (folder / "lab_gemm.h").read_text())[1]
+    refused, product = PRODUCTS[plan.kind.name]
+    overflows = re.search(r"a_overflow == (\w+)", (folder / "example.cpp").read_text())[1]
+    unused = "(void)list, (void)count;" if "list" in entry else ""
+    (folder / "library.cpp").write_text(HOST_BATCH.replace("ENTRY", entry).replace("REFUSED", refused + unused).replace(
+        "PRODUCT", product.replace("p[", "problems[")))
+    run(gcc, "-x", "c", "-std=c99", "-O1", "-c", f"lab_gemm{source.suffix}", "-o", "host.o", cwd=folder)
+    turned = (f"-DT{operand.upper()}={int(letter == 't')}" for operand, letter in zip("ab", plan.layout))
+    run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", *turned, f"-DOVERFLOWS={overflows}", "example.cpp", "library.cpp", "host.o", "-o",
+        "example", cwd=folder)
+
+    def example(**settings: str) -> subprocess.CompletedProcess:
+        return subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env=settings)
+
+    right = example()
+    checks = 6 if plan.kind.name == "grouped" else 5
+    assert (right.returncode, right.stdout.count("ok "), right.stdout.count("FAILED")) == (0, checks, 0), right.stdout + right.stderr
+    assert example(NO_DEVICE="1").returncode == 77
+    for fault in (1, 2, 3, 4, 6, *([5] if overflows != "0" else [])):
+        wrong = example(FAULT=str(fault))
+        assert wrong.returncode == 1 and wrong.stdout.count("FAILED") == 1, (fault, wrong.stdout)
+    for fault in (7, 8, 9):
+        wrong = example(FAULT=str(fault))
+        assert (wrong.returncode, wrong.stderr) == (1, "lab_gemm: refused\n") and "FAILED" not in wrong.stdout
 
 
 @pytest.mark.slow

@@ -214,11 +214,24 @@ def test_everything_is_judged_on_three_kinds_of_data_and_raced_on_the_last(gpu):
     assert [len(one.sizes) for one in so_far] == [1, 2]
 
 
-def test_a_picture(tmp_path):
+def test_a_picture_has_rivals_as_squares_and_a_line_through_what_no_other_beats(monkeypatch):
+    """A kernel that another beats is hollow; an error that is no number has no point."""
     pytest.importorskip("matplotlib")
-    found = Frontiers("a GPU", {}, (judged(ENTRIES, SIZE, ASKED, "near"),))
-    image = measured_frontier_image(found, ".svg")
+    from matplotlib.axes import Axes
+
+    drawn, plot = {}, Axes.plot
+
+    def seen(axis, x, y, **look):
+        drawn.setdefault(id(axis), []).append((x, y, look.get("marker"), look.get("markerfacecolor")))
+        return plot(axis, x, y, **look)
+
+    monkeypatch.setattr(Axes, "plot", seen)
+    image = measured_frontier_image(Frontiers("a GPU", {}, (judged(ENTRIES, SIZE, ASKED, "near"),)), ".svg")
     assert image.startswith(b"<?xml") and b"measured" in image
+    line, *points = (panels := dict(zip(EVERYWHERE, drawn.values())))["spread"]
+    assert line[:2] == ([2e3, 2.09e3, 2.2e3], [9e-7, 5e-7, 1e-7])
+    assert points == [(2e3, 9e-7, "o", None), (2.09e3, 5e-7, "o", None), (2.2e3, 1e-7, "o", None), (5e3, 1e-7, "o", "none"), (8e3, 1e-6, "s", "none")]
+    assert [len(panels[data]) for data in EVERYWHERE] == [7, 7, 6]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"device": "x"}', '{"device": 1, "environment": {}, "notes": [], "sizes": [{"size": [1, 2]}]}'])

@@ -173,6 +173,37 @@ def test_a_row_of_c_is_a_row_of_b_but_for_what_compensated_sums_give_back(scheme
     assert "20 bits exact" in problem.promise and oracles.permutation(plan_of(scheme=scheme, tile=TINY)).promise == "all exact"
 
 
+@pytest.mark.parametrize("scheme", ["ootomo", "mixpert2"])
+def test_questions_of_bits_go_past_the_last_whole_stage(scheme):
+    """Of k that wraps round the ring of stages and ends within one, and of a tile and some rows: what a kernel does at its edges shows."""
+    plan = plan_of(scheme=scheme, tile=TINY, promote=0)
+    for problem in (oracles.permutation(plan), *([oracles.probes(plan)] if scheme == "mixpert2" else [])):
+        (m, k), n = problem.a.shape, problem.b.shape[1]
+        assert k > oracles.wrapping_k(plan) and k % plan.block[2] and m > plan.block[0] and n % plan.block[1]
+        assert problem.a[:, oracles.wrapping_k(plan):].any() and problem.b[oracles.wrapping_k(plan):].any()
+
+
+def test_a_question_of_integers_has_rows_and_columns_of_every_kind():
+    """Each alone among ordinary ones: of zeros, of subnormal numbers, and of numbers near FP32's largest."""
+    problem = oracles.probes(plan_of(scheme="mixpert2", tile=TINY, promote=0))
+    largest = {name: np.abs(x).max(axis=axis) for name, x, axis in (("a", problem.a, 1), ("b", problem.b, 0))}
+    assert not largest["a"][1] and not largest["b"][2] and 0 < largest["a"][2] < 2.0**-126 > largest["b"][3] > 0 and largest["a"][4] > 2.0**109
+    assert all((np.delete(largest["a"], [1, 2, 4]) > 0.5).tolist() + (np.delete(largest["b"], [2, 3]) > 0.5).tolist())
+
+
+def test_what_is_known_to_be_hard_is_what_it_says():
+    """One line of each kind: its signs, its bits and how far its elements are apart."""
+    even, constant, ties, integers, short, cancelling, huge, wide = (kind(np.random.default_rng(at), 400, 10) for at, kind in enumerate(oracles._KINDS))
+    assert np.abs(even).max() <= 1 and even.min() < -0.9 and even.max() > 0.9
+    assert len(set(constant)) == 1 and 1 <= constant[0] < 2 and constant[0] * 2.0**23 % 1 == 0
+    assert (ties > 1).all() and (ties < 2).all() and (ties * 2.0**10 % 1 == 0.5).all()
+    assert (integers * 64 % 1 == 0).all() and np.abs(integers * 64).max() == 127
+    assert (short * 2.0**10 % 1 == 0).all() and (np.abs(short) >= 1).all() and (np.abs(short) < 2).all() and set(np.sign(short)) == {-1, 1}
+    assert (cancelling[1::2] == -cancelling[::2] * (1 + 2.0**-20)).all() and 0.5 <= cancelling[::2].min() < cancelling[::2].max() <= 2
+    assert huge[200] == 1.9 and 2.0**-13 < np.abs(np.delete(huge, 200)).max() <= 2.0**-12 and set(np.sign(huge)) == {-1, 1}
+    assert np.abs(wide).max() <= 4 and np.abs(wide).max() / np.abs(wide).min() > 2.0**16 and set(np.sign(wide)) == {-1, 1}
+
+
 def test_promotion_that_no_question_can_wait_for_is_refused_and_the_remedy_serves():
     def asked(promote):
         return solve(loads({
@@ -505,6 +536,17 @@ def test_a_report_as_json():
     assert unrun.as_dict() == told | {"checks": told["checks"][:1], "standing": "compiled", "unverified": "no device", "size": None, "errors": None,
                                       "bound": None, "error_over_fp32s": {}}
     assert (unrun.passed, unrun.failed, replace(unrun, unverified="").passed) == (False, False, True)
+    assert repr(report).startswith("<Report: kernel k, verdict failed: range, device d, size 2 x 3 x 5, relative Frobenius 1.00e-07 (bound 5.00e-07)")
+    assert "verdict not verified: no device, " in repr(unrun) and "verdict passed, " in repr(replace(unrun, unverified=""))
+
+
+@pytest.mark.parametrize(("ratios", "as_fp32"), [((1.0, AS_FP32), True), ((1.0, np.nextafter(AS_FP32, 9)), False), ((np.nan, 1.0), False), ((), False)])
+def test_every_product_must_be_as_fp32s(ratios, as_fp32):
+    """The report and `--require fp32` draw the line at the same place."""
+    of_fp32 = {f"{at}": ratio for at, ratio in enumerate(ratios)}
+    report = judging.Report(kernel="k", arch="sm_80", device="d", resources=None, errors=None, bound=None, size=None, status={}, seconds=None, checks=(),
+                            of_fp32=of_fp32)
+    assert report.as_fp32 == as_fp32 == judging._required(of_fp32, "0").passed
 
 
 def test_spills_are_those_of_the_worst_kernel_and_registers_the_main_ones():

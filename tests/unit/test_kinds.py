@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from gemmgen.model.equation import Constraint, Equation
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import kinds as of_kinds
+from gemmgen.verify.bound import share_of_worst
 
 MATRICES = tuple((given(x, "float", "", pointer=True, const=x != "c", restrict=True), given(f"ld{x}", "long long", "")) for x in "abc")
 SIZES = tuple(given(x, "int", "") for x in ("m", "n", "k")) + tuple(given(x, "float", "") for x in ("alpha", "beta"))
@@ -134,8 +136,8 @@ def test_a_design_has_a_kinds_equations_and_constraints_and_keeps_its_own():
 
 def test_designs_compute_kinds_that_they_ask():
     able = {one.name for one in all_designs() if one.computes(Halved())}
-    assert able == {"portable", "cuda_cores", "specialised", "residues", "residues_portable"}
-    assert {one.name for one in all_designs() if one.computes(STRIDED)} == {"grouped", "specialised", "strided"}
+    assert able == {"portable", "cuda_cores", "specialised", "residues", "residues_portable", "tensor_memory"}
+    assert {one.name for one in all_designs() if one.computes(STRIDED)} == {"grouped", "specialised", "strided", "tensor_memory"}
 
 
 def test_a_parameter_gets_the_argument_that_its_kind_passes_on():
@@ -214,7 +216,11 @@ def beside_it(c, computed, beta):
     right_c, an_element_off, an_element_that_is_none, one_left_out_where_c_is_read, another_written, another_written_where_c_is_not_read, beside_it,
 ], ids=lambda one: one.__name__)
 def test_a_kinds_question_looks_at_every_element_that_is_computed_and_at_all_others(fault, monkeypatch):
-    asked = []
+    asked, found = [], []
+
+    def noted(*given):
+        found.append(share_of_worst(*given))
+        return found[-1]
 
     def gemm(device, plan, source, a, b, before, *, alpha, beta, placement):
         asked.append((beta, before is None))
@@ -225,13 +231,15 @@ def test_a_kinds_question_looks_at_every_element_that_is_computed_and_at_all_oth
         return SimpleNamespace(c=c, intact=intact)
 
     monkeypatch.setattr(of_kinds, "gemm", gemm)
+    monkeypatch.setattr(of_kinds, "share_of_worst", noted)
     plan = replace(plan_of(scheme="fp32", promote=0), kind=Triangle())
     right, told = of_kinds.question(plan, None, None)
     assert right == (fault is right_c), told
     assert asked == [(0.5, False), (0.0, True), (0.0, True)]
     if right:
         computed = sum(int(Triangle().computed(*size).sum()) for size in ((plan.block[0] + 3, plan.block[1] + 5), (2 * plan.block[0] + 1, plan.block[1] - 1), (3, 2)))
-        assert told.startswith(f"{computed} elements, at most 0.") and told.endswith("no others are written")
+        share = float(re.fullmatch(rf"{computed} elements, at most (0\.\d\d) of the worst case; no others are written", told)[1])
+        assert share == pytest.approx(max(found), abs=0.005) and min(found) < share - 0.005, "the largest of the three products"
 
 
 @pytest.mark.parametrize("scheme", ["bf16x3_bb16", "ootomo_b16"])

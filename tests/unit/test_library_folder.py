@@ -267,7 +267,7 @@ static int bad(void) { return current == 0 || getenv("FAILS") && strstr(getenv("
 __attribute__((destructor)) static void end(void) { fprintf(stderr, "%ld held\\n", held); }
 static int copied(void *to, const void *from, size_t bytes, int to_host)
 {
-    if (bad() || to_host && !waited) return 1;
+    if (bad() || to_host && !waited || !to_host && *(const float *)from == 0) return 1;  // no matrix begins with what was never written
     memcpy(to, from, bytes);
     if (to_host && getenv("FAILS") && strstr(getenv("FAILS"), "last")) ((float *)to)[bytes / sizeof(float) - 1] += 1.0f;
     return 0;
@@ -299,7 +299,7 @@ def test_the_example_says_whether_the_product_is_right(api, driver, tmp_path):
     """On memory of the host in place of a GPU's and a library that is right: of the last element too, and without a GPU that there is none."""
     need("gcc")
     maker = SimpleNamespace(platform=api.lower(), api=api)
-    (tmp_path / "example.c").write_text(render_text("library/example.c.j2", name="lab", maker=maker, element=F32, example={"m": 37, "n": 21, "k": 16}))
+    (tmp_path / "example.c").write_text(render_text("library/example.c.j2", name="lab", maker=maker, element=F32, example={"m": 37, "n": 21, "k": 17}))
     (tmp_path / "driver.c").write_text(DRIVER)
     library = f"-I{reference.folder()}", f"-L{reference.folder()}"
     run("gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wno-parentheses", "-Werror", "example.c", *library, "-llab", "-lm",

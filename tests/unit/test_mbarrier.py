@@ -146,7 +146,7 @@ def test_wavefronts_beyond_one_for_each_phase():
 @pytest.mark.parametrize("same", [True, False], ids=["alike in all CTAs", "other in one"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_conflicts_of_a_vector_are_those_of_its_warps(same, masked):
-    """Two warps, three CTAs: one CTA stands for all where they are alike, and only there."""
+    """Two warps, three CTAs: one CTA stands for all where they are alike, and only there; where one takes no part each is counted."""
     lane = np.arange(32)[:, None]
     addresses = np.repeat(np.hstack([lane * 8, lane * 32]), 3, 1)
     active = np.repeat(np.hstack([lane < 20, lane % 3 > 0]), 3, 1) if masked else None
@@ -157,6 +157,9 @@ def test_conflicts_of_a_vector_are_those_of_its_warps(same, masked):
         counter.count("here", addresses, active, 4)
         expected = sum(extra_wavefronts(addresses[:, at], None if active is None else active[:, at], 4, BANKS) for at in range(6))
         assert counter.extra == {"here": expected} and expected > 10
+        counter.count("there", addresses[:, :-1], None if active is None else active[:, :-1], 4)
+        last = extra_wavefronts(addresses[:, 5], None if active is None else active[:, 5], 4, BANKS)
+        assert counter.extra["there"] == expected - last < expected
 
 
 def test_descriptors_of_matrices():

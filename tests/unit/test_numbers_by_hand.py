@@ -459,12 +459,14 @@ def test_a_fused_multiply_add_near_a_tie():
 
 
 def test_a_fused_multiply_add_of_float64_is_rounded_once():
-    """Against exact fractions: sums that cancel, ties of float64 with a little more or less, the smallest and the largest numbers."""
+    """Against exact fractions: sums that cancel, ties of float64 with a little more or less, the smallest and the largest numbers; and products of
+    a little less than half a place above the largest number, which only an addend smaller than that half makes Inf."""
     rng = np.random.default_rng(0)
     x, y = (1 + rng.integers(-(2**26), 2**26, 200) * 2.0**-52 for _ in "xy")
     tie = np.exp2(rng.integers(52, 56, 200)) * (1 + rng.integers(0, 8, 200) * 2.0**-52)
     edges = np.array([0.0, -0.0, 1.0, -1.5, 5e-324, 1.7e308, 2.0**-450, -(2.0**-1022), 3.0])
-    for a, b, c in ((x, y, tie), (x, -y, tie), (x, y, -x * y), (x * 2.0**-500, y * 2.0**-540, x * 2.0**-1040), np.array(np.meshgrid(edges, edges, edges)).reshape(3, -1)):
+    brim = np.array([1.0, -1.0]) * 7362754637984569 * 2.0**500, np.full(2, 5509462314285035 * 2.0**419), np.array([1.0, -1.0]) * 2.0**969
+    for a, b, c in ((x, y, tie), (x, -y, tie), (x, y, -x * y), (x * 2.0**-500, y * 2.0**-540, x * 2.0**-1040), brim, np.array(np.meshgrid(edges, edges, edges)).reshape(3, -1)):
         with np.errstate(all="ignore"):
             found, rough = rounding.fma_f64(a, b, c), a * b + c
         for at, (one, other, third) in enumerate(zip(a.tolist(), b.tolist(), c.tolist())):

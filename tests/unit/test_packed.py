@@ -144,22 +144,23 @@ def test_large_products_go_to_packed_words_and_small_ones_do_not():
     ((0.25, 0.5), (True, True), 0.75), ((0.25, None), (True, False), None), ((None, 0.5), (False, True), None),
 ])
 def test_a_shared_batch_has_both_kernels_counters_times_and_faults(monkeypatch, seconds, intact, whole):
-    """And products in the order in which they were given."""
+    """And products in the order in which they were given; each kernel is asked for those that the division gives it."""
     products = [Product(np.full((1, 1), at, np.float32), np.ones((1, 1), np.float32)) for at in range(5)]
     second = np.array([False, True, True, False, True])
-    asked: list[str] = []
+    asked: dict[tuple[str, str, str], list[float]] = {}
 
     def batch(device, plan, source, mine):
-        asked.append(device)
-        which = len(asked) - 1
+        which = len(asked)
+        asked[device, plan, source] = [float(one.a[0, 0]) for one in mine]
         counts = ({"a_lossy": 1, "b_lossy": 20}, {"a_lossy": 300, "repaired": 4000})[which]
         return BatchResult(tuple(one.a for one in mine), counts, seconds[which], intact[which])
 
-    monkeypatch.setattr(mixed, "check_pair", lambda *plans: None)
-    monkeypatch.setattr(mixed, "division", lambda *plans: second)
+    monkeypatch.setattr(mixed, "check_pair", lambda *plans: set(plans) == {"first plan", "second plan"} or pytest.fail(str(plans)))
+    monkeypatch.setattr(mixed, "division", lambda *given: second if given[:2] == ("first plan", "second plan") else ~second)
     monkeypatch.setattr(mixed, "batch", batch)
-    found = mixed.mixed(("one", "other"), (SimpleNamespace(plan=None, source=None),) * 2, products)
-    assert [float(c[0, 0]) for c in found.products] == [0, 1, 2, 3, 4] and asked == ["one", "other"]
+    found = mixed.mixed(("one", "other"), [SimpleNamespace(plan=f"{name} plan", source=f"{name} source") for name in ("first", "second")], products)
+    assert [float(c[0, 0]) for c in found.products] == [0, 1, 2, 3, 4]
+    assert asked == {("one", "first plan", "first source"): [0, 3], ("other", "second plan", "second source"): [1, 2, 4]}
     assert found.status == {"a_lossy": 301, "b_lossy": 20, "repaired": 4000} and (found.seconds, found.intact) == (whole, all(intact))
 
 

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from awkward import AWKWARD, LARGEST
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import Emulator, TensorMap
+from gemmgen.emulate.core import strips
 from gemmgen.emulate.core.integer import picked_bytes
 from gemmgen.emulate.core.memory import Arena
+from gemmgen.emulate.core.report import Source
 from gemmgen.errors import EmulationError
 
 WIDTH = {"u8": 16, "s8": 16, "u16": 16, "s16": 16, "f16": 16, "b16": 16, "bf16": 16}
@@ -917,12 +920,24 @@ def test_a_copy_fills_up_with_zeros(size):
         ("ld.shared.v4.b64 {{%rd1, %rd1, %rd1, %rd1}}, [s];", "access is wider than 16 bytes"),
         ("ld.shared.b32 {d}, [s+2033];", "reaches outside shared memory"),
         ("div.u32 {d}, {a}, {d};", "an integer is divided by zero"),
+        ("mov.u32 %r4, 0xFFFFFFFD; bar.warp.sync %r4;", "a warp barrier is executed by a lane its member mask leaves out"),
+        ("mov.u32 %r4, 0xFFFFFFFD; shfl.sync.idx.b32 {d}, {a}, 1, 31, %r4;", "a shuffle is executed by a lane its member mask leaves out"),
+        ("mov.u32 %r4, -1; @%p2 bar.warp.sync %r4;", "a warp barrier names lanes in its member mask that do not reach it"),
+        ("mov.b32 %r4, 5; mov.b32 %r4, %r5; add.u32 {d}, %r4, {a};", "a register is read before it was written"),
     ],
 )  # fmt: skip
 def test_what_copies_barriers_and_accesses_must_not_do(text, problem):
     text = f"{{{{ {PLACE} mov.u32 {{d}}, 0; setp.lt.u32 %p2, {{a}}, 9; {text} }}}}"
     with pytest.raises(EmulationError, match=problem):
         run(text, np.uint32, np.arange(128, dtype=np.uint32), declare=SHARED)
+
+
+def test_a_try_wait_gives_up_where_another_warp_waits_for_its_own():
+    """Nothing completes the phase, and warp 0 stands at a barrier that warp 1 comes to only once its wait has returned false."""
+    init = "setp.eq.u32 %p2, %tid.x, 0; mov.u32 s, sh; @%p2 mbarrier.init.shared.b64 [s], 1; bar.sync 0; mov.u32 {d}, 7;"
+    wait = "setp.lt.u32 %p2, %tid.x, 32; @%p2 bra meet; mbarrier.try_wait.parity.shared.b64 q, [s], 0; selp.b32 {d}, 1, 0, q; meet: bar.sync 0;"
+    got = run(f"{{{{ .reg .b32 s; .reg .pred q; {init} {wait} }}}}", np.uint32, np.zeros(64, np.uint32), declare=SHARED)
+    assert got.tolist() == [7] * 32 + [0] * 32
 
 
 def test_barriers_by_name_count_threads_of_their_own_cta():
@@ -997,6 +1012,37 @@ ANSWER = """
 .loc 1 7 0
 mov.u32 %r1, 41; ld.param.u64 %rd1, [p]; add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1; ret;
 }"""
+
+
+def test_an_argument_is_told_what_its_declaration_takes():
+    text = ANSWER.replace(".param .u64 p", ".param .u64 .ptr .global .align 4 p, .param .u64 q, .param .f32 x, .param .s32 n")
+    with Emulator(text, UNITS.get("ampere"), processes=1) as machine:
+        out = machine.alloc(4, name="out")
+        right = [out, out.address, 1.5, -3]
+        for at, wrong, needs in ((0, 5, "a Buffer or None"), (1, 2.5, "a Buffer, None or an int"), (2, 1, "a float"), (3, 1 << 32, "an int of 32 bits")):
+            with pytest.raises(EmulationError) as told:
+                machine.launch("k", (1, 1, 1), (32, 1, 1), 0, [*right[:at], wrong, *right[at + 1:]])
+            assert (told.value.got, told.value.needs) == (wrong, needs) and f"argument {at} " in told.value.where
+        machine.launch("k", (1, 1, 1), (32, 1, 1), 0, right)
+        assert machine.read(out, np.uint32, 1) == [42]
+
+
+def test_without_fork_one_process_runs_all_strips(monkeypatch):
+    """And each CTA once."""
+    monkeypatch.setattr(strips.multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    monkeypatch.setattr(strips, "_Workers", None)
+    with Emulator(ANSWER, UNITS.get("ampere"), processes=4, strip=2) as machine:
+        stats = machine.launch("k", (5, 1, 1), (32, 1, 1), 0, [machine.alloc(4, name="out")])
+        assert stats.ctas == 5
+
+
+def test_a_place_and_an_instruction_in_words():
+    """An instruction of no known line has the file's name alone, and one that would fill lines is cut."""
+    source, short = Source("k.cu", ("first", "  second  ")), SimpleNamespace(text="ret;", line=2, callers=(9,))
+    assert (source.where("k", short), source.quote(short)) == ("k.cu:2 (entry k, inlined at line 9)", "`ret;` from `second`")
+    long = SimpleNamespace(text=200 * "r" + ";", line=0, callers=())
+    assert (source.where("k", long), source.quote(long)) == ("k.cu (entry k)", f"`{200 * 'r'} ...`")
+    assert source.quote(SimpleNamespace(text=200 * "r", line=3, callers=())) == f"`{200 * 'r'}`"
 
 
 def test_emulators_of_one_text_share_its_program_and_nothing_else():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -161,3 +162,13 @@ def test_the_line_of_the_source_behind_one_of_the_assembly(assembly, line, found
 def test_a_newer_clang_is_named_for_amds():
     clang = Clang("clang", "clang", (), (), ())
     assert "newer clang: pip install" in clang.remedy("gfx1250") and "GEMMGEN_HIPCC" in clang.remedy("gfx1250") and clang.remedy("sm_80") is None
+
+
+@pytest.mark.parametrize(("place", "where"), [("/kept/headers/cuda_x.h", "cuda_x.h:12"), ("/kept/headers/cccl/x.h", "cccl/x.h:12"), (f"{cuda._FOLDER}k.cu", "k.cu:12")])
+def test_an_error_in_a_header_is_told_without_the_folder_it_is_kept_in(place, where):
+    """Which is another one for each user, and would make messages of the same source differ."""
+    output = SimpleNamespace(ok=False, log=f"{place}(12): error: no such thing\n", ptx="", cubin=b"")
+    compiler = SimpleNamespace(headers=lambda cache: Path("/kept/headers"), run=lambda *given: output, bundles_headers=True, archs=())
+    with pytest.raises(BuildError) as error:
+        cuda._make(compiler, Request("#include <cuda_x.h>\n", "sm_80", "k.cu", ()), None, False)
+    assert error.value.where == where and "/kept" not in "".join([str(error.value), *getattr(error.value, "__notes__", ())])

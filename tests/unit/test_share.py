@@ -233,6 +233,7 @@ def test_a_race_that_was_run_before_is_shared_from_its_file(gemmgen, monkeypatch
     ran = gemmgen("bench", source)
     assert ran.code == 2 and "no --share" in ran.err
     for wrong in ({key: kept[key] for key in kept if key != "made"}, kept | {"rows": [{"suite": 1}]}, kept | {"rows": [{"size": 1}]}, kept | {"low": "x"},
+                  kept | {"low": float("nan")}, kept | {"high": float("inf")}, kept | {"low": -0.5}, kept | {"high": [1]},
                   kept | {"device": 3}, kept | {"made": {**kept["made"], "kernels": 3}}, kept | {"made": {**kept["made"], "day": "today"}}, [1]):
         source.write_text(json.dumps(wrong))
         ran = gemmgen("bench", source, "--share", tmp_path / "no.json")
@@ -330,6 +331,21 @@ def test_the_page_has_each_gpu_and_the_fastest_kernel_with_fp32s_error():
     assert "| 64 x 64 x 64 | 0.0524 | 10 | 2.00 | 2.0e-04 | half | 3 | `gemmgen_half` |" in lines
     assert [sum(word in line for line in lines) for word in ("| confirmed by 1 other |", "| contested: ")] == [2, 1]
     assert page([]) == "No results yet."
+
+
+@pytest.mark.parametrize("error", [2e-4, None])
+def test_a_kernel_has_fp32s_error_where_all_files_say_so(error):
+    """One file has it with FP32's error, another with a larger one or none: the slower kernel with FP32's error in all files leads."""
+    shares = [made(("ootomo", SIZE, 1e-4, 2e-7), ("half", SIZE, 1e-5, 2e-7)), made(("ootomo", SIZE, 1e-4, 2e-7), ("half", SIZE, 1e-5, error))]
+    for some in (shares, shares[::-1]):
+        [line] = [line for line in page(some).splitlines() if line.startswith("| 1024 x 1024 x 1024 |")]
+        assert line.endswith("| ootomo | 2 | `gemmgen_ootomo` |")
+
+
+def test_files_of_one_kernel_count_by_their_median_time_and_their_largest_error():
+    found = [made(("ootomo", SIZE, seconds, error), ("half", SIZE, 2e-4, 2e-7)) for seconds, error in ((1e-4, 1e-7), (9e-4, 3e-7), (1.1e-4, 2e-7))]
+    [line] = [line for line in page(found).splitlines() if line.startswith("| 1024 x 1024 x 1024 |")]
+    assert "| 110 |" in line and line.endswith("| 3.0e-07 | ootomo | 3 | `gemmgen_ootomo` |")
 
 
 def test_a_time_that_is_not_plausible_leads_no_table():

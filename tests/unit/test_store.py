@@ -23,6 +23,7 @@ pyarrow = pytest.importorskip("pyarrow")
 
 from gemmgen.errors import GemmgenError
 from gemmgen.workshop.explore.store import Store, Writer, compact, parquet, places
+from gemmgen.workshop.explore.store import writer as writing
 from gemmgen.workshop.explore.store.listing import Lister
 from gemmgen.workshop.explore.store.parquet import content_of, table_of
 from gemmgen.workshop.explore.trial_row import Row, schema
@@ -103,6 +104,32 @@ def test_a_damaged_file_is_left_out_with_a_note(tmp_path, damage):
                      or whole[:at] + noise + whole[at + len(noise):])
     assert [one.trial for one in store.rows()] == ["t000000", "t000001", "t000002", "t000003"]
     assert [last.name in note for note in notes] == [True]
+
+
+def test_a_row_that_comes_late_is_written_with_those_that_wait_and_the_time_begins_anew(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(writing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    writer, waiting = Writer(tmp_path, batch_rows=10, batch_seconds=5), []
+    for number, now[0] in enumerate((1.0, 5.0, 6.0, 9.9, 10.0)):
+        writer.add(row(number))
+        waiting.append(writer.waiting)
+    assert waiting == [1, 0, 1, 2, 0] and len(parquet_files(tmp_path)) == 2
+
+
+def test_batches_of_one_moment_are_files_of_their_own_in_their_order(tmp_path, monkeypatch):
+    """As where a clock stands still, or is set back."""
+    monkeypatch.setattr(writing, "stamp", lambda: "20260101T000000.000000Z")
+    fill(tmp_path, 12, batch_rows=1)
+    assert [pyarrow.parquet.read_table(path)["trial"].to_pylist() for path in parquet_files(tmp_path)] == [[f"t{at:06d}"] for at in range(12)]
+
+
+def test_what_is_no_whole_parquet_file_is_no_file_of_the_store(tmp_path):
+    """Other programs leave hidden files, and files of other kinds."""
+    fill(tmp_path, 3)
+    [path] = parquet_files(tmp_path)
+    for name in (f".{path.name}", "notes.txt"):
+        (tmp_path / name).write_bytes(path.read_bytes())
+    assert places.Folder(tmp_path).names() == {path.name: path.stat().st_size} and numbers(tmp_path) == [0, 1, 2]
 
 
 def test_a_full_disk_keeps_the_batch_and_leaves_nothing_half(tmp_path):
@@ -384,23 +411,25 @@ def test_a_question_is_interrupted_until_it_hears(tmp_path):
     assert time.monotonic() - began < 1.8
 
 
-def test_columns_of_other_versions(tmp_path):
+def test_columns_of_other_versions(tmp_path, monkeypatch):
+    """None of the files is taken for a damaged one, which would be read to its end before each question."""
+    monkeypatch.setattr(Store, "_damaged", lambda store, listing: pytest.fail("a sound file is looked at for damage"))
     fill(tmp_path, 1)
     newer = table_of([row(1)]).append_column("colour", pyarrow.array(["red"])).replace_schema_metadata({"gemmgen_row": "9"})
     (tmp_path / "20300101T000000.000000Z-a-000000.parquet").write_bytes(content_of(newer))
-    older = table_of([row(2)]).drop_columns(["registers", "policy", "at"])
+    older = table_of([row(2)]).drop_columns(["registers", "policy", "at", "promote", "stages", "split_k"])
     (tmp_path / "20200101T000000.000000Z-a-000000.parquet").write_bytes(content_of(older))
     for merged in (False, True):
         store = Store(tmp_path)
         assert store.query("SELECT colour FROM trials ORDER BY trial")["colour"].to_pylist() == [None, "red", None]
         [one] = store.rows("trial = 't000002'")
-        assert one.policy == "" and one.registers is None and one.at.year == 1970
+        assert one.policy == "" and one.registers is None and one.at.year == 1970 and (one.promote, one.stages, one.split_k) == (0, 0, 1)
         assert len(parquet_files(tmp_path)) == (1 if merged else 3)
         compact(tmp_path)
     [path] = parquet_files(tmp_path)
     assert pyarrow.parquet.read_metadata(path).metadata[b"gemmgen_row"] == b"9"
     (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "a.parquet").write_bytes(content_of(older))
+    (tmp_path / "b" / "a.parquet").write_bytes(content_of(older.drop_columns(["study"])))
     assert set(Store(tmp_path / "b").query("SELECT * FROM trials").column_names) == set(schema().names)
 
 

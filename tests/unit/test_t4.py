@@ -99,6 +99,8 @@ def test_what_a_file_says_in_other_ways(tmp_path):
     assert one.seconds == pytest.approx(2e-9) and one.device == "A100"
     [one] = read(tmp_path, t4(times={}, measurements=[{"name": "time", "value": 5, "unit": "us"}], timestamp="2026-01-02 03:04:05"))
     assert one.seconds == pytest.approx(5e-6) and one.at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    [one] = read(tmp_path, t4(times={"compilation_time": 7}, measurements=[{"name": "time", "value": 5, "unit": "us"}]) | {"metadata": {"timeunit": "ns"}})
+    assert (one.seconds, one.compile_seconds) == (pytest.approx(5e-6), pytest.approx(7e-9)), "a measurement's own unit, and the file's of what has none"
     [one] = read(tmp_path, t4(times={}))
     assert one.verdict == "right" and one.seconds is None
     measured = [{"name": "time", "value": "TimeoutConfig", "unit": "ms"}, {"name": "registers", "value": 7}]
@@ -120,9 +122,10 @@ REFUSED = {
         ({"configuration": {"gpu": "a", "m": True, "n": 1, "k": 1, "layout": "nn"}}, "does not tell m"),
         ({"times": []}, r"results\[0\].times: is of another type"),
         ({"invalidity": "fine"}, "invalidity: is none of T4's"), ({"invalidity": []}, "invalidity: is none of T4's"),
-        ({"correctness": "1"}, "correctness: is not a number"), ({"correctness": 0}, "correctness: contradicts"),
+        ({"correctness": "1"}, "correctness: is not a number"), ({"correctness": True}, "correctness: is not a number"), ({"correctness": 0}, "correctness: contradicts"), ({"correctness": 0.5}, "correctness: contradicts"),
         ({"measurements": [{"name": "time", "value": "x", "unit": "ms"}]}, r"measurements\[0\]: is not a time"),
         ({"measurements": [{"name": "time", "value": float("nan"), "unit": "ms"}]}, r"measurements\[0\]: is not a time"),
+        ({"measurements": [{"name": "time", "value": True, "unit": "ms"}]}, r"measurements\[0\]: is not a time"),
         ({"measurements": [{"name": "time", "value": 1, "unit": "h"}]}, r"measurements\[0\]: has no unit"),
         ({"measurements": [{"name": "time", "value": 1}]}, r"measurements\[0\]: has no unit"),
         ({"measurements": [{"value": 1}]}, r"measurements\[0\].name: is missing"),

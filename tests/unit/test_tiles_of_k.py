@@ -55,6 +55,7 @@ def test_the_estimate_is_what_the_unit_shows(name, data):
     shown = np.linalg.norm(product(scheme, UNIT, a, b, fragment_k=32) - exact) / np.linalg.norm(exact)
     assert 1 / 1.3 < predicted(scheme, UNIT, 512, 0, DISTRIBUTIONS[data]).estimate / shown < 1.5
     assert 1 / 1.3 < fixed.error_norm(scheme, a, b, exact) / np.linalg.norm(exact) / shown < 1.7
+    assert fixed.error_norm(scheme, a, 8 * b, 8 * exact) == 8 * fixed.error_norm(scheme, a, b, exact) == fixed.error_norm(scheme, 8 * a, b, 8 * exact)
 
 
 def test_every_tile_has_the_scale_of_its_own_largest():

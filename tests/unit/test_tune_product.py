@@ -84,6 +84,35 @@ def test_on_a_gpu_measured_times_alone_decide_and_the_budget_bounds_the_study(tm
     assert tuned.study.study.file.accept.relative_frobenius == 1e-6 and asked["how"]["workers"] is None
 
 
+def test_an_answer_is_of_its_own_product_and_timed_where_its_gpu_is(tmp_path, monkeypatch):
+    """Several products share a store. On a machine with another GPU, or without a compiler, no process compiles."""
+    asked, verdict = [], {"verdict": "timed"}
+
+    def run(self, **how):
+        head = self.study.head
+        asked.append((head.rivals, head.trials, how["workers"]))
+        with Writer(tmp_path / "s") as writer:
+            [row] = timed(plans(few=1), [(8, 8, 8)], rival=None)
+            writer.add(replace(row, k=len(asked), study=self.study.name, generator=gemmgen.__version__, **verdict))
+
+    def tune(k, **more):
+        return gemmgen.tune(8, 8, k, store=tmp_path / "s", workers=3, **more)
+
+    monkeypatch.setattr(product, "gpus_here", lambda: [Here(GPU, "GPU-1", "NVIDIA H200", "1")])
+    monkeypatch.setattr(product, "compiler_name", lambda arch: "NVRTC")
+    monkeypatch.setattr(explore.Explored, "run", run)
+    assert not tune(8).kept and tune(8).kept and asked == [(("cublas-sgemm",), product.MOST_TRIALS, 3)]
+    assert not tune(8, layout="nt").kept and asked[1:] == [((), product.MOST_TRIALS, 3)], "cuBLAS is raced in layout nn"
+    assert not tune(8, gpu="a100").kept and asked[2:] == [((), UNTIMED_TRIALS, 0)]
+    verdict |= {"verdict": "compiled", "seconds": None, "predicted_seconds": 1e-6}
+    with pytest.raises(GemmgenError, match="found no kernel that is right"):
+        tune(16)
+    monkeypatch.setattr(product, "compiler_name", lambda arch: "")
+    with pytest.raises(GemmgenError, match="found no kernel that is right"):
+        tune(24)
+    assert [workers for *_, workers in asked[3:]] == [3, 0]
+
+
 def test_a_store_without_a_right_kernel_is_an_error_with_its_place(tmp_path, monkeypatch):
     def run(self, **how):
         with Writer(tmp_path / "s") as writer:
@@ -109,7 +138,7 @@ def test_what_cannot_be_tuned_is_refused(given, error, told):
 
 def test_a_budget_is_seconds_or_a_number_with_its_unit():
     assert [seconds_asked(one) for one in ("2 min", "90s", " 0.5 h ", 7, 0.1)] == [120.0, 90.0, 1800.0, 7.0, 0.1]
-    for bad in ("", "min", "2", "-1 s", "2 days", 0, -3, float("nan"), float("inf")):
+    for bad in ("", "min", "2", "-1 s", "2 days", 0, -3, float("nan"), float("inf"), 10**400, True):
         with pytest.raises(SpecError, match="is no time"):
             seconds_asked(bad)
 
@@ -150,6 +179,10 @@ def test_plots_have_measured_points_full_and_predicted_ones_hollow():
     assert list(sizes.x) == pytest.approx([256, 512]) and list(sizes.marker.symbol) == ["circle", "circle-open"]
     best = max(2e-12 * 256**3 / row.seconds for row in rows if row.kind == "kernel" and row.verdict == "timed")
     assert sizes.y[0] == pytest.approx(best)
+    told = {"frontier": ("TFLOP/s", None, "relative error", "log"), "sizes": ("cube root of m n k", "log", "TFLOP/s", None),
+            "model": ("predicted, µs", "log", "measured, µs", "log")}
+    drawn = {name: figure(name, rows).layout for name in FIGURES}
+    assert {name: (one.xaxis.title.text, one.xaxis.type, one.yaxis.title.text, one.yaxis.type) for name, one in drawn.items()} == told
     [model] = figure("model", rows).data
     assert len(model.x) == 2 and figure("model", rows[-2:], "t").layout.title.text == "t: no kernel has a time"
     with pytest.raises(UnknownName) as refusal:

@@ -76,7 +76,8 @@ def test_without_a_unit_each_k_is_a_fused_multiply_add_in_order():
 
 
 def test_a_probe_that_fails_is_an_error_in_the_record(monkeypatch):
-    def fails(plan, kind):
+    def fails(*given):
+        assert given == (plan, "hip")
         raise DeviceError("probe", "failed", got="status 1")
 
     monkeypatch.setattr(record, "probe_unit", fails)

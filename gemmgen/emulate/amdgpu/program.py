@@ -34,7 +34,7 @@ class Block:
     """
 
     code: Sequence[Instruction]
-    length: int = 0
+    length: int
     end: str = "next"
     condition: str = ""
     last: Instruction | None = None

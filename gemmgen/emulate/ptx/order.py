@@ -338,7 +338,7 @@ class Order:
         return f"{self.launch.arena.describe(int(here[0]) + 4 * word)}, written in {writes.author(who, what, self.launch.source)}"
 
     # ---- fences
-    def fence(self, warp, mask: np.ndarray | None, release: bool = True, acquire: bool = True) -> None:
+    def fence(self, warp, mask: np.ndarray | None, release: bool, acquire: bool) -> None:
         """Lanes execute a fence of the GPU's scope."""
         chosen = slice(None) if mask is None else mask
         if release and self.pending:

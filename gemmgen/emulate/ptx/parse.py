@@ -32,9 +32,9 @@ class Param:
 
     name: str
     type: str
-    count: int = 0
-    align: int = 1
-    pointer: bool = False
+    count: int
+    align: int
+    pointer: bool
 
     @property
     def nbytes(self) -> int:

@@ -164,8 +164,7 @@ class Registers:
             if not value.written and self._flying(value).any():
                 self._beside(value, value.data, self.active)
             value = value.data
-        value = value if value.dtype is dtype else reinterpret(value, dtype)
-        return value if value.ndim else np.broadcast_to(value, self.lanes)
+        return value if value.dtype is dtype else reinterpret(value, dtype)
 
     def rename(self, target: int, slot: int, mask: np.ndarray | None) -> bool:
         """`mov` of a register in flight, or of one never written: the compiler renames

@@ -301,11 +301,12 @@ def share_of(table: Table, by: Made) -> tuple[Share, list[str]]:
         raise SpecError("--share", f"has kernels for {first.gpu}, timed on another GPU", got=table.device,
                         needs=f"kernels for {title}, whose title it is", remedy=f"--gpu {title}")
     said = table.environment
+    inputs = {what: int(value) if value in (-1, 0, 1) else value for what, value in (("low", table.low), ("high", table.high))}
     watts = re.match(r"[0-9]+(\.[0-9]+)?", said.get("power limit", ""))
     value = {
         "format": FORMAT, "gemmgen": by.gemmgen, "day": by.day, "device": table.device, "gpu": first.gpu,
         "driver": said.get("driver", "unknown"), "cuda": said.get("CUDA runtime", "unknown"), "cublas": said.get("cuBLAS", "unknown"),
-        "compiler": first.compiler, "power_limit": float(watts[0]) if watts else None, "low": int(table.low), "high": int(table.high),
+        "compiler": first.compiler, "power_limit": float(watts[0]) if watts else None, **inputs,
         "captured": by.captured, "batches" if table.batches else "results": [one.model_dump() for one in found.values()],
     }
     return parse(Share, value, "--share"), notes
@@ -324,8 +325,8 @@ def stored(path: Path) -> tuple[Table, Made]:
         table = Table(value["device"], value["environment"], value["low"], value["high"], (), tuple(value["notes"]))
         several = TypeAdapter(list[BatchRow] if rows and "suite" in rows[0] else list[Row]).validate_python(rows)
         texts = [table.device, *table.environment, *table.environment.values()]
-        if not all(isinstance(text, str) for text in texts) or not all(isinstance(one, int | float) for one in (table.low, table.high)):
-            raise ValueError("the device, what it says of itself, or the inputs")
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("the device, or what it says of itself")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         got = f"without {error}" if isinstance(error, KeyError) else "rows" if isinstance(error, ValidationError) else getattr(error, "strerror", None)
         raise SpecError(str(path), "cannot be read as a race", got=got or str(error)[:200], needs=needs, remedy=remedy) from None

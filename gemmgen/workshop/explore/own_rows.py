@@ -38,7 +38,7 @@ OWN = '"own":'
 
 def row_name(name: str) -> str:
     """The name of the row that a spec calls `name`: its own, or its file's."""
-    return Path(name).stem if name.endswith(".toml") else name
+    return Path(name).stem
 
 
 def without_paths(spec: Mapping[str, Any]) -> dict[str, Any]:

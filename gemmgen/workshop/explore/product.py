@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,6 +164,6 @@ def seconds_asked(budget: str | float) -> float:
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(s|min|h)\s*", budget) if isinstance(budget, str) else None
     seconds = float(found[1]) * UNITS[found[2]] if found else budget
-    if not isinstance(seconds, int | float) or not isfinite(seconds) or not 0 < seconds <= 1e7:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 1e7:
         raise SpecError("tune: budget", "is no time", got=budget, needs="seconds above 0, or a number and s, min or h", remedy='budget="2 min"')
     return float(seconds)

@@ -266,7 +266,7 @@ def store(cursor: Cursor):
 
     def run(warp, mask):
         if ordering.releases:
-            warp.strip.order.fence(warp, mask, acquire=False)
+            warp.strip.order.fence(warp, mask, release=True, acquire=False)
         values = stored(warp).view(moved).reshape(-1)
         for memory, offsets, lanes in access.each(warp, mask):
             with at_lanes(lanes):
@@ -380,7 +380,7 @@ def atomic(cursor: Cursor):
         values.append(values[0])
         order = warp.strip.order
         if ordering.releases:
-            order.fence(warp, mask, acquire=False)
+            order.fence(warp, mask, release=True, acquire=False)
         for memory, offsets, lanes in access.each(warp, mask):
             chosen = slice(None) if lanes is None else lanes
             x, y = (value[chosen] for value in values[:2])

@@ -368,7 +368,7 @@ class Product:
 
     name, counted = "", 1
 
-    def __init__(self, word: str, a: list[int], parts: list[Part], saturate: bool = False):
+    def __init__(self, word: str, a: list[int], parts: list[Part], saturate: bool):
         self.word, self.a, self.parts, self.saturate = word, a, parts, saturate
         self.dtype = DTYPES[sum_type(word)]
 

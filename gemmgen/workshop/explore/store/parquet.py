@@ -26,10 +26,7 @@ def table_of(rows: Sequence[Row]) -> pyarrow.Table:
     """
     pyarrow = library("pyarrow")
     columns = schema()
-    table = pyarrow.Table.from_arrays([pyarrow.array([getattr(row, one.name) for row in rows], type=one.type) for one in columns], schema=columns)
-    if lacking := [one.name for one, column in zip(columns, table.columns) if column.null_count and not one.nullable]:
-        raise TypeError(f"no value for {', '.join(lacking)}")
-    return table
+    return pyarrow.Table.from_arrays([pyarrow.array([getattr(row, one.name) for row in rows], type=one.type) for one in columns], schema=columns)
 
 
 def content_of(table: pyarrow.Table, *, replaces: Mapping[str, int] | None = None, statistics: bool = False) -> Any:
@@ -38,6 +35,9 @@ def content_of(table: pyarrow.Table, *, replaces: Mapping[str, int] | None = Non
     Args:
         replaces: bytes of the files whose rows it holds, by name.
         statistics: least and greatest values of each row group; they are worth their room in large files.
+
+    Raises:
+        pyarrow.ArrowException: a column that has a value in every row lacks one.
     """
     parquet = library("pyarrow.parquet")
     metadata = {VERSION_KEY: str(SCHEMA_VERSION).encode(), **(table.schema.metadata or {})}
