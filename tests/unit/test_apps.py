@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from gemmgen.catalog import output as outputs
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
-from gemmgen.workshop.apps import cholesky, data, dense, graph, inception, kmeans, knn, llm, lu, mlp, polar, race
+from gemmgen.workshop.apps import bert, cholesky, data, dense, graph, inception, kmeans, knn, llm, lu, mlp, polar, race, tuned
 from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.verbs.apps import text
 
@@ -166,12 +167,167 @@ def test_an_application_runs_on_drawn_data_without_scikit_learn(name, monkeypatc
     assert outcome.as_dict()["sizes"] | SMALL[name] == outcome.as_dict()["sizes"]
 
 
+@pytest.mark.parametrize("name", [name for name in apps.NAMES if "digits" in apps.find(name).data])
+def test_data_are_those_that_are_named(name):
+    app, of = apps.find(name), SMALL[name] | {"features": 24}
+    made = {which: app.make(app.sized(of, small=True), which, 0).inputs for which in ("digits", "drawn")}
+    x = "x" if name == "mlp" else "points"
+    rows = len(made["digits"][x])
+    assert rows == app.sized(of, small=True)["batch" if name == "mlp" else "points"]
+    assert np.array_equal(made["digits"][x], data.digits(rows + of.get("queries", 0))[0][:rows]) and made["drawn"][x].shape == (rows, 24)
+
+
+@pytest.mark.parametrize("name", ["bert", "llm", "inception"])
+def test_torchs_modules_are_named_where_they_are_asked_for_and_missing(name, monkeypatch):
+    app = apps.find(name)
+    for found, which, notes in ((None, "torch", 1), (None, "drawn", 0), (object(), "torch", 0)):
+        monkeypatch.setattr("importlib.util.find_spec", lambda module: found)
+        problem = app.make(app.sized(SMALL[name], small=True), which, 0)
+        assert len(problem.notes) == notes and all("torch is not installed" in note for note in problem.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "llm", "inception"])
+def test_torchs_modules_get_the_same(name):
+    pytest.importorskip("torch")
+    [own], [beside] = (lambda one: (one.rows, one.beside.values()))(apps.run(name, by=[], data="torch", device="emulator"))
+    assert set(beside) == set(own.figures) and 0 < beside["error"] < 1e-6 and own.figures["error"] < 1e-6
+
+
+def test_berts_layer_by_hand():
+    """One token of two elements and one of an inner layer, by math.erf; a norm leaves a mean of 0 and a deviation of 1."""
+    of = {"w1": np.array([[0.5, -1.0]]), "b1": np.array([[0.25]]), "w2": np.array([[2.0], [-1.0]]), "b2": np.array([[0.125, 0.5]])}
+    x = np.array([[3.0, 0.5]])
+    inner = 3 * 0.5 - 0.5 + 0.25
+    inner *= 0.5 * (1 + math.erf(inner / 2**0.5))
+    before = np.array([3 + 2 * inner + 0.125, 0.5 - inner + 0.5])
+    y = bert.layer(who.InNumpy("numpy", np.float64), x, of)
+    np.testing.assert_allclose(y[0], (before - before.mean()) / before.std(), rtol=1e-12)
+    assert bert.figures(np.float32([[1, 2]]), np.array([[1.0, 4.0]])) == {"error": pytest.approx((4 / 17) ** 0.5), "largest": 2.0}
+
+
+def test_tokens_of_a_language_model_lie_where_the_paper_says():
+    x = llm.make({"tokens": 64, "hidden": 32, "kv": 8, "head": 4}, "drawn", 0).inputs["x"]
+    assert 0.5 <= x.min() < 0.55 and 2.45 < x.max() <= 2.5 and abs(x.mean() - 1.5) < 0.05
+
+
+def test_a_perceptrons_step_is_a_tenth_of_64_over_its_widest_layer():
+    """A wider layer in the middle, and one at the end."""
+    for sizes, widest in (({"width": 40, "outputs": 12}, 40), ({"width": 16, "outputs": 32}, 32)):
+        gemms = mlp.make({"batch": 4, "features": 8, "steps": 1, **sizes}, "drawn", 0).program("mlp", "one step").gemms
+        assert [one.alpha for one in gemms if one.op == "tn"] == [pytest.approx(-0.1 * 64 / widest)] * mlp.LAYERS
+
+
+def test_a_cycle_ends_after_as_many_iterations_as_it_may_take():
+    a, r = np.diag(np.arange(1.0, 9)), np.ones(8)
+    for most in (1, 3):
+        step, taken = lu.cycle(np, lambda v: a @ v, r, most)
+        assert taken == most
+        krylov = np.array([np.linalg.matrix_power(a, power) @ r for power in range(1, most + 1)]).T  # no step of so many gets nearer
+        least = np.linalg.lstsq(krylov, r, rcond=None)[0]
+        assert np.linalg.norm(r - a @ step) == pytest.approx(np.linalg.norm(r - krylov @ least))
+    assert lu.cycle(np, lambda v: 2 * v, r, 9)[1] == 1  # nothing is left after the first
+
+
+def test_a_gpus_triangle_is_given_as_the_column_major_matrix_that_its_memory_is(monkeypatch):
+    given = []
+
+    def solve_triangular(triangle, right, *, lower, unit_diagonal, trans, check_finite):
+        given.append(triangle.flags.f_contiguous)
+        whole = (np.tril if lower else np.triu)(triangle, (-1 if lower else 1) if unit_diagonal else 0) + (np.eye(4) if unit_diagonal else 0)
+        return np.linalg.solve(whole.T if trans else whole, right)
+
+    monkeypatch.setattr(dense, "_solver", lambda xp, where: SimpleNamespace(solve_triangular=solve_triangular))
+    t, b = (DRAW.standard_normal(shape) for shape in ((4, 4), (4, 3)))
+    t += 4 * np.eye(4)
+    for lower, unit, transposed in itertools.product(*3 * ((True, False),)):
+        by_numpy, by_gpu = (dense.triangular_solved(xp, t, b, lower=lower, unit=unit, transposed=transposed) for xp in (np, object()))
+        np.testing.assert_allclose(by_gpu, by_numpy, rtol=1e-12)
+        kept = (np.tril if lower else np.triu)(t, (-1 if lower else 1) if unit else 0) + (np.eye(4) if unit else 0)
+        np.testing.assert_allclose((kept.T if transposed else kept) @ by_numpy, b, atol=1e-12)
+    assert given == [False, True] * 8
+
+
 def test_the_figures_of_inception_by_hand():
     """Two modules: the largest difference of all, and pixels whose strongest filter is another."""
     exact = {"one": np.array([[1.0, 2.0], [3.0, 0.0]]), "two": np.array([[5.0, 4.0, 0.0]])}
     found = {"one": np.array([[2.0, 1.5], [3.0, 0.25]], np.float32), "two": np.array([[5.0, 4.0, 0.0]], np.float32)}
     told = inception.figures(found, exact)
     assert told["largest"] == 1.0 and told["error"] == pytest.approx(((1 + 0.25 + 0.0625) / 55) ** 0.5) and told["other filter"] == "1 of 3"
+
+
+def test_the_figures_of_neighbours_and_clusters_by_hand():
+    """Two of six queries have other neighbours, and one of them another class; a point moves to a cluster of which it is farther."""
+    x, classes = data.digits(206)
+    app = apps.find("knn")
+    problem = app.make({"points": 200, "queries": 6, "features": 64, "neighbours": 1}, "digits", 0)
+    right = np.array([[np.flatnonzero(classes[:200] == one)[0]] for one in classes[200:]])
+    other, wrong = right.copy(), right.copy()
+    other[0] = np.flatnonzero(classes[:200] == classes[200])[1]
+    wrong[:2, 0] = other[0, 0], np.flatnonzero(classes[:200] != classes[201])[0]
+    assert problem.judge({"neighbours": other}, {"neighbours": right}) == {"wrong neighbours": "1 of 6", "wrong classes": "0 of 6"}
+    assert problem.judge({"neighbours": wrong}, {"neighbours": right}) == {"wrong neighbours": "2 of 6", "wrong classes": "1 of 6"}
+    assert graph.make({"points": 6, "features": 4, "neighbours": 1}, "drawn", 0).judge({"neighbours": wrong}, {"neighbours": right}) == {"wrong neighbours": "2 of 6"}
+    clusters = kmeans.make({"points": 6, "features": 4, "clusters": 2, "iterations": 1}, "drawn", 0)
+    points, near = clusters.inputs["points"].astype(np.float64), np.array([0, 0, 0, 1, 1, 1])
+    centres, moved = np.array([points[0], points[5]]), np.array([0, 0, 0, 1, 1, 0])
+    least, own = (sum(np.linalg.norm(point - centres[label]) ** 2 for point, label in zip(points, labels)) for labels in (near, moved))
+    assert clusters.judge({"centres": centres, "labels": moved}, {"centres": centres, "labels": near}) == {
+        "inertia": pytest.approx(own), "over FP64's": pytest.approx(own / least - 1), "other cluster": "1 of 6"}
+
+
+def test_the_figures_of_a_perceptron_by_hand():
+    """Of two rows the right classes have 3/4 and all, and in FP64 3/4 and 1/2; of four rows one has its logit in another place."""
+    logits, exact = np.float32([[0, math.log(3)], [0, 1000]]), np.array([[0, math.log(3)], [0, 0]])
+    assert mlp.cross_entropy(logits, np.array([1, 1])) == pytest.approx(-math.log(0.75) / 2)
+    assert mlp.cross_entropy(exact, np.array([1, 1])) == pytest.approx((-math.log(0.75) + math.log(2)) / 2)
+    problem = mlp.make({"batch": 4, "features": 8, "width": 16, "outputs": 12, "steps": 1}, "drawn", 0)
+    classes = problem.inputs["target"].argmax(axis=1)
+    best = np.eye(12)[classes]
+    other = best.astype(np.float32)
+    other[2] = np.roll(other[2], 1)
+    told = problem.judge({"logits": other}, {"logits": best})
+    assert told["wrong classes"] == "1 of 4" and told["error"] == pytest.approx((2 / 4) ** 0.5)
+    assert told["over FP64's"] == pytest.approx(1 / 4) and told["loss"] == pytest.approx(math.log(math.e + 11) - 3 / 4)
+
+
+def test_a_perceptron_steps_against_its_gradient():
+    """Of each layer's weights and biases one, by the difference of the loss."""
+    problem = mlp.make({"batch": 5, "features": 6, "width": 7, "outputs": 12, "steps": 1}, "drawn", 0)
+    of = {name: x.astype(np.float64) for name, x in problem.inputs.items()}
+    matmul, classes = who.InNumpy("numpy", np.float64), of["target"].argmax(axis=1)
+
+    def loss(changed):
+        return mlp.cross_entropy(mlp.forward(matmul, of["x"], *([(of | changed)[f"{name}{at}"] for at in range(mlp.LAYERS)] for name in "wb"))[-1], classes)
+
+    weights, biases = ([of[f"{name}{at}"].copy() for at in range(mlp.LAYERS)] for name in "wb")
+    mlp.step(matmul, mlp.forward(matmul, of["x"], weights, biases), of["target"], weights, biases, 0.5)
+    for name, made in (("w", weights), ("b", biases)):
+        for at, new in enumerate(made):
+            old, place = of[f"{name}{at}"], np.unravel_index(abs(new - of[f"{name}{at}"]).argmax(), new.shape)
+            bit = np.zeros_like(old)
+            bit[place] = 1e-5
+            slope = (loss({f"{name}{at}": old + bit}) - loss({f"{name}{at}": old - bit})) / 2e-5
+            assert new[place] - old[place] == pytest.approx(-0.5 * slope, rel=1e-5) and abs(slope) > 1e-3
+
+
+def test_the_error_of_factors_is_that_of_the_last_rows_and_columns(monkeypatch):
+    """L [[1, 0], [0.5, 1]] and U [[2, 1], [0, 3]] are [[2, 1], [1, 3.5]]."""
+    packed, a = np.array([[2, 1], [0.5, 3]]), np.array([[2, 5], [1, 4.0]])
+    assert lu.factors_error(np, packed, a) == pytest.approx(((16 + 0.25) / (4 + 25 + 1 + 16)) ** 0.5)
+    monkeypatch.setattr(lu, "SHOWN", 1)
+    assert lu.factors_error(np, packed, a) == pytest.approx(0.5 / 4)
+
+
+def test_the_figures_of_projections_by_hand():
+    """MRED is the mean of q's, k's and v's; attention is of the first head's one dimension."""
+    exact = {"q": np.array([[1.0, 4], [2, 4]]), "k": np.array([[1.0, 4], [-1, 4]]), "v": np.array([[2.0, 4], [2, 4]])}
+    out = {name: x.astype(np.float32) for name, x in exact.items()}
+    out["q"] = np.float32([[1.5, 5], [2, 4]])
+    told = llm.figures(out, exact, 1)
+    squares = sum(float((x**2).sum()) for x in exact.values())
+    assert told["error"] == pytest.approx((1.25 / squares) ** 0.5) and told["MRED"] == pytest.approx((0.5 + 0.25) / 4 / 3)
+    assert told["attention"] == pytest.approx(1 / (1 + math.exp(-3)) - 1 / (1 + math.exp(-2)))
 
 
 def test_attention_by_hand():
@@ -264,16 +420,20 @@ def test_cublas_gets_the_other_side_and_the_other_triangle(monkeypatch):
 
 def test_a_kernel_of_another_device_gets_copies_and_is_built_once_for_a_kind(monkeypatch):
     """Operands row major whatever the op, C only where it is read, and a batch by a kernel of its own; all devices are released."""
-    asked, released = [], []
+    asked, layouts, released = [], [], []
 
     def build(spec):
         asked.append((spec.spec.problem.kind, spec.spec.problem.m, spec.spec.problem.matrices))
+        layouts.append(spec.spec.problem.layout)
         none = SimpleNamespace(output=outputs.F32, epilogue=())
         return SimpleNamespace(plan=none, source=spec.spec.problem.kind)
 
-    def gemm(device, plan, source, a, b, c, *, alpha, beta):
-        assert source == "gemm" and a.flags.c_contiguous and b.flags.c_contiguous and (c is None) == (beta == 0)
-        return SimpleNamespace(c=alpha * (a @ b) + (0 if c is None else beta * c))
+    def gemm(device, plan, source, a, b, c, *, alpha=1.0, beta=0.0):
+        assert all(x is None or x.flags.c_contiguous for x in (a, b, c))
+        if source == "trsm":
+            return SimpleNamespace(c=np.linalg.solve(np.tril(a), c))
+        assert (c is None) == (beta == 0) and source == ("syrk" if b is None else "gemm")
+        return SimpleNamespace(c=alpha * (a @ (a.T if b is None else b)) + (0 if c is None else beta * c))
 
     def batch(device, plan, source, products):
         assert source == "grouped"
@@ -296,8 +456,13 @@ def test_a_kernel_of_another_device_gets_copies_and_is_built_once_for_a_kind(mon
     assert np.allclose(out, a @ b) and len(copied.kernels) == 2
     assert asked[0][:2] == ("gemm", 3)
     assert asked[-1] == ("grouped", 3, 2) and [one for one in asked if one[0] == (3, 2, 5)] == [((3, 2, 5), "emulator")] * 5
+    square = np.empty((3, 3), np.float32)
+    assert np.allclose(copied.syrk(a, out=square, alpha=-0.5, both=True), -0.5 * a @ a.T)
+    triangle = a[:, :3] + 4 * np.eye(3, dtype=np.float32)
+    assert np.allclose(np.tril(triangle) @ copied.solve(triangle, c.copy(), side="left"), c, atol=1e-5)
+    assert layouts == ["nn", "nn", "nt", who.of_solve((3, 2), "left", True, False, False)[0].op]
     copied.release()
-    assert sorted(released) == ["gemm", "grouped"]
+    assert sorted(released) == ["gemm", "grouped", "syrk", "trsm"]
 
 
 def test_the_command_tells_milliseconds_and_the_largest_products_first():
@@ -333,6 +498,60 @@ def test_factors_are_scipys_without_pivots_and_refinement_is_needed():
     assert iterations < more < lu.MOST_ITERATIONS and residual < 1.6
     x, _, residual = lu.solved(np, double, b, np.full_like(own, np.nan))
     assert np.isnan(residual)
+
+
+@pytest.mark.parametrize(("kind", "letter"), [(np.float32, "s"), (np.float64, "d")])
+def test_a_gpus_tile_is_factored_without_pivots_on_the_stream_of_the_program(monkeypatch, kind, letter):
+    """By getrf of the column-major matrix, in the tile's type; a part of a matrix takes the factors, and nothing beside it changes."""
+    asked, made = [], {}
+
+    class CUSOLVERError(RuntimeError):
+        pass
+
+    def kept(x):
+        made[x.ctypes.data] = x
+        x = x.view(Addressed)
+        return x
+
+    class Addressed(np.ndarray):
+        @property
+        def data(self):
+            return SimpleNamespace(ptr=self.ctypes.data)
+
+    def getrf(handle, m, n, a, lda, work, pivots, info):
+        asked.append((handle, m, n, lda, pivots, made[work].size, made[info].dtype))
+        if refused:
+            raise CUSOLVERError("status 6")
+        columns = made[a]  # [column, row]
+        rows = np.ascontiguousarray(columns.T)
+        dense.unpivoted_lu(np, rows)
+        columns[...] = rows.T
+
+    def never(*of):
+        raise AssertionError("the other type's")
+
+    other = "d" if letter == "s" else "s"
+    cusolver = SimpleNamespace(setStream=lambda handle, stream: asked.append((handle, stream)), CUSOLVERError=CUSOLVERError, **{
+        f"{letter}getrf": getrf, f"{letter}getrf_bufferSize": lambda handle, m, n, a, lda: 5 * m, f"{other}getrf": never, f"{other}getrf_bufferSize": never})
+    device = SimpleNamespace(get_cusolver_handle=lambda: 77)
+    cuda = SimpleNamespace(cusolver=cusolver, device=device)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
+    xp = SimpleNamespace(ascontiguousarray=lambda x: kept(np.array(x, order="C")), empty=lambda count, kind: kept(np.empty(count, kind)),
+                         cuda=SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=9)))
+    whole = DRAW.standard_normal((6, 7)).astype(kind)
+    whole[1:5, 2:6] += 6 * np.eye(4, dtype=kind)
+    before, refused = whole.copy(), False
+    want = before[1:5, 2:6].copy()
+    dense.unpivoted_lu(np, want)
+    dense.unpivoted_lu(xp, whole[1:5, 2:6])
+    assert asked == [(77, 9), (77, 4, 4, 4, 0, 20, np.int32)] and np.allclose(np.tril(want, -1) @ np.triu(want) + np.triu(want), before[1:5, 2:6], atol=1e-5)
+    np.testing.assert_array_equal(whole[1:5, 2:6], want)
+    whole[1:5, 2:6] = before[1:5, 2:6]
+    assert np.array_equal(whole, before)
+    refused = True
+    with pytest.raises(DeviceError, match="refuses a tile"):
+        dense.unpivoted_lu(xp, whole[1:5, 2:6])
 
 
 def test_a_tile_that_is_not_positive_definite_is_told():
@@ -388,8 +607,35 @@ def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmg
     assert order.count("ootomo") == order.count("cublas-sgemm") == 3 * (2 + race.WARM_UPS + 3)
     turns = order[2 * 2 * 3 :: 3]  # of a race, in which each round has everybody once
     assert all(set(turns[at : at + 2]) == {"ootomo", "cublas-sgemm"} for at in range(0, len(turns), 2)) and len(set(zip(turns[::2], turns[1::2]))) == 2
+    a, out = matrices((6, 3), (6, 6))
+    of_tiles = SimpleNamespace(run=lambda matmul, inputs: matmul.syrk(a, out=out))  # whose tiles are products: it is timed, and not they besides
+    assert race._of_products(of_tiles, Fake("tiles"), {}) == pytest.approx(2e-3) and order.count("tiles") > 1
     ran = gemmgen("app", "llm", "--quiet", *(part for name, value in small.items() for part in ("--size", f"{name}={value}")))
     assert ran.code == 0 and "x FP32" in ran.out and "a GPU of paper" in ran.out
+
+
+def test_levels_are_chosen_for_the_gpu_that_is_named_or_here_and_multiply_in_turn(monkeypatch):
+    asked = []
+
+    def tune(program, threshold, *, gpu, device, exhaustive, progress):
+        asked.append((program.name, program.title, len(program.gemms), threshold, gpu, device, exhaustive))
+        return SimpleNamespace(choice=threshold > 1e-9 and (0,) or None, levels_of=lambda choice: dict.fromkeys("abc", "half") | {"d": "ootomo"},
+                               error=lambda highest: 3e-8, found=SimpleNamespace(walk=SimpleNamespace(highest=(1,))))
+
+    monkeypatch.setattr(tuned.tune, "tune", tune)
+    monkeypatch.setattr(race, "multiplier", lambda by, **options: who.InNumpy(by))
+    size, title = {"n": 12, "tiles": 3}, cholesky.APP.title
+    for here, named, gpu in ((None, None, "a100"), (None, "h100", "h100"), ("h200", None, "h200"), ("h200", "h100", "h100")):
+        monkeypatch.setattr(race, "gpu_here", lambda: here)
+        outcome = apps.run("cholesky", by=[], sizes=size, data="drawn", device="emulator", gpu=named, threshold=1e-5)
+        assert asked.pop() == ("cholesky", title, 4, 1e-5, gpu, "emulator", False)
+        assert outcome.levels == {"a": "half", "b": "half", "c": "half", "d": "ootomo"} and outcome.rows[-1].by == "levels for 1e-05"
+    problem = cholesky.make(size, "drawn", 0)
+    tuned.chosen_levels(cholesky.APP, problem, 1e-5, gpu="h200", on_gpu=True)
+    assert asked.pop()[-2:] == ("cuda", False)
+    with pytest.raises(SpecError, match="met by no level") as refusal:
+        tuned.chosen_levels(cholesky.APP, problem, 1e-12, gpu=None, on_gpu=False)
+    assert refusal.value.got == 1e-12 and refusal.value.has == "3e-08 of the most accurate" and "--threshold" in refusal.value.remedy
 
 
 def test_a_runs_time_is_the_median_after_the_warm_up_from_idle_to_idle(monkeypatch):

@@ -577,11 +577,13 @@ def test_maps_are_a_rows_where_every_row_and_every_column_is():
 
 @pytest.mark.parametrize("name", [
     "mma.sync.aligned.m16n8k8.row.col.s32.bf16.bf16.s32", "mma.sync.aligned.m16n8k12.row.col.f32.f16.f16.f32", "mma.sync.aligned.m2n2k2.row.col.f32.f16.f16.f32",
-    "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", "wgmma.of.any.kind",
+    "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", "mma.sync.aligned.m512n8k8.row.col.f32.f16.f16.f32", "wgmma.of.any.kind",
 ])  # fmt: skip
 def test_a_mnemonic_that_tells_no_registers_is_refused(name):
-    with pytest.raises(SpecError, match="--only: is"):
+    with pytest.raises(SpecError, match="--only: is") as refusal:
         instruction(name, "sm_90")
+    of_shape = any(shape in name for shape in ("m16n8k12", "m2n2k2", "m512n8k8"))
+    assert ("powers of two up to 256" in refusal.value.needs) == of_shape and refusal.value.remedy == "gemmgen list fragments"
 
 
 @pytest.mark.long
@@ -727,6 +729,8 @@ def test_integers_that_stop_at_their_ends_are_told():
         assert differences([one], UNITS.get("hopper")) == [f"{S8}: sums {told}; the row says exact, and wrapping around"]
     one = probed(FakeGpu(stops), S8)
     assert one.whole[0] != one.whole[1] and one.traits.value("sums") == "stop at the ends of INT32"
+    for exact in ((5, 5), None):  # as the row says, and not probed to the end
+        assert differences([replace(one, whole=exact)], UNITS.get("hopper")) == []
 
 
 @pytest.mark.parametrize(("multiply", "problem"), [

@@ -331,6 +331,46 @@ def test_the_clock_under_load_is_that_of_the_last_third(monkeypatch):
     assert told == {"clock sustained_mhz": 1500.0, "clock sustained_tflops": pytest.approx(work * 1500 / 2)}
 
 
+@pytest.mark.parametrize(("powers", "watts", "spread", "slowed", "looks"), [
+    ((100, 300, 320, 200, 250, 240), 245.0, 10 / 245, "; slowed by power cap", 2), ((200,), 200.0, 0.0, "", 1), ((), None, None, "", 0),
+])
+def test_the_power_under_load_is_that_of_the_last_third(monkeypatch, powers, watts, spread, slowed, looks):
+    """Each batch of launches is looked at once; what slowed the GPU before counts for nothing."""
+    told, clock = {}, iter([0.0, *[0.5] * (max(len(powers), 1) - 1), 9.0])
+    read = iter([SimpleNamespace(power_w=power, throttles=bits) for power, bits in zip(powers, (0, 8, 8, 8, 0, 4))])
+
+    class Bench:
+        def __init__(self, *of):
+            pass
+
+        def scaled(self, *of, seconds):
+            return 7
+
+        def launch(self, *of):
+            return None
+
+        def told(self, out, blocks):
+            return SimpleNamespace(mhz=1500.0, span=1.0)
+
+    monkeypatch.setattr(rates, "Bench", Bench)
+    monkeypatch.setattr(rates, "SUSTAINED", 1.0)
+    monkeypatch.setattr(rates.time, "perf_counter", lambda: next(clock))
+    session = Session(SimpleNamespace(kind="cuda", arch="sm_90"), None, "x", [], 1)
+    session.put(rates.Value(f"rate {F16} fma_per_clock", 1003.0, "so"))
+    sensors = SimpleNamespace(read=lambda: next(read), power_limit=lambda: 350.0) if powers else None
+    lines = []
+    rates.Rates._sustained(SimpleNamespace(
+        session=session, machine=SimpleNamespace(sensors=lambda: sensors), instructions={F16: FRAGMENTS.get(F16)}, mhz=None, sms=3, lines=lines,
+        built={F16: SimpleNamespace(upload=lambda words, name: None)}, _plain=lambda name, *what: told.update({name: what})))
+    limit = session.value("rate clock power_limit_w")
+    if powers:
+        value, wavers, clocks, how, proof = told["clock power_w"]
+        assert (value, wavers, clocks, proof) == (watts, pytest.approx(spread), 1500.0, f"{looks} looks") and limit.value == 350.0
+        assert how == rates.RAW["clock power_w"] + slowed
+    else:
+        assert "clock power_w" not in told and lines == ["| clock power_w | | | | no sensors |"] and limit is None
+
+
 def test_words_that_nobody_asked_for_are_not_missed():
     session = found(FakeGpu(by_row("exact", 16)), launch_limits.measure, rates.measure, fragments=("mma_m8n8k16_s8",))
     assert session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,8 +12,24 @@ import pytest
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import Constant
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.workshop.bringup import calibrate, facts, findings, fragments, from_row, gpu_row, kernels, launch_limits, maps, probe, rates, toml_values
-from gemmgen.workshop.bringup.data_sheet import Known, Numbers, Relation
+from gemmgen.errors import DeviceError, SpecError
+from gemmgen.workshop.bringup import (
+    calibrate,
+    facts,
+    findings,
+    fragments,
+    from_row,
+    gpu_row,
+    instruction,
+    kernels,
+    launch_limits,
+    maps,
+    probe,
+    rates,
+    sample,
+    toml_values,
+)
+from gemmgen.workshop.bringup.data_sheet import Known, Numbers, Relation, _whole
 from gemmgen.workshop.bringup.egemm import Profile
 from gemmgen.workshop.bringup.kernels import Kernel, spec_text, table
 from gemmgen.workshop.bringup.profiled import FLOAT, HALF, KINDS, TREE, Kind, Profiled, _drawn
@@ -21,6 +38,7 @@ from gemmgen.workshop.bringup.sample import Proposed, Timed, _spread
 from gemmgen.workshop.bringup.session import Session, Value
 from gemmgen.workshop.bringup.unit_rules import Candidate
 from gemmgen.workshop.explore.trial_row import Row
+from gemmgen.workshop.verbs import bringup as verb
 
 MMA = "mma_m16n8k8_f16"
 
@@ -84,6 +102,53 @@ def test_a_chosen_kernels_spec_names_the_row_from_its_folder():
     text = spec_text(spec, session, {"kernel": "gemmgen_k", "seconds": 1.25e-5})
     assert text == '# gemmgen_k: chosen by gemmgen gpu probe, 12.5 us on A GPU.\n\n[target]\ngpu = "../here.toml"\n\n[tile]\nblock = [64, 32, 16]\ngpu = "x"\n'
     assert spec_text({}, session, {"kernel": "k"}) == "# k: chosen by gemmgen gpu probe.\n"
+
+
+def test_a_kernel_of_the_reference_set_has_its_time_or_says_that_there_is_none():
+    """A wrong one, and one that no plan serves, have no spec."""
+    session = Session(SimpleNamespace(kind="cuda", arch="sm_90", name="A GPU"), None, "here", [], 1)
+    size = (8, 8, 8)
+    timed = Kernel("half", size, [tried(1.23456e-4)], verified=(True, "12 checks"))
+    untimed = Kernel("ootomo", size, [tried(None, "compiled")], verified=(True, "9 checks"))
+    wrong, none = Kernel("bf16", size, [tried(1e-4)], verified=(False, "edges: wrong")), Kernel("fp32", size, reason="no plan")
+    kernels.keep(session, [(one, []) for one in (timed, untimed, wrong, none)], True)
+    assert session.values == [
+        Value("kernel half_8x8x8", 123.456, "verified: 12 checks; 7 rounds", proof="spread 3.4 %", tolerance=0.1),
+        Value("kernel ootomo_8x8x8", "verified", "verified: 9 checks; not timed", tolerance=0.1),
+        Value("kernel bf16_8x8x8", None, "edges: wrong", "not found"), Value("kernel fp32_8x8x8", None, "no plan", "told"),
+    ]
+    assert set(session.rows) == {"specs/half_8x8x8.toml", "specs/ootomo_8x8x8.toml"}
+
+
+@pytest.mark.parametrize(("kind", "arch", "timing"), [("cuda", "sm_90", True), ("emulator", "sm_90", False), ("hip", "gfx942", False)])
+def test_kernels_are_timed_where_times_count(monkeypatch, kind, arch, timing):
+    told = []
+    monkeypatch.setattr(kernels, "Processes", lambda: nullcontext("a pool"))
+    monkeypatch.setattr(kernels, "solved", lambda gpu, reference, choices, pool, seed: told.append((reference == kernels.EMULATED, choices)))
+    monkeypatch.setattr(kernels, "race", lambda found, pool, timing, progress: told.append(timing))
+    monkeypatch.setattr(kernels, "verify", lambda found, pool, device, progress: told.append(device))
+    monkeypatch.setattr(kernels, "keep", lambda session, found, timing: told.append(timing))
+    session = Session(SimpleNamespace(kind=kind, arch=arch), None, "x", [], 1, kernels=3)
+    kernels.measure(session)
+    assert told == [] and "kernels" in session.not_sought  # without a row of the GPU
+    session.rows["x.toml"] = "the row"
+    kernels.measure(session)
+    session.clear()
+    assert told == [(kind == "emulator", kernels.CHOICES if timing else 1), timing, kind, timing]
+
+
+def test_a_fit_that_came_to_no_end_ends_the_choice_of_kernels(monkeypatch):
+    asked, fits = [], iter([SimpleNamespace(learnt=SimpleNamespace(reason="")), None])
+    row = SimpleNamespace(identity="a", m=8, n=8, k=8)
+    found = SimpleNamespace(rows=[row], beside=lambda more: found)
+    monkeypatch.setattr(sample, "timed", lambda *of, **more: asked.append(more.get("firsts", False)) or found)
+    monkeypatch.setattr(calibrate, "_timed", lambda session: True)
+    monkeypatch.setattr(calibrate, "_kept", lambda *of, **more: next(fits))
+    session = Session(SimpleNamespace(arch="sm_90"), None, "x", [], 1)
+    session.rows["x.toml"] = "the row"
+    calibrate.fit_times(session, None)
+    session.clear()
+    assert asked == [False, True] and not session.sections
 
 
 def test_a_fit_holds_out_what_it_is_told(monkeypatch):
@@ -230,6 +295,47 @@ def test_bit_rows_that_say_nothing_are_left_out():
     assert fragments._bits(SimpleNamespace(lanes=(), registers=((4, 0),), packed=(), copies=2)) == {"registers": [[4, 0]], "copies": 2}
 
 
+ROWS_OF_BITS = {"a": {"lanes": [[0, 2]]}, "c": {"lanes": [[0, 2]]}}
+
+
+@pytest.mark.parametrize(("same", "fits", "value", "standing"), [
+    (True, True, ROWS_OF_BITS, "measured"), (False, True, ROWS_OF_BITS, "measured"),
+    (True, False, "as shipped", "measured"), (False, False, "no bit rows", "not found"),
+])
+def test_a_map_that_no_bit_row_says_is_as_shipped_or_not_found(same, fits, value, standing):
+    held = SimpleNamespace(bits=SimpleNamespace(lanes=((0, 2),), registers=(), packed=(), copies=1))
+    found = SimpleNamespace(fragment=FRAGMENTS.get(MMA), a=held, b=None, c=held, tiles=7, fits=fits, same_as=lambda row: same, complaints=["a: odd"])
+    one = fragments._value(SimpleNamespace(fragment=found.fragment, maps=found, error=None))
+    assert (one.name, one.value, one.standing) == (f"map {MMA}", value, standing) and ("a: odd" in one.how) == (value == "no bit rows")
+
+
+@pytest.mark.parametrize(("error", "how"), [(None, "not probed"), (DeviceError("launch", "was refused"), "launch: was refused")])
+def test_a_map_that_was_not_found_says_why(error, how):
+    assert fragments._value(SimpleNamespace(fragment=FRAGMENTS.get(MMA), maps=None, error=error)) == Value(f"map {MMA}", None, how, "not found")
+
+
+def test_a_librarys_fragment_is_loaded_operand_by_operand():
+    """Sixteen rows of sixteen words: eight registers of two words, of sums one each."""
+    words = ", ".join(f"%{at}" for at in range(8))
+    assert [one["text"] for one in probe._loads(FRAGMENTS.get("wmma_m16n16k16_f16"))] == [
+        f"wmma.load.{operand}.sync.aligned.row.m16n16k16.global.{word} {{{words}}}, [%8], 16;" for operand, word in (("a", "f16"), ("b", "f16"), ("c", "f32"))]
+    for one, (operand, held, kind) in zip(probe._loads(FRAGMENTS.get("wmma_m16n16k16_f16")), (("a", "left", "r"), ("b", "right", "r"), ("c", "sums", "f"))):
+        assert one["memory"] == operand and one["outputs"] == ", ".join(f'"={kind}"({held}.r[{at}])' for at in range(8))
+
+
+def test_integers_are_asked_in_launches_of_at_most_1024_tiles():
+    tiles = []
+
+    def answer(a, b, c):
+        tiles.append(len(a))
+        return (a.astype(np.int64) @ b + c).astype(np.int32)
+
+    one = instruction.Instruction(FRAGMENTS.get("mma_m16n8k32_s8"))
+    raw = SimpleNamespace(fragment=SimpleNamespace(shape=(2, 3, 1)))
+    instruction._whole(one, SimpleNamespace(word="s8", raw=raw, tiles=answer), 6 * 2500 - 5, 0)
+    assert tiles == [1024, 1024, 452] and one.whole == (6 * 2500, 6 * 2500) and "wrap around" in one.traits.value("sums")
+
+
 def test_the_row_of_an_instruction_by_hand():
     fragment = FRAGMENTS.get(MMA)
     held = SimpleNamespace(bits=SimpleNamespace(lanes=((0, 2),), registers=((8, 0),), packed=(), copies=1))
@@ -312,6 +418,31 @@ def test_values_differ_where_they_are_further_apart_than_their_tolerance():
 ])
 def test_numbers_of_a_row_are_whole_where_they_can_be(value, text):
     assert from_row._number(value) == text
+
+
+@pytest.mark.parametrize(("name", "value", "tolerance", "whole"), [
+    ("sms", 1.0, 0.0, 1), ("sms", 0.4, 1.0, None), ("sms", 131.9, 0.001, 132), ("sms", 131.9, 0.0005, None), ("boost_mhz", 1980.0000001, 0.0, 1980),
+    ("tensor_fma_per_clock.f16", 1.0, 0.0, 1), ("tensor_fma_per_clock.f16", 1000.0, 0.03, 1024), ("tensor_fma_per_clock.f16", 1000.0, 0.02, None),
+    ("tensor_fma_per_clock.f16", 0.0, 0.1, None), ("f32_tflops", 66.91234, 0.0, 66.91), ("tflops.s8", 0.123456, 0.0, 0.1235),
+])
+def test_counts_that_are_computed_are_whole_and_at_least_one(name, value, tolerance, whole):
+    assert _whole(name, value, tolerance) == whole
+
+
+def test_a_new_empty_folder_takes_a_bring_up_and_others_keep_their_own(tmp_path):
+    """A folder of a bring-up of either kind takes the same kind again."""
+    at = tmp_path / "new" / "report.json"
+    assert verb._before(at) is None  # before there is a folder
+    at.parent.mkdir()
+    assert verb._before(at) is None
+    (at.parent / "notes").write_text("a user's own")
+    with pytest.raises(SpecError, match="other things"):
+        verb._before(at)
+    for told, from_row_too in (("{}", False), ('{"kind": "data sheet"}', True)):
+        at.write_text(told)
+        assert verb._before(at, from_row_too) == told
+        with pytest.raises(SpecError, match="other kind"):
+            verb._before(at, not from_row_too)
 
 
 def test_text_of_rows_by_hand():

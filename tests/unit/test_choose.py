@@ -23,12 +23,13 @@ from gemmgen.library import dispatch
 from gemmgen.library.cover import cost_of
 from gemmgen.paths import SPECS
 from gemmgen.workshop.choose import timed as choosing_timed
-from gemmgen.workshop.choose.few import Costs, best_set, choose, costs, exact, greedy
+from gemmgen.workshop.choose.few import Costs, _leanings, best_set, choose, costs, exact, greedy
 from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted
 from gemmgen.workshop.explore.rebuilt import plan_of
 from gemmgen.workshop.explore.store import Store, Writer
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.time_model import with_constants
+from gemmgen.workshop.verbs.report import choice_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -120,6 +121,14 @@ def test_what_was_not_timed_is_predicted_and_leans_as_the_kernel_does():
     assert np.abs(np.log(found.seconds / (1.3 * truth))).max() < 0.03
     both = costs(rows, GPU, [*shapes, *measured])
     assert both.measured.sum() == 24 and both.seconds[0, 12] == pytest.approx(rows[0].seconds)
+
+
+def test_how_much_the_model_is_off_is_the_kernels_and_the_shapes():
+    """The third kernel is slower by 0.3 than the first at each shape, and every kernel by 0.4 at the second: that tells the place where it was not timed."""
+    logs = np.array([[0.1, 0.5, 0.2], [0.1, 0.5, 0.2], [0.4, np.nan, 0.5]])
+    np.testing.assert_allclose(_leanings(logs, few=0.0), [[0.1, 0.5, 0.2], [0.1, 0.5, 0.2], [0.4, 0.8, 0.5]], atol=1e-3)
+    once = _leanings(np.array([[0.9, np.nan], [0.3, 0.3]]))  # one measurement of three does not speak for its kernel and shape
+    assert 0.5 < once[0, 0] < 0.9 and 0.5 < once[0, 1] < once[0, 0] and not _leanings(np.full((2, 2), np.nan)).any()
 
 
 def test_errors_verdicts_and_gpus_say_which_kernels_may_be_chosen():
@@ -317,6 +326,9 @@ def test_two_gpus_have_rules_and_kernels_of_their_own():
     for part in both.table.parts:
         assert all(both.table.kernels[rule.kernel].gpu == part.gpu for rule in part.rules)
         assert plan_of(rows[0]).hash in {one.identity for one in both.table.kernels.values()} | {row.identity for row in rows}
+    lines = choice_text(both).splitlines()
+    regrets = [at for at, line in enumerate(lines) if line.startswith("regret ")]
+    assert len(regrets) == 2 and lines.index(next(line for line in lines if line.startswith(GPU))) in range(*regrets)  # each below its own GPU
     with pytest.raises(SpecError, match="several GPUs"):
         road.chosen(both.table, 1, 2, 3)
 

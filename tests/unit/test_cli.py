@@ -571,6 +571,22 @@ def test_a_command_that_mostly_ends_soon_is_silent_until_it_does_not(capsys, mon
     assert for_each([Path("late.toml")], False, wait) == for_each([Path("late.toml")], True, wait, step="decide") == 0 and capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verbs_progress_has_a_subject_is_as_quiet_as_asked_and_gone_before_the_answer(verb):
+    """`Progress(subject, quiet)`; a verb leaves the line of its last step to nobody else."""
+    function = VERBS[verb].function
+    module = ast.parse(inspect.getsource(inspect.getmodule(function)))
+    for body in (node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name in (function.__name__, "_time")):
+        calls = [node for node in ast.walk(body) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Progress"]
+        silent = [one.arg for one in ast.walk(body) if isinstance(one, ast.arg) and one.arg in ("quiet", "as_json")]
+        for call in calls:
+            subject, quiet = call.args
+            assert not set(silent) & {one.id for one in ast.walk(subject) if isinstance(one, ast.Name)}
+            assert ast.unparse(quiet) == " or ".join(sorted(silent, reverse=True))
+        if verb != "verify":  # which has one a spec, and `for_each` to end them
+            assert bool(calls) <= any(ast.unparse(node) == "progress.clear()" for node in ast.walk(body))
+
+
 def test_quiet_progress_says_nothing(capsys, clock):
     progress = output.Progress("x", quiet=True)
     progress.step("a 1 of 2")

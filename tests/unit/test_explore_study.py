@@ -526,6 +526,10 @@ def test_progress_by_hand():
     progress.best = {problem: replace(row, seconds=None, error=None, predicted_error=3e-7)}
     assert "; best 10 us predicted at" in verb._state(progress)
     assert verb.progress_text(progress, "there").splitlines()[-1].split() == ["h200", "1024x2048x512", "nn", "fast", "10", "3e-07", "predicted"]
+    progress.best = {problem: replace(row, seconds=None), replace(problem, m=2048): replace(row, m=2048)}  # one of the two is timed: its time is told
+    lines = verb.progress_text(progress, "there").splitlines()
+    assert "microseconds" in lines[-4] or "microseconds" in lines[-3]
+    assert [line.split()[4:] for line in lines[-2:]] == [["-", "-", "-", "2e-07"], ["20", "214.7", "1.500", "2e-07"]]
     found = SimpleNamespace(problems=2, rows=30, largest=20, counts=(1, 4), best="model", table={"model": (0.125, inf)})
     assert results.regret_text(found).splitlines()[3].split() == ["model", "12.50", "%", "-"]
 

@@ -125,6 +125,11 @@ def test_each_value_tells_its_standing(tmp_path):
         "measured barrier_cycles": "prior",
     }
     assert "assumed as hopper's" in told["measured barrier_cycles"]["how"]
+    lines = one.files["report.md"].splitlines()
+    assert [f"| {name} | {value.value} | {value.standing} | {value.how} |" for name, value in one.values.items()] == [
+        line for line in lines[: lines.index("## Sums")] if line.startswith("| ") and not line.startswith(("| value |", "| --- "))]
+    sums = [line for line in lines[lines.index("## Sums"):] if line.startswith("- ")]
+    assert len(sums) == len(one.checks) > 5 and "| barrier_cycles | 23 | prior | " in "\n".join(lines[lines.index("## Constants of the model of time"):])
     text = one.files["mine.toml"]
     assert re.search(r"^sms = 16 +# computed: cores = 128 \* sms$", text, re.M) and re.search(r"^tensor_boost_mhz = 1300 +# prior: ", text, re.M)
     assert "threads_per_sm = 1536" in text and "\n[limits]" not in text and re.search(r"^boost_mhz = 1300$", text, re.M)

@@ -363,7 +363,7 @@ class Copied(Matmul):
         """The kernel for one kind of problems, decided for the first of them."""
         key = kind, *(value for name, value in problem.items() if name != "matrices")
         if key not in self._opened:
-            built = road.build(sized(self._spec, *sizes, problem.pop("layout", "nn"), kind=kind, **problem))
+            built = road.build(sized(self._spec, *sizes, kind=kind, **problem))
             require_f32(built.plan.output, "applications take kernels that have")
             require_none(built.plan.epilogue, "applications take kernels that have")
             self._opened[key] = built, road.open_device(built, self._kind)

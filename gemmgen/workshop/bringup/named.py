@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from math import prod
 from typing import get_args
 
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment, FragmentMap, find
@@ -40,14 +39,14 @@ def instruction(name: str, arch: str, where: str = "--only") -> Fragment:
             min_arch=int(re.sub(r"\D", "", arch)), instruction=name, shape=(m, n, k), word=word,
             a=_counting(m, k, 4 // word_bytes(word)), b=_counting(k, n, 4 // word_bytes(word)), c=_counting(m, n, 1),
         )
-    except ValueError as error:
-        raise SpecError(where, "is of a shape that lanes cannot share out evenly", got=name, needs=str(error).splitlines()[-1][:200]) from None
+    except ValueError:  # of a map or of the instruction
+        raise SpecError(where, "is of a shape that lanes cannot share out evenly", got=name,
+                        needs="extents of powers of two up to 256, a word for every place of a register of every lane, at most 256 registers a lane",
+                        remedy="gemmgen list fragments") from None
 
 
 def _counting(rows: int, columns: int, words: int) -> FragmentMap:
     """Some map of a tile: the numbers of a lane's registers and words are right, and nothing else of it."""
-    if rows & rows - 1 or columns & columns - 1 or prod((rows, columns)) < words << _LANES:
-        raise ValueError("extents of powers of two, and a word for every place of a register of every lane")
     offsets = [(0, 1 << bit) for bit in range(columns.bit_length() - 1)] + [(1 << bit, 0) for bit in range(rows.bit_length() - 1)]
     packed = words.bit_length() - 1
     return FragmentMap(packed=offsets[:packed], lanes=offsets[packed : packed + _LANES], registers=offsets[packed + _LANES :])
