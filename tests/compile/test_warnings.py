@@ -41,7 +41,7 @@ def test_a_shipped_kernel_gives_no_warning(path, tmp_path):
     assert told(text, target(text), tmp_path) == ""
 
 
-FEW = {("thin rows", "exact"), ("mfma, three words", "exact"), ("warpgroups", "fast")}
+FEW = {("thin rows", "exact"), ("mfma, three words", "exact"), ("warpgroups", "fast"), ("shared, on a T4", "exact")}
 EVERY = [pytest.param(way, special, marks=() if (way, special) in FEW else pytest.mark.long) for way in (*WAYS, *AMD_WAYS) for special in ("exact", "fast")]
 
 

@@ -34,9 +34,9 @@ WAYS = {
         WGMMA, scheme="residues14", promote=0, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=4, type="c128",
     ),
 }
-IN_SHORT = {"mma": "ct", "mma, runs": "tc", "mfma": "cn", "mma, residues": "tt"}
+IN_SHORT = {"mma": "ct", "mma, runs": "tc", "mfma": "cn", "mfma, row scales": "tt", "mma, residues": "tt"}
 """Ways that plain `make test` goes, each in one layout."""
-ONE = IN_SHORT | {"fma": "nt", "wgmma, runs": "nn", "mfma, row scales": "tt", "mma, FP64 residues": "nc", "mfma, FP64 residues": "cc"}
+ONE = IN_SHORT | {"fma": "nt", "wgmma, runs": "nn", "mma, FP64 residues": "nc", "mfma, FP64 residues": "cc"}
 ALL = [pytest.param(way, layout, marks=() if IN_SHORT.get(way) == layout else LONG) for way in WAYS for layout in COMPLEX_LAYOUTS]
 
 

@@ -464,6 +464,7 @@ def test_an_arrival_at_another_ctas_mbarrier(fence, end, match):
 def test_what_one_thread_of_a_cluster_forgets():
     fails('asm volatile("barrier.cluster.wait.aligned;");', "where it has not arrived", grid=2, cluster=2)
     fails('asm volatile("barrier.cluster.arrive;\\nbarrier.cluster.arrive;");', "arrives at the cluster's barrier twice", grid=2, cluster=2)
+    fails('asm volatile("barrier.cluster.arrive;");', "ends between its arrival at the cluster's barrier and the wait", grid=2, cluster=2)
 
 
 @pytest.mark.parametrize("mask", [1, 2, 3])

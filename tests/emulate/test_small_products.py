@@ -262,6 +262,12 @@ def test_bits_and_counts_are_the_schemes_on_the_unit(name):
     assert_bits(Judge(plan, source, None, device))
 
 
+def test_words_of_several_types_have_the_schemes_bits_and_counts():
+    """One of the tests above that `make test` keeps: sliced kernels of these words are held to a bound alone."""
+    device, plan, source = made("warpgroups, words of several types", "BITS")
+    assert_bits(Judge(plan, source, None, device), 9, 9, 70)
+
+
 @pytest.mark.parametrize("scheme", ["bf16x6_apart", "scaled"])
 def test_a_sum_that_moves_over_at_once_has_fragments_of_its_own_products(scheme):
     """Where each product fetches its own, the sum that is promoted at once comes first: by itself, or of all products."""

@@ -37,6 +37,7 @@ def awkward(shape, seed):
     flat = x.reshape(-1)
     flat[:12] = [0.0, -0.0, np.inf, -np.inf, np.nan, 65504, 65519.99, 65520, 65536, 3e38, 1e-40, -2.0**-25]
     flat[12:14] = np.array([0x7F800004, 0x7FFFFFFF], np.uint32).view(np.float32)  # NaNs with bit 21 set
+    flat[14:16] = 2.0**-14, -(2.0**-126)  # the smallest normal numbers of FP16 and of FP32
     return x
 
 
@@ -134,6 +135,7 @@ def test_one_pass_over_whole_rows_gives_the_same(scheme, layout, size):
     m, n, k = size
     a, b = awkward((m, k), 1), awkward((k, n), 2)
     a[1, 1] = b[1, 1] = np.float32(2 - 2.0**-23) * 2.0**40  # all words of which saturate, where they are integers
+    a[2], b[:, 2] = np.nan, np.inf  # of which no word is 0, so that zero words alone do not show them
     holds_the_references(plan, a, b)
 
 

@@ -55,6 +55,18 @@ def test_unedited_kernels_are_right(way):
     assert outcome(way) == ["right", "right"]
 
 
+def test_what_a_block_counts_of_rows_that_are_not_aligned():
+    """Copies of 4 bytes bring them; of these only what a thread copied itself has surely arrived when it counts, as the lazy schedule shows."""
+    plan = plan_of(**MIXED)
+    source = render(plan)
+    rng = np.random.default_rng(1)
+    a, b = ((rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-30, 18, shape))).astype(np.float32) for shape in ((9, 133), (133, 5)))
+    status = gemm(EmulatorDevice(plan, source, assembled(source), schedule=LAZY_HIGHEST), plan, source, a, b).status
+    words = split(a, plan.scheme)
+    assert words.lossy > 100 and words.overflow > 10
+    assert (status["a_lossy"], status["a_overflow"], status["a_nonfinite"]) == (words.lossy, words.overflow, words.nonfinite)
+
+
 FAULTS = {
     # name: (way, edit)
     "a descriptor's stride": (ALONE, swap("0x4000004000010000ull", "0x4000002000010000ull")),

@@ -12,9 +12,11 @@ from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, candidates, find, s
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.errors import UnknownName
 from gemmgen.paths import TEMPLATES
+from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from broken_rows import assert_refused
+from ways import WAYS, plan_of
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if not row.in_tensor_memory}  # of those: test_blackwell.py
 NVIDIA = [name for name, row in ROWS.items() if row.vendor == "nvidia"]
@@ -22,6 +24,15 @@ AMD = [name for name, row in ROWS.items() if row.vendor == "amd" and row.on_matr
 VALU = {"valu_m32n32k4_f32": "gfx9", "valu_m16n32k4_f32": "gfx1"}
 FLOAT8 = ("e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz")
 BYTES = dict.fromkeys(("s8", *FLOAT8), 1) | {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4}
+
+
+def test_lanes_that_split_fill_every_copy_of_a_wmma_fragment():
+    """GPUs may read either copy; the emulator reads the first."""
+    text = render(plan_of(**WAYS["wmma, register"])).text
+    for x, row in (("a", ROWS["wmma_m16n16k16_f16"].a), ("b", ROWS["wmma_m16n16k16_f16"].b)):
+        [(one, other)] = re.findall(rf"{x}_fragments\[buffer\]\[word\]\[i\]\[(.+?)\] = {x}_fragments\[buffer\]\[word\]\[i\]\[(.+?)\] = packed", text)
+        filled = [eval(at, {"half": half, "r": r}) for at in (one, other) for half in range(2) for r in range(2)]
+        assert sorted(filled) == list(range(row.register_count)), x
 
 
 @pytest.mark.parametrize("name", NVIDIA)

@@ -222,6 +222,10 @@ class Warp(Registers):
             if block.end == "branch":
                 to = block.targets[0]
             elif block.end == "exit":
+                left = (self.cluster_arrivals != self.cluster_waits) & (True if taken is None else taken)
+                if left.any():  # others may still read this CTA's shared memory
+                    lane = int(np.argmax(left))
+                    raise Fault("a thread ends between its arrival at the cluster's barrier and the wait", lane=lane, needs="barrier.cluster.wait")
                 to = _GONE
             elif block.end == "trap":
                 lane = None if taken is None else int(np.argmax(taken))
