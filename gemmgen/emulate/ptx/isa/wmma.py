@@ -272,7 +272,7 @@ def _product(cursor: Cursor):
         for number, operand in ((1, "a"), (2, "b"))
     )
     c = _registers(cursor, 3, "c", "f32", lambda name: cursor.source(name, "f32"))
-    return _Product(word, a, [Part(b, c, targets)])
+    return _Product(word, a, [Part(b, c, targets)], saturate=False)
 
 
 class _Product(Product):
