@@ -92,6 +92,14 @@ for routine in level3.ROUTINES:
 """
 
 
+@pytest.mark.parametrize("letters", ["s,d", "q", ""])
+def test_letters_are_those_of_programs(blat3, monkeypatch, capsys, letters):
+    monkeypatch.setattr(sys, "argv", ["blat3.py", "--run", "programs", "--letters", letters])
+    with pytest.raises(SystemExit):
+        blat3.main()
+    assert "--letters: some of sdcz" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(not shutil.which("gcc"), reason="cublas.c needs gcc")
 def test_fortran_s_calls_reach_cublas_and_errors_xerbla(blat3, tmp_path):
     """In a process of its own, where a BLAS of the CPU is found as libcublas.so.13."""

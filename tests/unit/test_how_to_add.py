@@ -198,7 +198,7 @@ def test_a_kind_is_added_as_its_page_says(carry_out, tmp_path):
     assert len(PAGES["kind"].splitlines()) < 450
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_first_change_is_made_as_its_page_says(carry_out, tmp_path):
     """A scheme, an epilogue and a kind, one after the other in one folder."""
     done = carry_out((ROOT / "docs" / "your-first-change.md").read_text())
