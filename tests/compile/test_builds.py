@@ -96,13 +96,13 @@ def test_a_strided_batch_that_splits_a_builds(layout):
 
 
 SYSTEMS = [("left", "tn", "nonunit", "lower")]
-"""What was seen to spill, for sm_86 to sm_89, whatever the products' tile."""
+"""What was seen to spill, for sm_86 to sm_89 and RDNA, whatever the products' tile."""
 ALL_SYSTEMS = [(side, layout, diag, uplo) for side, layout in (("left", "nn"), ("left", "tn"), ("right", "nn"), ("right", "nt"))
                for diag in ("nonunit", "unit") for uplo in ("lower", "upper")]
 
 
 @pytest.mark.parametrize(("gpu", "systems"), [
-    ("l40s", SYSTEMS), *(pytest.param(gpu, ALL_SYSTEMS, marks=pytest.mark.long) for gpu in (
+    ("l40s", SYSTEMS), ("rx9070xt", SYSTEMS), *(pytest.param(gpu, ALL_SYSTEMS, marks=pytest.mark.long) for gpu in (
         "t4", "a100", "a40", "l40s", "h200", "b200", "rtx5090", "rx7900xtx", "rx9070xt")),
 ], ids=lambda value: value if isinstance(value, str) else str(len(value)))
 def test_blocks_of_a_triangular_system_are_solved_without_spills(gpu, systems):

@@ -344,7 +344,7 @@ SYSTEMS = {
 }
 
 
-@pytest.mark.parametrize("case", [*list(SYSTEMS)[:2], pytest.param("right, a batch", marks=pytest.mark.long)])
+@pytest.mark.parametrize("case", SYSTEMS)
 def test_a_system_is_its_rounds(case, tmp_path):
     """Each with its own part of the operands, all in the workspace of the largest product; what is cleared again before a product is not the status."""
     launcher = loaded(SYSTEMS[case], tmp_path)
