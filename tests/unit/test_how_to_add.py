@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -13,9 +14,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from gemmgen import road
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.table import _files
 from gemmgen.paths import SPECS
+from gemmgen.workshop.explore.own_rows import kept
 from gemmgen.workshop.explore.store import Store, Writer
 
 ROOT = SPECS.parent
@@ -73,6 +76,8 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
             shutil.copy(source, folder)
             _files.cache_clear()  # as the next command's own process would look
             return ""
+        if program == "cat":
+            return (tmp_path / arguments[0]).read_text()
         if program == "cc" or program.startswith("./"):
             ran = subprocess.run([program, *arguments], cwd=tmp_path, capture_output=True, text=True)
             assert ran.returncode == 0, f"{command}: {ran.stderr}"
@@ -126,12 +131,15 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
 
 
 def test_a_gpu_is_added_as_its_page_says(carry_out, tmp_path):
+    first, measured = PAGES["gpu"].split("## 4. ")
+    done = [carry_out(first)]
+    own = kept(road.load({"target": {"gpu": str(tmp_path / "my_gpu" / "my_gpu.toml")}}))
     writer = Writer(tmp_path / "my_store")  # the times of another GPU stand in for those of the reader's own
     for row in Store(ROOT / "docs" / "results" / "times_h100").rows("m <= 1024 and policy = 'mma'")[::8][:40]:
-        writer.add(replace(row, gpu="my_gpu/my_gpu.toml", identity=""))
+        writer.add(replace(row, gpu="my_gpu", identity="", extra=json.dumps({"own": own})))
     writer.close()
-    done = carry_out(PAGES["gpu"])
-    assert (done.files, done.commands, done.said) == (4, 8, 24)
+    done.append(carry_out(measured))
+    assert tuple(sum(getattr(one, what) for one in done) for what in ("files", "commands", "said")) == (4, 9, 26)
     assert (tmp_path / "my_kernel.cu").is_file() and list((tmp_path / "my_build").glob("*.cubin"))
 
 
