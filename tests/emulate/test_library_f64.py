@@ -6,6 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from complex_calls import PAD, Padded
 from standin import GCC, Library
 from test_library import BAD_A, COLUMN, NOT_SERVED, OK, ROW, kernel, of_plan
 
@@ -21,7 +22,6 @@ pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the lib
 SCHEME, TILE = "residues12", {"block": [64, 32, 64], "warp": [32, 32, 64]}
 BAD_EPILOGUE, BAD_KIND = -14, -27
 ON_DEVICE, POINTERS = 1, 4
-PAD = 3
 
 
 def f64(layout: str, **more):
@@ -46,7 +46,7 @@ def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return joined(split(a, scheme), split(np.ascontiguousarray(b.T), scheme), scheme)
 
 
-class Call:
+class Call(Padded):
     """A product of [count, m, k] and [count, k, n] FP64, in padded memory whose other bytes are NaN."""
 
     def __init__(self, library: Library, a, b, c, *, order=ROW, transpose=(0, 0), alpha=1.0, beta=0.0, flags=0, **more):
@@ -64,14 +64,6 @@ class Call:
         count, m, k = a.shape
         self.problem = sized(Problem, order=order, transpose_a=transpose[0], transpose_b=transpose[1], m=m, n=b.shape[2], k=k, batch=count, flags=flags,
                              element=F64.number, alpha=self.scalars.ctypes.data, beta=self.scalars[1:].ctypes.data, **(fields | more))
-
-    def run(self) -> np.ndarray:
-        """[count, m, n] behind the call; what lies beside C is as it was."""
-        assert self.library("gemm", ctypes.byref(self.problem), None, ctypes.c_size_t(0), None) == OK
-        c = np.asarray(self.held_c)
-        assert np.isnan(c[:, :, c.shape[2] - PAD :]).all()
-        c = c[:, :, : c.shape[2] - PAD]
-        return c if self.order == ROW else c.transpose(0, 2, 1)
 
     def check(self, bias: np.ndarray | float = 0.0, roundings: int = 1) -> None:
         """To the last bit where C is one product times a power of two, else to so many roundings."""

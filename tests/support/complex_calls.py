@@ -1,4 +1,4 @@
-"""Products of complex integers through a library's C functions."""
+"""Products of complex integers through a library's C functions, and what calls of FP64 share with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,19 @@ ON_DEVICE, POINTERS = 1, 4
 PAD = 3
 
 
-class Call:
+class Padded:
+    """A call whose C lies in padded memory."""
+
+    def run(self) -> np.ndarray:
+        """[count, m, n] behind the call; what lies beside C is as it was."""
+        assert self.library("gemm", ctypes.byref(self.problem), None, ctypes.c_size_t(0), None) == OK
+        c = np.asarray(self.held_c)
+        assert np.isnan(c[:, :, c.shape[2] - PAD :]).all()
+        c = c[:, :, : c.shape[2] - PAD]
+        return c if self.order == ROW else c.transpose(0, 2, 1)
+
+
+class Call(Padded):
     """A product of integers [count, m, k] by [count, k, n], in padded memory whose other numbers are NaN; operands and C begin at a multiple of a part."""
 
     def __init__(self, library: Library, m=5, n=3, k=7, count=1, *, letters="nn", order=ROW, alpha=1 + 0j, beta=0j, element: Element = C64, flags=0, seed=1,
@@ -39,14 +51,6 @@ class Call:
         fields |= {"alpha": self.scalars.ctypes.data, "beta": self.scalars[1:].ctypes.data}
         self.problem = sized(Problem, order=order, transpose_a="ntc".index(letters[0]), transpose_b="ntc".index(letters[1]), m=m, n=n, k=k, batch=count,
                              flags=flags, element=element.number, **(fields | more))
-
-    def run(self) -> np.ndarray:
-        """[count, m, n] behind the call; what lies beside C is as it was."""
-        assert self.library("gemm", ctypes.byref(self.problem), None, ctypes.c_size_t(0), None) == OK
-        c = np.asarray(self.held_c)
-        assert np.isnan(c[:, :, c.shape[2] - PAD :]).all()
-        c = c[:, :, : c.shape[2] - PAD]
-        return c if self.order == ROW else c.transpose(0, 2, 1)
 
     def check(self, bias=0) -> None:
         """Every element, exactly: of integers there is no rounding."""
