@@ -920,19 +920,6 @@ def test_a_librarys_package_multiplies(monkeypatch, tmp_path):
         apps.multiplier(f"library:{tmp_path / 'none'}")
 
 
-def test_a_tuner_sees_the_products_of_the_shipped_program():
-    """Three tiles are specs/programs/cholesky.toml: the same four products, the last fed by the three before."""
-    from gemmgen.workshop import tune
-    from gemmgen.workshop.apps import cholesky
-
-    problem = cholesky.make({"n": 12, "tiles": 3}, "drawn", 0)
-    recorded = problem.program("cholesky", "three tiles")
-    shipped = tune.load_program("cholesky", sizes={"n": 12})
-    told = [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in recorded.gemms]
-    assert told == [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in shipped.gemms]
-    assert [set(one.fed_by) for one in recorded.gemms] == [set(one.fed_by) for one in shipped.gemms]
-
-
 class Placed:
     """An FP32 matrix somewhere on the GPU, whose rows begin `pitch` elements apart."""
 
