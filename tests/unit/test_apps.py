@@ -763,6 +763,18 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     assert len(multiplier._prepared) == products.PREPARED
 
 
+def test_k_of_a_strided_batch_is_its_matrices():
+    """Arrays [batch, M, K] and [batch, N, K]: K is of the matrices, in every layout."""
+    from gemmgen.timing.products import Multiplier
+
+    put = []
+    for layout, a in (("nt", (3, 40, 64)), ("tn", (3, 64, 40))):
+        multiplier = object.__new__(Multiplier)
+        multiplier._plan, multiplier._put = SimpleNamespace(layout=layout), lambda out, operands, k, alpha, beta: put.append(k)
+        multiplier.into(np.empty((3, 40, 24)), np.empty(a), np.empty((3, 24, 64)))
+    assert put == [64, 64]
+
+
 def test_maxima_are_zero_before_each_product_of_a_solve(monkeypatch):
     """What the product before it found is not the next one's; blocks of unknowns lie behind one another."""
     from gemmgen import road
