@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gemmgen.errors import DeviceError, SpecError
+from gemmgen.errors import SpecError
 
 
 def progress(text: str) -> None:
@@ -61,19 +61,6 @@ def load(path: Path, form: str, verb: str) -> dict:
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def drawing() -> None:
-    """Make matplotlib ready to draw into files.
-
-    Raises:
-        DeviceError: it is not installed.
-    """
-    try:
-        import matplotlib
-    except ImportError:
-        raise DeviceError("plot", "matplotlib is not installed", remedy="pip install 'gemmgen[plot]'") from None
-    matplotlib.use("Agg")
 
 
 def saved(figure: Any, path: Path) -> Path:

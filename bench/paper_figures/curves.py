@@ -20,6 +20,7 @@ from gemmgen import __version__, timing
 from gemmgen.build import Binary, build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError
+from gemmgen.picture import drawing
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render
 from gemmgen.run import cuda
@@ -27,7 +28,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.workshop.bench import median_interval
 from paper_figures import errors
-from paper_figures.common import drawing, markdown, progress, saved, writable
+from paper_figures.common import markdown, progress, saved, writable
 
 FORMAT = "gemmgen paper curves 1"
 SGEMM, FP16, HGEMM, INT8, FOUR = "cuBLAS SGEMM", "cuBLAS FP16", "cuBLAS FP16 in FP16", "cuBLAS INT8", "cuBLAS FP16 x 4"

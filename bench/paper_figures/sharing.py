@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from paper_figures import curves
-from paper_figures.common import drawing, markdown, progress, saved
+from paper_figures.common import markdown, progress, saved
 
 from gemmgen import timing
+from gemmgen.picture import drawing
 
 FORMAT = "gemmgen paper sharing 1"
 SIZE = (2048, 2048, 16384)

@@ -351,16 +351,6 @@ def test_plot_names_a_contestant_that_is_missing(measured, tmp_path, capsys):
     assert "legemm, none" in capsys.readouterr().err
 
 
-def test_labels_do_not_cover_each_other():
-    taken = [(-3.0, -3.0, 3.0, 3.0)] * 12
-    for _ in range(12):
-        taken.append(errors_drawn._free(0.0, 0.0, 40.0, 8.0, taken, 90.0)[2])
-    for i, one in enumerate(taken[12:]):
-        assert 0 <= one[0] and one[2] <= 90
-        for other in taken[12 + i + 1 :]:
-            assert one[0] >= other[2] or other[0] >= one[2] or one[1] >= other[3] or other[1] >= one[3]
-
-
 # ---- bad input
 
 
