@@ -18,8 +18,7 @@ from gemmgen.workshop.bringup.probe import Machine
 from gemmgen.workshop.bringup.session import Session
 
 PARTS: tuple[Callable[[Session], None], ...] = (
-    facts.measure, launch_limits.measure, rates.measure, fragments.measure, unit_row.measure, facts.write_row, gpu_row.measure, calibrate.measure,
-    kernels.measure,
+    facts.measure, launch_limits.measure, rates.measure, fragments.measure, unit_row.measure, gpu_row.measure, calibrate.measure, kernels.measure,
 )
 """In order; a part may read what those before it found."""
 REPORT = "report.json"
