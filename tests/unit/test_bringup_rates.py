@@ -331,6 +331,14 @@ def test_the_clock_under_load_is_that_of_the_last_third(monkeypatch):
     assert told == {"clock sustained_mhz": 1500.0, "clock sustained_tflops": pytest.approx(work * 1500 / 2)}
 
 
+def test_a_cache_is_sought_among_working_sets_that_fit_into_what_is_read(monkeypatch):
+    asked = []
+    monkeypatch.setattr(rates, "find_capacities", lambda latency, most: asked.append(most) or [])
+    for mib in (64, 4096):
+        assert rates.Rates._l2_size(SimpleNamespace(most=mib << 20, _missing=lambda *of: None)) is None
+    assert asked == [64, rates.MOST_L2_MIB]
+
+
 @pytest.mark.parametrize(("powers", "watts", "spread", "slowed", "looks"), [
     ((100, 300, 320, 200, 250, 240), 245.0, 10 / 245, "; slowed by power cap", 2), ((200,), 200.0, 0.0, "", 1), ((), None, None, "", 0),
 ])
