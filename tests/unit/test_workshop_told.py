@@ -121,6 +121,16 @@ def test_a_report_keeps_frontiers_and_draws_the_rest_once():
     assert [int(row.trial) for row in report.thinned(rows, 1, 2)] == [0, 35]
 
 
+def test_a_reports_kernel_is_told_with_its_largest_error(monkeypatch):
+    """Of the sizes where it is its scheme's fastest."""
+    monkeypatch.setattr(report, "_text", lambda row: (f"text at {row.m}", "", []))
+    rows = [trial(at, 1e-6, error, m=m) for at, (m, error) in enumerate([(512, 2e-7), (64, 3e-7), (128, 1e-7)])]
+    rows += [trial(3, 2e-6, 9e-7, m=64, kernel="slower"), trial(4, 1e-6, None, m=256), trial(5, 1e-6, 1.0, kind="rival", m=64)]
+    [one], _ = report._kernels(rows, rows, None)
+    assert one["told"] == "ootomo, 0.524 to 4.19 TFLOP/s, error 3.0e-07" and one["text"] == "text at 64"
+    assert one["where"].startswith("Fastest of ootomo at 64") and one["name"] == "k"
+
+
 def test_a_studys_reference_is_a_spec_by_name_or_file(tmp_path):
     problem = SimpleNamespace(layout="tn", size=(48, 32, 16), gpu="h200")
     study = SimpleNamespace(head=SimpleNamespace(reference="mine.toml"), folder=tmp_path, place="study.toml")
