@@ -226,7 +226,7 @@ WAYS = {
     "warpgroups, run scales": dict(SMALL_GROUPS, scheme="run_scaled", run=256),
     "warpgroups, run scales, slices": dict(SMALL_GROUPS, scheme="run_scaled", run=256, split_k=2, layout="nt", promote=32, consumers="pingpong"),
     "warpgroups, run scales, intervals": dict(
-        HOPPER, scheme="run_scaled", run=256, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, layout="tt", promote=128, sums="compensated"),
+        HOPPER, scheme="run_scaled", run=256, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, layout="tt", promote=128, sums="compensated"),
     "FP64 residues, fourteen": dict(scheme="residues14", promote=0, tile=DEEP, stages=2, fragment_buffers=2, layout="nt"),
     "tensor memory, pairs, run scales": dict(
         TENSOR_MEMORY, scheme="run_scaled", run=256, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}, split_k=2, promote=32, stages=2),
