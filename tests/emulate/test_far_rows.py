@@ -275,7 +275,7 @@ def warpgroups(way: str):
     return prepared(way)[0]
 
 
-@pytest.mark.parametrize("name", tailed(BATCHES, {"slices", "tiles of k, mfma"}))
+@pytest.mark.parametrize("name", tailed(BATCHES, {"slices", "tiles of k, mfma", "warpgroups, row scales"}))
 def test_matrices_of_a_batch_that_are_far_apart(name):
     plan = BATCHES[name]()
     source = render(plan)
