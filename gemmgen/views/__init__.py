@@ -196,7 +196,7 @@ class Launches(View):
     @property
     def splits_runs(self) -> bool:
         """Whether a thread of the split kernel takes several rows or columns, as of a batch; not where it asks a kind for each element."""
-        return bool(self.plan.batch) and not self.plan.kind.given
+        return bool(self.plan.batch) and not self.plan.kind.given and not self.plan.scheme.family.residues
 
     @property
     def split_tile(self) -> tuple[int, int]:

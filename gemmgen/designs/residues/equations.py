@@ -53,16 +53,16 @@ FETCH_BYTES = Equation(
     "Q5", "fetch_bytes", "BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)", "B a stage", "each instruction reads its operands from shared memory anew",
 )
 FILL_BYTES = Equation("Q6", "fill_bytes", "BK * (BM + BN / cluster)", "B a stage", "through L2; blocks of a cluster share B")
-BLOCKS = Equation("Q7", "blocks", "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)", "tiles", "in whole clusters")
+BLOCKS = Equation("Q7", "blocks", "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)", "tiles", "in whole clusters; of all products")
 STAGES_K = Equation("Q8", "stages_k", "ceil(K / BK) * moduli", "stages a tile", "all of k for each modulus")
-PLANE_BYTES = Equation("Q9", "plane_bytes", "K * (M + N) * moduli", "B", "both operands' residues")
+PLANE_BYTES = Equation("Q9", "plane_bytes", "batch * K * (M + N) * moduli", "B", "both operands' residues, of all products")
 DRAM_BYTES = Equation(
     "Q10", "dram_bytes",
-    "c_bytes * M * N + where(plane_bytes + c_bytes * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN))"
-    " + 2 * turns * kept_bytes)", "B", "C once; operands once a wave, unless L2 still holds them from the split; residues written and read once",
+    "c_bytes * batch * M * N + where(plane_bytes + c_bytes * batch * M * N <= l2_size, 0,"
+    " max(plane_bytes, turns * wave_groups * K * moduli * (wave_rows * BM + wave_columns * BN)) + 2 * turns * kept_bytes)", "B", "C once; operands once a wave, unless L2 still holds them from the split; residues written and read once",
 )
 SPLIT_BYTES = Equation(
-    "Q11", "split_bytes", "K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
+    "Q11", "split_bytes", "batch * K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
     "elements in once, FP64 three times, for norms and for residues, which go out and of which few stay in L2",
 )
 INTENSITY = Equation("Q12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
@@ -119,7 +119,7 @@ BUDGETS = (
 LAUNCH = (*specialised.LAUNCH, KEPT_BYTES)
 TRAFFIC = (
     traffic.STAGE_FLOPS, INTENSITY, FETCH_BYTES, FILL_BYTES, BLOCKS, STAGES_K, specialised.L2_BYTES, specialised.TURNS, specialised.WAVE_ROWS,
-    specialised.WAVE_COLUMNS, PLANE_BYTES, specialised.AT_ONCE, KEPT_BYTES, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
+    specialised.WAVE_COLUMNS, specialised.WAVE_GROUPS, PLANE_BYTES, specialised.AT_ONCE, KEPT_BYTES, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
 )
 TIME = (
     TENSOR_CYCLES, SHARED_CYCLES, specialised.L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, REDUCE_CYCLES, JOIN_CYCLES, HIDDEN_CYCLES,

@@ -16,6 +16,7 @@ from gemmgen.designs.portable import design as portable
 from gemmgen.designs.residues.design import SLICES, OfResidues
 from gemmgen.designs.residues.equations import of_elements
 from gemmgen.designs.residues_portable import equations
+from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.model import registers, traffic
 from gemmgen.model.equation import Constraint, Numbers, solved
 
@@ -30,6 +31,7 @@ RESIDUES = Feature("residues, one modulus after the other", equations=(equations
 
 class PortableResidues(OfResidues, portable.Portable):
     name = "residues_portable"
+    kinds = (GEMM.name, STRIDED.name)
     register_section = None
     family = "residues"
     features = (

@@ -6,6 +6,7 @@ adds them up with the modulus's weights, two registers for each element of C wha
 
 from __future__ import annotations
 
+from gemmgen.designs.strided.equations import WAVE_PRODUCTS
 from gemmgen.model import registers, time, traffic
 from gemmgen.model.equation import Equation
 
@@ -32,15 +33,17 @@ UNEVEN = Equation(
     "G17; two fragment buffers were seen to spill where one did not",
 )
 STAGES_K = Equation("Q27", "stages_k", "ceil(K / BK) * moduli", "stages a block", "all of k for each modulus")
-PLANE_BYTES = Equation("Q28", "plane_bytes", "(M + N) * K * moduli", "B", "both operands' residues, a byte each")
+PLANE_BYTES = Equation("Q28", "plane_bytes", "batch * (M + N) * K * moduli", "B", "both operands' residues, a byte each, of all products")
 DRAM_BYTES = Equation(
     "Q29", "dram_bytes",
-    "c_bytes * M * N + where(plane_bytes + c_bytes * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli))"
-    " + where(total_bytes > 0, where(K > segment_k, 16 * M * N * (ceil(K / segment_k) - 1), 0), where(moduli * M * N > l2_size, 2 * moduli * M * N, 0))",
+    "c_bytes * batch * M * N + where(plane_bytes + c_bytes * batch * M * N <= l2_size, 0,"
+    " max(plane_bytes, waves * wave_products * (wave_rows * BM + wave_columns * BN) * K * moduli))"
+    " + where(total_bytes > 0, where(K > segment_k, 16 * M * N * (ceil(K / segment_k) - 1), 0),"
+    " where(moduli * batch * M * N > l2_size, 2 * moduli * batch * M * N, 0))",
     "B", "T13 of all residues; and FP64 sums of the segments of k, where there are several, written and read; or the residues of FP64's C",
 )
 SPLIT_BYTES = Equation(
-    "Q30", "split_bytes", "K * (M + N) * (pass_bytes + moduli)", "B", "elements in once, FP64 three times, for norms and for residues, which go out",
+    "Q30", "split_bytes", "batch * K * (M + N) * (pass_bytes + moduli)", "B", "elements in once, FP64 three times, for norms and for residues, which go out",
 )
 REDUCE_CYCLES = Equation(
     "Q31", "reduce_cycles",
@@ -54,8 +57,8 @@ KERNEL_CYCLES = Equation(
     " + (full_waves * resident_blocks + tail_blocks) * (tile_cycles * BM * BN + reduce_cycles)",
     "cycles", "M15, and the reductions of a block",
 )
-_OWN = {one.symbol: one for one in (STAGES_K, PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES)}
-TRAFFIC = tuple(_OWN.get(one.symbol, one) for one in traffic.PROBLEM_EQUATIONS)
+_OWN = {one.symbol: (one,) for one in (STAGES_K, PLANE_BYTES, SPLIT_BYTES)} | {"dram_bytes": (WAVE_PRODUCTS, DRAM_BYTES)}
+TRAFFIC = tuple(new for one in traffic.PROBLEM_EQUATIONS for new in _OWN.get(one.symbol, (one,)))
 TIME = tuple(
     new for one in time.EQUATIONS for new in ((REDUCE_CYCLES, KERNEL_CYCLES) if one is time.KERNEL_CYCLES else (one,))
 )
