@@ -335,7 +335,8 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.scheme.family.residues and not plan.launches.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the power of two of each row of A and column of B, by its Euclidean norm",
-            grid=_over(plan, plan.launches.split_before, views.NORMS_OUTER, views.WHOLE_K), threads=views.NORMS_THREADS, shared_bytes=0,
+            grid=tuple(((one.outer, plan.launches.norms_lines(one)), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
+            threads=views.NORMS_THREADS, shared_bytes=0,
             lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False))), *_strides(plan, "ab")),
         ))
     if plan.scales.takes_maxima and not plan.launches.splits_whole:

@@ -229,10 +229,9 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             whole_floats=views.WHOLE_FLOATS,
             whole_columns=views.WHOLE_COLUMNS,
             run_floats=views.RUN_FLOATS,
-            residue_blocks=views.RESIDUE_BLOCKS,
+            residue_blocks=views.RESIDUE_BLOCKS - plan.launches.repeated,  # strides take registers
             given_blocks=views.GIVEN_BLOCKS,
-            norms_outer=views.NORMS_OUTER,
-            norms_threads=views.NORMS_THREADS,
+            norms_held=views.NORMS_HELD,
             solves=solves,
         ),
     ))
