@@ -16,6 +16,7 @@ from typing import Any
 from gemmgen import views
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Family, WideResidueWords
+from gemmgen.designs.residues import norms
 from gemmgen.interface import BATCH, COUNTER_BYTES, SOLVE, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
 from gemmgen.kinds import solves
 from gemmgen.naming import kernel_name
@@ -335,8 +336,8 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.scheme.family.residues and not plan.launches.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the power of two of each row of A and column of B, by its Euclidean norm",
-            grid=tuple(((one.outer, plan.launches.norms_lines(one)), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
-            threads=views.NORMS_THREADS, shared_bytes=0,
+            grid=tuple(((one.outer, norms.lines(one.k_contiguous)), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
+            threads=norms.THREADS, shared_bytes=0,
             lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False))), *_strides(plan, "ab")),
         ))
     if plan.scales.takes_maxima and not plan.launches.splits_whole:

@@ -992,15 +992,24 @@ gemmgen_residues14_wgmma_128x256x128_8de9236c(
 
             const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
             const int column0 = n0 + warp_n + (lane & 3) * 2;
+            // Some residues of the next piece, on their way while one is joined: device memory holds what L2 does not. Registers do not hold all of them.
+            constexpr int EARLY = 4;
+            uint4 next[EARLY];
+            const auto fetch = [&](int piece) {
+#pragma unroll
+                for (int modulus = 0; modulus < EARLY; ++modulus) next[modulus] = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
+            };
+            if (work.count > 0) fetch(0);
 #pragma unroll 1
             for (int piece = 0; piece < PIECES; ++piece) {
                 u32 held[MODULI][4];
                 if (work.count > 0) {
 #pragma unroll
                     for (int modulus = 0; modulus < MODULI; ++modulus) {
-                        const uint4 four = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
+                        const uint4 four = modulus < EARLY ? next[modulus < EARLY ? modulus : 0] : kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
                         held[modulus][0] = four.x, held[modulus][1] = four.y, held[modulus][2] = four.z, held[modulus][3] = four.w;
                     }
+                    if (piece + 1 < PIECES) fetch(piece + 1);
                 }
                 // All of a piece at once, and then their stores: nothing waits for a branch.
                 double product[16] = {};

@@ -39,9 +39,6 @@ WHOLE_STATIC = 3072  # bytes, more than sums and factors take besides
 MOST_SCALES = 16  # of rows, and of columns, that a thread keeps in registers while it stores its elements
 RESIDUE_BLOCKS = 3  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
 GIVEN_BLOCKS = 3  # the same of one that asks a kind for each element: by itself ptxas takes 40 to 64 registers, and spills up to 40 B for sm_100a (13.5)
-NORMS_THREADS = 512
-NORMS_HELD = 64  # elements of FP64 of which a thread keeps what the second look at a row needs
-NORMS_ROWS, NORMS_COLUMNS = 2, 8  # whose norms a block finds, over all k: where k is contiguous, and where not, neighbours of which fill 64 bytes
 WHOLE_K = 1 << 30
 RUN_FLOATS = 32  # of a thread that holds its part of a run of k while the largest element is found, where k is not contiguous
 
@@ -266,10 +263,6 @@ class Launches(View):
         threads hold, so that neighbours are read together."""
         run = self.plan.scheme.family.run_k
         return SPLIT_THREADS // self.plan.lanes if operand.k_contiguous else SPLIT_THREADS * RUN_FLOATS // run
-
-    def norms_lines(self, operand: Operand) -> int:
-        """Rows of A or columns of B of FP64 whose norms a block finds."""
-        return NORMS_ROWS if operand.k_contiguous else NORMS_COLUMNS
 
     @property
     def absmax_outer(self) -> int:

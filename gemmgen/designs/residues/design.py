@@ -82,7 +82,7 @@ class ResidueKernels(OfResidues, specialised.Specialised):
         passes = gpu.measured.of("residues", gpu.name)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
             "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **specialised.TURNS.absent,
-            **equations.of_elements(scheme), "other_registers": equations.OTHER_REGISTERS,
+            **equations.of_elements(scheme, layout), "other_registers": equations.OTHER_REGISTERS,
             "pass_share": passes.pass_share.value, "pass_seconds": passes.pass_seconds.value,
         }
 
