@@ -236,7 +236,6 @@ def test_a_tile_of_trmm_sums_two_real_k_for_each_complex_one(side):
     (dict(kind="hemm", layout="tn"), "[problem] layout", 'layout = "nn"'),
     (dict(kind="herk", layout="nc", type="f32"), "[problem] kind", 'type = "c64", or kind = "syrk"'),
     (dict(kind="hemm", layout="nn", type="f64"), "[problem] kind", 'type = "c64", or kind = "symm"'),
-    (dict(kind="herk", layout="nc", matrices=3), "[problem] kind", 'kind = "gemm", or type = "f32"'),
     (dict(kind="syr2k", layout="nt"), "[problem] kind", 'kind = "gemm", or type = "f32"'),
     (dict(kind="hemm", layout="nn", uplo="both"), "[problem] uplo", 'uplo = "lower"'), (dict(kind="herk", layout="nc", n=17), "[problem] n", "n = 4096"),
 ])

@@ -313,6 +313,41 @@ def test_times_are_those_of_fp64():
         assert 0.85 < solve(spec(problem=dict.fromkeys("mnk", size))).model["seconds"] / measured < 1.1, size
 
 
+def test_what_a_join_moves_takes_device_memorys_time():
+    """By hand, of an H200's 132 blocks of 128 x 256: 8 bytes of C for each element, and 14 residues, which with all others at work are more than L2 holds."""
+    tile = {"tile": {"block": [128, 256, 128], "warp": [64, 256, 128], "cluster": 2}}
+    known = solve(spec(problem=dict.fromkeys("mnk", 2048), **tile)).model
+    assert known["join_bytes"] == 128 * 256 * (8 + 14) and known["kept_bytes"] == 132 * 128 * 256 * 14 > known["l2_size"]
+    assert known["join_cycles"] == pytest.approx(128 * 256 * (90 + 12 * 14) / 128 + known["join_bytes"] * 132 * known["clock_hz"] / known["dram_rate"])
+    small = solve(spec(problem=dict.fromkeys("mnk", 2048), tile={"block": [64, 128, 128], "warp": [64, 64, 128]})).model
+    assert small["join_bytes"] == 64 * 128 * 8 and small["kept_bytes"] < small["l2_size"]
+
+
+@pytest.mark.parametrize("gpu", ["h200", "a100"])
+def test_a_batch_has_words_and_powers_of_each_product(gpu):
+    """Eight products: buffers, passes and traffic are eight times those of one, but for the residues of blocks that stay."""
+    tile = {"block": [64, 64, 64], "warp": [64, 64, 64] if gpu == "h200" else [32, 32, 64]}
+    sizes = {"m": 200, "n": 100, "k": 300}
+    one, batch = (solve(spec(gpu, problem=sizes | more, tile=tile)) for more in ({}, {"kind": "strided", "matrices": 8}))
+    alone, table = interface(one), interface(batch)
+    lengths = [found.workspace(200, 100, 300, *count).lengths for found, count in ((alone, ()), (table, (8,)))]
+    for name in ("a_words", "b_words", "a_scales", "b_scales", "residues"):
+        times = 1 if name == "residues" and batch.design.stays else 8
+        assert lengths[1][name] == times * lengths[0][name] > 0, name
+    for launch, other in list(zip(table.launches, alone.launches))[:2]:
+        assert launch.blocks(table.extents(200, 100, 300, 8)) == 8 * other.blocks(alone.extents(200, 100, 300)) and launch.role in ("norms", "split")
+    assert batch.model["plane_bytes"] == 8 * one.model["plane_bytes"] and batch.model["blocks"] == 8 * one.model["blocks"]
+    for known in (one.model, batch.model):  # with what L2 does not keep of the residues, or without
+        assert known["split_bytes"] in (known["plane_bytes"] / 14 * (16 + 14), known["plane_bytes"] / 14 * 16)
+
+
+def test_the_residues_of_a_batch_are_fp64s():
+    assert solve(spec(problem={"kind": "strided", "type": "c128", **dict.fromkeys("mnk", 128)})).kind.asked == "strided"
+    assert solve(spec(problem={"kind": "syrk", "layout": "nt", "matrices": 8, **dict.fromkeys("mnk", 128)})).launches.repeated
+    with pytest.raises(InfeasibleSpec, match="one launch finds norms"):
+        solve(spec(scheme="residues8", problem={"type": "f32", "kind": "strided"}))
+
+
 @pytest.mark.parametrize(("sections", "told"), [
     ({"problem": {"kind": "pointers"}}, ("[problem] kind", "compute products of A and B of one size")),
     ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided")),
