@@ -1,16 +1,16 @@
-// kernel    gemmgen_residues14_wgmma_128x256x128_1bbbc869
+// kernel    gemmgen_residues14_wgmma_128x128x128_23c796a7
 // computes  C = alpha A B + beta C in FP64, layout nn (row major), any m, n, k
 // scheme    residues14: FP64 elements as residues modulo fourteen numbers, fourteen exact products (Ozaki scheme II)
 // words     14 x s8, 55 bits; products of the residues modulo 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199; dropped none
 // promote   never (residues14's own)
 // special   exact
-// fragment  wgmma.mma_async.sync.aligned.m64n256k32.s32.s8.s8
-// decided   block 128x256x128, warpgroup 64x256x128, split prepass, loads bulk, 4 stages, group 16, 1 slice of k, promote 0, clusters of 2
-// block     384 threads, 196672 B of dynamic shared memory
+// fragment  wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8
+// decided   block 128x128x128, warpgroup 64x128x128, split prepass, loads bulk, 7 stages, group 16, 1 slice of k, promote 0, clusters of 2
+// block     384 threads, 229488 B of dynamic shared memory
 // target    sm_90a
-// plan      1bbbc869, rendered by gemmgen 0.1.0
+// plan      23c796a7, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_1bbbc869 {
+namespace gemmgen_23c796a7 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -302,7 +302,7 @@ GG_DEVICE u64 of_other(u64 x, int mask) {
     return (u64)high << 32 | low;
 }
 
-// Powers of two of 2 rows of operand a, each of which 256 threads read. A thread keeps what counts of its first 64 elements for the
+// Powers of two of 2 rows of operand a, each of which 256 threads read. A thread keeps what counts of its first 32 elements for the
 // second time; the others are read again, the last ones first: the cache may still hold those.
 GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -312,9 +312,9 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
     __shared__ u64 sums[16];
     const double* const from = x + (long long)o * ld;
     const auto at = [&](int kk) { return leading_of(from[kk]); };
-    u32 held[64], largest = 0;
+    u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 64; first += 16) {
+    for (int first = 0; first < 32; first += 16) {
         if (first * 256 < k) {
 #pragma unroll
             for (int i = first; i < first + 16; ++i) held[i] = i * 256 + part < end ? at(i * 256 + part) : 0;
@@ -324,9 +324,9 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
         }
     }
 #pragma unroll 8
-    for (int kk = 16384 + part; kk < end; kk += 256) largest = max(largest, at(kk));
+    for (int kk = 8192 + part; kk < end; kk += 256) largest = max(largest, at(kk));
 #pragma unroll
-    for (int i = 0; i < 64; ++i) largest = max(largest, held[i]);
+    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
     if (lane < 1) tops[warp] = largest;
@@ -337,14 +337,14 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
     const int top = exponent_of(largest);
     u64 squares = 0;
 #pragma unroll
-    for (int first = 0; first < 64; first += 16) {
+    for (int first = 0; first < 32; first += 16) {
         if (first * 256 >= k) break;
 #pragma unroll
         for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
     }
 #pragma unroll 8
-    for (int i = (end - 16384 - part + 255) / 256 - 1; i >= 0; --i)
-        squares += square_of(at(16384 + part + i * 256), top);
+    for (int i = (end - 8192 - part + 255) / 256 - 1; i >= 0; --i)
+        squares += square_of(at(8192 + part + i * 256), top);
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) squares += of_other(squares, mask);
     if (lane < 1) sums[warp] = squares;
@@ -355,7 +355,7 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
     if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
 }
 
-// Powers of two of 8 columns of operand b, each of which 64 threads read. A thread keeps what counts of its first 64 elements for the
+// Powers of two of 8 columns of operand b, each of which 64 threads read. A thread keeps what counts of its first 32 elements for the
 // second time; the others are read again, the last ones first: the cache may still hold those.
 GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -365,9 +365,9 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
     __shared__ u64 sums[128];
     const double* const from = x + o;
     const auto at = [&](int kk) { return leading_of(from[(long long)kk * ld]); };
-    u32 held[64], largest = 0;
+    u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 64; first += 16) {
+    for (int first = 0; first < 32; first += 16) {
         if (first * 64 < k) {
 #pragma unroll
             for (int i = first; i < first + 16; ++i) held[i] = i * 64 + part < end ? at(i * 64 + part) : 0;
@@ -377,9 +377,9 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
         }
     }
 #pragma unroll 8
-    for (int kk = 4096 + part; kk < end; kk += 64) largest = max(largest, at(kk));
+    for (int kk = 2048 + part; kk < end; kk += 64) largest = max(largest, at(kk));
 #pragma unroll
-    for (int i = 0; i < 64; ++i) largest = max(largest, held[i]);
+    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
 #pragma unroll
     for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
     if (lane < 8) tops[warp * 8 + lane] = largest;
@@ -390,14 +390,14 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
     const int top = exponent_of(largest);
     u64 squares = 0;
 #pragma unroll
-    for (int first = 0; first < 64; first += 16) {
+    for (int first = 0; first < 32; first += 16) {
         if (first * 64 >= k) break;
 #pragma unroll
         for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
     }
 #pragma unroll 8
-    for (int i = (end - 4096 - part + 63) / 64 - 1; i >= 0; --i)
-        squares += square_of(at(4096 + part + i * 64), top);
+    for (int i = (end - 2048 - part + 63) / 64 - 1; i >= 0; --i)
+        squares += square_of(at(2048 + part + i * 64), top);
 #pragma unroll
     for (int mask = 8; mask < 32; mask *= 2) squares += of_other(squares, mask);
     if (lane < 8) sums[warp * 8 + lane] = squares;
@@ -409,7 +409,7 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-gemmgen_residues14_wgmma_128x256x128_1bbbc869_norms(
+gemmgen_residues14_wgmma_128x128x128_23c796a7_norms(
     const double* __restrict__ a, long long lda, const double* __restrict__ b, long long ldb,
     int m, int n, int k, int* __restrict__ a_scales, int* __restrict__ b_scales,
     long long stride_a, long long stride_b, int batch)  // elements from matrix to matrix, and how many products there are
@@ -427,7 +427,7 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869_norms(
     {
         const long long entry = block / blocks_b;
         norms_b(block % blocks_b, b + entry * stride_b, ldb, n, k,
-                b_scales + entry * (((n + 255) / 256) * 256));
+                b_scales + entry * (((n + 127) / 128) * 128));
     }
 }
 
@@ -478,7 +478,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 256][k / 128][word: 14][n: 256][k: 128], rows swizzled, edges zero.
+//     [n / 128][k / 128][word: 14][n: 128][k: 128], rows swizzled, edges zero.
 // A thread takes 16 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -518,18 +518,18 @@ GG_DEVICE void split_b(
     count(counters, losses(value, factor));
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 127) / 128, panels = (outer + 255) / 256;
-    if (o < panels * 256 && kk < stages_k * 128) {
-        const int row = o % 256, chunk = kk % 128 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 256) * stages_k + kk / 128) * 458752 + row * 128;
+    const int stages_k = (k + 127) / 128, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 128) {
+        const int row = o % 128, chunk = kk % 128 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 128) * 229376 + row * 128;
         split_run(value, factor, [&](int w, const u32 (&packed)[4]) {
-            *(uint4*)(to + w * 32768 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
         });
     }
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-gemmgen_residues14_wgmma_128x256x128_1bbbc869_split(
+gemmgen_residues14_wgmma_128x128x128_23c796a7_split(
     const double* __restrict__ a, long long lda, const double* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -549,12 +549,12 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869_split(
         return;
     }
     block -= blocks_a * batch;
-    const int blocks_b = (((n + 255) / 256 * 256 + 63) / 64) * (((k + 127) / 128 * 128 + 63) / 64);  // of a product
+    const int blocks_b = (((n + 127) / 128 * 128 + 63) / 64) * (((k + 127) / 128 * 128 + 63) / 64);  // of a product
     {
         const long long entry = block / blocks_b;
         split_b(block % blocks_b, b + entry * stride_b, ldb, n, k,
-            b_words + entry * ((n + 255) / 256) * ((k + 127) / 128) * 458752,
-            b_scales + entry * ((n + 255) / 256) * 256,
+            b_words + entry * ((n + 127) / 128) * ((k + 127) / 128) * 229376,
+            b_scales + entry * ((n + 127) / 128) * 128,
             b_status);
     }
 }
@@ -566,27 +566,27 @@ GG_DEVICE void put_element(double* to, double product, double alpha, double beta
     *to = fma(alpha, product, beta * was);
 }
 
-//                n0        BLOCK_N = 256
-//            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 256] is computed by 2 x 1 warpgroups
-//        m0  | wgroup  | wgroup  |      of 64 x 256, modulo one number after the other: each thread has 128 sums in
+//                n0        BLOCK_N = 128
+//            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 128] is computed by 2 x 1 warpgroups
+//        m0  | wgroup  | wgroup  |      of 64 x 128, modulo one number after the other: each thread has 64 sums in
 //   BLOCK_M  |         |         |      registers, which become bytes in the workspace after the whole loop over k.
 //    = 128   +---------+---------+
-//              WARP_N                   Shared memory holds 4 stages of k, 128 deep, which a further warpgroup fills.
-constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 128;
-constexpr int WARP_M = 64, WARP_N = 256;  // of a warpgroup
+//              WARP_N                   Shared memory holds 7 stages of k, 128 deep, which a further warpgroup fills.
+constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 128;
+constexpr int WARP_M = 64, WARP_N = 128;  // of a warpgroup
 constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;
-constexpr int STAGES = 4;
+constexpr int STAGES = 7;
 constexpr int GROUP_ROWS = 16;  // rows of tiles that are worked off together: a raster group
 constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
-constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n256k32 in a warpgroup
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n128k32 in a warpgroup
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int ROW_BYTES = 128;  // one row of a stage
 constexpr int A_STAGE = BLOCK_M * ROW_BYTES, B_STAGE = BLOCK_N * ROW_BYTES;  // one residue
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
 constexpr int RELEASES = 16;  // arrivals that free a stage: one a warp that reads it, in every block that fills it
-constexpr int SUMS = 128;  // of a thread
+constexpr int SUMS = 64;  // of a thread
 constexpr int PIECES = SUMS / 16;  // of 16 bytes that they become
 constexpr int EXACT_STAGES = SEGMENT_K / BLOCK_K;  // after which sums are reduced where they stand
 constexpr int SEGMENT_STAGES = 1 << 30;  // all of k is one segment: its residues add up
@@ -680,22 +680,18 @@ GG_DEVICE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// c[64, 256] (+)= a[64, 32] b[32, 256] on the matrix unit, exactly; from zero where keep is 0.
-GG_DEVICE void multiply_add(int (&c)[128], u64 a, u64 b, u32 keep) {
+// c[64, 128] (+)= a[64, 32] b[32, 128] on the matrix unit, exactly; from zero where keep is 0.
+GG_DEVICE void multiply_add(int (&c)[64], u64 a, u64 b, u32 keep) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
-        "setp.ne.b32 p, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k32.s32.s8.s8 {"
+        "setp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %128, %129, p;\n"
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "}, %64, %65, p;\n"
         "}\n"
         : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]), "+r"(c[4]), "+r"(c[5]), "+r"(c[6]), "+r"(c[7]),
           "+r"(c[8]), "+r"(c[9]), "+r"(c[10]), "+r"(c[11]), "+r"(c[12]), "+r"(c[13]), "+r"(c[14]), "+r"(c[15]),
@@ -704,15 +700,7 @@ GG_DEVICE void multiply_add(int (&c)[128], u64 a, u64 b, u32 keep) {
           "+r"(c[32]), "+r"(c[33]), "+r"(c[34]), "+r"(c[35]), "+r"(c[36]), "+r"(c[37]), "+r"(c[38]), "+r"(c[39]),
           "+r"(c[40]), "+r"(c[41]), "+r"(c[42]), "+r"(c[43]), "+r"(c[44]), "+r"(c[45]), "+r"(c[46]), "+r"(c[47]),
           "+r"(c[48]), "+r"(c[49]), "+r"(c[50]), "+r"(c[51]), "+r"(c[52]), "+r"(c[53]), "+r"(c[54]), "+r"(c[55]),
-          "+r"(c[56]), "+r"(c[57]), "+r"(c[58]), "+r"(c[59]), "+r"(c[60]), "+r"(c[61]), "+r"(c[62]), "+r"(c[63]),
-          "+r"(c[64]), "+r"(c[65]), "+r"(c[66]), "+r"(c[67]), "+r"(c[68]), "+r"(c[69]), "+r"(c[70]), "+r"(c[71]),
-          "+r"(c[72]), "+r"(c[73]), "+r"(c[74]), "+r"(c[75]), "+r"(c[76]), "+r"(c[77]), "+r"(c[78]), "+r"(c[79]),
-          "+r"(c[80]), "+r"(c[81]), "+r"(c[82]), "+r"(c[83]), "+r"(c[84]), "+r"(c[85]), "+r"(c[86]), "+r"(c[87]),
-          "+r"(c[88]), "+r"(c[89]), "+r"(c[90]), "+r"(c[91]), "+r"(c[92]), "+r"(c[93]), "+r"(c[94]), "+r"(c[95]),
-          "+r"(c[96]), "+r"(c[97]), "+r"(c[98]), "+r"(c[99]), "+r"(c[100]), "+r"(c[101]), "+r"(c[102]), "+r"(c[103]),
-          "+r"(c[104]), "+r"(c[105]), "+r"(c[106]), "+r"(c[107]), "+r"(c[108]), "+r"(c[109]), "+r"(c[110]), "+r"(c[111]),
-          "+r"(c[112]), "+r"(c[113]), "+r"(c[114]), "+r"(c[115]), "+r"(c[116]), "+r"(c[117]), "+r"(c[118]), "+r"(c[119]),
-          "+r"(c[120]), "+r"(c[121]), "+r"(c[122]), "+r"(c[123]), "+r"(c[124]), "+r"(c[125]), "+r"(c[126]), "+r"(c[127])
+          "+r"(c[56]), "+r"(c[57]), "+r"(c[58]), "+r"(c[59]), "+r"(c[60]), "+r"(c[61]), "+r"(c[62]), "+r"(c[63])
         : "l"(a), "l"(b), "r"(keep));
 }
 
@@ -875,7 +863,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_residues14_wgmma_128x256x128_1bbbc869(
+gemmgen_residues14_wgmma_128x128x128_23c796a7(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][MODULI][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][MODULI][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_scales, const int* __restrict__ b_scales,
@@ -969,7 +957,7 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869(
 #pragma unroll 1
             for (int begin = 0; begin < work.count; begin += SEGMENT_STAGES) {
                 const int end = min(work.count, begin + SEGMENT_STAGES);
-                int acc[FRAGMENTS_M][FRAGMENTS_N][128] = {};  // sums of a segment; each modulus's first products begin from zero
+                int acc[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // sums of a segment; each modulus's first products begin from zero
 #pragma unroll 1
                 for (int modulus = 0; modulus < MODULI; ++modulus) {
                     int held = -1;  // the stage that is still being read
@@ -985,7 +973,7 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869(
                             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
                                 for (int j = 0; j < FRAGMENTS_N; ++j)
-                                    multiply_add(acc[i][j], a_at + (i * 64 * ROW_BYTES + step * 32) / 16, b_at + (j * 256 * ROW_BYTES + step * 32) / 16,
+                                    multiply_add(acc[i][j], a_at + (i * 64 * ROW_BYTES + step * 32) / 16, b_at + (j * 128 * ROW_BYTES + step * 32) / 16,
                                                  step > 0 || index > begin);
                         wgmma_commit();
                         wgmma_wait<1>();
@@ -997,7 +985,7 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869(
                             const Modulus by = modulus_of(modulus);
 #pragma unroll
                             for (int at = 0; at < SUMS; ++at) {
-                                int& sum = acc[at / (FRAGMENTS_N * 128)][at / 128 % FRAGMENTS_N][at % 128];
+                                int& sum = acc[at / (FRAGMENTS_N * 64)][at / 64 % FRAGMENTS_N][at % 64];
                                 sum = (int)reduced(sum, by);
                             }
                         }
@@ -1018,7 +1006,7 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869(
 #pragma unroll
                             for (int e = 0; e < 4; ++e) {
                                 const int at = piece * 16 + part * 4 + e;
-                                left[e] = reduced(acc[at / (FRAGMENTS_N * 128)][at / 128 % FRAGMENTS_N][at % 128], by);
+                                left[e] = reduced(acc[at / (FRAGMENTS_N * 64)][at / 64 % FRAGMENTS_N][at % 64], by);
                             }
                             bytes[part] = bytes_of(left[0], left[1], left[2], left[3]);
                         }
@@ -1055,10 +1043,10 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869(
                 if (work.count > 0) {
 #pragma unroll
                     for (int e = 0; e < 16; ++e) {
-                        const int at = piece * 16 + e, r = at % 128;
-                        const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
+                        const int at = piece * 16 + e, r = at % 64;
+                        const int j = at / 64 % FRAGMENTS_N, i = at / (64 * FRAGMENTS_N);
                         const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                        const int column = column0 + j * 256 + (r & 1) + (r >> 2) * 8;
+                        const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                         u32 word[MODULI];
 #pragma unroll
                         for (int modulus = 0; modulus < MODULI; ++modulus) word[modulus] = held[modulus][e / 4];
@@ -1070,11 +1058,11 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869(
                         unusual |= usual && power != ASIDE ? 0 : 1u << e;
                     }
                     while (unusual) {  // one after the other, from the workspace again
-                        const int e = __ffs((int)unusual) - 1, at = piece * 16 + e, r = at % 128;
+                        const int e = __ffs((int)unusual) - 1, at = piece * 16 + e, r = at % 64;
                         unusual &= unusual - 1;
-                        const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
+                        const int j = at / 64 % FRAGMENTS_N, i = at / (64 * FRAGMENTS_N);
                         const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                        const int column = column0 + j * 256 + (r & 1) + (r >> 2) * 8;
+                        const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                         u32 word[MODULI];
                         for (int modulus = 0; modulus < MODULI; ++modulus)
                             word[modulus] = ((const u32*)(kept + (modulus * PIECES + piece) * (WARPGROUPS * 128)))[e / 4];
@@ -1088,10 +1076,10 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869(
                 }
 #pragma unroll
                 for (int e = 0; e < 16; ++e) {
-                    const int at = piece * 16 + e, r = at % 128;
-                    const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
+                    const int at = piece * 16 + e, r = at % 64;
+                    const int j = at / 64 % FRAGMENTS_N, i = at / (64 * FRAGMENTS_N);
                     const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                    const int column = column0 + j * 256 + (r & 1) + (r >> 2) * 8;
+                    const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                     if (row >= m || column >= n) continue;
                     if (magnitude_of(product[e]) >= 0x7ffull << 52) {
                         bad |= 1u << e;
@@ -1102,11 +1090,11 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869(
                 // Integers have no Inf and no NaN, and what a sum in FP64 comes to beyond its range depends on the order: these elements are
                 // computed again from the operands themselves.
                 while (bad) {
-                    const int at = piece * 16 + __ffs((int)bad) - 1, r = at % 128;
+                    const int at = piece * 16 + __ffs((int)bad) - 1, r = at % 64;
                     bad &= bad - 1;
-                    const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
+                    const int j = at / 64 % FRAGMENTS_N, i = at / (64 * FRAGMENTS_N);
                     const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                    const long long column = column0 + j * 256 + (r & 1) + (r >> 2) * 8;
+                    const long long column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                     double sum = 0.0;
                     for (long long kk = 0; kk < k; ++kk)
                         sum = fma(a[row * lda + kk], b[kk * ldb + column], sum);
@@ -1119,4 +1107,4 @@ gemmgen_residues14_wgmma_128x256x128_1bbbc869(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_1bbbc869
+}  // namespace gemmgen_23c796a7

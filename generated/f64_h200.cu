@@ -302,7 +302,7 @@ GG_DEVICE u64 of_other(u64 x, int mask) {
     return (u64)high << 32 | low;
 }
 
-// Powers of two of 2 rows of operand a, each of which 256 threads read. A thread keeps what counts of its first 64 elements for the
+// Powers of two of 2 rows of operand a, each of which 256 threads read. A thread keeps what counts of its first 32 elements for the
 // second time; the others are read again, the last ones first: the cache may still hold those.
 GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -312,9 +312,9 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
     __shared__ u64 sums[16];
     const double* const from = x + (long long)o * ld;
     const auto at = [&](int kk) { return leading_of(from[kk]); };
-    u32 held[64], largest = 0;
+    u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 64; first += 16) {
+    for (int first = 0; first < 32; first += 16) {
         if (first * 256 < k) {
 #pragma unroll
             for (int i = first; i < first + 16; ++i) held[i] = i * 256 + part < end ? at(i * 256 + part) : 0;
@@ -324,9 +324,9 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
         }
     }
 #pragma unroll 8
-    for (int kk = 16384 + part; kk < end; kk += 256) largest = max(largest, at(kk));
+    for (int kk = 8192 + part; kk < end; kk += 256) largest = max(largest, at(kk));
 #pragma unroll
-    for (int i = 0; i < 64; ++i) largest = max(largest, held[i]);
+    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
     if (lane < 1) tops[warp] = largest;
@@ -337,14 +337,14 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
     const int top = exponent_of(largest);
     u64 squares = 0;
 #pragma unroll
-    for (int first = 0; first < 64; first += 16) {
+    for (int first = 0; first < 32; first += 16) {
         if (first * 256 >= k) break;
 #pragma unroll
         for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
     }
 #pragma unroll 8
-    for (int i = (end - 16384 - part + 255) / 256 - 1; i >= 0; --i)
-        squares += square_of(at(16384 + part + i * 256), top);
+    for (int i = (end - 8192 - part + 255) / 256 - 1; i >= 0; --i)
+        squares += square_of(at(8192 + part + i * 256), top);
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) squares += of_other(squares, mask);
     if (lane < 1) sums[warp] = squares;
@@ -355,7 +355,7 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
     if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
 }
 
-// Powers of two of 8 columns of operand b, each of which 64 threads read. A thread keeps what counts of its first 64 elements for the
+// Powers of two of 8 columns of operand b, each of which 64 threads read. A thread keeps what counts of its first 32 elements for the
 // second time; the others are read again, the last ones first: the cache may still hold those.
 GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -365,9 +365,9 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
     __shared__ u64 sums[128];
     const double* const from = x + o;
     const auto at = [&](int kk) { return leading_of(from[(long long)kk * ld]); };
-    u32 held[64], largest = 0;
+    u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 64; first += 16) {
+    for (int first = 0; first < 32; first += 16) {
         if (first * 64 < k) {
 #pragma unroll
             for (int i = first; i < first + 16; ++i) held[i] = i * 64 + part < end ? at(i * 64 + part) : 0;
@@ -377,9 +377,9 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
         }
     }
 #pragma unroll 8
-    for (int kk = 4096 + part; kk < end; kk += 64) largest = max(largest, at(kk));
+    for (int kk = 2048 + part; kk < end; kk += 64) largest = max(largest, at(kk));
 #pragma unroll
-    for (int i = 0; i < 64; ++i) largest = max(largest, held[i]);
+    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
 #pragma unroll
     for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
     if (lane < 8) tops[warp * 8 + lane] = largest;
@@ -390,14 +390,14 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
     const int top = exponent_of(largest);
     u64 squares = 0;
 #pragma unroll
-    for (int first = 0; first < 64; first += 16) {
+    for (int first = 0; first < 32; first += 16) {
         if (first * 64 >= k) break;
 #pragma unroll
         for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
     }
 #pragma unroll 8
-    for (int i = (end - 4096 - part + 63) / 64 - 1; i >= 0; --i)
-        squares += square_of(at(4096 + part + i * 64), top);
+    for (int i = (end - 2048 - part + 63) / 64 - 1; i >= 0; --i)
+        squares += square_of(at(2048 + part + i * 64), top);
 #pragma unroll
     for (int mask = 8; mask < 32; mask *= 2) squares += of_other(squares, mask);
     if (lane < 8) sums[warp * 8 + lane] = squares;

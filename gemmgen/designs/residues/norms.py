@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 THREADS = 512
-HELD = 64
-"""Elements of which a thread keeps what the second look at a row needs: it reads others once more."""
+HELD = 32
+"""Elements of which a thread keeps what the second look at a row needs: it reads others once more. With 64 an SM has one block, and an H200 takes 1.5 times as
+long (docs/results/f64.md)."""
 ROWS, COLUMNS = 2, 8
 """Whose norms a block finds, over all k: where k is contiguous, and where not, neighbours of which fill 64 bytes."""
 
