@@ -83,7 +83,7 @@ class ResidueKernels(OfResidues, specialised.Specialised):
         return super().constants(layout, scheme, fragment, gpu, hints) | {
             "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **specialised.TURNS.absent,
             **equations.of_elements(scheme, layout), "other_registers": equations.OTHER_REGISTERS,
-            "pass_share": passes.pass_share.value, "pass_seconds": passes.pass_seconds.value,
+            "pass_share": equations.WIDE_PASS_SHARE if scheme.family.wide else passes.pass_share.value, "pass_seconds": passes.pass_seconds.value,
         }
 
     # ---- search

@@ -27,6 +27,9 @@ JOIN_INSTRUCTIONS, WIDE_JOIN_INSTRUCTIONS = 5, 12
 STORE_INSTRUCTIONS, WIDE_STORE_INSTRUCTIONS = 24, 90
 """Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store; of FP64 elements carries, a rounding of 128 bits by
 integer arithmetic, and its store."""
+WIDE_PASS_SHARE = 1.35
+"""How long both passes over FP64 elements take, over what their traffic asks for: 1.34 at 4096, 1.36 at 8192 and 1.29 at 16384 on an H200
+(docs/results/f64.md)."""
 ANY_K = 1 << 31
 """K of any product."""
 
@@ -93,8 +96,9 @@ REDUCE_CYCLES = Equation(
     "Q18", "reduce_cycles", f"{REDUCE_INSTRUCTIONS} * BM * BN / f32_fma_per_clock", "cycles a tile and modulus", "every sum becomes a byte",
 )
 JOIN_BYTES = Equation(
-    "Q41", "join_bytes", "where(total_bytes > 0, 0, BM * BN * (c_bytes + where(kept_bytes > l2_size, moduli, 0)))", "B a tile",
-    "of FP64, whose pieces are joined one after another: C goes out, and residues come back that L2 does not hold",
+    "Q41", "join_bytes", "where(total_bytes > 0, 0, BM * BN * (c_bytes"
+    " + where(kept_bytes + K * moduli * (wave_rows * BM + wave_columns * BN) > l2_size, moduli, 0)))", "B a tile",
+    "of FP64, whose pieces are joined one after another: C goes out, and residues come back where L2 does not hold them and a wave's operands",
 )
 JOIN_CYCLES = Equation(
     "Q19", "join_cycles", "(store_slots + join_slots * moduli) * BM * BN / f32_fma_per_clock + join_bytes * sms * clock_hz / dram_rate", "cycles a tile",
@@ -113,7 +117,7 @@ UNIT_SECONDS = Equation(
     "Q22", "unit_seconds", "2 * moduli * tiles * BM * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
 SPLIT_SECONDS = Equation(
-    "Q35", "split_seconds", "pass_share * split_bytes / dram_rate + pass_seconds", "s",
+    "Q35", "split_seconds", "pass_share * split_bytes / dram_rate + split_passes * pass_seconds", "s",
     "FP32's elements wait in shared memory while a row's norm is found; of FP64 the second pass waits for the first",
 )
 KERNEL_SECONDS = Equation("Q23", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
