@@ -1,16 +1,16 @@
-// kernel    gemmgen_residues14_wgmma_128x128x128_23c796a7
+// kernel    gemmgen_residues14_wgmma_128x128x128_c69ecdc4
 // computes  C = alpha A B + beta C in FP64, layout nn (row major), any m, n, k
 // scheme    residues14: FP64 elements as residues modulo fourteen numbers, fourteen exact products (Ozaki scheme II)
 // words     14 x s8, 55 bits; products of the residues modulo 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199; dropped none
 // promote   never (residues14's own)
 // special   exact
 // fragment  wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8
-// decided   block 128x128x128, warpgroup 64x128x128, split prepass, loads bulk, 7 stages, group 16, 1 slice of k, promote 0, clusters of 2
+// decided   block 128x128x128, warpgroup 64x128x128, split prepass, loads bulk, 7 stages, group 2, 1 slice of k, promote 0, clusters of 2
 // block     384 threads, 229488 B of dynamic shared memory
 // target    sm_90a
-// plan      23c796a7, rendered by gemmgen 0.1.0
+// plan      c69ecdc4, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_23c796a7 {
+namespace gemmgen_c69ecdc4 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -409,7 +409,7 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-gemmgen_residues14_wgmma_128x128x128_23c796a7_norms(
+gemmgen_residues14_wgmma_128x128x128_c69ecdc4_norms(
     const double* __restrict__ a, long long lda, const double* __restrict__ b, long long ldb,
     int m, int n, int k, int* __restrict__ a_scales, int* __restrict__ b_scales,
     long long stride_a, long long stride_b, int batch)  // elements from matrix to matrix, and how many products there are
@@ -529,7 +529,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-gemmgen_residues14_wgmma_128x128x128_23c796a7_split(
+gemmgen_residues14_wgmma_128x128x128_c69ecdc4_split(
     const double* __restrict__ a, long long lda, const double* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -578,7 +578,7 @@ constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;
 constexpr int STAGES = 7;
-constexpr int GROUP_ROWS = 16;  // rows of tiles that are worked off together: a raster group
+constexpr int GROUP_ROWS = 2;  // rows of tiles that are worked off together: a raster group
 constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n128k32 in a warpgroup
 constexpr int K_STEPS = 4;  // instructions along k in a stage
@@ -863,7 +863,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_residues14_wgmma_128x128x128_23c796a7(
+gemmgen_residues14_wgmma_128x128x128_c69ecdc4(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][MODULI][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][MODULI][BLOCK_N][BLOCK_K]
     const int* __restrict__ a_scales, const int* __restrict__ b_scales,
@@ -1107,4 +1107,4 @@ gemmgen_residues14_wgmma_128x128x128_23c796a7(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_23c796a7
+}  // namespace gemmgen_c69ecdc4

@@ -651,31 +651,31 @@ GG_DEVICE void multiply_add(sums& c, fragment a, fragment b) {
     c = __builtin_amdgcn_mfma_i32_32x32x16_i8(__builtin_bit_cast(operand, a1), __builtin_bit_cast(operand, b1), c, 0, 0, 0);
 }
 
-// What sums are reduced with, modulo the number at hand. It is negated, so that no quotient has to be.
+// What sums are reduced with, modulo the number at hand.
 struct Modulus {
-    u32 minus, reciprocal, offset;
+    u32 m, reciprocal, offset;
 };
 GG_DEVICE Modulus modulus_of(int modulus) {
-    if (modulus == 0) return {0u - 256u, 2147483648u, 1073741824u};
-    if (modulus == 1) return {0u - 255u, 2155905153u, 1073742015u};
-    if (modulus == 2) return {0u - 253u, 2172947881u, 1073741867u};
-    if (modulus == 3) return {0u - 251u, 2190262207u, 1073741856u};
-    if (modulus == 4) return {0u - 247u, 2225732041u, 1073741851u};
-    if (modulus == 5) return {0u - 241u, 2281144456u, 1073742001u};
-    if (modulus == 6) return {0u - 239u, 2300233531u, 1073741916u};
-    if (modulus == 7) return {0u - 233u, 2359467013u, 1073742055u};
-    if (modulus == 8) return {0u - 229u, 2400680410u, 1073741841u};
-    if (modulus == 9) return {0u - 227u, 2421831780u, 1073742007u};
-    if (modulus == 10) return {0u - 223u, 2465272709u, 1073741878u};
-    if (modulus == 11) return {0u - 217u, 2533436931u, 1073742040u};
-    if (modulus == 12) return {0u - 211u, 2605477791u, 1073741864u};
-    return {0u - 199u, 2762592030u, 1073741912u};
+    if (modulus == 0) return {256u, 2147483648u, 1073741824u};
+    if (modulus == 1) return {255u, 2155905153u, 1073742015u};
+    if (modulus == 2) return {253u, 2172947881u, 1073741867u};
+    if (modulus == 3) return {251u, 2190262207u, 1073741856u};
+    if (modulus == 4) return {247u, 2225732041u, 1073741851u};
+    if (modulus == 5) return {241u, 2281144456u, 1073742001u};
+    if (modulus == 6) return {239u, 2300233531u, 1073741916u};
+    if (modulus == 7) return {233u, 2359467013u, 1073742055u};
+    if (modulus == 8) return {229u, 2400680410u, 1073741841u};
+    if (modulus == 9) return {227u, 2421831780u, 1073742007u};
+    if (modulus == 10) return {223u, 2465272709u, 1073741878u};
+    if (modulus == 11) return {217u, 2533436931u, 1073742040u};
+    if (modulus == 12) return {211u, 2605477791u, 1073741864u};
+    return {199u, 2762592030u, 1073741912u};
 }
 
 // A sum modulo m, in [0, m): the offset is a multiple of m that makes it no negative number, and the quotient is exact.
 GG_DEVICE u32 reduced(int sum, const Modulus& by) {
     const u32 whole = (u32)sum + by.offset;
-    return whole + (__umulhi(whole, by.reciprocal) >> 7) * by.minus;
+    return whole - (__umulhi(whole, by.reciprocal) >> 7) * by.m;
 }
 
 // An integer of 128 bits times 2^exponent as FP64: one rounding to nearest, ties to even, also of what is subnormal.

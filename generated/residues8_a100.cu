@@ -486,25 +486,25 @@ GG_DEVICE void multiply_add(int (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// What sums are reduced with, modulo the number at hand. It is negated, so that no quotient has to be; and the weight of what is left.
+// What sums are reduced with, modulo the number at hand, and the weight of what is left.
 struct Modulus {
-    u32 minus, reciprocal, offset, high, low;
+    u32 m, reciprocal, offset, high, low;
 };
 GG_DEVICE Modulus modulus_of(int modulus) {
-    if (modulus == 0) return {0u - 256u, 2147483648u, 1073741824u, 3774873600u, 0u};
-    if (modulus == 1) return {0u - 255u, 2155905153u, 1073742015u, 1397969747u, 341301u};
-    if (modulus == 2) return {0u - 253u, 2172947881u, 1073741867u, 3055707957u, 658986u};
-    if (modulus == 3) return {0u - 251u, 2190262207u, 1073741856u, 2703604911u, 447003u};
-    if (modulus == 4) return {0u - 247u, 2225732041u, 1073741851u, 1182420146u, 280186u};
-    if (modulus == 5) return {0u - 241u, 2281144456u, 1073742001u, 2352430220u, 226249u};
-    if (modulus == 6) return {0u - 239u, 2300233531u, 1073741916u, 593028957u, 197431u};
-    return {0u - 233u, 2359467013u, 1073742055u, 2119833643u, 994572u};
+    if (modulus == 0) return {256u, 2147483648u, 1073741824u, 3774873600u, 0u};
+    if (modulus == 1) return {255u, 2155905153u, 1073742015u, 1397969747u, 341301u};
+    if (modulus == 2) return {253u, 2172947881u, 1073741867u, 3055707957u, 658986u};
+    if (modulus == 3) return {251u, 2190262207u, 1073741856u, 2703604911u, 447003u};
+    if (modulus == 4) return {247u, 2225732041u, 1073741851u, 1182420146u, 280186u};
+    if (modulus == 5) return {241u, 2281144456u, 1073742001u, 2352430220u, 226249u};
+    if (modulus == 6) return {239u, 2300233531u, 1073741916u, 593028957u, 197431u};
+    return {233u, 2359467013u, 1073742055u, 2119833643u, 994572u};
 }
 
 // A sum modulo m, in [0, m): the offset is a multiple of m that makes it no negative number, and the quotient is exact.
 GG_DEVICE u32 reduced(int sum, const Modulus& by) {
     const u32 whole = (u32)sum + by.offset;
-    return whole + (__umulhi(whole, by.reciprocal) >> 7) * by.minus;
+    return whole - (__umulhi(whole, by.reciprocal) >> 7) * by.m;
 }
 
 // An integer over the product of all moduli, in units of 2^-52: by the Chinese remainder theorem, a fraction in [-1/2, 1/2),

@@ -79,11 +79,12 @@ class ResidueKernels(OfResidues, specialised.Specialised):
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
-        passes = gpu.measured.of("residues", gpu.name)
+        measured = gpu.measured.of("residues", gpu.name)
+        passes = (equations.WIDE_PASS_SHARE, equations.WIDE_PASS_SECONDS) if scheme.family.wide else (measured.pass_share.value, measured.pass_seconds.value)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
             "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **specialised.TURNS.absent,
             **equations.of_elements(scheme, layout), "other_registers": equations.OTHER_REGISTERS,
-            "pass_share": equations.WIDE_PASS_SHARE if scheme.family.wide else passes.pass_share.value, "pass_seconds": passes.pass_seconds.value,
+            **dict(zip(("pass_share", "pass_seconds"), passes)),
         }
 
     # ---- search

@@ -27,9 +27,9 @@ JOIN_INSTRUCTIONS, WIDE_JOIN_INSTRUCTIONS = 5, 12
 STORE_INSTRUCTIONS, WIDE_STORE_INSTRUCTIONS = 24, 90
 """Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store; of FP64 elements carries, a rounding of 128 bits by
 integer arithmetic, and its store."""
-WIDE_PASS_SHARE = 1.35
-"""How long both passes over FP64 elements take, over what their traffic asks for: 1.34 at 4096, 1.36 at 8192 and 1.29 at 16384 on an H200
-(docs/results/f64.md)."""
+WIDE_PASS_SHARE, WIDE_PASS_SECONDS = 1.3, 1.2e-5
+"""How long passes over FP64 elements take, over what their traffic asks for, and what each takes besides: both together 45, 114, 363, 1490 and 6150 us on an
+H200 from 1024 to 16384, where these give 45, 106, 373, 1460 and 6210 (docs/results/f64.md)."""
 ANY_K = 1 << 31
 """K of any product."""
 

@@ -6,6 +6,7 @@ adds them up with the modulus's weights, two registers for each element of C wha
 
 from __future__ import annotations
 
+from gemmgen.designs.residues.equations import WIDE_PASS_SECONDS, WIDE_PASS_SHARE
 from gemmgen.designs.strided.equations import WAVE_PRODUCTS
 from gemmgen.model import registers, time, traffic
 from gemmgen.model.equation import Equation
@@ -52,6 +53,10 @@ REDUCE_CYCLES = Equation(
     " * BM * BN / f32_fma_per_clock", "cycles a block",
     "every sum modulo each number, and every element of C, while the matrix unit waits",
 )
+SPLIT_SECONDS = Equation(
+    "Q42", "split_seconds", f"where(total_bytes > 0, split_bytes / dram_rate, {WIDE_PASS_SHARE} * split_bytes / dram_rate + {2 * WIDE_PASS_SECONDS})", "s",
+    "of FP32 by device memory; of FP64 as long as the same passes take on an H200",
+)
 KERNEL_CYCLES = Equation(
     "Q32", "kernel_cycles",
     "stages_k * (full_waves * stage_cycles + tail_cycles)"
@@ -61,5 +66,6 @@ KERNEL_CYCLES = Equation(
 _OWN = {one.symbol: (one,) for one in (STAGES_K, PLANE_BYTES, SPLIT_BYTES)} | {"dram_bytes": (WAVE_PRODUCTS, DRAM_BYTES)}
 TRAFFIC = tuple(new for one in traffic.PROBLEM_EQUATIONS for new in _OWN.get(one.symbol, (one,)))
 TIME = tuple(
-    new for one in time.EQUATIONS for new in ((REDUCE_CYCLES, KERNEL_CYCLES) if one is time.KERNEL_CYCLES else (one,))
+    new for one in time.EQUATIONS
+    for new in ((REDUCE_CYCLES, KERNEL_CYCLES) if one is time.KERNEL_CYCLES else (SPLIT_SECONDS,) if one is time.SPLIT_SECONDS else (one,))
 )
