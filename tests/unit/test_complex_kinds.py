@@ -282,7 +282,7 @@ def test_residues_are_summed_over_all_k():
         able = [kind.name for kind in (GEMMT, SYRK, SYMM, TRMM, SYR2K) if design_called(design).computes(kind)]
         assert able == ["gemmt", "syrk", "symm"]
         assert [one.name for one in (OfComplex("c128", "nc", kind) for kind in (HERK, HEMM, TRMM)) if design_called(design).computes(one)] == ["zherk", "zhemm"]
-    for type, needs in (("f64", "gemm, gemmt, syrk or symm"), ("c128", "kind = gemm")):
+    for type, needs in (("f64", "gemm, gemmt, syrk, symm or strided"), ("c128", "kind = gemm")):
         with pytest.raises(InfeasibleSpec, match=needs):
             solve(spec("trmm", "nn", "h200", type))
 
