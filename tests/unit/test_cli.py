@@ -139,7 +139,7 @@ def test_shipped_specs_go_by_their_names(gemmgen, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert gemmgen("build", "--source", "scaled_a100").out == render(solve(load(SPECS / "kernels" / "scaled_a100.toml"))).text
     rows = {row["name"]: row for row in json.loads(gemmgen("list", "specs", "--json").out)}
-    assert {path.stem for folder in ("kernels", "libraries", "programs", "studies") for path in (SPECS / folder).glob("*.toml")} == set(rows)
+    assert {path.stem for folder in ("kernels", "libraries", "studies") for path in (SPECS / folder).glob("*.toml")} == set(rows)
     assert all(Path(row["file"]).is_file() for row in rows.values()) and rows["lab"]["kind"] == "library"
     about = "FP32-accurate GEMM for the A100: what the README shows."
     assert rows["sgemm_a100"]["about"] == about and re.search(f"^sgemm_a100 .*{re.escape(about)}$", gemmgen("list", "specs").out, re.M)
