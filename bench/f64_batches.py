@@ -1,6 +1,6 @@
 """Strided batches of FP64 and of complex elements in one launch of each kernel, beside the vendor's own, and a loop over the entries.
 
-    python bench/f64_batches.py --type f64 --sizes 64x256,16x512,64x512,16x1024
+    python bench/f64_batches.py --type f64 --batches 64x256,16x512,64x512,16x1024
     python bench/f64_batches.py --type c64 --scheme run_scaled
 
 The loop launches the kernels of one product for each entry. Times are of all launches, by events, the median of the rounds, each contender in turn; layout
@@ -54,12 +54,12 @@ def main() -> None:
     parser.add_argument("--type", default="f64", choices=["f64", "c64", "c128"])
     parser.add_argument("--scheme", default="residues14", help="for such elements")
     parser.add_argument("--gpu", default="h200")
-    parser.add_argument("--sizes", default="64x256,16x512,64x512,16x1024", help="products and their size")
+    parser.add_argument("--batches", default="64x256,16x512,64x512,16x1024", help="products and their size")
     parser.add_argument("--rounds", type=int, default=9)
     asked = parser.parse_args()
     import cupy
 
-    rows = [raced(cupy, asked, *map(int, one.split("x"))) for one in asked.sizes.split(",")]
+    rows = [raced(cupy, asked, *map(int, one.split("x"))) for one in asked.batches.split(",")]
     print(f"| {' | '.join(rows[0])} |\n|{' --- |' * len(rows[0])}")
     for row in rows:
         print(f"| {' | '.join(map(str, row.values()))} |")
