@@ -30,7 +30,7 @@ OWNERS = {
     PERSISTENT: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory"},
     ANY_KIND: {"portable", "cuda_cores", "specialised", "strided", "residues", "residues_portable", "tensor_memory"},
     GIVEN_TRIANGLES: {"portable", "cuda_cores", "specialised", "strided", "tensor_memory"},
-    COMPLEX: {"portable", "cuda_cores", "specialised", "residues", "residues_portable", "tensor_memory"},
+    COMPLEX: {"portable", "cuda_cores", "specialised", "strided", "residues", "residues_portable", "tensor_memory"},
     PIECES: {"portable", "strided"},
     PADDED_ROWS: {"portable", "strided"},
     CACHED_FRAGMENTS: {"portable", "strided"},
