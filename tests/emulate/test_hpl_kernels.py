@@ -150,7 +150,7 @@ def test_the_order_of_rows_of_the_application(fits):
     from gemmgen.workshop.apps import dense
 
     pivots, rows = np.array([3, 2999, 2, 3, 17, 2999], np.int32), 3000
-    machine = Emulator(assembled.ptx_of(dense.ORDER_OF, "sm_90a", "order_of.cu"), UNITS.get("hopper"), schedule=LAZY_HIGHEST, source=dense.ORDER_OF,
+    machine = Emulator(assembled.ptx_of(dense.ORDER_OF, "sm_90a", "order_of.cu"), UNITS.get("hopper"), schedule=EAGER_LOWEST, source=dense.ORDER_OF,
                        source_name="order_of.cu", processes=1)
     with machine:
         given, order = machine.upload(pivots, name="pivots"), machine.alloc(4 * rows, name="order", fill=255)

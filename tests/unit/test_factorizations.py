@@ -255,9 +255,10 @@ def test_cublas_gets_fp64s_routines_and_factors():
 def kernels(monkeypatch, vendor, ratio):
     """Those of FP64 with a vendor beside, of which predictions say a ratio for a size."""
     asked, ran = [], []
-    monkeypatch.setattr(who.road, "plan", lambda spec: asked.append(spec) or SimpleNamespace(hints=who.Shape(0, 0, 0, "")))
-    monkeypatch.setattr(who, "replace", lambda one, **change: one._replace(**change) if isinstance(one, who.Shape) else SimpleNamespace(**change))
-    monkeypatch.setattr(who, "verdict", lambda plan: None if ratio(plan.hints) is None else SimpleNamespace(ratio=ratio(plan.hints)))
+    row = {"type": SimpleNamespace(bytes=8), "gpu": SimpleNamespace(dram_gb_per_s=8 * who.C_READS)}  # an element of C a nanosecond
+    monkeypatch.setattr(who.road, "plan", lambda spec: asked.append(spec) or SimpleNamespace(hints=who.Shape(0, 0, 0, ""), **row))
+    monkeypatch.setattr(who, "replace", lambda one, **change: one._replace(**change) if isinstance(one, who.Shape) else SimpleNamespace(**row, **change))
+    monkeypatch.setattr(who, "verdict", lambda plan: None if ratio(plan.hints) is None else SimpleNamespace(seconds=1e-6, fp32_seconds=1e-6 * ratio(plan.hints)))
     made = object.__new__(who.Kernels)
     who.Matmul.__init__(made, "as-fp64")
     made.xp, made.dtype, made._spec, made._vendor, made._plans, made._slower = np, np.float64, who.spec_of("as-fp64", "h200", "f64"), vendor, {}, {}
@@ -277,6 +278,14 @@ def test_as_fp64_multiplies_by_the_vendors_product_where_that_is_predicted_to_be
     made.syrk(np.ones((18, 5)), out=np.empty((18, 18)))
     made.syrk(np.ones((30, 5)), out=np.empty((30, 30)))
     assert vendors[2:] == ["syrk"] and ran[-1] == ((30, 30, 5), "syrk")
+    # 240 elements of C that are read make 1.24 of a kernel's microsecond, and 1.5 of it where they are twice as many.
+    made, _, ran = kernels(monkeypatch, vendor, lambda shape: 1.3)
+    del vendors[:]
+    for m in (30, 60):
+        made(np.ones((m, 5)), np.ones((5, 8)), out=np.ones((m, 8)), alpha=-1.0, beta=1.0)
+        made.syrk(np.ones((m, 5)), out=np.ones((m, m)), beta=1.0)
+        made(np.ones((m, 5)), np.ones((5, 8)))
+    assert ran == [((30, 8, 5), None), ((30, 8, 5), None), ((60, 8, 5), None)] and vendors == ["syrk", ((60, 8, 5), None), "syrk"]
     alone, asked, ran = kernels(monkeypatch, None, lambda shape: 0.1)
     alone(np.ones((18, 5)), np.ones((5, 8)))
     assert len(ran) == 1 and not asked

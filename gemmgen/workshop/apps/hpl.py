@@ -76,6 +76,6 @@ def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
 
 
 APP = App(
-    "hpl", "HPL: LU with partial pivots", "HPL (Petitet et al.)", sizes={"n": 16384, "block": 1024}, small={"n": 96, "block": 32}, data=("drawn",),
+    "hpl", "HPL: LU with partial pivots", "HPL (Petitet et al.)", sizes={"n": 16384, "block": 2048}, small={"n": 96, "block": 32}, data=("drawn",),
     figures={"scaled residual": f"HPL's, of the solution, with half of the type's epsilon; valid below {VALID:g}"}, make=make, types=("f64", "f32"),
 )

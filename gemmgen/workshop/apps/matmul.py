@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 OPS = ("nn", "nt", "tn", "tt")
 EMULATED_GPU = "a100"
 """Whose kernels are emulated where no GPU is named."""
+C_READS = 10
+"""What a kernel of residues takes to read C, in times of its bytes at the memory's rate: measured on an H200 of LU's products with k = 1024."""
 BATCHES = 64
 """Batches whose launches are kept prepared."""
 
@@ -302,21 +304,26 @@ class Kernels(Matmul):
             self._kernels[key] = Multiplier(self._made(sized(self._spec, *shape, **problem)))
         return self._kernels[key]
 
-    def _loses(self, shape: Shape, **problem: Any) -> bool:
-        """Whether the vendor multiplies, as its product is predicted to be faster; asked once for a size."""
+    def _loses(self, shape: Shape, adds: bool = False, **problem: Any) -> bool:
+        """Whether the vendor multiplies, as its product is predicted to be faster; asked once for a size.
+
+        Args:
+            adds: whether C is read, which predictions leave out.
+        """
         if self._vendor is None:
             return False
-        key, kernel = (shape, *problem.values()), key_of(shape, problem)
+        key, kernel = (shape, adds, *problem.values()), key_of(shape, problem)
         if key not in self._slower:
             if kernel not in self._plans:
                 self._plans[kernel] = road.plan(sized(self._spec, *shape, **problem))
             plan = self._plans[kernel]
             told = verdict(replace(plan, hints=replace(plan.hints, m=shape.m, n=shape.n, k=shape.k)))
-            self._slower[key] = told is not None and told.ratio < 1
+            reads = adds * C_READS * shape.m * shape.n * plan.type.bytes / (1e9 * plan.gpu.dram_gb_per_s)
+            self._slower[key] = told is not None and told.fp32_seconds < told.seconds + reads
         return self._slower[key]
 
     def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
-        if self._loses(shape):
+        if self._loses(shape, beta != 0):
             self._vendor._into(out, a, b, shape, alpha, beta)
         else:
             self._kernel(shape).into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta)
@@ -324,7 +331,7 @@ class Kernels(Matmul):
     def _syrk(self, out: Any, a: Any, alpha: float, beta: float, both: bool) -> None:
         a, shape = rows_together(self.xp, a), Shape(a.shape[0], *a.shape, "nt")
         self._count(shape)
-        if self._loses(shape, **of_syrk(both)):
+        if self._loses(shape, beta != 0, **of_syrk(both)):
             self._vendor._syrk(out, a, alpha, beta, both)
         else:
             self._kernel(shape, **of_syrk(both)).into(out, a, a, alpha, beta)
