@@ -130,4 +130,4 @@ def require_usual(output: Output, what: str) -> None:
         SpecError: C is of another type than A, which `what` does not know.
     """
     if not output.is_usual:
-        raise SpecError("[problem] c", f"{what} C of the type of A alone", got=output.name, needs=F32.name, remedy='c = "f32"')
+        raise SpecError("[problem] c", f"{what} C in FP32 alone", got=output.name, needs=F32.name, remedy='c = "f32"')
