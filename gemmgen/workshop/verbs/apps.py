@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.catalog.element import ELEMENTS
 from gemmgen.cli.output import Progress, emit, emit_json
 from gemmgen.cli.show import facts, table
 from gemmgen.cli.verb import LIBRARY, Json, Quiet, verb
@@ -77,6 +76,8 @@ def app(
 
 def text(outcome: Outcome) -> str:
     """An application's table, for a person."""
+    from gemmgen.catalog.element import ELEMENTS
+
     app, timed = outcome.app, outcome.rows[0].seconds is not None
     most = sorted(outcome.calls.items(), key=lambda one: -one[0].m * one[0].n * one[0].k * one[1])
     products = ", ".join(f"{times} of {shape.m}x{shape.n}x{shape.k} {shape.op}" for shape, times in most[:4])
