@@ -258,7 +258,8 @@ def kernels(monkeypatch, vendor, ratio):
     row = {"type": SimpleNamespace(bytes=8), "gpu": SimpleNamespace(dram_gb_per_s=8 * who.C_READS)}  # an element of C a nanosecond
     monkeypatch.setattr(who.road, "plan", lambda spec: asked.append(spec) or SimpleNamespace(hints=who.Shape(0, 0, 0, ""), **row))
     monkeypatch.setattr(who, "replace", lambda one, **change: one._replace(**change) if isinstance(one, who.Shape) else SimpleNamespace(**row, **change))
-    monkeypatch.setattr(who, "verdict", lambda plan: None if ratio(plan.hints) is None else SimpleNamespace(seconds=1e-6, fp32_seconds=1e-6 * ratio(plan.hints)))
+    told = lambda found: None if found is None else SimpleNamespace(seconds=1e-6, fp32_seconds=1e-6 * found)
+    monkeypatch.setattr(who, "verdict", lambda plan: told(ratio(plan.hints)))
     made = object.__new__(who.Kernels)
     who.Matmul.__init__(made, "as-fp64")
     made.xp, made.dtype, made._spec, made._vendor, made._plans, made._slower = np, np.float64, who.spec_of("as-fp64", "h200", "f64"), vendor, {}, {}

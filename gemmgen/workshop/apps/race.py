@@ -68,7 +68,8 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            "app": self.app.name, "title": self.app.title, "papers": self.app.papers, "device": self.device, "type": self.type, "sizes": dict(self.sizes), "data": self.data,
+            "app": self.app.name, "title": self.app.title, "papers": self.app.papers, "device": self.device, "type": self.type,
+            "sizes": dict(self.sizes), "data": self.data,
             "rows": [asdict(row) for row in self.rows], "beside": {name: dict(figures) for name, figures in self.beside.items()},
             "products": [{**shape._asdict(), "times": times} for shape, times in self.calls.items()], "notes": list(self.notes),
             "levels": None if self.levels is None else dict(self.levels),
@@ -168,7 +169,7 @@ def _device(who: Sequence[Matmul], on_gpu: bool) -> str:
 
 
 def _timed(programs: Sequence[tuple[Problem, Matmul]], inputs: Mapping[str, Any], rounds: int) -> list[float]:
-    """Median seconds of a run of each program by who multiplies, in turns, in an order drawn anew for each round; from the program's first call to the GPU's last."""
+    """Median seconds of a run of each program, in turns, in an order drawn anew for each round; from the program's first call to the GPU's last."""
     import random
 
     draw, found = random.Random(0), [[] for _ in programs]  # type: Any
