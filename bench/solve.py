@@ -5,9 +5,9 @@
     gemmgen run --library DIR -- python bench/solve.py --calls [--matrices 64 --sizes 256,512,1024]
 
 For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and
-TFLOP/s counted as size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the products take,
-each by itself. `--matrices` solves so many systems at once, beside cublasStrsmBatched. With --calls cublasStrsm or cublasStrsmBatched alone: under `gemmgen run` it
-is that of a library. Raises DeviceError without a CUDA GPU.
+TFLOP/s counted as size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the
+products take, each by itself. `--matrices` solves so many systems at once, beside cublasStrsmBatched. With --calls cublasStrsm or cublasStrsmBatched alone: under
+`gemmgen run` it is that of a library. Raises DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations

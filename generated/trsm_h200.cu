@@ -262,8 +262,8 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                 }
             }
         } else {
-            // 32 threads have four right-hand sides, and each of them 8 unknowns of one: four in a line, of every 32. Four are solved by their thread, and
-            // taken out of the rows behind them by all.
+            // 32 threads have four right-hand sides, and each of them 8 unknowns of one: four in a line, of every 32. A thread solves for its
+            // four, and all take them out of the rows behind.
             const int place = thread % 8, own = thread / 32 * 4 + thread / 8 % 4, row = 4 * place;
             float x[2][4];
 #pragma unroll

@@ -50,8 +50,8 @@ def function(library, name, form):
     found.argtypes = [{"p": P, "I": wide, "L": I64}.get(one, I32) for one in form]
     return found
 
-ALL = [(name + suffix, kind, forms[kind].replace(" ", "")) for names, forms in ((NAMES, KINDS), (BATCHES, STRIDED), (LISTS, LISTED)) for name, kind in names.items()
-       for suffix in ("", "_64")]
+ALL = [(name + suffix, kind, forms[kind].replace(" ", "")) for names, forms in ((NAMES, KINDS), (BATCHES, STRIDED), (LISTS, LISTED))
+       for name, kind in names.items() for suffix in ("", "_64")]
 def wide(name):
     return (1 << 33) if name.endswith("_64") else 0
 """
