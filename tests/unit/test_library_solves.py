@@ -113,7 +113,7 @@ def test_what_pointers_tell_is_copied_to_be_solved(made, kernel):
 
 def test_a_batch_that_is_solved_together_has_no_turns(made):
     assert choice_of(made, together(300, 5, 1 << 20)).kernel == 2
-    assert choice_of(made, together(300, 33, 1 << 30)) == TOO_LARGE, "two thread blocks for each system"
+    assert choice_of(made, together(200, 33, 1 << 30)) == TOO_LARGE, "two thread blocks for each system"
 
 
 def test_b_is_copied_where_it_is_not_c(made):
