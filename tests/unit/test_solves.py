@@ -235,6 +235,17 @@ def test_the_kernel_is_one_of_its_side_and_order(kind):
     assert re.search(rf"const float\* __restrict__ {kind.operand}, long long ld{kind.operand},\n    float\* __restrict__ c", text)
 
 
+def test_threads_read_shared_memory_without_bank_conflicts():
+    """Eight rows in a line, as products read them, and eight that are four apart, as substitution does: their chunks of 16 bytes lie in all 32 banks."""
+    text = render(replace(plan_of(stages=3), kind=Trsm())).text
+    moved = re.search(r"exchanged\(int row\) \{ return (.*); \}", text)[1].replace("/", "//")
+    of = [eval(moved, {"row": row}) for row in range(solves.PART)]  # noqa: S307
+    for first in range(0, solves.PART, 8):
+        assert {chunk // 4 for chunk in of[first : first + 8]} == set(range(8))
+    for first in (*range(4), *range(32, 36)):
+        assert {chunk // 4 for chunk in of[first : first + 32 : 4]} == set(range(8))
+
+
 # ---- figures of the scripts in bench
 
 
