@@ -116,10 +116,10 @@ GG_DEVICE int exchanged(int row) { return ((row / 4 ^ row % 4 * 2) & 7) * 4; }
 GG_DEVICE int unknown_at(int p, int j) { return p * SYSTEMS + (j ^ exchanged(p)); }
 GG_DEVICE int part_at(int o, int kk) { return o * PART + (kk ^ exchanged(o)); }
 GG_DEVICE long long stored_at(int p, int k) { return p; }
-// x / d, rounded as a division is but for the last bit of few: the product with 1 / d, and what that leaves; not where an Inf or NaN comes out.
+// x / d, rounded as a division is but for the last bit of few: the product with 1 / d, and what that leaves. Of an Inf or a NaN a NaN.
 GG_DEVICE float quotient(float x, float d, float inverse) {
-    const float about = x * inverse, left = fmaf(-about, d, x);
-    return fabsf(left) <= 0x1.fffffep+127f ? fmaf(left, inverse, about) : about;
+    const float about = x * inverse;
+    return fmaf(fmaf(-about, d, x), inverse, about);
 }
 
 // Parts of 64 unknowns, one after the other: products with the parts before, then substitution, in which each warp has four right-hand sides.
@@ -135,8 +135,9 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
     float* const part = known + 256 * SYSTEMS;  // [row][k]
     float* const inverse = part + PART * PART;          // one over each element of the diagonal; 0 where that has less than all bits
     const int thread = (int)threadIdx.x, first = (int)blockIdx.x * SYSTEMS, others = min(SYSTEMS, n - first);
-    // A warp has 8 rows of 32, and 4 columns of 4 right-hand sides.
-    const int row = thread % 8 + thread / 32 % 4 * 8, column = (thread / 8 % 4 + thread / 128 * 4) * 4;
+    // Half of the threads have half of the known unknowns: a warp 8 rows of 16, and 4 columns of 4 right-hand sides.
+    const int half = thread / 128, row = thread % 8 + thread / 32 % 2 * 8;
+    const int column = (thread / 8 % 4 + thread / 64 % 2 * 4) * 4;
 
     float ahead[16];
     // Elements of the triangle in part `before` of the rows of the part at `begin`, some of the time before they are asked for.
@@ -153,26 +154,26 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
     if (alpha != 0.0f) fetch(0, 0);
     // With alpha = 0 neither operand is read. Unknowns past the block's end are 0. Several elements are on their way at once.
 #pragma unroll 1
-    for (int from = thread; from < 8192; from += 2048) {
-        float given[8];
+    for (int from = thread; from < 8192; from += 4096) {
+        float given[16];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < 16; ++i) {
             const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
             given[i] = p < k && j < others && alpha != 0.0f ? c[stored_at(p, k) * ldc + first + j] : 0.0f;
         }
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < 16; ++i) {
             const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
             known[unknown_at(p, j)] = alpha * given[i];
         }
     }
     __syncthreads();
     for (int begin = 0; begin < k && alpha != 0.0f; begin += PART) {
-        float rest[2][4];
+        float rest[4][4];
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < 4; ++i)
 #pragma unroll
-            for (int j = 0; j < 4; ++j) rest[i][j] = known[unknown_at(begin + row + 32 * i, column + j)];
+            for (int j = 0; j < 4; ++j) rest[i][j] = half ? 0.0f : known[unknown_at(begin + row + 16 * i, column + j)];
         for (int before = 0; before <= begin; before += PART) {
             if (before) { __syncthreads(); }
 #pragma unroll
@@ -183,20 +184,20 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
             __syncthreads();
             if (before == begin) break;
             fetch(begin, before + PART);
-            float sum[2][4];  // begins at 0, as sums are rounded where they are small
+            float sum[4][4];  // begins at 0, as sums are rounded where they are small
 #pragma unroll
-            for (int i = 0; i < 2; ++i)
+            for (int i = 0; i < 4; ++i)
 #pragma unroll
                 for (int j = 0; j < 4; ++j) sum[i][j] = 0.0f;
-#pragma unroll 4
-            for (int kk = 0; kk < PART; kk += 4) {
-                float4 factor[2];
+#pragma unroll 2
+            for (int kk = half * (PART / 2); kk < (half + 1) * (PART / 2); kk += 4) {
+                float4 factor[4];
 #pragma unroll
-                for (int i = 0; i < 2; ++i) factor[i] = *(const float4*)(part + part_at(row + 32 * i, kk));
+                for (int i = 0; i < 4; ++i) factor[i] = *(const float4*)(part + part_at(row + 16 * i, kk));
                 {
                     const float4 x = *(const float4*)(known + unknown_at(before + kk, column));
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                    for (int i = 0; i < 4; ++i) {
                         sum[i][0] = fmaf(factor[i].x, x.x, sum[i][0]);
                         sum[i][1] = fmaf(factor[i].x, x.y, sum[i][1]);
                         sum[i][2] = fmaf(factor[i].x, x.z, sum[i][2]);
@@ -206,7 +207,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                 {
                     const float4 x = *(const float4*)(known + unknown_at(before + kk + 1, column));
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                    for (int i = 0; i < 4; ++i) {
                         sum[i][0] = fmaf(factor[i].y, x.x, sum[i][0]);
                         sum[i][1] = fmaf(factor[i].y, x.y, sum[i][1]);
                         sum[i][2] = fmaf(factor[i].y, x.z, sum[i][2]);
@@ -216,7 +217,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                 {
                     const float4 x = *(const float4*)(known + unknown_at(before + kk + 2, column));
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                    for (int i = 0; i < 4; ++i) {
                         sum[i][0] = fmaf(factor[i].z, x.x, sum[i][0]);
                         sum[i][1] = fmaf(factor[i].z, x.y, sum[i][1]);
                         sum[i][2] = fmaf(factor[i].z, x.z, sum[i][2]);
@@ -226,7 +227,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                 {
                     const float4 x = *(const float4*)(known + unknown_at(before + kk + 3, column));
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                    for (int i = 0; i < 4; ++i) {
                         sum[i][0] = fmaf(factor[i].w, x.x, sum[i][0]);
                         sum[i][1] = fmaf(factor[i].w, x.y, sum[i][1]);
                         sum[i][2] = fmaf(factor[i].w, x.z, sum[i][2]);
@@ -235,7 +236,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                 }
             }
 #pragma unroll
-            for (int i = 0; i < 2; ++i)
+            for (int i = 0; i < 4; ++i)
 #pragma unroll
                 for (int j = 0; j < 4; ++j) rest[i][j] -= sum[i][j];
         }
@@ -244,24 +245,23 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
             const float d = part[part_at(thread, thread)];
             inverse[thread] = fabsf(d) >= 0x1p-126f && fabsf(d) <= 0x1p+126f ? 1.0f / d : 0.0f;
         }
+        if (begin > 0) {
+            // The sums of one half go to the other by what C was, which that has.
+            const auto put = [&](int of) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-            *(float4*)(known + unknown_at(begin + row + 32 * i, column)) = make_float4(rest[i][0], rest[i][1], rest[i][2], rest[i][3]);
-        __syncthreads();
-        if (__any_sync(0xffffffffu, inverse[thread % 32] == 0.0f || inverse[32 + thread % 32] == 0.0f)) {  // by divisions
-            if (thread < SYSTEMS) {
-#pragma unroll 1
-                for (int kk = 0; kk < PART; ++kk) {
-                    const float x = known[unknown_at(begin + kk, thread)] / part[part_at(kk, kk)];
-                    known[unknown_at(begin + kk, thread)] = x;
-#pragma unroll 1
-                    for (int o = kk + 1; o < PART; ++o) {
-                        float* const to = known + unknown_at(begin + o, thread);
-                        *to = fmaf(-part[part_at(o, kk)], x, *to);
-                    }
+                for (int i = 0; i < 4; ++i) {
+                    float4* const to = (float4*)(known + unknown_at(begin + row + 16 * i, column));
+                    const float4 other = of ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *to;
+                    *to = make_float4(rest[i][0] + other.x, rest[i][1] + other.y, rest[i][2] + other.z, rest[i][3] + other.w);
                 }
-            }
-        } else {
+            };
+            if (half) put(1);
+            __syncthreads();
+            if (!half) put(0);
+        }
+        __syncthreads();
+        bool divides = __any_sync(0xffffffffu, inverse[thread % 32] == 0.0f || inverse[32 + thread % 32] == 0.0f);
+        if (!divides) {
             // 32 threads have four right-hand sides, and each of them 8 unknowns of one: four in a line, of every 32. A thread solves for its
             // four, and all take them out of the rows behind.
             const int place = thread % 8, own = thread / 32 * 4 + thread / 8 % 4, row = 4 * place;
@@ -314,10 +314,31 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                         }
                 }
             }
+            bool odd = false;
 #pragma unroll
             for (int i = 0; i < 2; ++i)
 #pragma unroll
-                for (int e = 0; e < 4; ++e) known[unknown_at(begin + 32 * i + row + e, own)] = x[i][e];
+                for (int e = 0; e < 4; ++e) odd |= !(fabsf(x[i][e]) <= 0x1.fffffep+127f);
+            divides = __any_sync(0xffffffffu, odd);
+            if (!divides) {
+#pragma unroll
+                for (int i = 0; i < 2; ++i)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) known[unknown_at(begin + 32 * i + row + e, own)] = x[i][e];
+            }
+        }
+        if (divides && thread % 32 < 4) {  // so that an Inf or a NaN stands where FP32's substitution has it
+            const int own = thread / 32 * 4 + thread % 32;
+#pragma unroll 1
+            for (int kk = 0; kk < PART; ++kk) {
+                const float x = known[unknown_at(begin + kk, own)] / part[part_at(kk, kk)];
+                known[unknown_at(begin + kk, own)] = x;
+#pragma unroll 1
+                for (int o = kk + 1; o < PART; ++o) {
+                    float* const to = known + unknown_at(begin + o, own);
+                    *to = fmaf(-part[part_at(o, kk)], x, *to);
+                }
+            }
         }
         __syncthreads();
     }
