@@ -6,8 +6,8 @@
 
 For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and
 TFLOP/s counted as size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the
-products take, each by itself. `--matrices` solves so many systems at once, beside cublasStrsmBatched. With --calls cublasStrsm or cublasStrsmBatched alone: under
-`gemmgen run` it is that of a library. Raises DeviceError without a CUDA GPU.
+products take, each by itself. `--matrices` solves so many systems at once, beside cublasStrsmBatched. With --calls cublasStrsm or cublasStrsmBatched alone:
+under `gemmgen run` it is that of a library. Raises DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations

@@ -372,7 +372,8 @@ def test_systems_without_unknowns_or_right_hand_sides_need_nothing(systems):
 @pytest.fixture(scope="module")
 def together(tmp_path_factory):
     """Of launches that take all systems of a batch."""
-    made = Library(tmp_path_factory.mktemp("together"), [kernel(way | {"matrices": 2}, scheme=scheme) for way, scheme in SYSTEMS], archs=["sm_80"], arch="sm_80")
+    kernels = [kernel(way | {"matrices": 2}, scheme=scheme) for way, scheme in SYSTEMS]
+    made = Library(tmp_path_factory.mktemp("together"), kernels, archs=["sm_80"], arch="sm_80")
     made.current("sm_80", units=108)
     return made
 
