@@ -330,7 +330,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
         if (divides && thread % 32 < 4) {  // so that an Inf or a NaN stands where FP32's substitution has it
             const int own = thread / 32 * 4 + thread % 32;
 #pragma unroll 1
-            for (int kk = 0; kk < PART; ++kk) {
+            for (int kk = 0; kk < PART && own < others; ++kk) {
                 const float x = known[unknown_at(begin + kk, own)] / part[part_at(kk, kk)];
                 known[unknown_at(begin + kk, own)] = x;
 #pragma unroll 1
