@@ -163,10 +163,12 @@ def _of_kind(design: Design, kind: Kind) -> Design:
     def for_kind(one: Equation) -> Equation:
         """The equation as kinds have it that do not say it themselves.
 
-        A kind that solves has half of all k in its products, and takes the time of its last equation besides. Of a kind of one operand no words of B are made
+        A kind that exchanges A and B runs all launches twice. A kind that solves has half of all k in its products, and takes the time of its last equation besides. Of a kind of one operand no words of B are made
         or read besides A's, but where products read more words of one than of the other. Of a kind whose tiles have a part of k, the matrix unit has that part
         alone.
         """
+        if kind.exchanged and one.symbol == "seconds":
+            return replace(one, form=f"2 * ({one.form})")
         if kind.solves and one.symbol == "seconds":
             return replace(one, form=f"{one.form} + {before[-1].symbol}")
         if kind.solves and one.symbol in ("stages_k", "unit_seconds"):

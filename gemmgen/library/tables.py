@@ -245,8 +245,8 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.family.largest_k or 0}, "
         f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {', '.join(str(OPERATIONS.index(letter)) for letter in letters)}, "
-        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "
-        f"{FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0},\n"
+        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(plan.kind.exchanged)}, "
+        f"{int(kernel.is_fallback)}, {FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0},\n"
         f"     {number(plan.kind)}, {kernel.element.number}, {', '.join(map(str, stands(plan.kind)))}, "
         + (f"{plan.block[0] * plan.cluster}, {label}_tiles}}" if tiles else "0, NULL}")
     )

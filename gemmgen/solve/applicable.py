@@ -187,8 +187,8 @@ WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
         "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute one product of A and B", lambda case: case.kind.name,
-        lambda case: "gemm, gemmt, syrk or symm" if case.spec.problem.element.reals == 1
-        else "gemm, herk, syrk, gemmt, hemm, symm or trmm", 'kind = "gemm", or type = "f32"',
+        lambda case: "gemm, gemmt, syrk, syr2k or symm" if case.spec.problem.element.reals == 1
+        else "gemm, herk, her2k, syrk, syr2k, gemmt, hemm, symm or trmm", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,

@@ -82,7 +82,7 @@ def of_kind(plan: Plan, source: Source, device: Device) -> tuple[str, list[str]]
     The permuted batch has the same matrices, bit for bit, and so has each product alone; an empty batch is fine.
     """
     kind, (bm, bn, bk), rng, wrong = plan.kind, plan.block, np.random.default_rng(8), []
-    given = [kind.embedded(*(plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((bm // 2 + 3, bk + 5), (bk + 5, bn // 2 + 5))), None) for _ in ORDER]
+    given = [kind.filled(*(plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((bm // 2 + 3, bk + 5), (bk + 5, bn // 2 + 5)))) for _ in ORDER]
     a, b = np.stack([one.a for one in given]), None if given[0].b is None else np.stack([one.b for one in given])
     whole = [kind.completed(one.a, one.b) for one in given]
     m, n = len(whole[0][0]), whole[0][1].shape[1]

@@ -62,7 +62,7 @@ def test_a_system_takes_as_long_as_its_rounds(made, right, unknowns, sides, batc
     launch, wave, output = solves.block_seconds(time.rate_numbers(kernel.built.plan.gpu, kernel.built.plan.scheme.leading))
     size = (sides, unknowns) if right else (unknowns, sides)
     wanted = 0.0
-    for one in kernel.built.plan.kind.rounds(*size, 1.0, True):
+    for one in kernel.built.plan.kind.rounds(*size, 0, 1.0, 0.0, True):
         if one.solves:
             wanted += launch + wave * -(-(-(-sides // solves.SYSTEMS)) // UNITS) + output * sides
         else:
