@@ -72,7 +72,7 @@ def check(kernel: Kernel) -> None:
     if plan.launches.of_products:
         raise GemmgenError(kernel.label, "is for a batch of listed products", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
-    if not plan.kind.plain and plan.kind.reals == 1 and plan.kind.name not in LEVEL3:
+    if not plan.kind.plain and plan.kind.asked not in (GEMM.name, *LEVEL3):
         raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),
                            remedy="another spec, or gemmgen export for this one")
     if {plan.inputs.stored_b.name, plan.output.name} != {plan.type.name}:
