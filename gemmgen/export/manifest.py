@@ -131,8 +131,8 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
 def _exchanged(plan: Plan) -> str:
     """How a kind that sums two products runs its launches."""
     conjugated = "alpha conjugated (alpha_i negated), " if plan.kind.hermitian else ""
-    return (f"all launches, then, unless k or alpha is 0, all launches again with a and b, lda and ldb exchanged, {conjugated}beta = 1; regions marked zeroed are "
-            "zeroed before the first launch, and those behind the status again before the second round: the status counts both")
+    return (f"all launches, then, unless k or alpha is 0, all launches again with a and b, lda and ldb exchanged, {conjugated}beta = 1; regions marked zeroed "
+            "are zeroed before the first launch, and those behind the status again before the second round: the status counts both")
 
 
 def _rounds(plan: Plan) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def _gemms(gemm: str, strided: str, batched: str) -> tuple[Form, ...]:
 
 
 _KINDS = {
-    F32: ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM"), F64: ("SYRK", "SYR2K", "SYRKX", "SYMM"),
+    F32: ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM"), F64: ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM"),
     **dict.fromkeys((C64, C128), ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "HEMM", "HERK", "HER2K")),
 }
 """Of level 3 beside GEMM, by elements."""

@@ -222,7 +222,8 @@ def gemm(
     if any(factor.imag for factor in real.values()):
         problem, remedy = ("complex, and C would not be Hermitian", "real numbers") if plan.kind.hermitian else (
             "complex, and C is not", '[problem] type = "c64"')
-        raise SpecError(", ".join(real), f"{'is' if len(real) == 1 else 'are'} {problem}", got=(alpha, beta), needs=f"a real {' and '.join(real)}", remedy=remedy)
+        raise SpecError(", ".join(real), f"{'is' if len(real) == 1 else 'are'} {problem}", got=(alpha, beta), needs=f"a real {' and '.join(real)}",
+                        remedy=remedy)
     b = whole[1] if b is None else b
     if plan.launches.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")

@@ -58,7 +58,7 @@ class Case:
         """Whether there are kernels of this kind for elements of a type of their own."""
         if self.spec.problem.element.reals > 1:
             return self.kind.reals > 1 and not self.kind.batched
-        return not (self.kind.batched or self.kind.twice or self.kind.solves or any(self.kind.k_range))
+        return not (self.kind.batched or self.kind.twice or self.kind.solves)
 
     @property
     def b(self) -> str:
@@ -187,7 +187,7 @@ WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
         "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute one product of A and B", lambda case: case.kind.name,
-        lambda case: "gemm, gemmt, syrk, syr2k or symm" if case.spec.problem.element.reals == 1
+        lambda case: "gemm, gemmt, syrk, syr2k, symm or trmm" if case.spec.problem.element.reals == 1
         else "gemm, herk, her2k, syrk, syr2k, gemmt, hemm, symm or trmm", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(

@@ -146,7 +146,7 @@ OF_TRIANGLES = {
     "hemm, FP64": ("mma, FP64 residues", "nn", {"kind": "hemm"}), "symm": ("mma", "nt", {"kind": "symm", "uplo": "upper"}),
     "symm, right": ("mma", "tn", {"kind": "symm", "side": "right"}), "trmm": ("mma", "cn", {"kind": "trmm"}),
     "trmm, right": ("mma, slices", "tc", {"kind": "trmm", "side": "right", "uplo": "upper", "diag": "unit"}),
-    "trmm, clusters": ("wgmma", "nn", {"kind": "trmm"}),
+    "trmm, FP64": ("mma, FP64 residues", "cn", {"kind": "trmm", "uplo": "upper"}), "trmm, clusters": ("wgmma", "nn", {"kind": "trmm"}),
 }
 SHORT = ("herk, both", "hemm, right")
 """Triangles that plain `make test` asks."""

@@ -162,6 +162,7 @@ KINDS = {
     "syrk, lower": {"kind": "syrk", "uplo": "lower", "layout": "nt"}, "syrk, both": {"kind": "syrk", "uplo": "both", "layout": "tn"},
     "gemmt, upper": {"kind": "gemmt", "uplo": "upper", "layout": "nn"}, "symm, left": {"kind": "symm", "layout": "nt"},
     "syr2k, both": {"kind": "syr2k", "uplo": "both", "layout": "tn"}, "syr2k, upper": {"kind": "syr2k", "uplo": "upper", "layout": "nt"},
+    "trmm, left": {"kind": "trmm", "layout": "nn"}, "trmm, right": {"kind": "trmm", "side": "right", "uplo": "upper", "diag": "unit", "layout": "nt"},
     "symm, right": {"kind": "symm", "side": "right", "uplo": "upper", "layout": "nn"},
 }
 
@@ -171,7 +172,8 @@ def of_kind(name: str, gpu: str):
     return solve(loads({"problem": {"type": "f64", **KINDS[name]}, "split": {"scheme": "residues12"}, "target": {"gpu": gpu}, "tile": tile}))
 
 
-@pytest.mark.parametrize("name", ["syrk, both", "gemmt, upper", "symm, left", pytest.param("symm, right", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["syrk, both", "gemmt, upper", "symm, left",
+                                  *(pytest.param(name, marks=pytest.mark.long) for name in ("symm, right", "trmm, left", "trmm, right"))])
 def test_triangles_have_the_bits_of_the_whole_product(name):
     """Of two tiles each way; elements of the other triangle are as they were, or those of this one, and an Inf is repaired where it is computed."""
     plan = of_kind(name, "a100")

@@ -222,7 +222,8 @@ def spec(kind, layout, gpu="a100", type="c64", split=None, **problem):
 
 
 @pytest.mark.parametrize(("of", "layout", "name"), [
-    (HERK, "nc", "cherk"), (HER2K, "cn", "cher2k"), (SYR2K, "nt", "csyr2k"), (SYRK, "nt", "csyrk"), (GEMMT, "cc", "cgemmt"), (HEMM, "nc", "chemm"), (SYMM, "nn", "csymm"), (TRMM, "tc", "ctrmm"),
+    (HERK, "nc", "cherk"), (HER2K, "cn", "cher2k"), (SYR2K, "nt", "csyr2k"), (SYRK, "nt", "csyrk"), (GEMMT, "cc", "cgemmt"),
+    (HEMM, "nc", "chemm"), (SYMM, "nn", "csymm"), (TRMM, "tc", "ctrmm"),
 ])
 def test_a_spec_of_complex_elements_has_the_kind(of, layout, name):
     kind = kind_of(spec(of.name, layout).spec.problem)
@@ -267,7 +268,8 @@ def test_a_tile_of_trmm_sums_two_real_k_for_each_complex_one(side):
     (dict(kind="herk", layout="nc", type="f32"), "[problem] kind", 'type = "c64", or kind = "syrk"'),
     (dict(kind="hemm", layout="nn", type="f64"), "[problem] kind", 'type = "c64", or kind = "symm"'),
     (dict(kind="herk", layout="nc", matrices=3), "[problem] kind", 'kind = "gemm", or type = "f32"'),
-    (dict(kind="trsm", layout="nn"), "[problem] kind", 'kind = "gemm", or type = "f32"'), (dict(kind="syr2k", layout="nc"), "[problem] layout", 'layout = "nt"'),
+    (dict(kind="trsm", layout="nn"), "[problem] kind", 'kind = "gemm", or type = "f32"'),
+    (dict(kind="syr2k", layout="nc"), "[problem] layout", 'layout = "nt"'),
     (dict(kind="her2k", layout="nc", type="f32"), "[problem] kind", 'type = "c64", or kind = "syr2k"'),
     (dict(kind="hemm", layout="nn", uplo="both"), "[problem] uplo", 'uplo = "lower"'), (dict(kind="herk", layout="nc", n=17), "[problem] n", "n = 4096"),
 ])
@@ -314,15 +316,24 @@ def test_a_design_that_stores_real_elements_alone_has_no_complex_kinds():
     assert real.computes(SYMM) and not real.computes(OfComplex("c64", "nn", SYMM)) and design().computes(OfComplex("c64", "nn", SYMM))
 
 
-def test_residues_are_summed_over_all_k():
-    """So a pass may read a triangle as it likes, and no tile has a part of k."""
+def test_residues_are_of_one_product_and_of_a_tiles_own_k():
+    """Whose stages the model counts once for each modulus, and the kernel goes through as often."""
     for design in ("residues", "residues_portable"):
         able = [kind.name for kind in (GEMMT, SYRK, SYMM, TRMM, SYR2K, Syr2kInTurn()) if design_called(design).computes(kind)]
-        assert able == ["gemmt", "syrk", "symm", "syr2k"]
-        assert [one.name for one in (OfComplex("c128", "nc", kind) for kind in (HERK, HEMM, TRMM)) if design_called(design).computes(one)] == ["zherk", "zhemm"]
-    for type, needs in (("f64", "gemm, gemmt, syrk, syr2k or symm"), ("c128", "kind = gemm")):
-        with pytest.raises(InfeasibleSpec, match=needs):
-            solve(spec("trmm", "nn", "h200", type))
+        assert able == ["gemmt", "syrk", "symm", "trmm", "syr2k"]
+        assert all(design_called(design).computes(OfComplex("c128", "nc", kind)) for kind in (HERK, HEMM, TRMM, HER2K))
+    with pytest.raises(InfeasibleSpec, match="gemm, gemmt, syrk, syr2k, symm or trmm"):
+        solve(spec("trsm", "nn", "h200", "f64"))
+    tile = {"block": [32, 32, 64], "warp": [16, 16, 64]}
+    for gpu, own in (("a100", tile), ("h200", {"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1})):
+        gemm, trmm = (plan_of("residues12", gpu=gpu, promote=0, tile=own, problem={"kind": kind}) for kind in ("gemm", "trmm"))
+        stages, m, k = 4096 // own["block"][2], own["block"][0], own["block"][2]
+        assert gemm.model["stages_k"] == 12 * stages and trmm.model["stages_k"] == 12 * np.ceil((stages + m / k) / 2)
+        assert 0.5 < trmm.model["seconds"] / gemm.model["seconds"] < 0.75
+        if "unit_seconds" in trmm.model:
+            assert trmm.model["unit_seconds"] == gemm.model["unit_seconds"] * trmm.model["stages_k"] / gemm.model["stages_k"]
+    text = render(plan_of("residues12", promote=0, tile=tile, problem={"kind": "trmm"})).text
+    assert "stage_count = alpha == 0.0f ? 0 : part_stages * MODULI;" in text and "first_turn(part_stages)" in text
 
 
 # ---- exports
@@ -352,7 +363,8 @@ def test_an_export_of_herk_takes_one_operand_and_real_factors(tmp_path):
 def test_an_export_of_her2k_takes_a_pair_for_alpha_and_a_number_for_beta(tmp_path):
     plan, _ = exported(folder := tmp_path / "out", "her2k", "nc")
     header, source = ((folder / name).read_text() for name in ("lab_gemm.h", "lab_gemm.cu"))
-    assert re.search(r"int lab_gemm\(\s*int m, int k, const float \*alpha, const float \*a, int64_t lda, const float \*b, int64_t ldb,\s*float beta, float", header)
+    assert re.search(
+        r"int lab_gemm\(\s*int m, int k, const float \*alpha, const float \*a, int64_t lda, const float \*b, int64_t ldb,\s*float beta, float", header)
     assert "alpha            host pointer to two floats" in header and "lab_gemm_BAD_ALPHA = -3" in header and "BAD_BETA" not in header
     assert "exchange A with B" in header and "parts of elements of A, and of B in its place, that are Inf or NaN" in header
     told, schema = json.loads((folder / "manifest.json").read_text()), json.loads((SPECS / "manifest.schema.json").read_text())

@@ -287,7 +287,8 @@ def reference(routine: str, letters: str, alpha, beta, a, b, c) -> np.ndarray:
 
 
 WAYS = [
-    *((routine, "".join(letters)) for routine, ops in (("cherk", "NC"), ("cher2k", "NC"), ("csyrk", "NT"), ("csyr2k", "NT")) for letters in product_of("LU", ops)),
+    *((routine, "".join(letters)) for routine, ops in (("cherk", "NC"), ("cher2k", "NC"), ("csyrk", "NT"), ("csyr2k", "NT"))
+      for letters in product_of("LU", ops)),
     *((routine, "".join(letters)) for routine in ("chemm", "csymm") for letters in product_of("LR", "LU")),
     *(("ctrmm", "".join(letters)) for letters in product_of("LR", "LU", "NTC", "N")), ("cgemmt", "LCT"), ("cgemmt", "LNN"), ("dsyr2k", "LT"),
 ]

@@ -23,7 +23,7 @@ STRIDED = {  # L: a stride
     "trmm": "psuod II p pIL pIL pIL I", "trsm": "psuod II p pIL pIL I", "hemm": "psu II p pIL pIL p pIL I", "herk": "puo II p pIL p pIL I",
     "her2k": "puo II p pIL pIL p pIL I"}
 OF_DOUBLE = "syrk", "syrkx"
-OF = {"S": list(KINDS)[:6], "D": list(KINDS)[:4], **dict.fromkeys("CZ", [one for one in KINDS if one != "trsm"])}
+OF = {"S": list(KINDS)[:6], "D": list(KINDS)[:5], **dict.fromkeys("CZ", [one for one in KINDS if one != "trsm"])}
 LETTERS = {"u": (0, 1), "o": (0, 1, 2), "s": (0, 1), "d": (0, 1)}
 """
 OF_CUBLAS = KINDS + """
@@ -64,7 +64,8 @@ for name, kind, form in ALL:
     for op in (0, 1, 2) if is_complex(name) and "o" in form else (0, 1):
         given, turn = [], min(op, 1)
         for at, of in enumerate(form):
-            given.append(LETTERS[of][op if of == "o" else turn] if of in LETTERS else 100 + at + wide(name) if of == "I" else (1 << 36) + at if of == "L" else 0x7000_0000_0000 + 64 * at)
+            given.append(LETTERS[of][op if of == "o" else turn] if of in LETTERS
+                         else 100 + at + wide(name) if of == "I" else (1 << 36) + at if of == "L" else 0x7000_0000_0000 + 64 * at)
         given[0] = handle_of(name).value
         places = [at for at, of in enumerate(form) if of == "p"][1:]
         given[places[0]] = ctypes.addressof(alpha)
@@ -110,7 +111,7 @@ for name, kind, form in ALL:
 """
 
 
-@pytest.mark.parametrize("kind, vendor, count, adjoint", [("cublas", OF_CUBLAS, 52, 24), ("hipblas", OF_HIP, 208, 96)])
+@pytest.mark.parametrize("kind, vendor, count, adjoint", [("cublas", OF_CUBLAS, 54, 24), ("hipblas", OF_HIP, 216, 96)])
 def test_every_argument_is_passed_on_and_described(kind, vendor, count, adjoint):
     """All different and of 64 bits where their types are; the vendor's status is the caller's."""
     off = run_python(vendor + "WATCHED = False\n" + DESCRIBED, kind, LAB_OFF="1")

@@ -138,7 +138,8 @@ TRIANGLE(triangle_of_double, double)
     TRSM_OF(trsm, int) \
     SYRK_OF(syrk##_64, int64_t, float) OF_TWO(syr2k##_64, int64_t, float, SYR2K) OF_TWO(syrkx##_64, int64_t, float, SYRKX) SYMM_OF(symm##_64, int64_t, float) \
     TRMM_OF(trmm##_64, int64_t, float) TRSM_OF(trsm##_64, int64_t)
-#define LEVEL3_OF_DOUBLE(syrk, syr2k, syrkx, symm) \
+#define LEVEL3_OF_DOUBLE(syrk, syr2k, syrkx, symm, trmm) \
+    TRMM_OF(trmm, int, double) TRMM_OF(trmm##_64, int64_t, double) \
     SYRK_OF(syrk, int, double) OF_TWO(syr2k, int, double, SYR2K) OF_TWO(syrkx, int, double, SYRKX) SYMM_OF(symm, int, double) \
     SYRK_OF(syrk##_64, int64_t, double) OF_TWO(syr2k##_64, int64_t, double, SYR2K) OF_TWO(syrkx##_64, int64_t, double, SYRKX) \
     SYMM_OF(symm##_64, int64_t, double)
@@ -235,7 +236,8 @@ TRIANGLE(triangle_of_double, double)
     TRMM_STRIDED_OF(trmm, int, float) TRSM_STRIDED_OF(trsm, int) SYRK_STRIDED_OF(syrk##_64, int64_t, float) OF_TWO_STRIDED(syr2k##_64, int64_t, float, SYR2K) \
     OF_TWO_STRIDED(syrkx##_64, int64_t, float, SYRKX) SYMM_STRIDED_OF(symm##_64, int64_t, float) TRMM_STRIDED_OF(trmm##_64, int64_t, float) \
     TRSM_STRIDED_OF(trsm##_64, int64_t)
-#define LEVEL3_STRIDED_OF_DOUBLE(syrk, syr2k, syrkx, symm) \
+#define LEVEL3_STRIDED_OF_DOUBLE(syrk, syr2k, syrkx, symm, trmm) \
+    TRMM_STRIDED_OF(trmm, int, double) TRMM_STRIDED_OF(trmm##_64, int64_t, double) \
     SYRK_STRIDED_OF(syrk, int, double) OF_TWO_STRIDED(syr2k, int, double, SYR2K) OF_TWO_STRIDED(syrkx, int, double, SYRKX) SYMM_STRIDED_OF(symm, int, double) \
     SYRK_STRIDED_OF(syrk##_64, int64_t, double) OF_TWO_STRIDED(syr2k##_64, int64_t, double, SYR2K) OF_TWO_STRIDED(syrkx##_64, int64_t, double, SYRKX) \
     SYMM_STRIDED_OF(symm##_64, int64_t, double)
