@@ -33,7 +33,9 @@ from gemmgen.run import gemm
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verdict import plain_plan
+from gemmgen.verify import Judge
 from gemmgen.verify.complex import question
+from gemmgen.verify.oracles import Problem
 
 OF_C = [*((kind(uplo), layout) for kind, layouts in ((Herk, ("nc", "cn")), (Syrk, ("nt", "tn"))) for uplo in (LOWER, UPPER, BOTH) for layout in layouts),
         *((Gemmt(uplo), "cn") for uplo in (LOWER, UPPER))]
@@ -527,6 +529,15 @@ def test_the_judge_asks_for_both_products(fault, monkeypatch):
     monkeypatch.setattr("gemmgen.verify.complex.gemm", product)
     right, line = question(made("her2k", "nc"), None, None)
     assert right == (fault is None) and "of the worst case" in line, line
+
+
+def test_counters_of_two_rounds_are_expected_of_both():
+    """The rows of A and, in the second round, those of B^H are split as A's are, and likewise columns: a small element of each counts in both."""
+    plan = made("her2k", "nc")
+    a, b = np.ones((3, 4), np.float32), np.ones((4, 2), np.float32)
+    a[1, 1] = b[2, 1] = b[3, 0] = np.inf
+    status = {f"{x}_{what}": 3 * (what == "nonfinite") for x in "ab" for what in ("lossy", "overflow", "nonfinite")}
+    assert Judge(plan, None, None, Mock(kind="emulator")).miscounted(Problem(a, b, None), status) == ""
 
 
 def test_the_judge_knows_the_hermitian_operand(monkeypatch):

@@ -111,7 +111,7 @@ for name, kind, form in ALL:
 """
 
 
-@pytest.mark.parametrize("kind, vendor, count, adjoint", [("cublas", OF_CUBLAS, 54, 24), ("hipblas", OF_HIP, 216, 96)])
+@pytest.mark.parametrize("kind, vendor, count, adjoint", [("cublas", OF_CUBLAS, 54, 24), ("hipblas", OF_HIP, 216, 96)], ids=["cublas", "hipblas"])
 def test_every_argument_is_passed_on_and_described(kind, vendor, count, adjoint):
     """All different and of 64 bits where their types are; the vendor's status is the caller's."""
     off = run_python(vendor + "WATCHED = False\n" + DESCRIBED, kind, LAB_OFF="1")
