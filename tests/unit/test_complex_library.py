@@ -106,7 +106,7 @@ class Made(Library):
 
         factor, other = complex(at.alpha, at.alpha_i), complex(at.beta, at.beta_i)
         a, b = matrix(at.a, at.m, k, at.lda, first), matrix(at.b, k, n, at.ldb, second)
-        a, b = kind.multiplied(a, b) if getattr(kind, "operand", None) else (a, b)
+        a, b = kind.multiplied(a, b) if k and getattr(kind, "operand", None) else (a, b)
         computed, sums = kind.computed(at.m, n), factor * (a @ b) if factor else np.zeros((at.m, n))
         for row in range(at.m):
             c, own = array(at.c + row * at.ldc * element.part.bytes, element.dtype, n), computed[row]
@@ -316,7 +316,7 @@ def test_blas_names_each_routine_of_level_3(made, routine, letters):
     if name == "trmm":
         held["c"] = held["b"]
     alpha, beta = (2 - 3j, 0.5 if name == "her2k" else 1 + 1j) if element.reals > 1 and name != "herk" else (2.0, 0.5)
-    scalars = [made.put(np.array([one, np.nan if np.isrealobj(one) else 0], element.dtype)) for one in (alpha, beta)]
+    scalars = [made.put(np.array([one, np.nan], element.part.dtype) if np.isrealobj(one) else np.array([one], element.dtype)) for one in (alpha, beta)]
     at = lambda x: ctypes.c_void_p(x.ctypes.data)
     operands = [argument for x in "ab" if x in held for argument in (at(held[x]), ctypes.c_int(held[x].shape[1]))]
     sizes = (m, n) if sided else (m, k)
@@ -341,6 +341,9 @@ def test_blas_names_each_routine_of_level_3(made, routine, letters):
     want = want.astype(element.dtype) if element.reals > 1 else want.real
     assert np.array_equal(found[np.isfinite(want)], want[np.isfinite(want)]) and np.isnan(c[:, m:]).all()
     assert name not in ("herk", "her2k") or not found.diagonal().imag.any()
+    scalars[0].view(element.part.dtype)[0 if np.isrealobj(alpha) else slice(None)] = 0
+    operands[0] = None
+    assert call(*letters) == OK, "with an alpha of 0 A is not read"
 
 
 def test_what_a_hermitian_matrix_is_not(made):
