@@ -134,7 +134,8 @@ def rival(asked: str) -> tuple[str, Rival]:
 
     def multiply(a: Any, b: Any, c: Any) -> None:
         size = (a.shape[0], b.shape[1], a.shape[1])
-        if not space or space[0].nbytes < (needed := shim.work_bytes(size, told.moduli)):
+        needed = shim.work_bytes(size, told.moduli)
+        if not space or space[0].nbytes < needed:
             space[:] = [cupy.empty(needed, cupy.uint8)]
         shim.multiply(size, a.data.ptr, b.data.ptr, c.data.ptr, told.moduli, told.fast, space[0].data.ptr)
 
