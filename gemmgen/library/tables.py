@@ -20,7 +20,7 @@ from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.ends import FUSED, FUSED_ACTIVATIONS
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, finish_symbol, images
-from gemmgen.kinds import GEMM, solves
+from gemmgen.kinds import GEMM, STRIDED, solves
 from gemmgen.library.routines import LEVEL3, number, stands
 from gemmgen.model import time
 from gemmgen.plan import Plan
@@ -72,7 +72,7 @@ def check(kernel: Kernel) -> None:
     if plan.launches.of_products:
         raise GemmgenError(kernel.label, "is for a batch of listed products", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
-    if not plan.kind.plain and plan.kind.asked not in (GEMM.name, *LEVEL3):
+    if not plan.kind.plain and plan.kind.asked not in (GEMM.name, STRIDED.name, *LEVEL3):
         raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),
                            remedy="another spec, or gemmgen export for this one")
     if {plan.inputs.stored_b.name, plan.output.name} != {plan.type.name}:
@@ -351,7 +351,7 @@ def native_estimate(gpu: Gpu) -> Estimate | None:
         return None
     step, each = 2 * time.SGEMM_TILE**2 * gpu.rates.sms / numbers["native_rate"], F64.bytes / numbers["dram_rate"]
     return Estimate(tile=(time.SGEMM_TILE,) * 2, slices=time.SGEMM_SLICES, sms=gpu.rates.sms, launch=numbers["native_start"], wave=0.0,
-                    step=float(f"{step:.4g}"), operand=float(f"{each:.4g}"), output=float(f"{each:.4g}"))
+                    step=float(f"{step:.4g}"), operand=0.0, output=float(f"{each:.4g}"))
 
 
 def vendors(gpu: Gpu) -> tuple[Estimate | None, ...]:

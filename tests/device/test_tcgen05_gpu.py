@@ -42,8 +42,9 @@ def test_the_shipped_kernel_passes():
 @pytest.mark.parametrize("sections", [
     {"split": {"scheme": "run_scaled"}}, {"problem": {"kind": "strided", "m": 512, "n": 512, "k": 512, "matrices": 64}},
     {"problem": {"kind": "syrk", "layout": "nt", "uplo": "both"}}, {"problem": {"kind": "syr2k", "layout": "tn"}}, {"problem": {"kind": "trmm"}},
-    {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64"}},
-], ids=["runs", "strided", "syrk", "syr2k", "trmm", "trsm", "c64"])
+    {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64"}}, {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}},
+    {"problem": {"kind": "pointers"}, "split": {"scheme": "bf16x6"}},
+], ids=["runs", "strided", "syrk", "syr2k", "trmm", "trsm", "c64", "grouped", "pointers"])
 def test_runs_batches_and_kinds_pass(sections):
     plan = solve(loads({"split": {"scheme": "scaled"}, "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}} | sections))
     source = render(plan)

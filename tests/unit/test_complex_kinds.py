@@ -269,7 +269,8 @@ def test_a_tile_of_trmm_sums_two_real_k_for_each_complex_one(side):
     (dict(kind="hemm", layout="tn"), "[problem] layout", 'layout = "nn"'),
     (dict(kind="herk", layout="nc", type="f32"), "[problem] kind", 'type = "c64", or kind = "syrk"'),
     (dict(kind="hemm", layout="nn", type="f64"), "[problem] kind", 'type = "c64", or kind = "symm"'),
-    (dict(kind="herk", layout="nc", matrices=3), "[problem] kind", 'kind = "gemm", or type = "f32"'),
+    (dict(kind="her2k", layout="nc", matrices=3), "[problem] kind", 'kind = "gemm", or type = "f32"'),
+    (dict(kind="trmm", layout="nn", type="f64", matrices=3), "[problem] kind", 'kind = "gemm", or type = "f32"'),
     (dict(kind="trsm", layout="nn"), "[problem] kind", 'kind = "gemm", or type = "f32"'),
     (dict(kind="syr2k", layout="nc"), "[problem] layout", 'layout = "nt"'),
     (dict(kind="her2k", layout="nc", type="f32"), "[problem] kind", 'type = "c64", or kind = "syr2k"'),
@@ -324,7 +325,7 @@ def test_residues_are_of_one_product_and_of_a_tiles_own_k():
         able = [kind.name for kind in (GEMMT, SYRK, SYMM, TRMM, SYR2K, Syr2kInTurn()) if design_called(design).computes(kind)]
         assert able == ["gemmt", "syrk", "symm", "trmm", "syr2k"]
         assert all(design_called(design).computes(OfComplex("c128", "nc", kind)) for kind in (HERK, HEMM, TRMM, HER2K))
-    with pytest.raises(InfeasibleSpec, match="gemm, gemmt, syrk, syr2k, symm or trmm"):
+    with pytest.raises(InfeasibleSpec, match="gemm, gemmt, syrk, syr2k, symm, trmm or strided"):
         solve(spec("trsm", "nn", "h200", "f64"))
     tile = {"block": [32, 32, 64], "warp": [16, 16, 64]}
     for gpu, own in (("a100", tile), ("h200", {"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1})):
