@@ -205,7 +205,7 @@ def parts(own: Multiplier, built: Any, x: Any, a: Any) -> None:
     x.fill(1)
     own.solve(x, a)
     (prepared,) = own._prepared.values()
-    rounds = built.source.interface.rounds(*x.shape, 1.0)
+    rounds = built.source.interface.rounds(*x.shape, 0, 1.0, 0.0)
     told: dict[str, list[float]] = {}
     for one, (_, launches) in zip(rounds, prepared):
         key = "solve" if one.solves else f"product {one.m} x {one.n} x {one.k}"

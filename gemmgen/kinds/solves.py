@@ -113,7 +113,7 @@ class Trsm(OneTriangle):
             count = block & -block
             yield (block - count) * BLOCK, block * BLOCK, min(size, (block + count) * BLOCK)
 
-    def rounds(self, m: int, n: int, alpha: float, contiguous: bool) -> list[Round]:
+    def rounds(self, m: int, n: int, k: int, alpha: float, beta: float, contiguous: bool) -> list[Round]:
         size, others = (m, n) if self.left else (n, m)
         if not others:
             return []

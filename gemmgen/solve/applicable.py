@@ -56,11 +56,11 @@ class Case:
     @property
     def serves_kind(self) -> bool:
         """Whether there are kernels of this kind for elements of a type of their own."""
-        if self.kind.batched and not self.kind.strides:
+        if self.kind.batched and (not self.kind.strides or self.kind.exchanged or any(self.kind.k_range) and self.spec.problem.part != F32):
             return False
         if self.spec.problem.element.reals > 1:
             return self.kind.reals > 1
-        return not (self.kind.twice or self.kind.solves or any(self.kind.k_range))
+        return not (self.kind.twice or self.kind.solves)
 
     @property
     def b(self) -> str:
@@ -190,8 +190,8 @@ OF_TARGET = (
     Refusal(
         "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute products of A and B of one size",
         lambda case: case.kind.name,
-        lambda case: "gemm, gemmt, syrk, symm or strided" if case.spec.problem.element.reals == 1
-        else "gemm, herk, syrk, gemmt, hemm, symm, trmm or strided", 'kind = "gemm", or type = "f32"',
+        lambda case: "gemm, gemmt, syrk, syr2k, symm, trmm or strided" if case.spec.problem.element.reals == 1
+        else "gemm, herk, her2k, syrk, syr2k, gemmt, hemm, symm, trmm or strided", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,

@@ -133,7 +133,7 @@ class Multiplier:
             for one in interface.buffers if one.zeroed_again and work.lengths[one.name]
         ]
         found = []
-        for one in interface.rounds(m, n, alpha):
+        for one in interface.rounds(m, n, k, alpha, beta):
             given = one.given(call, lambda operand, elements: self._plan.type.bytes * elements)
             pointers = {name: (of, given[name]) for name, (of, _, _) in one.at.items()}
             launches = self._launches(

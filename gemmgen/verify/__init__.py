@@ -202,10 +202,11 @@ class Judge:
     def miscounted(self, problem: oracles.Problem, status: dict[str, int]) -> str:
         """What the kernels should have counted and have not; empty where all is right."""
         whole = self.plan.kind.embedded(problem.a, problem.b, None)
-        given = (whole.a, whole.b) if self.plan.kind.twice else self.plan.kind.completed(whole.a, whole.b)
-        words = self.words(oracles.Problem(given[0], given[1][:, :: self.plan.kind.reals]))  # both columns of a complex one hold the same parts
-        counts = {f"{x}_{kind}": getattr(one, kind) for x, one in zip("ab", words) for kind in ("lossy", "overflow", "nonfinite")}
-        if self.plan.kind.one_operand and self.plan.launches.shares_words:
+        kind = self.plan.kind
+        rounds = [(whole.a, whole.b)] if kind.twice else [kind.real_of(a, b) for _, a, b in kind.terms(whole.a, whole.b)]
+        words = [self.words(oracles.Problem(a, b[:, :: kind.reals])) for a, b in rounds]  # both columns of a complex one hold the same parts
+        counts = {f"{x}_{what}": sum(getattr(one, what) for one in each) for x, each in zip("ab", zip(*words)) for what in ("lossy", "overflow", "nonfinite")}
+        if kind.one_operand and self.plan.launches.shares_words:
             counts |= {key: 0 for key in counts if key.startswith("b_")}
         wrong = {key: value for key, value in counts.items() if status.get(key) != value}
         return ", ".join(f"{key} {status.get(key)}, not {value}" for key, value in wrong.items())

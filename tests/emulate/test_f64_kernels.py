@@ -241,6 +241,8 @@ def test_a_digest_sees_one_rounding_more():
 KINDS = {
     "syrk, lower": {"kind": "syrk", "uplo": "lower", "layout": "nt"}, "syrk, both": {"kind": "syrk", "uplo": "both", "layout": "tn"},
     "gemmt, upper": {"kind": "gemmt", "uplo": "upper", "layout": "nn"}, "symm, left": {"kind": "symm", "layout": "nt"},
+    "syr2k, both": {"kind": "syr2k", "uplo": "both", "layout": "tn"}, "syr2k, upper": {"kind": "syr2k", "uplo": "upper", "layout": "nt"},
+    "trmm, left": {"kind": "trmm", "layout": "nn"}, "trmm, right": {"kind": "trmm", "side": "right", "uplo": "upper", "diag": "unit", "layout": "nt"},
     "symm, right": {"kind": "symm", "side": "right", "uplo": "upper", "layout": "nn"},
 }
 
@@ -250,7 +252,8 @@ def of_kind(name: str, gpu: str):
     return solve(loads({"problem": {"type": "f64", **KINDS[name]}, "split": {"scheme": "residues12"}, "target": {"gpu": gpu}, "tile": tile}))
 
 
-@pytest.mark.parametrize("name", ["syrk, both", "gemmt, upper", "symm, left", pytest.param("symm, right", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["syrk, both", "gemmt, upper", "symm, left",
+                                  *(pytest.param(name, marks=pytest.mark.long) for name in ("symm, right", "trmm, left", "trmm, right"))])
 def test_triangles_have_the_bits_of_the_whole_product(name):
     """Of two tiles each way; elements of the other triangle are as they were, or those of this one, and an Inf is repaired where it is computed."""
     plan = of_kind(name, "a100")
@@ -266,6 +269,17 @@ def test_triangles_have_the_bits_of_the_whole_product(name):
     computed = plan.kind.computed(*want.shape)
     assert np.array_equal(found.c[computed], want[computed], equal_nan=True) and np.isnan(found.c[~computed]).all() and found.intact
     assert found.status["repaired"] == (np.tri(*want.shape, dtype=bool) if plan.kind.mirrored else computed)[~np.isfinite(want)].sum()
+
+
+@pytest.mark.long
+def test_two_products_are_added_each_with_its_own_bits():
+    plan = of_kind("syr2k, upper", "a100")
+    device, plan, source = made(plan)
+    rng = np.random.default_rng(7)
+    a, b, c = rng.uniform(-1, 1, (20, 12)), rng.uniform(-1, 1, (12, 20)), rng.uniform(-1, 1, (20, 20))
+    found, upper = gemm(device, plan, source, a, b, c, beta=2.0), plan.kind.computed(20, 20)
+    want = (reference(plan, a, b) + 2 * c) + reference(plan, np.ascontiguousarray(b.T), np.ascontiguousarray(a.T))
+    assert np.array_equal(found.c[upper], want[upper]) and np.array_equal(found.c[~upper], c[~upper])
 
 
 @pytest.mark.long

@@ -352,9 +352,9 @@ def test_the_residues_of_a_batch_are_fp64s():
 
 @pytest.mark.parametrize(("sections", "told"), [
     ({"problem": {"kind": "pointers"}}, ("[problem] kind", "compute products of A and B of one size")),
-    ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided")),
-    ({"problem": {"kind": "syr2k", "layout": "nt"}}, ("[problem] kind", "compute products of A and B of one size")),
-    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided")),
+    ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, syr2k, symm, trmm or strided")),
+    ({"problem": {"kind": "syr2k", "layout": "nt", "matrices": 3}}, ("[problem] kind", "compute products of A and B of one size")),
+    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt, syrk, syr2k, symm, trmm or strided")),
     ({"problem": {"b": "f16"}}, ("[problem] b", "a B of the same type")),
     ({"problem": {"c": "f16"}}, ("[problem] c", "store C in the same type")),
     ({"epilogue": {"do": ["relu"]}}, ("[epilogue] do", "steps compute in FP32")),

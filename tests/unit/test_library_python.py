@@ -823,6 +823,28 @@ def test_level3_of_a_batch_is_that_of_each(lab):
         lab.level3("syrk", a, out=made(3, 4, 4))
 
 
+def test_level3_of_complex_elements_is_told_as_the_header_has_it(lab, monkeypatch):
+    """What is stored in columns is copied for a Hermitian matrix, and read where it lies for the others."""
+    from lab import _level3
+
+    seen = []
+
+    def run(problem, *given):
+        rows = np.frombuffer((ctypes.c_uint8 * (problem.lda * 8 * 5)).from_address(problem.a), np.complex64).reshape(-1, problem.lda)
+        seen.append((problem.kind, problem.element, problem.transpose_a, problem.uplo, problem.lda, rows[1, 0]))
+        return 0
+
+    monkeypatch.setattr(_level3._c, "run", run)
+    a, b, square = (made(*shape) + 1j * made(*shape, seed=1) for shape in ((5, 9), (5, 9), (5, 5)))
+    for x in (a, np.asfortranarray(a)):
+        lab.level3("herk", x, uplo="upper"), lab.level3("her2k", x, b), lab.level3("syrk", x[:, :5])
+    lab.level3("hemm", np.asfortranarray(square), square)
+    by_rows = [(8, 2, 0, 1, 9, a[1, 0]), (9, 2, 0, 0, 9, a[1, 0])]
+    assert seen == [*by_rows, (1, 2, 0, 0, 9, a[1, 0]), *by_rows, (1, 2, 1, 0, 5, a[0, 1]), (7, 2, 0, 0, 5, square[1, 0])]
+    with pytest.raises(TypeError, match="herk is of complex elements, and a of float32"):
+        lab.level3("herk", made(5, 9))
+
+
 def test_level3_refuses(lab):
     a, b = made(5, 9), made(9, 5)
     for words, told in (

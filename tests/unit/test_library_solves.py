@@ -66,7 +66,7 @@ def test_a_system_takes_as_long_as_its_rounds(made, right, unknowns, sides, batc
     launch, wave, output = solves.block_seconds(time.rate_numbers(kernel.built.plan.gpu, kernel.built.plan.scheme.leading))
     size = (sides, unknowns) if right else (unknowns, sides)
     wanted = 0.0
-    for one in kernel.built.plan.kind.rounds(*size, 1.0, True):
+    for one in kernel.built.plan.kind.rounds(*size, 0, 1.0, 0.0, True):
         if one.solves:
             wanted += launch + wave * -(-(-(-sides // solves.SYSTEMS)) // UNITS) + output * sides
         else:
@@ -92,7 +92,7 @@ def test_systems_that_are_solved_together_take_the_launches_of_one(made, unknown
     kernel = made.kernels[2]
     launch, wave, output = solves.block_seconds(time.rate_numbers(kernel.built.plan.gpu, kernel.built.plan.scheme.leading))
     wanted = 0.0
-    for one in kernel.built.plan.kind.rounds(unknowns, sides, 1.0, True):
+    for one in kernel.built.plan.kind.rounds(unknowns, sides, 0, 1.0, 0.0, True):
         if one.solves:
             wanted += launch + wave * -(-(batch * -(-sides // solves.SYSTEMS)) // UNITS) + output * sides * batch
         else:

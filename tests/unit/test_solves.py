@@ -86,12 +86,12 @@ def test_rounds_solve_the_system(monkeypatch, kind, contiguous):
         c = rng.uniform(-1, 1, (size, others) if kind.left else (others, size))
         want = np.linalg.solve(whole, alpha * c) if kind.left else np.linalg.solve(whole.T, alpha * c.T).T
         stored = given if contiguous == kind.left else np.ascontiguousarray(given.T)
-        rounds = kind.rounds(*c.shape, alpha, contiguous)
+        rounds = kind.rounds(*c.shape, 0, alpha, 0.0, contiguous)
         found = by_rounds(kind, stored, c, alpha, contiguous, rounds)
         assert np.allclose(found, want)
         assert [one.solves for one in rounds].count(True) == (-(-size // 4) if others else 0)
-        zeros = by_rounds(kind, np.full_like(stored, np.nan), np.full_like(c, np.nan), 0.0, contiguous, kind.rounds(*c.shape, 0.0, contiguous))
-        assert not zeros.any() and all(one.solves for one in kind.rounds(*c.shape, 0.0, contiguous))
+        zeros = by_rounds(kind, np.full_like(stored, np.nan), np.full_like(c, np.nan), 0.0, contiguous, kind.rounds(*c.shape, 0, 0.0, 0.0, contiguous))
+        assert not zeros.any() and all(one.solves for one in kind.rounds(*c.shape, 0, 0.0, 0.0, contiguous))
         largest = kind.largest(*c.shape)
         products = [(one.m, one.n, one.k) for one in rounds if not one.solves]
         assert largest == (tuple(map(max, zip(*products))) if products else (0, 0, 0))
@@ -111,7 +111,7 @@ def test_scales_of_runs_of_k_are_found_of_whole_operands(kind):
 
 
 def test_half_of_all_multiplications_are_in_one_product():
-    rounds = [one for one in TRSM.rounds(16 * solves.BLOCK, 8, 1.0, True) if not one.solves]
+    rounds = [one for one in TRSM.rounds(16 * solves.BLOCK, 8, 0, 1.0, 0.0, True) if not one.solves]
     sizes = [(one.m // solves.BLOCK, one.k // solves.BLOCK) for one in rounds]
     assert sizes == [(low, low) for low in (1, 2, 1, 4, 1, 2, 1, 8, 1, 2, 1, 4, 1, 2, 1)]
 
@@ -147,10 +147,10 @@ def test_each_round_tells_a_launch_its_operands(side):
     assert all(one.argument == one.name for launch in interface.launches for one in launch.parameters if one.argument)
     assert interface.launches[1].same_b is None and interface.of_products.rounds is None
     size = (5 * solves.BLOCK, 40) if side == LEFT else (40, 5 * solves.BLOCK)
-    most = max(interface.laid_out(interface.extents(one.m, one.n, one.k)).bytes for one in interface.rounds(*size, 1.0) if not one.solves)
+    most = max(interface.laid_out(interface.extents(one.m, one.n, one.k)).bytes for one in interface.rounds(*size, 0, 1.0, 0.0) if not one.solves)
     assert interface.workspace(*size, 5 * solves.BLOCK).bytes == interface.laid_out(interface.extents(*plan.kind.largest(*size))).bytes >= most
     assert interface.of_products.workspace(64, 64, 64).bytes == interface.laid_out(interface.extents(64, 64, 64)).bytes, "of one product, not of a solve"
-    one = interface.rounds(*size, 1.0)[-1]
+    one = interface.rounds(*size, 0, 1.0, 0.0)[-1]
     told = one.given({"a": 1000, "b": 2000, "c": 3000, "lda": 7, "ldb": 11, "ldc": 13}, lambda operand, elements: operand + elements)
     last = 4 * solves.BLOCK
     assert told["c"] == 3000 + (last * 13 if side == LEFT else last) and told[given] == (1000 + last * 8 if side == LEFT else 2000 + last * 12)
@@ -158,7 +158,7 @@ def test_each_round_tells_a_launch_its_operands(side):
 
 
 def test_a_round_tells_leading_dimensions_and_strides():
-    (product,) = [one for one in Trsm(LOWER, LEFT).rounds(2 * solves.BLOCK, 3, 2.0, True) if not one.solves]
+    (product,) = [one for one in Trsm(LOWER, LEFT).rounds(2 * solves.BLOCK, 3, 0, 2.0, 0.0, True) if not one.solves]
     told = product.given({"a": 0, "c": 0, "lda": 7, "ldb": -1, "ldc": 13, "stride_a": 70, "stride_c": 130}, lambda operand, elements: elements)
     assert (told["ldb"], told["b"], told["beta"], told["alpha"]) == (13, 0, 2.0, -1.0)
     assert (told["stride_a"], told["stride_b"], told["stride_c"]) == (70, 130, 130)
@@ -177,7 +177,7 @@ def test_a_batch_of_systems_is_solved_in_one_launch_of_each_kernel(problem, tria
     assert own.role == "solve" and own.params == (*alone.launches[0].params, f"stride_{triangle}", "stride_c")
     assert own.blocks(interface.extents(33, 33, 9, 7)) == 7 * alone.launches[0].blocks(alone.extents(33, 33, 9)) == 14
     size = (3 * solves.BLOCK + 1, 40) if batch.kind.left else (40, 3 * solves.BLOCK + 1)
-    assert interface.rounds(*size, 2.0) == alone.rounds(*size, 2.0)
+    assert interface.rounds(*size, 0, 2.0, 0.0) == alone.rounds(*size, 0, 2.0, 0.0)
     few, many = (interface.workspace(*size, size[0], count).bytes for count in (1, 9))
     assert many > 8 * few
     assert {"stride_a", "stride_b"} <= {given.argument for launch in interface.of_products.launches for given in launch.parameters}
