@@ -50,13 +50,13 @@ def refused(**sections) -> InfeasibleSpec:
 def test_a_row_says_what_the_ptx_isa_does(name):
     row = ROWS[name]
     m, n, k = row.shape
-    kind, depth = {"tf32": ("tf32", 8), "e4m3": ("f8f6f4", 32)}.get(row.word, ("f16", 16))
+    kind, depth = {"tf32": ("tf32", 8), "e4m3": ("f8f6f4", 32), "s8": ("i8", 32)}.get(row.word, ("f16", 16))
     assert (name, row.instruction) == (f"tcgen05_m128n16k{k}_{row.word}", f"tcgen05.mma.cta_group::1.kind::{kind}")
     assert (m, n, k) == (128, 16, depth)
     assert (row.min_arch, row.arch, row.a, row.b, row.threads) == (100, "sm_100a", None, None, 128)
     assert [one.shape[1] for one in row.shapes.values()] == list(range(16, 257, 16))
     assert {arch: row.compiled_for(arch) for arch in ("sm_100", "sm_103", "sm_110", "sm_90", "sm_101", "sm_120") if row.runs_on(arch)} == {
-        "sm_100": "sm_100a", "sm_103": "sm_103a", "sm_110": "sm_110a"}
+        "sm_100": "sm_100a", **({"sm_103": "sm_103a"} if row.word != "s8" else {}), "sm_110": "sm_110a"}
 
 
 def test_a_lane_is_a_row_and_a_register_a_column():
@@ -72,6 +72,7 @@ def test_a_lane_is_a_row_and_a_register_a_column():
     ("tf32", 128, 16, 1 << 4 | 2 << 7 | 2 << 10 | 2 << 17 | 8 << 24),
     ("e4m3", 128, 64, 1 << 4 | 8 << 17 | 8 << 24),  # of .kind::f8f6f4, whose code for e4m3 is 0
     ("f16", 256, 256, 1 << 4 | 32 << 17 | 16 << 24),  # of a pair of blocks
+    ("s8", 256, 32, 2 << 4 | 1 << 7 | 1 << 10 | 4 << 17 | 16 << 24),  # of .kind::i8: signed operands, INT32, and bit 3 not set, which would saturate
 ])
 def test_the_instruction_descriptor(word, m, n, value):
     [row] = [row for row in ROWS.values() if row.word == word]
@@ -373,7 +374,7 @@ def test_the_source_says_what_was_checked():
 
 
 def test_every_row_loads_strictly():
-    assert isinstance(ROWS["tcgen05_m128n16k16_f16"], Fragment) and len(ROWS) == 4
+    assert isinstance(ROWS["tcgen05_m128n16k16_f16"], Fragment) and len(ROWS) == 5
     dumped = json.loads(json.dumps(ROWS["tcgen05_m128n16k16_f16"].model_dump(mode="json")))
     assert dumped["a"] is None and np.array(dumped["c"]["lanes"]).shape == (7, 2)
     assert Path(FRAGMENTS.folder).is_dir()

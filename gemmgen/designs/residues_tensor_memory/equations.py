@@ -45,6 +45,8 @@ KERNEL_CYCLES = Equation(
     "turns * max(stages_k * stage_cycles, moving_cycles) + turn_cycles_each + reduce_cycles + join_cycles", "cycles",
     "two buffers: moving out is no slower than the unit; the last tile's last residues and its elements of C follow",
 )
-TRAFFIC = tuple(FETCH_BYTES if one is residues.FETCH_BYTES else one for one in residues.TRAFFIC)
-_OWN = {residues.STAGE_CYCLES: STAGE_CYCLES, residues.CHAIN_CYCLES: None, residues.HIDDEN_CYCLES: MOVING_CYCLES, residues.KERNEL_CYCLES: KERNEL_CYCLES}
-TIME = tuple(one for one in (_OWN.get(one, one) for one in residues.TIME) if one)
+_OWN = {
+    residues.FETCH_BYTES: (FETCH_BYTES,), specialised.AT_ONCE: (tensor_memory.ALLOCATED, tensor_memory.AT_ONCE), residues.STAGE_CYCLES: (STAGE_CYCLES,),
+    residues.CHAIN_CYCLES: (), residues.HIDDEN_CYCLES: (MOVING_CYCLES,), residues.KERNEL_CYCLES: (KERNEL_CYCLES,),
+}
+TRAFFIC, TIME = (tuple(new for one in part for new in _OWN.get(one, (one,))) for part in (residues.TRAFFIC, residues.TIME))
