@@ -421,7 +421,7 @@ def test_a_short_k_is_bound_by_what_leaves_the_unit(m, k, binds):
 def test_integers_take_tensor_memory_where_the_unit_multiplies_them(gpu, scheme):
     problem = {"type": SCHEMES.get(scheme).element}
     best, by_warps = (solve(asked(gpu, policy, split={"scheme": scheme}, problem=problem)) for policy in ("auto", "mma"))
-    assert best.fragment.instruction.endswith("kind::i8") and best.model["seconds"] < by_warps.model["seconds"]
+    assert best.fragment.instruction.endswith("kind::i8") and best.staging.row_bytes == 128 and best.model["seconds"] < by_warps.model["seconds"]
 
 
 @pytest.mark.parametrize("gpu", ["b300", "gb300"])
