@@ -137,7 +137,10 @@ def test_a_batch_of_one_size_is_right(options):
 @pytest.mark.parametrize("options", [
     {"problem": {"kind": "trmm", "uplo": "upper"}, "tile": {"cluster": 2}}, {"problem": {"kind": "symm", "side": "right"}, "split": {"scheme": "scaled"}},
     {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64", "layout": "nt"}, "split": {"scheme": "run_scaled", "run": 256}},
-], ids=["trmm", "symm", "trsm", "c64"])
+    {"problem": {"type": "c64"}, "split": {"scheme": "mixpert1", "promote": 0}},
+    {"problem": {"type": "c128"}, "split": {"scheme": "residues12", "promote": 0}, "tile": {"cluster": 2}},
+    {"split": {"scheme": "residues6", "promote": 0}, "epilogue": {"do": ["bias", "relu"]}},
+], ids=["trmm", "symm", "trsm", "c64", "c64, integers", "c128", "epilogue"])
 def test_other_kinds_are_right(options):
     """Those whose operands are triangles, or complex."""
     plan, source, binary = kernel(**options)

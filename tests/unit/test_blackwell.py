@@ -454,6 +454,12 @@ def test_what_residues_in_tensor_memory_cannot_be(sections, problem):
     assert solve(residues("residues8", tile={"block": [128, 192, 64], "warp": [128, 64, 64]})).model["registers"] == 128
 
 
+def test_parts_of_a_complex_element_that_lie_apart_are_stored_apart():
+    """NVRTC 13.5 made one store of eight bytes of both ways, where c64 by integers computes an element again: an address need not be a multiple of 8."""
+    text = render(solve(asked(split={"scheme": "mixpert1"}, problem={"type": "c64"}))).text
+    assert re.search(r'to\[0\] = real;\s+asm volatile\("" ::: "memory"\);[^\n]*\s+to\[1\] = imaginary;', text)
+
+
 def test_sums_of_integers_are_not_said_to_be_assumed():
     """Whatever the order, INT32 sums are exact; nothing of it has run for all that."""
     plan = solve(residues())
