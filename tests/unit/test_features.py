@@ -22,7 +22,7 @@ from gemmgen.spec import loads
 
 DESIGNS = all_designs()
 OWNERS = {
-    PACKS_APART: {"specialised", "packed", "residues"},
+    PACKS_APART: {"specialised", "packed", "residues", "tensor_memory"},
     SPLITS_APART: set(),
     STORED_B: {"portable", "cuda_cores", "specialised", "packed", "residues"},
     PROMOTES_AT_ONCE: {"portable", "cuda_cores", "strided", "residues_portable", "straight", "grouped"},
