@@ -4,8 +4,9 @@
 
 DIR is a folder of `gemmgen library` with shim = ["cublas"]. The programs, all in FP32:
 
-- torch: forward and backward of a perceptron of three layers (4096 x 4096, batch 4096) and of a transformer block (4096 wide, 32 heads, 4 x 1024 tokens);
-  the errors are the largest relative Frobenius errors of a gradient against FP64's.
+- torch: forward and backward of a perceptron of three layers (4096 x 4096, batch 4096) and of a transformer block (4096 wide, 32 heads, 4 x 1024 tokens), a
+  vision transformer's training step, an encoder's inference and an exact Gaussian process (`bench/programs/models.py`); the errors are the largest relative
+  Frobenius errors of a result, of training of a gradient, against FP64's.
 - lu: of a 16384 x 16384 matrix, by cupyx.scipy.linalg.lu_factor, and in blocks and recursively as HPL does it, by cuBLAS's own functions. The error is HPL's
   scaled residual, computed in FP64.
 - hpl: the same with panels of its own, bench/programs/hpl.py; the error is the mean residual of three matrices.
@@ -31,7 +32,7 @@ from pathlib import Path
 from gemmgen.library import dropped, shim
 
 FOLDER = Path(__file__).with_name("programs")
-PROGRAMS = {"torch": "layers", "lu": "lu", "hpl": "hpl", "cupy": "cupy_products", "jax": "jax_products", "overhead": "overhead"}
+PROGRAMS = {"torch": "models", "lu": "lu", "hpl": "hpl", "cupy": "cupy_products", "jax": "jax_products", "overhead": "overhead"}
 NEEDS = {"torch": "torch", "lu": "cupy", "hpl": "cupy", "cupy": "cupy", "jax": "jax", "overhead": "torch"}
 
 

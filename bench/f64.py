@@ -1,6 +1,6 @@
 """Kernels of FP64 and of complex elements beside the vendor's own product on this GPU, interleaved: times and errors.
 
-    python bench/f64.py specs/kernels/f64_h200.toml --sizes 1024,2048,4096,8192 --schemes residues14,residues15
+    python bench/f64.py specs/kernels/f64_h200.toml --sizes 1024,2048,4096,8192 --schemes residues14,residues15 --rival gemmul8=/opt/GEMMul8,moduli=14
     python bench/f64.py specs/kernels/c64_h200.toml --sizes 1024,2048,4096,8192 --schemes run_scaled,ootomo,residues8
     python bench/f64.py specs/kernels/c128_h200.toml --sizes 1024,2048,4096 --schemes residues14
 
@@ -8,7 +8,7 @@ The spec's kernel multiplies at every size, with each scheme; with --chosen the 
 multiplies the same matrices in turn, layout nn, alpha 1, beta 0, and the median of the rounds counts; times are of all launches of a product, and of each
 alone, by its role: `norms`, `absmax`, `split` and `gemm`. Complex products count as 8 m n k operations. Errors are relative in the Frobenius norm, against
 exact products of a sample of rows and columns: `uniform` is U[-1, 1] (of complex elements both parts), `spread` magnitudes from 2^-20 to 2^20 of either sign,
-evenly in their logarithm.
+evenly in their logarithm. With --rival, GEMMul8 multiplies in the same race, FP64 alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,10 @@ from gemmgen.catalog.element import Element
 from gemmgen.run import arguments
 from gemmgen.run.cuda import CudaDevice
 from gemmgen.solve.frontier import with_scheme
+from gemmgen.timing import gemmul8
 from gemmgen.verify.metrics import relative_frobenius
+
+Rival = Callable[[Any, Any, Any], None]
 
 SAMPLE = 48
 """Rows and columns whose products are compared with exact ones."""
@@ -74,18 +78,19 @@ def magnitudes(cupy: Any, data: str, shape: tuple[int, int]) -> Any:
     return cupy.where(cupy.random.uniform(size=shape) < 0.5, -1.0, 1.0) * cupy.exp2(cupy.random.uniform(-20, 20, shape))
 
 
-def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str, Any]:
-    """Times and errors at one size."""
+def race(kernels: dict[str, Built], size: int, most_seconds: float, rivals: Mapping[str, Rival] = MappingProxyType({})) -> dict[str, Any]:
+    """Times and errors at one size; a rival puts A B into C, of arrays [size, size]."""
     import cupy
 
     cupy.random.seed(size)
     plan = next(iter(kernels.values())).plan
     element = plan.kind.element_of(plan.type)
     a, b = (drawn(cupy, "uniform", (size, size), element) for _ in "ab")
-    outputs = {name: cupy.empty((size, size), element.dtype) for name in (*kernels, "native")}
+    outputs = {name: cupy.empty((size, size), element.dtype) for name in (*kernels, "native", *rivals)}
     steps = {name: launches(built, cupy, a, b, outputs[name]) for name, built in kernels.items()}
     contenders: dict[str, Callable[[], Any]] = {name: lambda own=own: [step() for step in own.values()] for name, own in steps.items()}
     contenders["native"] = lambda: cupy.matmul(a, b, out=outputs["native"])
+    contenders |= {name: lambda name=name: rivals[name](a, b, outputs[name]) for name in rivals}
     contenders |= {f"{name}, {role}": step for name, own in steps.items() for role, step in own.items()}
     for run in (*contenders.values(), *contenders.values()):
         run()
@@ -119,6 +124,24 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float) -> dict[str,
     return found
 
 
+def rival(asked: str) -> tuple[str, Rival]:
+    """(the name, the product) of GEMMul8 in FP64."""
+    import cupy
+
+    told = gemmul8.asked(asked)
+    shim = gemmul8.Shim(told.path, told.where, number="double")
+    space: list[Any] = []  # the newest alone: the largest size needs most
+
+    def multiply(a: Any, b: Any, c: Any) -> None:
+        size = (a.shape[0], b.shape[1], a.shape[1])
+        needed = shim.work_bytes(size, told.moduli)
+        if not space or space[0].nbytes < needed:
+            space[:] = [cupy.empty(needed, cupy.uint8)]
+        shim.multiply(size, a.data.ptr, b.data.ptr, c.data.ptr, told.moduli, told.fast, space[0].data.ptr)
+
+    return told.name, multiply
+
+
 def table(results: list[dict[str, Any]]) -> str:
     """TFLOP/s and errors as Markdown."""
     names = list(results[0]["seconds"])
@@ -137,16 +160,18 @@ def main() -> None:
     parser.add_argument("--schemes", default="residues14,residues15", help="for such elements")
     parser.add_argument("--chosen", action="store_true", help="leave the tile to the model")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each size's rounds")
+    parser.add_argument("--rival", action="append", default=[], metavar="gemmul8=PATH", help="as of `gemmgen bench`; may be given several times")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     asked = parser.parse_args()
     kernels = {name: road.build(with_scheme(road.load(asked.spec).laid_out("nn"), name)) for name in asked.schemes.split(",")}
     plan = next(iter(kernels.values())).plan
+    rivals = dict(map(rival, asked.rival))
     results = []
     for size in map(int, asked.sizes.split(",")):
         if asked.chosen:
             problem = {"type": plan.kind.element_of(plan.type).name, **dict.fromkeys("mnk", size)}
             kernels = {name: road.build({"problem": problem, "split": {"scheme": name}}, plan.gpu.name) for name in kernels}
-        results.append(race(kernels, size, asked.seconds))
+        results.append(race(kernels, size, asked.seconds, rivals))
     print(table(results))
     for one in results:
         print(one["size"], one["device"], one["rounds"], "rounds;", {name: f"{1e3 * t:.3f} ms" for name, t in one["seconds"].items()},

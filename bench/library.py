@@ -27,9 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from gemmgen.library.structures import Choice, Packed, Problem, Target, sized
+from gemmgen.timing import Contender
+from gemmgen.timing.products import raced
 
 CALLS = 100  # fewer than a stream takes before the host has to wait
-ROUNDS = 41
+ROUNDS, ROUNDS_OF_RACE = 41, 9
 PACKED_ROWS = (64, 128, 256, 512, 1024, 2048, 4096)
 SIZES = (
     *((size, size, size) for size in (64, 128, 256, 512, 1024, 2048, 4096, 8192)), (64, 4096, 4096), (256, 4096, 4096), (4096, 256, 4096), (4096, 4096, 256),
@@ -37,7 +39,6 @@ SIZES = (
 )
 BATCHES = ((1024, 64), (256, 128), (256, 256), (64, 512), (16, 1024), (4, 2048), (4, 4096), (1, 4096))  # products, and their m, n and k
 L2 = 64 << 20
-LONG = 5e-3  # seconds of a product from which five rounds tell as much as nine of shorter ones
 HOPELESS = 2.5  # times the least time that the first library predicts of a product: slower kernels are not timed
 UNCOUNTED, POINTERS = 2, 4  # the flags of these names
 BY_COLUMNS = 1
@@ -183,42 +184,10 @@ class Race:
         stored = ((m, k) if layout[0] == "n" else (k, m), (k, n) if layout[1] == "n" else (n, k), (m, n))
         self.sets = [tuple(rng.standard_normal((x * batch, y), dtype=cupy.float32) for x, y in stored) for _ in range(min(copies, 200))]
 
-    def run(self, contenders: dict[str, Any], seconds: float = 0.25) -> dict[str, float]:
+    def run(self, contenders: dict[str, Any], slice_ms: float) -> dict[str, float]:
         """Microseconds of each: functions of a number of the operands."""
-        rounds: dict[str, list[float]] = {name: [] for name in contenders}
-        captured, longest = {}, 0.0
-        for name, call in contenders.items():
-            for i in range(3):
-                call(i % len(self.sets))
-            self.cupy.cuda.Device().synchronize()
-            brief = self._captured(call, 3)
-            once = min(self._once(*brief) for _ in range(2))
-            captured[name], longest = self._captured(call, max(2, min(200, int(seconds / 10 / max(once, 1e-6))))), max(longest, once)
-        for _ in range(9 if longest < LONG else 5):
-            for name, graph in captured.items():
-                rounds[name].append(self._once(*graph))
-        return {name: 1e6 * statistics.median(found) for name, found in rounds.items()}
-
-    def _captured(self, call: Any, count: int) -> tuple[Any, Any, int]:
-        """(a graph of so many calls, so that the host's time does not show, its stream, how many)."""
-        stream = self.cupy.cuda.Stream(non_blocking=True)
-        with stream:
-            stream.begin_capture()
-            for i in range(count):
-                call(i % len(self.sets))
-            graph = stream.end_capture()
-            graph.launch()
-        return graph, stream, count
-
-    def _once(self, graph: Any, stream: Any, count: int) -> float:
-        """Seconds of a call."""
-        start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
-        with stream:
-            start.record()
-            graph.launch()
-            end.record()
-        end.synchronize()
-        return self.cupy.cuda.get_elapsed_time(start, end) / 1e3 / count
+        field = {name: Contender(name, lambda index, call=call: call(index % len(self.sets)), judged=False) for name, call in contenders.items()}
+        return {name: 1e6 * taken for name, taken in raced(field, rounds=ROUNDS_OF_RACE, slice_ms=slice_ms, warm_up=0.0).items()}
 
 
 def stream_pointer() -> ctypes.c_void_p:
@@ -240,11 +209,17 @@ def problem_of(race: Race, operands: tuple[Any, ...], **more: Any) -> Problem:
 
 
 def gemm_of(calls: Calls, race: Race, kernel: int = 0) -> Any:
+    return called(calls, [problem_of(race, one, kernel=kernel, flags=UNCOUNTED) for one in race.sets])
+
+
+def called(calls: Calls, problems: list[Problem], packed: list[Packed] | None = None) -> Any:
+    """What multiplies the problem of a number, with workspace of its own."""
     import cupy
 
-    problems = [problem_of(race, one, kernel=kernel, flags=UNCOUNTED) for one in race.sets]
-    workspace = cupy.empty(max(256, calls.choice(problems[0]).workspace_bytes), cupy.uint8)
-    return lambda i: calls("gemm", ctypes.byref(problems[i]), ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes), stream_pointer())
+    workspace = cupy.empty(max(256, calls.choice(problems[0], packed=packed and packed[0]).workspace_bytes), cupy.uint8)
+    at = ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes)
+    name = "gemm_packed" if packed else "gemm"
+    return lambda i, kept=workspace: calls(name, *(ctypes.byref(x[i]) for x in (problems, packed) if x), *at, stream_pointer())
 
 
 def sgemm_of(race: Race) -> Any:
@@ -325,7 +300,7 @@ def products(libraries: dict[Path, Calls], alone: bool, sizes: Any = SIZES, insi
             contenders = {name: gemm_of(libraries[known[name][1]], race, 1 + known[name][2]) for name in hopeful}
             if chosen not in contenders:  # a portable one
                 contenders[chosen] = gemm_of(libraries[first], race)
-            times = race.run({"SGEMM": sgemm_of(race), **contenders}, 0.05)
+            times = race.run({"SGEMM": sgemm_of(race), **contenders}, 5.0)
             best = min(contenders, key=times.__getitem__)
             rows.append({
                 "layout": layout, **dict(zip(("m", "n", "k", "products"), (*size, 1))), "sgemm": times["SGEMM"] / 1e6, "sgemm_predicted": choice.sgemm_seconds,
@@ -354,7 +329,7 @@ def told(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def raced(folders: list[Path], out: Path, args: Any) -> None:
+def race_products(folders: list[Path], out: Path, args: Any) -> None:
     """`products`: the race, and what is asked for of it."""
     libraries = {folder: Calls(folder, built(folder, out)) for folder in folders}
 
@@ -397,15 +372,9 @@ def packed(folder: Path, out: Path) -> None:
             source = problem(m, n, k, *(x.data.ptr for x in one))
             calls("pack", ctypes.byref(source), ctypes.c_char(b"b"), ctypes.c_void_p(memory.data.ptr), nbytes, stream_pointer(), ctypes.byref(struct))
             held.append(memory), structs.append(struct)
-        problems = [problem(m, n, k, *(x.data.ptr for x in one), flags=UNCOUNTED) for one in race.sets]
         choice = calls.choice(of, packed=structs[0])
-        workspace = cupy.empty(max(256, choice.workspace_bytes), cupy.uint8)
-
-        def call(i: int) -> None:
-            calls("gemm_packed", ctypes.byref(problems[i]), ctypes.byref(structs[i]), ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes),
-                  stream_pointer())
-
-        times = race.run({"packed": call, "plain": gemm_of(calls, race), "SGEMM": sgemm_of(race)}, 0.1)
+        call = called(calls, [problem(m, n, k, *(x.data.ptr for x in one), flags=UNCOUNTED) for one in race.sets], structs)
+        times = race.run({"packed": call, "plain": gemm_of(calls, race), "SGEMM": sgemm_of(race)}, 10.0)
         print(f"{m:5} x {n} x {k:4}     {times['packed']:9.1f} {times['plain']:9.1f} {times['SGEMM']:9.1f} {times['SGEMM'] / times['packed']:8.2f} "
               f"{error_of(race, call):9.2e}  {choice.name.decode()}", flush=True)
         del held
@@ -431,9 +400,7 @@ def batches(folder: Path, out: Path) -> None:
                            **dict.fromkeys(("stride_a", "stride_b", "stride_c"), size * size))
 
         def gemm(flags: int, kernel: int = 0) -> Any:
-            problems = [told(at, flags, kernel) for at in range(len(race.sets))]
-            workspace = cupy.empty(max(256, calls.choice(problems[0]).workspace_bytes), cupy.uint8)
-            return lambda i: calls("gemm", ctypes.byref(problems[i]), ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes), stream_pointer())
+            return called(calls, [told(at, flags, kernel) for at in range(len(race.sets))])
 
         def bytes_and_seconds(flags: int, kernel: int) -> tuple[int, float] | None:
             found = sized(Choice)
@@ -448,7 +415,7 @@ def batches(folder: Path, out: Path) -> None:
         contenders = {"pointers": gemm(POINTERS), "strided": gemm(0), "copied": gemm(POINTERS, copied), "SGEMM": sgemm_batched_of(race, lists),
                       "SGEMM strided": sgemm_batched_of(race, None)}
         errors = {name: error_of(race, contenders[name]) for name in ("pointers", "copied")}
-        times, choice = race.run(contenders, 0.05), calls.choice(told(0, POINTERS))
+        times, choice = race.run(contenders, 5.0), calls.choice(told(0, POINTERS))
         told_times = (times["pointers"], 1e6 * choice.seconds, times["strided"], times["copied"], 1e6 * copying[copied], times["SGEMM"],
                       1e6 * choice.sgemm_seconds, times["SGEMM strided"])
         print(f"{count:9} {size:9}", *(f"{one:9.1f}" for one in told_times), *(f"{times['SGEMM'] / times[name]:9.2f}" for name in errors),
@@ -501,7 +468,7 @@ def main() -> None:
         if args.what == "overhead":
             overhead(folders[0], args.stand_in, Path(out))
         elif args.what == "products":
-            raced(folders, Path(out), args)
+            race_products(folders, Path(out), args)
         else:
             {"packed": packed, "batches": batches}[args.what](folders[0], Path(out))
 

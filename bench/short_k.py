@@ -98,7 +98,7 @@ def main() -> None:
             return
         args.alone, args.inside, args.sizes = False, 0, SIZES
         args.seconds -= time.perf_counter() - began
-        bench.raced(folders, Path(out), args)
+        bench.race_products(folders, Path(out), args)
 
 
 if __name__ == "__main__":

@@ -16,55 +16,26 @@ import argparse
 import csv
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from statistics import median
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from gemmgen import road, solve
-from gemmgen.build import build
+from gemmgen.build import Built, build
 from gemmgen.render import render
-from gemmgen.run import arguments
-from gemmgen.run.cuda import CudaDevice
+from gemmgen.timing.products import Multiplier
 
 KS = (16, 32, 64, 128, 256, 512, 1024)
 SLICE_SECONDS = 0.03
 """Of one contender in a round: long enough for the chip's power to settle."""
 
 
-def enqueued(built: Any, a: Any, b: Any, c: Any, chunk: int | None = None) -> Callable[[], None]:
-    """Every launch of a strided kernel on cupy arrays [batch, M, K], [batch, K, N] and [batch, M, N], looked up once.
-
-    Args:
-        chunk: products a launch; None for all.
-    """
-    import cupy
-
-    (batch, m, k), n = a.shape, b.shape[2]
-    device, interface = CudaDevice(built.binary), built.source.interface
-    chunk = chunk or batch
-    work = interface.workspace(m, n, k, chunk)
-    space = cupy.zeros(work.bytes, cupy.uint8)
-    memory = {(one.name, offset): space[work.offsets[one.name] + offset:] for one in interface.buffers for offset in interface.places(one)}
-    launches = []
-    for first in range(0, batch, chunk):
-        extents = interface.extents(m, n, k, min(chunk, batch - first))
-        given = {
-            "a": a[first:], "lda": k, "stride_a": m * k, "b": b[first:], "ldb": n, "stride_b": k * n, "c": c[first:], "ldc": n, "stride_c": m * n,
-            "m": m, "n": n, "k": k, "batch": extents["batch"], "alpha": 1.0, "beta": 0.0,
-        }
-        launches += [
-            device.prepared(one.symbol, one.blocks(extents), one.threads, one.shared_bytes, arguments(one, given, memory), one.overlaps)
-            for one in interface.launches
-        ]
-
-    def enqueue() -> None:
-        for launch in launches:
-            launch()
-
-    return enqueue
+def enqueued(built: Built, a: Any, b: Any, c: Any) -> Callable[[], None]:
+    """Every launch of a strided kernel on cupy arrays [batch, M, K], [batch, K, N] and [batch, M, N]."""
+    return partial(Multiplier(built).into, c, a, b)
 
 
 def sgemm(a: Any, b: Any, c: Any) -> Callable[[], None]:
@@ -148,7 +119,7 @@ def by_ways(gpu: str, products: str, ways: str, rounds: int, choices: int) -> No
             for plan in islice(solve.choices(road.load(asked)), choices):
                 name = f"{scheme} {where}, {plan.summary}"
                 source = render(plan)
-                contenders[name] = enqueued(SimpleNamespace(source=source, binary=build(source)), a, b, c)
+                contenders[name] = enqueued(Built(plan, source, build(source)), a, b, c)
                 contenders[name]()
                 told[name] = f"error {error(a, b, c):.1e}, predicted {1e6 * float(plan.model['seconds']):.0f} us"
         seconds = raced(contenders, rounds)

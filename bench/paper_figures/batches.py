@@ -12,9 +12,10 @@ from statistics import fmean
 from typing import Any
 
 from paper_figures import counted
-from paper_figures.common import drawing, markdown, saved
+from paper_figures.common import markdown, saved
 
 from gemmgen.errors import SpecError
+from gemmgen.picture import drawing
 
 LOOP, LISTED = "cublas-loop", "batch_listed_h200"
 ACTIVE, LIMIT = "sm__warps_active.avg.pct_of_peak_sustained_active", "sm__maximum_warps_per_active_cycle_pct"

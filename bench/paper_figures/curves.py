@@ -4,12 +4,9 @@ figures 2, 8 and 9 (their part that is a GEMM), 11, and table 1's lower part."""
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,17 +14,10 @@ from typing import Any
 import numpy as np
 
 from gemmgen import __version__, timing
-from gemmgen.build import Binary, build
-from gemmgen.catalog.gpu import GPUS
-from gemmgen.errors import GemmgenError
-from gemmgen.plan import Plan
-from gemmgen.render import Source, render
-from gemmgen.run import cuda
-from gemmgen.solve import solve
-from gemmgen.spec import loads
+from gemmgen.picture import drawing
 from gemmgen.workshop.bench import median_interval
 from paper_figures import errors
-from paper_figures.common import drawing, markdown, progress, saved, writable
+from paper_figures.common import Kernel, compiled, contenders, markdown, progress, require, saved, writable
 
 FORMAT = "gemmgen paper curves 1"
 SGEMM, FP16, HGEMM, INT8, FOUR = "cuBLAS SGEMM", "cuBLAS FP16", "cuBLAS FP16 in FP16", "cuBLAS INT8", "cuBLAS FP16 x 4"
@@ -56,36 +46,16 @@ LARGE = 10_000
 """From this n on, rounds are fewer and errors are of one draw."""
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A built kernel of KERNELS."""
-
-    name: str
-    plan: Plan
-    source: Source
-    binary: Binary
-
-
 # ---- contenders
 
 
-def prepared(job: tuple[str, str]) -> Kernel | GemmgenError:
-    """(name, GPU) -> the kernel, or why there is none; runs in a worker process."""
-    name, gpu = job
-    try:
-        plan = solve(loads({**KERNELS[name], "target": {"gpu": gpu}}))
-        source = render(plan)
-        return Kernel(name, plan, source, build(source))
-    except GemmgenError as error:
-        return error
-
-
 def built(gpu: str, names: Iterable[str] = KERNELS) -> tuple[list[Kernel], dict[str, str]]:
-    """(the kernels, {name: why it could not be built}), compiled side by side."""
-    names = list(names)
-    with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
-        made = list(pool.map(prepared, [(name, gpu) for name in names]))
-    return [one for one in made if isinstance(one, Kernel)], {name: str(one) for name, one in zip(names, made) if isinstance(one, GemmgenError)}
+    """(the kernels, {name: why it could not be built}), compiled side by side.
+
+    Raises:
+        GemmgenError: none could be built.
+    """
+    return compiled({name: {**KERNELS[name], "target": {"gpu": gpu}} for name in names})
 
 
 @dataclass(frozen=True)
@@ -127,8 +97,7 @@ def four_calls(inputs: timing.Inputs) -> timing.Contender:
 
 def entrants(kernels: Iterable[Kernel], inputs: timing.Inputs) -> list[timing.Contender]:
     """All contenders of one shape."""
-    library = [timing.cublas(kind, inputs, name) for name, kind in LIBRARY.items()]
-    return [*library, four_calls(inputs), *(timing.generated(k.name, k.plan, k.source, k.binary, inputs) for k in kernels)]
+    return [*contenders(LIBRARY, (), inputs), four_calls(inputs), *contenders({}, kernels, inputs)]
 
 
 def launches_apart(kernels: Iterable[Kernel], inputs: timing.Inputs) -> dict[tuple[str, str], timing.Contender]:
@@ -159,10 +128,7 @@ def measure(
         GemmgenError: no such GPU, no GPU, no cuBLAS, or `path` cannot be written.
     """
     start = time.perf_counter()
-    reason = cuda.why_not(GPUS.get(gpu, where="--gpu"))
-    if reason is not None:
-        reason.where, reason.remedy = "papers.py curves", f"a machine with a GPU that runs {gpu}'s kernels, and cupy"
-        raise reason
+    require(gpu, "curves")
     writable(path)
     progress("compiling")
     kernels, refused = built(gpu)

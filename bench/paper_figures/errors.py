@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Container, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,17 +13,13 @@ from typing import Any
 import numpy as np
 
 from gemmgen import __version__, timing
-from gemmgen.build import Binary, build
-from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import DeviceError, GemmgenError
 from gemmgen.plan import Plan
-from gemmgen.render import Source, render
-from gemmgen.run import cuda
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.workshop.bench import median_interval
-from paper_figures.common import markdown, progress, writable
+from paper_figures.common import Kernel, compiled, contenders, markdown, progress, require, writable
 
 FORMAT = "gemmgen papers 1"
 BASELINE = "cuBLAS SGEMM"
@@ -200,24 +193,13 @@ def contestant(name: str, promote: int) -> str:
     return f"{name}, {promote or 'none'}"
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A built kernel of one scheme at one promotion."""
-
-    scheme: str
-    promote: int
-    plan: Plan
-    source: Source
-    binary: Binary
-
-    @property
-    def name(self) -> str:
-        return contestant(self.scheme, self.promote)
+def _sections(gpu: str, scheme: str, promote: int) -> dict[str, Any]:
+    return {"split": {"scheme": scheme, "promote": promote}, "target": {"gpu": gpu}}
 
 
 def planned(gpu: str, scheme: str, promote: int) -> Plan:
     """The solver's own choice of tiles for a scheme and promotion."""
-    return solve(loads({"split": {"scheme": scheme, "promote": promote}, "target": {"gpu": gpu}}))
+    return solve(loads(_sections(gpu, scheme, promote)))
 
 
 def own_promotions(gpu: str) -> dict[str, int]:
@@ -229,38 +211,19 @@ def own_promotions(gpu: str) -> dict[str, int]:
     return own
 
 
-def prepared(job: tuple[str, str, int]) -> Kernel | GemmgenError:
-    """(GPU, scheme, promotion) -> its kernel, or why there is none; runs in a worker process."""
-    gpu, scheme, promote = job
-    try:
-        plan = planned(gpu, scheme, promote)
-        source = render(plan)
-        return Kernel(scheme, promote, plan, source, build(source))
-    except GemmgenError as error:
-        return error
-
-
 def built(gpu: str, own: dict[str, int]) -> tuple[list[Kernel], dict[str, str]]:
     """(the kernels, {contestant: why it could not be built}), compiled side by side.
 
     Raises:
         GemmgenError: none could be built.
     """
-    jobs = [(gpu, scheme, promote) for scheme in SHOWN for promote in sorted({own[scheme], NEVER, OURS})]
-    # The parent holds a CUDA context by now, which a forked child could not use.
-    with ProcessPoolExecutor(min(len(jobs), os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
-        made = list(pool.map(prepared, jobs))
-    kernels = [one for one in made if isinstance(one, Kernel)]
-    errors = {contestant(*job[1:]): one for job, one in zip(jobs, made) if isinstance(one, GemmgenError)}
-    if not kernels:
-        raise next(iter(errors.values()))
-    return kernels, {name: str(error) for name, error in errors.items()}
+    jobs = [(scheme, promote) for scheme in SHOWN for promote in sorted({own[scheme], NEVER, OURS})]
+    return compiled({contestant(*job): _sections(gpu, *job) for job in jobs})
 
 
 def entrants(kernels: Iterable[Kernel], inputs: timing.Inputs) -> list[timing.Contender]:
     """All contestants at one size."""
-    library = [timing.cublas(kind, inputs, name) for name, kind in LIBRARY.items()]
-    return library + [timing.generated(k.name, k.plan, k.source, k.binary, inputs) for k in kernels]
+    return contenders(LIBRARY, kernels, inputs)
 
 
 # ---- measuring one size
@@ -527,10 +490,7 @@ def measure(path: Path, sizes: Sequence[int], gpu: str, rounds: int, slice_ms: f
     Raises:
         GemmgenError: no such GPU, no GPU, no cuBLAS, no kernel could be built, or `path` cannot be written.
     """
-    reason = cuda.why_not(GPUS.get(gpu, where="--gpu"))
-    if reason is not None:
-        reason.where, reason.remedy = "papers.py measure", f"a machine with a GPU that runs {gpu}'s kernels, and cupy"
-        raise reason
+    require(gpu, "measure")
     writable(path)
     import cupy
 
@@ -560,7 +520,7 @@ def _started(
         "compiler": kernels[0].binary.compiler, "data": "uniform [-1, 1] drawn in FP64 and rounded to FP32",
         "references": REFERENCES, "cut": CUT, "sizes": list(sizes), "own": own, "rounds": rounds, "refused": refused,
         "kernels": [
-            {"contestant": k.name, "scheme": k.scheme, "promote": k.promote, "kernel": k.source.name,
+            {"contestant": k.name, "scheme": k.plan.scheme.name, "promote": k.plan.promote, "kernel": k.source.name,
              "registers": k.binary.kernels[k.source.name].registers}
             for k in kernels
         ],

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log10
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from paper_figures.common import drawing, saved
+from paper_figures.common import saved
 from paper_figures.errors import HISTOGRAM_SIZE, HISTOGRAMS, SIGNED, resolved
 
 from gemmgen.errors import DeviceError
+from gemmgen.picture import drawing, labelled
 
 
 def plot(document: dict, folder: Path) -> list[Path]:
@@ -82,7 +82,7 @@ def _draw_plane(document: dict, path: Path) -> Path:
     import matplotlib.pyplot as plt
 
     sizes = sorted({row["size"] for row in document["plane"]})
-    figure, axes = plt.subplots(1, len(sizes), figsize=(8 * len(sizes), 7), squeeze=False)
+    figure, axes = plt.subplots(1, len(sizes), figsize=(11 * len(sizes), 9), squeeze=False)
     panels = [(axis, [row for row in document["plane"] if row["size"] == size]) for axis, size in zip(axes[0], sizes)]
     bases = list(dict.fromkeys(row["contestant"].split(",")[0] for row in document["plane"]))
     for axis, rows in panels:
@@ -92,9 +92,8 @@ def _draw_plane(document: dict, path: Path) -> Path:
         axis.set_xlabel("TFLOP/s, 2 M N K / t, split pass included")
         axis.set_ylabel("relative Frobenius error against FP64")
         axis.margins(0.12)
-    figure.tight_layout()
     for axis, rows in panels:
-        _label(figure, axis, [(row["tflops"], _height(row), _name(row)) for row in rows])
+        labelled(axis, [(_name(row), row["tflops"], _height(row)) for row in rows])
     return saved(figure, path)
 
 
@@ -103,9 +102,9 @@ def _point(axis: Any, row: dict, bases: Sequence[str]) -> None:
     base, _, promotion = row["contestant"].partition(", ")
     library = base.startswith("cuBLAS")
     colour = "black" if library else f"C{bases.index(base) % 10}"
-    axis.scatter(
-        row["tflops"], _height(row), s=32, marker="v" if row["relative_frobenius"] < FLOOR else "s" if library else "o",
-        edgecolors=colour, facecolors="none" if promotion == "none" else colour,
+    axis.plot(
+        row["tflops"], _height(row), markersize=5.5, marker="v" if row["relative_frobenius"] < FLOOR else "s" if library else "o", linestyle="none",
+        color=colour, markerfacecolor="none" if promotion == "none" else colour,
     )
 
 
@@ -116,34 +115,3 @@ def _height(row: dict) -> float:
 def _name(row: dict) -> str:
     below = row["relative_frobenius"] < FLOOR
     return row["contestant"] + (f" ({row['relative_frobenius']:.0e})" if below else "")
-
-
-def _label(figure: Any, axis: Any, points: Sequence[tuple[float, float, str]], size: float = 7.0) -> None:
-    """Write each point's name where it covers no other name, and draw a thin line to it where that is far."""
-    place = axis.get_position()
-    width, height = place.width * figure.get_figwidth() * 72, place.height * figure.get_figheight() * 72
-    (left, right), (bottom, top) = ([log10(x) for x in limits] for limits in (axis.get_xlim(), axis.get_ylim()))
-    across, up = width / (right - left), height / (top - bottom)  # points a decade
-    spots = [((log10(x) - left) * across, (log10(y) - bottom) * up) for x, y, _ in points]
-    taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in spots]
-    for (x, y, text), spot in zip(points, spots):
-        dx, dy, box = _free(*spot, 0.6 * size * len(text), 1.2 * size, taken, width)
-        taken.append(box)
-        line = {"arrowstyle": "-", "lw": 0.4, "color": "grey"} if abs(dy) > 2 * size else None
-        axis.annotate(text, (x, y), (dx, dy), textcoords="offset points", fontsize=size, arrowprops=line)
-
-
-Box = tuple[float, float, float, float]
-
-
-def _free(
-    x: float, y: float, width: float, height: float, taken: Sequence[Box], axis_width: float,
-) -> tuple[float, float, Box]:
-    """(offset right, offset up, box) of the first place about (x, y) that nothing takes, all in points."""
-    places = [(dx, sign * step * height) for step in range(25) for sign in (1, -1) for dx in (6.0, -6.0 - width)]
-    for dx, dy in places:
-        box = (x + dx, y + dy - height / 3, x + dx + width, y + dy + height * 2 / 3)
-        covers = any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken)
-        if not covers and 0 <= box[0] and box[2] <= axis_width:
-            break
-    return dx, dy, box

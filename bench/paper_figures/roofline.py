@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from paper_figures import counted, curves
-from paper_figures.common import drawing, markdown, saved
+from paper_figures.common import markdown, saved
 
 from gemmgen import timing
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.picture import drawing
 
 FORMAT = "gemmgen paper roofline 1"
 DRAM, L2 = "dram__bytes.sum", "lts__t_bytes.sum"

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from paper_figures import curves
-from paper_figures.common import drawing, markdown, progress, saved
+from paper_figures.common import Kernel, contenders, markdown, progress, saved
 
 from gemmgen import timing
+from gemmgen.picture import drawing
 
 FORMAT = "gemmgen paper sharing 1"
 SIZE = (2048, 2048, 16384)
@@ -23,12 +24,12 @@ SECONDS = 0.3
 """That every contender runs in, in each of the processes at once."""
 
 
-def _worker(number: int, kernels: Sequence[curves.Kernel], barrier: Barrier, results: Any) -> None:
+def _worker(number: int, kernels: Sequence[Kernel], barrier: Barrier, results: Any) -> None:
     """One process: for every count of processes that it belongs to, each contender over and over until the time is over."""
     import cupy
 
     inputs = timing.Inputs(SIZE, l2_bytes=1)
-    field = [timing.cublas("cublas-sgemm", inputs, curves.SGEMM), *(timing.generated(k.name, k.plan, k.source, k.binary, inputs) for k in kernels)]
+    field = contenders({curves.SGEMM: "cublas-sgemm"}, kernels, inputs)
     for one in field:
         one.enqueue(0)
     cupy.cuda.Device().synchronize()

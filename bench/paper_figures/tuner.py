@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paper_figures.common import drawing, markdown, saved
+from paper_figures.common import markdown, saved
 
 from gemmgen.errors import SpecError
+from gemmgen.picture import drawing
 
 CHOICES = {"highest": "each GEMM's most accurate", "chosen": "chosen", "greedy": "greedy rule (MixPert 3.4)", "exhaustive": "fastest that holds, of all"}
 

@@ -219,7 +219,7 @@ def of_routine(library: LoadedLibrary, gpu: Gpu, way: Mapping[str, Any]) -> list
     A size weighs as its mean extent to 1.5: a kernel stands alone for its way, and small products stay with the vendor.
     """
     sizes, found = np.array(like(library, way), float), []
-    for place, spec, names in library.specs:
+    for place, spec, names in library.for_routines:
         if gpu.name not in names or spec.spec.problem.type != way.get("type", F32.name):
             continue
         for _, loaded in retargeted(spec, gpu_name(library, gpu), way["layout"]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,7 +113,8 @@ class LibraryFile(Strict):
     )
     packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
     routines: Annotated[tuple[Literal[*LEVEL3], ...], Field(strict=False)] = Field(
-        (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most"
+        (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most; "
+        "of a dispatch table they have the scheme that is fastest for the largest of the sizes"
     )
     fallback: bool = Field(
         True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; other elements have none"
@@ -183,6 +185,18 @@ class LoadedLibrary:
             packed = tuple((rows, 4096, 4096) for rows in PACKED_ROWS) if self.file.packed else ()
             found = SIZES + packed + (BATCHES if self.batched else ())
         return tuple(dict.fromkeys((*size, 1) if len(size) == 3 else size for size in found))
+
+    @property
+    def for_routines(self) -> tuple[tuple[str, LoadedSpec, frozenset[str]], ...]:
+        """Where kernels for level 3 come from, as of `specs`: those, and of each dispatch table the scheme that is fastest by it for the largest product."""
+        largest = max(self.sizes, key=math.prod)[:3]
+        found = list(self.specs)
+        for place, table, names in self.tables:
+            for gpu in sorted(names):
+                if mine := [one for one in table.kernels.values() if one.gpu == gpu]:
+                    fastest = min(mine, key=lambda one: one.estimate.seconds(*largest))
+                    found.append((place, loads({"split": {"scheme": fastest.spec["split"]["scheme"]}}, place), frozenset({gpu})))
+        return tuple(found)
 
     @property
     def elements(self) -> tuple[Element, ...]:

@@ -39,10 +39,10 @@ extern "C" int gemmgen_bytes(size_t m, size_t n, size_t k, int moduli, size_t *b
     try { *bytes = GEMMGEN_WORK_SIZE(n, m, k, moduli); return 0; } catch (...) { return 1000; }
 }
 extern "C" int gemmgen_multiply(
-    void *handle, size_t m, size_t n, size_t k, const float *a, const float *b, float *c, int moduli, int fast, void *work) {
-    const float one = 1.0f, zero = 0.0f;
+    void *handle, size_t m, size_t n, size_t k, const GEMMGEN_NUMBER *a, const GEMMGEN_NUMBER *b, GEMMGEN_NUMBER *c, int moduli, int fast, void *work) {
+    const GEMMGEN_NUMBER one = 1, zero = 0;
     try {
-        gemmul8::gemm<float>(
+        gemmul8::gemm<GEMMGEN_NUMBER>(
             static_cast<cublasHandle_t>(handle), CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b, n, a, k, &zero, c, n, moduli, fast != 0, work);
         return 0;
     } catch (...) { return 1000; }
@@ -133,21 +133,22 @@ def files(path: Path, where: str) -> tuple[Path, Path]:
 
 
 class Shim:
-    """The library's float product, as three C functions.
+    """The library's product of FP32 or FP64, as three C functions.
 
     Args:
         path: as of `Gemmul8`.
         where: named by messages.
         compilers: (program, its options) to try.
+        number: the C type of the elements, `float` or `double`.
 
     Raises:
         SpecError: the library's files are not there.
         BuildError: no compiler is here, or none compiles the shim: a version of another signature; or what comes of it does not load.
     """
 
-    def __init__(self, path: Path, where: str, compilers: Sequence[Sequence[str]] = COMPILERS):
+    def __init__(self, path: Path, where: str, compilers: Sequence[Sequence[str]] = COMPILERS, number: str = "float"):
         header, library = files(path, where)
-        self._c = _loaded(header, library, where, compilers)
+        self._c = _loaded(header, library, where, compilers, number)
         pointer, extent, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
         self._c.gemmgen_open.argtypes = [ctypes.POINTER(pointer)]
         self._c.gemmgen_bytes.argtypes = [extent, extent, extent, number, ctypes.POINTER(extent)]
@@ -167,7 +168,7 @@ class Shim:
         return found.value
 
     def multiply(self, size: tuple[int, int, int], a: int, b: int, c: int, moduli: int, fast: bool, work: int) -> None:
-        """Put C [M, N] = A [M, K] B [K, N] on the library's stream, the default one; row major, FP32.
+        """Put C [M, N] = A [M, K] B [K, N] on the library's stream, the default one; row major, of the shim's type.
 
         Args:
             a, b, c, work: addresses of the library's kind of memory.
@@ -175,7 +176,7 @@ class Shim:
         self._served("gemm", self._c.gemmgen_multiply(self._handle, *size, a, b, c, moduli, int(fast), work))
 
 
-def _loaded(header: Path, library: Path, where: str, compilers: Sequence[Sequence[str]]) -> ctypes.CDLL:
+def _loaded(header: Path, library: Path, where: str, compilers: Sequence[Sequence[str]], number: str) -> ctypes.CDLL:
     """The shim, compiled into a folder that is gone again when this returns."""
     here = [(shutil.which(name), options) for name, *options in compilers if shutil.which(name)]
     if not here:
@@ -191,7 +192,7 @@ def _loaded(header: Path, library: Path, where: str, compilers: Sequence[Sequenc
         language = [] if Path(str(program)).name == "nvcc" else ["-x", "c++"]
         runtime = ["-Xlinker", f"-rpath={library.parent}"] if library.suffix != ".a" else []
         for work_size in WORK_SIZES:
-            command = [str(program), *compiles, f"-DGEMMGEN_WORK_SIZE={work_size}", f"-I{header}", "-shared", "-o", str(binary)]
+            command = [str(program), *compiles, f"-DGEMMGEN_WORK_SIZE={work_size}", f"-DGEMMGEN_NUMBER={number}", f"-I{header}", "-shared", "-o", str(binary)]
             command += [*language, str(source)]
             if language:
                 command += ["-x", "none"]

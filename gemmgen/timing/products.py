@@ -69,13 +69,13 @@ class Multiplier:
         """out = alpha op(A) op(B) + beta out, put on the current stream; nothing waits.
 
         Args:
-            out: [M, N] FP32, whose rows are contiguous, maybe a part of a larger matrix.
+            out: [M, N] FP32, whose rows are contiguous, maybe a part of a larger matrix; [batch, M, N] of a kernel for strided batches.
             a, b: likewise, as the plan's layout says they are stored.
 
         Raises:
             cupy's errors: the GPU refused (`gemmgen.timing.refusals`).
         """
-        k = a.shape[1] if self._plan.layout[0] == "n" else a.shape[0]
+        k = a.shape[-1] if self._plan.layout[0] == "n" else a.shape[-2]
         self._put(out, {"a": a, "b": b, "c": out}, k, alpha, beta)
 
     def solve(self, c: Any, triangle: Any, alpha: float = 1.0) -> None:

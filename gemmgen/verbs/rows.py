@@ -161,7 +161,7 @@ def fragments(
 
 @verb(WORLD, "gemmgen list specs", "gemmgen list specs --json", name="list specs")
 def specs(as_json: Json = False) -> None:
-    """List the shipped specs, libraries, programs and studies.
+    """List the shipped specs, libraries and studies.
 
     Every verb that takes such a file takes the name of a shipped one.
     """
@@ -171,7 +171,7 @@ def specs(as_json: Json = False) -> None:
     from gemmgen.cli import show
 
     rows = []
-    for kind, folder in (("spec", "kernels"), ("library", "libraries"), ("program", "programs"), ("study", "studies")):
+    for kind, folder in (("spec", "kernels"), ("library", "libraries"), ("study", "studies")):
         for name, path in shipped(folder).items():
             text = path.read_text()
             data = tomllib.loads(text)

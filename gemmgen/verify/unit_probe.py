@@ -22,7 +22,7 @@ from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import SpecError
 from gemmgen.fragment_header import fragment_header
 from gemmgen.plan import Plan
-from gemmgen.render import Source, render_text
+from gemmgen.render import C_TYPES, Source, render_text
 from gemmgen.run import Device, open_device, open_on, why_not
 
 KERNEL = "unit_probe"
@@ -112,9 +112,11 @@ def probe_source(fragment: Fragment, arch: str) -> Source:
         SpecError: lanes hold none of the fragment's operands.
     """
     m, n, k = fragment.shape
-    value = {"s32": "int", "f32": "float"}[sum_type(fragment.word)]
-    template = {"cuda": "unit_probe.j2", "hip": "unit_probe_hip.j2"}[fragment.maker.platform]
-    text = render_text(template, header=fragment_header(fragment), fragment=fragment, name=KERNEL, m=m, n=n, k=k, value=value)
+    platform = fragment.maker.platform
+    text = render_text(
+        "unit_probe.j2", header=fragment_header(fragment), fragment=fragment, name=KERNEL, m=m, n=n, k=k, value=C_TYPES[sum_type(fragment.word)],
+        platform_file=f"platform/{platform}.j2", block={"cuda": "blockIdx.x", "hip": "__builtin_amdgcn_workgroup_id_x()"}[platform],
+    )
     return Source(name=KERNEL, text=text, suffix=fragment.maker.files.source_suffix, interface=None, arch=arch, allow_spills=False)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.workshop.bringup import facts, instructions_of, launch_limits, rates
+from gemmgen.workshop.bringup import facts, gpu_row, instructions_of, launch_limits, rates
 from gemmgen.workshop.bringup.probe import GpuMachine
 from gemmgen.workshop.bringup.session import Session
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.device("nvidia")
 def session():
     machine = GpuMachine("cuda")
     session = Session(machine, None, "here", instructions_of(machine.arch), 1)
-    for part in (facts.measure, launch_limits.measure, rates.measure, facts.write_row):
+    for part in (facts.measure, launch_limits.measure, rates.measure, gpu_row.write_partial):
         start = time.perf_counter()
         part(session)
         print(f"{part.__module__}: {time.perf_counter() - start:.1f} s")

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gemmgen.workshop import tune
+from gemmgen.workshop.apps import cholesky
 from gemmgen.workshop.tune.on_gpu import gpu_here
 
 pytestmark = pytest.mark.device
 
 
-@pytest.mark.parametrize(("name", "sizes"), [
-    ("mlp", {"batch": 256, "inputs": 512, "hidden": 384, "outputs": 128}), ("cholesky", {"n": 1536}),
-])
-def test_a_program_is_tuned_on_the_gpu(name, sizes):
-    profile = tune.profile(tune.load_program(name, sizes=sizes), gpu=gpu_here(), device="cuda", levels=["half", "bf16x3", "ootomo"])
+def perceptron():
+    return tune.load_program(Path(__file__).resolve().parents[2] / "examples" / "perceptron.py", sizes={"batch": 256, "hidden": 384, "outputs": 128})
+
+
+def tiled():
+    return cholesky.make({"n": 1536, "tiles": 3}, "drawn", 0).program("cholesky", "three tiles")
+
+
+@pytest.mark.parametrize("program", [perceptron, tiled])
+def test_a_program_is_tuned_on_the_gpu(program):
+    profile = tune.profile(program(), gpu=gpu_here(), device="cuda", levels=["half", "bf16x3", "ootomo"])
     found = profile.raced([profile.tuned(threshold) for threshold in (1e-2, 2e-5, 2e-6)])
     for tuned in found:
         assert tuned.error(tuned.choice) <= tuned.question.threshold

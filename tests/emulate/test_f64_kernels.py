@@ -146,7 +146,7 @@ def test_every_gpu_gives_the_same_bits(gpu):
         assert digest(gemm(device, plan, source, *inputs(name)).c) == want, name
 
 
-@pytest.mark.parametrize("layout", ["nt", "tn", "tt"])
+@pytest.mark.parametrize("layout", ["nt", "tt", pytest.param("tn", marks=pytest.mark.long)])
 def test_every_layout_gives_the_same_bits(layout):
     device, plan, source = made(plan_of(SCHEME, layout=layout, promote=0, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2))
     for name, want in DIGESTS.items():

@@ -55,7 +55,6 @@ def session_of(kernels=0, told=None):
     machine = FakeGpu(multiply=None, arch="sm_80", told={"sms": 100, "boost_mhz": 1500, "device_memory_bytes": 2**35, **(told or {})})
     session = Session(machine, None, "made_up", [], 100, kernels=kernels)
     facts.measure(session)
-    facts.write_row(session)
     session.rows["units/made_up.toml"] = UNIT
     return session
 
@@ -80,6 +79,7 @@ def test_the_row_is_whole_and_every_value_has_its_standing():
     lines = [line for line in text.partition("[limits]")[2].splitlines() if "=" in line]
     assert all(line.partition("  # ")[2].startswith(("measured: ", "told: ", "assumed: ")) for line in lines) and len(lines) == 24
     assert "sms = 100  # told: the driver" in text and "}  # measured: chains of independent products; 5 repeats" in text
+    assert gpu.rates.f64_tflops == GPUS.get("a100").rates.f64_tflops == 19.5
     assert "f32_fma_per_clock = 64  # assumed: as of a100" in text and "# assumed: 2 * sms * boost_mhz * f32_fma_per_clock" in text
     assert tomllib.loads(session.rows["generations/made_up.toml"])["like"] == "ampere"
     session.clear()
@@ -114,7 +114,8 @@ def test_without_rates_the_row_stays_partial_and_says_what_is_missing(monkeypatc
     monkeypatch.setenv("GEMMGEN_HIDE", "gpus/a100,gpus/a100_80gb,gpus/a800")
     session = session_of()
     gpu_row.measure(session)
-    assert "made_up.toml" not in session.rows and "gpu.partial.toml" in session.rows
+    text = session.rows["gpu.partial.toml"]
+    assert "made_up.toml" not in session.rows and "sms = 100  # told: the driver" in text and "generation =" not in text and "tensor_fma_per_clock" in text
     [value] = [value for value in session.values if value.standing == "not found"]
     assert value.name == "gpu row" and "tensor_fma_per_clock" in value.how and "registers_per_thread" in value.how and "sms" not in value.how
 

@@ -15,7 +15,6 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.workshop.bringup import (
     calibrate,
-    facts,
     findings,
     fragments,
     from_row,
@@ -530,10 +529,13 @@ def test_an_instruction_is_a_line_of_the_report():
 
 def test_a_partial_row_has_what_is_known():
     session = session_of()
-    text = facts._text(session, {"sms": Value("gpu sms", 100, ""), "boost_mhz": Value("gpu boost_mhz", 1410.5, "")}, "A title")
-    assert {'title = "A title"', 'vendor = "nvidia"', 'matrix_unit = "units/here.toml"', "sms = 100", "boost_mhz = 1410.5"} <= {*text.splitlines()}
-    missing = facts.missing({"sms": None})
-    assert "sms" not in missing and "boost_mhz" in missing and ", ".join(facts.missing({"sms": 1, "boost_mhz": 1})) + "." in text.splitlines()[0]
+    session.values += [Value("gpu title", "A title", ""), Value("gpu sms", 100, ""), Value("gpu boost_mhz", 1410.6, ""), Value("gpu dram_gib", None, "")]
+    gpu_row.write_partial(session)
+    text = session.rows["gpu.partial.toml"]
+    values = {line.partition("  #")[0] for line in text.splitlines()}
+    assert {'title = "A title"', 'vendor = "nvidia"', 'matrix_unit = "units/here.toml"', "sms = 100", "boost_mhz = 1411"} <= values
+    missing = gpu_row.missing({"sms": None})
+    assert "sms" not in missing and "boost_mhz" in missing and ", ".join(gpu_row.missing({"sms": 1, "boost_mhz": 1})) + "." in text.splitlines()[0]
 
 
 # ---------------------------------------------------------------- places of words

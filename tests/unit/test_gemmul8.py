@@ -94,14 +94,15 @@ def stand_ins(tmp_path_factory):
 
 
 @needs_compiler
-@pytest.mark.parametrize("version", ["first", "later"])
-def test_either_signature_is_called(stand_ins, version):
+@pytest.mark.parametrize(("version", "number"), [("first", "float"), ("later", "float"), ("later", "double")])
+def test_either_signature_is_called(stand_ins, version, number):
     """A row-major product of three different extents, where a turned argument shows, and no caller's type decides."""
-    shim = Shim(stand_ins[version], "--rival", COMPILER)
+    shim = Shim(stand_ins[version], "--rival", COMPILER, number)
+    dtype = {"float": np.float32, "double": np.float64}[number]
     size = m, n, k = 3, 5, 7
     assert shim.work_bytes(size, 8) == n + 10 * m + 100 * k + 8000  # of the column-major product, n by m
     rng = np.random.default_rng(0)
-    a, b, c, work = rng.integers(-9, 9, (m, k)).astype(np.float32), rng.integers(-9, 9, (k, n)).astype(np.float32), np.zeros((m, n), np.float32), np.zeros(2, np.int8)
+    a, b, c, work = rng.integers(-9, 9, (m, k)).astype(dtype), rng.integers(-9, 9, (k, n)).astype(dtype), np.zeros((m, n), dtype), np.zeros(2, np.int8)
     shim.multiply(size, *(one.ctypes.data for one in (a, b, c)), 8, False, work.ctypes.data)
     assert (c == a @ b).all() and work.tolist() == [8, 0]
     shim.multiply(size, *(one.ctypes.data for one in (a, b, c)), 9, True, work.ctypes.data)

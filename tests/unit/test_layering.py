@@ -27,7 +27,7 @@ WORKSHOP = "workshop"
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
-    "pydantic": {"spec", "catalog", "library", "workshop.programs", "workshop.explore", "workshop.bench", "workshop.choose"},
+    "pydantic": {"spec", "catalog", "library", "workshop.explore", "workshop.bench", "workshop.choose"},
     "pydantic_core": set(),
     "cupy": {"run", "timing", "api", "workshop.apps"},
     "hip": {"run"},

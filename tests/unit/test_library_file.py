@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -137,3 +138,17 @@ def test_products_of_other_types_or_kinds_are_none_of_a_librarys(tmp_path, secti
     with pytest.raises(GemmgenError, match="is not what a library's functions compute") as caught:
         library_from({**GOOD, "use": [{"spec": str(tmp_path / "own.toml")}]})
     assert caught.value.where.endswith(f"[[use]] 1: {told}") and ("batched = true" in str(caught.value)) == (told != "[epilogue] do")
+
+
+def test_routines_have_the_scheme_that_is_fastest_by_a_table():
+    """For the largest size and for each GPU that the use is for; a library of small products has another."""
+    loaded = load_library("general")
+    assert [(spec.spec.split.scheme, spec.spec.split.where, spec.spec.problem.kind, names) for _, spec, names in loaded.for_routines] == [
+        ("run_scaled", "auto", "gemm", frozenset({"h200"}))]
+    small = replace(loaded, file=loaded.file.model_copy(update={"sizes": ((256, 256, 256), (64, 128, 64))}))
+    assert [spec.spec.split.scheme for _, spec, _ in small.for_routines] == ["bf16x6_apart"]
+    place, table, _ = loaded.tables[0]
+    elsewhere = replace(loaded, tables=((place, table, frozenset({"h100"})),))
+    assert elsewhere.for_routines == ()
+    mixed = replace(loaded, specs=load_library("lab").specs)
+    assert mixed.for_routines[: len(mixed.specs)] == mixed.specs and len(mixed.for_routines) == len(mixed.specs) + 1

@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen.errors import DeviceError, SpecError
+from gemmgen.errors import DeviceError, GemmgenError, SpecError
 from gemmgen.timing import Contender, Inputs, blas
 from gemmgen.verify.metrics import errors, exact
 
@@ -292,13 +292,13 @@ def measured(monkeypatch, tmp_path):
     _fake_cupy(monkeypatch)
     kernels = [
         SimpleNamespace(
-            name=papers.contestant(scheme, promote), scheme=scheme, promote=promote,
+            name=papers.contestant(scheme, promote), plan=SimpleNamespace(scheme=SimpleNamespace(name=scheme), promote=promote),
             source=SimpleNamespace(name="kernel"),
             binary=SimpleNamespace(compiler="NVRTC 0", kernels={"kernel": SimpleNamespace(registers=99)}),
         )
         for scheme in papers.SHOWN for promote in sorted({OWN[scheme], 0, 128}) if scheme != "egemm"
     ]
-    monkeypatch.setattr(papers.cuda, "why_not", lambda gpu: None)
+    monkeypatch.setattr(common.cuda, "why_not", lambda gpu: None)
     monkeypatch.setattr(papers, "built", lambda gpu, own: (kernels, {"egemm, none": "egemm: spills\n  got 9"}))
     monkeypatch.setattr(papers, "entrants", _contestants)
     monkeypatch.setattr(papers.timing, "Inputs", _Inputs)
@@ -351,16 +351,6 @@ def test_plot_names_a_contestant_that_is_missing(measured, tmp_path, capsys):
     assert "legemm, none" in capsys.readouterr().err
 
 
-def test_labels_do_not_cover_each_other():
-    taken = [(-3.0, -3.0, 3.0, 3.0)] * 12
-    for _ in range(12):
-        taken.append(errors_drawn._free(0.0, 0.0, 40.0, 8.0, taken, 90.0)[2])
-    for i, one in enumerate(taken[12:]):
-        assert 0 <= one[0] and one[2] <= 90
-        for other in taken[12 + i + 1 :]:
-            assert one[0] >= other[2] or other[0] >= one[2] or one[1] >= other[3] or other[1] >= one[3]
-
-
 # ---- bad input
 
 
@@ -381,12 +371,38 @@ def test_a_file_that_is_not_ours(tmp_path, text, capsys):
 
 
 def test_measure_without_a_gpu_or_a_place_to_write(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(papers.cuda, "why_not", lambda gpu: DeviceError("--device cuda", "no CUDA GPU answers"))
+    monkeypatch.setattr(common.cuda, "why_not", lambda gpu: DeviceError("--device cuda", "no CUDA GPU answers"))
     assert script.main(["measure", str(tmp_path / "x.json")]) == 2
     assert "no CUDA GPU answers" in capsys.readouterr().err and not (tmp_path / "x.json").exists()
-    monkeypatch.setattr(papers.cuda, "why_not", lambda gpu: None)
+    monkeypatch.setattr(common.cuda, "why_not", lambda gpu: None)
     assert script.main(["measure", str(tmp_path / "no" / "x.json")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+# ---- kernels
+
+
+def test_kernels_are_built_side_by_side_and_refusals_told(monkeypatch):
+    class Pool:
+        def __init__(self, workers, mp_context):
+            assert workers >= 1 and mp_context.get_start_method() == "spawn"
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        map = staticmethod(map)
+
+    monkeypatch.setattr(common, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(common, "build", lambda source: source.name)
+    good, bad = ({"split": {"scheme": scheme}, "target": {"gpu": "h100"}} for scheme in ("half", "halve"))
+    kernels, refused = common.compiled({"no": bad, "yes": good})
+    assert [(one.name, one.plan.scheme.name, one.binary) for one in kernels] == [("yes", "half", kernels[0].source.name)]
+    assert list(refused) == ["no"] and "halve" in refused["no"]
+    with pytest.raises(GemmgenError, match="halve"):
+        common.compiled({"no": bad})
 
 
 # ---- curves
@@ -397,7 +413,7 @@ def swept(monkeypatch, tmp_path):
     """A document of `curves` at tiny sizes, and its file."""
     _fake_cupy(monkeypatch)
     binary = SimpleNamespace(kernels={"kernel": SimpleNamespace(registers=99)})
-    kernels = [curves.Kernel(name, SimpleNamespace(promote=0), SimpleNamespace(name="kernel"), binary) for name in curves.KERNELS if name != "egemm"]
+    kernels = [common.Kernel(name, SimpleNamespace(promote=0), SimpleNamespace(name="kernel"), binary) for name in curves.KERNELS if name != "egemm"]
 
     def entrants(kernels, inputs) -> list:
         names = [*curves.LIBRARY, curves.FOUR, *(one.name for one in kernels)]
@@ -416,7 +432,7 @@ def swept(monkeypatch, tmp_path):
     def apart(kernels, inputs) -> dict:
         return {(one.name, role): Contender(role, lambda index: None) for one in kernels for role in ("split", "gemm")}
 
-    monkeypatch.setattr(curves.cuda, "why_not", lambda gpu: None)
+    monkeypatch.setattr(common.cuda, "why_not", lambda gpu: None)
     for name, stand_in in (("Inputs", _Inputs), ("race", _race), ("device_name", lambda: "A GPU"), ("conditions", lambda: {"clocks.sm": "1000 MHz"}),
                            ("versions", lambda: {"cupy": "0"}), ("release_memory", lambda: None)):
         monkeypatch.setattr(curves.timing, name, stand_in)

@@ -356,15 +356,6 @@ def test_the_emulator_is_asked_for_products_of_a_size(monkeypatch):
     assert refusal.value.got == "a GEMM of 4 x 2 x 8"
 
 
-def test_a_listed_programs_gemms_have_their_sides_in_their_places(tmp_path):
-    from gemmgen.workshop.programs.listed import load_program
-
-    path = tmp_path / "sides.toml"
-    path.write_text('title = "t"\noutput = "z"\n[inputs]\nx = { shape = [7, 3] }\nw = { shape = [5, 7] }\nv = { shape = [5, 2] }\n'
-                    '[[steps]]\nname = "y"\ngemm = ["x", "w"]\nop = "tt"\n[[steps]]\nname = "z"\ngemm = ["y", "v"]\n')
-    assert [gemm.shape for gemm in load_program(path).gemms] == [(3, 5, 7, "tt"), (3, 2, 5, "nn")]
-
-
 def test_what_ran_an_application_is_the_first_that_says_so():
     from gemmgen.workshop.apps.matmul import Matmul
     from gemmgen.workshop.apps.race import _device, _told

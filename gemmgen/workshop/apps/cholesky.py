@@ -1,6 +1,6 @@
 """Tiled Cholesky factorization (MixPert figures 8 to 10): behind each tile on the diagonal a triangular solve, and a product of which a triangle is computed.
 
-With three tiles it has the four products of `specs/programs/cholesky.toml`, whose levels `gemmgen tune cholesky` chooses on matrices of the same kind.
+With three tiles it has the four products that MixPert's figure 10 tunes: `gemmgen tune cholesky`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,23 @@ from gemmgen.errors import SpecError
 from gemmgen.workshop.apps import dense
 from gemmgen.workshop.apps.matmul import Matmul
 from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem, relative
-from gemmgen.workshop.programs.listed import Input, drawn
 
 SHOWN = 512
 """Rows of the factor whose error is told: the last, which depend on all products."""
+NUGGET, LENGTH = 0.1, 0.1
+"""What is added to a covariance's diagonal, and the distance over which a covariance falls to 1 / e."""
+
+
+def covariance(n: int, seed: int) -> np.ndarray:
+    """exp(-distance / LENGTH) [n, n] of random points of the unit cube, NUGGET added on the diagonal: symmetric and positive definite, FP32."""
+    points, out = np.random.default_rng(seed).random((n, 3)), np.empty((n, n), np.float32)
+    squares = (points**2).sum(axis=1)
+    for at in range(0, n, 1024):
+        rows = slice(at, at + 1024)
+        distance = np.sqrt(np.maximum(squares[rows, None] + squares - 2 * points[rows] @ points.T, 0.0))
+        out[rows] = np.exp(-distance / LENGTH)
+    np.fill_diagonal(out, 1.0 + NUGGET)
+    return out
 
 
 def factored(matmul: Matmul, a: Any, tiles: int) -> Any:
@@ -53,7 +66,7 @@ def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
     if n % tiles:
         raise SpecError("--size", "do not fit each other", got=f"n={n}, tiles={tiles}", needs="tiles that divide n",
                         remedy=f"--size n={n - n % tiles or tiles}")
-    a = drawn(Input(shape=(n, n), distribution="covariance", seed=1 + seed), (n, n)).astype(np.float32)
+    a = covariance(n, 1 + seed)
 
     def run(matmul: Matmul, of: Arrays) -> Arrays:
         return {"lower": factored(matmul, of["a"], tiles)}

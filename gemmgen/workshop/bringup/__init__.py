@@ -1,26 +1,6 @@
 """From a device that nobody has described to rows that describe it, by launches and memory alone.
 
-| file | what it finds or does |
-| --- | --- |
-| `probe` | the launches: one matrix instruction on registers, and fragments loaded from memory |
-| `maps` | which lane and register holds element (i, j) |
-| `dots` | dot products, through the maps found |
-| `sums` | in which steps products are summed |
-| `rules` | how a unit rounds, trait by trait, without a model |
-| `unit_rules` | which row of specs/units it is: rules told apart, and proven |
-| `egemm`, `profiled` | EGEMM-TC's profiling, and what it overlooks; the same as a workflow that asks on |
-| `named` | instructions without a row, by their mnemonics |
-| `instruction` | all of that of one instruction |
-| `session` | what a bring-up knows and finds |
-| `facts`, `launch_limits`, `rates`, `fragments`, `unit_row` | its parts, each a file with a function `measure(session)`: the driver's facts, limits by
-  trying, rates by microbenchmarks, instructions and their maps, the unit's row |
-| `timed_launches`, `stepped` | launches that tell their own time; what steps in costs tell of banks and caches |
-| `gpu_row`, `calibrate`, `kernels` | parts that come last: the GPU's row, constants of the models, the reference set on all of these |
-| `sample` | the kernels that calibrate the models, compiled and timed |
-| `toml_values` | a value as TOML |
-| `processes` | who solves, compiles and times |
-| `data_sheet`, `from_row` | without a device: sums of a data sheet's numbers, and a row of them |
-| `findings` | Markdown and JSON, and what changed since the last time |
+`PARTS` has the parts in order, each a file with a function `measure(session)`; the first line of each file says what it finds.
 """
 
 from __future__ import annotations
@@ -38,8 +18,7 @@ from gemmgen.workshop.bringup.probe import Machine
 from gemmgen.workshop.bringup.session import Session
 
 PARTS: tuple[Callable[[Session], None], ...] = (
-    facts.measure, launch_limits.measure, rates.measure, fragments.measure, unit_row.measure, facts.write_row, gpu_row.measure, calibrate.measure,
-    kernels.measure,
+    facts.measure, launch_limits.measure, rates.measure, fragments.measure, unit_row.measure, gpu_row.measure, calibrate.measure, kernels.measure,
 )
 """In order; a part may read what those before it found."""
 REPORT = "report.json"

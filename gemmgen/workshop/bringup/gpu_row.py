@@ -30,8 +30,9 @@ _FROM_OTHERS = {
 
 def measure(session: Session) -> None:
     """The rows, in place of the partial one."""
+    write_partial(session)
     values = known(session)
-    absent = [name for model in (Limits, Rates) for name, one in model.model_fields.items() if name not in values and one.is_required()]
+    absent = missing(values)
     unit = f"units/{session.name}.toml"
     if unit not in session.rows:
         absent.append(f"matrix_unit ({unit}: no rule was found)")
@@ -39,17 +40,29 @@ def measure(session: Session) -> None:
         _stay_partial(session, absent)
         return
     session.values += [value for name, value in values.items() if session.known(f"gpu {name}") is None]
-    partial = session.rows.pop(PARTIAL, None)
+    partial = session.rows.pop(PARTIAL)
     write(session, values)
     try:
         GPUS.get(str(session.place()))
     except GemmgenError as error:
         for name in (session.gpu_row, _generation_row(session)):
             session.rows.pop(name)
-        session.rows |= {PARTIAL: partial} if partial else {}
+        session.rows[PARTIAL] = partial
         _stay_partial(session, [f"{error.where.partition(': ')[2]}: {error.needs or error.problem}"])
         return
     session.sections.append(("The GPU's row", _told(session)))
+
+
+def missing(values: Mapping[str, Value]) -> list[str]:
+    """Keys of a GPU's row that nobody has told."""
+    return [name for model in (Limits, Rates) for name, one in model.model_fields.items() if name not in values and one.is_required()]
+
+
+def write_partial(session: Session) -> None:
+    """The partial row, which no table reads, of what was told and measured until now."""
+    values = {one.name.removeprefix("gpu "): one for one in session.values if one.name.startswith("gpu ") and one.value is not None}
+    head = "Part of a GPU's row: what the driver tells, and what was measured. Missing: " + ", ".join(missing(values)) + "."
+    session.rows[PARTIAL] = "\n".join(_lines(session, values, head)) + "\n"
 
 
 def write(session: Session, values: Mapping[str, Value] | None = None) -> None:
@@ -93,13 +106,17 @@ def _stay_partial(session: Session, absent: list[str]) -> None:
 
 def gpu_text(session: Session, values: Mapping[str, Value]) -> str:
     """The GPU's row as TOML."""
+    head = f"Of gemmgen gpu probe: each value with its standing and how it was found; {session.name}.toml is named by its path."
+    return "\n".join(_lines(session, values, head, f'generation = "{_generation_row(session)}"')) + "\n"
+
+
+def _lines(session: Session, values: Mapping[str, Value], head: str, *generation: str) -> list[str]:
     machine = session.machine
     title = session.known("gpu title")
     lines = [
-        f"# Of gemmgen gpu probe: each value with its standing and how it was found; {session.name}.toml is named by its path.",
+        f"# {head}",
         f'name = "{session.name}"', f'title = "{title.value if title else machine.name}"', f'source = "gemmgen gpu probe on {machine.name}"',
-        f'vendor = "{vendor_of(machine.arch).name}"', f'arch = "{machine.arch}"', f'matrix_unit = "units/{session.name}.toml"',
-        f'generation = "{_generation_row(session)}"',
+        f'vendor = "{vendor_of(machine.arch).name}"', f'arch = "{machine.arch}"', f'matrix_unit = "units/{session.name}.toml"', *generation,
     ]
     for table, model in (("limits", Limits), ("rates", Rates)):
         lines += ["", f"[{table}]"]
@@ -107,9 +124,9 @@ def gpu_text(session: Session, values: Mapping[str, Value]) -> str:
             if name in values:
                 value = values[name]
                 proof = f"; {value.proof}" if value.proof else ""
-                told = toml_values.told(value.value, "{:.6g}".format if one.annotation is float else _whole)
+                told = toml_values.told(value.value, "{:.6g}".format if "float" in str(one.annotation) else _whole)
                 lines.append(f"{name} = {told}  # {value.standing}: {_line(value.how + proof)}")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _whole(value: float) -> str:

@@ -2,8 +2,7 @@
 
 | a program from | is made by |
 | --- | --- |
-| a TOML file under specs/programs, or one of one's own | `gemmgen.workshop.programs.listed` |
-| a function of one's own over a multiplication | `gemmgen.workshop.programs.recorded` |
+| a function over a multiplication, given in Python or by a file | `gemmgen.workshop.programs.recorded` |
 | an application | `gemmgen.workshop.apps.problem.Problem.program` |
 
 `gemmgen tune` chooses a precision for each GEMM of any of them.
@@ -16,8 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-
-from gemmgen.workshop.programs.operations import Shape
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,6 @@ class Runner(Protocol):
 
     def input(self, name: str) -> Any: ...
     def gemm(self, at: int, a: Any, b: Any, c: Any | None) -> Any: ...
-    def host(self, name: str, behind: frozenset[int], operation: str, of: Sequence[Any], grid: Shape | None, at: Shape | None) -> Any: ...
     def to_host(self, x: Any) -> np.ndarray: ...
     def from_host(self, x: np.ndarray) -> Any: ...
 
@@ -62,8 +58,7 @@ class Program(Protocol):
         name, title: for people.
         output: what the error is measured of.
         gemms: in the order in which they run.
-        inputs: by name, FP32; drawn or read when first asked for.
-        gpu: the GPU that it names; None where it names none.
+        inputs: by name, FP32.
     """
 
     name: str
@@ -71,7 +66,6 @@ class Program(Protocol):
     output: str
     gemms: tuple[Gemm, ...]
     inputs: Mapping[str, np.ndarray]
-    gpu: str | None
 
     def run(self, runner: Runner) -> Any: ...
 

@@ -9,20 +9,27 @@
 Each call of `matmul` is a GEMM, known by its place among the calls, as MixPert's code transformer gives each an identifier.
 Which result feeds which call is found by trial, whatever is done with arrays in between: one result at a time is changed
 a little while every call returns what it returned before; a call whose operands then differ is fed by it.
+
+A file that `gemmgen tune` takes has such a `program`, and `inputs(n=512)`, whose parameters are its sizes and which gives the inputs.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+import runpy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.errors import SpecError
-from gemmgen.workshop.programs.program import in_fp64
-from gemmgen.workshop.programs.program import Gemm, Runner
+from gemmgen.catalog.table import shown
+from gemmgen.errors import GemmgenError, SpecError, UnknownName
+from gemmgen.spec import MAX_EXTENT
+from gemmgen.workshop.programs.program import Gemm, Runner, in_fp64
 
 MOST_CALLS = 2000
 _NUDGE = np.float32(1 + 2.0**-12)
@@ -49,7 +56,6 @@ class Recorded:
     gemms: tuple[Gemm, ...]
     function: Function = field(repr=False)
     output: str = "what it returns"
-    gpu: str | None = None
 
     def run(self, runner: Runner) -> Any:
         """The output, by who computes: NumPy's arrays between the calls."""
@@ -70,6 +76,41 @@ class Recorded:
         if calls != len(known):
             raise _changed(self.name, calls)
         return runner.from_host(output)
+
+
+def load_program(path: str | os.PathLike[str], *, sizes: Mapping[str, int] | None = None) -> Recorded:
+    """A program from its file, whose code is run.
+
+    Args:
+        path: a .py file with `inputs(n=512)`, FP32 matrices by name, and `program(matmul, inputs)`; the first line of its docstring is the title.
+        sizes: instead of the defaults of `inputs`.
+
+    Raises:
+        SpecError: it is no such file, its code raises, a size is out of range, or as `recorded`.
+        UnknownName: `inputs` has no parameter of a size's name.
+    """
+    path = Path(path)
+    place, needs = shown(path), "a .py file with inputs(n=512), FP32 matrices by name, and program(matmul, inputs)"
+    remedy = "see examples/perceptron.py"
+    if path.suffix != ".py":
+        raise SpecError(place, "is no program", got=path.name, needs=f"{needs}; or the name of an application", remedy=remedy)
+    try:
+        found = runpy.run_path(str(path))
+        made, function = found.get("inputs"), found.get("program")
+        if not callable(made) or not callable(function):
+            raise SpecError(place, "lacks a function", got=" and ".join(name for name in ("inputs", "program") if not callable(found.get(name))), needs=needs,
+                            remedy=remedy)
+        known = list(inspect.signature(made).parameters)
+        for name, value in (sizes or {}).items():
+            if name not in known:
+                raise UnknownName("--size", "size", name, known)
+            if not 1 <= value <= MAX_EXTENT:
+                raise SpecError(f"--size {name}", "is out of range", got=value, needs=f"1 to {MAX_EXTENT}", remedy="leave it out")
+        return recorded(function, made(**sizes or {}), path.stem, (found.get("__doc__") or path.stem).splitlines()[0].rstrip("."))
+    except GemmgenError:
+        raise
+    except Exception as error:  # whatever the file's own code raises
+        raise SpecError(place, "cannot be run", got=f"{type(error).__name__}: {error}", needs=needs, remedy=remedy) from error
 
 
 def recorded(function: Function, inputs: Mapping[str, np.ndarray], name: str = "", title: str = "a function") -> Recorded:

@@ -2,8 +2,8 @@
 
     from gemmgen.workshop import tune
 
-    tuned = tune.tune("mlp", 1e-5, gpu="h100")            # a file, or the name of one under specs/programs
     tuned = tune.tune(tune.recorded(function, inputs), 1e-5, gpu="h100")
+    tuned = tune.tune("my_program.py", 1e-5, gpu="h100")
     print(tuned.levels_of(tuned.choice), tuned.error(tuned.choice))
 
     tune.tune(4096, 4096, 4096, accuracy="fp32", budget="2 min")     # one product: `gemmgen.workshop.explore.product`
@@ -19,16 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.shown import Shown
 from gemmgen.workshop.tune.engine import Engine, Simulation, Timed
 from gemmgen.workshop.tune.precisions import USUAL, YARDSTICK, Level, levels_for
-from gemmgen.workshop.programs.listed import Listed, load_program
 from gemmgen.workshop.programs.program import Gemm, Program
-from gemmgen.workshop.programs.recorded import Recorded, recorded
+from gemmgen.workshop.programs.recorded import Recorded, load_program, recorded
 from gemmgen.workshop.tune.runs import EXACT, Runs
 from gemmgen.workshop.tune.walk import Choice, Found, Question, search
 
@@ -37,8 +35,8 @@ if TYPE_CHECKING:
     from gemmgen.workshop.explore.running import Progress
 
 __all__ = [
-    "DEVICES", "USUAL", "Gemm", "Level", "Listed", "Profile", "Program", "Recorded", "Tuned", "check_threshold", "load_program", "profile",
-    "recorded", "tune", "tuned_program",
+    "DEVICES", "USUAL", "Gemm", "Level", "Profile", "Program", "Recorded", "Tuned", "check_threshold", "load_program", "profile", "recorded",
+    "tune", "tuned_program",
 ]
 
 SGEMM = "cublas-sgemm"
@@ -210,8 +208,8 @@ def profile(
     """Time each GEMM at each level, and run the program with one GEMM at a level and the others exact.
 
     Args:
-        program: what `load_program` or `recorded` gave, a .toml file, or the name of one under specs/programs.
-        gpu: a name under specs/gpus or a .toml file; None for the program's, or the GPU that is here.
+        program: what `load_program` or `recorded` gave, or a .py file.
+        gpu: a name under specs/gpus or a .toml file; None for the GPU that is here.
         device: `cuda` measures on the GPU; `model` predicts times and simulates errors in NumPy; `emulator` predicts times and
             computes errors by the model of the matrix unit; `auto` is cuda where a GPU runs the kernels, else model.
         levels: schemes by name or .toml files; none for the usual.
@@ -224,8 +222,8 @@ def profile(
     if device not in DEVICES:
         raise SpecError("--device", "is unknown", got=device, needs=", ".join(DEVICES), remedy="--device auto")
     if isinstance(program, str | os.PathLike):
-        program = load_program(Path(program))
-    gpu = gpu or program.gpu or _here(device)
+        program = load_program(program)
+    gpu = gpu or _here(device)
     made, left_out = levels_for(program.gemms, gpu, levels, progress=progress)
     engine, made, refused = _engine(device, gpu, made, progress)
     seconds = engine.seconds(program.gemms, made)
@@ -267,7 +265,7 @@ def tune(*what: Any, **how: Any) -> Tuned | TunedProduct:
     """
     if not what and not {"m", "program"} & how.keys() or len(what) > 2 and not all(isinstance(one, Integral) for one in what):
         raise SpecError("tune", "is asked for neither a product nor a program", got=", ".join(map(repr, what)) or "nothing",
-                        needs="three integers m, n, k; or a program and a threshold", remedy='tune(4096, 4096, 4096), or tune("mlp", 1e-5)')
+                        needs="three integers m, n, k; or a program and a threshold", remedy='tune(4096, 4096, 4096), or tune("my_program.py", 1e-5)')
     if what and isinstance(what[0], Integral) or not what and "m" in how:
         from gemmgen.workshop.explore.product import tuned
 

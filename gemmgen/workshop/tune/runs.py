@@ -10,7 +10,6 @@ import numpy as np
 
 from gemmgen.errors import SpecError
 from gemmgen.workshop.tune.engine import Engine
-from gemmgen.workshop.programs.operations import OPERATIONS, Shape
 from gemmgen.workshop.tune.precisions import Level
 from gemmgen.workshop.programs.program import Program, behind
 from gemmgen.workshop.tune.walk import Choice
@@ -54,9 +53,6 @@ class _Exactly:
     def gemm(self, at: int, a: Any, b: Any, c: Any | None) -> Any:
         return self._engine.exact(self._program.gemms[at], a, b, c)
 
-    def host(self, name: str, behind: frozenset[int], operation: str, of: Sequence[Any], grid: Shape | None, at: Shape | None) -> Any:
-        return OPERATIONS[operation].compute(self._engine.xp, of, grid, at)
-
     def to_host(self, x: Any) -> np.ndarray:
         return self._engine.host(x)
 
@@ -86,13 +82,6 @@ class _AtLevels:
             return runs.engine.product(gemm, runs.levels[level], a, b, c)
 
         return runs.memory.get(self._key(at, runs.behind[at]), multiplied)
-
-    def host(self, name: str, behind: frozenset[int], operation: str, of: Sequence[Any], grid: Shape | None, at: Shape | None) -> Any:
-        def computed() -> Any:
-            exact = OPERATIONS[operation].compute(self._runs.engine.xp, [x.astype(np.float64) for x in of], grid, at)
-            return exact.astype(np.float32)
-
-        return self._runs.memory.get(self._key(name, behind), computed)
 
     def to_host(self, x: Any) -> np.ndarray:
         return self._runs.engine.host(x)

@@ -46,7 +46,7 @@ def sizes(given: list[str]) -> dict[str, int]:
     for one in given:
         name, equals, number = one.partition("=")
         if not equals or not number.isascii() or not number.isdigit() or len(number) > 10:
-            raise SpecError("--size", "is not a name and a number", got=one, needs="NAME=NUMBER, of a name under [sizes]", remedy="--size n=4096")
+            raise SpecError("--size", "is not a name and a number", got=one, needs="NAME=NUMBER, of a size of the program", remedy="--size n=4096")
         found[name] = int(number)
     return found
 

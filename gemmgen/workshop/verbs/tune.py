@@ -16,8 +16,7 @@ from gemmgen.cli.verb import LIBRARY, Json, Silent, verb
 from gemmgen.errors import EXIT_OK, EXIT_USAGE, SpecError
 
 if TYPE_CHECKING:
-    from gemmgen.workshop.programs.listed import Read
-    from gemmgen.workshop.programs.program import Program
+    from gemmgen.workshop.programs.recorded import Recorded
     from gemmgen.workshop.tune.transformed import Transformed
 
 
@@ -30,17 +29,16 @@ class TuneDevice(StrEnum):
 
 @verb(
     LIBRARY,
-    "gemmgen tune mlp --threshold 1e-5 --gpu h100",
     "gemmgen tune cholesky --threshold 1e-3,1e-5,1e-6 --size n=6144 --device cuda",
     "gemmgen tune bert --threshold 1e-5 --size tokens=256 --gpu h100",
-    "gemmgen tune my.toml --threshold 1e-6 --gpu a100 --levels half,bf16x3,ootomo --json -o levels.json",
+    "gemmgen tune examples/perceptron.py --threshold 1e-6 --gpu a100 --levels half,bf16x3,ootomo --json -o levels.json",
     "gemmgen tune --library lab --result result.npy --threshold 1e-5 -o solver.levels -- python solver.py",
     "gemmgen tune --library lab --result y.npy --reference exact.npy --threshold 1e-6 --period 12 -- ./program",
     was={"transform": {"--output": "--result", "--levels": "--output", "--kernels": "--levels"}},
 )
 def tune(
     program: Annotated[list[str], typer.Argument(metavar="PROGRAM", help=(
-        "A program (.toml), or the name of one of specs/programs or of an application whose result is one matrix: bert, llm, inception. "
+        "A program (.py, whose code is run), or the name of an application whose result is one matrix: mlp, cholesky, bert, llm, inception. "
         "With --library a command: -- PROGRAM..."))],
     threshold: Annotated[str, typer.Option(metavar="NUMBERS", help=(
         "What the output's relative Frobenius error against FP64 may be; several, comma-separated, share one profile."))],
@@ -49,11 +47,11 @@ def tune(
         "matrix unit, for small programs; auto: cuda if a GPU runs the kernels, else model."))] = TuneDevice.auto,
     levels: Annotated[str, typer.Option(metavar="NAMES", help=(
         "Comma-separated schemes to choose from; default: the usual ones that the GPU serves. With --library its kernels; default: all."))] = "",
-    size: Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="Instead of one of the program's [sizes].")] = None,
+    size: Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="Instead of one of the program's sizes.")] = None,
     exhaustive: Annotated[bool, typer.Option(help="Also search programs of up to four GEMMs whole, to compare.")] = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help=(
         "Also write the JSON there; with --library the levels, for gemmgen run --levels."))] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Tune for this GPU; default: the program's, or the one that is here.")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Tune for this GPU; default: the one that is here.")] = None,
     library: Annotated[Path | None, typer.Option("--library", metavar="DIR", help=(
         "Tune an unmodified program, which runs over the kernels of this folder of gemmgen library."))] = None,
     result: Annotated[Path | None, typer.Option("--result", metavar="FILE", help="With --library: the .npy file that the program writes.")] = None,
@@ -80,7 +78,6 @@ def tune(
     Exit code 2 where no level meets a threshold.
     """
     from gemmgen.workshop.tune import told as telling
-    from gemmgen.cli.inputs import matrix
     from gemmgen.workshop import tune as tuner
 
     of_one = {"--size": size, "--gpu": gpu, "--device": device is not TuneDevice.auto}
@@ -99,7 +96,7 @@ def tune(
     [program] = program
     wanted, chosen_sizes = telling.thresholds(threshold), telling.sizes(size or [])
     progress = Progress(Path(program).stem, quiet or as_json)
-    loaded = _loaded(program, chosen_sizes, lambda where, path: matrix(where, path, quiet=quiet))
+    loaded = _loaded(program, chosen_sizes)
     names = [name.strip() for name in levels.split(",")] if levels.strip() else []
     profile = tuner.profile(loaded, gpu=gpu, device=device, levels=names, progress=progress.step)
 
@@ -147,18 +144,17 @@ def _transform(library: Path, command: Sequence[str], result: Path, thresholds: 
     return EXIT_OK if found.text is not None else EXIT_USAGE
 
 
-def _loaded(program: str, sizes: dict[str, int], read: Read) -> Program:
-    """A program by its file or name; of an application, in small, the one that its products make.
+def _loaded(program: str, sizes: dict[str, int]) -> Recorded:
+    """A program by its file; of an application, in small, the one that its products make.
 
     Raises:
         SpecError, UnknownName: there is none, or a size or shape is not acceptable.
     """
-    from gemmgen.catalog.table import shipped
     from gemmgen.workshop import apps
-    from gemmgen.workshop.programs.listed import load_program
+    from gemmgen.workshop.programs.recorded import load_program
 
-    if program not in apps.NAMES or program in shipped("programs"):
-        return load_program(program, sizes=sizes, read=read)
+    if program not in apps.NAMES:
+        return load_program(program, sizes=sizes)
     app = apps.find(program)
     return app.make(app.sized(sizes, small=True), app.sourced("drawn", small=True), 0).program(app.name, app.title)
 
