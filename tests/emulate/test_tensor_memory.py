@@ -184,19 +184,19 @@ SABOTAGE_OF_PAIRS = [
 
 SABOTAGE_OF_RESIDUES = [
     ("mbarrier_wait(emptied + buffer * 8, buffer_phase);", "", "deadlock|known to be done|more arrivals|not have read yet"),
-    ("mbarrier_wait(filled + buffer * 8, phase);", "", "known to be done|deadlock|more arrivals"),
+    ("mbarrier_wait(filled + buffer * 8, phase);", "", "nothing has written|known to be done|deadlock|more arrivals"),
     ("filled + buffer * 8, phase);\n                        tcgen05_fence_after_sync();", "filled + buffer * 8, phase);", "known to be done.*fence::after_thread_sync"),
     ("tcgen05_commit(filled + buffer * 8);", "mbarrier_arrive(filled + buffer * 8);", "no commit covers"),
     ("tcgen05_commit(free + slot * 8);", "mbarrier_arrive(free + slot * 8);", "overwritten while|no commit covers"),
     ("tell(emptied + buffer * 8);", "", "deadlock"),
     ("tell(emptied + buffer * 8);", "mbarrier_arrive(emptied + buffer * 8);", "more arrivals|not have read yet|deadlock"),
-    ("!begins || step > 0", "1", "nothing has multiplied into|worst case|bound|promised|exact"),
-    ("sums + buffer * BUFFER, a_at", "sums + (BUFFERS - 1) * BUFFER, a_at", "known to be done|not have read yet|worst case"),
+    ("!begins || step > 0", "1", "added to tensor memory that nothing has written"),
+    ("sums + buffer * BUFFER, a_at", "sums + (BUFFERS - 1) * BUFFER, a_at", "nothing has written|known to be done|not have read yet"),
     ("+ buffer * BUFFER + piece * 16", "+ buffer * BUFFER + BLOCK_N + piece * 16", "not allocated|known to be done|nothing has written"),
     ("const Modulus by = modulus_of(modulus);", "const Modulus by = modulus_of(0);", "worst case|bound"),
     ("a_from += MODULI * A_STAGE;", "a_from += A_STAGE;", "worst case|bound"),
     ("mbarrier_expect_tx(arrival, STAGE_BYTES);", "mbarrier_expect_tx(arrival, A_STAGE);", "so many bytes|more arrivals|in flight|deadlock"),
-    ('"setp.ne.b32 p, %4, 0;\\n"', '"setp.ne.b32 p, %4, 2;\\n"', "nothing has multiplied into|worst case|bound"),
+    ('"setp.ne.b32 p, %4, 0;\\n"', '"setp.ne.b32 p, %4, 2;\\n"', "added to tensor memory that nothing has written"),
     ("| (u64)((address & 0x3ffff) >> 4)", "| (u64)((address & 0x1ffff) >> 5)", "swizzle pattern|worst case|outside|nothing has written|in flight"),
 ]
 
