@@ -417,7 +417,7 @@ def test_a_short_k_is_bound_by_what_leaves_the_unit(m, k, binds):
     assert plan.design.binding(plan.model) == binds
 
 
-@pytest.mark.parametrize("gpu, scheme", [("b200", "residues14"), ("gb200", "mixpert4"), ("jetson_thor", "residues6")])
+@pytest.mark.parametrize("gpu, scheme", [pytest.param("b200", "residues14", marks=pytest.mark.long), ("gb200", "mixpert4"), ("jetson_thor", "residues6")])
 def test_integers_take_tensor_memory_where_the_unit_multiplies_them(gpu, scheme):
     problem = {"type": SCHEMES.get(scheme).element}
     best, by_warps = (solve(asked(gpu, policy, split={"scheme": scheme}, problem=problem)) for policy in ("auto", "mma"))
