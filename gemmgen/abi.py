@@ -16,6 +16,7 @@ from typing import Any
 from gemmgen import views
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Family, WideResidueWords
+from gemmgen.designs.residues import norms
 from gemmgen.interface import BATCH, COUNTER_BYTES, SOLVE, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
 from gemmgen.kinds import solves
 from gemmgen.naming import kernel_name
@@ -181,11 +182,11 @@ def _kept(family: Family, plan: Plan) -> tuple[Buffer, ...]:
 @_kept.register
 def _(family: WideResidueWords, plan: Plan) -> tuple[Buffer, ...]:
     """Powers of two of rows and columns, and what results leave modulo each number: for the blocks that there are at once, or of all C."""
-    moduli = len(plan.scheme.words)
+    moduli, each = len(plan.scheme.words), (BATCH,) if plan.launches.repeated else ()
     return (
-        *_buffer_pair("scales", "int", 4, False, ("log2 of what A's rows are multiplied by", "log2 of what B's columns are multiplied by")),
+        *_buffer_pair("scales", "int", 4, False, ("log2 of what A's rows are multiplied by", "log2 of what B's columns are multiplied by"), each),
         Buffer("residues", "unsigned char", plan.numbers["kept_bytes"], (), False, "residues of the tiles that are at work")
-        if plan.design.stays else Buffer("residues", "unsigned char", moduli, ("m_padded", "n_padded"), False, "residues of C"),
+        if plan.design.stays else Buffer("residues", "unsigned char", moduli, ("m_padded", "n_padded", *each), False, "residues of C"),
     )
 
 
@@ -335,8 +336,9 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.scheme.family.residues and not plan.launches.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the power of two of each row of A and column of B, by its Euclidean norm",
-            grid=_over(plan, plan.launches.split_before, views.NORMS_OUTER, views.WHOLE_K), threads=views.NORMS_THREADS, shared_bytes=0,
-            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False)))),
+            grid=tuple(((one.outer, norms.lines(one.k_contiguous)), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
+            threads=norms.THREADS, shared_bytes=0,
+            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False))), *_strides(plan, "ab")),
         ))
     if plan.scales.takes_maxima and not plan.launches.splits_whole:
         launches.append(Launch(

@@ -25,6 +25,7 @@ from gemmgen.catalog.element import ELEMENTS, REALS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
+from gemmgen.designs.residues import norms
 from gemmgen.kinds import solves
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
@@ -229,10 +230,9 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             whole_floats=views.WHOLE_FLOATS,
             whole_columns=views.WHOLE_COLUMNS,
             run_floats=views.RUN_FLOATS,
-            residue_blocks=views.RESIDUE_BLOCKS,
+            residue_blocks=views.RESIDUE_BLOCKS - plan.launches.repeated,  # strides take registers
             given_blocks=views.GIVEN_BLOCKS,
-            norms_outer=views.NORMS_OUTER,
-            norms_threads=views.NORMS_THREADS,
+            norms=norms,
             solves=solves,
         ),
     ))

@@ -616,25 +616,25 @@ GG_DEVICE void tcgen05_load(int (&x)[16], u32 from) {
         : "r"(from) : "memory");
 }
 
-// What sums are reduced with, modulo the number at hand.
+// What sums are reduced with, modulo the number at hand. It is negated, so that no quotient has to be.
 struct Modulus {
-    u32 m, reciprocal, offset;
+    u32 minus, reciprocal, offset;
 };
 GG_DEVICE Modulus modulus_of(int modulus) {
-    if (modulus == 0) return {256u, 2147483648u, 1073741824u};
-    if (modulus == 1) return {255u, 2155905153u, 1073742015u};
-    if (modulus == 2) return {253u, 2172947881u, 1073741867u};
-    if (modulus == 3) return {251u, 2190262207u, 1073741856u};
-    if (modulus == 4) return {247u, 2225732041u, 1073741851u};
-    if (modulus == 5) return {241u, 2281144456u, 1073742001u};
-    if (modulus == 6) return {239u, 2300233531u, 1073741916u};
-    return {233u, 2359467013u, 1073742055u};
+    if (modulus == 0) return {0u - 256u, 2147483648u, 1073741824u};
+    if (modulus == 1) return {0u - 255u, 2155905153u, 1073742015u};
+    if (modulus == 2) return {0u - 253u, 2172947881u, 1073741867u};
+    if (modulus == 3) return {0u - 251u, 2190262207u, 1073741856u};
+    if (modulus == 4) return {0u - 247u, 2225732041u, 1073741851u};
+    if (modulus == 5) return {0u - 241u, 2281144456u, 1073742001u};
+    if (modulus == 6) return {0u - 239u, 2300233531u, 1073741916u};
+    return {0u - 233u, 2359467013u, 1073742055u};
 }
 
 // A sum modulo m, in [0, m): the offset is a multiple of m that makes it no negative number, and the quotient is exact.
 GG_DEVICE u32 reduced(int sum, const Modulus& by) {
     const u32 whole = (u32)sum + by.offset;
-    return whole - (__umulhi(whole, by.reciprocal) >> 7) * by.m;
+    return whole + (__umulhi(whole, by.reciprocal) >> 7) * by.minus;
 }
 
 // An integer over the product of all moduli, in units of 2^-52: by the Chinese remainder theorem, a fraction in [-1/2, 1/2),

@@ -8,6 +8,7 @@ import numpy as np
 
 from gemmgen.catalog.element import ELEMENTS, Element
 from gemmgen.errors import SpecError
+from gemmgen.kinds.batches import STRIDED
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS, GEMM, LAYOUTS, Kind, Problem
 from gemmgen.kinds.triangular import stages
 
@@ -63,7 +64,18 @@ class ComplexProduct(Kind):
 
     @property
     def asked(self) -> str:
-        return self.name[1:]
+        return STRIDED.name if self.batched and self._whole else self.name[1:]
+
+    @property
+    def _whole(self) -> bool:
+        """Whether it is C = alpha A B + beta C itself."""
+        return self.operand is None and not self.tiles
+
+    def strided(self) -> Kind:
+        found = super().strided()
+        if self._whole:
+            found.meaning = "products of complex matrices of one size, which lie a stride apart"
+        return found
 
     def extents(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         return m, 2 * n, 2 * k

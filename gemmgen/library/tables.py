@@ -351,7 +351,7 @@ def native_estimate(gpu: Gpu) -> Estimate | None:
         return None
     step, each = 2 * time.SGEMM_TILE**2 * gpu.rates.sms / numbers["native_rate"], F64.bytes / numbers["dram_rate"]
     return Estimate(tile=(time.SGEMM_TILE,) * 2, slices=time.SGEMM_SLICES, sms=gpu.rates.sms, launch=numbers["native_start"], wave=0.0,
-                    step=float(f"{step:.4g}"), operand=float(f"{each:.4g}"), output=float(f"{each:.4g}"))
+                    step=float(f"{step:.4g}"), operand=0.0, output=float(f"{each:.4g}"))
 
 
 def vendors(gpu: Gpu) -> tuple[Estimate | None, ...]:

@@ -56,9 +56,11 @@ class Case:
     @property
     def serves_kind(self) -> bool:
         """Whether there are kernels of this kind for elements of a type of their own."""
+        if self.kind.batched and not self.kind.strides:
+            return False
         if self.spec.problem.element.reals > 1:
-            return self.kind.reals > 1 and not self.kind.batched
-        return not (self.kind.batched or self.kind.twice or self.kind.solves or any(self.kind.k_range))
+            return self.kind.reals > 1
+        return not (self.kind.twice or self.kind.solves or any(self.kind.k_range))
 
     @property
     def b(self) -> str:
@@ -186,9 +188,10 @@ EXACT = "the sums of {scheme.name} are integers, and exact"
 WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
-        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute one product of A and B", lambda case: case.kind.name,
-        lambda case: "gemm, gemmt, syrk or symm" if case.spec.problem.element.reals == 1
-        else "gemm, herk, syrk, gemmt, hemm, symm or trmm", 'kind = "gemm", or type = "f32"',
+        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute products of A and B of one size",
+        lambda case: case.kind.name,
+        lambda case: "gemm, gemmt, syrk, symm or strided" if case.spec.problem.element.reals == 1
+        else "gemm, herk, syrk, gemmt, hemm, symm, trmm or strided", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,
@@ -243,6 +246,11 @@ OF_SCHEME = (
         lambda case: f"{case.scheme.name}, [problem] b = {case.spec.problem.b}", "a scheme for B's type",
         lambda case: f'[problem] b = "{case.b}", or scheme = "{preferred_scheme(case.gpu.unit, case.spec.problem.b).name}"',
         has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b)),
+    ),
+    Refusal(
+        "[problem] kind", lambda case: case.kind.batched and case.family == "residues" and not case.scheme.family.wide,
+        "one launch finds norms and splits where residues are of f32, and takes one product", lambda case: f"{case.kind.name}, scheme = {case.scheme.name}",
+        "residues of f64, or words", 'kind = "gemm", or scheme = "run_scaled"',
     ),
     Refusal(
         "[accuracy] reproducible", lambda case: case.spec.accuracy.reproducible and not case.scheme.family.reproducible,

@@ -45,7 +45,8 @@ def test_a_shipped_kernel_passes(name):
     {"problem": {"kind": "syrk", "layout": "nt", "uplo": "both"}}, {"problem": {"kind": "syr2k", "layout": "tn"}}, {"problem": {"kind": "trmm"}},
     {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64"}}, {"split": {"scheme": "mixpert4"}}, {"split": {"scheme": "residues6"}, "problem": {"k": 8192 * 2 + 100}},
     {"split": {"scheme": "residues14"}, "problem": {"type": "c128"}},
-], ids=["runs", "strided", "syrk", "syr2k", "trmm", "trsm", "c64", "integers", "residues", "c128"])
+    {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}}, {"problem": {"kind": "pointers"}, "split": {"scheme": "bf16x6"}},
+], ids=["runs", "strided", "syrk", "syr2k", "trmm", "trsm", "c64", "integers", "residues", "c128", "grouped", "pointers"])
 def test_runs_batches_and_kinds_pass(sections):
     plan = solve(loads({"split": {"scheme": "scaled"}, "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}} | sections))
     source = render(plan)

@@ -13,9 +13,10 @@ from ways import AMD_WAYS, WAYS, plan_of
 
 from gemmgen.catalog.element import F64
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.designs.residues import norms
 from gemmgen.emulate import EAGER_LOWEST, TOGETHER
 from gemmgen.render import render
-from gemmgen.run import Placement, gemm
+from gemmgen.run import Placement, gemm, strided
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -54,6 +55,55 @@ def test_long_sums_are_reduced_where_they_stand(name):
     rng = np.random.default_rng(3)
     a, b = rng.uniform(-1, 1, (5, 2 * short + 22)), rng.uniform(-1, 1, (2 * short + 22, 3))
     assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
+
+
+def test_what_no_block_holds_of_a_row_is_read_again(monkeypatch):
+    """Of A, whose k is contiguous, all beyond 512, and of B beyond 128: the largest elements, and most of both norms."""
+    monkeypatch.setattr(norms, "THREADS", 64)
+    monkeypatch.setattr(norms, "HELD", 16)
+    device, plan, source = made(plan_of(scheme="residues12", promote=0, tile={"block": [32, 32, 64], "warp": [16, 32, 64]}))
+    rng = np.random.default_rng(6)
+    a, b = rng.uniform(-1, 1, (3, 600)), rng.uniform(-1, 1, (600, 9))
+    a[:, 512:], b[130:] = a[:, 512:] * 8, b[130:] * 8
+    assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
+
+
+OF_BATCHES = {
+    "FP64 by warpgroups": {"problem": {"type": "f64"}, "split": {"scheme": "residues12"},
+                           "tile": {"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}, "target": {"gpu": "h200"}},
+    "complex FP64 by warpgroups": {"problem": {"type": "c128", "layout": "cn"}, "split": {"scheme": "residues12"},
+                                   "tile": {"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 1}, "target": {"gpu": "h200"}},
+    "complex FP32 by lanes": {"problem": {"type": "c64"}, "split": {"scheme": "ootomo"}, "tile": {"block": [32, 32, 32], "warp": [16, 32, 32]},
+                              "target": {"gpu": "a100"}},
+    "FP64 by MFMA": {"problem": {"type": "f64", "layout": "tt"}, "split": {"scheme": "residues12"},
+                     "tile": {"block": [32, 32, 64], "warp": [32, 32, 64]}, "target": {"gpu": "mi300x"}},
+    "a triangle of FP64": {"problem": {"type": "f64", "kind": "syrk", "layout": "nt"}, "split": {"scheme": "residues12"},
+                           "tile": {"block": [32, 32, 64], "warp": [16, 32, 64]}, "target": {"gpu": "a100"}},
+}
+
+
+def batch_of(name):
+    sections = OF_BATCHES[name]
+    problem = {"kind": "strided", **dict.fromkeys("mnk", 128), "matrices": 8, **sections["problem"]}
+    return solve(loads({**sections, "problem": problem, "build": {"allow_spills": True}}))
+
+
+def test_a_batch_by_warpgroups_has_the_bits_of_each_product():
+    """The second product's rows have norms of their own, and the last one's tiles are those of other blocks than the first one's."""
+    device, plan, source = made(batch_of("FP64 by warpgroups"))
+    rng = np.random.default_rng(7)
+    a, b = rng.uniform(-1, 1, (3, 66, 5)), rng.uniform(-1, 1, (3, 5, 3))
+    a[1] *= 2.0**-600
+    found = strided(device, plan, source, a, b, placement=Placement((1, 3, 2), (8, 16, 24), (5, 7, 9)))
+    assert found.intact and all((found.c[at] == reference(plan, a[at], b[at])).all() for at in range(3))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OF_BATCHES)
+def test_a_batch_answers_the_judge(name):
+    device, plan, source = made(batch_of(name))
+    check = Judge(plan, source, None, device).batch()
+    assert check.passed, check.detail
 
 
 def test_alpha_and_beta_are_one_fused_multiply_add_and_memory_beside_c_is_left_alone():

@@ -294,6 +294,10 @@ FAULTS = {
     "only one lane tells that the warp has read": (
         f"{BEFORE}read\n", "setp.eq.u32 %p8, %r1, 0;\n@%p8 tcgen05.fence::before_thread_sync;\n", "by all threads of warp 0",
     ),
+    "only one lane hears that the products are done": (
+        f"{AFTER}first\n", "and.b32 %r10, %r1, 31;\nsetp.eq.u32 %p8, %r10, 0;\n@%p8 tcgen05.fence::after_thread_sync;\n",
+        "read before the products into it are known to be done",
+    ),
     "the other swizzle": ("ld.param.u64 %rd6, [a_at];\n", "ld.param.u64 %rd6, [a_at];\nxor.b64 %rd6, %rd6, 0x4000000000000000;\n", "wrong numbers"),
     "another distance of eight rows": ("ld.param.u64 %rd7, [b_at];\n", "ld.param.u64 %rd7, [b_at];\nsub.s64 %rd7, %rd7, 0x800000000;\n", "wrong numbers"),
     "the other operand": ("%rd6, %rd7, %r9, %p7; // second", "%rd7, %rd6, %r9, %p7;", "reaches outside shared memory"),

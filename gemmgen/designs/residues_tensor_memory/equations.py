@@ -16,12 +16,12 @@ OTHER_REGISTERS = residues.OTHER_REGISTERS
 BUFFERS = 2
 """Of the sums modulo one number: a tile of the widest instruction fills half of the columns."""
 
-COLUMNS = Equation("Q41", "columns", "buffers * BN", "columns of tensor memory", "sums modulo one number take n columns of 128 lanes, in each buffer")
+COLUMNS = Equation("Q51", "columns", "buffers * BN", "columns of tensor memory", "sums modulo one number take n columns of 128 lanes, in each buffer")
 STAGE_BYTES = Equation(
-    "Q42", "stage_bytes", "BK * (BM + BN / cluster)", "B a stage", "as Q1; of a pair each block has half of B",
+    "Q52", "stage_bytes", "BK * (BM + BN / cluster)", "B a stage", "as Q1; of a pair each block has half of B",
 )
 ACCUMULATOR_REGISTERS = Equation(
-    "Q43", "accumulator_registers", f"{2 * UNLOADED} + {UNLOADED} / 4 * moduli", "registers a thread",
+    "Q53", "accumulator_registers", f"{2 * UNLOADED} + {UNLOADED} / 4 * moduli", "registers a thread",
     "FP64 numbers of the columns that a thread stores at once, and their residues; sums modulo one number take fewer",
 )
 BUDGETS = (
@@ -30,18 +30,18 @@ BUDGETS = (
 LAUNCH = (*tensor_memory.LAUNCH, residues.KEPT_BYTES)
 
 FETCH_BYTES = Equation(
-    "Q44", "fetch_bytes", "BK * (BM + BN / cluster)", "B a stage", "each instruction reads its operands from shared memory anew, of a pair half of B in each",
+    "Q54", "fetch_bytes", "BK * (BM + BN / cluster)", "B a stage", "each instruction reads its operands from shared memory anew, of a pair half of B in each",
 )
 
 STAGE_CYCLES = Equation(
-    "Q45", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, latency_cycles) + stage_wait", "cycles a stage", "as B7",
+    "Q55", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, latency_cycles) + stage_wait", "cycles a stage", "as B7",
 )
 MOVING_CYCLES = Equation(
-    "Q46", "moving_cycles", "ceil(K / segment_k) * (moduli * (reduce_cycles + drain_wait) + join_cycles)", "cycles a tile",
+    "Q56", "moving_cycles", "ceil(K / segment_k) * (moduli * (reduce_cycles + drain_wait) + join_cycles)", "cycles a tile",
     "every sum becomes a byte, and those elements of C",
 )
 KERNEL_CYCLES = Equation(
-    "Q47", "kernel_cycles",
+    "Q57", "kernel_cycles",
     "turns * max(stages_k * stage_cycles, moving_cycles) + turn_cycles_each + reduce_cycles + join_cycles", "cycles",
     "two buffers: moving out is no slower than the unit; the last tile's last residues and its elements of C follow",
 )

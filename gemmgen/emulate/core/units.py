@@ -63,7 +63,7 @@ def dot(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
 
 # ---------------------------------------------------------------- many warps at once
 
-_CHUNK_BYTES = 1 << 17  # of what is worked on together: with what is known of the factors it stays in the L2 cache
+_CHUNK_BYTES = 1 << 18  # of what is worked on together: with what is known of the factors it stays in the L2 cache
 
 
 def mma(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:

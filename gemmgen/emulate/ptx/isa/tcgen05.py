@@ -125,19 +125,17 @@ def _active(warp, mask) -> list[int]:
 
 def _by_cta(warp, mask):
     """(memory, threads) of each CTA that takes part."""
-    lanes = np.arange(warp.lanes) if mask is None else np.flatnonzero(mask)
-    for cta in np.unique(warp.cta[lanes]):
-        there = lanes[warp.cta[lanes] == cta]
-        yield warp.strip.tensor[cta], warp.strip.tensor_threads(warp.cta[there], warp.tid[there])
+    for memory, lanes, threads in warp.tensor_ctas:
+        if mask is None:
+            yield memory, threads
+        elif len(there := threads[mask[lanes]]):
+            yield memory, there
 
 
 def _by_warp(warp, mask, what: str):
     """(memory, number, lanes, their threads) of each warp that takes part, with all of its lanes."""
     columns = warp.whole(mask, what)
-    for column in range(warp.columns) if columns is None else np.flatnonzero(columns).tolist():
-        lanes = np.arange(column, warp.lanes, warp.columns)
-        threads = warp.strip.tensor_threads(warp.cta[lanes], warp.tid[lanes])
-        yield warp.strip.tensor[warp.cta[column]], int(threads[0]) // 32, lanes, threads
+    return warp.tensor_warps if columns is None else [one for one, active in zip(warp.tensor_warps, columns, strict=True) if active]
 
 
 def _agreed(values: np.ndarray, lanes: np.ndarray, what: str) -> int:
