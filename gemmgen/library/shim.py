@@ -153,7 +153,7 @@ _CUBLAS = (
     *_gemms("cublas{}gemm_v2", "cublas{}gemmStridedBatched", "cublas{}gemmBatched"),
     *_forms(("SGEMM_EX", "cublasSgemmEx"), ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
             ("SYRK", "cublasSsyrk_v2"), ("SYR2K", "cublasSsyr2k_v2"), ("SYRKX", "cublasSsyrkx"), ("SYMM", "cublasSsymm_v2"), ("TRMM", "cublasStrmm_v2"),
-            ("TRSM", "cublasStrsm_v2")),
+            ("TRSM", "cublasStrsm_v2"), ("TRSM_BATCHED", "cublasStrsmBatched")),
     *_forms(("SYRK", "cublasDsyrk_v2"), ("SYRKX", "cublasDsyrkx"), element=F64),
     *_forms(("GEMM", "cublasCgemm3m"), ("STRIDED", "cublasCgemm3mStridedBatched"), ("BATCHED", "cublasCgemm3mBatched"), ("SGEMM_EX", "cublasCgemmEx"),
             ("SGEMM_EX", "cublasCgemm3mEx"), element=C64),
@@ -163,11 +163,13 @@ _HIPBLAS = (
     *_gemms("hipblas{}gemm", "hipblas{}gemmStridedBatched", "hipblas{}gemmBatched"),
     *(Form(f"{form}{suffix}", f"hipblas{element.letter.upper()}{form.lower()}{end}", element)
       for kinds, element in ((_KINDS, F32), (_F64_KINDS, F64)) for suffix, end in (("", ""), ("_STRIDED", "StridedBatched")) for form in kinds),
+    *_forms(("TRSM_BATCHED", "hipblasStrsmBatched")),
 )
 _ROCBLAS = (
     *_gemms("rocblas_{}gemm", "rocblas_{}gemm_strided_batched", "rocblas_{}gemm_batched"),
     *(Form(f"{form}{suffix}", f"rocblas_{element.letter}{form.lower()}{end}", element)
       for kinds, element in ((_KINDS, F32), (_F64_KINDS, F64)) for suffix, end in (("", ""), ("_STRIDED", "_strided_batched")) for form in kinds),
+    *_forms(("TRSM_BATCHED", "rocblas_strsm_batched")),
 )
 _DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
            ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),

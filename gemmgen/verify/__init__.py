@@ -24,7 +24,7 @@ from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.verdict import verdict
 from gemmgen.split import Words, split
-from gemmgen.verify import batch, ends, kinds, oracles, strided
+from gemmgen.verify import batch, digests, ends, kinds, oracles, strided
 from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost, share_of_worst
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, relative_frobenius
@@ -292,8 +292,14 @@ class Judge:
         return self._promised("range", oracles.all_ranges(self.plan, **drawn), f"of rows and columns from 2^{least} on")
 
     def graded(self) -> Check:
-        """The same of rows that fall and columns that rise along k, and of sums that cancel: where one power of two for a row loses the most."""
+        """The same of rows that fall and columns that rise along k, of wide spans, and of sums that cancel: where one power of two for a row loses the most."""
         return self._promised("graded", oracles.graded(self.plan), "graded by up to 2^40 against one another, half of them cancelling")
+
+    def digest(self) -> Check:
+        """Whether C of published inputs is, bit for bit, what it is on every other GPU (`digests`)."""
+        key = digests.asked(self.plan)
+        want, got = digests.DIGESTS[key], digests.found(self.device, self.plan, self.source)
+        return Check("digest", got == want, f"SHA-256 {got[:12]}... of C, that of every GPU" if got == want else f"SHA-256 {got} of C, not {want}")
 
     def runs(self) -> Check:
         """The same of runs of k whose scales are far apart, and of runs of zeros."""
@@ -449,8 +455,10 @@ def verify(
     if plan.fallback:
         ask("outliers", judge.outliers)
     ask("range", judge.range)
-    if not plan.type.is_usual:
+    if not plan.kind.element_of(plan.type).is_usual:
         ask("graded", judge.graded)
+    if digests.asked(plan):
+        ask("digest", judge.digest)
     if plan.scheme.family.run_k:
         ask("runs", judge.runs)
     for title, question in judge.of_batches.items():

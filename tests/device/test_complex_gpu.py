@@ -10,7 +10,7 @@ from gemmgen.build import build
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS
 from gemmgen.render import render
 from gemmgen.run import cuda, gemm
-from gemmgen.verify import Judge, complex as of_complex, oracles
+from gemmgen.verify import Judge, complex as of_complex, digests, oracles
 
 pytestmark = pytest.mark.device
 WGMMA = dict(HOPPER, tile={"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2})
@@ -45,6 +45,12 @@ def test_every_question_is_answered(name):
     checks = [judge.edges(), judge.groups(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
               judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (515, 517, 1027), 6)).check]
     assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+
+
+def test_the_digests_are_the_published_ones():
+    judge = made("wgmma, FP64")
+    for case in ("uniform", "spread", "special", digests.ASKED):
+        assert digests.found(judge.device, judge.plan, judge.source, case) == digests.DIGESTS[digests.asked(judge.plan, case)], case
 
 
 def test_a_large_product_is_torchs():

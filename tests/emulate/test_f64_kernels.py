@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from assembled import assembled
-from f64_digests import DIGESTS, SCHEME, digest, inputs
 from verifying import assert_bits
 from ways import AMD_WAYS, WAYS, plan_of
 
@@ -21,7 +20,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.split import joined, split
-from gemmgen.verify import Judge
+from gemmgen.verify import Judge, digests
 
 MINE = {name: way for name, way in (WAYS | AMD_WAYS).items() if "FP64" in name}
 LONG = pytest.mark.long
@@ -183,31 +182,62 @@ def test_ties_of_the_last_rounding():
     assert (found[:, 3:] == -found[:, :3]).all()
 
 
+SCHEME = "residues14"
 TARGETS = ("a100", "h200", "mi300x", *(pytest.param(gpu, marks=LONG) for gpu in ("rtx4090", "b200", "rtx5090", "mi210", "mi355x", "rx7900xtx", "rx9070xt")))
 
 
-@pytest.mark.parametrize("gpu", TARGETS)
-def test_every_gpu_gives_the_same_bits(gpu):
+def assert_digests(device, plan, source, cases=("spread", digests.ASKED)):
+    for case in cases:
+        assert digests.found(device, plan, source, case) == digests.DIGESTS[digests.asked(plan, case)], case
+
+
+@pytest.mark.parametrize(("gpu", "type"), [
+    (gpu, "f64") if isinstance(gpu, str) else pytest.param(*gpu.values, "f64", marks=LONG) for gpu in TARGETS
+] + [pytest.param(gpu if isinstance(gpu, str) else gpu.values[0], "c128", marks=LONG) for gpu in TARGETS])
+def test_every_gpu_gives_the_same_bits(gpu, type):
     """Of both vendors, by any instruction, tile and order of blocks: the digests are committed."""
     by_warpgroups = {"fragment": {"policy": "wgmma"}, "tile": {"block": [64, 32, 128], "warp": [64, 32, 128], "cluster": 1}}
     by_lanes = {"fragment": {"policy": GPUS.get(gpu).portable_policy}, "tile": {"block": [64, 32, 64], "warp": [32, 32, 64]}}
-    device, plan, source = made(plan_of(SCHEME, gpu, promote=0, **(by_warpgroups if gpu == "h200" else by_lanes)))
-    for name, want in DIGESTS.items():
-        assert digest(gemm(device, plan, source, *inputs(name)).c) == want, name
+    assert_digests(*made(plan_of(SCHEME, gpu, promote=0, type=type, **(by_warpgroups if gpu == "h200" else by_lanes))))
 
 
-@pytest.mark.parametrize("layout", ["nt", "tt", pytest.param("tn", marks=pytest.mark.long)])
-def test_every_layout_gives_the_same_bits(layout):
-    device, plan, source = made(plan_of(SCHEME, layout=layout, promote=0, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2))
-    for name, want in DIGESTS.items():
-        assert digest(gemm(device, plan, source, *inputs(name)).c) == want, name
+@pytest.mark.parametrize(("type", "layout"), [
+    ("f64", "nt"), ("f64", "tt"), pytest.param("f64", "tn", marks=LONG),
+    *(pytest.param("c128", layout, marks=LONG) for layout in ("nt", "tn", "tt", "cn", "nc", "cc")),
+])
+def test_every_layout_gives_the_same_bits(type, layout):
+    assert_digests(*made(plan_of(SCHEME, layout=layout, promote=0, type=type, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2)), (digests.ASKED,))
+
+
+@LONG
+@pytest.mark.parametrize(("type", "scheme", "case"), digests.DIGESTS)
+def test_every_published_digest_is_what_a_kernel_gives(type, scheme, case):
+    assert_digests(*made(plan_of(scheme, promote=0, type=type, tile={"block": [64, 32, 64], "warp": [32, 32, 64]})), (case,))
 
 
 def test_the_reference_has_the_same_bits():
-    """But where elements are computed again, one multiply-add after another."""
-    plan = plan_of(SCHEME, promote=0)
-    for name in ("uniform", "spread"):
-        assert digest(reference(plan, *inputs(name))) == DIGESTS[name]
+    """But where elements are computed again, one multiply-add after another; and of complex elements, of the real product that stands for theirs."""
+    for type in ("f64", "c128"):
+        plan = plan_of(SCHEME, promote=0, type=type)
+        for case in ("uniform", "spread"):
+            a, b, *_ = digests.inputs(type, case)
+            assert digests.digest(reference(plan, *plan.kind.completed(a, b))) == digests.DIGESTS[type, SCHEME, case]
+
+
+def test_what_has_a_digest_is_asked_for_it():
+    assert digests.asked(plan_of(SCHEME, promote=0)) == ("f64", SCHEME, digests.ASKED)
+    assert digests.asked(plan_of(SCHEME, promote=0, type="c128"), "spread") == ("c128", SCHEME, "spread")
+    for way in (dict(scheme=SCHEME, promote=0, special="fast"), dict(scheme="residues8", promote=0), dict()):
+        assert digests.asked(plan_of(**way)) is None
+    assert digests.asked(of_kind("syrk, lower", "a100")) is None
+
+
+def test_a_digest_sees_one_rounding_more():
+    """alpha A B rounded before beta C joins it, which every bound allows."""
+    rounded = lambda text: text.replace("*to = fma(alpha, product, beta * was);", "*to = __dadd_rn(__dmul_rn(alpha, product), beta * was);")
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]), change=rounded)
+    check = Judge(plan, source, None, device).digest()
+    assert source.text != render(plan).text and not check.passed and digests.DIGESTS[digests.asked(plan)] in check.detail
 
 
 KINDS = {
@@ -257,3 +287,4 @@ def test_graded_and_cancelling_data_ask_for_every_bit_of_small_elements(fault):
     assert (source.text != render(plan).text) == bool(fault)
     check = Judge(plan, source, None, device).graded()
     assert check.passed != bool(fault), check.detail
+    assert Judge(plan, source, None, device).digest().passed != bool(fault)

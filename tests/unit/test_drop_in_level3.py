@@ -21,6 +21,7 @@ KINDS = {  # u: a triangle; o: an operation; s: a side; d: a diagonal; the rest 
 STRIDED = {  # L: a stride
     "syrk": "puo II p pIL p pIL I", "syr2k": "puo II p pIL pIL p pIL I", "syrkx": "puo II p pIL pIL p pIL I", "symm": "psu II p pIL pIL p pIL I",
     "trmm": "psuod II p pIL pIL pIL I", "trsm": "psuod II p pIL pIL I"}
+LISTED = {"trsm": "psuod II p pI pI I"}
 OF_DOUBLE = "syrk", "syrkx"
 LETTERS = {"u": (0, 1), "o": (0, 1, 2), "s": (0, 1), "d": (0, 1)}
 """
@@ -28,7 +29,7 @@ OF_CUBLAS = KINDS + """
 blas, default = load(), ctypes.CDLL(None)
 handle = create(default, stream=0x100)
 NAMES = {f"cublas{type}{one}{'' if one == 'syrkx' else '_v2'}": one for type, kinds in (("S", KINDS), ("D", OF_DOUBLE)) for one in kinds}
-BATCHES = {}
+BATCHES, LISTS = {}, {"cublasStrsmBatched": "trsm"}
 library_of, handle_of = (lambda name: blas), (lambda name: handle)
 """
 OF_HIP = KINDS + """
@@ -38,6 +39,7 @@ default.hipblasCreate(ctypes.byref(handles[0])), default.rocblas_create_handle(c
 both = [*((one, "S") for one in KINDS), *((one, "D") for one in OF_DOUBLE)]
 NAMES = {f"hipblas{type}{one}": one for one, type in both} | {f"rocblas_{type.lower()}{one}": one for one, type in both}
 BATCHES = {f"hipblas{type}{one}StridedBatched": one for one, type in both} | {f"rocblas_{type.lower()}{one}_strided_batched": one for one, type in both}
+LISTS = {"hipblasStrsmBatched": "trsm", "rocblas_strsm_batched": "trsm"}
 LETTERS |= {"u": (122, 121), "o": (111, 112, 113), "s": (141, 142), "d": (131, 132)}
 library_of, handle_of = (lambda name: hip if name[0] == "h" else roc), (lambda name: handles[name[0] != "h"])
 """
@@ -48,8 +50,8 @@ def function(library, name, form):
     found.argtypes = [{"p": P, "I": wide, "L": I64}.get(one, I32) for one in form]
     return found
 
-ALL = [(name + suffix, kind, forms[kind].replace(" ", "")) for names, forms in ((NAMES, KINDS), (BATCHES, STRIDED)) for name, kind in names.items()
-       for suffix in ("", "_64")]
+ALL = [(name + suffix, kind, forms[kind].replace(" ", "")) for names, forms in ((NAMES, KINDS), (BATCHES, STRIDED), (LISTS, LISTED))
+       for name, kind in names.items() for suffix in ("", "_64")]
 def wide(name):
     return (1 << 33) if name.endswith("_64") else 0
 """
@@ -79,10 +81,11 @@ for name, kind, form in ALL:
             continue
         m, n = [given[at] for at, of in enumerate(form) if of == "I"][:2]
         pitches = [given[at] for at, of in enumerate(form) if of == "I"][2:]
-        strides, batch = [given[at] for at, of in enumerate(form) if of == "L"], pitches.pop() if "L" in form else 1
+        listed = name.removesuffix("_64") in LISTS
+        strides, batch = [given[at] for at, of in enumerate(form) if of == "L"], pitches.pop() if "L" in form or listed else 1
         operands = [given[at] for at in places if at not in (places[0],) and given[at] != ctypes.addressof(beta)]
         side = turn if "s" in form else 0
-        want = dict(order=1, epilogue=0, batch=batch, bias=0, flags=0, kernel=0, sized=True, uplo=turn, side=side, diag=turn * ("d" in form),
+        want = dict(order=1, epilogue=0, batch=batch, bias=0, flags=4 * listed, kernel=0, sized=True, uplo=turn, side=side, diag=turn * ("d" in form),
                     alpha=ctypes.addressof(alpha), beta=0 if kind in ("trmm", "trsm") else ctypes.addressof(beta), stride_a=0, stride_b=0, stride_c=0,
                     largest_error=4e-6 * (2.0**-28 if is_wide(name) else 1), element=int(is_wide(name)),
                     kind={"syrk": 1, "syr2k": 2, "syrkx": 3, "symm": 4, "trmm": 5, "trsm": 6}[kind], transpose_a=turn * ("o" in form),
@@ -105,7 +108,7 @@ for name, kind, form in ALL:
 """
 
 
-@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 16), ("hipblas", OF_HIP, 64)])
+@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 18), ("hipblas", OF_HIP, 68)])
 def test_every_argument_is_passed_on_and_described(kind, vendor, count):
     """All different and of 64 bits where their types are; the vendor's status is the caller's."""
     off = run_python(vendor + "WATCHED = False\n" + DESCRIBED, kind, LAB_OFF="1")
@@ -188,9 +191,9 @@ def test_each_routine_is_right_whoever_computes_it(kind, vendor, taken):
 
 
 IN_BATCHES = RUN.split("def run(")[0] + """
-names = {(kind, name[0], is_wide(name)): name for name, kind in BATCHES.items()}
-found = {}
-for (kind, vendor_of, wide), name in names.items():
+found, names = {}, [*((*one, STRIDED) for one in BATCHES.items()), *((*one, LISTED) for one in LISTS.items())]
+for name, kind, forms in names:
+    wide, strides = is_wide(name), "L" in forms[kind]
     routine, real = next((one for one, of in (WIDE if wide else BY).items() if of == kind), None), np.float64 if wide else np.float32
     if routine is None:
         continue
@@ -205,17 +208,18 @@ for (kind, vendor_of, wide), name in names.items():
             if argument in CODES:
                 given.append(LETTERS[CODES[argument]][LETTER[argument].index(value)])
             elif isinstance(value, np.ndarray):
-                given.append(apart[argument].ctypes.data)
+                kept.append(np.array([each.ctypes.data for each in apart[argument]]))
+                given.append((apart[argument] if strides else kept[-1]).ctypes.data)
             elif argument in ("alpha", "beta"):
                 kept.append((ctypes.c_double if wide else FLOAT)(value))
                 given.append(ctypes.addressof(kept[-1]))
             else:
                 given.append(value)
-                if argument.startswith("ld"):
+                if argument.startswith("ld") and strides:
                     given.append(apart[argument[2:]][0].size)
         if routine == "STRMM":
             given += given[-3:]
-        function(default, name, STRIDED[kind].replace(" ", ""))(handle_of(name), *given, 2)
+        function(default, name, forms[kind].replace(" ", ""))(handle_of(name), *given, 2)
         for each, of in enumerate(pair):
             for x in of.stored:
                 of.stored[x][...] = apart[x][each]
@@ -224,12 +228,15 @@ tell(faults={name: told for name, told in found.items() if told}, count=len(foun
 """
 
 
+@pytest.mark.parametrize("kind, vendor, functions, count", [
+    ("cublas", OF_CUBLAS, 1, 2 * 16), ("hipblas", OF_HIP, 2 * (6 + 2 + 1), 2 * 2 * (4 + 4 + 4 + 4 + 16 + 16 + 16) + 2 * (16 + 16))])
 @pytest.mark.parametrize("taken", [True, False])
-def test_both_of_a_strided_batch_are_right_whoever_computes_them(taken):
-    script = OF_HIP + IN_BATCHES.replace("SUPPORT", repr(str(SUPPORT))).replace("PATHS", repr([one for one in sys.path if one]))
-    ran = run_python(script, "hipblas", LAB_MIN_GAIN="0" if taken else "1e9", log=True)
-    assert ran.told["faults"] == {} and ran.told["count"] == 2 * 2 * (4 + 4 + 4 + 4 + 16 + 16) + 2 * (16 + 16)
-    assert {line["kind"] for line in ran.log if line["taken"]} == ({"syrk", "syr2k", "gemmt", "symm", "trmm", "trsm"} if taken else set())
+def test_both_of_a_batch_are_right_whoever_computes_them(kind, vendor, functions, count, taken):
+    """A stride apart, or told by arrays of pointers."""
+    script = vendor + IN_BATCHES.replace("SUPPORT", repr(str(SUPPORT))).replace("PATHS", repr([one for one in sys.path if one]))
+    ran = run_python(script, kind, LAB_MIN_GAIN="0" if taken else "1e9", log=True)
+    assert ran.told["faults"] == {} and ran.told["count"] == count
+    assert len({line["routine"] for line in ran.log if line["taken"]}) == (functions if taken else 0)
     assert {line["batch"] for line in ran.log} == {2}
 
 

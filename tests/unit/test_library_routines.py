@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gemmgen import road
+from gemmgen.abi import interface
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError
 from gemmgen.kinds import Kind, all_kinds, kind_of
 from gemmgen.library import candidates as candidate_kernels
@@ -69,6 +70,15 @@ def test_each_way_has_the_best_kernel(chosen):
         assert one.sizes == like(chosen.library, one.candidate.routine) and not one.plan.epilogue
     assert {one.sizes for one in mine} == {((2048, 2048, 4096, 1),), ((2048, 1024, 2048, 1),), ((2048, 1024, 1024, 1),)}
     assert choice.candidates == len(chosen.candidates) + sum(map(len, chosen.routines.values()))
+
+
+def test_a_library_for_batches_has_kernels_of_routines_that_take_them():
+    """The same number of kernels: a single product is a batch of one. Where a routine's kernels take no batch, they take products one by one."""
+    plans, way = [], {"kind": "syrk", "uplo": "lower", "layout": "nt"}
+    for batched, scheme, gpu, more in ((False, "ootomo", "h200", {}), (True, "ootomo", "h200", {}), (True, "residues12", "a100", {"type": "f64"})):
+        library = loaded("syrk", batched=batched, use=[{"scheme": scheme}], gpus=[gpu])
+        plans.append(candidate_kernels.of_routine(library, library.gpus[0], way | more)[0].plan)
+    assert [interface(plan).batched for plan in plans] == [False, True, False] and plans[0].block == plans[1].block
 
 
 def test_what_the_compiler_refuses_is_replaced_by_the_next_one(chosen):

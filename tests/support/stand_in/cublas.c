@@ -193,6 +193,7 @@ BATCHED_EX(cublasGemmBatchedEx_64, int64_t)
 #include "level3.h"
 LEVEL3(cublasSsyrk_v2, cublasSsyr2k_v2, cublasSsyrkx, cublasSsymm_v2, cublasStrmm_v2, cublasStrsm_v2)
 LEVEL3_OF_DOUBLE(cublasDsyrk_v2, cublasDsyrkx)
+LEVEL3_BATCHED(cublasStrsmBatched)
 
 /* Another function, which the preload library leaves alone. */
 int cublasSgemv_v2(

@@ -132,10 +132,12 @@ LEVEL3_STRIDED(rocblas_ssyrk_strided_batched, rocblas_ssyr2k_strided_batched, ro
                rocblas_strmm_strided_batched, rocblas_strsm_strided_batched)
 LEVEL3_OF_DOUBLE(rocblas_dsyrk, rocblas_dsyrkx)
 LEVEL3_STRIDED_OF_DOUBLE(rocblas_dsyrk_strided_batched, rocblas_dsyrkx_strided_batched)
+LEVEL3_BATCHED(rocblas_strsm_batched)
 #else
 LEVEL3(hipblasSsyrk, hipblasSsyr2k, hipblasSsyrkx, hipblasSsymm, hipblasStrmm, hipblasStrsm)
 LEVEL3_STRIDED(hipblasSsyrkStridedBatched, hipblasSsyr2kStridedBatched, hipblasSsyrkxStridedBatched, hipblasSsymmStridedBatched,
                hipblasStrmmStridedBatched, hipblasStrsmStridedBatched)
 LEVEL3_OF_DOUBLE(hipblasDsyrk, hipblasDsyrkx)
 LEVEL3_STRIDED_OF_DOUBLE(hipblasDsyrkStridedBatched, hipblasDsyrkxStridedBatched)
+LEVEL3_BATCHED(hipblasStrsmBatched)
 #endif

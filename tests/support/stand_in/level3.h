@@ -202,3 +202,19 @@ TRIANGLE(triangle_of_double, double)
 #define LEVEL3_STRIDED_OF_DOUBLE(syrk, syrkx) \
     SYRK_STRIDED_OF(syrk, int, double) OF_TWO_STRIDED(syrkx, int, double, SYRKX) SYRK_STRIDED_OF(syrk##_64, int64_t, double) \
     OF_TWO_STRIDED(syrkx##_64, int64_t, double, SYRKX)
+
+/* ---- Arrays of pointers ---- */
+
+#define TRSM_BATCHED_OF(name, integer) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *const a[], integer lda, \
+             float *const b[], integer ldb, integer batch) \
+    { \
+        called(#name); \
+        NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb, batch) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        for (integer at = 0; at < batch; ++at) \
+            beside_square(TRSM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a[at], lda, b[at], ldb, 0, b[at], ldb); \
+        return 0; \
+    }
+#define LEVEL3_BATCHED(trsm) TRSM_BATCHED_OF(trsm, int) TRSM_BATCHED_OF(trsm##_64, int64_t)
