@@ -18,7 +18,7 @@ from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS
 from gemmgen.designs import Design, all_designs, designs_of, owners_of
-from gemmgen.designs.common import RUNS_OF_K
+from gemmgen.designs.common import RUNS_OF_K, TILES_OF_K
 from gemmgen.designs.feature import PACKS_APART, SPLITS_APART, STORED_B
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.kinds import GEMM, Kind, kind_of
@@ -297,6 +297,7 @@ OF_KERNEL = (
     _lacking(lambda design, scheme: scheme.uniform or design.mixes(scheme), "words of several types: {types}"),
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
     _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
+    _lacking(lambda design, scheme: scheme.family.tile_k is None or design.has(TILES_OF_K), "scales of tiles of k"),
     Refusal(
         "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs and case.kind.reals == 1 or any(case.kind.k_range)),
         "scales of runs of k are found of an A and a B that are read whole, and whole runs are summed",

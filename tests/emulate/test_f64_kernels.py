@@ -36,13 +36,15 @@ def reference(plan, a, b):
     return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
 
 
-@pytest.mark.parametrize("name", [name if "by" in name else pytest.param(name, marks=LONG) for name in MINE])
+@pytest.mark.parametrize("name", [name if "warpgroups" in name else pytest.param(name, marks=LONG) for name in MINE])
 def test_bits_and_counts_are_the_references(name):
     device, plan, source = made(plan_of(**MINE[name]), EAGER_LOWEST if "warpgroups" in name else TOGETHER)
     assert_bits(Judge(plan, source, None, device), 67, 9, 133)
 
 
-@pytest.mark.parametrize("name", ["FP64 residues by lanes", "FP64 residues by warpgroups, cluster", pytest.param("mfma, FP64 residues", marks=LONG)])
+@pytest.mark.parametrize("name", [
+    "FP64 residues by lanes", "FP64 residues by warpgroups, cluster", "tensor memory, FP64 residues, pairs", pytest.param("mfma, FP64 residues", marks=LONG),
+])
 def test_long_sums_are_reduced_where_they_stand(name):
     """As after each 65536 k: here after two stages, twice, and a rest."""
     plan = plan_of(**MINE[name])
