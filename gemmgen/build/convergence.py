@@ -506,7 +506,9 @@ def _count(one: Instruction) -> int:
     if operation == "LDTM":
         shape = re.search(r"\.x(\d+)", name)
         return int(shape[1]) if shape else 128
-    if operation in ("HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "LDSM") or ".128" in name:
+    if operation == "LDSM":  # a register for each matrix: none, `.2` or `.4` at the end of the name
+        return int(matrices[1]) if (matrices := re.search(r"\.([24])$", name)) else 1
+    if operation in ("HMMA", "IMMA", "DMMA", "QMMA", "OMMA") or ".128" in name:
         return 4
     wide = operation in ("DADD", "DMUL", "DFMA") or operation == "CS2R" and ".32" not in name
     wide = wide or re.match(r"(F2F|I2F|FRND)\.F64|F2I\.[SU]64", name) is not None  # of conversions the result's type comes first

@@ -44,12 +44,8 @@ def test_every_shipped_kernel_keeps_warps_whole(name):
     assert told(solved(shipped()[name])) == ""
 
 
-NOT_PROVEN = {"run scales, through registers"}
-"""Ways of which the analysis reports places that nobody has shown to be faults or false alarms: a wait for lanes in the look-up of exponents, on sm_75."""
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.xfail(reason="not proven either way")) if way in NOT_PROVEN else way for way in WAYS])
+@pytest.mark.parametrize("way", WAYS)
 def test_so_does_every_way(way):
     assert told(plan_of(**WAYS[way])) == ""
 

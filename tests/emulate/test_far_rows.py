@@ -275,7 +275,7 @@ def warpgroups(way: str):
     return prepared(way)[0]
 
 
-@pytest.mark.parametrize("name", tailed(BATCHES, {"slices", "tiles of k, mfma"}))
+@pytest.mark.parametrize("name", tailed(BATCHES, {"slices", "tiles of k, mfma", "warpgroups, row scales"}))
 def test_matrices_of_a_batch_that_are_far_apart(name):
     plan = BATCHES[name]()
     source = render(plan)
@@ -324,7 +324,7 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
         extents = listed.extents | source.interface.constants
         memory = allocated(device, source.interface, extents)
         given = _given(device, plan, products, held, listed) | {"threshold": threshold}
-        for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        for schedule in (LAZY_HIGHEST, TOGETHER):
             device.set_schedule(schedule)
             launch_all(device, source.interface, extents, given, memory)
         for one, at, alpha, (a, b, c) in zip(placed, entries, alphas, data):  # C went through the product twice

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ SPLITTING = [row.name for row in FP32_SCHEMES if row.b is None]
 NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) for vendor in ("nvidia", "amd"))
 
 
+@cache
 def can_multiply(gpu: str, scheme: str) -> bool:
     """Whether the GPU, shipped or not, has what multiplies the scheme's words, and how it rounds is known."""
     row, words = GPUS.get(gpu), SCHEMES.get(scheme)
@@ -70,15 +72,15 @@ SMALL_GROUPS = HOPPER | {"tile": {"block": [64, 32, 64], "warp": [64, 32, 64], "
 TENSOR_MEMORY = {"gpu": "b200", "fragment": {"policy": "tcgen05"}, "tile": {"block": [128, 32, 32], "warp": [128, 32, 32], "cluster": 1}}
 
 WAYS = {
-    "shared, strided and not": dict(where="shared", loads="spread", fragment_buffers=1),
+    "shared, strided and not": dict(where="shared", loads="spread", fragment_buffers=1, tile=TINY),
     "shared, transposed": dict(where="shared", loads="spread", fragment_buffers=2, layout="tn"),
     "shared, grouped, slices": dict(where="shared", loads="grouped", layout="tt", split_k=3, tile=TINY),
-    "shared, three words": dict(where="shared", scheme="bf16x6", layout="nt", promote=32),
-    "shared, 32-bit words": dict(where="shared", scheme="tf32x3", promote=32),
+    "shared, three words": dict(where="shared", scheme="bf16x6", layout="nt", promote=32, tile=TINY),
+    "shared, 32-bit words": dict(where="shared", scheme="tf32x3", promote=32, tile=TINY),
     "register": dict(where="register", stages=3, fragment_buffers=1),
-    "register, transposed": dict(where="register", stages=2, fragment_buffers=2, layout="tn"),
+    "register, transposed": dict(where="register", stages=2, fragment_buffers=2, layout="tn", tile=TINY),
     "register, slices": dict(where="register", stages=4, layout="nt", split_k=4, tile=TINY),
-    "register, 32-bit words": dict(where="register", scheme="tf32x3", layout="tt", promote=32),
+    "register, 32-bit words": dict(where="register", scheme="tf32x3", layout="tt", promote=32, tile=TINY),
     "register, cut words": dict(where="register", scheme="legemm", tile={"block": [96, 32, 16], "warp": [48, 32, 16]}),
     "register, odd blocks": dict(where="register", layout="nt", tile={"block": [48, 80, 64], "warp": [48, 16, 64]}),
     "straight": dict(STRAIGHT, tile={"block": [32, 32, 64], "warp": [16, 32, 16]}, stages=2),
@@ -99,7 +101,7 @@ WAYS = {
     "packed words through registers, grouped": dict(loads="grouped", gpu="jetson_agx_orin", tile=TINY),
     "eight k at a time": dict(gpu="t4", layout="tt", fragment_buffers=2),
     "eight k at a time, copied": dict(gpu="h100", fragment={"shape": "m16n8k8"}, loads="async", stages=3, tile=TINY),
-    "shared, on a T4": dict(where="shared", gpu="t4", scheme="egemm", promote=0),
+    "shared, on a T4": dict(where="shared", gpu="t4", scheme="egemm", promote=0, tile=TINY),
     "packed integers": dict(scheme="mixpert_triangle", promote=0, tile=DEEP, stages=3, fragment_buffers=2),
     "packed integers, fewer of A": dict(scheme="mixpert2", promote=0, tile=DEEP, layout="tn", split_k=2),
     "tiles of k": dict(scheme="mixpert4_tile", promote=0, tile=DEEP, stages=3, layout="tn"),
@@ -108,7 +110,7 @@ WAYS = {
     "tiles of k, sixteen at a time, slices": dict(
         gpu="t4", scheme="mixpert1_tile", promote=0, split_k=2, fragment_buffers=2, tile=DEEP),
     "outliers fall back": dict(scheme="mixpert1", fallback="fp32", promote=0, tile=TINY),
-    "packed integers, sixteen k at a time": dict(gpu="t4", scheme="mixpert1", promote=0, layout="nt", tile={"block": [64, 64, 32], "warp": [32, 32, 32]}),
+    "packed integers, sixteen k at a time": dict(gpu="t4", scheme="mixpert1", promote=0, layout="nt", tile=TINY),
     "slices of packed words": dict(split_k=5, stages=3),
     "slices with row scales": dict(split_k=2, scheme="scaled", tile=TINY),
     "fp32, before shared memory, slices": dict(scheme="fp32", promote=0, where="shared", layout="tn", split_k=2, fragment_buffers=1),
@@ -224,10 +226,19 @@ WAYS = {
     "warpgroups, run scales": dict(SMALL_GROUPS, scheme="run_scaled", run=256),
     "warpgroups, run scales, slices": dict(SMALL_GROUPS, scheme="run_scaled", run=256, split_k=2, layout="nt", promote=32, consumers="pingpong"),
     "warpgroups, run scales, intervals": dict(
-        HOPPER, scheme="run_scaled", run=256, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, layout="tt", promote=128, sums="compensated"),
+        HOPPER, scheme="run_scaled", run=256, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, layout="tt", promote=128, sums="compensated"),
     "FP64 residues, fourteen": dict(scheme="residues14", promote=0, tile=DEEP, stages=2, fragment_buffers=2, layout="nt"),
     "tensor memory, pairs, run scales": dict(
         TENSOR_MEMORY, scheme="run_scaled", run=256, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}, split_k=2, promote=32, stages=2),
+    "tensor memory, integer words": dict(
+        TENSOR_MEMORY, scheme="mixpert3", promote=0, tile={"block": [128, 32, 64], "warp": [128, 16, 64], "cluster": 2}, stages=2, size=1024),
+    "tensor memory, residues": dict(TENSOR_MEMORY, scheme="residues6", promote=0, layout="nt", stages=3),
+    "tensor memory, residues, pairs": dict(
+        TENSOR_MEMORY, scheme="residues6", promote=0, tile={"block": [128, 32, 64], "warp": [128, 16, 64], "cluster": 2}, layout="tn", stages=2),
+    "tensor memory, FP64 residues, pairs": dict(
+        TENSOR_MEMORY, scheme="residues12", promote=0, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}, stages=5),
+    "tensor memory, residues, few columns": dict(
+        TENSOR_MEMORY, scheme="residues6", promote=0, tile={"block": [128, 16, 64], "warp": [128, 16, 64], "cluster": 1}, layout="tt", stages=4),
 }
 
 
@@ -388,6 +399,7 @@ def sampled(values: Iterable[Any], few: int) -> list[Any]:
     return [pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=() if at in chosen else pytest.mark.long) for at, value in enumerate(values)]
 
 
+@cache  # several files' parameters are of them
 def shipped() -> dict[str, LoadedSpec]:
     """Every spec under specs/kernels by its name, one that names no GPU once for each."""
     paths = sorted((SPECS / "kernels").glob("*.toml"))

@@ -287,7 +287,7 @@ def test_tables_list_and_tell(gemmgen, verb, table):
     rows = json.loads(gemmgen("list", verb, "--json").out)
     assert [row["name"] for row in rows] == table.names()
     assert all(name in listing for name in table.names())
-    for at, name in enumerate(table.names()[:: len(table.names()) // 4]):  # in turn as text and as JSON
+    for at, name in enumerate(table.names()[:: len(table.names()) // 2]):  # in turn as text and as JSON
         ran = gemmgen("list", verb, name, *["--json"] * (at % 2))
         assert json.loads(ran.out)["name"] == name if at % 2 else table.get(name).source in ran.out
 
@@ -562,13 +562,12 @@ def test_a_silent_step_is_told_now_and_then_until_its_command_ends(capsys, monke
 
 
 def test_a_command_that_mostly_ends_soon_is_silent_until_it_does_not(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(output, "EACH", 0.3)
-
     def wait(path):
-        time.sleep({"soon": 0, "late": 0.8}[path.stem])
+        time.sleep({"soon": 0, "late": 0.2}[path.stem])
         return "done", {}, 0
 
     assert for_each([Path("soon.toml")], False, wait, step="decide") == 0 and capsys.readouterr() == ("done\n", "")
+    monkeypatch.setattr(output, "EACH", 0.05)
     assert for_each([Path("late.toml")], False, wait, step="decide") == 0 and "late.toml: decide\n" in capsys.readouterr().err
     assert for_each([Path("late.toml")], False, wait) == for_each([Path("late.toml")], True, wait, step="decide") == 0 and capsys.readouterr().err == ""
 

@@ -77,6 +77,8 @@ SAME = {
     "the stack": "MOV R2, 0x1\nSTL [R1+0x8], R2\nMOV R2, R0\nLDL R2, [R1+0x8]\nISETP.NE.AND P1, PT, R2, RZ, PT",
     "a saved predicate": "P2R R2, PR, RZ, 0x2\nISETP.NE.AND P1, PT, R2, RZ, PT",
     "a register beside a narrow result": "MOV R3, 0x1\nF2F.F32.F64 R2, R10\nISETP.NE.AND P1, PT, R3, RZ, PT",
+    "registers beside those of two matrices": "MOV R5, 0x1\nMOV R6, 0x1\nLDSM.16.M88.2 R3, [R10]\nISETP.NE.AND P1, PT, R5, R6, PT",
+    "a register beside that of one matrix": "MOV R4, 0x1\nLDSM.16.M88 R3, [R10]\nISETP.NE.AND P1, PT, R4, RZ, PT",
     "what was written under the same guard": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P2 ISETP.NE.AND P1, PT, R2, RZ, PT",
 }
 DIFFERENT = {
@@ -99,6 +101,8 @@ DIFFERENT = {
     "a sum's carry": "IADD3 R2, P1, R0, R0, RZ",
     "what another guard wrote": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P3 ISETP.NE.AND P1, PT, R2, RZ, PT",
     "what a part of the warp was given": "MOV R2, RZ\nBSSY B0, `(.L_8)\n@P0 BRA `(.L_7)\nMOV R2, 0x1\n.L_7:\nBSYNC B0\n.L_8:\nISETP.NE.AND P1, PT, R2, RZ, PT",
+    "the last of two matrices": "LDSM.16.M88.2 R2, [R10]\nISETP.NE.AND P1, PT, R3, RZ, PT",
+    "the last of four matrices": "LDSM.16.MT88.4 R2, [R10]\nISETP.NE.AND P1, PT, R5, RZ, PT",
     "a product of the matrix unit": "HMMA.16816.F32 R4, R8, R12, R4\nISETP.NE.AND P1, PT, R7, RZ, PT",
 }
 

@@ -222,10 +222,8 @@ def test_a_first_change_is_made_as_its_page_says(carry_out, tmp_path):
     assert ran.returncode == 1 and "FAILED permutation" in one_spaced(ran.stdout), ran.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "counts"), [
-    ("new-gpu", (3, 5, 7)), pytest.param("embed", (4, 7, 13), marks=pytest.mark.long), ("explore", (3, 8, 10)),
-])
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "counts"), [("new-gpu", (3, 5, 7)), ("embed", (4, 7, 13)), ("explore", (3, 8, 10))])
 def test_a_tutorial_is_carried_out(carry_out, name, counts):
     done = carry_out((ROOT / "docs" / "tutorials" / f"{name}.md").read_text())
     assert (done.files, done.commands, done.said) == counts

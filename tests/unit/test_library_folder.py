@@ -360,11 +360,12 @@ def test_a_wheel_is_called_after_its_compiler_and_needs_nothing_in_a_clean_envir
     monkeypatch.delenv("LAB_LIBRARY", raising=False)
     wheel = python.wheel(place)
     assert wheel.parent == place / "dist" and wheel.name.startswith("lab_cu13-") and [path.name for path in place.glob("dist/*")] == [wheel.name]
-    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
     clean = tmp_path / "venv" / "bin" / "python"
-    run(clean, "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel, cwd=tmp_path)
+    pip = sys.executable, "-m", "pip", "--python", clean, "--disable-pip-version-check"
+    run(*pip, "install", "--quiet", "--no-index", wheel, cwd=tmp_path)
     shutil.rmtree(place)
-    assert "Name: lab-cu13\n" in run(clean, "-m", "pip", "show", "lab-cu13", cwd=tmp_path)
+    assert "Name: lab-cu13\n" in run(*pip, "show", "lab-cu13", cwd=tmp_path)
     program = (
         "import lab\n"
         "try: lab.prepare()\n"

@@ -40,7 +40,7 @@ def overflow(opened) -> int:
     return opened.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
 
 
-@pytest.mark.parametrize("others", [("empty", "hostile", "mixed"), pytest.param(("untimed", "long"), marks=pytest.mark.long)], ids=["main", "more"])
+@pytest.mark.parametrize("others", [("empty", "hostile"), pytest.param(("untimed", "mixed", "long"), marks=pytest.mark.long)], ids=["main", "more"])
 def test_the_report_in_a_browser(tmp_path, others):
     usual = usual_rows()
     odd = replace(usual[0], seconds=9 * usual[0].seconds, kernel="the_odd_one", identity="odd", error=1e-9)

@@ -212,7 +212,7 @@ def test_the_roofs_are_the_units():
 def test_a_scheme_of_ones_own_is_on_the_frontier(gemmgen, tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text((SCHEMES.folder / "ootomo.toml").read_text().replace('name = "ootomo"', 'name = "mine"'))
     spec = tmp_path / "spec.toml"
-    spec.write_text('[split]\nscheme = "mine.toml"\n[target]\ngpu = "a100"\n')
+    spec.write_text('[split]\nscheme = "mine.toml"\n[tile]\nblock = [64, 64, 32]\nwarp = [32, 32, 32]\n[target]\ngpu = "a100"\n')
     found = frontier(load(spec))
     mine = [point for point in found.points if point.scheme == "mine"]
     assert mine and {point.file for point in mine} == {"mine.toml"} and not any(point.file for point in found.points if point.scheme != "mine")
