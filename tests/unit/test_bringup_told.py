@@ -498,7 +498,8 @@ def test_fitted_constants_stand_instead_of_those_of_an_earlier_fit(monkeypatch):
     session.constants["old", "one"] = Constant(value=1, source="fitted before")
     for name in ("time old.one", "rate x"):
         session.put(Value(name, 1.0, "an earlier fit"))
-    constants = [SimpleNamespace(place=place, before=2.0, after=2.50004, deviation=deviation) for place, deviation in ((("wgmma", "x"), 0.25), (("", "y"), 0.01))]
+    constants = [SimpleNamespace(place=place, before=2.0, after=2.50004, deviation=deviation)
+                 for place, deviation in ((("wgmma", "x"), 0.25), (("", "y"), 0.01))]
     fit = calibrate.Fit(SimpleNamespace(rows=40, device="d", constants=constants), {"new sizes": (0.2, 0.05)}, {"new sizes": 9})
     calibrate.keep(session, Timed((), 20, ()), fit)
     assert {place: one.value for place, one in session.constants.items()} == {("wgmma", "x"): 2.5, ("", "y"): 2.5} and written == [session]
