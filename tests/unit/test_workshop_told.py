@@ -121,6 +121,12 @@ def test_a_report_keeps_frontiers_and_draws_the_rest_once():
     assert [int(row.trial) for row in report.thinned(rows, 1, 2)] == [0, 35]
 
 
+def test_a_reports_scheme_has_the_least_error_of_its_right_kernels():
+    rows = [trial(at, 1.0, error) for at, error in enumerate((3e-7, 1e-7, None, 2e-7))]
+    rows += [replace(trial(4, 1.0, 1e-9), verdict="wrong"), trial(5, 1.0, 1e-9, kind="rival"), trial(6, 1.0, None, scheme="half")]
+    assert [one[:5] for one in report._schemes(rows)] == [["a100", "ootomo", 5, 4, 1e-7], ["a100", "half", 1, 1, None]]
+
+
 def test_a_reports_kernel_is_told_with_its_largest_error(monkeypatch):
     """Of the sizes where it is its scheme's fastest."""
     monkeypatch.setattr(report, "_text", lambda row: (f"text at {row.m}", "", []))
