@@ -25,6 +25,7 @@ from gemmgen.library.ends import FUSED
 from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import choose, estimates
 from gemmgen.solve import solve
+from gemmgen.solve.request import requests
 from gemmgen.spec import loads
 from gemmgen.verdict import OWN, VENDORS_OWN, sgemm_seconds
 
@@ -306,6 +307,13 @@ def test_all_kernels_promote_as_the_specs_own_sizes_ask():
     """A kernel for short sums serves long ones, too: it must not err more because it was chosen at a short one."""
     found = own(choice.pool(solved(use=[{"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32]}}])))
     assert {one.plan.promote for one in found.candidates} == {128}
+
+
+def test_a_use_that_asks_for_an_accuracy_has_kernels_of_each_scheme_that_gives_it():
+    """Not of the one that the solver prefers where nothing is asked."""
+    use = loads({"problem": {"type": "f64"}, "accuracy": {"as": "fp64"}, "target": {"gpu": "t4"}})
+    schemes = [one.scheme.name for one in requests(use)]
+    assert len({*schemes}) > 1 and [one.spec.split.scheme for one in candidate_kernels._variants(use, [{}])] == schemes
 
 
 def test_a_spec_on_another_gpu_keeps_what_is_there(tmp_path):
