@@ -549,6 +549,8 @@ def test_the_audit_library_needs_no_other_one_and_neither_shows_more_than_it_has
 
 def test_a_program_linked_with_the_vendors_library_under_audit(program):
     assert run([str(program), "2", "10"], audit=True).counts == {"cublasSgemm_v2: taken": 20}
+    looked_up = run([str(program)], audit=True, LOOKED_UP="1")
+    assert looked_up.counts == {"cublasSgemm_v2: taken": 1} and looked_up.told["wrong"] == 0, "the main program's own look-ups lead to the preload library"
 
 
 def test_a_program_without_the_vendors_library_is_left_alone():
