@@ -40,15 +40,21 @@ SAMPLE = 48
 
 
 def launches(built: Built, cupy: Any, a: Any, b: Any, c: Any) -> dict[str, Callable[[], None]]:
-    """The kernel's launches for C = A B by their roles, in order, and first what must be zero before each product."""
-    m, n, k = built.plan.kind.extents(a.shape[0], b.shape[1], a.shape[1])
+    """The kernel's launches for C = A B by their roles, in order, and first what must be zero before each product.
+
+    Args:
+        a, b, c: [M, K], [K, N] and [M, N]; of a kernel for strided batches [products, ...] of them.
+    """
+    kind, products = built.plan.kind, a.shape[0] if a.ndim == 3 else 1
+    m, n, k = kind.extents(a.shape[-2], b.shape[-1], a.shape[-1])
     device, interface = CudaDevice(built.binary), built.source.interface
-    extents, work = interface.extents(m, n, k), interface.workspace(m, n, k)
+    extents, work = interface.extents(m, n, k, products), interface.workspace(m, n, k, products)
     space = cupy.empty(work.bytes, cupy.uint8)
     space[: work.zeroed].fill(0)
     memory = {(one.name, at): space[work.offsets[one.name] + at :] for one in interface.buffers for at in interface.places(one)}
     given = {"a": a, "b": b, "c": c, "m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0,
-             "alpha_i": 0.0, "beta_i": 0.0}
+             "alpha_i": 0.0, "beta_i": 0.0, "batch": products,
+             **{f"stride_{name}": kind.reals * x.shape[-2] * x.shape[-1] for name, x in zip("abc", (a, b, c))}}
     again = any(work.lengths[one.name] for one in interface.buffers if one.zeroed_again)
     return ({"zeros": lambda: space[: work.zeroed].fill(0)} if again else {}) | {
         one.role: device.prepared(one.symbol, one.blocks(extents), one.threads, one.shared_bytes, arguments(one, given, memory), one.overlaps and not again)
@@ -66,27 +72,29 @@ def seconds(cupy: Any, run: Callable[[], None]) -> float:
     return cupy.cuda.get_elapsed_time(*events) / 1e3
 
 
-def drawn(cupy: Any, data: str, shape: tuple[int, int], element: Element) -> Any:
+def drawn(cupy: Any, data: str, shape: tuple[int, ...], element: Element) -> Any:
     if element.reals > 1:
         return (drawn(cupy, data, shape, element.part) + 1j * drawn(cupy, data, shape, element.part)).astype(element.dtype)
     return magnitudes(cupy, data, shape).astype(element.dtype)
 
 
-def magnitudes(cupy: Any, data: str, shape: tuple[int, int]) -> Any:
+def magnitudes(cupy: Any, data: str, shape: tuple[int, ...]) -> Any:
     if data == "uniform":
         return cupy.random.uniform(-1, 1, shape)
     return cupy.where(cupy.random.uniform(size=shape) < 0.5, -1.0, 1.0) * cupy.exp2(cupy.random.uniform(-20, 20, shape))
 
 
-def race(kernels: dict[str, Built], size: int, most_seconds: float, rivals: Mapping[str, Rival] = MappingProxyType({})) -> dict[str, Any]:
-    """Times and errors at one size; a rival puts A B into C, of arrays [size, size]."""
+def race(
+    kernels: dict[str, Built], m: int, n: int, k: int, most_seconds: float, rivals: Mapping[str, Rival] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Times and errors of one product, C [m, n]; a rival puts A B into C."""
     import cupy
 
-    cupy.random.seed(size)
+    cupy.random.seed(k)
     plan = next(iter(kernels.values())).plan
     element = plan.kind.element_of(plan.type)
-    a, b = (drawn(cupy, "uniform", (size, size), element) for _ in "ab")
-    outputs = {name: cupy.empty((size, size), element.dtype) for name in (*kernels, "native", *rivals)}
+    a, b = (drawn(cupy, "uniform", shape, element) for shape in ((m, k), (k, n)))
+    outputs = {name: cupy.empty((m, n), element.dtype) for name in (*kernels, "native", *rivals)}
     steps = {name: launches(built, cupy, a, b, outputs[name]) for name, built in kernels.items()}
     contenders: dict[str, Callable[[], Any]] = {name: lambda own=own: [step() for step in own.values()] for name, own in steps.items()}
     contenders["native"] = lambda: cupy.matmul(a, b, out=outputs["native"])
@@ -101,18 +109,18 @@ def race(kernels: dict[str, Built], size: int, most_seconds: float, rivals: Mapp
         for name, run in contenders.items():
             times[name].append(seconds(cupy, run))
     found: dict[str, Any] = {
-        "size": size, "operations": 2 * element.reals**2 * size**3, "rounds": rounds, "device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
+        "size": k, "operations": 2 * element.reals**2 * m * n * k, "rounds": rounds, "device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
         "kernels": {name: built.plan.summary for name, built in kernels.items()},
-        "workspace_bytes": {name: built.source.interface.workspace(*built.plan.kind.extents(size, size, size)).bytes for name, built in kernels.items()},
+        "workspace_bytes": {name: built.source.interface.workspace(*built.plan.kind.extents(m, n, k)).bytes for name, built in kernels.items()},
         "seconds": {name: statistics.median(one) for name, one in times.items()},
         "predicted_seconds": {
-            name: float(replace(one.plan, hints=replace(one.plan.hints, **dict(zip("mnk", one.plan.kind.extents(size, size, size))))).model["seconds"])
+            name: float(replace(one.plan, hints=replace(one.plan.hints, **dict(zip("mnk", one.plan.kind.extents(m, n, k))))).model["seconds"])
             for name, one in kernels.items()
         },
         "errors": {},
     }
-    rng = np.random.default_rng(size)
-    rows, columns = (np.sort(rng.permutation(size)[:SAMPLE]) for _ in "mn")
+    rng = np.random.default_rng(k)
+    rows, columns = (np.sort(rng.permutation(extent)[:SAMPLE]) for extent in (m, n))
     for data in ("uniform", "spread"):
         if data == "spread":
             a[...], b[...] = (drawn(cupy, data, x.shape, element) for x in (a, b))
@@ -156,7 +164,8 @@ def table(results: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("spec", help="of elements of f64, c64 or c128")
-    parser.add_argument("--sizes", default="1024,2048,4096,8192", help="of square products")
+    parser.add_argument("--sizes", default="1024,2048,4096,8192", help="of square products; with --c, their k")
+    parser.add_argument("--c", help="rows and columns of C, such as 1536x2816, where products are not square")
     parser.add_argument("--schemes", default="residues14,residues15", help="for such elements")
     parser.add_argument("--chosen", action="store_true", help="leave the tile to the model")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each size's rounds")
@@ -168,10 +177,11 @@ def main() -> None:
     rivals = dict(map(rival, asked.rival))
     results = []
     for size in map(int, asked.sizes.split(",")):
+        shape = (*map(int, asked.c.split("x")), size) if asked.c else (size,) * 3
         if asked.chosen:
-            problem = {"type": plan.kind.element_of(plan.type).name, **dict.fromkeys("mnk", size)}
+            problem = {"type": plan.kind.element_of(plan.type).name, **dict(zip("mnk", shape))}
             kernels = {name: road.build({"problem": problem, "split": {"scheme": name}}, plan.gpu.name) for name in kernels}
-        results.append(race(kernels, size, asked.seconds, rivals))
+        results.append(race(kernels, *shape, asked.seconds, rivals))
     print(table(results))
     for one in results:
         print(one["size"], one["device"], one["rounds"], "rounds;", {name: f"{1e3 * t:.3f} ms" for name, t in one["seconds"].items()},

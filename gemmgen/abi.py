@@ -16,6 +16,7 @@ from typing import Any
 from gemmgen import views
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Family, WideResidueWords
+from gemmgen.designs.residues import norms
 from gemmgen.interface import BATCH, COUNTER_BYTES, SOLVE, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
 from gemmgen.kinds import solves
 from gemmgen.naming import kernel_name
@@ -54,7 +55,7 @@ def interface(plan: Plan) -> Interface:
         padded=padded, buffers=_buffers(plan, padded, counters),
         counters=counters, launches=tuple(_aliased(plan, launch) for launch in _launches(plan, counters)),
         tiles=partial(plan.kind.tiles.number, tile=(plan.block[0] * plan.cluster, plan.block[1])) if plan.kind.tiles else None,
-        rounds=partial(plan.kind.rounds, contiguous=plan.solved.k_contiguous) if plan.kind.solves else None,
+        rounds=partial(plan.kind.rounds, contiguous=plan.kind.solves and plan.solved.k_contiguous) if plan.kind.in_rounds else None,
         largest=plan.kind.largest if plan.kind.solves else None,
     )
 
@@ -90,7 +91,8 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
             return f"the same of what the fallback's words cannot hold, once for each of its tiles: {field.removeprefix(FALLBACK + '_')}"
         operand, _, kind = field.partition("_")
         if kind:
-            return meanings[kind].format(operand.upper())
+            other = f", and of {'B' if operand == 'a' else 'A'} in its place," if plan.kind.exchanged else ""
+            return meanings[kind].format(operand.upper() + other)
         return f"elements of C computed again in {plan.type.title}" if plan.special == "exact" else "always 0: special = fast"
 
     found, offset, all_fields = [], 0, dict(COUNTERS)
@@ -181,11 +183,11 @@ def _kept(family: Family, plan: Plan) -> tuple[Buffer, ...]:
 @_kept.register
 def _(family: WideResidueWords, plan: Plan) -> tuple[Buffer, ...]:
     """Powers of two of rows and columns, and what results leave modulo each number: for the blocks that there are at once, or of all C."""
-    moduli = len(plan.scheme.words)
+    moduli, each = len(plan.scheme.words), (BATCH,) if plan.launches.repeated else ()
     return (
-        *_buffer_pair("scales", "int", 4, False, ("log2 of what A's rows are multiplied by", "log2 of what B's columns are multiplied by")),
+        *_buffer_pair("scales", "int", 4, False, ("log2 of what A's rows are multiplied by", "log2 of what B's columns are multiplied by"), each),
         Buffer("residues", "unsigned char", plan.numbers["kept_bytes"], (), False, "residues of the tiles that are at work")
-        if plan.design.stays else Buffer("residues", "unsigned char", moduli, ("m_padded", "n_padded"), False, "residues of C"),
+        if plan.design.stays else Buffer("residues", "unsigned char", moduli, ("m_padded", "n_padded", *each), False, "residues of C"),
     )
 
 
@@ -205,12 +207,10 @@ _SIZES = (given("m", "int", "rows of C"), given("n", "int", "columns of C"), giv
 _FACTORS = (given("alpha", "float", "factor of A B"), given("beta", "float", "factor of what C held"))
 
 
-_IMAGINARY = (given("alpha_i", "float", "imaginary part of alpha"), given("beta_i", "float", "imaginary part of beta"))
-
-
 def _factors_of_c(plan: Plan) -> tuple[Parameter, ...]:
     """Those of complex numbers by their parts."""
-    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *(_IMAGINARY if plan.kind.complex_factors else ())))
+    imaginary = (given(f"{one}_i", "float", f"imaginary part of {one}") for one in plan.kind.imaginary)
+    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *imaginary))
 
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
@@ -335,8 +335,9 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.scheme.family.residues and not plan.launches.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the power of two of each row of A and column of B, by its Euclidean norm",
-            grid=_over(plan, plan.launches.split_before, views.NORMS_OUTER, views.WHOLE_K), threads=views.NORMS_THREADS, shared_bytes=0,
-            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False)))),
+            grid=tuple(((one.outer, norms.lines(one.k_contiguous)), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
+            threads=norms.THREADS, shared_bytes=0,
+            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False))), *_strides(plan, "ab")),
         ))
     if plan.scales.takes_maxima and not plan.launches.splits_whole:
         launches.append(Launch(
@@ -403,8 +404,8 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             Line(tuple(counted[f"{x}_status"] for x in ("ab" if plan.kind.twice else [operand.name for operand in before]))),
             *_strides(plan, "ab" if plan.kind.twice else "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves or plan.kind.twice
-        or plan.kind.reals > 1 else over(
+        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.in_rounds
+        or plan.kind.twice or plan.kind.reals > 1 else over(
             [operand for operand in before if operand.name == "a"]),
         cluster=plan.launches.whole_cluster if whole else 1,
     )

@@ -21,10 +21,11 @@ from typing import Any
 from gemmgen import __version__, abi, views
 from gemmgen.batch import POINTERS
 from gemmgen.cache import Cache
-from gemmgen.catalog.element import ELEMENTS, REALS
+from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
+from gemmgen.designs.residues import norms
 from gemmgen.kinds import solves
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
@@ -121,7 +122,7 @@ def _environment() -> Any:
     )
     environment.globals.update(
         power=_power, roundings=ROUNDINGS, pointers_stride=POINTERS,
-        most_tile_exponent=MOST_TILE_EXPONENT, all_elements=tuple(ELEMENTS.values()), real_elements=REALS,
+        most_tile_exponent=MOST_TILE_EXPONENT, all_elements=tuple(ELEMENTS.values()),
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
     environment.filters.update(nested=_nested, bracketed="({})".format, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)
@@ -229,10 +230,9 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             whole_floats=views.WHOLE_FLOATS,
             whole_columns=views.WHOLE_COLUMNS,
             run_floats=views.RUN_FLOATS,
-            residue_blocks=views.RESIDUE_BLOCKS,
+            residue_blocks=views.RESIDUE_BLOCKS - plan.launches.repeated,  # strides take registers
             given_blocks=views.GIVEN_BLOCKS,
-            norms_outer=views.NORMS_OUTER,
-            norms_threads=views.NORMS_THREADS,
+            norms=norms,
             solves=solves,
         ),
     ))

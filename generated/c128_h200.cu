@@ -278,24 +278,26 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 
 constexpr int SEGMENT_K = 65536;  // k whose products of residues INT32 sums hold
 
+// What counts of |x|: the exponent, the leading bits of its significand, and whether it is 0.
+GG_DEVICE u32 leading_of(double x) { return ((u32)__double2hiint(x) & 0x7fffffffu) | ((u32)__double2loint(x) > 0 ? 1u : 0u); }
+
 // The exponent of the largest element of a row, as FP64 stores it, but that of subnormal numbers as they count: 1.
-GG_DEVICE int exponent_of(u64 magnitude) { return max((int)(magnitude >> 52), 1); }
+GG_DEVICE int exponent_of(u32 leading) { return max((int)(leading >> 20), 1); }
 
 // What an element adds to the bound of the square of its row's norm, in units of 2^(2 (top - 1038)), from the leading 16 bits of its
 // significand: an integer, so that no order of k changes the sum.
-GG_DEVICE u64 square_of(u64 magnitude, int top) {
-    const u32 high = (u32)(magnitude >> 32);
-    const u32 leading = ((high & 0xfffffu) + (high >> 20 > 0 ? 1u << 20 : 0)) >> 5;
-    const u64 bound = (leading >> min(top - exponent_of(magnitude), 31)) + 1;
-    return magnitude > 0 ? bound * bound : 0;
+GG_DEVICE u64 square_of(u32 leading, int top) {
+    const u32 significand = ((leading & 0xfffffu) + (leading >> 20 > 0 ? 1u << 20 : 0)) >> 5;
+    const u32 bound = (significand >> min(top - exponent_of(leading), 31)) + 1;
+    return leading > 0 ? (u64)bound * bound : 0;
 }
 
 // log2 of what a row or column is multiplied by, by its largest element and the bound of the square of its norm: its integers then have a norm
 // of at most 26939230275633369, and a sum of their products is less than half of the product of all moduli.
-GG_DEVICE int power_of(u64 largest, u64 squares) {
+GG_DEVICE int power_of(u32 largest, u64 squares) {
     constexpr u64 MOST = 2578282930598169010ull;  // 4^24 of it are the square of that norm
     if (largest == 0) return 0;
-    if (largest >= 0x7ffull << 52) return ASIDE;
+    if (largest >= 0x7ffu << 20) return ASIDE;
     int up = -1;
     if (squares <= MOST) {
         up = (__clzll((long long)squares) - 2) / 2;
@@ -304,70 +306,129 @@ GG_DEVICE int power_of(u64 largest, u64 squares) {
     return 1062 + up - exponent_of(largest);
 }
 
-// Powers of two of 32 rows of operand a, which is read twice.
+// A number of the lane whose number differs from this one's in the bits of `mask`.
+GG_DEVICE u64 of_other(u64 x, int mask) {
+    const u32 high = __shfl_xor_sync(0xffffffffu, (u32)(x >> 32), mask), low = __shfl_xor_sync(0xffffffffu, (u32)x, mask);
+    return (u64)high << 32 | low;
+}
+
+// Powers of two of 8 rows of operand a, each of which 64 threads read. A thread keeps what counts of its first 32 elements for the
+// second time; the others are read again, the last ones first: the cache may still hold those.
 GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    // A lane takes a row; the warps take every 32th k.
-    __shared__ u64 partial[1024];
-    const int o = block * 32 + lane;
-    const int end = o < outer ? k : 0;
-    u64 largest = 0, squares = 0;
-#pragma unroll 4
-    for (int kk = warp; kk < end; kk += 32) largest = max(largest, magnitude_of(given_a(x, ld, o, kk)));
-    partial[(int)threadIdx.x] = largest;
+    const int line = (int)threadIdx.x % 8, part = (int)threadIdx.x / 8;
+    const int o = block * 8 + line, end = o < outer ? k : 0;
+    __shared__ u32 tops[128];
+    __shared__ u64 sums[128];
+    const auto at = [&](int kk) { return leading_of(given_a(x, ld, o, kk)); };
+    u32 held[32], largest = 0;
+#pragma unroll
+    for (int first = 0; first < 32; first += 16) {
+        if (first * 64 < k) {
+#pragma unroll
+            for (int i = first; i < first + 16; ++i) held[i] = i * 64 + part < end ? at(i * 64 + part) : 0;
+        } else {
+#pragma unroll
+            for (int i = first; i < first + 16; ++i) held[i] = 0;
+        }
+    }
+#pragma unroll 8
+    for (int kk = 2048 + part; kk < end; kk += 64) largest = max(largest, at(kk));
+#pragma unroll
+    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
+#pragma unroll
+    for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+    if (lane < 8) tops[warp * 8 + lane] = largest;
     __syncthreads();
-#pragma unroll 4
-    for (int i = 0; i < 32; ++i) largest = max(largest, partial[i * 32 + lane]);
-    __syncthreads();
+    largest = 0;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) largest = max(largest, tops[i * 8 + line]);
     const int top = exponent_of(largest);
-#pragma unroll 4
-    for (int kk = warp; kk < end; kk += 32) squares += square_of(magnitude_of(given_a(x, ld, o, kk)), top);
-    partial[(int)threadIdx.x] = squares;
+    u64 squares = 0;
+#pragma unroll
+    for (int first = 0; first < 32; first += 16) {
+        if (first * 64 >= k) break;
+#pragma unroll
+        for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
+    }
+#pragma unroll 8
+    for (int i = (end - 2048 - part + 63) / 64 - 1; i >= 0; --i)
+        squares += square_of(at(2048 + part + i * 64), top);
+#pragma unroll
+    for (int mask = 8; mask < 32; mask *= 2) squares += of_other(squares, mask);
+    if (lane < 8) sums[warp * 8 + lane] = squares;
     __syncthreads();
-    if (warp > 0 || o >= outer) return;
     squares = 0;
-#pragma unroll 4
-    for (int i = 0; i < 32; ++i) squares += partial[i * 32 + lane];
-    scales[o] = power_of(largest, squares);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) squares += sums[i * 8 + line];
+    if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
 }
 
-// Powers of two of 32 columns of operand b, which is read twice.
+// Powers of two of 8 columns of operand b, each of which 64 threads read. A thread keeps what counts of its first 32 elements for the
+// second time; the others are read again, the last ones first: the cache may still hold those.
 GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    // A lane takes a column; the warps take every 32th k.
-    __shared__ u64 partial[1024];
-    const int o = block * 32 + lane;
-    const int end = o < outer ? k : 0;
-    u64 largest = 0, squares = 0;
-#pragma unroll 4
-    for (int kk = warp; kk < end; kk += 32) largest = max(largest, magnitude_of(given_b(x, ld, o, kk)));
-    partial[(int)threadIdx.x] = largest;
+    const int line = (int)threadIdx.x % 8, part = (int)threadIdx.x / 8;
+    const int o = block * 8 + line, end = o < outer ? k : 0;
+    __shared__ u32 tops[128];
+    __shared__ u64 sums[128];
+    const auto at = [&](int kk) { return leading_of(given_b(x, ld, o, kk)); };
+    u32 held[32], largest = 0;
+#pragma unroll
+    for (int first = 0; first < 32; first += 16) {
+        if (first * 64 < k) {
+#pragma unroll
+            for (int i = first; i < first + 16; ++i) held[i] = i * 64 + part < end ? at(i * 64 + part) : 0;
+        } else {
+#pragma unroll
+            for (int i = first; i < first + 16; ++i) held[i] = 0;
+        }
+    }
+#pragma unroll 8
+    for (int kk = 2048 + part; kk < end; kk += 64) largest = max(largest, at(kk));
+#pragma unroll
+    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
+#pragma unroll
+    for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+    if (lane < 8) tops[warp * 8 + lane] = largest;
     __syncthreads();
-#pragma unroll 4
-    for (int i = 0; i < 32; ++i) largest = max(largest, partial[i * 32 + lane]);
-    __syncthreads();
+    largest = 0;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) largest = max(largest, tops[i * 8 + line]);
     const int top = exponent_of(largest);
-#pragma unroll 4
-    for (int kk = warp; kk < end; kk += 32) squares += square_of(magnitude_of(given_b(x, ld, o, kk)), top);
-    partial[(int)threadIdx.x] = squares;
+    u64 squares = 0;
+#pragma unroll
+    for (int first = 0; first < 32; first += 16) {
+        if (first * 64 >= k) break;
+#pragma unroll
+        for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
+    }
+#pragma unroll 8
+    for (int i = (end - 2048 - part + 63) / 64 - 1; i >= 0; --i)
+        squares += square_of(at(2048 + part + i * 64), top);
+#pragma unroll
+    for (int mask = 8; mask < 32; mask *= 2) squares += of_other(squares, mask);
+    if (lane < 8) sums[warp * 8 + lane] = squares;
     __syncthreads();
-    if (warp > 0 || o >= outer) return;
     squares = 0;
-#pragma unroll 4
-    for (int i = 0; i < 32; ++i) squares += partial[i * 32 + lane];
-    scales[o] = power_of(largest, squares);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) squares += sums[i * 8 + line];
+    if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(512)
 gemmgen_residues14_wgmma_128x256x128_44ed4c6b_norms(
     const double* __restrict__ a, long long lda, const double* __restrict__ b, long long ldb,
     int m, int n, int k, int* __restrict__ a_scales, int* __restrict__ b_scales)
 {
-    const int blocks_a = k > 0 ? (m + 31) / 32 : 0;
-    if ((int)blockIdx.x < blocks_a)
-        norms_a((int)blockIdx.x, a, lda, m, k, a_scales);
-    else
-        norms_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_scales);
+    int block = (int)blockIdx.x;
+    const int blocks_a = ((m + 7) / 8);
+    if (block < blocks_a) {
+        norms_a(block, a, lda, m, k, a_scales);
+        return;
+    }
+    block -= blocks_a;
+    norms_b(block, b, ldb, n, k, b_scales);
 }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
@@ -631,31 +692,31 @@ GG_DEVICE void multiply_add(int (&c)[128], u64 a, u64 b, u32 keep) {
         : "l"(a), "l"(b), "r"(keep));
 }
 
-// What sums are reduced with, modulo the number at hand.
+// What sums are reduced with, modulo the number at hand. It is negated, so that no quotient has to be.
 struct Modulus {
-    u32 m, reciprocal, offset;
+    u32 minus, reciprocal, offset;
 };
 GG_DEVICE Modulus modulus_of(int modulus) {
-    if (modulus == 0) return {256u, 2147483648u, 1073741824u};
-    if (modulus == 1) return {255u, 2155905153u, 1073742015u};
-    if (modulus == 2) return {253u, 2172947881u, 1073741867u};
-    if (modulus == 3) return {251u, 2190262207u, 1073741856u};
-    if (modulus == 4) return {247u, 2225732041u, 1073741851u};
-    if (modulus == 5) return {241u, 2281144456u, 1073742001u};
-    if (modulus == 6) return {239u, 2300233531u, 1073741916u};
-    if (modulus == 7) return {233u, 2359467013u, 1073742055u};
-    if (modulus == 8) return {229u, 2400680410u, 1073741841u};
-    if (modulus == 9) return {227u, 2421831780u, 1073742007u};
-    if (modulus == 10) return {223u, 2465272709u, 1073741878u};
-    if (modulus == 11) return {217u, 2533436931u, 1073742040u};
-    if (modulus == 12) return {211u, 2605477791u, 1073741864u};
-    return {199u, 2762592030u, 1073741912u};
+    if (modulus == 0) return {0u - 256u, 2147483648u, 1073741824u};
+    if (modulus == 1) return {0u - 255u, 2155905153u, 1073742015u};
+    if (modulus == 2) return {0u - 253u, 2172947881u, 1073741867u};
+    if (modulus == 3) return {0u - 251u, 2190262207u, 1073741856u};
+    if (modulus == 4) return {0u - 247u, 2225732041u, 1073741851u};
+    if (modulus == 5) return {0u - 241u, 2281144456u, 1073742001u};
+    if (modulus == 6) return {0u - 239u, 2300233531u, 1073741916u};
+    if (modulus == 7) return {0u - 233u, 2359467013u, 1073742055u};
+    if (modulus == 8) return {0u - 229u, 2400680410u, 1073741841u};
+    if (modulus == 9) return {0u - 227u, 2421831780u, 1073742007u};
+    if (modulus == 10) return {0u - 223u, 2465272709u, 1073741878u};
+    if (modulus == 11) return {0u - 217u, 2533436931u, 1073742040u};
+    if (modulus == 12) return {0u - 211u, 2605477791u, 1073741864u};
+    return {0u - 199u, 2762592030u, 1073741912u};
 }
 
 // A sum modulo m, in [0, m): the offset is a multiple of m that makes it no negative number, and the quotient is exact.
 GG_DEVICE u32 reduced(int sum, const Modulus& by) {
     const u32 whole = (u32)sum + by.offset;
-    return whole - (__umulhi(whole, by.reciprocal) >> 7) * by.m;
+    return whole + (__umulhi(whole, by.reciprocal) >> 7) * by.minus;
 }
 
 // An integer of 128 bits times 2^exponent as FP64: one rounding to nearest, ties to even, also of what is subnormal.
@@ -869,9 +930,9 @@ gemmgen_residues14_wgmma_128x256x128_44ed4c6b(
 #pragma unroll 1
             for (int begin = 0; begin < work.count; begin += SEGMENT_STAGES) {
                 const int end = min(work.count, begin + SEGMENT_STAGES);
+                int acc[FRAGMENTS_M][FRAGMENTS_N][128] = {};  // sums of a segment; each modulus's first products begin from zero
 #pragma unroll 1
                 for (int modulus = 0; modulus < MODULI; ++modulus) {
-                    int acc[FRAGMENTS_M][FRAGMENTS_N][128] = {};  // sums of a segment
                     int held = -1;  // the stage that is still being read
 #pragma unroll 1
                     for (int index = begin; index < end; ++index) {
@@ -885,7 +946,8 @@ gemmgen_residues14_wgmma_128x256x128_44ed4c6b(
                             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
                                 for (int j = 0; j < FRAGMENTS_N; ++j)
-                                    multiply_add(acc[i][j], a_at + (i * 64 * ROW_BYTES + step * 32) / 16, b_at + (j * 256 * ROW_BYTES + step * 32) / 16, 1);
+                                    multiply_add(acc[i][j], a_at + (i * 64 * ROW_BYTES + step * 32) / 16, b_at + (j * 256 * ROW_BYTES + step * 32) / 16,
+                                                 step > 0 || index > begin);
                         wgmma_commit();
                         wgmma_wait<1>();
                         if (held >= 0) release(held);
@@ -929,15 +991,24 @@ gemmgen_residues14_wgmma_128x256x128_44ed4c6b(
 
             const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
             const int column0 = n0 + warp_n + (lane & 3) * 2;
+            // Some residues of the next piece, on their way while one is joined: device memory holds what L2 does not. Registers do not hold all of them.
+            constexpr int EARLY = 4;
+            uint4 next[EARLY];
+            const auto fetch = [&](int piece) {
+#pragma unroll
+                for (int modulus = 0; modulus < EARLY; ++modulus) next[modulus] = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
+            };
+            if (work.count > 0) fetch(0);
 #pragma unroll 1
             for (int piece = 0; piece < PIECES; ++piece) {
                 u32 held[MODULI][4];
                 if (work.count > 0) {
 #pragma unroll
                     for (int modulus = 0; modulus < MODULI; ++modulus) {
-                        const uint4 four = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
+                        const uint4 four = modulus < EARLY ? next[modulus < EARLY ? modulus : 0] : kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
                         held[modulus][0] = four.x, held[modulus][1] = four.y, held[modulus][2] = four.z, held[modulus][3] = four.w;
                     }
+                    if (piece + 1 < PIECES) fetch(piece + 1);
                 }
                 // All of a piece at once, and then their stores: nothing waits for a branch.
                 double product[16] = {};

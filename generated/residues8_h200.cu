@@ -611,25 +611,25 @@ GG_DEVICE void multiply_add(int (&c)[128], u64 a, u64 b, u32 keep) {
         : "l"(a), "l"(b), "r"(keep));
 }
 
-// What sums are reduced with, modulo the number at hand.
+// What sums are reduced with, modulo the number at hand. It is negated, so that no quotient has to be.
 struct Modulus {
-    u32 m, reciprocal, offset;
+    u32 minus, reciprocal, offset;
 };
 GG_DEVICE Modulus modulus_of(int modulus) {
-    if (modulus == 0) return {256u, 2147483648u, 1073741824u};
-    if (modulus == 1) return {255u, 2155905153u, 1073742015u};
-    if (modulus == 2) return {253u, 2172947881u, 1073741867u};
-    if (modulus == 3) return {251u, 2190262207u, 1073741856u};
-    if (modulus == 4) return {247u, 2225732041u, 1073741851u};
-    if (modulus == 5) return {241u, 2281144456u, 1073742001u};
-    if (modulus == 6) return {239u, 2300233531u, 1073741916u};
-    return {233u, 2359467013u, 1073742055u};
+    if (modulus == 0) return {0u - 256u, 2147483648u, 1073741824u};
+    if (modulus == 1) return {0u - 255u, 2155905153u, 1073742015u};
+    if (modulus == 2) return {0u - 253u, 2172947881u, 1073741867u};
+    if (modulus == 3) return {0u - 251u, 2190262207u, 1073741856u};
+    if (modulus == 4) return {0u - 247u, 2225732041u, 1073741851u};
+    if (modulus == 5) return {0u - 241u, 2281144456u, 1073742001u};
+    if (modulus == 6) return {0u - 239u, 2300233531u, 1073741916u};
+    return {0u - 233u, 2359467013u, 1073742055u};
 }
 
 // A sum modulo m, in [0, m): the offset is a multiple of m that makes it no negative number, and the quotient is exact.
 GG_DEVICE u32 reduced(int sum, const Modulus& by) {
     const u32 whole = (u32)sum + by.offset;
-    return whole - (__umulhi(whole, by.reciprocal) >> 7) * by.m;
+    return whole + (__umulhi(whole, by.reciprocal) >> 7) * by.minus;
 }
 
 // An integer over the product of all moduli, in units of 2^-52: by the Chinese remainder theorem, a fraction in [-1/2, 1/2),
@@ -796,9 +796,9 @@ gemmgen_residues8_wgmma_128x256x128_53cec344(
 #pragma unroll 1
             for (int begin = 0; begin < work.count; begin += SEGMENT_STAGES) {
                 const int end = min(work.count, begin + SEGMENT_STAGES);
+                int acc[FRAGMENTS_M][FRAGMENTS_N][128] = {};  // sums of a segment; each modulus's first products begin from zero
 #pragma unroll 1
                 for (int modulus = 0; modulus < MODULI; ++modulus) {
-                    int acc[FRAGMENTS_M][FRAGMENTS_N][128] = {};  // sums of a segment
                     int held = -1;  // the stage that is still being read
 #pragma unroll 1
                     for (int index = begin; index < end; ++index) {
@@ -812,7 +812,8 @@ gemmgen_residues8_wgmma_128x256x128_53cec344(
                             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
                                 for (int j = 0; j < FRAGMENTS_N; ++j)
-                                    multiply_add(acc[i][j], a_at + (i * 64 * ROW_BYTES + step * 32) / 16, b_at + (j * 256 * ROW_BYTES + step * 32) / 16, 1);
+                                    multiply_add(acc[i][j], a_at + (i * 64 * ROW_BYTES + step * 32) / 16, b_at + (j * 256 * ROW_BYTES + step * 32) / 16,
+                                                 step > 0 || index > begin);
                         wgmma_commit();
                         wgmma_wait<1>();
                         if (held >= 0) release(held);

@@ -117,6 +117,7 @@ class Tcgen05(Strict):
     overlap_seconds: _constant(0, 1e-3, "from a split pass's end to the first product of a kernel that was launched meanwhile")
     split_power_share: _constant(0, 1, "of the split pass's time, what a chip at its power limit is longer at work for it")
     cluster_seconds: _constant(0, 1e-3, "what forming pairs and their two barriers cost a launch")
+    uneven_store_cycles: _constant(0, 100, "cycles an element of C, of an SM, where rows do not all begin at 16 bytes and so leave in single elements")
 
 
 class Residues(Strict):

@@ -49,8 +49,10 @@ KERNELS = 16
 """At most."""
 ASKED_LARGE = ([2048] * 3, [8192] * 3)
 SIZES_LARGE = ([1024] * 3, [2048] * 3, [4096] * 3, [8192] * 3, [4096, 4096, 512], [512, 4096, 4096])
-KERNELS_OF_REALS, KERNELS_OF_PAIRS = 8, len(COMPLEX_LAYOUTS)
-"""The same of libraries of FP64 and of complex numbers, which are for large products; these have a kernel for each layout."""
+BATCHES_LARGE = ([512, 512, 512, 32], [1024, 1024, 1024, 16])
+KERNELS_OF_REALS, KERNELS_OF_PAIRS = 12, len(COMPLEX_LAYOUTS)
+"""The same of libraries of FP64 and of complex numbers, which are for large products and, of FP64, batches of them; of complex numbers each layout has one
+kernel, which takes a batch product by product."""
 NOTHING = "nothing"
 """The file of a folder without a library, as none would be faster than the GPU's own arithmetic of the type: what takes seconds to find out."""
 
@@ -85,7 +87,7 @@ def recipe_of(gpu: Gpu, element: Element) -> dict[str, Any] | None:
         return None
     return {
         "name": _name(gpu, element.name), "gpus": [gpu.name], "kernels_at_most": KERNELS_OF_REALS if element.reals == 1 else KERNELS_OF_PAIRS,
-        "sizes": [list(size) for size in SIZES_LARGE], "batched": False,
+        "sizes": [list(size) for size in (SIZES_LARGE + BATCHES_LARGE if element.reals == 1 else SIZES_LARGE)], "batched": element.reals == 1,
         "use": [{"scheme": name, "type": element.name} for name in dict.fromkeys(plan.scheme.name for plan in plans)],
     }
 

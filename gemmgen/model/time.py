@@ -140,8 +140,8 @@ SGEMM_SECONDS = Equation(
     "the vendor's FP32 product: work at a share of the FP32 units' rate, and C's way out",
 )
 NATIVE_SECONDS = Equation(
-    "M25", "native_seconds", "native_start + batch * (2 * M * N * K / native_rate + 8 * (M * K + K * N + M * N) / dram_rate)", "s",
-    "native FP64: work at a share of the GPU's FP64 rate, then the operands' way",
+    "M25", "native_seconds", "native_start + batch * (2 * M * N * K / native_rate + 8 * M * N / dram_rate)", "s",
+    "native FP64: work at a share of the GPU's FP64 rate, during which operands come, and C's way out",
 )
 
 EQUATIONS = (

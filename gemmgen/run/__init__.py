@@ -218,15 +218,21 @@ def gemm(
         raise SpecError("a", f"is missing: kind {plan.kind.name} has it", needs=f"[M, K] {plan.type.dtype}", remedy="a matrix as a")
     whole = plan.kind.multiplied(a, b)
     check_extents(*whole, c, element=plan.kind.element_of(plan.type))
-    if not plan.kind.complex_factors and (complex(alpha).imag or complex(beta).imag):
-        problem, remedy = ("are complex, and C would not be Hermitian", "real numbers") if plan.kind.hermitian else (
-            "are complex, and C is not", '[problem] type = "c64"')
-        raise SpecError("alpha, beta", problem, got=(alpha, beta), needs="real numbers", remedy=remedy)
+    _check_factors(plan, alpha, beta)
     b = whole[1] if b is None else b
     if plan.launches.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
     one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement, ends=ends)
     return replace(one, c=one.c[0])
+
+
+def _check_factors(plan: Plan, alpha: complex, beta: complex) -> None:
+    real = {name: complex(factor) for name, factor in (("alpha", alpha), ("beta", beta)) if name not in plan.kind.imaginary}
+    if any(factor.imag for factor in real.values()):
+        problem, remedy = ("complex, and C would not be Hermitian", "real numbers") if plan.kind.hermitian else (
+            "complex, and C is not", '[problem] type = "c64"')
+        raise SpecError(", ".join(real), f"{'is' if len(real) == 1 else 'are'} {problem}", got=(alpha, beta), needs=f"a real {' and '.join(real)}",
+                        remedy=remedy)
 
 
 def _solved(
@@ -255,7 +261,7 @@ def _solved(
             f"stride_{plan.solved.name}": stride if shared is None else shared,
             "c": device.upload(stored_c, "c", placement.misalign[2]), "ldc": ldc, "stride_c": stride_c, "batch": batch,
         }
-        for one in interface.rounds(m, n, alpha):
+        for one in interface.rounds(m, n, 0, alpha, 0.0):
             extents = interface.extents(one.m, one.n, one.k, batch)
             memory = {} if one.solves else allocated(device, interface, extents)
             given = one.given(call, lambda operand, elements: device.part(operand, elements * plan.type.bytes))
@@ -269,15 +275,15 @@ def _solved(
 
 def strided(
     device: Device, plan: Plan, source: Source, a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray | None = None,
-    *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(), strides: tuple[int | None, int | None] = (None, None),
+    *, alpha: complex = 1.0, beta: complex = 0.0, placement: Placement = Placement(), strides: tuple[int | None, int | None] = (None, None),
     ends: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
-    """alpha A B + beta C of each product of a batch, in one launch of each kernel of a plan of kind `strided`.
+    """alpha A B + beta C of each product of a batch, in one launch of each kernel of a plan of a strided batch.
 
     Args:
-        a: [batch, M, K] FP32; each matrix is stored as the plan's layout says. None where the plan's kind solves for a triangular B.
-        b: [batch, K, N] FP32; None where the plan's kind of product has no B.
-        c: [batch, M, N] FP32; None is NaN everywhere, which beta = 0 must not let through. Of a kind that solves the right-hand sides.
+        a: [batch, M, K] of the plan's elements; each matrix is stored as the plan's layout says. None where the plan's kind solves for a triangular B.
+        b: [batch, K, N] likewise; None where the plan's kind of product has no B.
+        c: [batch, M, N] likewise; None is NaN everywhere, which beta = 0 must not let through. Of a kind that solves the right-hand sides.
         placement: where the matrices lie; they follow one another.
         strides: 0 for an A or B of which all products take the first matrix.
         ends: the epilogue's arguments by name: vectors [batch, N] or [batch, M] of FP32, or [N] or [M] for all products, and numbers.
@@ -290,9 +296,10 @@ def strided(
         raise SpecError("plan", "is not for strided batches", got=plan.kind.name, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
     if plan.kind.solves:
         return _solved(device, plan, source, a, b, c, alpha, placement, strides["ab".index(plan.solved.name)])
+    _check_factors(plan, alpha, beta)
     if not plan.kind.plain:
         for at, one in enumerate(a):
-            check_extents(*plan.kind.completed(one, None if b is None else b[at]), None if c is None else c[at], element=plan.type)
+            check_extents(*plan.kind.multiplied(one, None if b is None else b[at]), None if c is None else c[at], element=plan.kind.element_of(plan.type))
         b = a.transpose(0, 2, 1) if b is None else b  # of one operand
     else:
         check_extents(a, b, c, batched=True, element=plan.type)
@@ -344,7 +351,13 @@ def _products(
             "alpha_i": alpha.imag, "beta_i": beta.imag,
             **ended(device, plan.epilogue, ends),
         }
-        launch_all(device, interface, extents, given, memory)
+        if interface.rounds:
+            counters = {place: held for place, held in memory.items() if place[0] == STATUS}
+            for number, one in enumerate(interface.rounds(m, n, k, complex(alpha), complex(beta))):
+                workspace = (allocated(device, interface, extents) if number else memory) | counters
+                launch_all(device, interface, extents, one.given(given, lambda operand, elements: operand), workspace)
+        else:
+            launch_all(device, interface, extents, given, memory)
         out = device.download(c_buffer, plan.output.dtype, stored_c.size)
         status = counted(device, interface, memory)
         seconds = device.seconds()

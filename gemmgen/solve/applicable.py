@@ -18,7 +18,7 @@ from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS
 from gemmgen.designs import Design, all_designs, designs_of, owners_of
-from gemmgen.designs.common import RUNS_OF_K
+from gemmgen.designs.common import RUNS_OF_K, TILES_OF_K
 from gemmgen.designs.feature import PACKS_APART, SPLITS_APART, STORED_B
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.kinds import GEMM, Kind, kind_of
@@ -56,9 +56,11 @@ class Case:
     @property
     def serves_kind(self) -> bool:
         """Whether there are kernels of this kind for elements of a type of their own."""
+        if self.kind.batched and (not self.kind.strides or self.kind.exchanged or any(self.kind.k_range) and self.spec.problem.part != F32):
+            return False
         if self.spec.problem.element.reals > 1:
-            return self.kind.reals > 1 and not self.kind.batched
-        return not (self.kind.batched or self.kind.twice or self.kind.solves or any(self.kind.k_range))
+            return self.kind.reals > 1
+        return not (self.kind.twice or self.kind.solves)
 
     @property
     def b(self) -> str:
@@ -186,9 +188,10 @@ EXACT = "the sums of {scheme.name} are integers, and exact"
 WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
-        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute one product of A and B", lambda case: case.kind.name,
-        lambda case: "gemm, gemmt, syrk or symm" if case.spec.problem.element.reals == 1
-        else "gemm, herk, syrk, gemmt, hemm, symm or trmm", 'kind = "gemm", or type = "f32"',
+        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute products of A and B of one size",
+        lambda case: case.kind.name,
+        lambda case: "gemm, gemmt, syrk, syr2k, symm, trmm or strided" if case.spec.problem.element.reals == 1
+        else "gemm, herk, her2k, syrk, syr2k, gemmt, hemm, symm, trmm or strided", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,
@@ -245,6 +248,11 @@ OF_SCHEME = (
         has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b)),
     ),
     Refusal(
+        "[problem] kind", lambda case: case.kind.batched and case.family == "residues" and not case.scheme.family.wide,
+        "one launch finds norms and splits where residues are of f32, and takes one product", lambda case: f"{case.kind.name}, scheme = {case.scheme.name}",
+        "residues of f64, or words", 'kind = "gemm", or scheme = "run_scaled"',
+    ),
+    Refusal(
         "[accuracy] reproducible", lambda case: case.spec.accuracy.reproducible and not case.scheme.family.reproducible,
         "C of {scheme.name} has other bits on other GPUs: its sums or scales are rounded in an order that the kernel chooses", lambda case: True,
         "exact sums and one rounding, as residues of f64 have them", '[problem] type = "f64", or reproducible = false',
@@ -289,6 +297,7 @@ OF_KERNEL = (
     _lacking(lambda design, scheme: scheme.uniform or design.mixes(scheme), "words of several types: {types}"),
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
     _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
+    _lacking(lambda design, scheme: scheme.family.tile_k is None or design.has(TILES_OF_K), "scales of tiles of k"),
     Refusal(
         "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs and case.kind.reals == 1 or any(case.kind.k_range)),
         "scales of runs of k are found of an A and a B that are read whole, and whole runs are summed",

@@ -10,6 +10,7 @@ import numpy as np
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, strided
+from gemmgen.verify import complex
 from gemmgen.verify.bound import share_of_worst
 from gemmgen.verify.ends import drawn as drawn_ends
 
@@ -48,7 +49,7 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
         return share_of_worst(plan, *one, ends={name: value[at] if isinstance(value, np.ndarray) else value for name, value in ends.items()})
 
     a, b, c = drawn(3, bm + 3, 2 * bk + 5), drawn(3, 2 * bk + 5, bn + 5), drawn(3, bm + 3, bn + 5)
-    placed, alpha, beta = Placement((3, 5, 1), (4, 8, 12), (7, 9, 11)), -1.5, 0.5
+    placed, alpha, beta = _placed(plan), -1.5, 0.5
     ragged = [run(a, b, c=c, alpha=alpha, beta=beta, placement=placed) for _ in _orders(device)]
     # NumPy's maximum is NaN where any share is; Python's is not.
     worst = float(np.max([share(at, len(a), *one, alpha, beta) for at, one in enumerate(zip(a, b, c, ragged[0].c))]))
@@ -79,25 +80,36 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
 def of_kind(plan: Plan, source: Source, device: Device) -> tuple[str, list[str]]:
     """The same of a kind whose products are others than those of a given A and B: each computed element is within the worst case, and no other is written.
 
-    The permuted batch has the same matrices, bit for bit, and so has each product alone; an empty batch is fine.
+    The permuted batch has the same matrices, bit for bit, and so has each product alone, and one of complex elements with a B that all share; an empty batch
+    is fine. Complex elements have complex alpha and beta.
     """
     kind, (bm, bn, bk), rng, wrong = plan.kind, plan.block, np.random.default_rng(8), []
-    given = [kind.embedded(*(plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((bm // 2 + 3, bk + 5), (bk + 5, bn // 2 + 5))), None) for _ in ORDER]
-    a, b = np.stack([one.a for one in given]), None if given[0].b is None else np.stack([one.b for one in given])
-    whole = [kind.completed(one.a, one.b) for one in given]
-    m, n = len(whole[0][0]), whole[0][1].shape[1]
-    c, computed = plan.type.rounded(rng.uniform(-1, 1, (len(ORDER), m, n))), kind.computed(m, n)
-    placed, alpha, beta, worst = Placement((3, 5, 1), (4, 8, 12), (7, 9, 11)), -1.5, 0.5, 0.0
+    element, pairs = kind.element_of(plan.type), kind.reals > 1
+    alpha, beta = (factor if name in kind.imaginary else factor.real for name, factor in (("alpha", -1.5 + 0.5j), ("beta", 0.5 - 2j)))
 
-    def run(of: list[int]) -> Result:
-        return strided(device, plan, source, a[of], None if b is None else b[of], c[of], alpha=alpha, beta=beta, placement=placed)
+    def drawn(*shape: int) -> np.ndarray:
+        return element.rounded(rng.uniform(-1, 1, shape) + (1j * rng.uniform(-1, 1, shape) if pairs else 0))
+
+    given = [kind.filled(drawn(bm // 2 + 3, bk // kind.reals + 5), drawn(bk // kind.reals + 5, bn // 2 + 5)) for _ in ORDER]
+    a, b = np.stack([one.a for one in given]), None if given[0].b is None else np.stack([one.b for one in given])
+    whole = [kind.multiplied(one.a, one.b) for one in given]
+    m, n = len(whole[0][0]), whole[0][1].shape[1]
+    c, computed = drawn(len(ORDER), m, n), kind.computed(m, n)
+    placed, worst = _placed(plan), 0.0
+
+    def run(of: list[int], *, all_b: np.ndarray | None = b, **options: Any) -> Result:
+        return strided(
+            device, plan, source, a[of], None if all_b is None else all_b[of], c[of], alpha=alpha, beta=beta, placement=placed, **options,
+        )
 
     order = list(ORDER)
     ragged = [run(list(range(len(order)))) for _ in _orders(device)]
     for at, (first, second) in enumerate(whole):
         added = kind.read(c[at])
-        found = np.where(computed, ragged[0].c[at], alpha * plan.type.exact(first, second) + beta * added)
-        worst = float(np.max([worst, share_of_worst(plan, first, second, added, found, alpha, beta)]))
+        found = np.where(computed, ragged[0].c[at], alpha * element.exact(first, second) + beta * element.widened(added))
+        share = complex.share_of_worst(plan, [(alpha, first, second)], added, found, beta) if pairs else share_of_worst(
+            plan, first, second, added, found, alpha, beta)
+        worst = float(np.max([worst, share]))
     if not worst <= 1:
         wrong.append(f"{worst:.2g} of the worst case")
     if not all(one.intact for one in ragged) or ragged[0].c[:, ~computed].tobytes() != c[:, ~computed].tobytes():
@@ -108,9 +120,17 @@ def of_kind(plan: Plan, source: Source, device: Device) -> tuple[str, list[str]]
         wrong.append("the permuted batch has other bits")
     if run([3]).c.tobytes() != ragged[0].c[3:].tobytes():
         wrong.append("a product alone has other bits")
+    if pairs and b is not None and run(order, strides=(None, 0)).c.tobytes() != run(order, all_b=np.broadcast_to(b[order[0]], b.shape)).c.tobytes():
+        wrong.append("a B that all share gives other bits")
     if run([]).c.size:
         wrong.append("an empty batch has elements")
     return f"{len(ORDER)} products, at most {worst:.2f} of the worst case; permuted and alone the same bits", wrong
+
+
+def _placed(plan: Plan) -> Placement:
+    """Matrices that are padded, misaligned and apart."""
+    size = plan.type.bytes
+    return Placement((3, 5, 1), (size, 2 * size, 3 * size), (7, 9, 11))
 
 
 def _orders(device: Any) -> Iterator[None]:

@@ -38,9 +38,8 @@ WHOLE_SKEW = 8  # bytes for each of these floats: 16 lie free after every 16 k o
 WHOLE_STATIC = 3072  # bytes, more than sums and factors take besides
 MOST_SCALES = 16  # of rows, and of columns, that a thread keeps in registers while it stores its elements
 RESIDUE_BLOCKS = 3  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
-GIVEN_BLOCKS = 3  # the same of one that asks a kind for each element: by itself ptxas takes 40 to 64 registers, and spills up to 40 B for sm_100a (13.5)
-NORMS_OUTER = 32  # rows of A or columns of B of FP64 whose norms a block takes, over all k
-NORMS_THREADS = 1024
+GIVEN_BLOCKS = 3  # the same of one that asks a kind for each element, or scales rows of three words and turns both operands: by itself ptxas takes 40 to 64
+# registers, and spills up to 40 B for sm_100a and 24 B for sm_87 (13.5)
 WHOLE_K = 1 << 30
 RUN_FLOATS = 32  # of a thread that holds its part of a run of k while the largest element is found, where k is not contiguous
 
@@ -196,7 +195,7 @@ class Launches(View):
     @property
     def splits_runs(self) -> bool:
         """Whether a thread of the split kernel takes several rows or columns, as of a batch; not where it asks a kind for each element."""
-        return bool(self.plan.batch) and not self.plan.kind.given
+        return bool(self.plan.batch) and not self.plan.kind.given and not self.plan.scheme.family.residues
 
     @property
     def split_tile(self) -> tuple[int, int]:

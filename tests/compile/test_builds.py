@@ -44,7 +44,7 @@ def check(gpu: str, scheme: str, layout: str, size: int = 4096) -> list[str]:
 @pytest.mark.parametrize(("gpu", "scheme", "layout", "size", "passed"), sampled([
     ("rtx3090", "ootomo", "nn", 4096, 1), ("a40", "legemm", "nn", 4096, 1), ("jetson_agx_orin", "ootomo8", "nn", 4096, 1),
     ("l40s", "tf32x3", "nn", 4096, 3), ("l4", "tf32x3", "nt", 4096, 1), ("rtx4090", "markidis", "nn", 4096, 0),
-    ("rx7900xtx", "bf16x6", "nn", 1024, 1), ("rx7900xtx", "half", "nn", 1024, 1),
+    ("rx7900xtx", "bf16x6", "nn", 1024, 1), ("rx7900xtx", "half", "nn", 1024, 1), ("jetson_agx_orin", "scaled_f16x6", "tn", 4096, 0),
 ], 4), ids=lambda value: Path(value).stem if isinstance(value, str) else str(value))
 def test_what_the_compiler_was_seen_to_refuse_has_a_next_choice(gpu, scheme, layout, size, passed):
     """

@@ -13,6 +13,7 @@ from gemmgen.build import build
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm, strided
+from gemmgen.run.batch import Product, batch
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -29,13 +30,17 @@ AHEAD = emulate.Schedule("eager copies, highest warp first", "highest", "eager")
 PAIR = {"tile": {"cluster": 2}}
 
 
-def kernel(n=32, group=32, k=32, **sections):
+def rendered(n=32, group=32, k=32, **sections):
     split = {"scheme": "ootomo", "promote": 32} | sections.pop("split", {})
     plan = solve(loads({
         "split": split, "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
         "tile": {"block": [128, n, k], "warp": [128, group, k], "cluster": 1, **sections.pop("tile", {})}, **sections,
     }))
-    source = render(plan)
+    return plan, render(plan)
+
+
+def kernel(**options):
+    plan, source = rendered(**options)
     return plan, source, build(source)
 
 
@@ -96,7 +101,7 @@ def test_an_interval_of_two_stages_that_k_does_not_fill_is_moved_out_too(stages)
 ], ids=["syrk", "gemmt", "syr2k"])
 def test_a_triangle_of_c_is_stored(kind, tile, scheme):
     """Small integers, so that every bit is known, in fours of an aligned C and one by one where the diagonal crosses them; the other triangle stays."""
-    plan, source, binary = kernel(128, 128, 16, split={"scheme": scheme, "promote": 0}, tile=tile, problem=kind)
+    plan, source, binary = kernel(n=128, group=128, k=16, split={"scheme": scheme, "promote": 0}, tile=tile, problem=kind)
     rng, m = np.random.default_rng(3), 132 if kind["kind"] == "syrk" else 260
     a, b, c = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((m, 9), (9, m), (m, m)))
     device = emulator(plan, source, binary)
@@ -137,12 +142,78 @@ def test_a_batch_of_one_size_is_right(options):
 @pytest.mark.parametrize("options", [
     {"problem": {"kind": "trmm", "uplo": "upper"}, "tile": {"cluster": 2}}, {"problem": {"kind": "symm", "side": "right"}, "split": {"scheme": "scaled"}},
     {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64", "layout": "nt"}, "split": {"scheme": "run_scaled", "run": 256}},
-], ids=["trmm", "symm", "trsm", "c64"])
+    {"problem": {"type": "c64"}, "split": {"scheme": "mixpert1", "promote": 0}},
+    {"problem": {"type": "c128"}, "split": {"scheme": "residues12", "promote": 0}, "tile": {"cluster": 2}},
+    {"split": {"scheme": "residues6", "promote": 0}, "epilogue": {"do": ["bias", "relu"]}},
+], ids=["trmm", "symm", "trsm", "c64", "c64, integers", "c128", "epilogue"])
 def test_other_kinds_are_right(options):
     """Those whose operands are triangles, or complex."""
     plan, source, binary = kernel(**options)
     size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
     assert_passed(verify(plan, source, binary, emulator(plan, source, binary), size=size))
+
+
+LISTED = {"problem": {"kind": "grouped", "m": 64, "n": 64, "k": 256, "matrices": 4}}
+
+
+def listed(**sections):
+    """A kernel of listed products, and three of them: of three rows of tiles, of no k, and of less than a tile with factors; and their right results."""
+    plan, source = rendered(**PAIR | LISTED | sections)
+    rng = np.random.default_rng(6)
+    a, b, c = (rng.integers(-9, 10, shape).astype(np.float32) for shape in ((260, 40), (40, 36), (20, 9)))
+    few, placement = b[:30, :9], Placement((3, 5, 1), (4, 8, 12))
+    products = [Product(a, b), Product(a[:20, :0], few[:0], c, 1.0, 3.0), Product(a[:20, :30], few, c, -2.0, 0.5, placement)]
+    return plan, source, products, [a @ b, 3 * c, c / 2 - 2 * a[:20, :30] @ few]
+
+
+@pytest.mark.parametrize("policy", [{}, pytest.param({"tile": {"cluster": 1}}, marks=pytest.mark.long)], ids=["a pair", "a block"])
+def test_listed_products_have_sizes_operands_and_factors_of_their_own(policy):
+    """Small integers, so that every bit is known; the threads that copy and multiply run ahead of the turns' products."""
+    plan, source, products, expected = listed(**policy)
+    assert plan.design.name == "packed_tensor_memory"
+    device = emulator(plan, source, assembled(source))
+    device.set_schedule(AHEAD)
+    found = batch(device, plan, source, products)
+    assert all((c == right).all() for c, right in zip(found.products, expected)) and found.intact
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [
+    PAIR, {}, PAIR | {"problem": {"kind": "pointers", "layout": "nt"}}, PAIR | {"split": {"scheme": "bf16x6", "promote": 0}, "k": 16},
+    PAIR | {"split": {"special": "fast", "scheme": "ootomo", "promote": 64}, "group": 16},
+], ids=str)
+def test_a_batch_of_listed_products_is_right(options):
+    """Ragged ones, in another order, none, and special values of one among others."""
+    plan, source, binary = kernel(**LISTED | options)
+    check = Judge(plan, source, binary, emulator(plan, source, binary))
+    for question in (*check.of_batches.values(), check.special):
+        assert (one := question()).passed, one.detail
+
+
+SABOTAGE_OF_LISTS = [
+    ('asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel writes the turns', "", "griddepcontrol.wait"),
+    ("work.m0 += rank * BLOCK_M;", "", "wrong"),
+    ("work.a_stage += min(rank, work.below) * work.count;", "", "wrong"),
+    ("const float alpha = product.alpha, beta = product.beta;", "const float alpha = 1.0f, beta = product.beta;", "wrong"),
+    ("(long long)work.b_stage * (CLUSTER * B_STAGE)", "(long long)work.b_stage * B_STAGE", "wrong"),
+]
+
+
+@pytest.mark.parametrize("before, after, problem", sampled(SABOTAGE_OF_LISTS, 1))
+def test_sabotage_of_lists_is_found(before, after, problem):
+    plan, source, products, expected = listed()
+    assert source.text.count(before) == 1
+    wrong = replace(source, text=source.text.replace(before, after))
+    binary, found = assembled(wrong), []
+    for schedule in (emulate.LAZY_HIGHEST, AHEAD):
+        device = emulator(plan, wrong, binary)
+        device.set_schedule(schedule)
+        try:
+            result = batch(device, plan, wrong, products)
+            found += [] if result.intact and all((c == right).all() for c, right in zip(result.products, expected)) else ["wrong"]
+        except EmulationError as error:
+            found.append(str(error))
+    assert any(re.search(problem, one, re.DOTALL) for one in found), found
 
 
 SABOTAGE = [
@@ -179,12 +250,31 @@ SABOTAGE_OF_PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("pair, before, after, problem", sampled([
-    *((False, *one) for one in SABOTAGE), *((True, *one) for one in SABOTAGE_OF_PAIRS),
-], 4))
-def test_sabotage_is_found(pair, before, after, problem):
+SABOTAGE_OF_RESIDUES = [
+    ("mbarrier_wait(emptied + buffer * 8, buffer_phase);", "", "deadlock|known to be done|more arrivals|not have read yet"),
+    ("mbarrier_wait(filled + buffer * 8, phase);", "", "nothing has written|known to be done|deadlock|more arrivals"),
+    ("filled + buffer * 8, phase);\n                        tcgen05_fence_after_sync();", "filled + buffer * 8, phase);", "known to be done.*fence::after_thread_sync"),
+    ("tcgen05_commit(filled + buffer * 8);", "mbarrier_arrive(filled + buffer * 8);", "no commit covers"),
+    ("tcgen05_commit(free + slot * 8);", "mbarrier_arrive(free + slot * 8);", "overwritten while|no commit covers"),
+    ("tell(emptied + buffer * 8);", "", "deadlock"),
+    ("tell(emptied + buffer * 8);", "mbarrier_arrive(emptied + buffer * 8);", "more arrivals|not have read yet|deadlock"),
+    ("!begins || step > 0", "1", "added to tensor memory that nothing has written"),
+    ("sums + buffer * BUFFER, a_at", "sums + (BUFFERS - 1) * BUFFER, a_at", "nothing has written|known to be done|not have read yet"),
+    ("+ buffer * BUFFER + piece * 16", "+ buffer * BUFFER + BLOCK_N + piece * 16", "not allocated|known to be done|nothing has written"),
+    ("const Modulus by = modulus_of(modulus);", "const Modulus by = modulus_of(0);", "worst case|bound"),
+    ("a_from += MODULI * A_STAGE;", "a_from += A_STAGE;", "worst case|bound"),
+    ("mbarrier_expect_tx(arrival, STAGE_BYTES);", "mbarrier_expect_tx(arrival, A_STAGE);", "so many bytes|more arrivals|in flight|deadlock"),
+    ('"setp.ne.b32 p, %4, 0;\\n"', '"setp.ne.b32 p, %4, 2;\\n"', "added to tensor memory that nothing has written"),
+    ("| (u64)((address & 0x3ffff) >> 4)", "| (u64)((address & 0x1ffff) >> 5)", "swizzle pattern|worst case|outside|nothing has written|in flight"),
+]
+
+
+@pytest.mark.parametrize("of, before, after, problem", sampled([
+    *(({}, *one) for one in SABOTAGE), *((PAIR, *one) for one in SABOTAGE_OF_PAIRS),
+], 4) + [pytest.param({"split": {"scheme": "residues6", "promote": 0}}, *one, marks=pytest.mark.long) for one in SABOTAGE_OF_RESIDUES])
+def test_sabotage_is_found(of, before, after, problem):
     """By one of the schedules that `verify` runs. Two tiles for a block."""
-    plan, source, _ = kernel(**PAIR if pair else {})
+    plan, source, _ = kernel(**of)
     assert source.text.count(before) == 1
     wrong = replace(source, text=source.text.replace(before, after))
     binary = assembled(wrong)

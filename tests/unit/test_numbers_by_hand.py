@@ -128,12 +128,22 @@ BY_HAND = (
         (64, 32, 1, 68), (64, 16, 1, 80), (48, 16, 1, 48), (64, 32, 0, 72), (40, 8, 0, 40), (40, 8, 1, 40))),
     # 24 elements a lane, each two words of five instructions; 12 matrix instructions of two slots; 20
     (straight.WARP_INSTRUCTIONS, 284, dict(WM=16, WN=32, WK=16, warp_size=32, words=2, split_behind=5, products=3, FM=16, FN=8, FK=16, stage_instructions=20)),
-    (residues.SPLIT_BYTES, 6000, PASS := dict(K=10, M=100, N=50, moduli=6, plane_bytes=9000, l2_size=18000, pass_bytes=4)),
+    (residues.SPLIT_BYTES, 6000, PASS := dict(K=10, M=100, N=50, moduli=6, plane_bytes=9000, l2_size=18000, pass_bytes=4, batch=1, again_bytes=0,
+                                              held_a=8, held_b=4)),
     (residues.SPLIT_BYTES, 15000, PASS | dict(l2_size=17999)),
-    # FP64 is read three times, and fourteen residues go out
-    (residues.SPLIT_BYTES, 57000, PASS | dict(l2_size=17999, pass_bytes=24, moduli=14)),
+    # FP64 is read twice, and of A two of ten k, of B six, once more; fourteen residues go out
+    (residues.SPLIT_BYTES, 49000, WIDE_PASS := PASS | dict(l2_size=17999, pass_bytes=16, again_bytes=8, moduli=14)),
+    (residues.SPLIT_BYTES, 147000, WIDE_PASS | dict(batch=3)), (residues_portable.SPLIT_BYTES, 147000, WIDE_PASS | dict(batch=3)),
+    (residues.SPLIT_SECONDS, 21, dict(pass_share=1.5, split_bytes=100, dram_rate=10, split_passes=2, pass_seconds=3)),
+    (residues_portable.SPLIT_SECONDS, 10, dict(split_bytes=100, dram_rate=10, total_bytes=8)),
+    (residues_portable.SPLIT_SECONDS, 13.000024, dict(split_bytes=100, dram_rate=10, total_bytes=0)),
     (residues.KEPT_BYTES, 3600, KEPT := dict(blocks_at_once=2, BM=10, BN=10, moduli=10, total_bytes=8)), (residues.KEPT_BYTES, 2000, KEPT | dict(total_bytes=0)),
-    (residues.JOIN_CYCLES, 252, dict(store_slots=90, join_slots=12, moduli=3, BM=8, BN=32, f32_fma_per_clock=128)),
+    (residues.JOIN_CYCLES, 252, JOIN := dict(store_slots=90, join_slots=12, moduli=3, BM=8, BN=32, f32_fma_per_clock=128, join_bytes=0, sms=2, clock_hz=10,
+                                             dram_rate=5)),
+    (residues.JOIN_CYCLES, 264, JOIN | dict(join_bytes=3)),
+    # residues of 100 beside operands of a wave, 10 k of one modulus by 10 rows and 10 columns, against room for 300 and for 299
+    (residues.JOIN_BYTES, 800, BACK := dict(total_bytes=0, BM=10, BN=10, c_bytes=8, kept_bytes=100, K=10, moduli=1, wave_rows=1, wave_columns=1, l2_size=300)),
+    (residues.JOIN_BYTES, 900, BACK | dict(l2_size=299)), (residues.JOIN_BYTES, 0, BACK | dict(l2_size=299, total_bytes=8)),
     (residues_portable.KEPT_REGISTERS, 128, HELD := dict(WM=64, WN=32, warp_size=32, total_bytes=8)), (residues_portable.KEPT_REGISTERS, 0, HELD | dict(total_bytes=0)),
     # two segments of k, each six reductions of which 30 cycles show and a join of which 70 do; all hidden where 100 are
     (residues.KERNEL_CYCLES, 3010, TURN := dict(turns=2, stages_k=10, stage_cycles=100, K=8193, segment_k=8192, moduli=6, reduce_cycles=50, hidden_cycles=20, join_cycles=90,
@@ -142,11 +152,14 @@ BY_HAND = (
     # C alone, and FP64 sums between two segments
     *((residues_portable.DRAM_BYTES, wanted, OF_C := dict(
         M=10, N=10, K=k, plane_bytes=600, l2_size=1000, waves=1, wave_rows=1, wave_columns=1, BM=8, BN=8, moduli=6, c_bytes=4, segment_k=8192, total_bytes=8,
+        batch=1, wave_products=1,
     )) for k, wanted in ((8192, 400), (8193, 2000), (16385, 3600))),
     # FP64's C, and its residues beside it where L2 does not hold them
     (residues_portable.DRAM_BYTES, 2000, WIDE := dict(
         M=10, N=10, K=9000, plane_bytes=100, l2_size=900, waves=1, wave_rows=1, wave_columns=1, BM=8, BN=8, moduli=6, c_bytes=8, segment_k=2**31, total_bytes=0,
+        batch=1, wave_products=1,
     ) | dict(l2_size=500, plane_bytes=0, moduli=6, K=0)), (residues_portable.DRAM_BYTES, 800, WIDE | dict(l2_size=900)),
+    (residues_portable.DRAM_BYTES, 4000, WIDE | dict(batch=2)),
     # seven slots for each of six moduli, then sixteen, or 90 and twelve for each; of 128 a clock
     *((residues_portable.REDUCE_CYCLES, wanted, dict(K=100, segment_k=8192, moduli=6, store_slots=90, join_slots=12, total_bytes=total, BM=8, BN=16,
                                                      f32_fma_per_clock=128)) for total, wanted in ((8, 58), (0, 204))),
@@ -205,6 +218,7 @@ LIMITS = (  # of a design the constraint by its number and name; numbers that it
     ("residues_portable", "C60 accumulators", (ROOM | {"register_budget": 200}, ROOM | {"register_budget": 199})),
     ("specialised", "C11 accumulators", (ROOM | {"register_budget": 184}, ROOM | {"register_budget": 183})),
     ("residues", "C43 accumulators", (ROOM, ROOM | {"register_budget": 167})),
+    ("residues_tensor_memory", "C75 accumulators", (ROOM | {"registers": 168}, ROOM | {"registers": 167})),
     ("portable", "C12 predicted to spill", (SPILLS := {"demand": 170, "uneven": 12, "register_budget": 168, "squeeze": 14}, SPILLS | {"squeeze": 13})),
     ("portable", "C13 outside the fit", ({"WM": 128, "WN": 16, "products": 3, "sums": 2}, {"WM": 129, "WN": 16, "products": 3, "sums": 2}),
      (MANY := {"WM": 64, "WN": 63, "products": 3, "sums": 2, "promote": 16, "BK": 32}, MANY | {"WN": 64}), (MANY, MANY | {"BK": 48})),

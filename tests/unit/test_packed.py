@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +20,7 @@ from gemmgen.run.batch import BatchResult, Product
 from gemmgen.run.mixed import check_pair, division
 from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
+from gemmgen.workshop.fit.time_model import with_constants
 
 KERNELS = SPECS / "kernels"
 US = 1e-6
@@ -29,6 +31,16 @@ def asked(**sections):
     return loads({name: data.get(name, {}) | sections.get(name, {}) for name in {**data, **sections}})
 
 
+BLACKWELL = {"fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}}
+
+
+def test_who_asks_for_tensor_memory_gets_packed_words_and_who_leaves_it_open_does_not():
+    assert solve(asked(**BLACKWELL)).design.name == "packed_tensor_memory"
+    assert solve(asked(**BLACKWELL, problem={"kind": "pointers"})).launches.packs_products
+    assert solve(asked(**BLACKWELL | {"fragment": {"policy": "auto"}})).design.name == "grouped"
+    assert solve(asked(**BLACKWELL, problem={"kind": "strided"})).design.name == "tensor_memory"
+
+
 def test_who_asks_for_warpgroups_gets_packed_words_and_who_leaves_it_open_does_not():
     assert solve(asked()).design.name == "packed"
     assert solve(asked(problem={"kind": "pointers"})).launches.packs_products
@@ -37,11 +49,13 @@ def test_who_asks_for_warpgroups_gets_packed_words_and_who_leaves_it_open_does_n
     assert solve(asked(problem={"kind": "strided"})).design.name == "specialised"
 
 
-def test_the_main_kernel_is_the_strided_ones_but_for_its_list():
+@pytest.mark.parametrize(("gpu", "warp_m"), [({}, 64), (BLACKWELL, 128)], ids=["h200", "b200"])
+def test_the_main_kernel_is_the_strided_ones_but_for_its_list(gpu, warp_m):
     """Whatever the schedules ask, both have the same pipeline and output: what they differ in is said in schedules."""
-    tile = {"tile": {"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2, "split_k": 1}, "pipeline": {"stages": 3}}
+    tile = {"tile": {"block": [128, 128, 64], "warp": [warp_m, 128, 64], "cluster": 2, "split_k": 1}, "pipeline": {"stages": 3}, **gpu}
     grouped, strided = solve(asked(**tile)), solve(asked(problem={"kind": "strided"}, **tile))
-    assert grouped.design.template == strided.design.template and {**grouped.numbers, "strides": 1} == strided.numbers and grouped.hash != strided.hash
+    assert grouped.design.template == strided.design.template and {**grouped.numbers, "strides": 1} == {"strides": 1, **strided.numbers}
+    assert grouped.hash != strided.hash and grouped.design.text.schedule != strided.design.text.schedule
 
 
 @pytest.mark.parametrize(("sections", "where"), [
@@ -49,6 +63,8 @@ def test_the_main_kernel_is_the_strided_ones_but_for_its_list():
     ({"batch": {"threshold": 5}}, "[batch] threshold"), ({"batch": {"tlp": "workgroup"}}, "[batch] tlp"), ({"tile": {"split_k": 2}}, "[tile] split_k"),
     ({"split": {"scheme": "scaled"}}, "[split] scheme"), ({"split": {"scheme": "mixpert2_tile"}}, "[split] scheme"), ({"split": {"where": "mixed"}}, "[fragment] policy"),
     ({"pipeline": {"loads": "async"}}, "[fragment] policy"), ({"target": {"gpu": "a100"}}, "[fragment] policy"),
+    (BLACKWELL | {"split": {"scheme": "run_scaled"}}, "[split] scheme"), (BLACKWELL | {"pipeline": {"consumers": "pingpong"}}, "[fragment] policy"),
+    (BLACKWELL | {"batch": {"walk": "persistent"}}, "[batch] walk"), (BLACKWELL | {"epilogue": {"do": ["bias"]}}, "[epilogue] do"),
 ])
 def test_what_it_does_not_have_is_refused(sections, where):
     with pytest.raises(InfeasibleSpec) as caught:
@@ -138,6 +154,23 @@ def test_large_products_go_to_packed_words_and_small_ones_do_not():
     # rows of C that do not begin at 16 bytes make packed words dearer
     one, other = large.design.each_seconds(large, np.array([[512, 512, 256], [512, 513, 256]]))
     assert other - one > 0.5 * 512 * 513 * 1.26 / (132 * 1.74e9)
+
+
+def test_rows_that_do_not_begin_at_16_bytes_take_what_the_policys_constants_say():
+    plan = solve(asked(**BLACKWELL))
+    sizes = np.array([[512, 513, 256]])
+    [before], [after] = (
+        plan.design.each_seconds(replace(plan, gpu=with_constants(plan.gpu, {("tcgen05", "uneven_store_cycles"): cycles})), sizes) for cycles in (1, 11)
+    )
+    known = plan.model
+    assert after - before == pytest.approx(10 * 512 * 513 / (known["sms"] * known["clock_hz"]))
+
+
+def test_a_batch_of_a_b200_is_divided_as_one_of_an_h200():
+    """Large products go to tensor memory, small ones to the grouped design."""
+    small = solve(asked(**BLACKWELL | {"fragment": {"policy": "auto"}}))
+    sizes = np.array([[1024, 1024, 1024]] * 40 + [[16, 16, 64]] * 2000)
+    assert division(small, solve(asked(**BLACKWELL)), sizes).tolist() == [True] * 40 + [False] * 2000
 
 
 @pytest.mark.parametrize(("seconds", "intact", "whole"), [

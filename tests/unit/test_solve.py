@@ -226,6 +226,13 @@ def test_scaled_rows_are_split_in_a_pass_of_their_own():
         assert "prepass" in caught.value.remedy
 
 
+@pytest.mark.parametrize(("scheme", "layout", "bound"), [("scaled_f16x6", "tn", ", 3)"), ("scaled_f16x6", "tt", ")"), ("scaled", "tn", ")"), ("f16x6", "tn", ")")])
+def test_the_compiler_is_told_what_registers_a_pass_has_that_turns_three_scaled_words(scheme, layout, bound):
+    """By itself it takes 40, and spills for sm_87; so it is told where both operands are turned, and no other pass changes."""
+    source = render(solve(spec(scheme, problem={"layout": layout}, split={"where": "prepass"}, **MMA)))
+    assert f"__launch_bounds__(256{bound}\n{source.name}_split(" in source.text
+
+
 @pytest.mark.parametrize("fallback", ["scaled", "e4m3x6", "run_scaled", "mixpert1"])
 def test_a_fallback_that_needs_a_pass_of_its_own_is_refused_for_that(fallback):
     with pytest.raises(InfeasibleSpec, match=f"{fallback} scales rows") as caught:

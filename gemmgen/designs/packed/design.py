@@ -1,9 +1,9 @@
-"""Packed words for products of many sizes: the warp-specialised design's kernel, walking a list in place of a formula."""
+"""Packed words for products of many sizes: a design's kernel of strided batches, walking a list in place of a formula."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,35 +11,31 @@ from gemmgen.batch import PLACED, Batch, Listed
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.decisions import Word
 from gemmgen.designs.asked import FULL
 from gemmgen.designs.common import RUNS_OF_K, SLICES_OF_RUNS
-from gemmgen.designs.design import Asked, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
-from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES
+from gemmgen.designs.design import Asked, Design, Hints, Way, refuse_arguments, refuse_pipeline, refuse_scales
+from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES, Feature
 from gemmgen.designs.packed import refusals
+from gemmgen.designs.parts import Text
 from gemmgen.designs.specialised.design import Specialised
 from gemmgen.kinds import GROUPED, POINTERS
 from gemmgen.model import traffic
 from gemmgen.model.equation import solved
 
 
-class Packed(Specialised):
-    name = "packed"
+class PackedProducts(Design):
+    """What a design of strided batches becomes where each product has a size of its own.
+
+    Attributes:
+        section: of a GPU's constants, its kernels'.
+    """
+
     kinds = (GROUPED.name, POINTERS.name)
-    words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
-    all_ways = (Way("prepass", "bulk"),)
-    features = tuple(one for one in Specialised.features if one not in (ANY_KIND, COMPLEX, GIVEN_TRIANGLES, RUNS_OF_K, SLICES_OF_RUNS))
-    text = replace(Specialised.text, template="designs/specialised/kernel.j2", schedule="lib/products.j2")
+    section: ClassVar[str]
 
     def suits(self, hints: Hints) -> bool:
         """For who asks for it: the hints of a batch tell one size of many, and small ones lose most of a tile."""
         return False
-
-    def ways(self, asked: Asked) -> tuple[Way, ...]:
-        found = self.left(asked)
-        if not found or asked.foreign:
-            raise refuse_pipeline(asked, "where = prepass, loads = bulk: words are packed before", "where", "loads", "fragment_buffers")
-        return found
 
     def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment, place: str) -> Batch:
         refusals.refuse_choices(spec, place)
@@ -80,7 +76,7 @@ class Packed(Specialised):
     def each_seconds(self, plan: Any, sizes: np.ndarray) -> np.ndarray:
         m, n, k = np.maximum(sizes, 1).astype(np.float64).T
         known = solved((traffic.TILES, *self.equations.predictions), self.resources(plan) | {"M": m, "N": n, "K": k, "batch": FULL})
-        uneven = plan.gpu.measured.of("wgmma", plan.gpu.name).uneven_store_cycles.value
+        uneven = plan.gpu.measured.of(self.section, plan.gpu.name).uneven_store_cycles.value
         return known["seconds"] / FULL + np.where(n % 4 > 0, m * n * uneven / (known["sms"] * known["clock_hz"]), 0)
 
     def told_of(self, plan: Any) -> dict[str, str]:
@@ -90,3 +86,28 @@ class Packed(Specialised):
             "walk": "a pass packs the words of all products and lists their tiles; blocks stay and take every so many turns of that list, the longest k first",
             "tiles": f"{bm}x{bn} for all products; the edges of C are cut, those of A and B are zeros",
         }
+
+
+def features_of(design: type[Design]) -> tuple[Feature, ...]:
+    """A design's, less those of kinds of one product and of scales of rows and of runs of k."""
+    return tuple(one for one in design.features if one not in (ANY_KIND, COMPLEX, GIVEN_TRIANGLES, RUNS_OF_K, SLICES_OF_RUNS))
+
+
+def text_of(design: type[Design]) -> Text:
+    """A design's, with the list as schedule."""
+    return replace(design.text, template=f"designs/{design.name}/kernel.j2", schedule="lib/products.j2")
+
+
+class Packed(PackedProducts, Specialised):
+    name = "packed"
+    all_ways = (Way("prepass", "bulk"),)
+    features = features_of(Specialised)
+    words = {"loads": Specialised.words["loads"]}
+    text = text_of(Specialised)
+    section = "wgmma"
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        found = self.left(asked)
+        if not found or asked.foreign:
+            raise refuse_pipeline(asked, "where = prepass, loads = bulk: words are packed before", "where", "loads", "fragment_buffers")
+        return found

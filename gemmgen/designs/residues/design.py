@@ -15,7 +15,7 @@ from gemmgen.designs.parts import Equations
 from gemmgen.designs.residues import equations, refusals
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.specialised.equations import LEAST_OTHERS
-from gemmgen.kinds import GEMM
+from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.model.equation import Constraint, Numbers
 
 GROUP_N = (64, 128, 192, 256)
@@ -57,7 +57,7 @@ class OfResidues:
 
 class ResidueKernels(OfResidues, specialised.Specialised):
     name = "residues"
-    kinds = (GEMM.name,)
+    kinds = (GEMM.name, STRIDED.name)
     family = "residues"
     features = (
         specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, specialised.FEW_WARPGROUPS, RESIDUES, common.STAGES_IN_SHARED, ACCUMULATORS,
@@ -79,11 +79,12 @@ class ResidueKernels(OfResidues, specialised.Specialised):
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
-        passes = gpu.measured.of("residues", gpu.name)
+        measured = gpu.measured.of("residues", gpu.name)
+        passes = (equations.WIDE_PASS_SHARE, equations.WIDE_PASS_SECONDS) if scheme.family.wide else (measured.pass_share.value, measured.pass_seconds.value)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
             "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **specialised.TURNS.absent,
-            **equations.of_elements(scheme), "other_registers": equations.OTHER_REGISTERS,
-            "pass_share": passes.pass_share.value, "pass_seconds": passes.pass_seconds.value,
+            **equations.of_elements(scheme, layout), "other_registers": equations.OTHER_REGISTERS,
+            **dict(zip(("pass_share", "pass_seconds"), passes)),
         }
 
     # ---- search

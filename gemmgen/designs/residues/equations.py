@@ -12,29 +12,37 @@ from typing import Any
 from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Scheme
+from gemmgen.designs.residues import norms
 from gemmgen.designs.specialised import equations as specialised
 from gemmgen.model import resources, time, traffic
 from gemmgen.model.equation import Equation
 
 OTHER_REGISTERS = 48
 """Addresses, the loop, the stages' bookkeeping, and what sums are reduced with."""
-REDUCE_INSTRUCTIONS = 8
-"""Issue slots for each sum that is reduced: an addition, a high and a low product, a shift, and a byte's share of packing and storing."""
+REDUCE_INSTRUCTIONS = 6
+"""Issue slots for each sum that is reduced: an addition, a high and a low product, each at half the rate; beside them, in another unit, a shift and a byte's
+share of packing."""
 JOIN_INSTRUCTIONS, WIDE_JOIN_INSTRUCTIONS = 5, 12
 """Issue slots for each residue that is joined: it is taken from its word and goes into two sums; of FP64 elements into five of 64 bits, at half the rate."""
 STORE_INSTRUCTIONS, WIDE_STORE_INSTRUCTIONS = 24, 90
 """Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store; of FP64 elements carries, a rounding of 128 bits by
 integer arithmetic, and its store."""
+WIDE_PASS_SHARE, WIDE_PASS_SECONDS = 1.3, 1.2e-5
+"""How long passes over FP64 elements take, over what their traffic asks for, and what each takes besides: both together 45, 114, 363, 1490 and 6150 us on an
+H200 from 1024 to 16384, where these give 45, 106, 373, 1460 and 6210 (docs/results/f64.md)."""
 ANY_K = 1 << 31
 """K of any product."""
 
 
-def of_elements(scheme: Scheme) -> dict[str, Any]:
-    """The symbols that the type of elements decides: their size; bytes that the passes read of each, norms by two readings where they are by integers; k of
-    a sum that is joined by itself, and bytes of what waits for others; what it takes to join a residue and to store an element."""
+def of_elements(scheme: Scheme, layout: str) -> dict[str, Any]:
+    """The symbols that the type of elements decides: their size; bytes that the passes read of each, once more for norms that are by integers, and of
+    those that a block does not hold twice; k of a sum that is joined by itself, and bytes of what waits for others; what it takes to join a residue and to
+    store an element."""
     wide, size = scheme.family.wide, ELEMENTS[scheme.element].bytes
     return {
-        "c_bytes": size, "pass_bytes": size * (3 if wide else 1), "segment_k": float(ANY_K if wide else SEGMENT_K), "total_bytes": 0 if wide else 8,
+        "c_bytes": size, "pass_bytes": size * (2 if wide else 1), "again_bytes": size * wide,
+        "held_a": norms.held(layout[0] == "n"), "held_b": norms.held(layout[1] == "t"),
+        "segment_k": float(ANY_K if wide else SEGMENT_K), "total_bytes": 0 if wide else 8,
         "join_slots": WIDE_JOIN_INSTRUCTIONS if wide else JOIN_INSTRUCTIONS, "store_slots": WIDE_STORE_INSTRUCTIONS if wide else STORE_INSTRUCTIONS,
     }
 
@@ -53,17 +61,19 @@ FETCH_BYTES = Equation(
     "Q5", "fetch_bytes", "BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)", "B a stage", "each instruction reads its operands from shared memory anew",
 )
 FILL_BYTES = Equation("Q6", "fill_bytes", "BK * (BM + BN / cluster)", "B a stage", "through L2; blocks of a cluster share B")
-BLOCKS = Equation("Q7", "blocks", "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)", "tiles", "in whole clusters")
+BLOCKS = Equation("Q7", "blocks", "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)", "tiles", "in whole clusters; of all products")
 STAGES_K = Equation("Q8", "stages_k", "ceil(K / BK) * moduli", "stages a tile", "all of k for each modulus")
-PLANE_BYTES = Equation("Q9", "plane_bytes", "K * (M + N) * moduli", "B", "both operands' residues")
+PLANE_BYTES = Equation("Q9", "plane_bytes", "batch * K * (M + N) * moduli", "B", "both operands' residues, of all products")
 DRAM_BYTES = Equation(
     "Q10", "dram_bytes",
-    "c_bytes * M * N + where(plane_bytes + c_bytes * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN))"
-    " + 2 * turns * kept_bytes)", "B", "C once; operands once a wave, unless L2 still holds them from the split; residues written and read once",
+    "c_bytes * batch * M * N + where(plane_bytes + c_bytes * batch * M * N <= l2_size, 0,"
+    " max(plane_bytes, turns * wave_groups * K * moduli * (wave_rows * BM + wave_columns * BN)) + 2 * turns * kept_bytes)", "B",
+    "C once; operands once a wave, unless L2 still holds them from the split; residues written and read once",
 )
 SPLIT_BYTES = Equation(
-    "Q11", "split_bytes", "K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
-    "elements in once, FP64 three times, for norms and for residues, which go out and of which few stay in L2",
+    "Q11", "split_bytes", "batch * (K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))"
+    " + again_bytes * (M * max(0, K - held_a) + N * max(0, K - held_b)))", "B",
+    "elements in once, FP64 twice, for norms and for residues, which go out and of which few stay in L2; and again what no block holds of a row",
 )
 INTENSITY = Equation("Q12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
 
@@ -85,8 +95,14 @@ STAGE_CYCLES = Equation(
 REDUCE_CYCLES = Equation(
     "Q18", "reduce_cycles", f"{REDUCE_INSTRUCTIONS} * BM * BN / f32_fma_per_clock", "cycles a tile and modulus", "every sum becomes a byte",
 )
+JOIN_BYTES = Equation(
+    "Q41", "join_bytes", "where(total_bytes > 0, 0, BM * BN * (c_bytes"
+    " + where(kept_bytes + K * moduli * (wave_rows * BM + wave_columns * BN) > l2_size, moduli, 0)))", "B a tile",
+    "of FP64, whose pieces are joined one after another: C goes out, and residues come back where L2 does not hold them and a wave's operands",
+)
 JOIN_CYCLES = Equation(
-    "Q19", "join_cycles", "(store_slots + join_slots * moduli) * BM * BN / f32_fma_per_clock", "cycles a tile", "bytes become elements of C",
+    "Q19", "join_cycles", "(store_slots + join_slots * moduli) * BM * BN / f32_fma_per_clock + join_bytes * sms * clock_hz / dram_rate", "cycles a tile",
+    "bytes become elements of C; all SMs join at a time, and what they move has device memory's rate",
 )
 HIDDEN_CYCLES = Equation(
     "Q20", "hidden_cycles", "where(groups > 1, (stages - 1) * tensor_cycles * (1 + beside) / groups, 0)", "cycles",
@@ -101,7 +117,7 @@ UNIT_SECONDS = Equation(
     "Q22", "unit_seconds", "2 * moduli * tiles * BM * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
 SPLIT_SECONDS = Equation(
-    "Q35", "split_seconds", "pass_share * split_bytes / dram_rate + pass_seconds", "s",
+    "Q35", "split_seconds", "pass_share * split_bytes / dram_rate + split_passes * pass_seconds", "s",
     "FP32's elements wait in shared memory while a row's norm is found; of FP64 the second pass waits for the first",
 )
 KERNEL_SECONDS = Equation("Q23", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
@@ -119,10 +135,10 @@ BUDGETS = (
 LAUNCH = (*specialised.LAUNCH, KEPT_BYTES)
 TRAFFIC = (
     traffic.STAGE_FLOPS, INTENSITY, FETCH_BYTES, FILL_BYTES, BLOCKS, STAGES_K, specialised.L2_BYTES, specialised.TURNS, specialised.WAVE_ROWS,
-    specialised.WAVE_COLUMNS, PLANE_BYTES, specialised.AT_ONCE, KEPT_BYTES, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
+    specialised.WAVE_COLUMNS, specialised.WAVE_GROUPS, PLANE_BYTES, specialised.AT_ONCE, KEPT_BYTES, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
 )
 TIME = (
-    TENSOR_CYCLES, SHARED_CYCLES, specialised.L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, REDUCE_CYCLES, JOIN_CYCLES, HIDDEN_CYCLES,
+    TENSOR_CYCLES, SHARED_CYCLES, specialised.L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, REDUCE_CYCLES, JOIN_BYTES, JOIN_CYCLES, HIDDEN_CYCLES,
     KERNEL_CYCLES, UNIT_SECONDS, KERNEL_SECONDS, SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 GROUPS = (

@@ -16,6 +16,7 @@ from gemmgen.designs.portable import design as portable
 from gemmgen.designs.residues.design import SLICES, OfResidues
 from gemmgen.designs.residues.equations import of_elements
 from gemmgen.designs.residues_portable import equations
+from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.model import registers, traffic
 from gemmgen.model.equation import Constraint, Numbers, solved
 
@@ -30,6 +31,7 @@ RESIDUES = Feature("residues, one modulus after the other", equations=(equations
 
 class PortableResidues(OfResidues, portable.Portable):
     name = "residues_portable"
+    kinds = (GEMM.name, STRIDED.name)
     register_section = None
     family = "residues"
     features = (
@@ -54,7 +56,7 @@ class PortableResidues(OfResidues, portable.Portable):
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            **of_elements(scheme), "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1,
+            **of_elements(scheme, layout), "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1,
         }
 
     def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:

@@ -6,6 +6,8 @@ adds them up with the modulus's weights, two registers for each element of C wha
 
 from __future__ import annotations
 
+from gemmgen.designs.residues.equations import WIDE_PASS_SECONDS, WIDE_PASS_SHARE
+from gemmgen.designs.strided.equations import WAVE_PRODUCTS
 from gemmgen.model import registers, time, traffic
 from gemmgen.model.equation import Equation
 
@@ -32,15 +34,18 @@ UNEVEN = Equation(
     "G17; two fragment buffers were seen to spill where one did not",
 )
 STAGES_K = Equation("Q27", "stages_k", "ceil(K / BK) * moduli", "stages a block", "all of k for each modulus")
-PLANE_BYTES = Equation("Q28", "plane_bytes", "(M + N) * K * moduli", "B", "both operands' residues, a byte each")
+PLANE_BYTES = Equation("Q28", "plane_bytes", "batch * (M + N) * K * moduli", "B", "both operands' residues, a byte each, of all products")
 DRAM_BYTES = Equation(
     "Q29", "dram_bytes",
-    "c_bytes * M * N + where(plane_bytes + c_bytes * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli))"
-    " + where(total_bytes > 0, where(K > segment_k, 16 * M * N * (ceil(K / segment_k) - 1), 0), where(moduli * M * N > l2_size, 2 * moduli * M * N, 0))",
+    "c_bytes * batch * M * N + where(plane_bytes + c_bytes * batch * M * N <= l2_size, 0,"
+    " max(plane_bytes, waves * wave_products * (wave_rows * BM + wave_columns * BN) * K * moduli))"
+    " + where(total_bytes > 0, where(K > segment_k, 16 * M * N * (ceil(K / segment_k) - 1), 0),"
+    " where(moduli * batch * M * N > l2_size, 2 * moduli * batch * M * N, 0))",
     "B", "T13 of all residues; and FP64 sums of the segments of k, where there are several, written and read; or the residues of FP64's C",
 )
 SPLIT_BYTES = Equation(
-    "Q30", "split_bytes", "K * (M + N) * (pass_bytes + moduli)", "B", "elements in once, FP64 three times, for norms and for residues, which go out",
+    "Q30", "split_bytes", "batch * (K * (M + N) * (pass_bytes + moduli) + again_bytes * (M * max(0, K - held_a) + N * max(0, K - held_b)))", "B",
+    "elements in once, FP64 twice, for norms and for residues, which go out; and again what no block holds of a row",
 )
 REDUCE_CYCLES = Equation(
     "Q31", "reduce_cycles",
@@ -48,14 +53,19 @@ REDUCE_CYCLES = Equation(
     " * BM * BN / f32_fma_per_clock", "cycles a block",
     "every sum modulo each number, and every element of C, while the matrix unit waits",
 )
+SPLIT_SECONDS = Equation(
+    "Q42", "split_seconds", f"where(total_bytes > 0, split_bytes / dram_rate, {WIDE_PASS_SHARE} * split_bytes / dram_rate + {2 * WIDE_PASS_SECONDS})", "s",
+    "of FP32 by device memory; of FP64 as long as the same passes take on an H200",
+)
 KERNEL_CYCLES = Equation(
     "Q32", "kernel_cycles",
     "stages_k * (full_waves * stage_cycles + tail_cycles)"
     " + (full_waves * resident_blocks + tail_blocks) * (tile_cycles * BM * BN + reduce_cycles)",
     "cycles", "M15, and the reductions of a block",
 )
-_OWN = {one.symbol: one for one in (STAGES_K, PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES)}
-TRAFFIC = tuple(_OWN.get(one.symbol, one) for one in traffic.PROBLEM_EQUATIONS)
+_OWN = {one.symbol: (one,) for one in (STAGES_K, PLANE_BYTES, SPLIT_BYTES)} | {"dram_bytes": (WAVE_PRODUCTS, DRAM_BYTES)}
+TRAFFIC = tuple(new for one in traffic.PROBLEM_EQUATIONS for new in _OWN.get(one.symbol, (one,)))
 TIME = tuple(
-    new for one in time.EQUATIONS for new in ((REDUCE_CYCLES, KERNEL_CYCLES) if one is time.KERNEL_CYCLES else (one,))
+    new for one in time.EQUATIONS
+    for new in ((REDUCE_CYCLES, KERNEL_CYCLES) if one is time.KERNEL_CYCLES else (SPLIT_SECONDS,) if one is time.SPLIT_SECONDS else (one,))
 )

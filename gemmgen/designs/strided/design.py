@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gemmgen.designs.common import COMPENSATION, PROMOTION, RUNS_OF_K, SLICES_OF_K, STAGES_IN_SHARED, TILES_OF_K
 from gemmgen.designs.design import Hints
-from gemmgen.designs.feature import ANY_KIND, GIVEN_TRIANGLES, PROMOTES_AT_ONCE
+from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES, PROMOTES_AT_ONCE
 from gemmgen.designs.portable.design import (
     ACCUMULATORS, CACHED_FRAGMENTS, CHUNKS, COPIES, FRAGMENTS, PADDED_ROWS, PIECES, PIECES_HELD, PREDICTED_SPILLS, SPLIT_ON_THE_WAY, TWO_BUFFERS, UNMOVED_SUMS,
     WITHIN_THE_FIT, Portable,
@@ -22,7 +22,7 @@ class Strided(Portable):
     features = (
         CHUNKS, PIECES, FRAGMENTS, COPIES, SPLIT_ON_THE_WAY, TWO_BUFFERS, PIECES_HELD, COMPENSATION, PADDED_ROWS, CACHED_FRAGMENTS, PROMOTION,
         TILES_OF_K, RUNS_OF_K, STAGES_IN_SHARED, ACCUMULATORS, PREDICTED_SPILLS, WITHIN_THE_FIT, UNMOVED_SUMS, SLICES_OF_K, PROMOTES_AT_ONCE,
-        ANY_KIND, GIVEN_TRIANGLES,
+        ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
     )
     forms = replace(
         Portable.forms.grouped("Traffic", (*traffic.BLOCK_EQUATIONS, *equations.TRAFFIC, traffic.TLP)),

@@ -7,7 +7,7 @@ from gemmgen.model.equation import Equation
 
 PLANE_BYTES = Equation("Q36", "plane_bytes", "batch * (M + N) * K * moved_bytes", "B", "T12 of all products")
 WAVE_PRODUCTS = Equation(
-    "Q37", "wave_products", "max(1, sms * resident_blocks / (wave_rows * wave_columns))", "groups of rows of tiles",
+    "Q37", "wave_products", "where(batch > 1, max(1, sms * resident_blocks / max(1, wave_rows * wave_columns)), 1)", "groups of rows of tiles",
     "of one product or of several, that are at work together",
 )
 DRAM_BYTES = Equation(

@@ -73,8 +73,9 @@ class TensorMemory:
         self.written = np.zeros((LANES * ctas, COLUMNS), bool)
         self.allocated: list[dict[int, int]] = [{} for _ in range(ctas)]
         self.permitted = [True] * ctas
-        self._cta = np.arange(warps) // self.each
-        self._quarter = 4 * self._cta + np.arange(warps) % self.each % 4
+        cta = np.arange(warps) // self.each
+        self._quarter = 4 * cta + np.arange(warps) % self.each % 4
+        self._beside, self._alike = cta[:, None] == cta, self._quarter[:, None] == self._quarter
         self.time = 0
         self.read, self.stored, self.multiplied, self.taken = (np.zeros((warps, COLUMNS), np.int64) for _ in range(4))
         self.known, self.told, self.heard = (np.zeros((32 * warps, 2 * warps), np.int64) for _ in range(3))
@@ -116,9 +117,10 @@ class TensorMemory:
                 needs=" or ".join(f"{count} from {_address(base)} on" for base, count in self.allocated[cta].items()) or "tcgen05.alloc first",
             )
         span = slice(address, address + columns)
-        self._check_products(threads, span, "given back")
-        self._check(threads, span, self.read, "given back", "read")
-        self._check(threads, span, self.stored, "given back", "written")
+        known = self.known[threads].min(0)
+        self._check_products(threads, known, span, "given back")
+        self._check(threads, known, span, self.read, "given back", "read")
+        self._check(threads, known, span, self.stored, "given back", "written")
         del self.allocated[cta][address]
 
     def lanes(self, cta: int) -> slice:
@@ -151,9 +153,10 @@ class TensorMemory:
     def load(self, warp: int, threads: np.ndarray, address: int, columns: int, place: str) -> np.ndarray:
         """`[columns, 32]` uint32, which are there after a wait."""
         lanes, span = self.quarter(warp, address, columns)
-        self._check_products(threads, span, "read")
-        self._check(threads, span, self.stored, "read", "written", self._quarter == self._quarter[warp])
-        self._check(threads, span, self.taken, "read", "allocated", self._cta == self._cta[warp])
+        known = self.known[threads].min(0)
+        self._check_products(threads, known, span, "read")
+        self._check(threads, known, span, self.stored, "read", "written", self._alike[warp])
+        self._check(threads, known, span, self.taken, "read", "allocated", self._beside[warp])
         if not self.written[lanes, span].all():
             raise Fault("tensor memory is read that nothing has written", got=_columns(span))
         self._did(warp, threads, 0, span, place)
@@ -162,10 +165,11 @@ class TensorMemory:
     def store(self, warp: int, threads: np.ndarray, address: int, values: np.ndarray, place: str) -> None:
         """`[columns, 32]` uint32, which are there after a wait."""
         lanes, span = self.quarter(warp, address, len(values))
-        self._check_products(threads, span, "written")
+        known = self.known[threads].min(0)
+        self._check_products(threads, known, span, "written")
         for when, did in ((self.read, "read"), (self.stored, "written")):
-            self._check(threads, span, when, "written", did, self._quarter == self._quarter[warp])
-        self._check(threads, span, self.taken, "written", "allocated", self._cta == self._cta[warp])
+            self._check(threads, known, span, when, "written", did, self._alike[warp])
+        self._check(threads, known, span, self.taken, "written", "allocated", self._beside[warp])
         self.data[lanes, span], self.written[lanes, span] = values.T, True
         self._did(warp, threads, 1, span, place)
 
@@ -177,11 +181,11 @@ class TensorMemory:
 
     def begin(self, thread: int, span: slice, keep: bool, place: str) -> int:
         """A thread issues a product into columns, which it adds to where `keep` says so; the product's time."""
-        only, warp, deed = np.array([thread]), thread // 32, "multiplied into"
-        self._check_products(only, span, deed)
-        self._check(only, span, self.read, deed, "read")
-        self._check(only, span, self.stored, deed, "written")
-        self._check(only, span, self.taken, deed, "allocated")
+        only, known, warp, deed = np.array([thread]), self.known[thread], thread // 32, "multiplied into"
+        self._check_products(only, known, span, deed)
+        self._check(only, known, span, self.read, deed, "read")
+        self._check(only, known, span, self.stored, deed, "written")
+        self._check(only, known, span, self.taken, deed, "allocated")
         if keep and not self.written[:, span].all():
             raise Fault("a product is added to tensor memory that nothing has written", got=_columns(span), needs="enable-input-d false the first time")
         self.time += 1
@@ -240,10 +244,12 @@ class TensorMemory:
             )
 
     # ---- the rules
-    def _check(self, threads: np.ndarray, span: slice, when: np.ndarray, deed: str, did: str, of: np.ndarray | bool = True) -> None:
-        """Fault where threads need not know what a warp did to columns; `of` these, `[warps]`."""
-        times = np.where(of, when[:, span].max(1), 0)
-        early = times > self.known[threads, : self.warps].min(0)
+    def _check(
+        self, threads: np.ndarray, known: np.ndarray, span: slice, when: np.ndarray, deed: str, did: str, of: np.ndarray | bool = True,
+    ) -> None:
+        """Fault where threads, which together have `known`, need not know what a warp did to columns; `of` these, `[warps]`."""
+        times = when[:, span].max(1)
+        early = (times > known[: self.warps]) & of
         if not early.any():
             return
         warp = int(np.argmax(early))
@@ -260,10 +266,10 @@ class TensorMemory:
             got=f"{_columns(span)}, {did} by {self._name(warp)} at {self.places.get(warp, '?')}", needs=needs,
         )
 
-    def _check_products(self, threads: np.ndarray, span: slice, deed: str) -> None:
-        """Fault where threads need not know that the products into columns are done. Products of one thread are done in order."""
+    def _check_products(self, threads: np.ndarray, known: np.ndarray, span: slice, deed: str) -> None:
+        """Fault where threads, as `_check`, need not know that the products into columns are done. Products of one thread are done in order."""
         times = self.multiplied[:, span].max(1)
-        early = times > self.known[threads, self.warps :].min(0)
+        early = times > known[self.warps :]
         if deed == "multiplied into":
             early[threads[0] // 32] = False
         if not early.any():

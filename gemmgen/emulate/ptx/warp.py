@@ -8,12 +8,15 @@ says in what order the vectors run.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from gemmgen.emulate.core.memory import Fault
 from gemmgen.emulate.ptx.memory import ThreadMemory
 from gemmgen.emulate.ptx.program import Block
 from gemmgen.emulate.ptx.registers import Registers
+from gemmgen.emulate.ptx.tensor_memory import TensorMemory
 
 WARP = 32
 _PARKED = 1 << 22  # added to a block number: the column waits for something that the block's end needs
@@ -126,6 +129,20 @@ class Warp(Registers):
                 "gt": ~(below | bit), "ge": ~below,
             }[register.removeprefix("lanemask_")]  # fmt: skip
         return np.broadcast_to(np.asarray(value).astype(np.uint32), self.lanes).copy()
+
+    # ---- tensor memory
+    @cached_property
+    def tensor_warps(self) -> list[tuple[TensorMemory, int, np.ndarray, np.ndarray]]:
+        """Of each column its tensor memory, its number there, its lanes, and the numbers of their threads there."""
+        every = [np.arange(column, self.lanes, self.columns) for column in range(self.columns)]
+        threads = [self.strip.tensor_threads(self.cta[lanes], self.tid[lanes]) for lanes in every]
+        return [(self.strip.tensor[self.cta[lanes[0]]], int(own[0]) // WARP, lanes, own) for lanes, own in zip(every, threads, strict=True)]
+
+    @cached_property
+    def tensor_ctas(self) -> list[tuple[TensorMemory, np.ndarray, np.ndarray]]:
+        """Of each CTA its tensor memory, its lanes, and the numbers of their threads there."""
+        every = [(cta, np.flatnonzero(self.cta == cta)) for cta in self.ctas]
+        return [(self.strip.tensor[cta], lanes, self.strip.tensor_threads(self.cta[lanes], self.tid[lanes])) for cta, lanes in every]
 
     # ---- whole warps
     def whole(self, mask: np.ndarray | None, what: str) -> np.ndarray | None:
