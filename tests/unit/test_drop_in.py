@@ -517,18 +517,22 @@ def test_a_linked_program_and_its_threads(program):
 
 def test_functions_that_are_looked_up_in_the_vendors_library():
     """Without the audit library they are the vendor's own; with it, those that the preload library defines lead there and the others do not."""
+    names = [one.name for one in shim.INTERFACES[0].defined if one.library == "libcublas"]
     script = CALLS + """
 own = ctypes.CDLL("libcublas.so.13")
 tell(passed=one(library=own, k=2), gemm=one(library=own), wide=one("cublasSgemmStridedBatched_64", library=own), default=one())
 y, x, a, s = array(0.0), array(2.0), array(3.0), array(1.0)
 own.cublasSgemv_v2(h, 0, 1, 1, s, a, 1, x, 1, array(0.0), y, 1)
 tell(gemv=y[0], handle=bool(h))
-"""
-    assert run_python(script).told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [1, 0], "gemv": 6, "handle": True}
+place = lambda library, name: ctypes.cast(getattr(library, name), P).value
+tell(led=sum(place(own, name) == place(default, name) for name in NAMES))
+""".replace("NAMES", repr(names))
+    assert run_python(script).told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [1, 0], "gemv": 6, "handle": True, "led": 0}
     audited = run_python(script, audit=True)
-    assert audited.told == {"passed": [0, 1], "gemm": [1, 0], "wide": [1, 0], "default": [1, 0], "gemv": 6, "handle": True} and not audited.stderr
+    assert not audited.stderr
+    assert audited.told == {"passed": [0, 1], "gemm": [1, 0], "wide": [1, 0], "default": [1, 0], "gemv": 6, "handle": True, "led": len(names)}
     alone = run_python(script, audit=True, preload=False)
-    assert alone.told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [0, 1], "gemv": 6, "handle": True}
+    assert alone.told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [0, 1], "gemv": 6, "handle": True, "led": len(names)}
 
 
 def test_the_audit_library_needs_no_other_one_and_neither_shows_more_than_it_has_to(tmp_path):
