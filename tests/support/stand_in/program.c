@@ -1,7 +1,7 @@
 /*
  * A program that is linked with cuBLAS: threads, calls of each, rows and columns and sums of the product. It prints what a call takes and the first element.
- * With OWN_HANDLES each thread has a handle and a stream of its own, else all share one. With LOOKED_UP it looks the product up in the library by name. Threads meet before their first call and after it, so that what
- * belongs to one is never another's that came later.
+ * With OWN_HANDLES each thread has a handle and a stream of its own, else all share one. With LOOKED_UP it looks the product up in the library by its name.
+ * Threads meet before their first call and after it, so that what belongs to one is never another's that came later.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
