@@ -188,10 +188,10 @@ EXACT = "the sums of {scheme.name} are integers, and exact"
 WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
-        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute products of A and B of one size",
-        lambda case: case.kind.name,
-        lambda case: "gemm, gemmt, syrk, syr2k, symm, trmm or strided" if case.spec.problem.element.reals == 1
-        else "gemm, herk, her2k, syrk, syr2k, gemmt, hemm, symm, trmm or strided", 'kind = "gemm", or type = "f32"',
+        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " do not compute products of this kind",
+        lambda case: case.kind.name + (", matrices" if case.kind.batched else ""),
+        lambda case: ("gemm, gemmt, syrk, symm or strided; syr2k and trmm" if case.spec.problem.element.reals == 1
+                      else "gemm, herk, syrk, gemmt, hemm, symm or strided; her2k, syr2k and trmm") + " of single products", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,
@@ -302,6 +302,11 @@ OF_KERNEL = (
         "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs and case.kind.reals == 1 or any(case.kind.k_range)),
         "scales of runs of k are found of an A and a B that are read whole, and whole runs are summed",
         lambda case: f"{case.scheme.name}, kind {case.kind}", "a scheme with scales of rows, or without any", 'scheme = "scaled"',
+    ),
+    Refusal(
+        "[split] scheme", lambda case: bool(case.scheme.family.residues) and any(case.kind.k_range) and not case.of_wide,
+        "norms of rows are those of a whole FP32 matrix, and kind {case.kind} reads a triangle", lambda case: case.scheme.name,
+        "words, or residues of FP64", 'scheme = "scaled"',
     ),
     Refusal(
         "[split] scheme", lambda case: case.kind.twice and (bool(case.scheme.family.tile_k) or not case.same_words),

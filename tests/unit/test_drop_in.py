@@ -722,10 +722,11 @@ def test_a_recorded_program_runs_again_under_levels(tmp_path):
 
 def test_a_line_of_levels_that_cannot_be_is_told_and_left_out(tmp_path):
     levels = tmp_path / "levels"
+    # As an error, 0 would be any.
     levels.write_text("ordinal 0 vendor\nordinal 1 kernel none\nsize 1 2 error 1\nperiod 0\nall error -1\nordinal 99999999 vendor\nordinal -1 vendor\n"
                       "all error 1x\nall error 1 2\nall\n \nsite here kernel reference\nordinal 1048576 vendor\nall error 0\nall error nan\n")
     ran = run_python(PROGRAM, LAB_LEVELS=str(levels))
-    assert [line.split(":")[2] for line in ran.stderr.splitlines()] == ["2", "3", "4", "5", "6", "7", "8", "9", "10", "12", "13", "14", "15"]  # an error of 0 would be any
+    assert [line.split(":")[2] for line in ran.stderr.splitlines()] == ["2", "3", "4", "5", "6", "7", "8", "9", "10", "12", "13", "14", "15"]
     assert ran.told["0 5"] == [0, 1] and ran.told["0 6"] == [1, 0]
     assert "cannot be read" in run_python(PROGRAM, LAB_LEVELS=str(tmp_path / "none")).stderr
 

@@ -350,11 +350,20 @@ def test_the_residues_of_a_batch_are_fp64s():
         solve(spec(scheme="residues8", problem={"type": "f32", "kind": "strided"}))
 
 
+@pytest.mark.parametrize("gpu", ["h200", "a100"])
+def test_residues_of_a_triangle_are_fp64s(gpu):
+    """Norms of FP32's rows are sums over all of the stored matrix, which reads what TRMM must not."""
+    asked = {"problem": {"kind": "trmm", "m": 200, "n": 70, "k": 200}, "split": {"scheme": "residues8"}, "target": {"gpu": gpu}}
+    with pytest.raises(InfeasibleSpec, match="norms of rows are those of a whole FP32 matrix, and kind trmm reads a triangle"):
+        solve(loads(asked))
+    assert solve(loads(asked | {"problem": asked["problem"] | {"type": "f64"}, "split": {"scheme": "residues12"}})).kind.name == "trmm"
+
+
 @pytest.mark.parametrize(("sections", "told"), [
-    ({"problem": {"kind": "pointers"}}, ("[problem] kind", "compute products of A and B of one size")),
-    ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, syr2k, symm, trmm or strided")),
-    ({"problem": {"kind": "syr2k", "layout": "nt", "matrices": 3}}, ("[problem] kind", "compute products of A and B of one size")),
-    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt, syrk, syr2k, symm, trmm or strided")),
+    ({"problem": {"kind": "pointers"}}, ("[problem] kind", "do not compute products of this kind")),
+    ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided; syr2k and trmm of single products")),
+    ({"problem": {"kind": "syr2k", "layout": "nt", "matrices": 3}}, ("[problem] kind", "do not compute products of this kind")),
+    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided; syr2k and trmm of single products")),
     ({"problem": {"b": "f16"}}, ("[problem] b", "a B of the same type")),
     ({"problem": {"c": "f16"}}, ("[problem] c", "store C in the same type")),
     ({"epilogue": {"do": ["relu"]}}, ("[epilogue] do", "steps compute in FP32")),
