@@ -343,6 +343,7 @@ def test_strided_batches_are_weighed_as_one_launch():
     found = choice.pool(solved(use=[fixed], gpus=["h100"], batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]]))
     kinds = {one.plan.kind.name: one for one in found.candidates}
     assert set(kinds) == {"gemm", "strided"}
+    assert {(one.plan.kind.name, *one.alike) for one in found.candidates} == {("gemm", 0), ("strided", 1)}, "each is asked at its own sizes"
     assert kinds["gemm"].seconds[1] == pytest.approx(64 * kinds["gemm"].seconds[0])
     assert np.isinf(kinds["strided"].seconds[0]), "it is for batches alone"
     assert kinds["strided"].seconds[1] < kinds["gemm"].seconds[1] / 4
