@@ -162,7 +162,8 @@ def vendor_seconds(plan: Plan) -> float | None:
     if kind.vendor_share is None:
         return None
     start = time.sgemm_numbers(plan.gpu)["sgemm_start"]
-    return start + kind.vendor_share * (whole - start) + kind.vendor_chain * h.k
+    together = kind.vendor_together if kind.batched and h.matrices > 1 else 1
+    return start + together * kind.vendor_share * (whole - start) + kind.vendor_chain * h.k
 
 
 def plain_plan(plan: Plan) -> Plan:

@@ -93,7 +93,7 @@ class Trsm(OneTriangle):
     """
 
     name = "trsm"
-    vendor_share, vendor_chain = 0.5, 3.1e-7
+    vendor_share, vendor_chain, vendor_together = 0.5, 3.1e-7, 2.5
     meaning = "a triangular system, whose solution takes the place of its right-hand sides"
     solves = True
 

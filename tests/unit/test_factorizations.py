@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen.catalog.element import F64
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import SpecError
 from gemmgen.workshop import apps
 from gemmgen.workshop.apps import dense, hpl, qr, race
@@ -255,7 +257,9 @@ def test_cublas_gets_fp64s_routines_and_factors():
 def kernels(monkeypatch, vendor, ratio):
     """Those of FP64 with a vendor beside, of which predictions say a ratio for a size."""
     asked, ran = [], []
-    row = {"type": SimpleNamespace(bytes=8), "gpu": SimpleNamespace(dram_gb_per_s=8 * who.C_READS)}  # an element of C a nanosecond
+    h200 = GPUS.get("h200")
+    rates = h200.rates.model_copy(update={"dram_gb_per_s": 8.0 * who.C_READS})  # an element of C a nanosecond
+    row = {"type": F64, "gpu": h200.model_copy(update={"rates": rates})}
     monkeypatch.setattr(who.road, "plan", lambda spec: asked.append(spec) or SimpleNamespace(hints=who.Shape(0, 0, 0, ""), **row))
     monkeypatch.setattr(who, "replace", lambda one, **change: one._replace(**change) if isinstance(one, who.Shape) else SimpleNamespace(**row, **change))
     told = lambda found: None if found is None else SimpleNamespace(seconds=1e-6, fp32_seconds=1e-6 * found)

@@ -223,6 +223,9 @@ def test_a_kind_is_compared_with_the_vendor_s_routine(kind, share, chain):
     whole = sgemm_seconds(plan.gpu, 4096, n, 4096)
     assert verdicts.vendor_seconds(plan) == pytest.approx(start + share * (whole - start) + chain * 4096)  # a system has 4096 unknowns
     assert verdict(plan).fp32_seconds <= verdicts.vendor_seconds(plan)
+    many = road.plan({"problem": problem | {"matrices": 3}, "split": {"scheme": "scaled"}, "target": {"gpu": "h200"}})
+    whole, share = sgemm_seconds(plan.gpu, 4096, n, 4096, 3), share * (2.5 if kind == "trsm" else 1)
+    assert verdicts.vendor_seconds(many) == pytest.approx(start + share * (whole - start) + chain * 4096)
 
 
 def test_products_behind_pointers_have_no_routine_of_the_vendor_to_be_compared_with():

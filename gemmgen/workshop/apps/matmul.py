@@ -318,7 +318,7 @@ class Kernels(Matmul):
                 self._plans[kernel] = road.plan(sized(self._spec, *shape, **problem))
             plan = self._plans[kernel]
             told = verdict(replace(plan, hints=replace(plan.hints, m=shape.m, n=shape.n, k=shape.k)))
-            reads = adds * C_READS * shape.m * shape.n * plan.type.bytes / (1e9 * plan.gpu.dram_gb_per_s)
+            reads = adds * C_READS * shape.m * shape.n * plan.type.bytes / (1e9 * plan.gpu.rates.dram_gb_per_s)
             self._slower[key] = told is not None and told.fp32_seconds < told.seconds + reads
         return self._slower[key]
 
