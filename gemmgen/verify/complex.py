@@ -27,7 +27,7 @@ def share_of_worst(
     kind, part = plan.kind, plan.type
     real = ComplexProduct.completed(ComplexProduct(kind.element.name), a, b)
     magnitude = part.exact(np.abs(real[0]), np.abs(real[1]))
-    held, c = (parts(kind.element.widened(x)) for x in (np.zeros(c.shape) if before is None or beta == 0 else before, c))
+    held, c = (parts(kind.element.widened(x)) for x in (np.zeros(c.shape) if before is None else before, c))
     rounded = 6 * part.roundoff  # the products with four factors' parts, and their sums, round once each
     limit = _scaled(alpha, allowance(plan, *real, magnitude) + rounded * magnitude) + _scaled(beta, rounded * np.abs(held)) + 2 * part.tiniest
     product, as_reals = kind.element.exact(a, b), part.exact(*real)

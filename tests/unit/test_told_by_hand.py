@@ -1501,7 +1501,7 @@ def test_what_of_a_gpus_times_is_measured():
     found = GPUS.get("h200").measured
     assert standing(found) == (52, 54) and found.wgmma is not None
     assert standing(found.model_copy(update={"wgmma": None})) == (36, 37)  # 16 and one assumed of 17 less
-    assert standing(GPUS.get("rx9070xt").measured) == (0, 54) and standing(GPUS.get("b200").measured) == (0, 63)
+    assert standing(GPUS.get("rx9070xt").measured) == (0, 54) and standing(GPUS.get("b200").measured) == (0, 64)
 
 
 def test_the_map_of_worth_tells_memory_and_standing():
