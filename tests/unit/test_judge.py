@@ -26,7 +26,7 @@ from gemmgen.spec import loads
 from gemmgen.split import split
 import gemmgen.verify as judging
 from gemmgen.verify import against_fp32, oracles, verify
-from gemmgen.verify.bound import SAFETY, Bound, allowance, safety
+from gemmgen.verify.bound import SAFETY, Bound, allowance, lost, safety
 from gemmgen.verify.expected import AS_FP32, MARGIN, computed, expected, reordered, sequential
 from gemmgen.verify.metrics import Errors, exact, relative_frobenius
 from ways import TINY, plan_of, tailed
@@ -133,6 +133,17 @@ def test_a_right_kernel_passes_every_question(scheme, monkeypatch):
     assert [check.name for check in report.checks] == [
         "resources", "probes", "permutation", "edges", "groups", "special", "range", "U[0, 1]", "U[-1, 1]", "schedules",
     ]
+
+
+def test_a_right_kernel_of_a_unit_that_takes_subnormal_words_for_zero_keeps_its_promise(monkeypatch):
+    """Of one word all that the unit takes for zero is missing from C: 0.6 of what an element may be off by."""
+    plan = plan_of(scheme="half", gpu="mi210", promote=0, tile={"block": [64, 64, 32], "warp": [32, 32, 32]})
+    judge, problem = judging.Judge(plan, None, None, None), oracles.all_ranges(plan)
+    right, device = Right(plan, Device()), Device()
+    monkeypatch.setattr(judging, "gemm", lambda _, plan, source, a, b, c=None, ends=None: right(device, plan, source, a, b))
+    missing = lost(plan, problem.a, problem.b, exact(problem.a, problem.b))
+    assert plan.launches.flushes_words and np.any(missing)
+    assert judge.range().passed, judge.range().detail
 
 
 def test_of_outliers_every_element_is_held_to_its_own_kernel_and_the_tiles_that_fell_back_are_counted(monkeypatch):

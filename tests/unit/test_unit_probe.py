@@ -41,6 +41,9 @@ def test_words_are_of_either_sign_and_of_the_exponents_asked_for(word):
 
     usual = numbers((-2, 1))
     assert (usual < 0).any() and (usual > 0).any() and set(np.floor(np.log2(np.abs(usual))).ravel()) == {-2, -1, 0, 1}
+    fractions = np.unique(np.abs(usual) / 2.0 ** np.floor(np.log2(np.abs(usual))))
+    few = 1 << min(form.fraction_bits, 7)  # fractions of more bits do not all come
+    assert np.unique(np.floor(fractions * few)).tolist() == list(range(few, 2 * few))
     assert not numbers("zero").any() and np.abs(numbers("subnormal")).max() < 2.0**form.min_exponent and numbers("subnormal").any()
     wide = np.abs(numbers((-1000, 1000)))
     largest = form.max_exponent - (form.specials == "nan")  # of which every fraction is a number
