@@ -135,15 +135,20 @@ def test_a_right_kernel_passes_every_question(scheme, monkeypatch):
     ]
 
 
-def test_a_right_kernel_of_a_unit_that_takes_subnormal_words_for_zero_keeps_its_promise(monkeypatch):
-    """Of one word all that the unit takes for zero is missing from C: 0.6 of what an element may be off by."""
-    plan = plan_of(scheme="half", gpu="mi210", promote=0, tile={"block": [64, 64, 32], "warp": [32, 32, 32]})
-    judge, problem = judging.Judge(plan, None, None, None), oracles.all_ranges(plan)
-    right, device = Right(plan, Device()), Device()
-    monkeypatch.setattr(judging, "gemm", lambda _, plan, source, a, b, c=None, ends=None: right(device, plan, source, a, b))
-    missing = lost(plan, problem.a, problem.b, exact(problem.a, problem.b))
-    assert plan.launches.flushes_words and np.any(missing)
-    assert judge.range().passed, judge.range().detail
+@pytest.mark.parametrize("scheme", ["half", "egemm"])
+def test_a_right_kernel_of_a_unit_that_takes_subnormal_words_for_zero_keeps_its_promise(scheme, monkeypatch):
+    """What the unit takes for zero is missing from C: of one word 0.6 of what an element may be off by. The bound is told with it."""
+    plan = plan_of(scheme=scheme, gpu="mi210", promote=0, tile={"block": [64, 64, 32], "warp": [32, 32, 32]})
+    judge = judging.Judge(plan, None, None, Device())
+    monkeypatch.setattr(judging, "gemm", Right(plan, judge.device))
+    even = oracles.uniform(plan, -1, 1, (33, 29, 65), 1)
+    product = exact(even.a, even.b)
+    missing = np.linalg.norm(lost(plan, even.a, even.b, product)) / np.linalg.norm(product)
+    assert plan.launches.flushes_words and missing > 1e-5
+    assert judge.range().passed and judge.special().passed, (judge.range().detail, judge.special().detail)
+    found = judge.accuracy("U[-1, 1]", even)
+    assert found.check.passed and f"; {missing:.1e} of it is not in the words that the unit multiplies" in found.check.detail
+    assert 0.9 * missing < found.errors.relative_frobenius < found.bound.relative_frobenius < 1.1 * missing
 
 
 def test_of_outliers_every_element_is_held_to_its_own_kernel_and_the_tiles_that_fell_back_are_counted(monkeypatch):
