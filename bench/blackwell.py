@@ -26,6 +26,10 @@ from typing import Any
 import numpy as np
 
 from gemmgen import road
+from gemmgen.catalog.element import F32
+from gemmgen.catalog.fragment import candidates
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES as SCHEME_ROWS
 from gemmgen.errors import GemmgenError
 from gemmgen.run import cuda, gemm
 from gemmgen.run.emulator import EmulatorDevice
@@ -36,9 +40,11 @@ from gemmgen.workshop.bringup.processes import Processes
 
 POLICY = "tcgen05"
 SIZES = (1024, 2048, 4096, 8192, 16384)
-SCHEMES = ("ootomo", "scaled", "run_scaled", "bf16x3", "bf16x6", "tf32x3")
-WORDS = ("half", "ootomo", "ootomo4", "bf16x3", "tf32x3", "scaled", "e4m3x6")
-"""Schemes whose kernels show how sums of FP16, BF16, TF32 and FP8 words are rounded, one instruction and several of them after one another."""
+SCHEMES = ("ootomo", "scaled", "run_scaled", "bf16x3", "bf16x6", "tf32x3", "residues6", "residues8", "residues14")
+"""Those of FP64 elements are predicted and not raced here: `gemmgen bench f64_b200` does that."""
+WORDS = ("half", "ootomo", "ootomo4", "bf16x3", "tf32x3", "scaled", "e4m3x6", "mixpert1", "residues6")
+"""Schemes whose kernels show how sums of FP16, BF16, TF32 and FP8 words are rounded, one instruction and several of them after one another, and that those of
+integers are not."""
 TILE = {"block": [128, 64, 32], "warp": [128, 64, 32]}
 CELLS: tuple[tuple[str, tuple[sample.Size, ...]], ...] = (
     ("ootomo", ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (64, 8192, 1024), (512, 512, 8192),
@@ -53,9 +59,15 @@ SHAPE = (300, 200, 500)
 def asked_for(gpu: str, scheme: str, size: int, cluster: int, **tile: Any) -> dict[str, Any]:
     """A spec, of square products; `cluster`: 1 for single blocks, 2 for pairs."""
     return {
-        "problem": dict.fromkeys("mnk", size), "split": {"scheme": scheme}, "fragment": {"policy": POLICY}, "target": {"gpu": gpu},
+        "problem": {**dict.fromkeys("mnk", size), "type": SCHEME_ROWS.get(scheme).element}, "split": {"scheme": scheme}, "fragment": {"policy": POLICY}, "target": {"gpu": gpu},
         "tile": {"cluster": cluster, **tile},
     }
+
+
+def served(gpu: str, schemes: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the schemes whose words the GPU's tcgen05 multiplies: B300's has no integers."""
+    row = GPUS.get(gpu)
+    return tuple(name for name in schemes if any(one.runs_on(row.arch) for one in candidates(row.vendor, SCHEME_ROWS.get(name).leading, POLICY)))
 
 
 def predicted(gpu: str, schemes: tuple[str, ...] = SCHEMES, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
@@ -88,7 +100,7 @@ def sums(gpu: str, seed: int = 0) -> list[dict[str, Any]]:
     """Whether the GPU's bits are the emulator's, by scheme and cluster."""
     (m, n, k), rng, found = SHAPE, np.random.default_rng(seed), []
     a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))
-    for scheme in WORDS:
+    for scheme in served(gpu, WORDS):
         for cluster in (1, 2):
             built = road.build(asked_for(gpu, scheme, 4096, cluster, **TILE))
             plan, source = built.plan, built.source
@@ -109,7 +121,7 @@ def races(gpu: str, schemes: tuple[str, ...], sizes: tuple[int, ...], seconds: f
     for size in sizes:
         inputs = timing.Inputs((size, size, size))
         contenders: dict[str, Any] = {"cublas-sgemm": (None, timing.cublas("cublas-sgemm", inputs))}
-        for scheme in schemes:
+        for scheme in (name for name in schemes if SCHEME_ROWS.get(name).element == F32.name):
             for cluster in (1, 2):
                 built, name = road.build(asked_for(gpu, scheme, size, cluster)), f"{scheme}, {'pairs' if cluster > 1 else 'single blocks'}"
                 contenders[name] = built.plan, timing.generated(name, built.plan, built.source, built.binary, inputs)
@@ -155,7 +167,7 @@ def main() -> int:
     parser.add_argument("--kernels", type=int, default=4, help="of each size, that the constants are fitted to")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    schemes, sizes = tuple(asked.schemes.split(",")), tuple(map(int, asked.sizes.split(",")))
+    schemes, sizes = served(asked.gpu, tuple(asked.schemes.split(","))), tuple(map(int, asked.sizes.split(",")))
     found: dict[str, Any] = {"predicted": predicted(asked.gpu, schemes, sizes)}
     print(table(found["predicted"]))
     if not asked.predict:

@@ -2,12 +2,12 @@
 
     python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096x8192,4096] [--parts] [--block 512]
     python bench/solve.py specs/kernels/trsm_h200.toml --matrices 64 --sizes 256,512,1024
-    gemmgen run --library DIR -- python bench/solve.py --calls
+    gemmgen run --library DIR -- python bench/solve.py --calls [--matrices 64 --sizes 256,512,1024]
 
 For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and
-TFLOP/s counted as size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the products take,
-each by itself. `--matrices` solves so many systems at once, beside cublasStrsmBatched. With --calls cublasStrsm alone: under `gemmgen run` it is that of a
-library. Raises DeviceError without a CUDA GPU.
+TFLOP/s counted as size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the
+products take, each by itself. `--matrices` solves so many systems at once, beside cublasStrsmBatched. With --calls cublasStrsm or cublasStrsmBatched alone:
+under `gemmgen run` it is that of a library. Raises DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations
@@ -81,12 +81,14 @@ def batches(options: argparse.Namespace, asked: dict[str, Any]) -> None:
 
     for one in options.sizes.split(","):
         size, others = [*map(int, one.split("x")), int(one.split("x")[0])][:2]
-        built = road.build(loads(asked | {"problem": {"kind": "trsm", "m": size, "n": others, "k": size, "matrices": options.matrices}}), options.gpu)
-        own, draw = Multiplier(built), cupy.random.default_rng(1)
+        built = None if options.calls else road.build(
+            loads(asked | {"problem": {"kind": "trsm", "m": size, "n": others, "k": size, "matrices": options.matrices}}), options.gpu)
+        own, draw = None if options.calls else Multiplier(built), cupy.random.default_rng(1)
         a = (cupy.tril(draw.uniform(-1, 1, (options.matrices, size, size))) / size**0.5 + cupy.eye(size)).astype(cupy.float32)
         b = draw.uniform(-1, 1, (options.matrices, size, others)).astype(cupy.float32)
         x = cupy.empty_like(b)
-        solves_of = {"gemmgen": lambda: own.solve(x, a), "cublas-strsm-batched": cublas_trsm_batched(x, a)}
+        solves_of = {} if options.calls else {"gemmgen": lambda: own.solve(x, a)}
+        solves_of["cublas-strsm-batched"] = cublas_trsm_batched(x, a)
         told = {}
         for name, solve in solves_of.items():
             x[...] = b
@@ -102,10 +104,12 @@ def batches(options: argparse.Namespace, asked: dict[str, Any]) -> None:
 
         found = raced({name: Contender(name, enqueued(solve), judged=False) for name, solve in solves_of.items()}, rounds=options.rounds,
                       slice_ms=options.slice_ms, warm_up=0.3)
-        print(f"{options.matrices} x {size} x {others}: {built.plan.summary}")
-        print(f"{options.matrices} x {size} x {others}: {found['cublas-strsm-batched'] / found['gemmgen']:.2f} x cublas-strsm-batched")
+        if not options.calls:
+            print(f"{options.matrices} x {size} x {others}: {built.plan.summary}")
+            print(f"{options.matrices} x {size} x {others}: {found['cublas-strsm-batched'] / found['gemmgen']:.2f} x cublas-strsm-batched")
         for name, seconds in found.items():
-            print(f"    {name:<21} {1e6 * seconds:9.1f} us  {1e-12 * options.matrices * size**2 * others / seconds:6.1f} TFLOP/s, residual {told[name]:.2e}")
+            rate = 1e-12 * options.matrices * size**2 * others / seconds
+            print(f"    {options.matrices} x {size} x {others} {name:<21} {1e6 * seconds:9.1f} us  {rate:6.1f} TFLOP/s, residual {told[name]:.2e}")
 
 
 def triangles(size: int) -> dict[str, Any]:
@@ -131,7 +135,7 @@ def residual(a: Any, b: Any, x: Any) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("spec", type=Path, nargs="?")
-    parser.add_argument("--calls", action="store_true", help="cublasStrsm alone")
+    parser.add_argument("--calls", action="store_true", help="cublasStrsm alone, of --matrices cublasStrsmBatched")
     parser.add_argument("--gpu", default=None)
     parser.add_argument("--sizes", default="8192x4096x8192,4096,2048")
     parser.add_argument("--rounds", type=int, default=7)
@@ -143,8 +147,8 @@ def main() -> int:
     options = parser.parse_args()
     if not options.calls and options.spec is None:
         parser.error("a spec, or --calls")
-    if options.matrices > 1 and (options.calls or options.parts):
-        parser.error("--matrices goes with neither --calls nor --parts")
+    if options.matrices > 1 and options.parts:
+        parser.error("--matrices does not go with --parts")
     import cupy
 
     solves.SHARED_BYTES += 4 * (options.block - solves.BLOCK) * solves.SYSTEMS
@@ -201,7 +205,7 @@ def parts(own: Multiplier, built: Any, x: Any, a: Any) -> None:
     x.fill(1)
     own.solve(x, a)
     (prepared,) = own._prepared.values()
-    rounds = built.source.interface.rounds(*x.shape, 1.0)
+    rounds = built.source.interface.rounds(*x.shape, 0, 1.0, 0.0)
     told: dict[str, list[float]] = {}
     for one, (_, launches) in zip(rounds, prepared):
         key = "solve" if one.solves else f"product {one.m} x {one.n} x {one.k}"

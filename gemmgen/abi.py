@@ -55,7 +55,7 @@ def interface(plan: Plan) -> Interface:
         padded=padded, buffers=_buffers(plan, padded, counters),
         counters=counters, launches=tuple(_aliased(plan, launch) for launch in _launches(plan, counters)),
         tiles=partial(plan.kind.tiles.number, tile=(plan.block[0] * plan.cluster, plan.block[1])) if plan.kind.tiles else None,
-        rounds=partial(plan.kind.rounds, contiguous=plan.solved.k_contiguous) if plan.kind.solves else None,
+        rounds=partial(plan.kind.rounds, contiguous=plan.kind.solves and plan.solved.k_contiguous) if plan.kind.in_rounds else None,
         largest=plan.kind.largest if plan.kind.solves else None,
     )
 
@@ -91,7 +91,8 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
             return f"the same of what the fallback's words cannot hold, once for each of its tiles: {field.removeprefix(FALLBACK + '_')}"
         operand, _, kind = field.partition("_")
         if kind:
-            return meanings[kind].format(operand.upper())
+            other = f", and of {'B' if operand == 'a' else 'A'} in its place," if plan.kind.exchanged else ""
+            return meanings[kind].format(operand.upper() + other)
         return f"elements of C computed again in {plan.type.title}" if plan.special == "exact" else "always 0: special = fast"
 
     found, offset, all_fields = [], 0, dict(COUNTERS)
@@ -206,12 +207,10 @@ _SIZES = (given("m", "int", "rows of C"), given("n", "int", "columns of C"), giv
 _FACTORS = (given("alpha", "float", "factor of A B"), given("beta", "float", "factor of what C held"))
 
 
-_IMAGINARY = (given("alpha_i", "float", "imaginary part of alpha"), given("beta_i", "float", "imaginary part of beta"))
-
-
 def _factors_of_c(plan: Plan) -> tuple[Parameter, ...]:
     """Those of complex numbers by their parts."""
-    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *(_IMAGINARY if plan.kind.complex_factors else ())))
+    imaginary = (given(f"{one}_i", "float", f"imaginary part of {one}") for one in plan.kind.imaginary)
+    return tuple(replace(one, element=plan.type.c_type) for one in (*_FACTORS, *imaginary))
 
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
@@ -405,8 +404,8 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             Line(tuple(counted[f"{x}_status"] for x in ("ab" if plan.kind.twice else [operand.name for operand in before]))),
             *_strides(plan, "ab" if plan.kind.twice else "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.solves or plan.kind.twice
-        or plan.kind.reals > 1 else over(
+        same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.in_rounds
+        or plan.kind.twice or plan.kind.reals > 1 else over(
             [operand for operand in before if operand.name == "a"]),
         cluster=plan.launches.whole_cluster if whole else 1,
     )

@@ -183,15 +183,15 @@ class Round:
     Attributes:
         solves: whether its launch is that of the role `solve`; else its launches are all others.
         m, n, k, alpha, beta: in place of the call's.
-        at: by argument, the operand of the call that it points into, and the stored row and column there.
+        at: by argument, the operand of the call that it points into, and the stored row and column there; without those that stay as they are.
     """
 
     solves: bool
     m: int
     n: int
     k: int
-    alpha: float
-    beta: float
+    alpha: complex
+    beta: complex
     at: Mapping[str, tuple[str, int, int]]
 
     def given(self, call: Mapping[str, Any], moved: Callable[[Any, int], Any]) -> dict[str, Any]:
@@ -203,7 +203,8 @@ class Round:
         """
         parts = {name: moved(call[of], row * call[f"ld{of}"] + column) for name, (of, row, column) in self.at.items()}
         steps = {f"{step}{name}": call[f"{step}{of}"] for name, (of, _, _) in self.at.items() for step in ("ld", "stride_") if step + of in call}
-        return {**call, **parts, **steps, "m": self.m, "n": self.n, "k": self.k, "alpha": self.alpha, "beta": self.beta}
+        factors = {"alpha": self.alpha.real, "alpha_i": self.alpha.imag, "beta": self.beta.real, "beta_i": self.beta.imag}
+        return {**call, **parts, **steps, **factors, "m": self.m, "n": self.n, "k": self.k}
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ class Interface:
         tiles: (m, n) -> the extent `tiles`, of a kind of product that does not compute all tiles of C; None where it does.
         buffers: of the workspace, those to be zeroed first.
         launches: in order.
-        rounds: (m, n, alpha) -> how often the launches run and for which parts of the operands, in order; None where they run once.
+        rounds: (m, n, k, alpha, beta) -> how often the launches run and for which parts of the operands, in order; None where they run once.
         largest: (m, n) -> m, n and k that no round exceeds, which the workspace is for.
     """
 
@@ -242,7 +243,7 @@ class Interface:
     counters: tuple[Counters, ...]
     launches: tuple[Launch, ...]
     tiles: Callable[[int, int], int] | None = None
-    rounds: Callable[[int, int, float], Sequence[Round]] | None = None
+    rounds: Callable[[int, int, int, complex, complex], Sequence[Round]] | None = None
     largest: Callable[[int, int], tuple[int, int, int]] | None = None
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from gemmgen import __version__, abi, views
 from gemmgen.batch import POINTERS
 from gemmgen.cache import Cache
-from gemmgen.catalog.element import ELEMENTS, REALS
+from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
@@ -122,7 +122,7 @@ def _environment() -> Any:
     )
     environment.globals.update(
         power=_power, roundings=ROUNDINGS, pointers_stride=POINTERS,
-        most_tile_exponent=MOST_TILE_EXPONENT, all_elements=tuple(ELEMENTS.values()), real_elements=REALS,
+        most_tile_exponent=MOST_TILE_EXPONENT, all_elements=tuple(ELEMENTS.values()),
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
     environment.filters.update(nested=_nested, bracketed="({})".format, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)

@@ -110,18 +110,19 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 constexpr int PART = 64, SYSTEMS = 32;
-// Where unknown `p` of right-hand side `j` lies in shared memory.
-GG_DEVICE int unknown_at(int p, int j) { return p * SYSTEMS + j; }
-// And element `kk` of row `o` of a part of the triangle: eight rows' chunks of 16 bytes touch each bank once.
-GG_DEVICE int part_at(int o, int kk) { return o * PART + (kk ^ (o % 8 * 4)); }
+// Chunks of 16 bytes of a row are exchanged by this in shared memory: those of eight rows in a line, and of eight that are four apart, touch each bank once.
+GG_DEVICE int exchanged(int row) { return ((row / 4 ^ row % 4 * 2) & 7) * 4; }
+// Where unknown `p` of right-hand side `j` lies, and element `kk` of row `o` of a part of the triangle.
+GG_DEVICE int unknown_at(int p, int j) { return p * SYSTEMS + (j ^ exchanged(p)); }
+GG_DEVICE int part_at(int o, int kk) { return o * PART + (kk ^ exchanged(o)); }
 GG_DEVICE long long stored_at(int p, int k) { return p; }
-// x / d, rounded as a division is but for the last bit of few: the product with 1 / d, and what that leaves; not where an Inf or NaN comes out.
+// x / d, rounded as a division is but for the last bit of few: the product with 1 / d, and what that leaves. Of an Inf or a NaN a NaN.
 GG_DEVICE float quotient(float x, float d, float inverse) {
-    const float about = x * inverse, left = fmaf(-about, d, x);
-    return fabsf(left) <= 0x1.fffffep+127f ? fmaf(left, inverse, about) : about;
+    const float about = x * inverse;
+    return fmaf(fmaf(-about, d, x), inverse, about);
 }
 
-// Parts of 64 unknowns, one after the other: products with the parts before, then substitution, in which each of 32 threads has a right-hand side.
+// Parts of 64 unknowns, one after the other: products with the parts before, then substitution, in which each warp has four right-hand sides.
 // Rows past the block's end are those of the identity.
 extern "C" __global__ void __launch_bounds__(256)
 gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
@@ -134,46 +135,45 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
     float* const part = known + 256 * SYSTEMS;  // [row][k]
     float* const inverse = part + PART * PART;          // one over each element of the diagonal; 0 where that has less than all bits
     const int thread = (int)threadIdx.x, first = (int)blockIdx.x * SYSTEMS, others = min(SYSTEMS, n - first);
-    // A warp has 8 rows of 32, and 4 columns of 4 right-hand sides.
-    const int row = thread % 8 + thread / 32 % 4 * 8, column = (thread / 8 % 4 + thread / 128 * 4) * 4;
+    // Half of the threads have half of the known unknowns: a warp 8 rows of 16, and 4 columns of 4 right-hand sides.
+    const int half = thread / 128, row = thread % 8 + thread / 32 % 2 * 8;
+    const int column = (thread / 8 % 4 + thread / 64 % 2 * 4) * 4;
 
-    // With alpha = 0 neither operand is read.
-#pragma unroll 8
-    for (int at = thread; at < 8192; at += 256) {
-        const int p = at / SYSTEMS, j = at % SYSTEMS;
-        if (p < k) known[unknown_at(p, j)] = j < others && alpha != 0.0f ? alpha * c[stored_at(p, k) * ldc + first + j] : 0.0f;
+    float ahead[16];
+    // Elements of the triangle in part `before` of the rows of the part at `begin`, some of the time before they are asked for.
+    const auto fetch = [&](int begin, int before) {
+        int o = begin + thread / PART, kk = before + thread % PART;
+        const float* from = a + stored_at(o, k) * lda + stored_at(kk, k);
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            ahead[i] = kk <= o && o < k ? *from : o == kk ? 1.0f : 0.0f;
+            o += 4;
+            from += 4 * lda;
+        }
+    };
+    if (alpha != 0.0f) fetch(0, 0);
+    // With alpha = 0 neither operand is read. Unknowns past the block's end are 0. Several elements are on their way at once.
+#pragma unroll 1
+    for (int from = thread; from < 8192; from += 4096) {
+        float given[16];
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
+            given[i] = p < k && j < others && alpha != 0.0f ? c[stored_at(p, k) * ldc + first + j] : 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
+            known[unknown_at(p, j)] = alpha * given[i];
+        }
     }
+    __syncthreads();
     for (int begin = 0; begin < k && alpha != 0.0f; begin += PART) {
-        __syncthreads();
-        float rest[2][4], sum[2][4];
+        float rest[4][4];
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < 4; ++i)
 #pragma unroll
-            for (int j = 0; j < 4; ++j) rest[i][j] = begin + row + 32 * i < k ? known[unknown_at(begin + row + 32 * i, column + j)] : 0.0f;
-        // Sums that begin at 0 are rounded where they are small.
-        const auto clear = [&]() {
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) sum[i][j] = 0.0f;
-        };
-        const auto subtract = [&]() {
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) rest[i][j] -= sum[i][j];
-        };
-        float ahead[16];
-        const auto fetch = [&](int before) {
-#pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const int at = thread + 256 * i;
-                const int o = begin + at / PART, kk = before + at % PART;
-                const long long from = stored_at(o, k) * lda + stored_at(kk, k);
-                ahead[i] = o == kk ? o < k ? a[from] : 1.0f : kk < o && o < k ? a[from] : 0.0f;
-            }
-        };
-        fetch(0);
+            for (int j = 0; j < 4; ++j) rest[i][j] = half ? 0.0f : known[unknown_at(begin + row + 16 * i, column + j)];
         for (int before = 0; before <= begin; before += PART) {
             if (before) { __syncthreads(); }
 #pragma unroll
@@ -183,17 +183,21 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
             }
             __syncthreads();
             if (before == begin) break;
-            fetch(before + PART);
-            clear();
-#pragma unroll 4
-            for (int kk = 0; kk < PART; kk += 4) {
-                float4 factor[2];
+            fetch(begin, before + PART);
+            float sum[4][4];  // begins at 0, as sums are rounded where they are small
 #pragma unroll
-                for (int i = 0; i < 2; ++i) factor[i] = *(const float4*)(part + part_at(row + 32 * i, kk));
+            for (int i = 0; i < 4; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) sum[i][j] = 0.0f;
+#pragma unroll 2
+            for (int kk = half * (PART / 2); kk < (half + 1) * (PART / 2); kk += 4) {
+                float4 factor[4];
+#pragma unroll
+                for (int i = 0; i < 4; ++i) factor[i] = *(const float4*)(part + part_at(row + 16 * i, kk));
                 {
                     const float4 x = *(const float4*)(known + unknown_at(before + kk, column));
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                    for (int i = 0; i < 4; ++i) {
                         sum[i][0] = fmaf(factor[i].x, x.x, sum[i][0]);
                         sum[i][1] = fmaf(factor[i].x, x.y, sum[i][1]);
                         sum[i][2] = fmaf(factor[i].x, x.z, sum[i][2]);
@@ -203,7 +207,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                 {
                     const float4 x = *(const float4*)(known + unknown_at(before + kk + 1, column));
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                    for (int i = 0; i < 4; ++i) {
                         sum[i][0] = fmaf(factor[i].y, x.x, sum[i][0]);
                         sum[i][1] = fmaf(factor[i].y, x.y, sum[i][1]);
                         sum[i][2] = fmaf(factor[i].y, x.z, sum[i][2]);
@@ -213,7 +217,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                 {
                     const float4 x = *(const float4*)(known + unknown_at(before + kk + 2, column));
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                    for (int i = 0; i < 4; ++i) {
                         sum[i][0] = fmaf(factor[i].z, x.x, sum[i][0]);
                         sum[i][1] = fmaf(factor[i].z, x.y, sum[i][1]);
                         sum[i][2] = fmaf(factor[i].z, x.z, sum[i][2]);
@@ -223,7 +227,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                 {
                     const float4 x = *(const float4*)(known + unknown_at(before + kk + 3, column));
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                    for (int i = 0; i < 4; ++i) {
                         sum[i][0] = fmaf(factor[i].w, x.x, sum[i][0]);
                         sum[i][1] = fmaf(factor[i].w, x.y, sum[i][1]);
                         sum[i][2] = fmaf(factor[i].w, x.z, sum[i][2]);
@@ -231,110 +235,113 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                     }
                 }
             }
-            subtract();
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) rest[i][j] -= sum[i][j];
         }
+        fetch(begin + PART, 0);
         if (thread < PART) {
             const float d = part[part_at(thread, thread)];
             inverse[thread] = fabsf(d) >= 0x1p-126f && fabsf(d) <= 0x1p+126f ? 1.0f / d : 0.0f;
         }
-        // 16 unknowns at a time, which all threads then take out of the rows behind them.
-#pragma unroll 1
-        for (int top = 0; top < PART; top += 16) {
+        if (begin > 0) {
+            // The sums of one half go to the other by what C was, which that has.
+            const auto put = [&](int of) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    float4* const to = (float4*)(known + unknown_at(begin + row + 16 * i, column));
+                    const float4 other = of ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *to;
+                    *to = make_float4(rest[i][0] + other.x, rest[i][1] + other.y, rest[i][2] + other.z, rest[i][3] + other.w);
+                }
+            };
+            if (half) put(1);
+            __syncthreads();
+            if (!half) put(0);
+        }
+        __syncthreads();
+        bool divides = __any_sync(0xffffffffu, inverse[thread % 32] == 0.0f || inverse[32 + thread % 32] == 0.0f);
+        if (!divides) {
+            // 32 threads have four right-hand sides, and each of them 8 unknowns of one: four in a line, of every 32. A thread solves for its
+            // four, and all take them out of the rows behind.
+            const int place = thread % 8, own = thread / 32 * 4 + thread / 8 % 4, row = 4 * place;
+            float x[2][4];
 #pragma unroll
             for (int i = 0; i < 2; ++i)
 #pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    if ((row + 32 * i) / 16 * 16 == top && begin + row + 32 * i < k) known[unknown_at(begin + row + 32 * i, column + j)] = rest[i][j];
-            __syncthreads();
-            if (thread < SYSTEMS) {
-                if (__any_sync(0xffffffffu, inverse[top + thread % 16] == 0.0f)) {  // by divisions
-#pragma unroll 1
-                    for (int kk = top; kk < top + 16 && begin + kk < k; ++kk) {
-                        const float x = known[unknown_at(begin + kk, thread)] / part[part_at(kk, kk)];
-                        known[unknown_at(begin + kk, thread)] = x;
-#pragma unroll 1
-                        for (int o = kk + 1; o < top + 16 && begin + o < k; ++o) {
-                            float* const to = known + unknown_at(begin + o, thread);
-                            *to = fmaf(-part[part_at(o, kk)], x, *to);
-                        }
-                    }
-                } else {
-                    float x[16];
+                for (int e = 0; e < 4; ++e) x[i][e] = known[unknown_at(begin + 32 * i + row + e, own)];
 #pragma unroll
-                    for (int p = 0; p < 16; ++p) x[p] = begin + top + p < k ? known[unknown_at(begin + top + p, thread)] : 0.0f;
+            for (int i = 0; i < 2; ++i) {
+#pragma unroll 2
+                for (int turn = 0; turn < 8; ++turn) {
+                    const int kk = 32 * i + 4 * turn, solver = thread % 32 / 8 * 8 + turn;
+                    float solved[4];
+                    const float4 square1 = *(const float4*)(part + part_at(kk + 1, kk));
+                    const float4 square2 = *(const float4*)(part + part_at(kk + 2, kk));
+                    const float4 square3 = *(const float4*)(part + part_at(kk + 3, kk));
+                    const float first = part[part_at(kk, kk)];
+                    const float4 over = *(const float4*)(inverse + kk);
+                    solved[0] = x[i][0];
+                    solved[0] = quotient(solved[0], first, over.x);
+                    solved[1] = x[i][1];
+                    solved[1] = fmaf(-square1.x, solved[0], solved[1]);
+                    solved[1] = quotient(solved[1], square1.y, over.y);
+                    solved[2] = x[i][2];
+                    solved[2] = fmaf(-square2.x, solved[0], solved[2]);
+                    solved[2] = fmaf(-square2.y, solved[1], solved[2]);
+                    solved[2] = quotient(solved[2], square2.z, over.z);
+                    solved[3] = x[i][3];
+                    solved[3] = fmaf(-square3.x, solved[0], solved[3]);
+                    solved[3] = fmaf(-square3.y, solved[1], solved[3]);
+                    solved[3] = fmaf(-square3.z, solved[2], solved[3]);
+                    solved[3] = quotient(solved[3], square3.w, over.w);
 #pragma unroll
-                    for (int kk = 0; kk < 16; kk += 4) {
-#pragma unroll
-                        for (int o = kk; o < 16; ++o) {
-                            const float4 factor = *(const float4*)(part + part_at(top + o, top + kk));
-                            if (o == kk) x[o] = quotient(x[o], factor.x, inverse[top + o]);
-                            else if (o > kk) x[o] = fmaf(-factor.x, x[kk], x[o]);
-                            if (o == kk + 1) x[o] = quotient(x[o], factor.y, inverse[top + o]);
-                            else if (o > kk + 1) x[o] = fmaf(-factor.y, x[kk + 1], x[o]);
-                            if (o == kk + 2) x[o] = quotient(x[o], factor.z, inverse[top + o]);
-                            else if (o > kk + 2) x[o] = fmaf(-factor.z, x[kk + 2], x[o]);
-                            if (o == kk + 3) x[o] = quotient(x[o], factor.w, inverse[top + o]);
-                            else if (o > kk + 3) x[o] = fmaf(-factor.w, x[kk + 3], x[o]);
-                        }
+                    for (int e = 0; e < 4; ++e) {
+                        if (place == turn) x[i][e] = solved[e];
+                        solved[e] = __uint_as_float(__shfl_sync(0xffffffffu, __float_as_uint(solved[e]), solver));
                     }
 #pragma unroll
-                    for (int p = 0; p < 16; ++p)
-                        if (begin + top + p < k) known[unknown_at(begin + top + p, thread)] = x[p];
+                    for (int o = i; o < 2; ++o)
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            const float4 factor = *(const float4*)(part + part_at(32 * o + row + e, kk));
+                            float rest = x[o][e];
+                            rest = fmaf(-factor.x, solved[0], rest);
+                            rest = fmaf(-factor.y, solved[1], rest);
+                            rest = fmaf(-factor.z, solved[2], rest);
+                            rest = fmaf(-factor.w, solved[3], rest);
+                            if (o > i || place > turn) x[o][e] = rest;
+                        }
                 }
             }
-            __syncthreads();
-            if (top + 16 == PART || begin + top + 16 >= k) break;  // nothing is behind them
-            clear();
+            bool odd = false;
 #pragma unroll
-            for (int kk = top; kk < top + 16; kk += 4) {
-                float4 factor[2];
+            for (int i = 0; i < 2; ++i)
 #pragma unroll
-                for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) factor[i] = *(const float4*)(part + part_at(row + 32 * i, kk));
-                {
-                    const float4 x = *(const float4*)(known + unknown_at(begin + kk, column));
+                for (int e = 0; e < 4; ++e) odd |= !(fabsf(x[i][e]) <= 0x1.fffffep+127f);
+            divides = __any_sync(0xffffffffu, odd);
+            if (!divides) {
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) {
-                        sum[i][0] = fmaf(factor[i].x, x.x, sum[i][0]);
-                        sum[i][1] = fmaf(factor[i].x, x.y, sum[i][1]);
-                        sum[i][2] = fmaf(factor[i].x, x.z, sum[i][2]);
-                        sum[i][3] = fmaf(factor[i].x, x.w, sum[i][3]);
-                    }
-                }
-                {
-                    const float4 x = *(const float4*)(known + unknown_at(begin + kk + 1, column));
+                for (int i = 0; i < 2; ++i)
 #pragma unroll
-                    for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) {
-                        sum[i][0] = fmaf(factor[i].y, x.x, sum[i][0]);
-                        sum[i][1] = fmaf(factor[i].y, x.y, sum[i][1]);
-                        sum[i][2] = fmaf(factor[i].y, x.z, sum[i][2]);
-                        sum[i][3] = fmaf(factor[i].y, x.w, sum[i][3]);
-                    }
-                }
-                {
-                    const float4 x = *(const float4*)(known + unknown_at(begin + kk + 2, column));
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) {
-                        sum[i][0] = fmaf(factor[i].z, x.x, sum[i][0]);
-                        sum[i][1] = fmaf(factor[i].z, x.y, sum[i][1]);
-                        sum[i][2] = fmaf(factor[i].z, x.z, sum[i][2]);
-                        sum[i][3] = fmaf(factor[i].z, x.w, sum[i][3]);
-                    }
-                }
-                {
-                    const float4 x = *(const float4*)(known + unknown_at(begin + kk + 3, column));
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) if (row + 32 * i >= top + 16) {
-                        sum[i][0] = fmaf(factor[i].w, x.x, sum[i][0]);
-                        sum[i][1] = fmaf(factor[i].w, x.y, sum[i][1]);
-                        sum[i][2] = fmaf(factor[i].w, x.z, sum[i][2]);
-                        sum[i][3] = fmaf(factor[i].w, x.w, sum[i][3]);
-                    }
-                }
+                    for (int e = 0; e < 4; ++e) known[unknown_at(begin + 32 * i + row + e, own)] = x[i][e];
             }
-            subtract();
         }
+        if (divides && thread % 32 < 4) {  // so that an Inf or a NaN stands where FP32's substitution has it
+            const int own = thread / 32 * 4 + thread % 32;
+#pragma unroll 1
+            for (int kk = 0; kk < PART && own < others; ++kk) {
+                const float x = known[unknown_at(begin + kk, own)] / part[part_at(kk, kk)];
+                known[unknown_at(begin + kk, own)] = x;
+#pragma unroll 1
+                for (int o = kk + 1; o < PART; ++o) {
+                    float* const to = known + unknown_at(begin + o, own);
+                    *to = fmaf(-part[part_at(o, kk)], x, *to);
+                }
+            }
+        }
+        __syncthreads();
     }
-    __syncthreads();
     for (int at = thread; at < 8192; at += 256) {
         const int p = at / SYSTEMS, j = at % SYSTEMS;
         if (p < k && j < others) c[stored_at(p, k) * ldc + first + j] = known[unknown_at(p, j)];

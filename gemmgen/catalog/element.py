@@ -162,8 +162,6 @@ F64 = Wide("f64", "FP64", "double", np.dtype(np.float64), np.dtype(np.longdouble
 C64 = Complex("c64", "complex FP32", "float", np.dtype(np.complex64), np.dtype(np.complex128), "c", 2)
 C128 = Complex("c128", "complex FP64", "double", np.dtype(np.complex128), np.dtype(np.clongdouble), "z", 3)
 ELEMENTS = {one.name: one for one in (F32, F64, C64, C128)}
-REALS = tuple(one for one in ELEMENTS.values() if one.reals == 1)
-"""Those of which there is BLAS's level 3 beside GEMM."""
 
 
 @dataclass(frozen=True)

@@ -121,5 +121,13 @@ def require_f32(output: Output, what: str) -> None:
     """
     if output.name == WIDE.name:
         raise SpecError("[problem] type", f"{what} C in FP32 alone", got=F64.name, needs=F32.name, remedy='type = "f32"')
+    require_usual(output, what)
+
+
+def require_usual(output: Output, what: str) -> None:
+    """
+    Raises:
+        SpecError: C is of another type than A, which `what` does not know.
+    """
     if not output.is_usual:
         raise SpecError("[problem] c", f"{what} C in FP32 alone", got=output.name, needs=F32.name, remedy='c = "f32"')

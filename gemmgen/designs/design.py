@@ -74,7 +74,7 @@ class Design(Searched, Batched):
         """Whether it has kernels for products of this kind."""
         if kind.plain:
             return kind.name in self.kinds
-        read = self.has(GIVEN_TRIANGLES) or self.has(COMPLEX) and not (kind.twice or any(kind.k_range))
+        read = self.has(GIVEN_TRIANGLES) or self.has(COMPLEX) and not kind.twice
         given = (self.has(COMPLEX) or kind.reals == 1) and (read or not kind.packs)
         return (STRIDED if kind.batched else GEMM).name in self.kinds and self.has(ANY_KIND) and given
 
@@ -158,21 +158,30 @@ def _of_kind(design: Design, kind: Kind) -> Design:
             own[one.symbol], before = before, ()
 
     def replaced(equations: tuple[Equation, ...]) -> tuple[Equation, ...]:
-        return tuple(new for one in equations for new in (*(before if one.symbol == "seconds" else ()), *own.get(one.symbol, (for_kind(one),))))
+        return tuple(new for one in equations for new in (*(before if one.symbol == "seconds" else ()), *of_kind(one)))
+
+    def of_kind(one: Equation) -> tuple[Equation, ...]:
+        """The kind's own equations in its place, or the equation as the kind has it. Residues are summed for one modulus after another."""
+        *others, last = own.get(one.symbol, (for_kind(one),))
+        if one.symbol == "stages_k" and "moduli" in one.form and "moduli" not in last.form:
+            last = replace(last, form=f"moduli * {last.form}")
+        return (*others, last)
 
     def for_kind(one: Equation) -> Equation:
         """The equation as kinds have it that do not say it themselves.
 
-        A kind that solves has half of all k in its products, and takes the time of its last equation besides. Of a kind of one operand no words of B are made
-        or read besides A's, but where products read more words of one than of the other. Of a kind whose tiles have a part of k, the matrix unit has that part
-        alone.
+        A kind that exchanges A and B runs all launches twice. A kind that solves has half of all k in its products, and takes the time of its last equation
+        besides. Of a kind of one operand no words of B are made or read besides A's, but where products read more words of one than of the other. Of a kind
+        whose tiles have a part of k, the matrix unit has that part alone.
         """
+        if kind.exchanged and one.symbol == "seconds":
+            return replace(one, form=f"2 * ({one.form})")
         if kind.solves and one.symbol == "seconds":
             return replace(one, form=f"{one.form} + {before[-1].symbol}")
         if kind.solves and one.symbol in ("stages_k", "unit_seconds"):
             return replace(one, form=re.sub(r"\bK\b", "(K / 2)", one.form))
         if (any(kind.k_range) or kind.twice) and one.symbol == "unit_seconds":
-            return replace(one, form=re.sub(r"\bK\b", "(stages_k * split_k * BK)", one.form))
+            return replace(one, form=re.sub(r"\bK\b", "(stages_k * split_k * BK)" + " / moduli" * ("moduli" in one.form), one.form))
         if not (kind.one_operand and kind.shares_words) or one.symbol not in ("plane_bytes", "split_bytes"):
             return one
         return replace(one, form=re.sub(r"\bN\b", "where(words_a == words_b, 0, N)", one.form))

@@ -59,16 +59,17 @@ EXAMPLE_NUMBER = 0.5
 """What the example gives an epilogue for each number."""
 
 
-_PARTS_OF_FACTORS = {"alpha": "alpha[0]", "alpha_i": "alpha[1]", "beta": "beta[0]", "beta_i": "beta[1]"}
-_OF_PARTS = {**{one: f"2 * {one}" for one in ("n", "k", "lda", "ldb", "ldc")}, **_PARTS_OF_FACTORS}
+_OF_PARTS = {one: f"2 * {one}" for one in ("n", "k", "lda", "ldb", "ldc")}
 """What the real product of a complex one is given, by the argument of a parameter."""
 
 
 def _passed(parameter: Parameter, plan: Plan) -> str:
     """What a parameter is given, as C."""
     if parameter.region is None:
-        factor = parameter.argument in _PARTS_OF_FACTORS and not plan.kind.complex_factors
-        return str(parameter.argument) if plan.kind.reals == 1 or factor else _OF_PARTS.get(parameter.argument, str(parameter.argument))
+        factor, _, part = str(parameter.argument).partition("_i")
+        if factor in plan.kind.imaginary:
+            return f"{f'of_{factor}' if plan.kind.exchanged else factor}[{int(parameter.argument != factor)}]"
+        return str(parameter.argument) if plan.kind.reals == 1 else _OF_PARTS.get(parameter.argument, str(parameter.argument))
     return f"(base + at.{parameter.region}" + (f" + {parameter.offset})" if parameter.offset else ")")
 
 
@@ -176,8 +177,7 @@ def _codes(plan: Plan, batched: bool) -> list[tuple[str, int, str]]:
     first = known["workspace"][0]
     given = [name for name, _ in _ends(plan, batched)]
     vectors = [(name, first + at, "NULL, and C has elements") for at, name in enumerate(given) if name in plan.inputs.vectors]
-    if plan.kind.complex_factors:
-        known = known | {"alpha": (4, "NULL"), "beta": (9, "NULL")}
+    known = known | {factor: (known[factor][0], "NULL") for factor in plan.kind.imaginary}
     left = {argument: position for argument, (position, _) in known.items() if argument in plan.kind.aliases or argument in _none_of(plan)}
     moved = [
         (argument, position + (len(given) if position >= first else 0) - sum(before < position for before in left.values()), reason)
@@ -257,8 +257,8 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
         "sizes_known": ", ".join(known.values()), "aliased": [(one, of) for one, of in known.items() if one != of],
         "b_declared": b.format(" *"), "b_pointed": b.format("* "), "reads": _reads(plan),
         "tile": {"m": tile_m, "n": tile_n}, "computed": kind.stored if kind.stored and not kind.mirrored else "",
-        "given": kind.given, "packs": kind.packs, "depth": "2 * K" if kind.twice else "K",
-        "has": has, "beta_declared": f"{_of_factors(plan)['factor']}beta, " if has["beta"] else "",
+        "given": kind.given, "packs": kind.packs or kind.exchanged, "depth": "2 * K" if kind.sums_two else "K",
+        "has": has, "beta_declared": f"{_of_factors(plan)['beta_factor']}beta, " if has["beta"] else "",
         "a_declared": f", const {plan.type.c_type} *a, int64_t lda" if has["a"] else "",
         "a_pointed": f", const {plan.type.c_type}* a, int64_t lda" if has["a"] else "",
         "system": {"size": kind.aliases["k"], "others": kind.beside, "block": solves.BLOCK, "systems": solves.SYSTEMS, "operand": plan.solved.name,
@@ -268,9 +268,10 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
 
 def _of_factors(plan: Plan) -> dict[str, Any]:
     """How the C function is given alpha and beta: numbers, or pointers to both parts."""
-    if not plan.kind.complex_factors:
-        return {"factor": f"{plan.type.c_type} ", "alpha_is": {"seen": "alpha != 0", "none": "alpha == 0.0f"}}
-    return {"factor": f"const {plan.type.c_type} *", "alpha_is": {"seen": "(alpha[0] != 0 || alpha[1] != 0)", "none": "alpha[0] == 0 && alpha[1] == 0"}}
+    pairs, usual = plan.kind.imaginary, {"seen": "alpha != 0", "none": "alpha == 0.0f"}
+    alpha, beta = (f"const {plan.type.c_type} *" if one in pairs else f"{plan.type.c_type} " for one in ("alpha", "beta"))
+    of_pair = {"seen": "(alpha[0] != 0 || alpha[1] != 0)", "none": "alpha[0] == 0 && alpha[1] == 0"}
+    return {"factor": alpha, "beta_factor": beta, "pairs": pairs, "alpha_is": of_pair if "alpha" in pairs else usual}
 
 
 def _limits(plan: Plan) -> dict[str, int]:

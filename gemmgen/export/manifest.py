@@ -78,7 +78,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
             "an element is so many numbers, its parts; what follows is of the real product: its n, k, lda, ldb and ldc are so many times those of the call, "
             "alpha and beta the real parts, alpha_i and beta_i the imaginary ones"
         )}} if plan.kind.reals > 1 else {}),
-        **({"rounds": _rounds(plan)} if plan.kind.solves else {}),
+        **({"rounds": _rounds(plan)} if plan.kind.solves else {"exchanged": _exchanged(plan)} if plan.kind.exchanged else {}),
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
@@ -126,6 +126,13 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         **(batch.manifest_values(plan) if batch.serves(plan) else {}),
         "sha256": {"kernels": source.hash, **{file: hashlib.sha256(content).hexdigest() for file, content in files.items()}},
     }
+
+
+def _exchanged(plan: Plan) -> str:
+    """How a kind that sums two products runs its launches."""
+    conjugated = "alpha conjugated (alpha_i negated), " if plan.kind.hermitian else ""
+    return (f"all launches, then, unless k or alpha is 0, all launches again with a and b, lda and ldb exchanged, {conjugated}beta = 1; regions marked zeroed "
+            "are zeroed before the first launch, and those behind the status again before the second round: the status counts both")
 
 
 def _rounds(plan: Plan) -> dict[str, Any]:

@@ -109,10 +109,12 @@ def promise(plan: Plan) -> str:
 
 def coefficients(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
     """The bound's coefficients, the largest of all architectures, and of the fallback where there is one; they depend on no data."""
-    nothing, k = np.zeros((1, 1)), k * (1 + plan.kind.twice)
+    nothing, k = np.zeros((1, 1)), k * (1 + plan.kind.sums_two)
     found = [bound(one, np.zeros((1, k)), np.zeros((k, 1)), nothing) for one in _on_all(plan, archs)]
     fields = ("relative_frobenius", "scaled", "coherent", "random")
     largest = Bound(**{field: max(getattr(one, field) for one in found) for field in fields})
+    if plan.kind.exchanged:  # which rounds C twice
+        largest = replace(largest, random=math.hypot(largest.random, plan.type.roundoff), scaled=largest.scaled + plan.type.roundoff)
     if not plan.kind.solves:
         return largest
     # Of residuals, which substitution in FP32 adds to, as `gemmgen.verify.solves` has it.

@@ -14,15 +14,15 @@ from gemmgen.kinds.batches import GROUPED, POINTERS, STRIDED
 from gemmgen.kinds.complex import ComplexProduct, OfComplex
 from gemmgen.kinds.kind import GEMM, Kind, Problem, Tiles, require_plain
 from gemmgen.kinds.solves import TRSM
-from gemmgen.kinds.triangles import GEMMT, HERK, SYR2K, SYRK
+from gemmgen.kinds.triangles import GEMMT, HER2K, HERK, SYR2K, SYRK
 from gemmgen.kinds.triangular import HEMM, SYMM, TRMM
 
 __all__ = [
-    "ComplexProduct", "GEMM", "GEMMT", "GROUPED", "HEMM", "HERK", "OfComplex", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM", "Kind",
-    "Problem", "Tiles", "all_kinds", "kind_called", "kind_of", "require_plain",
+    "ComplexProduct", "GEMM", "GEMMT", "GROUPED", "HEMM", "HER2K", "HERK", "OfComplex", "POINTERS", "STRIDED", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM",
+    "Kind", "Problem", "Tiles", "all_kinds", "kind_called", "kind_of", "require_plain",
 ]
 
-OF_COMPLEX = (SYRK, HERK, GEMMT, TRMM, SYMM, HEMM)
+OF_COMPLEX = (SYRK, HERK, SYR2K, HER2K, GEMMT, TRMM, SYMM, HEMM)
 """The kinds of `triangles` and `triangular` that have complex elements, too."""
 ENTRY_POINTS = "gemmgen.kinds"
 
@@ -35,7 +35,7 @@ def all_kinds() -> dict[str, Kind]:
         GemmgenError: two have one name.
     """
     brought = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
-    found = [GEMM, SYRK, HERK, SYR2K, GEMMT, TRMM, TRSM, SYMM, HEMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in brought)]
+    found = [GEMM, SYRK, HERK, SYR2K, HER2K, GEMMT, TRMM, TRSM, SYMM, HEMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in brought)]
     names = [one.name for one in found]
     if twice := {name for name in names if names.count(name) > 1}:
         raise GemmgenError("kinds of products", "two have one name", got=", ".join(sorted(twice)), needs="a name for each",

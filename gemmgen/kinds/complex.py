@@ -105,13 +105,18 @@ class ComplexProduct(Kind):
         """`embedded` of complex A [M, K], B [K, N] and C [M, N]."""
         return Problem(a, b, c)
 
+    def filled(self, a: np.ndarray, b: np.ndarray) -> Problem:
+        return Problem(a, b)
+
     def completed(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The real A [M, 2K] and B [2K, 2N].
 
         Raises:
             SpecError: an operand is missing, or no kernel serves its shape.
         """
-        a, b = self.multiplied(a, b)
+        return self.real_of(*self.multiplied(a, b))
+
+    def real_of(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (k, n), part = b.shape, self.element.part.dtype
         blocks = np.empty((k, 2, n, 2), part)
         blocks[:, 0, :, 0], blocks[:, 0, :, 1], blocks[:, 1, :, 0], blocks[:, 1, :, 1] = b.real, b.imag, -b.imag, b.real
@@ -156,7 +161,7 @@ class OfComplex(ComplexProduct):
         self.options = {**self.options, **one.options}
         self.name, self.meaning, self.aliases = self.element.letter + one.name, one.meaning, one.aliases
         self.formula = one.formula if one.one_operand else self.formula.replace(GEMM.formula, one.formula)
-        self.vendor_share, self.hermitian, self.longest_last = one.vendor_share, one.hermitian, one.longest_last
+        self.vendor_share, self.longest_last, self.hermitian, self.exchanged = one.vendor_share, one.longest_last, one.hermitian, one.exchanged
         self.tiles, self.stored, self.mirrored, self.equations, self.constraints = one.tiles, one.stored, one.mirrored, one.equations, one.constraints
         self.operand, self.left = getattr(one, "operand", None), getattr(one, "left", False)
         self.layouts = one.layouts = COMPLEX_LAYOUTS if one.layouts == LAYOUTS else one.layouts + BESIDE.get(self.operand, ())
@@ -206,8 +211,14 @@ class OfComplex(ComplexProduct):
     def multiplied(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return self.of_reals.completed(a, b)
 
+    def terms(self, a: np.ndarray, b: np.ndarray | None, alpha: complex = 1.0) -> list[tuple[complex, np.ndarray, np.ndarray]]:
+        return self.of_reals.terms(a, b, alpha)
+
     def framed(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
         return self.of_reals.embedded(a, b, c)
+
+    def filled(self, a: np.ndarray, b: np.ndarray) -> Problem:
+        return self.of_reals.filled(a, b)
 
     def part_of(self, c: np.ndarray, m: int, n: int) -> np.ndarray:
         return self.of_reals.part(c, m, n)

@@ -95,7 +95,9 @@ class Kind:
         whole: C, whether all elements of a block's tile at `m0` and `n0` are; empty where that is not known, as `stored` is asked then.
         mirrored: whether each element is stored a second time, at its column and row.
         reals: real numbers in an element of A, B and C, whose product kernels compute as one of real matrices.
-        hermitian: whether C is: alpha and beta are real numbers then, and the imaginary parts of the diagonal 0.
+        hermitian: whether C is: beta is a real number then, alpha too unless `exchanged`, and the imaginary parts of the diagonal are 0.
+        exchanged: whether it sums two products in two rounds of its launches, of the same kernels: in the second A and B are exchanged, what the first
+            stored is added, and of a Hermitian C alpha is conjugated. Counters sum both rounds.
         solves: whether C holds the right-hand sides of a triangular system and gets its solution: a kernel solves blocks of it, and the products that other
             blocks need of one that is known are those of `GEMM`, in rounds.
         counts: C, whether a tile counts what words cannot hold of its rows of A, and whether of its columns of B, where it splits them itself:
@@ -130,6 +132,7 @@ class Kind:
     mirrored = False
     reals = 1
     hermitian = False
+    exchanged = False
     solves = False
     counts = ("", "")
     vendor_share: float | None = None
@@ -154,7 +157,7 @@ class Kind:
     @property
     def plain(self) -> bool:
         """Whether a product is that of a given A and a given B, of which all elements are computed."""
-        return not (self.aliases or self.tiles or any(self.k_range) or self.stored or self.packs or self.solves)
+        return not (self.aliases or self.tiles or any(self.k_range) or self.stored or self.packs or self.solves or self.exchanged)
 
     @property
     def one_operand(self) -> bool:
@@ -167,9 +170,14 @@ class Kind:
         return self.reals == 1 and (self.one_operand or self.twice)
 
     @property
-    def complex_factors(self) -> bool:
-        """Whether alpha and beta are complex numbers."""
-        return self.reals > 1 and not self.hermitian
+    def sums_two(self) -> bool:
+        """Whether C sums two products, in one launch or in two rounds."""
+        return self.twice or self.exchanged
+
+    @property
+    def imaginary(self) -> tuple[str, ...]:
+        """The factors that have imaginary parts, of `alpha` and `beta`."""
+        return () if self.reals == 1 or self.hermitian and not self.exchanged else ("alpha",) if self.hermitian else ("alpha", "beta")
 
     @property
     def asked(self) -> str:
@@ -292,15 +300,24 @@ class Kind:
         """
         raise NotImplementedError
 
-    # ---- kinds that solve
+    # ---- kinds whose launches run in rounds
 
-    def rounds(self, m: int, n: int, alpha: float, contiguous: bool) -> list[Round]:
-        """The launches of a solve of C [m, n], in order.
+    @property
+    def in_rounds(self) -> bool:
+        """Whether the launches of a call run several times, each for parts of its operands."""
+        return self.solves or self.exchanged
+
+    def rounds(self, m: int, n: int, k: int, alpha: complex, beta: float, contiguous: bool) -> list[Round]:
+        """The launches of a call with C [m, n], in order. Of a kind that solves k and beta do not count.
 
         Args:
-            contiguous: whether the triangle's k is, as it is stored (`Operand.k_contiguous`).
+            m, n, k: of the real product.
+            contiguous: whether a triangle's k is, as it is stored (`Operand.k_contiguous`).
         """
-        raise NotImplementedError
+        own = Round(False, m, n, k, alpha, beta, {})
+        if not (self.exchanged and alpha and k):
+            return [own]
+        return [own, Round(False, m, n, k, complex(alpha).conjugate() if self.hermitian else alpha, 1.0, {"a": ("b", 0, 0), "b": ("a", 0, 0)})]
 
     def largest(self, m: int, n: int) -> tuple[int, int, int]:
         """m, n and k that no product of a solve exceeds; zeros where there is none."""
@@ -326,9 +343,25 @@ class Kind:
         """
         return self.completed(a, b)
 
+    def real_of(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The real A and B whose product kernels compute for a product of such elements [M, K] and [K, N]."""
+        return a, b
+
+    def terms(self, a: np.ndarray, b: np.ndarray | None, alpha: complex = 1.0) -> list[tuple[complex, np.ndarray, np.ndarray]]:
+        """[(factor, A, B)], the products of elements that C sums, one for each round of its launches.
+
+        Raises:
+            SpecError: an operand is missing, or no kernel serves its shape.
+        """
+        return [(alpha, *self.multiplied(a, b))]
+
     def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
         """A product of this kind, part of whose C is A [M, K] B [K, N]: what is known of any product is then known of that part."""
         return Problem(a, b, c)
+
+    def filled(self, a: np.ndarray, b: np.ndarray) -> Problem:
+        """A product of this kind of such elements [M, K] and [K, N], every product of which counts: none has a factor that is zero throughout."""
+        return self.embedded(a, b, None)
 
     def part(self, c: np.ndarray, m: int, n: int) -> np.ndarray:
         """The part A B [m, n] of such a product's C."""

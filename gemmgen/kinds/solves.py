@@ -30,9 +30,9 @@ SHARED_BYTES = 4 * (BLOCK * SYSTEMS + PART * PART + PART)
 """A block's unknowns, a part of the triangle, and one over each element of its diagonal."""
 
 
-UNKNOWN_CYCLES = 312
-"""Cycles from one unknown of a block to the next: an H200 solves a block in 51.0 us for 2048 right-hand sides, in 56.3 us for 4096
-(docs/results/level3.md). Of other GPUs assumed."""
+UNKNOWN_CYCLES = 207
+"""Cycles from one unknown of a block to the next, all else of a block among them: an H200 launches and solves a block in 33.7 us for 2048 and for 4096
+right-hand sides (docs/results/level3.md). Of other GPUs assumed."""
 _PARTS = BLOCK // PART
 SUBSTITUTION = Equation(
     "K11", "substitution_cycles", f"{BLOCK} * {UNKNOWN_CYCLES} + {_PARTS * (_PARTS - 1) // 2} * {PART * PART * SYSTEMS} / f32_fma_per_clock",
@@ -113,7 +113,7 @@ class Trsm(OneTriangle):
             count = block & -block
             yield (block - count) * BLOCK, block * BLOCK, min(size, (block + count) * BLOCK)
 
-    def rounds(self, m: int, n: int, alpha: float, contiguous: bool) -> list[Round]:
+    def rounds(self, m: int, n: int, k: int, alpha: float, beta: float, contiguous: bool) -> list[Round]:
         size, others = (m, n) if self.left else (n, m)
         if not others:
             return []

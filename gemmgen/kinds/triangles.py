@@ -1,4 +1,4 @@
-"""Products of which a triangle of C is computed: BLAS's syrk, herk and syr2k, and gemmt."""
+"""Products of which a triangle of C is computed: BLAS's syrk, herk, syr2k and her2k, and gemmt."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.element import F32
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.kinds.kind import Kind, Problem, Tiles
 from gemmgen.model.equation import Constraint, Equation, Numbers
@@ -221,28 +222,38 @@ class Syrk(Triangle):
         return Problem(np.concatenate([a, b.T] if self.upper else [b.T, a]), None, self.around(c, m, n))
 
 
-class Herk(Syrk):
-    """C = alpha A A^H + beta C of complex numbers, alpha and beta real: C is Hermitian, and the imaginary parts of its diagonal are 0."""
+class Hermitian(Triangle):
+    """A triangle of a C of complex numbers that is Hermitian: the imaginary parts of its diagonal are 0, and not read.
 
-    name = "herk"
-    meaning = "a triangle of A A^H, of one operand of complex elements; alpha and beta are real"
-    words = "A A^H"
+    Attributes:
+        of_reals: the kind that does the same of real elements.
+    """
+
+    of_reals = ""
     mirror = "stored conjugated"
     layouts = ("nc", "cn")
     hermitian = True
 
     def check(self, problem: Any, place: str) -> None:
-        require_complex(self, problem, place, "syrk")
+        require_complex(self, problem, place, self.of_reals)
         super().check(problem, place)
+
+    def read(self, c: np.ndarray) -> np.ndarray:
+        return hermitian(c, below=True) if self.mirrored else np.where(np.eye(len(c), dtype=bool), c.real, c)
+
+
+class Herk(Hermitian, Syrk):
+    """C = alpha A A^H + beta C, alpha and beta real."""
+
+    name, of_reals = "herk", "syrk"
+    meaning = "a triangle of A A^H, of one operand of complex elements; alpha and beta are real"
+    words = "A A^H"
 
     def completed(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return a, np.ascontiguousarray(a.conj().T)
 
     def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
         return super().embedded(a, b.conj(), c)
-
-    def read(self, c: np.ndarray) -> np.ndarray:
-        return hermitian(c, below=True) if self.mirrored else np.where(np.eye(len(c), dtype=bool), c.real, c)
 
 
 class Syr2k(Triangle):
@@ -260,9 +271,20 @@ class Syr2k(Triangle):
         super().__init__(uplo)
         self.equations = (*self.equations, TWICE)
 
+    def of(self, problem: Any) -> Kind:
+        return super().of(problem) if problem.type == F32.name else Syr2kInTurn(problem.uplo or LOWER)
+
+    def of_complex(self) -> Kind:
+        return Syr2kInTurn(self.options["uplo"], reals=2)
+
     def completed(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         a, b = super().completed(a, b)
-        return np.concatenate([a, b.T], 1), np.concatenate([b, a.T])
+        rows, columns = self.turned(a, b)
+        return np.concatenate([a, rows], 1), np.concatenate([b, columns])
+
+    def turned(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A and B of the second product."""
+        return np.ascontiguousarray(b.T), np.ascontiguousarray(a.T)
 
     def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
         """Of [0; A] [B 0] and its mirror image, A B is the part below and to the left; of [A; 0] [0 B] that above and to the right."""
@@ -270,5 +292,40 @@ class Syr2k(Triangle):
         rows, columns = ((0, n), (m, 0)) if self.upper else ((n, 0), (0, m))
         return Problem(np.pad(a, (rows, (0, 0))), np.pad(b, ((0, 0), columns)), self.around(c, m, n))
 
+    def filled(self, a: np.ndarray, b: np.ndarray) -> Problem:
+        """Of which both products are seen in every element."""
+        return Triangle.embedded(self, a, b, None)
 
-SYRK, HERK, GEMMT, SYR2K = Syrk(), Herk(), Gemmt(), Syr2k()
+
+class Syr2kInTurn(Syr2k):
+    """The same by two rounds of the kernels of one product: of FP64, whose residues are of one product, and of complex elements, whose B is blocks."""
+
+    twice = False
+    exchanged = True
+
+    def __init__(self, uplo: str = LOWER, reals: int = 1):
+        Triangle.__init__(self, uplo, reals)
+
+    def of(self, problem: Any) -> Kind:
+        return type(self)(problem.uplo or LOWER)
+
+    def of_complex(self) -> Kind:
+        return type(self)(self.options["uplo"], reals=2)
+
+    def terms(self, a: np.ndarray, b: np.ndarray | None, alpha: complex = 1.0) -> list[tuple[complex, np.ndarray, np.ndarray]]:
+        a, b = Kind.completed(self, a, b)
+        return [(alpha, a, b), (complex(alpha).conjugate() if self.hermitian else alpha, *self.turned(a, b))]
+
+
+class Her2k(Hermitian, Syr2kInTurn):
+    """C = alpha A B + conj(alpha) B^H A^H + beta C, beta real."""
+
+    name, of_reals = "her2k", "syr2k"
+    meaning = "a triangle of alpha A B and its conjugate transpose, of complex elements; beta is real"
+    words = "A B + conj(alpha) B^H A^H"
+
+    def turned(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.ascontiguousarray(b.conj().T), np.ascontiguousarray(a.conj().T)
+
+
+SYRK, HERK, GEMMT, SYR2K, HER2K = Syrk(), Herk(), Gemmt(), Syr2k(), Her2k()

@@ -38,6 +38,8 @@ SLOWEST = 1.5
 """How much longer than the best plan of its size such a plan may take."""
 SMALL = 1024
 """Extents of a product whose operands L2 holds for a second pass."""
+SEVERAL = 2
+"""Products of a batch, of which a kernel of a routine takes any number: what it is chosen for is one."""
 Size = tuple[int, int, int, int]
 """m, n, k, and how many such products."""
 Group = tuple[str, str, str]
@@ -224,8 +226,9 @@ def of_routine(library: LoadedLibrary, gpu: Gpu, way: Mapping[str, Any]) -> list
             continue
         for _, loaded in retargeted(spec, gpu_name(library, gpu), way["layout"]):
             mine: list[Candidate] = []
-            with suppress(InfeasibleSpec, UnknownName):
-                mine = list(_of_way(place, loaded, gpu, way, sizes))
+            for products in (SEVERAL, 1) if library.batched else (1,):
+                with suppress(InfeasibleSpec, UnknownName):
+                    mine = mine or list(_of_way(place, loaded, gpu, way, sizes, products))
             found += mine
             if mine:
                 break
@@ -235,9 +238,13 @@ def of_routine(library: LoadedLibrary, gpu: Gpu, way: Mapping[str, Any]) -> list
     return [found[at] for at in np.argsort(cost, kind="stable")[:MOST_TILES]]
 
 
-def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], sizes: np.ndarray) -> Iterator[Candidate]:
-    """Those of one spec. One kernel serves all sizes: none finds row scales and splits in one pass, which suits large ones."""
-    small = dict(zip("mnk", sized(kind_of(Problem(**way)), *(SMALL,) * 3)))
+def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], sizes: np.ndarray, products: int) -> Iterator[Candidate]:
+    """Those of one spec. One kernel serves all sizes: none finds row scales and splits in one pass, which suits large ones.
+
+    Args:
+        products: above 1 kernels whose launches take a strided batch; a single product is a batch of one.
+    """
+    small = dict(zip("mnk", sized(kind_of(Problem(**way)), *(SMALL,) * 3))) | ({"matrices": products} if products > 1 else {})
     for variant in _variants(loaded, [way]):
         hinted = variant.spec.problem.model_copy(update=small)
         for space in _spaces(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})})):

@@ -323,17 +323,18 @@ def pool(
                 found += [one for layout in library.layouts_of(F32) for one in of_table(place, table, gpu, layout, library.sizes)]
     found, notes = _with_plain(library, found, own)
     seconds = {group: np.min([one.seconds for one in mine], axis=0) for group, mine in own.items()}
-    routines = {
+    ways = {
         (gpu.name, *way.values()): (gpu, way)
-        for gpu in library.gpus for name in library.file.routines for element in library.elements if element.reals == 1 for way in ways_of(name, element)
+        for gpu in library.gpus for name in library.file.routines for element in library.elements for way in ways_of(name, element)
     }
-    progress(f"candidates of {len(routines)} ways of routines") if routines else None
-    answers = each(lambda asked: of_routine(library, *asked), routines.values())
-    routines = dict(zip(routines, answers))
-    if F32 in library.elements:  # of FP64 there are kernels for some of the routines
-        lacking = {(group[0], group[1]) for group, mine in routines.items() if F64.name in group and not mine}
-        notes += [f"routines: there is no {kind} of FP64 on {gpu}" for gpu, kind in sorted(lacking)]
-        routines = {group: mine for group, mine in routines.items() if mine or F64.name not in group}
+    progress(f"candidates of {len(ways)} ways of routines") if ways else None
+    routines = dict(zip(ways, each(lambda asked: of_routine(library, *asked), ways.values())))
+    # Of other elements than FP32 there are kernels for some of the routines; of one that none has, the file asks for nothing.
+    some = {way["kind"] for group, (_, way) in ways.items() if routines[group]}
+    optional = {group for group, (_, way) in ways.items() if way.get("type", F32.name) != F32.name and (F32 in library.elements or way["kind"] in some)}
+    lacking = {(group[0], group[1], ELEMENTS[ways[group][1]["type"]].title) for group in optional if not routines[group]}
+    notes += [f"routines: there is no {kind} of {title} on {gpu}" for gpu, kind, title in sorted(lacking)]
+    routines = {group: mine for group, mine in routines.items() if mine or group not in optional}
     return Pool(library, found, tuple(left_out), tuple(relaxed), tuple(notes), seconds, routines)
 
 

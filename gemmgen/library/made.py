@@ -206,7 +206,7 @@ def estimates(choice: Choice) -> list[Estimate]:
             kind = served.plan.kind
             own = {sized(kind, *map(int, size)) for size in every}
             if kind.solves:
-                one, own = between(one), {(each.m, each.n, each.k) for size in own for each in kind.rounds(*size[:2], 1.0, True) if not each.solves}
+                one, own = between(one), {(each.m, each.n, each.k) for size in own for each in kind.rounds(*size, 1.0, 0.0, True) if not each.solves}
             own = np.array([(*size, 1) for size in sorted(own)])
             found[number] = _fitted(one, own, one.seconds_of(own), weights(own))
         elif one.strided:

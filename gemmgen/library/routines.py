@@ -11,22 +11,22 @@ from itertools import product
 from typing import Any
 
 from gemmgen.catalog.element import F32, Element
-from gemmgen.kinds import GEMM, Kind, kind_of
+from gemmgen.kinds import GEMM, Kind, kind_called, kind_of
 from gemmgen.kinds.triangles import LOWER, UPPER
 from gemmgen.kinds.triangular import LEFT, NONUNIT, RIGHT, UNIT
 from gemmgen.spec import Problem
 
-NUMBERS = {name: number for number, name in enumerate(("gemm", "syrk", "syr2k", "gemmt", "symm", "trmm", "trsm"))}
+NUMBERS = {name: number for number, name in enumerate(("gemm", "syrk", "syr2k", "gemmt", "symm", "trmm", "trsm", "hemm", "herk", "her2k"))}
 """The header's, templates/library/header.h.j2, by the name of a kind."""
-LEVEL3 = ("syrk", "syr2k", "gemmt", "symm", "trmm", "trsm")
-"""Kinds beside gemm that a library may have kernels of."""
+LEVEL3 = tuple(NUMBERS)[1:]
+"""Kinds beside gemm that a library may have kernels of; those from hemm on are of complex elements."""
 CHOICES = {"uplo": (LOWER, UPPER), "side": (LEFT, RIGHT), "diag": (NONUNIT, UNIT)}
 """What a routine's letters may say, in the order of the header's numbers."""
 
 
 def number(kind: Kind) -> int:
     """The header's number of a kind; a batch is one of GEMM."""
-    return NUMBERS.get(kind.name, NUMBERS[GEMM.name])
+    return NUMBERS.get(kind.asked, NUMBERS[GEMM.name])
 
 
 def stands(kind: Kind) -> tuple[int, int, int]:
@@ -37,12 +37,14 @@ def stands(kind: Kind) -> tuple[int, int, int]:
 def ways_of(name: str, element: Element = F32) -> Iterator[dict[str, Any]]:
     """Sections [problem] of every way in which BLAS's routine of a kind may find its operands of a type, without sizes.
 
-    BLAS transposes no operand beside one that stands on a side.
+    BLAS transposes no operand beside one that stands on a side. A Hermitian matrix has complex elements: of others there is no way.
     """
-    keys = [key for key in CHOICES if key in kind_of(Problem(kind=name)).options]
+    if element.reals == 1 and (kind_called(name).hermitian or getattr(kind_called(name), "conjugates", False)):
+        return
+    keys = [key for key in CHOICES if key in kind_called(name).options]
     for values in product(*(CHOICES[key] for key in keys)):
         asked = {"kind": name, **dict(zip(keys, values))}
-        kind = kind_of(Problem(**asked))
+        kind = kind_of(Problem(**asked, type=element.name))
         beside = {LEFT: 1, RIGHT: 0}.get(kind.options.get("side"))
         for layout in kind.layouts:
             if beside is None or layout[beside] == "n":

@@ -146,28 +146,39 @@ def _gemms(gemm: str, strided: str, batched: str) -> tuple[Form, ...]:
                  for element in ELEMENTS.values() for macro, name in (("GEMM", gemm), ("STRIDED", strided), ("BATCHED", batched)))
 
 
-_KINDS = ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")
-_F64_KINDS = ("SYRK", "SYRKX")
-"""Those that kernels of FP64 compute."""
+_KINDS = {
+    F32: ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM"), F64: ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM"),
+    **dict.fromkeys((C64, C128), ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "HEMM", "HERK", "HER2K")),
+}
+"""Of level 3 beside GEMM, by elements."""
+
+
+def _level3(name: str, **strided: str) -> tuple[Form, ...]:
+    """Those of every type of elements: `name` has {letter} and {kind}, and `strided` what strided batches' have in its place."""
+    return tuple(
+        Form(f"{kind}{suffix}", text.format(letter=element.letter if "blas_" in text else element.letter.upper(), kind=kind.lower()), element)
+        for element, kinds in _KINDS.items() for suffix, text in (("", name), *((f"_{one.upper()}", text) for one, text in strided.items())) for kind in kinds
+    )
+
+
 _CUBLAS = (
     *_gemms("cublas{}gemm_v2", "cublas{}gemmStridedBatched", "cublas{}gemmBatched"),
     *_forms(("SGEMM_EX", "cublasSgemmEx"), ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
-            ("SYRK", "cublasSsyrk_v2"), ("SYR2K", "cublasSsyr2k_v2"), ("SYRKX", "cublasSsyrkx"), ("SYMM", "cublasSsymm_v2"), ("TRMM", "cublasStrmm_v2"),
-            ("TRSM", "cublasStrsm_v2")),
-    *_forms(("SYRK", "cublasDsyrk_v2"), ("SYRKX", "cublasDsyrkx"), element=F64),
+            ("TRSM_BATCHED", "cublasStrsmBatched")),
+    *(Form(one.macro, one.name.removesuffix("_v2") if one.macro == "SYRKX" else one.name, one.element) for one in _level3("cublas{letter}{kind}_v2")),
     *_forms(("GEMM", "cublasCgemm3m"), ("STRIDED", "cublasCgemm3mStridedBatched"), ("BATCHED", "cublasCgemm3mBatched"), ("SGEMM_EX", "cublasCgemmEx"),
             ("SGEMM_EX", "cublasCgemm3mEx"), element=C64),
     *_forms(("GEMM", "cublasZgemm3m"), element=C128),
 )
 _HIPBLAS = (
     *_gemms("hipblas{}gemm", "hipblas{}gemmStridedBatched", "hipblas{}gemmBatched"),
-    *(Form(f"{form}{suffix}", f"hipblas{element.letter.upper()}{form.lower()}{end}", element)
-      for kinds, element in ((_KINDS, F32), (_F64_KINDS, F64)) for suffix, end in (("", ""), ("_STRIDED", "StridedBatched")) for form in kinds),
+    *_level3("hipblas{letter}{kind}", strided="hipblas{letter}{kind}StridedBatched"),
+    *_forms(("TRSM_BATCHED", "hipblasStrsmBatched")),
 )
 _ROCBLAS = (
     *_gemms("rocblas_{}gemm", "rocblas_{}gemm_strided_batched", "rocblas_{}gemm_batched"),
-    *(Form(f"{form}{suffix}", f"rocblas_{element.letter}{form.lower()}{end}", element)
-      for kinds, element in ((_KINDS, F32), (_F64_KINDS, F64)) for suffix, end in (("", ""), ("_STRIDED", "_strided_batched")) for form in kinds),
+    *_level3("rocblas_{letter}{kind}", strided="rocblas_{letter}{kind}_strided_batched"),
+    *_forms(("TRSM_BATCHED", "rocblas_strsm_batched")),
 )
 _DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
            ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),

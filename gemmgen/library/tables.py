@@ -20,7 +20,7 @@ from gemmgen.export import prose
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.ends import FUSED, FUSED_ACTIVATIONS
 from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, finish_symbol, images
-from gemmgen.kinds import GEMM, solves
+from gemmgen.kinds import GEMM, STRIDED, solves
 from gemmgen.library.routines import LEVEL3, number, stands
 from gemmgen.model import time
 from gemmgen.plan import Plan
@@ -72,7 +72,7 @@ def check(kernel: Kernel) -> None:
     if plan.launches.of_products:
         raise GemmgenError(kernel.label, "is for a batch of listed products", got=plan.kind.name, needs='[problem] kind = "gemm" or "strided"',
                            remedy="another spec, or gemmgen export for this one")
-    if not plan.kind.plain and plan.kind.reals == 1 and plan.kind.name not in LEVEL3:
+    if not plan.kind.plain and plan.kind.asked not in (GEMM.name, STRIDED.name, *LEVEL3):
         raise GemmgenError(kernel.label, "is of a kind that the runtime does not launch", got=plan.kind.name, needs=", ".join((GEMM.name, *LEVEL3)),
                            remedy="another spec, or gemmgen export for this one")
     if {plan.inputs.stored_b.name, plan.output.name} != {plan.type.name}:
@@ -245,8 +245,8 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.family.largest_k or 0}, "
         f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {', '.join(str(OPERATIONS.index(letter)) for letter in letters)}, "
-        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}, "
-        f"{FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0},\n"
+        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(plan.kind.exchanged)}, "
+        f"{int(kernel.is_fallback)}, {FUSED_ACTIVATIONS + 1 if plan.epilogue == FUSED else 0},\n"
         f"     {number(plan.kind)}, {kernel.element.number}, {', '.join(map(str, stands(plan.kind)))}, "
         + (f"{plan.block[0] * plan.cluster}, {label}_tiles}}" if tiles else "0, NULL}")
     )

@@ -227,10 +227,12 @@ def gemm(
 
 
 def _check_factors(plan: Plan, alpha: complex, beta: complex) -> None:
-    if not plan.kind.complex_factors and (complex(alpha).imag or complex(beta).imag):
-        problem, remedy = ("are complex, and C would not be Hermitian", "real numbers") if plan.kind.hermitian else (
-            "are complex, and C is not", '[problem] type = "c64"')
-        raise SpecError("alpha, beta", problem, got=(alpha, beta), needs="real numbers", remedy=remedy)
+    real = {name: complex(factor) for name, factor in (("alpha", alpha), ("beta", beta)) if name not in plan.kind.imaginary}
+    if any(factor.imag for factor in real.values()):
+        problem, remedy = ("complex, and C would not be Hermitian", "real numbers") if plan.kind.hermitian else (
+            "complex, and C is not", '[problem] type = "c64"')
+        raise SpecError(", ".join(real), f"{'is' if len(real) == 1 else 'are'} {problem}", got=(alpha, beta), needs=f"a real {' and '.join(real)}",
+                        remedy=remedy)
 
 
 def _solved(
@@ -259,7 +261,7 @@ def _solved(
             f"stride_{plan.solved.name}": stride if shared is None else shared,
             "c": device.upload(stored_c, "c", placement.misalign[2]), "ldc": ldc, "stride_c": stride_c, "batch": batch,
         }
-        for one in interface.rounds(m, n, alpha):
+        for one in interface.rounds(m, n, 0, alpha, 0.0):
             extents = interface.extents(one.m, one.n, one.k, batch)
             memory = {} if one.solves else allocated(device, interface, extents)
             given = one.given(call, lambda operand, elements: device.part(operand, elements * plan.type.bytes))
@@ -349,7 +351,13 @@ def _products(
             "alpha_i": alpha.imag, "beta_i": beta.imag,
             **ended(device, plan.epilogue, ends),
         }
-        launch_all(device, interface, extents, given, memory)
+        if interface.rounds:
+            counters = {place: held for place, held in memory.items() if place[0] == STATUS}
+            for number, one in enumerate(interface.rounds(m, n, k, complex(alpha), complex(beta))):
+                workspace = (allocated(device, interface, extents) if number else memory) | counters
+                launch_all(device, interface, extents, one.given(given, lambda operand, elements: operand), workspace)
+        else:
+            launch_all(device, interface, extents, given, memory)
         out = device.download(c_buffer, plan.output.dtype, stored_c.size)
         status = counted(device, interface, memory)
         seconds = device.seconds()

@@ -18,7 +18,7 @@ from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import SUMS
 from gemmgen.designs import Design, all_designs, designs_of, owners_of
-from gemmgen.designs.common import RUNS_OF_K
+from gemmgen.designs.common import RUNS_OF_K, TILES_OF_K
 from gemmgen.designs.feature import PACKS_APART, SPLITS_APART, STORED_B
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.kinds import GEMM, Kind, kind_of
@@ -56,11 +56,11 @@ class Case:
     @property
     def serves_kind(self) -> bool:
         """Whether there are kernels of this kind for elements of a type of their own."""
-        if self.kind.batched and not self.kind.strides:
+        if self.kind.batched and (not self.kind.strides or self.kind.exchanged or any(self.kind.k_range) and self.spec.problem.part != F32):
             return False
         if self.spec.problem.element.reals > 1:
             return self.kind.reals > 1
-        return not (self.kind.twice or self.kind.solves or any(self.kind.k_range))
+        return not (self.kind.twice or self.kind.solves)
 
     @property
     def b(self) -> str:
@@ -188,10 +188,10 @@ EXACT = "the sums of {scheme.name} are integers, and exact"
 WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
-        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " compute products of A and B of one size",
-        lambda case: case.kind.name,
-        lambda case: "gemm, gemmt, syrk, symm or strided" if case.spec.problem.element.reals == 1
-        else "gemm, herk, syrk, gemmt, hemm, symm, trmm or strided", 'kind = "gemm", or type = "f32"',
+        "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " do not compute products of this kind",
+        lambda case: case.kind.name + (", matrices" if case.kind.batched else ""),
+        lambda case: ("gemm, gemmt, syrk, symm or strided; syr2k and trmm" if case.spec.problem.element.reals == 1
+                      else "gemm, herk, syrk, gemmt, hemm, symm or strided; her2k, syr2k and trmm") + " of single products", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,
@@ -297,10 +297,16 @@ OF_KERNEL = (
     _lacking(lambda design, scheme: scheme.uniform or design.mixes(scheme), "words of several types: {types}"),
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
     _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
+    _lacking(lambda design, scheme: scheme.family.tile_k is None or design.has(TILES_OF_K), "scales of tiles of k"),
     Refusal(
         "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs and case.kind.reals == 1 or any(case.kind.k_range)),
         "scales of runs of k are found of an A and a B that are read whole, and whole runs are summed",
         lambda case: f"{case.scheme.name}, kind {case.kind}", "a scheme with scales of rows, or without any", 'scheme = "scaled"',
+    ),
+    Refusal(
+        "[split] scheme", lambda case: bool(case.scheme.family.residues) and any(case.kind.k_range) and not case.of_wide,
+        "norms of rows are those of a whole FP32 matrix, and kind {case.kind} reads a triangle", lambda case: case.scheme.name,
+        "words, or residues of FP64", 'scheme = "scaled"',
     ),
     Refusal(
         "[split] scheme", lambda case: case.kind.twice and (bool(case.scheme.family.tile_k) or not case.same_words),

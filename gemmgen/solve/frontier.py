@@ -11,7 +11,7 @@ from typing import Any
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.decisions import SUMS
-from gemmgen.errors import GemmgenError, InfeasibleSpec
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
 from gemmgen.shown import Shown
@@ -157,6 +157,21 @@ def frontier(loaded: LoadedSpec) -> Frontier:
         next(iter(plans.values())).gpu.name, (problem.m, problem.n, problem.k), data, asked.text if asked else "",
         tuple(replace(point, beaten_by=_better(point, points)) for point in points), tuple((name, error.problem) for name, error in refused),
     )
+
+
+def joined(found: Sequence[Frontier]) -> Frontier:
+    """The frontiers of several specs as one, such as of elements of FP32 and of FP64: a point is beaten by any of them.
+
+    Raises:
+        SpecError: they are of different GPUs, sizes or data, or ask for an error.
+    """
+    first, *others = found
+    if others and (first.asked or any((one.gpu, one.size, one.data, one.asked) != (first.gpu, first.size, first.data, "") for one in others)):
+        told = [f"{one.gpu}, {'x'.join(map(str, one.size))}, {one.data}{', ' * bool(one.asked)}{one.asked}" for one in found]
+        raise SpecError("--plot", "one picture cannot show these frontiers", got="; ".join(told),
+                        needs="one GPU, one size, one data, and no demand in [accuracy]", remedy="a call for each spec")
+    points = sorted((point for one in found for point in one.points), key=lambda point: (point.seconds, point.figure))
+    return replace(first, points=tuple(replace(point, beaten_by=_better(point, points)) for point in points), refused=sum((one.refused for one in found), ()))
 
 
 def with_scheme(loaded: LoadedSpec, scheme: str, promote: int | None = None, sums: str | None = None) -> LoadedSpec:

@@ -45,11 +45,11 @@ class Multiplier:
         self._prepared: dict[Any, list[tuple[list[Any], list[Any]]]] = {}
 
     def __call__(self, a: Any, b: Any, c: Any | None, alpha: float, beta: float) -> Any:
-        """alpha op(A) op(B) + beta C in FP32, as a new array [M, N], when the GPU is done.
+        """alpha op(A) op(B) + beta C, as a new array [M, N], when the GPU is done.
 
         Args:
-            a, b: FP32, row major as the plan's layout says they are stored.
-            c: [M, N] FP32, left as it is; None where beta is 0.
+            a, b: of the plan's type, row major as its layout says they are stored.
+            c: [M, N] of that type, left as it is; None where beta is 0.
 
         Raises:
             DeviceError: the GPU refused.
@@ -60,7 +60,7 @@ class Multiplier:
         n = b.shape[1] if self._plan.layout[1] == "n" else b.shape[0]
         a, b = cupy.ascontiguousarray(a), cupy.ascontiguousarray(b)
         with refusals():
-            out = cupy.full((m, n), cupy.nan, cupy.float32) if c is None else c.copy()
+            out = cupy.full((m, n), cupy.nan, self._plan.type.dtype) if c is None else c.copy()
             self.into(out, a, b, alpha, beta if c is not None else 0.0)
             cupy.cuda.get_current_stream().synchronize()  # so that a refusal shows here
         return out
@@ -69,7 +69,7 @@ class Multiplier:
         """out = alpha op(A) op(B) + beta out, put on the current stream; nothing waits.
 
         Args:
-            out: [M, N] FP32, whose rows are contiguous, maybe a part of a larger matrix; [batch, M, N] of a kernel for strided batches.
+            out: [M, N] of the plan's type, whose rows are contiguous, maybe a part of a larger matrix; [batch, M, N] of a kernel for strided batches.
             a, b: likewise, as the plan's layout says they are stored.
 
         Raises:
@@ -82,7 +82,7 @@ class Multiplier:
         """C [M, N] becomes X of A X = alpha C, or of X B = alpha C, as the kernel's kind has it; put on the current stream, and nothing waits.
 
         Args:
-            c: FP32, whose rows are contiguous, maybe a part of a larger matrix; [batch, M, N] of a kernel for strided batches.
+            c: of the plan's type, whose rows are contiguous, maybe a part of a larger matrix; [batch, M, N] of a kernel for strided batches.
             triangle: likewise, as the plan's layout says it is stored.
 
         Raises:
@@ -91,8 +91,9 @@ class Multiplier:
         self._put(c, {self._plan.solved.name: triangle, "c": c}, triangle.shape[-1], alpha, 0.0)
 
     def _put(self, out: Any, operands: dict[str, Any], k: int, alpha: float, beta: float) -> None:
-        strides = {f"ld{name}": x.strides[-2] // 4 if x.shape[-2] > 1 else x.shape[-1] for name, x in operands.items()}
-        strides |= {f"stride_{name}": x.strides[0] // 4 for name, x in operands.items() if len(x.shape) == 3}
+        size = self._plan.type.bytes
+        strides = {f"ld{name}": x.strides[-2] // size if x.shape[-2] > 1 else x.shape[-1] for name, x in operands.items()}
+        strides |= {f"stride_{name}": x.strides[0] // size for name, x in operands.items() if len(x.shape) == 3}
         key = (*out.shape, k, tuple(strides.items()), alpha, beta)
         if key not in self._prepared:
             if len(self._prepared) == PREPARED:
@@ -132,8 +133,8 @@ class Multiplier:
             for one in interface.buffers if one.zeroed_again and work.lengths[one.name]
         ]
         found = []
-        for one in interface.rounds(m, n, alpha):
-            given = one.given(call, lambda operand, elements: 4 * elements)
+        for one in interface.rounds(m, n, k, alpha, beta):
+            given = one.given(call, lambda operand, elements: self._plan.type.bytes * elements)
             pointers = {name: (of, given[name]) for name, (of, _, _) in one.at.items()}
             launches = self._launches(
                 interface.launches_of(one.solves), interface.extents(one.m, one.n, one.k, batch), given | dict.fromkeys("abc", 0), memory, pointers,

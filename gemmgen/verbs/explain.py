@@ -20,6 +20,7 @@ from gemmgen.errors import EXIT_OK, SpecError
     "gemmgen explain my.toml --html my.html",
     "gemmgen explain my.toml --latex > model.tex",
     "gemmgen explain my.toml --frontier --plot frontier.png",
+    "gemmgen explain my.toml f64_h200 --frontier --plot frontier.png",
     "gemmgen explain --symbols",
 )
 def explain(
@@ -32,7 +33,7 @@ def explain(
         "consumers."))] = None,
     frontier: Annotated[bool, typer.Option("--frontier", help=(
         "List every scheme's predicted error and time on that GPU and size, and mark those that no other beats in both."))] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the frontier into this picture.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the frontier into this picture; those of several specs into one.")] = None,
     symbols: Annotated[bool, typer.Option("--symbols", help="List the symbols that a spec's own objective and inequalities may name.")] = False,
     gpu: OtherGpu = None,
     layout: OtherLayout = None,
@@ -48,6 +49,7 @@ def explain(
     from gemmgen.cli import explain as explaining
     from gemmgen.cli import show
     from gemmgen.solve import judged
+    from gemmgen.solve.frontier import joined
     from gemmgen.cli.explain_page import page
     from gemmgen.picture import IMAGES, frontier_image
 
@@ -60,16 +62,16 @@ def explain(
     if plot and plot.suffix not in IMAGES:
         raise SpecError("--plot", "is no picture that can be drawn", got=str(plot), needs=f"a name that ends in {', '.join(IMAGES)}",
                         remedy="--plot frontier.png")
-    if plot and len(specs) > 1:
-        raise SpecError("--plot", "one picture cannot show several frontiers", got=str(plot), needs="one SPEC", remedy="a call for each spec")
-
     if html and len(specs) > 1:
         raise SpecError("--html", "one page cannot explain several specs", got=str(html), needs="one SPEC", remedy="a call for each spec")
+
+    shown = []
 
     def serve(path: Path) -> tuple[str, Any, int]:
         loaded = road.load(path, gpu, layout)
         found = road.frontier(loaded) if frontier or plot else None
-        written = write_paths({plot: frontier_image(found, plot.suffix)}) if plot else []
+        shown.append(found)
+        written = write_paths({plot: frontier_image(joined(shown), plot.suffix)}) if plot and len(shown) == len(specs) else []
         if found and not (as_json or full or html or latex or candidate):
             return "\n".join([explaining.frontier_text(found), *(f"wrote {file}" for file in written)]), None, EXIT_OK
         if candidate:

@@ -24,7 +24,7 @@ from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.verdict import verdict
 from gemmgen.split import Words, split
-from gemmgen.verify import batch, ends, kinds, oracles, strided
+from gemmgen.verify import batch, digests, ends, kinds, oracles, strided
 from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost, share_of_worst
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, relative_frobenius
@@ -202,10 +202,11 @@ class Judge:
     def miscounted(self, problem: oracles.Problem, status: dict[str, int]) -> str:
         """What the kernels should have counted and have not; empty where all is right."""
         whole = self.plan.kind.embedded(problem.a, problem.b, None)
-        given = (whole.a, whole.b) if self.plan.kind.twice else self.plan.kind.completed(whole.a, whole.b)
-        words = self.words(oracles.Problem(given[0], given[1][:, :: self.plan.kind.reals]))  # both columns of a complex one hold the same parts
-        counts = {f"{x}_{kind}": getattr(one, kind) for x, one in zip("ab", words) for kind in ("lossy", "overflow", "nonfinite")}
-        if self.plan.kind.one_operand and self.plan.launches.shares_words:
+        kind = self.plan.kind
+        rounds = [(whole.a, whole.b)] if kind.twice else [kind.real_of(a, b) for _, a, b in kind.terms(whole.a, whole.b)]
+        words = [self.words(oracles.Problem(a, b[:, :: kind.reals])) for a, b in rounds]  # both columns of a complex one hold the same parts
+        counts = {f"{x}_{what}": sum(getattr(one, what) for one in each) for x, each in zip("ab", zip(*words)) for what in ("lossy", "overflow", "nonfinite")}
+        if kind.one_operand and self.plan.launches.shares_words:
             counts |= {key: 0 for key in counts if key.startswith("b_")}
         wrong = {key: value for key, value in counts.items() if status.get(key) != value}
         return ", ".join(f"{key} {status.get(key)}, not {value}" for key, value in wrong.items())
@@ -292,8 +293,14 @@ class Judge:
         return self._promised("range", oracles.all_ranges(self.plan, **drawn), f"of rows and columns from 2^{least} on")
 
     def graded(self) -> Check:
-        """The same of rows that fall and columns that rise along k, and of sums that cancel: where one power of two for a row loses the most."""
+        """The same of rows that fall and columns that rise along k, of wide spans, and of sums that cancel: where one power of two for a row loses the most."""
         return self._promised("graded", oracles.graded(self.plan), "graded by up to 2^40 against one another, half of them cancelling")
+
+    def digest(self) -> Check:
+        """Whether C of published inputs is, bit for bit, what it is on every other GPU (`digests`)."""
+        key = digests.asked(self.plan)
+        want, got = digests.DIGESTS[key], digests.found(self.device, self.plan, self.source)
+        return Check("digest", got == want, f"SHA-256 {got[:12]}... of C, that of every GPU" if got == want else f"SHA-256 {got} of C, not {want}")
 
     def runs(self) -> Check:
         """The same of runs of k whose scales are far apart, and of runs of zeros."""
@@ -449,8 +456,10 @@ def verify(
     if plan.fallback:
         ask("outliers", judge.outliers)
     ask("range", judge.range)
-    if not plan.type.is_usual:
+    if not plan.kind.element_of(plan.type).is_usual:
         ask("graded", judge.graded)
+    if digests.asked(plan):
+        ask("digest", judge.digest)
     if plan.scheme.family.run_k:
         ask("runs", judge.runs)
     for title, question in judge.of_batches.items():

@@ -385,9 +385,9 @@ def share_of_worst(
     """
     product, magnitude = plan.type.exact(a, b), plan.type.exact(np.abs(a), np.abs(b))
     old = np.zeros(c.shape) if before is None or beta == 0 else plan.type.widened(plan.output.rounded(before))
-    # alpha, beta and their sum round once each.
-    limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * plan.type.roundoff * (abs(alpha) * magnitude + np.abs(beta * old)) + plan.type.tiniest
-    limit = limit + plan.output.roundoff * np.abs(beta * old) + plan.output.tiniest
+    # alpha, beta and their sum round once each; a C that a second round adds to, once more.
+    rounded = (3 + plan.kind.exchanged) * plan.type.roundoff * (abs(alpha) * magnitude + np.abs(beta * old))
+    limit = abs(alpha) * allowance(plan, a, b, magnitude) + rounded + plan.type.tiniest + plan.output.roundoff * np.abs(beta * old) + plan.output.tiniest
     for want in held_to(plan, a, b, product):
         right = alpha * want + beta * old
         share = float((np.abs(traced(plan, c, right, ends) - right) / limit).max(initial=0.0))

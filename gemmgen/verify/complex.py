@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product as product_of
+
 import numpy as np
 
-from gemmgen.kinds import ComplexProduct
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, gemm
@@ -12,31 +14,30 @@ from gemmgen.verify.bound import allowance, held_to
 
 
 def share_of_worst(
-    plan: Plan, a: np.ndarray, b: np.ndarray, before: np.ndarray | None, c: np.ndarray, alpha: complex = 1.0, beta: complex = 0.0,
+    plan: Plan, terms: Sequence[tuple[complex, np.ndarray, np.ndarray]], before: np.ndarray | None, c: np.ndarray, beta: complex = 0.0,
 ) -> float:
     """How much of the worst case the largest error of a part of C = alpha A B + beta C is; more than 1, or NaN, is an error.
 
-    C is compared with A B by complex arithmetic in the type of the reference, which knows nothing of the blocks that kernels make of B's elements. What a
+    C is compared with products by complex arithmetic in the type of the reference, which knows nothing of the blocks that kernels make of B's elements. What a
     part of the product may be off by is the real product's; a factor's imaginary part brings in what the other part may be off by.
 
     Args:
-        a, b: [M, K] and [K, N] of the plan's elements, finite: as they are multiplied (`Kind.multiplied`).
+        terms: (alpha, A [M, K], B [K, N]) of the plan's elements, finite: the products that C sums (`Kind.terms`).
         before: [M, N], what is added of C, finite; None where beta is 0, which does not look at it.
         c: [M, N], what came out.
     """
     kind, part = plan.kind, plan.type
-    real = ComplexProduct.completed(ComplexProduct(kind.element.name), a, b)
-    magnitude = part.exact(np.abs(real[0]), np.abs(real[1]))
     held, c = (parts(kind.element.widened(x)) for x in (np.zeros(c.shape) if before is None else before, c))
-    rounded = 6 * part.roundoff  # the products with four factors' parts, and their sums, round once each
-    limit = _scaled(alpha, allowance(plan, *real, magnitude) + rounded * magnitude) + _scaled(beta, rounded * np.abs(held)) + 2 * part.tiniest
-    product, as_reals = kind.element.exact(a, b), part.exact(*real)
-    share = np.inf
-    for want in held_to(plan, *real, as_reals):
-        moved = parts(product) + (want - as_reals)  # by what the matrix unit takes for zero
-        right = alpha * _joined(moved) + beta * _joined(held)
-        share = min(share, float((np.abs(c - parts(right)) / limit).max(initial=0.0)))
-    return share
+    rounded = (6 + kind.exchanged) * part.roundoff  # the products with four factors' parts, and their sums, round once each, and a C that is added to again
+    limit, wanted = _scaled(beta, rounded * np.abs(held)) + 2 * part.tiniest, []
+    for alpha, a, b in terms:
+        real = kind.real_of(a, b)
+        magnitude, as_reals, product = part.exact(np.abs(real[0]), np.abs(real[1])), part.exact(*real), kind.element.exact(a, b)
+        limit = limit + _scaled(alpha, allowance(plan, *real, magnitude) + rounded * magnitude)
+        # Moved by what the matrix unit takes for zero.
+        wanted.append([alpha * _joined(parts(product) + (want - as_reals)) for want in held_to(plan, *real, as_reals)])
+    shares = (float((np.abs(c - parts(sum(products) + beta * _joined(held))) / limit).max(initial=0.0)) for products in product_of(*wanted))
+    return min(np.inf, *shares)  # a NaN is less than nothing
 
 
 def parts(x: np.ndarray) -> np.ndarray:
@@ -72,11 +73,10 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
         ((bm + 3, bn // 2 + 3, bk + 3), -1.5 + 0.5j, 0.5 - 2j), ((2 * bm + 1, bn // 2 - 1, bk // 2 + 1), 1, 0), ((3, 2, 5), 2j, 0), ((3, 5, 4), 1, 1j),
         ((7, 3, 0), 1 + 1j, -1j), ((5, 3, 4), 0, 1 - 3j),
     ):
-        if kind.hermitian:
-            alpha, beta = (factor.real or factor.imag for factor in (alpha, beta))
-        problem = kind.framed(drawn(m, k), drawn(k, n), None)
-        a, b = kind.multiplied(problem.a, problem.b)
-        shape = a.shape[0], b.shape[1]
+        alpha, beta = (factor if name in kind.imaginary else factor.real or factor.imag for name, factor in (("alpha", alpha), ("beta", beta)))
+        problem = kind.filled(drawn(m, k), drawn(k, n))
+        terms = kind.terms(problem.a, problem.b, alpha)
+        shape = terms[0][1].shape[0], terms[0][2].shape[1]
         before, computed = drawn(*shape) if beta else None, kind.computed(*shape)
         if kind.hermitian and before is not None:
             np.fill_diagonal(before, before.diagonal().real + complex(0, np.nan))
@@ -85,10 +85,10 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
         result = gemm(device, plan, source, *given, before, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (size, 2 * size, 3 * size)))
         added = None if before is None else kind.read(before)
         with np.errstate(invalid="ignore"):
-            right = alpha * element.exact(a, b) + (0 if added is None else beta * element.widened(added))
-        share = share_of_worst(plan, a, b, added, np.where(computed, result.c, right), alpha, beta)
+            right = sum(factor * element.exact(a, b) for factor, a, b in terms) + (0 if added is None else beta * element.widened(added))
+        share = share_of_worst(plan, terms, added, np.where(computed, result.c, right), beta)
         worst, count = max(worst, share), count + int(computed.sum())
-        told = f"{shape[0]}x{shape[1]}x{a.shape[1]} alpha {alpha} beta {beta}"
+        told = f"{shape[0]}x{shape[1]}x{terms[0][1].shape[1]} alpha {alpha} beta {beta}"
         old = kind.from_memory(np.full((shape[0], 2 * shape[1]), plan.type.poison)) if before is None else before
         if not share <= 1:
             wrong.append(f"{told}: {share:.2g} of the worst case")

@@ -25,7 +25,7 @@ def question(plan: Plan, source: Source, device: Device) -> tuple[bool, str]:
     rng, worst, wrong, count = np.random.default_rng(12), 0.0, [], 0
     for (m, n, k), alpha, beta in (((bm + 3, bn + 5, 2 * bk + 5), -1.5, 0.5), ((2 * bm + 1, bn - 1, bk + 1), 1.0, 0.0), ((3, 2, 5), 2.0, 0.0)):
         given_a, given_b = (element.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, k), (k, n)))
-        given = kind.embedded(given_a, plan.inputs.stored_b.rounded(given_b), None)
+        given = kind.filled(given_a, plan.inputs.stored_b.rounded(given_b))
         a, b = kind.completed(given.a, given.b)
         shape = a.shape[0], b.shape[1]
         before, computed = plan.output.rounded(element.rounded(rng.uniform(-1, 1, shape))) if beta else None, kind.computed(*shape)

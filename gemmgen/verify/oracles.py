@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gemmgen.catalog.element import F64
 from gemmgen.catalog.number import FORMATS, INTEGERS
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.emulate.core.product import SPARE_BITS
@@ -166,19 +167,23 @@ def far_runs(plan: Plan, seed: int = 8, shape: tuple[int, int] = (53, 45)) -> Pr
 
 
 def graded(plan: Plan, seed: int = 9, shape: tuple[int, int] = (24, 18)) -> Problem:
-    """Rows of A that fall by up to 2^40 along k and columns of B that rise by as much, so that products which count alike come from the ends of both; and
-    on every second row and column pairs that cancel but for 2^-30.
+    """Rows of A that fall by up to 2^40 along k and columns of B that rise by as much, so that products which count alike come from the ends of both; rows
+    and columns whose exponents span as much in no order; and on every second row and column pairs that cancel but for half of the type's bits.
+
+    After the matrices by which arXiv 2509.23565 tells FP64's products apart.
 
     Args:
         shape: (m, n); of k it has two stages and a rest.
     """
     rng, k = np.random.default_rng(seed), 2 * plan.block[2] + 10
+    rest = 2.0**-30 if plan.type == F64 else 2.0**-14
 
     def lines(count: int, sign: int) -> np.ndarray:
-        at = np.arange(count)
-        falls = np.exp2(-np.rint(sign * np.array((0, 9, 20, 40))[at // 2 % 4][:, None] * (np.arange(k) // 2 * 2) / k))
+        at, where = np.arange(count), np.tile(np.arange(k) // 2 * 2, (count, 1))
+        where[at // 8 == 1] = np.repeat(rng.integers(0, k, ((at // 8 == 1).sum(), k // 2)), 2, axis=1)
+        falls = np.exp2(-np.rint(sign * np.array((0, 9, 20, 40))[at // 2 % 4][:, None] * where / k))
         found = rng.choice([-1, 1], (count, k)) * rng.uniform(0.5, 1, (count, k)) * falls
-        found[1::2, 1::2] = found[1::2, ::2] * (-1 - 2.0**-30 if sign > 0 else 1)
+        found[1::2, 1::2] = found[1::2, ::2] * (-1 - rest if sign > 0 else 1)
         return plan.type.rounded(found)
 
     return Problem(lines(shape[0], 1), np.ascontiguousarray(lines(shape[1], -1).T))

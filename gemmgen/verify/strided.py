@@ -85,13 +85,12 @@ def of_kind(plan: Plan, source: Source, device: Device) -> tuple[str, list[str]]
     """
     kind, (bm, bn, bk), rng, wrong = plan.kind, plan.block, np.random.default_rng(8), []
     element, pairs = kind.element_of(plan.type), kind.reals > 1
-    framed, worst_of = (kind.framed, complex.share_of_worst) if pairs else (kind.embedded, share_of_worst)
-    alpha, beta = (-1.5 + 0.5j, 0.5 - 2j) if kind.complex_factors else (-1.5, 0.5)
+    alpha, beta = (factor if name in kind.imaginary else factor.real for name, factor in (("alpha", -1.5 + 0.5j), ("beta", 0.5 - 2j)))
 
     def drawn(*shape: int) -> np.ndarray:
         return element.rounded(rng.uniform(-1, 1, shape) + (1j * rng.uniform(-1, 1, shape) if pairs else 0))
 
-    given = [framed(drawn(bm // 2 + 3, bk // kind.reals + 5), drawn(bk // kind.reals + 5, bn // 2 + 5), None) for _ in ORDER]
+    given = [kind.filled(drawn(bm // 2 + 3, bk // kind.reals + 5), drawn(bk // kind.reals + 5, bn // 2 + 5)) for _ in ORDER]
     a, b = np.stack([one.a for one in given]), None if given[0].b is None else np.stack([one.b for one in given])
     whole = [kind.multiplied(one.a, one.b) for one in given]
     m, n = len(whole[0][0]), whole[0][1].shape[1]
@@ -108,7 +107,9 @@ def of_kind(plan: Plan, source: Source, device: Device) -> tuple[str, list[str]]
     for at, (first, second) in enumerate(whole):
         added = kind.read(c[at])
         found = np.where(computed, ragged[0].c[at], alpha * element.exact(first, second) + beta * element.widened(added))
-        worst = float(np.max([worst, worst_of(plan, first, second, added, found, alpha, beta)]))
+        share = complex.share_of_worst(plan, [(alpha, first, second)], added, found, beta) if pairs else share_of_worst(
+            plan, first, second, added, found, alpha, beta)
+        worst = float(np.max([worst, share]))
     if not worst <= 1:
         wrong.append(f"{worst:.2g} of the worst case")
     if not all(one.intact for one in ragged) or ragged[0].c[:, ~computed].tobytes() != c[:, ~computed].tobytes():

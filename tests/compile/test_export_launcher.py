@@ -364,7 +364,7 @@ def test_a_system_is_its_rounds(case, tmp_path):
         assert launcher.library.lab_gemm(*call) == 0
         wanted, products = [("zero", WORKSPACE, 0, work.zeroed, STREAM)], 0
         again = next((work.offsets[one.name] for one in interface.buffers if one.zeroed_again), None)
-        for one in interface.rounds(m, n, alpha) if m and n else ():
+        for one in interface.rounds(m, n, 0, alpha, 0.0) if m and n else ():
             if not one.solves:
                 if products and again is not None:
                     wanted.append(("zero", WORKSPACE + again, 0, work.zeroed - again, STREAM))
@@ -385,6 +385,41 @@ def test_a_system_is_its_rounds(case, tmp_path):
             launcher.told.clear()
             code = launcher.library.lab_gemm(*call)
             assert (code, len(launcher.told)) == (REFUSED, launcher.good + 1 + bool(wanted[launcher.good][-1] is True)), launcher.good
+        launcher.good = None
+
+
+@pytest.mark.parametrize(("kind", "layout"), [("her2k", "nc"), ("syr2k", "tn")])
+def test_two_products_are_two_rounds(kind, layout, tmp_path):
+    """In one workspace; the second round has A and B exchanged, adds to C, and clears no counters. Without a product there is one."""
+    launcher = loaded({"problem": {"kind": kind, "type": "c64", "layout": layout, "m": 512, "n": 512, "k": 512}, "target": {"gpu": "a100"},
+                       "split": {"scheme": "scaled"}}, tmp_path)
+    interface, beta = launcher.source.interface, 2.0 + 1j * (kind == "syr2k")
+    wide, number, place, pair = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p, ctypes.c_float * 2
+    at = {"a": A, "b": B, "c": C, "lda": 10000, "ldb": 10001, "ldc": 10002}
+    for m, k, alpha in ((67, 41, 0.5 - 2j), (67, 0, 0.5 - 2j), (67, 41, 0j), (0, 41, 1 + 0j)):
+        nbytes, depth = interface.workspace(m, 2 * m, 2 * k).bytes, 2 * k if alpha else 0
+        work = interface.workspace(m, 2 * m, depth)
+        assert launcher.library.lab_gemm_workspace_bytes(m, k) == nbytes
+        launcher.told.clear()
+        call = (number(m), number(k), pair(alpha.real, alpha.imag), place(A), wide(10000), place(B), wide(10001),
+                pair(beta.real, beta.imag) if kind == "syr2k" else ctypes.c_float(beta.real), place(C), wide(10002), place(WORKSPACE),
+                ctypes.c_size_t(nbytes), place(STREAM))
+        assert launcher.library.lab_gemm(*call) == 0
+        wanted = [("zero", WORKSPACE, 0, work.zeroed, STREAM)]
+        again = min((work.offsets[one.name] for one in interface.buffers if one.zeroed_again), default=None)
+        for index, one in enumerate(interface.rounds(m, 2 * m, depth, alpha, beta) if m else ()):
+            if index and again is not None:
+                wanted.append(("zero", WORKSPACE + again, 0, work.zeroed - again, STREAM))
+            given, before = one.given({**at, **{x: 2 * at[x] for x in ("lda", "ldb", "ldc")}}, lambda operand, elements: operand + elements), 0
+            for launch in interface.launches:
+                if blocks := launch.blocks(interface.extents(m, 2 * m, depth)):
+                    arguments = {p.name: given[p.argument] if p.argument else WORKSPACE + work.offsets[p.region] + p.offset for p in launch.parameters}
+                    wanted.append((launch.symbol, (blocks, 1, 1), launch.threads, launch.shared_bytes, STREAM, arguments, launch.overlaps and before > 0))
+                before = blocks
+        assert launcher.told == wanted, (m, k, alpha)
+        for launcher.good in range(len(wanted)):
+            launcher.told.clear()
+            assert (launcher.library.lab_gemm(*call), len(launcher.told)) == (REFUSED, launcher.good + 1), launcher.good
         launcher.good = None
 
 

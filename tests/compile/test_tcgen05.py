@@ -101,3 +101,21 @@ def test_consumer_blackwell_compiles_without(scheme):
     assert plan.fragment.policy in ("mma", "fma") and plan.arch == "sm_120"
     binary = build(render(plan))
     assert all(kernel.spill_bytes == 0 for kernel in binary.kernels.values()) and "tcgen05" not in binary.assembly
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme, layout, tile", [
+    ("residues6", "nn", tiled(256, 128, 128, 2)), ("residues7", "tt", tiled(128, 128, 128)), ("residues8", "nt", tiled(192, 64, 128, 2)),
+    ("residues9", "tn", tiled(48, 48, 32)), ("residues12", "nn", tiled(224, 112, 128, 2)), ("residues14", "tt", tiled(256, 128, 64)),
+    ("residues16", "nt", tiled(256, 128, 128, 2)),
+])
+def test_residues(scheme, layout, tile):
+    """One instruction for each 32 k of a stage, one load of sums, and two commits: of the buffer and of the stage."""
+    element = "f64" if len(scheme) > 9 else "f32"
+    plan, source, binary = compiled(split={"scheme": scheme}, problem={"layout": layout, "type": element}, tile=tile)
+    used = binary.kernels[source.name]
+    assert (used.spill_bytes, used.stack_bytes, used.registers, used.max_threads) == (0, 0, plan.predicted_registers, (plan.threads, 1, 1))
+    assert tensor_columns(binary) == plan.own.allocated and Judge(plan, source, binary, None).resources().passed
+    text = binary.assembly.partition(f".entry {source.name}(")[2]
+    counts = [len(re.findall(rf"tcgen05\.{one}\.", text)) for one in ("mma", "commit", "ld", "wait::ld")]
+    assert counts == [plan.block[2] // 32, 2, 1, 1] and text.count(f"cta_group::{plan.cluster}.kind::i8") == counts[0]

@@ -30,8 +30,9 @@ def on_a_b200():
         pytest.skip(f"NOT RUN: {reason.problem}")
 
 
-def test_the_shipped_kernel_passes():
-    plan = solve(load(SPECS / "kernels" / "blackwell_b200.toml"))
+@pytest.mark.parametrize("name", ["blackwell_b200", "residues8_b200", "f64_b200"])
+def test_a_shipped_kernel_passes(name):
+    plan = solve(load(SPECS / "kernels" / f"{name}.toml"))
     source = render(plan)
     binary = build(source)
     report = verify(plan, source, binary, cuda.CudaDevice(binary))
@@ -42,9 +43,10 @@ def test_the_shipped_kernel_passes():
 @pytest.mark.parametrize("sections", [
     {"split": {"scheme": "run_scaled"}}, {"problem": {"kind": "strided", "m": 512, "n": 512, "k": 512, "matrices": 64}},
     {"problem": {"kind": "syrk", "layout": "nt", "uplo": "both"}}, {"problem": {"kind": "syr2k", "layout": "tn"}}, {"problem": {"kind": "trmm"}},
-    {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64"}}, {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}},
-    {"problem": {"kind": "pointers"}, "split": {"scheme": "bf16x6"}},
-], ids=["runs", "strided", "syrk", "syr2k", "trmm", "trsm", "c64", "grouped", "pointers"])
+    {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64"}}, {"split": {"scheme": "mixpert4"}}, {"split": {"scheme": "residues6"}, "problem": {"k": 8192 * 2 + 100}},
+    {"split": {"scheme": "residues14"}, "problem": {"type": "c128"}},
+    {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}}, {"problem": {"kind": "pointers"}, "split": {"scheme": "bf16x6"}},
+], ids=["runs", "strided", "syrk", "syr2k", "trmm", "trsm", "c64", "integers", "residues", "c128", "grouped", "pointers"])
 def test_runs_batches_and_kinds_pass(sections):
     plan = solve(loads({"split": {"scheme": "scaled"}, "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}} | sections))
     source = render(plan)
@@ -62,6 +64,6 @@ def test_the_gpu_and_the_emulator_give_the_same_bits(name):
     source = render(plan)
     binary = build(source)
     rng = np.random.default_rng(0)
-    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((150, 300), (300, 70)))
+    a, b = (plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((150, 300), (300, 70)))
     expected, found = (gemm(device, plan, source, a, b).c for device in (EmulatorDevice(plan, source, binary), cuda.CudaDevice(binary)))
     assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))

@@ -134,6 +134,10 @@ OF_TRIANGLES = {
     "herk, residues": ("mma, residues", "nc", {"kind": "herk", "uplo": "upper"}), "herk, FP64": ("mma, FP64 residues", "nc", {"kind": "herk", "uplo": "both"}),
     "herk, FP64, lanes": ("mfma, FP64 residues", "cn", {"kind": "herk", "uplo": "both"}),
     "herk, FP64, clusters": ("wgmma, FP64 residues", "cn", {"kind": "herk"}),
+    "her2k, both": ("mma", "nc", {"kind": "her2k", "uplo": "both"}), "her2k, upper": ("mma", "cn", {"kind": "her2k", "uplo": "upper"}),
+    "her2k, clusters": ("wgmma", "nc", {"kind": "her2k"}), "her2k, lanes": ("mfma", "cn", {"kind": "her2k", "uplo": "both"}),
+    "her2k, FP64": ("mma, FP64 residues", "cn", {"kind": "her2k"}), "syr2k": ("mma", "tn", {"kind": "syr2k", "uplo": "both"}),
+    "syr2k, runs": ("mma, runs", "nt", {"kind": "syr2k", "uplo": "upper"}),
     "syrk": ("mma", "tn", {"kind": "syrk", "uplo": "both"}), "gemmt": ("mma", "tc", {"kind": "gemmt", "uplo": "upper"}),
     "hemm, left": ("mma", "nc", {"kind": "hemm"}), "hemm, right": ("mma", "cn", {"kind": "hemm", "side": "right", "uplo": "upper"}),
     "hemm, right, runs": ("mma, runs", "nn", {"kind": "hemm", "side": "right"}),
@@ -142,7 +146,7 @@ OF_TRIANGLES = {
     "hemm, FP64": ("mma, FP64 residues", "nn", {"kind": "hemm"}), "symm": ("mma", "nt", {"kind": "symm", "uplo": "upper"}),
     "symm, right": ("mma", "tn", {"kind": "symm", "side": "right"}), "trmm": ("mma", "cn", {"kind": "trmm"}),
     "trmm, right": ("mma, slices", "tc", {"kind": "trmm", "side": "right", "uplo": "upper", "diag": "unit"}),
-    "trmm, clusters": ("wgmma", "nn", {"kind": "trmm"}),
+    "trmm, FP64": ("mma, FP64 residues", "cn", {"kind": "trmm", "uplo": "upper"}), "trmm, clusters": ("wgmma", "nn", {"kind": "trmm"}),
 }
 SHORT = ("herk, both", "hemm, right")
 """Triangles that plain `make test` asks."""
@@ -164,6 +168,29 @@ def test_triangles_are_right(name):
     device, plan, source = triangle(name)
     right, told = of_complex.question(plan, source, device)
     assert right, told
+
+
+@pytest.mark.parametrize("name", ["her2k, both", *(pytest.param(name, marks=LONG) for name in ("her2k, upper", "her2k, lanes", "her2k, FP64", "syr2k"))])
+def test_two_products_by_hand(name):
+    """Sums are integers: both products are added, the second with the conjugate of alpha where C is Hermitian; counters sum both rounds."""
+    device, plan, source = triangle(name)
+    kind, rng, n = plan.kind, np.random.default_rng(8), 21
+    a, b, c = integers(rng, plan, n, 6), integers(rng, plan, 6, n), integers(rng, plan, n, n)
+    alpha, beta, turned = 2 - 1j, -3.0 if kind.hermitian else 1 - 3j, (lambda x: x.conj().T) if kind.hermitian else np.transpose
+    held = c.copy()
+    if kind.hermitian:
+        c[np.diag_indices(n)] = c.diagonal().real + complex(0, np.nan)
+    want = alpha * (a @ b) + (alpha.conjugate() if kind.hermitian else alpha) * turned(a @ b) + beta * kind.read(held)
+    result = gemm(device, plan, source, a, b, c, alpha=alpha, beta=beta)
+    computed = kind.computed(n, n)
+    assert (result.c[computed] == want[computed]).all() and not any(result.status.values())
+    a[2, 1] = complex(np.inf, 1)
+    result = gemm(device, plan, source, a, b, c, alpha=alpha, beta=beta)
+    clean = computed & (np.arange(n) != 2) & (np.arange(n) != 2)[:, None]
+    assert (result.c[clean] == want[clean]).all() and not np.isfinite(result.c[computed & ~clean]).any()
+    assert (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (1, 1) and result.status["repaired"] == n + 1, "the diagonal twice"
+    result = gemm(device, plan, source, np.full_like(a, np.nan), np.full_like(b, np.nan), held, alpha=0, beta=beta)
+    assert (result.c[computed] == (beta * kind.read(held))[computed]).all()
 
 
 @pytest.mark.parametrize("name", ["herk, both", pytest.param("herk, lanes", marks=LONG), pytest.param("herk, FP64", marks=LONG)])

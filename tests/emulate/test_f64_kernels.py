@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from assembled import assembled
-from f64_digests import DIGESTS, SCHEME, digest, inputs
 from verifying import assert_bits
 from ways import AMD_WAYS, WAYS, plan_of
 
@@ -21,7 +20,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.split import joined, split
-from gemmgen.verify import Judge
+from gemmgen.verify import Judge, digests
 
 MINE = {name: way for name, way in (WAYS | AMD_WAYS).items() if "FP64" in name}
 LONG = pytest.mark.long
@@ -37,13 +36,15 @@ def reference(plan, a, b):
     return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
 
 
-@pytest.mark.parametrize("name", [name if "by" in name else pytest.param(name, marks=LONG) for name in MINE])
+@pytest.mark.parametrize("name", [name if "warpgroups" in name else pytest.param(name, marks=LONG) for name in MINE])
 def test_bits_and_counts_are_the_references(name):
     device, plan, source = made(plan_of(**MINE[name]), EAGER_LOWEST if "warpgroups" in name else TOGETHER)
     assert_bits(Judge(plan, source, None, device), 67, 9, 133)
 
 
-@pytest.mark.parametrize("name", ["FP64 residues by lanes", "FP64 residues by warpgroups, cluster", pytest.param("mfma, FP64 residues", marks=LONG)])
+@pytest.mark.parametrize("name", [
+    "FP64 residues by lanes", "FP64 residues by warpgroups, cluster", "tensor memory, FP64 residues, pairs", pytest.param("mfma, FP64 residues", marks=LONG),
+])
 def test_long_sums_are_reduced_where_they_stand(name):
     """As after each 65536 k: here after two stages, twice, and a rest."""
     plan = plan_of(**MINE[name])
@@ -181,36 +182,69 @@ def test_ties_of_the_last_rounding():
     assert (found[:, 3:] == -found[:, :3]).all()
 
 
+SCHEME = "residues14"
 TARGETS = ("a100", "h200", "mi300x", *(pytest.param(gpu, marks=LONG) for gpu in ("rtx4090", "b200", "rtx5090", "mi210", "mi355x", "rx7900xtx", "rx9070xt")))
 
 
-@pytest.mark.parametrize("gpu", TARGETS)
-def test_every_gpu_gives_the_same_bits(gpu):
+def assert_digests(device, plan, source, cases=("spread", digests.ASKED)):
+    for case in cases:
+        assert digests.found(device, plan, source, case) == digests.DIGESTS[digests.asked(plan, case)], case
+
+
+@pytest.mark.parametrize(("gpu", "type"), [
+    (gpu, "f64") if isinstance(gpu, str) else pytest.param(*gpu.values, "f64", marks=LONG) for gpu in TARGETS
+] + [pytest.param(gpu if isinstance(gpu, str) else gpu.values[0], "c128", marks=LONG) for gpu in TARGETS])
+def test_every_gpu_gives_the_same_bits(gpu, type):
     """Of both vendors, by any instruction, tile and order of blocks: the digests are committed."""
     by_warpgroups = {"fragment": {"policy": "wgmma"}, "tile": {"block": [64, 32, 128], "warp": [64, 32, 128], "cluster": 1}}
     by_lanes = {"fragment": {"policy": GPUS.get(gpu).portable_policy}, "tile": {"block": [64, 32, 64], "warp": [32, 32, 64]}}
-    device, plan, source = made(plan_of(SCHEME, gpu, promote=0, **(by_warpgroups if gpu == "h200" else by_lanes)))
-    for name, want in DIGESTS.items():
-        assert digest(gemm(device, plan, source, *inputs(name)).c) == want, name
+    assert_digests(*made(plan_of(SCHEME, gpu, promote=0, type=type, **(by_warpgroups if gpu == "h200" else by_lanes))))
 
 
-@pytest.mark.parametrize("layout", ["nt", "tt", pytest.param("tn", marks=pytest.mark.long)])
-def test_every_layout_gives_the_same_bits(layout):
-    device, plan, source = made(plan_of(SCHEME, layout=layout, promote=0, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2))
-    for name, want in DIGESTS.items():
-        assert digest(gemm(device, plan, source, *inputs(name)).c) == want, name
+@pytest.mark.parametrize(("type", "layout"), [
+    ("f64", "nt"), ("f64", "tt"), pytest.param("f64", "tn", marks=LONG),
+    *(pytest.param("c128", layout, marks=LONG) for layout in ("nt", "tn", "tt", "cn", "nc", "cc")),
+])
+def test_every_layout_gives_the_same_bits(type, layout):
+    assert_digests(*made(plan_of(SCHEME, layout=layout, promote=0, type=type, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2)), (digests.ASKED,))
+
+
+@LONG
+@pytest.mark.parametrize(("type", "scheme", "case"), digests.DIGESTS)
+def test_every_published_digest_is_what_a_kernel_gives(type, scheme, case):
+    assert_digests(*made(plan_of(scheme, promote=0, type=type, tile={"block": [64, 32, 64], "warp": [32, 32, 64]})), (case,))
 
 
 def test_the_reference_has_the_same_bits():
-    """But where elements are computed again, one multiply-add after another."""
-    plan = plan_of(SCHEME, promote=0)
-    for name in ("uniform", "spread"):
-        assert digest(reference(plan, *inputs(name))) == DIGESTS[name]
+    """But where elements are computed again, one multiply-add after another; and of complex elements, of the real product that stands for theirs."""
+    for type in ("f64", "c128"):
+        plan = plan_of(SCHEME, promote=0, type=type)
+        for case in ("uniform", "spread"):
+            a, b, *_ = digests.inputs(type, case)
+            assert digests.digest(reference(plan, *plan.kind.completed(a, b))) == digests.DIGESTS[type, SCHEME, case]
+
+
+def test_what_has_a_digest_is_asked_for_it():
+    assert digests.asked(plan_of(SCHEME, promote=0)) == ("f64", SCHEME, digests.ASKED)
+    assert digests.asked(plan_of(SCHEME, promote=0, type="c128"), "spread") == ("c128", SCHEME, "spread")
+    for way in (dict(scheme=SCHEME, promote=0, special="fast"), dict(scheme="residues8", promote=0), dict()):
+        assert digests.asked(plan_of(**way)) is None
+    assert digests.asked(of_kind("syrk, lower", "a100")) is None
+
+
+def test_a_digest_sees_one_rounding_more():
+    """alpha A B rounded before beta C joins it, which every bound allows."""
+    rounded = lambda text: text.replace("*to = fma(alpha, product, beta * was);", "*to = __dadd_rn(__dmul_rn(alpha, product), beta * was);")
+    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]), change=rounded)
+    check = Judge(plan, source, None, device).digest()
+    assert source.text != render(plan).text and not check.passed and digests.DIGESTS[digests.asked(plan)] in check.detail
 
 
 KINDS = {
     "syrk, lower": {"kind": "syrk", "uplo": "lower", "layout": "nt"}, "syrk, both": {"kind": "syrk", "uplo": "both", "layout": "tn"},
     "gemmt, upper": {"kind": "gemmt", "uplo": "upper", "layout": "nn"}, "symm, left": {"kind": "symm", "layout": "nt"},
+    "syr2k, both": {"kind": "syr2k", "uplo": "both", "layout": "tn"}, "syr2k, upper": {"kind": "syr2k", "uplo": "upper", "layout": "nt"},
+    "trmm, left": {"kind": "trmm", "layout": "nn"}, "trmm, right": {"kind": "trmm", "side": "right", "uplo": "upper", "diag": "unit", "layout": "nt"},
     "symm, right": {"kind": "symm", "side": "right", "uplo": "upper", "layout": "nn"},
 }
 
@@ -220,7 +254,8 @@ def of_kind(name: str, gpu: str):
     return solve(loads({"problem": {"type": "f64", **KINDS[name]}, "split": {"scheme": "residues12"}, "target": {"gpu": gpu}, "tile": tile}))
 
 
-@pytest.mark.parametrize("name", ["syrk, both", "gemmt, upper", "symm, left", pytest.param("symm, right", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["syrk, both", "gemmt, upper", "symm, left",
+                                  *(pytest.param(name, marks=pytest.mark.long) for name in ("symm, right", "trmm, left", "trmm, right"))])
 def test_triangles_have_the_bits_of_the_whole_product(name):
     """Of two tiles each way; elements of the other triangle are as they were, or those of this one, and an Inf is repaired where it is computed."""
     plan = of_kind(name, "a100")
@@ -236,6 +271,17 @@ def test_triangles_have_the_bits_of_the_whole_product(name):
     computed = plan.kind.computed(*want.shape)
     assert np.array_equal(found.c[computed], want[computed], equal_nan=True) and np.isnan(found.c[~computed]).all() and found.intact
     assert found.status["repaired"] == (np.tri(*want.shape, dtype=bool) if plan.kind.mirrored else computed)[~np.isfinite(want)].sum()
+
+
+@pytest.mark.long
+def test_two_products_are_added_each_with_its_own_bits():
+    plan = of_kind("syr2k, upper", "a100")
+    device, plan, source = made(plan)
+    rng = np.random.default_rng(7)
+    a, b, c = rng.uniform(-1, 1, (20, 12)), rng.uniform(-1, 1, (12, 20)), rng.uniform(-1, 1, (20, 20))
+    found, upper = gemm(device, plan, source, a, b, c, beta=2.0), plan.kind.computed(20, 20)
+    want = (reference(plan, a, b) + 2 * c) + reference(plan, np.ascontiguousarray(b.T), np.ascontiguousarray(a.T))
+    assert np.array_equal(found.c[upper], want[upper]) and np.array_equal(found.c[~upper], c[~upper])
 
 
 @pytest.mark.long
@@ -255,3 +301,4 @@ def test_graded_and_cancelling_data_ask_for_every_bit_of_small_elements(fault):
     assert (source.text != render(plan).text) == bool(fault)
     check = Judge(plan, source, None, device).graded()
     assert check.passed != bool(fault), check.detail
+    assert Judge(plan, source, None, device).digest().passed != bool(fault)

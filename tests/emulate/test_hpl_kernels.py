@@ -142,3 +142,17 @@ def test_a_whole_matrix(size, panel, tail, small):
         hpl.schedule(steps, size, panel, tail)
         judged(matrix, steps.found(), steps.rows())
     assert bool(steps.products) == (small < 1 << 30 and tail < size)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_the_order_of_rows_of_the_application(fits):
+    """Of `gemmgen app hpl`: in shared memory, or where the order is to be."""
+    from gemmgen.workshop.apps import dense
+
+    pivots, rows = np.array([3, 2999, 2, 3, 17, 2999], np.int32), 3000
+    machine = Emulator(assembled.ptx_of(dense.ORDER_OF, "sm_90a", "order_of.cu"), UNITS.get("hopper"), schedule=EAGER_LOWEST, source=dense.ORDER_OF,
+                       source_name="order_of.cu", processes=1)
+    with machine:
+        given, order = machine.upload(pivots, name="pivots"), machine.alloc(4 * rows, name="order", fill=255)
+        machine.launch("order_of", (1, 1, 1), (128, 1, 1), 4 * rows * fits, (given.address, len(pivots), rows, order.address, int(fits)))
+        assert np.array_equal(machine.read(order, np.int32, (rows,)), dense.order_of(np, pivots, rows))

@@ -11,7 +11,7 @@ from assembled import assembled
 from ways import TINY, plan_of
 
 from gemmgen.catalog.output import all_outputs
-from gemmgen.emulate import TOGETHER
+from gemmgen.emulate import SCHEDULES, TOGETHER
 from gemmgen.kinds import Kind
 from gemmgen.kinds.solves import BLOCK, PART, Trsm
 from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
@@ -259,6 +259,20 @@ def test_a_system_of_two_ragged_blocks(way, kind, layout):
     a, b, c = (t, None, c) if kind.left else (None, np.ascontiguousarray(t.T), np.ascontiguousarray(c.T))
     result = gemm(device, plan, source, a, b, np.ascontiguousarray(c), alpha=1.0)
     assert (result.c == (x if kind.left else x.T)).all() and result.intact and not any(result.status.values())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("way", "kind", "layout"), [("mma", Trsm(LOWER), "nn"), ("wgmma", Trsm(UPPER, RIGHT), "nn"), ("mfma", Trsm(UPPER, RIGHT, UNIT), "nt")])
+def test_a_block_of_unknowns_is_the_same_in_every_schedule(way, kind, layout):
+    """Of three parts, the last one ragged: a barrier that is not there would show."""
+    device, plan, source = made(way, kind, layout=layout)
+    rng, size = np.random.default_rng(3), 2 * PART + 19
+    t = (rng.uniform(-1, 1, (size, size)) / 8 + np.eye(size)).astype(np.float32)
+    c = rng.uniform(-1, 1, (size, 35) if kind.left else (35, size)).astype(np.float32)
+    operands = (t, None) if kind.left else (None, t)
+    want = gemm(device, plan, source, *operands, c, alpha=0.5).c
+    for schedule in SCHEDULES:
+        assert (gemm(EmulatorDevice(plan, source, assembled(source), schedule=schedule), plan, source, *operands, c, alpha=0.5).c == want).all(), schedule
 
 
 def test_a_solve_counts_what_its_products_split():

@@ -29,7 +29,7 @@ def kernel(way: dict[str, str], special: str = "exact", scheme: str = "ootomo") 
     plan = solve(loads({
         "problem": way, "split": {"scheme": scheme, "special": special}, "target": {"gpu": "a100"}, "tile": TINY, "build": {"allow_spills": True},
     }))
-    return of_plan("_".join(way.values()), plan)
+    return of_plan("_".join(map(str, way.values())), plan)
 
 
 @pytest.fixture(scope="module")
@@ -289,8 +289,8 @@ def system(library: Library, right: int, order: int, size: int, others: int = 5,
     rng, count = np.random.default_rng(7), max(batch, 1)
     t = np.tril(rng.uniform(-1, 1, (count, size, size))) / np.sqrt(size) / 2
     t[:, np.arange(size), np.arange(size)] = 1 if right else rng.uniform(1, 2, (count, size))
-    # Of later ones the magnitudes are small, so that maxima of those before would show.
-    t, b = np.float64(np.float32(t)), np.float64(np.float32(rng.uniform(-1, 1, (count, size, others)))) * 2.0 ** -(24 * np.arange(count))[:, None, None]
+    # On the right, whose scheme scales rows, magnitudes of later ones are small, so that maxima of those before would show.
+    t, b = np.float64(np.float32(t)), np.float64(np.float32(rng.uniform(-1, 1, (count, size, others)))) * 2.0 ** -(24 * right * np.arange(count))[:, None, None]
     memory = t.copy()  # on the right X T^T = B, and the upper T^T is stored transposed
     memory[:, *np.triu_indices(size, 0 if right else 1)] = np.nan
     sides = b.transpose(0, 2, 1) if right else b
@@ -366,3 +366,46 @@ def test_systems_without_unknowns_or_right_hand_sides_need_nothing(systems):
         asked.a = asked.b = asked.c = None
         before = len(systems.launched)
         assert enqueued(systems, asked).workspace_bytes == 0 and len(systems.launched) == before
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """Of launches that take all systems of a batch."""
+    kernels = [kernel(way | {"matrices": 2}, scheme=scheme) for way, scheme in SYSTEMS]
+    made = Library(tmp_path_factory.mktemp("together"), kernels, archs=["sm_80"], arch="sm_80")
+    made.current("sm_80", units=108)
+    return made
+
+
+@pytest.mark.parametrize(("right", "order", "in_place", "on_device", "pointers", "size"), [
+    (1, 0, False, 0, False, 260), (0, 1, True, 1, True, 40),
+    *(pytest.param(*one, 260, marks=pytest.mark.long) for one in (
+        (0, 1, True, 1, True), (0, 1, False, 1, False), (1, 0, False, 0, True), (1, 1, True, 0, False), (0, 0, False, 0, True))),
+])
+def test_the_systems_of_a_batch_are_solved_together(together, right, order, in_place, on_device, pointers, size):
+    """Each launch for all of them, a stride apart; what arrays of pointers tell is copied first, and X back."""
+    asked, held, solution = system(together, right, order, size=size, others=3, in_place=in_place, batch=2, flags=on_device + 4 * pointers,
+                                   **of_scalars(together, -0.5, np.nan))
+    if pointers:
+        lists = {x: together.point_to(list(held[x])) for x in ("ab" if in_place else "abc")}
+        asked.a, asked.b, asked.c = (lists[x].ctypes.data for x in ("abb" if in_place else "abc"))
+        asked.stride_a = asked.stride_b = asked.stride_c = 1 << 40  # not looked at
+    before = len(together.launched)
+    choice = enqueued(together, asked)
+    own = together.kernels[right].built.source
+    needed = own.interface.workspace(*((3, size) if right else (size, 3)), size, 2).bytes
+    copies = (size * size, 3 * size if right else size * 4) if pointers else ()  # whose rows are multiples of 4
+    assert (choice.kernel, choice.workspace_bytes) == (right, needed + sum(-(-2 * 4 * one // 256) * 256 for one in copies))
+    assert solution(-0.5) < 5e-6
+    solve, *between = (one.symbol for one in own.launches)
+    assert [symbol for symbol, _ in together.launched[before:]] == [
+        *["finish"] * (2 if pointers else not in_place), solve, *(between + [solve] if size > 256 else []), *["finish"] * (on_device or pointers)]
+
+
+def test_with_alpha_0_what_pointers_tell_is_not_read(together):
+    asked, held, _ = system(together, 0, 0, size=40, others=3, batch=2, flags=4, **of_scalars(together, 0.0, np.nan))
+    lists = together.point_to(list(held["c"]))
+    asked.a = asked.b = None
+    asked.c = lists.ctypes.data
+    assert together("gemm", ctypes.byref(asked), None, ctypes.c_size_t(0), None) == OK, "in memory of the library's own, as much as it needs"
+    assert (held["c"][:, :, :3] == 0).all() and np.isnan(held["c"][:, :, 3:]).all()

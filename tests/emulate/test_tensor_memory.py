@@ -142,7 +142,10 @@ def test_a_batch_of_one_size_is_right(options):
 @pytest.mark.parametrize("options", [
     {"problem": {"kind": "trmm", "uplo": "upper"}, "tile": {"cluster": 2}}, {"problem": {"kind": "symm", "side": "right"}, "split": {"scheme": "scaled"}},
     {"problem": {"kind": "trsm"}}, {"problem": {"type": "c64", "layout": "nt"}, "split": {"scheme": "run_scaled", "run": 256}},
-], ids=["trmm", "symm", "trsm", "c64"])
+    {"problem": {"type": "c64"}, "split": {"scheme": "mixpert1", "promote": 0}},
+    {"problem": {"type": "c128"}, "split": {"scheme": "residues12", "promote": 0}, "tile": {"cluster": 2}},
+    {"split": {"scheme": "residues6", "promote": 0}, "epilogue": {"do": ["bias", "relu"]}},
+], ids=["trmm", "symm", "trsm", "c64", "c64, integers", "c128", "epilogue"])
 def test_other_kinds_are_right(options):
     """Those whose operands are triangles, or complex."""
     plan, source, binary = kernel(**options)
@@ -247,12 +250,31 @@ SABOTAGE_OF_PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("pair, before, after, problem", sampled([
-    *((False, *one) for one in SABOTAGE), *((True, *one) for one in SABOTAGE_OF_PAIRS),
-], 4))
-def test_sabotage_is_found(pair, before, after, problem):
+SABOTAGE_OF_RESIDUES = [
+    ("mbarrier_wait(emptied + buffer * 8, buffer_phase);", "", "deadlock|known to be done|more arrivals|not have read yet"),
+    ("mbarrier_wait(filled + buffer * 8, phase);", "", "nothing has written|known to be done|deadlock|more arrivals"),
+    ("filled + buffer * 8, phase);\n                        tcgen05_fence_after_sync();", "filled + buffer * 8, phase);", "known to be done.*fence::after_thread_sync"),
+    ("tcgen05_commit(filled + buffer * 8);", "mbarrier_arrive(filled + buffer * 8);", "no commit covers"),
+    ("tcgen05_commit(free + slot * 8);", "mbarrier_arrive(free + slot * 8);", "overwritten while|no commit covers"),
+    ("tell(emptied + buffer * 8);", "", "deadlock"),
+    ("tell(emptied + buffer * 8);", "mbarrier_arrive(emptied + buffer * 8);", "more arrivals|not have read yet|deadlock"),
+    ("!begins || step > 0", "1", "added to tensor memory that nothing has written"),
+    ("sums + buffer * BUFFER, a_at", "sums + (BUFFERS - 1) * BUFFER, a_at", "nothing has written|known to be done|not have read yet"),
+    ("+ buffer * BUFFER + piece * 16", "+ buffer * BUFFER + BLOCK_N + piece * 16", "not allocated|known to be done|nothing has written"),
+    ("const Modulus by = modulus_of(modulus);", "const Modulus by = modulus_of(0);", "worst case|bound"),
+    ("a_from += MODULI * A_STAGE;", "a_from += A_STAGE;", "worst case|bound"),
+    ("mbarrier_expect_tx(arrival, STAGE_BYTES);", "mbarrier_expect_tx(arrival, A_STAGE);", "so many bytes|more arrivals|in flight|deadlock"),
+    ('"setp.ne.b32 p, %4, 0;\\n"', '"setp.ne.b32 p, %4, 2;\\n"', "added to tensor memory that nothing has written"),
+    ("| (u64)((address & 0x3ffff) >> 4)", "| (u64)((address & 0x1ffff) >> 5)", "swizzle pattern|worst case|outside|nothing has written|in flight"),
+]
+
+
+@pytest.mark.parametrize("of, before, after, problem", sampled([
+    *(({}, *one) for one in SABOTAGE), *((PAIR, *one) for one in SABOTAGE_OF_PAIRS),
+], 4) + [pytest.param({"split": {"scheme": "residues6", "promote": 0}}, *one, marks=pytest.mark.long) for one in SABOTAGE_OF_RESIDUES])
+def test_sabotage_is_found(of, before, after, problem):
     """By one of the schedules that `verify` runs. Two tiles for a block."""
-    plan, source, _ = kernel(**PAIR if pair else {})
+    plan, source, _ = kernel(**of)
     assert source.text.count(before) == 1
     wrong = replace(source, text=source.text.replace(before, after))
     binary = assembled(wrong)

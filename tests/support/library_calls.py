@@ -41,6 +41,7 @@ from gemmgen.library import kernel as kernel_module
 from gemmgen.library import tables
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, Image, Kernel
+from gemmgen.library.routines import LEVEL3, NUMBERS
 from gemmgen.library.structures import Packed, Problem, Target, sized
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
@@ -50,8 +51,10 @@ from gemmgen.spec import loads
 
 HERE = Path(__file__).parent
 OK, BAD_STRUCT, BAD_ORDER, BAD_M, BAD_N, BAD_K, BAD_LDA, BAD_LDB, BAD_LDC, BAD_BATCH, BAD_STRIDE_C, BAD_A, BAD_B, BAD_C, BAD_EPILOGUE, BAD_FLAGS, BAD_KERNEL, \
-    BAD_WORKSPACE, BAD_PACKED, BAD_OPERAND, TOO_LARGE, NOT_SERVED, NO_DRIVER, NO_CONTEXT, NO_MEMORY, BAD_STRIDE_A, BAD_STRIDE_B = range(0, -27, -1)
+    BAD_WORKSPACE, BAD_PACKED, BAD_OPERAND, TOO_LARGE, NOT_SERVED, NO_DRIVER, NO_CONTEXT, NO_MEMORY, BAD_STRIDE_A, BAD_STRIDE_B, BAD_KIND = range(0, -28, -1)
 ON_DEVICE, UNCOUNTED, POINTERS = 1, 2, 4
+SYRK, SYR2K, GEMMT, SYMM, TRMM, TRSM = (NUMBERS[name] for name in LEVEL3[:6])  # of real elements
+OF_TRIANGLE = SYRK, SYR2K, GEMMT
 POINTER_STRIDE = -(2**63)
 FAR = 2**62
 """Elements from the first row or matrix to the last one, of which there may be fewer only."""
@@ -225,6 +228,16 @@ class Asked:
     def depth(self) -> int:
         """k as far as it is read."""
         return 0 if self.alpha == 0 else self.k
+
+
+def stored_shapes(p: Problem) -> dict[str, tuple[int, int]]:
+    """Rows and columns of each operand of a kind, as memory holds it row by row."""
+    a, b = ((p.m, p.k), (p.k, p.n)) if p.kind not in (SYRK, SYR2K) else ((p.m, p.k), (p.n, p.k))
+    turned = {"a": p.transpose_a, "b": p.transpose_a if p.kind == SYR2K else p.transpose_b}
+    if p.kind >= SYMM:
+        a, b, turned = ((p.n, p.n) if p.side else (p.m, p.m)), (p.m, p.n), {"a": 0, "b": 0}
+    found = {x: shape[::-1] if turned[x] else shape for x, shape in (("a", a), ("b", b))} | {"c": (p.m, p.n)}
+    return {x: shape for x, shape in found.items() if x != "b" or p.kind != SYRK}
 
 
 def up(value: int, unit: int) -> int:
@@ -404,13 +417,17 @@ class Reference:
         if p.size != ctypes.sizeof(Problem):
             return {BAD_STRUCT}
         found = set()
+        if not 0 <= p.kind <= TRSM or not {p.uplo, p.side, p.diag} <= {0, 1}:
+            found.add(BAD_KIND)
         bad_order = p.order not in (0, 1) or p.transpose_a not in (0, 1) or p.transpose_b not in (0, 1)
-        extents = {BAD_M: p.m, BAD_N: p.n, BAD_K: p.k}
+        extents = {BAD_M: p.m, BAD_N: p.n} | ({} if p.kind >= SYMM else {BAD_K: p.k})
         bad_extents = {code for code, extent in extents.items() if not 0 <= extent <= LARGEST_EXTENT}
-        found |= bad_extents | ({BAD_ORDER} if bad_order else set())
+        found |= bad_extents | ({BAD_ORDER} if bad_order else set()) | ({BAD_M} if p.kind in OF_TRIANGLE and p.m != p.n else set())
         if not found:
-            shapes = {"a": (p.k, p.m) if p.transpose_a else (p.m, p.k), "b": (p.n, p.k) if p.transpose_b else (p.k, p.n), "c": (p.m, p.n)}
+            shapes = stored_shapes(p)
             for x, code in (("a", BAD_LDA), ("b", BAD_LDB), ("c", BAD_LDC)):
+                if x not in shapes:
+                    continue
                 lines, length = shapes[x] if p.order == 0 else shapes[x][::-1]
                 ld = getattr(p, f"ld{x}")
                 if ld < max(1, length) or lines > 1 and (lines - 1) * ld >= FAR:
@@ -420,8 +437,12 @@ class Reference:
         if p.batch < -1:
             found.add(BAD_BATCH)
         if p.batch > 1 and not p.flags & POINTERS:
-            found |= {code for code, stride in ((BAD_STRIDE_A, p.stride_a), (BAD_STRIDE_B, p.stride_b), (BAD_STRIDE_C, p.stride_c))
+            found |= {code for code, stride in ((BAD_STRIDE_A, p.stride_a), (BAD_STRIDE_B, p.stride_b if p.kind != SYRK else 0), (BAD_STRIDE_C, p.stride_c))
                       if (p.batch - 1) * abs(stride) >= FAR}
+        if p.kind and (p.epilogue or p.bias):
+            found.add(BAD_EPILOGUE)
+        if p.kind not in (0, TRSM) and p.flags & POINTERS:
+            found.add(BAD_FLAGS)
         found |= {code for code, bad in ((BAD_EPILOGUE, not 0 <= p.epilogue <= 3), (BAD_FLAGS, p.flags & ~7), (BAD_KERNEL, not 0 <= p.kernel <= len(self.known)))
                   if bad}
         return found
@@ -698,6 +719,8 @@ class Reference:
         with_packed = function in (GEMM_PACKED, SELECT_PACKED)
         if bad := self.wrong(p):
             return Wanted(bad, asks_device=False)
+        if p.kind:
+            return self.of_kind(call)
         of = self.asked(call)
         if with_packed:
             code = self.packed_code(call, of)
@@ -741,6 +764,23 @@ class Reference:
         if not call.workspace:
             work = [("take", (needed, call.stream)), *work, given]
         return Wanted({OK}, work, needs)
+
+    def of_kind(self, call: Call) -> Wanted:
+        """Of a routine beside GEMM, of which these libraries have no kernels, and the portable ones are none."""
+        p = call.problem
+        empty = p.batch == -1 or not p.m or not p.n
+        if call.function == GEMM and not empty:
+            alpha, beta = self.scalars(call)
+            on_host = not (p.flags & ON_DEVICE and (alpha is not None or beta is not None))
+            reads = ((p.n if p.side else p.m) if p.kind >= SYMM else p.k) and not (on_host and alpha is not None and call.alpha == 0)
+            wants = {BAD_A: reads and not p.a, BAD_B: reads and not p.b and p.kind != SYRK, BAD_C: not p.c}
+            if missing := {code for code, is_missing in wants.items() if is_missing}:
+                return Wanted(missing, asks_device=False)
+        if self.target(call) == BAD_STRUCT:
+            return Wanted({BAD_STRUCT}, asks_device=False)
+        if call.function == GEMM and empty:
+            return Wanted({OK}, asks_device=False)
+        return Wanted({BAD_KERNEL if p.kernel else NOT_SERVED})
 
     def of_select(self, of: Asked, one: Known, device: tuple[str, int, int]) -> Wanted:
         arch, units, _ = device
@@ -966,6 +1006,7 @@ class Draw:
     def __init__(self, seed: int, reference: Reference, allocators: bool = False):
         self.of, self.reference = random.Random(seed), reference
         self.memory = random.Random(-1 - seed) if allocators else None
+        self.kinds = random.Random(f"kinds {seed}")
 
     def extent(self) -> int:
         """None, one, few, about a tile, many, as many as there may be."""
@@ -1084,7 +1125,26 @@ class Draw:
             call.fails_in = of.randint(1, 9)
         if self.memory and self.memory.random() < 0.2:
             call.flags |= OWN_MEMORY | (MISALIGNED if self.memory.random() < 0.2 else 0)
+        if function in (SELECT, GEMM) and self.kinds.random() < 0.06:
+            self.make_kind(p)
         return call
+
+    def make_kind(self, p: Problem) -> None:
+        """A routine beside GEMM, of which most is right where the product's extents are."""
+        of = self.kinds
+        p.kind = of.choice((SYRK, SYR2K, GEMMT, SYMM, TRMM, TRSM, TRSM)) if of.random() < 0.95 else of.choice((-1, TRSM + 1))
+        p.uplo, p.side, p.diag = (of.randint(0, 1) for _ in range(3))
+        if p.kind in OF_TRIANGLE and of.random() < 0.9:
+            p.n = p.m
+        if of.random() < 0.9:
+            p.epilogue, p.bias = 0, None
+        most = max(1, *(extent for extent in (p.m, p.n, p.k) if extent <= LARGEST_EXTENT))
+        p.lda, p.ldb, p.ldc = (most + of.choice((0, 1, 5)) for _ in range(3))
+        p.stride_a, p.stride_b, p.stride_c = (of.choice((1, -1)) * most * ld for ld in (p.lda, p.ldb, p.ldc))
+        if of.random() < 0.3:
+            name, value = of.choice((("lda", max(p.m, p.n) - 1), ("ldb", p.n - 1), ("ldc", min(p.m, p.n) - 1), ("uplo", 2), ("side", -1), ("diag", 2),
+                                     ("stride_b", 2**62), ("stride_c", 0), ("a", None), ("b", None), ("c", None), ("ldb", 0), ("flags", p.flags ^ POINTERS)))
+            setattr(p, name, value)
 
     def make_sgemm(self, call: Call) -> None:
         of, p = self.of, call.problem

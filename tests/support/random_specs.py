@@ -214,11 +214,11 @@ def random_plans(strategy, count: int) -> list:
 
 
 @st.composite
-def tensor_memory_specs(draw):
+def tensor_memory_specs(draw, schemes=SPLITTING):
     n, k = 32 * draw(st.integers(1, 8)), draw(st.sampled_from([16, 32, 64]))
     return {
         "problem": {"layout": draw(st.sampled_from(["nn", "tn", "tt"])), **{x: draw(st.integers(0, 1 << 20)) for x in "mnk"}},
-        "split": {"scheme": draw(st.sampled_from(SPLITTING)), "promote": draw(st.sampled_from([0, 16, k, 2 * k]))},
+        "split": {"scheme": draw(st.sampled_from(schemes)), "promote": draw(st.sampled_from([0, 16, k, 2 * k]))},
         "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
         "tile": {
             "block": [128, n, k], "warp": [128, draw(st.sampled_from([n, n // 2])), k], "group": draw(st.integers(1, 64)),

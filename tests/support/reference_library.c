@@ -128,7 +128,7 @@ static int check_kind(const lab_problem *p)
         return lab_BAD_LDC;
     if (p->epilogue || p->bias)
         return lab_BAD_EPILOGUE;
-    if (p->flags & lab_POINTERS)
+    if (p->flags & lab_POINTERS && p->kind != lab_TRSM)
         return lab_BAD_FLAGS;
     return lab_OK;
 }
@@ -305,7 +305,10 @@ static int compute_systems(const lab_problem *p)
         return lab_NO_MEMORY;
     for (int64_t at = 0; at < batch_of(p) * across; ++at) {
         const int64_t product = at / across, other = at % across;
-        const void *a = moved(p->a, product * p->stride_a, type), *b = moved(p->b, product * p->stride_b, type);
+        const int listed = (p->flags & lab_POINTERS) != 0;
+        const void *a = listed ? ((const void *const *)p->a)[product] : moved(p->a, product * p->stride_a, type);
+        const void *b = listed ? ((const void *const *)p->b)[product] : moved(p->b, product * p->stride_b, type);
+        void *c = listed ? ((void *const *)p->c)[product] : (void *)(uintptr_t)moved(p->c, product * p->stride_c, type);
         for (int64_t step = 0; step < deep; ++step) {
             const int64_t i = forward ? step : deep - 1 - step;
             double left_over = 0;
@@ -319,7 +322,7 @@ static int compute_systems(const lab_problem *p)
             x[i] = left_over / of_square(p, a, i, i);
         }
         for (int64_t i = 0; i < deep; ++i)
-            put(p->c, product * p->stride_c + element(left ? i : other, left ? other : i, p->ldc, p->order, 0), type, x[i]);
+            put(c, element(left ? i : other, left ? other : i, p->ldc, p->order, 0), type, x[i]);
     }
     free(x);
     return lab_OK;

@@ -230,6 +230,15 @@ WAYS = {
     "FP64 residues, fourteen": dict(scheme="residues14", promote=0, tile=DEEP, stages=2, fragment_buffers=2, layout="nt"),
     "tensor memory, pairs, run scales": dict(
         TENSOR_MEMORY, scheme="run_scaled", run=256, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}, split_k=2, promote=32, stages=2),
+    "tensor memory, integer words": dict(
+        TENSOR_MEMORY, scheme="mixpert3", promote=0, tile={"block": [128, 32, 64], "warp": [128, 16, 64], "cluster": 2}, stages=2, size=1024),
+    "tensor memory, residues": dict(TENSOR_MEMORY, scheme="residues6", promote=0, layout="nt", stages=3),
+    "tensor memory, residues, pairs": dict(
+        TENSOR_MEMORY, scheme="residues6", promote=0, tile={"block": [128, 32, 64], "warp": [128, 16, 64], "cluster": 2}, layout="tn", stages=2),
+    "tensor memory, FP64 residues, pairs": dict(
+        TENSOR_MEMORY, scheme="residues12", promote=0, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}, stages=5),
+    "tensor memory, residues, few columns": dict(
+        TENSOR_MEMORY, scheme="residues6", promote=0, tile={"block": [128, 16, 64], "warp": [128, 16, 64], "cluster": 1}, layout="tt", stages=4),
 }
 
 

@@ -25,7 +25,7 @@ from gemmgen import picture
 from gemmgen.solve import solve
 from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, contract, fp32_estimate, tf32_estimate
 from gemmgen.solve.request import requests
-from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point, with_scheme
+from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point, joined, with_scheme
 from gemmgen.spec import loads
 from gemmgen.split import of_elements, split
 from gemmgen.verify.bound import bound, lost
@@ -391,6 +391,19 @@ def test_what_of_a_frontier_is_worth_running():
     beaten = [_better(one, found.points[1:]) for one in found.points[1:]]
     assert beaten == ["a, 128", "", "", "", "a"]
     assert nothing.as_dict()["figure"] is None and fast.as_dict()["figure"] == 3e-7 and replace(nothing, worst=inf).as_dict()["worst"] is None and fast.as_dict()["worst"] == 1e-6
+
+
+def test_frontiers_of_several_specs_are_one():
+    """Of FP32 and FP64: a point is beaten by the other's; what one picture cannot compare is refused."""
+    fine, fast, slow = point("residues14", 3.0, 1e-15), point("half", 1.0, 1e-4), point("ootomo", 3.5, 1e-7)
+    one, other = (Frontier("h200", (2, 2, 2), "uniform", "", points, refused) for points, refused in (((fast, slow), (("a", "no"),)), ((fine,), (("b", "no"),))))
+    both = joined([one, other])
+    assert [(each.scheme, each.beaten_by) for each in both.points] == [("half", ""), ("residues14", ""), ("ootomo", "residues14")]
+    assert both.refused == (("a", "no"), ("b", "no")) and joined([replace(one, asked="as fp32")]).points == one.points
+    for change in ({"gpu": "h100"}, {"size": (2, 2, 4)}, {"data": "normal"}, {"asked": "as fp64"}):
+        for pair in ([one, replace(other, **change)], [replace(one, **change), other]):
+            with pytest.raises(SpecError, match="cannot show these frontiers"):
+                joined(pair)
 
 
 def test_a_frontiers_picture_has_milliseconds_and_every_error_that_is_one(monkeypatch):

@@ -50,13 +50,13 @@ def refused(**sections) -> InfeasibleSpec:
 def test_a_row_says_what_the_ptx_isa_does(name):
     row = ROWS[name]
     m, n, k = row.shape
-    kind, depth = {"tf32": ("tf32", 8), "e4m3": ("f8f6f4", 32)}.get(row.word, ("f16", 16))
+    kind, depth = {"tf32": ("tf32", 8), "e4m3": ("f8f6f4", 32), "s8": ("i8", 32)}.get(row.word, ("f16", 16))
     assert (name, row.instruction) == (f"tcgen05_m128n16k{k}_{row.word}", f"tcgen05.mma.cta_group::1.kind::{kind}")
     assert (m, n, k) == (128, 16, depth)
     assert (row.min_arch, row.arch, row.a, row.b, row.threads) == (100, "sm_100a", None, None, 128)
     assert [one.shape[1] for one in row.shapes.values()] == list(range(16, 257, 16))
     assert {arch: row.compiled_for(arch) for arch in ("sm_100", "sm_103", "sm_110", "sm_90", "sm_101", "sm_120") if row.runs_on(arch)} == {
-        "sm_100": "sm_100a", "sm_103": "sm_103a", "sm_110": "sm_110a"}
+        "sm_100": "sm_100a", **({"sm_103": "sm_103a"} if row.word != "s8" else {}), "sm_110": "sm_110a"}
 
 
 def test_a_lane_is_a_row_and_a_register_a_column():
@@ -72,6 +72,7 @@ def test_a_lane_is_a_row_and_a_register_a_column():
     ("tf32", 128, 16, 1 << 4 | 2 << 7 | 2 << 10 | 2 << 17 | 8 << 24),
     ("e4m3", 128, 64, 1 << 4 | 8 << 17 | 8 << 24),  # of .kind::f8f6f4, whose code for e4m3 is 0
     ("f16", 256, 256, 1 << 4 | 32 << 17 | 16 << 24),  # of a pair of blocks
+    ("s8", 256, 32, 2 << 4 | 1 << 7 | 1 << 10 | 4 << 17 | 16 << 24),  # of .kind::i8: signed operands, INT32, and bit 3 not set, which would saturate
 ])
 def test_the_instruction_descriptor(word, m, n, value):
     [row] = [row for row in ROWS.values() if row.word == word]
@@ -373,7 +374,96 @@ def test_the_source_says_what_was_checked():
 
 
 def test_every_row_loads_strictly():
-    assert isinstance(ROWS["tcgen05_m128n16k16_f16"], Fragment) and len(ROWS) == 4
+    assert isinstance(ROWS["tcgen05_m128n16k16_f16"], Fragment) and len(ROWS) == 5
     dumped = json.loads(json.dumps(ROWS["tcgen05_m128n16k16_f16"].model_dump(mode="json")))
     assert dumped["a"] is None and np.array(dumped["c"]["lanes"]).shape == (7, 2)
     assert Path(FRAGMENTS.folder).is_dir()
+
+
+# ---- integers: residues, and words by row
+
+
+def residues(scheme: str = "residues8", **sections):
+    return asked(split={"scheme": scheme}, problem={"type": SCHEMES.get(scheme).element} | sections.pop("problem", {}), **sections)
+
+
+@pytest.mark.parametrize("cluster, stage, shared, columns", [(1, 128 * (128 + 256), 4 * (49152 + 16) + 56, 512), (2, 128 * (128 + 128), 4 * (32768 + 16) + 56, 512)])
+def test_residues_have_one_byte_an_element_in_a_stage_and_two_buffers(cluster, stage, shared, columns):
+    """Worked out by hand: of a pair each block has half of B; the barriers of four stages and two buffers, and the address of tensor memory."""
+    plan = solve(residues(tile={"block": [128, 256, 128], "warp": [128, 128, 128], "cluster": cluster}, pipeline={"stages": 4}))
+    known = plan.model
+    assert (known["stage_bytes"], known["fetch_bytes"], plan.shared_bytes) == (stage, stage, shared)
+    assert (plan.own.columns, plan.own.buffers, plan.own.allocated, known["stages_k"]) == (columns, 2, 512, 4096 // 128 * 8)
+    assert plan.design.name == "residues_tensor_memory" and plan.fragment.instruction.endswith(f"cta_group::{cluster}.kind::i8")
+    # A byte modulo each of eight numbers and an FP64 sum for each element of the tiles at work.
+    assert known["blocks_at_once"] == 148 and known["kept_bytes"] == 148 * 128 * 256 * (8 + 8)
+
+
+@pytest.mark.parametrize("scheme, k, segments, join", [("residues8", 4096, 1, 24 + 5 * 8), ("residues8", 8193, 2, 24 + 5 * 8), ("residues14", 1 << 17, 1, 90 + 12 * 14)])
+def test_moving_out_costs_time_where_it_takes_longer_than_the_products(scheme, k, segments, join):
+    """Worked out by hand: six issue slots a sum by 128 lanes and 150 cycles a buffer, and what joining takes, for each segment of k of FP32 elements."""
+    known = solve(residues(scheme, problem={"m": 8192, "n": 8192, "k": k})).model
+    elements, moduli = known["BM"] * known["BN"] / 128, known["moduli"]
+    reducing, joining = known["reduce_cycles"], known["join_cycles"]
+    assert reducing == 6 * elements and joining >= join * elements
+    moving = segments * (moduli * (reducing + 150) + joining)
+    assert known["moving_cycles"] == pytest.approx(moving)
+    tail = known["turn_cycles_each"] + reducing + joining
+    assert known["kernel_cycles"] == pytest.approx(known["turns"] * max(known["stages_k"] * known["stage_cycles"], moving) + tail)
+    assert known["stage_cycles"] == max(known["tensor_cycles"], known["shared_cycles"], known["l2_cycles"], known["latency_cycles"]) + 30
+
+
+@pytest.mark.parametrize("m, k, binds", [(2048, 128, "sums on their way out of the unit"), (16384, 16384, "power")])
+def test_a_short_k_is_bound_by_what_leaves_the_unit(m, k, binds):
+    plan = solve(residues(problem={"m": m, "n": m, "k": k}, tile={"block": [128, 256, 64], "warp": [128, 128, 64], "cluster": 2}))
+    assert plan.design.binding(plan.model) == binds
+
+
+@pytest.mark.parametrize("gpu, scheme", [pytest.param("b200", "residues14", marks=pytest.mark.long), ("gb200", "mixpert4"), ("jetson_thor", "residues6")])
+def test_integers_take_tensor_memory_where_the_unit_multiplies_them(gpu, scheme):
+    problem = {"type": SCHEMES.get(scheme).element}
+    best, by_warps = (solve(asked(gpu, policy, split={"scheme": scheme}, problem=problem)) for policy in ("auto", "mma"))
+    assert best.fragment.instruction.endswith("kind::i8") and best.staging.row_bytes == 128 and best.model["seconds"] < by_warps.model["seconds"]
+
+
+@pytest.mark.parametrize("gpu", ["b300", "gb300"])
+def test_blackwell_ultra_multiplies_integers_by_warps_alone(gpu):
+    """ptxas refuses .kind::i8 for sm_103a, whose integers are slow by any instruction: so are the predicted kernels."""
+    error = refused(gpu=gpu, split={"scheme": "residues8"})
+    assert (error.problem, error.needs, error.has) == (f"{gpu} has no tcgen05 for s8", "sm_100a or sm_110a", "sm_103")
+    best = solve(asked(gpu, "auto", split={"scheme": "residues8"}))
+    assert best.fragment.policy == "mma" and best.model["tflops"] < 10
+
+
+@pytest.mark.parametrize("scheme, problem, remedy", [
+    ("mixpert4_tile", "kernels of policy tcgen05 and design tensor_memory have no scales of tiles of k", 'design = "cuda_cores" on a GPU that has it'),
+    ("f16_s8", "kernels of policy tcgen05 and design tensor_memory have no words of several types: f16, s8", 'design = "specialised" on a GPU that has it'),
+])
+def test_what_tensor_memory_does_not_hold_is_refused(scheme, problem, remedy):
+    error = refused(split={"scheme": scheme})
+    assert (error.problem, error.remedy) == (problem, f"{remedy}, or another scheme")
+
+
+@pytest.mark.parametrize("sections, problem", [
+    ({"tile": {"split_k": 2}}, "slices of k are not for residues, which do not add up to less than their moduli"),
+    ({"tile": {"block": [128, 192, 64], "warp": [128, 64, 64]}}, "the accumulators leave no room in the register file"),
+])
+def test_what_residues_in_tensor_memory_cannot_be(sections, problem):
+    """Three warpgroups that move sums have 128 registers a thread: fourteen residues of sixteen columns spilled 24 B there, eight did not."""
+    with pytest.raises(InfeasibleSpec) as caught:
+        solve(residues("residues14", **sections))
+    assert caught.value.problem == problem
+    assert solve(residues("residues8", tile={"block": [128, 192, 64], "warp": [128, 64, 64]})).model["registers"] == 128
+
+
+def test_parts_of_a_complex_element_that_lie_apart_are_stored_apart():
+    """NVRTC 13.5 made one store of eight bytes of both ways, where c64 by integers computes an element again: an address need not be a multiple of 8."""
+    text = render(solve(asked(split={"scheme": "mixpert1"}, problem={"type": "c64"}))).text
+    assert re.search(r'to\[0\] = real;\s+asm volatile\("" ::: "memory"\);[^\n]*\s+to\[1\] = imaginary;', text)
+
+
+def test_sums_of_integers_are_not_said_to_be_assumed():
+    """Whatever the order, INT32 sums are exact; nothing of it has run for all that."""
+    plan = solve(residues())
+    assert EmulatorDevice(plan, None, None).name == "emulator (blackwell matrix unit)"
+    assert standing(plan) == "compiled, every instruction executed by an interpreter; hardware unconfirmed: never run"

@@ -39,6 +39,16 @@ def test_the_pages_predictions_are_the_commands():
     assert all(one["predicted_tflops"] > 450 for one in found if one["size"] == 8192)
 
 
+def test_only_what_the_gpus_tcgen05_multiplies_is_asked_of_it():
+    """ptxas has no .kind::i8 for a B300; of FP64 elements a kernel is FP64's."""
+    asked = ("ootomo", "residues8", "residues14")
+    assert (blackwell.served("b200", asked), blackwell.served("b300", asked)) == (asked, ("ootomo",))
+    assert [blackwell.asked_for("b200", one, 512, 1)["problem"]["type"] for one in asked] == ["f32", "f32", "f64"]
+    page = (ROOT / "docs" / "blackwell.md").read_text()
+    for line in blackwell.table(blackwell.predicted("b200", ("residues14",), (8192,))).splitlines()[2:]:
+        assert line.split(" | ")[1] in next(one for one in page.splitlines() if one.startswith(line.split(" | ")[0])).split(" | ")[4], line
+
+
 def test_bits_are_compared_for_single_blocks_and_pairs(monkeypatch):
     """With a GPU that gives what the emulator does, and with one that gives another last bit."""
     monkeypatch.setattr(blackwell, "WORDS", ("half",))

@@ -198,7 +198,7 @@ def test_an_error_is_asked_of_sums_of_twice_as_many_terms():
 
 
 @pytest.mark.parametrize(("problem", "more", "key"), [
-    ({"kind": "syr2k", "layout": "nt"}, {}, "[problem] kind"), ({"kind": "grouped"}, {}, "[problem] kind"),
+    ({"kind": "trsm"}, {}, "[problem] kind"), ({"kind": "grouped"}, {}, "[problem] kind"),
     ({"kind": "strided"}, {"split": {"scheme": "residues8"}}, "[problem] kind"), ({"b": "f16"}, {}, "[problem] b"),
     ({"c": "bf16"}, {}, "[problem] c"), ({}, {"epilogue": {"do": ["relu"]}}, "[epilogue] do"), ({"type": "c128"}, {}, "[split] scheme"),
     ({}, {"accuracy": {"as": "fp64"}, "split": {}}, "[accuracy] as"), ({"type": "f32", "layout": "nc"}, {}, "[problem] layout"),
@@ -398,7 +398,7 @@ def test_the_judge_sees_each_part(fault):
     made = (1j * made.conj() if fault == "parts exchanged" else made).astype(np.complex64)
     if fault == "one NaN":
         made[5, 4] = complex(made[5, 4].real, np.nan)
-    assert (share_of_worst(plan, a, b, c, made, alpha, beta) <= 1) == (fault is None)
+    assert (share_of_worst(plan, [(alpha, a, b)], c, made, beta) <= 1) == (fault is None)
 
 
 @pytest.mark.parametrize(("fault", "told"), [
@@ -426,7 +426,7 @@ def test_parts_lie_side_by_side_and_each_factor_brings_its_own_error():
     rng, plan = np.random.default_rng(6), plan_of(type="c64")
     a, b = drawn(rng, 4, 40), drawn(rng, 40, 4)
     off = (a.astype(complex) @ b) * (1 + 1e-6)
-    shares = [share_of_worst(plan, a, b, None, (alpha * off).astype(np.complex64), alpha) for alpha in (1, 1j, 1 + 1j)]
+    shares = [share_of_worst(plan, [(alpha, a, b)], None, (alpha * off).astype(np.complex64)) for alpha in (1, 1j, 1 + 1j)]
     assert shares[0] == pytest.approx(shares[1], rel=0.05) and shares[2] < 1.5 * shares[0]
 
 

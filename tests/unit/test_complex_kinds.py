@@ -23,9 +23,9 @@ from gemmgen.designs import design_called
 from gemmgen.designs.feature import COMPLEX
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.export import prose
-from gemmgen.kinds import GEMMT, HEMM, HERK, SYMM, SYR2K, SYRK, TRMM, OfComplex, kind_of
+from gemmgen.kinds import GEMMT, HEMM, HER2K, HERK, SYMM, SYR2K, SYRK, TRMM, OfComplex, kind_of
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS
-from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Herk, Syrk, hermitian
+from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Her2k, Herk, Syr2kInTurn, Syrk, hermitian
 from gemmgen.kinds.triangular import LEFT, NONUNIT, RIGHT, UNIT, Hemm, Symm, Trmm
 from gemmgen.paths import SPECS
 from gemmgen.render import render
@@ -33,7 +33,9 @@ from gemmgen.run import gemm
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verdict import plain_plan
+from gemmgen.verify import Judge
 from gemmgen.verify.complex import question
+from gemmgen.verify.oracles import Problem
 
 OF_C = [*((kind(uplo), layout) for kind, layouts in ((Herk, ("nc", "cn")), (Syrk, ("nt", "tn"))) for uplo in (LOWER, UPPER, BOTH) for layout in layouts),
         *((Gemmt(uplo), "cn") for uplo in (LOWER, UPPER))]
@@ -129,6 +131,32 @@ def test_b_of_one_operand_lies_where_a_does():
             assert (kind.in_memory(a, layout[0]) == kind.in_memory(b, layout[1])).all()
 
 
+@pytest.mark.parametrize("layout", ["nc", "cn", "nt", "tn"])
+def test_the_second_product_is_that_of_the_memory_exchanged(layout):
+    """What lies where B does, read as A is, is the second product's A, and the other way round; alpha is conjugated of a Hermitian C alone."""
+    rng, hermitian = np.random.default_rng(4), "c" in layout
+    kind = OfComplex("c64", layout, Her2k() if hermitian else Syr2kInTurn())
+    a, b, alpha = drawn(rng, 3, 5), drawn(rng, 5, 3), 2 - 3j
+    (first, *product), (second, *turned) = kind.terms(a, b, alpha)
+    assert first == alpha and (product[0] == a).all() and (product[1] == b).all() and second == (2 + 3j if hermitian else alpha)
+    assert (kind.in_memory(turned[0], layout[0]) == kind.in_memory(b, layout[1])).all()
+    assert (kind.in_memory(turned[1], layout[1]) == kind.in_memory(a, layout[0])).all()
+    other = turned[0] @ turned[1]
+    assert np.allclose(other, (a @ b).conj().T if hermitian else (a @ b).T) and np.allclose(np.matmul(*kind.multiplied(a, b)), a @ b + other, atol=1e-5)
+
+
+def test_rounds_exchange_a_and_b_and_add_to_what_is_stored():
+    her2k, syr2k = (OfComplex("c64", layout, of) for layout, of in (("nc", HER2K), ("nt", SYR2K)))
+    one, two = her2k.rounds(6, 12, 8, 2 - 3j, 0.5, False)
+    assert (one.m, one.n, one.k, one.alpha, one.beta, one.at) == (6, 12, 8, 2 - 3j, 0.5, {}) and (two.m, two.n, two.k) == (6, 12, 8)
+    assert (two.alpha, two.beta, syr2k.rounds(6, 12, 8, 2 - 3j, 1j, False)[1].alpha) == (2 + 3j, 1, 2 - 3j)
+    call = {"a": 100, "lda": 5, "b": 200, "ldb": 7, "c": 300, "ldc": 9}
+    given = [round.given(call, lambda operand, elements: operand + elements) for round in (one, two)]
+    assert [[one[name] for name in ("a", "lda", "b", "ldb", "c", "ldc")] for one in given] == [[100, 5, 200, 7, 300, 9], [200, 7, 100, 5, 300, 9]]
+    assert [[one[name] for name in ("alpha", "alpha_i", "beta", "beta_i")] for one in given] == [[2, -3, 0.5, 0], [2, 3, 1, 0]]
+    assert len(her2k.rounds(6, 12, 0, 1, 1, False)) == len(her2k.rounds(6, 12, 8, 0, 1, False)) == 1, "C alone"
+
+
 def test_a_hermitian_matrix_by_hand():
     x = np.array([[1 + 5j, 9], [2 - 3j, 4 + 7j]], np.complex64)
     assert hermitian(x, below=True).tolist() == [[1, 2 + 3j], [2 - 3j, 4]] and hermitian(x, below=False).tolist() == [[1, 9], [9, 4]]
@@ -138,7 +166,7 @@ def test_a_hermitian_matrix_by_hand():
 
 @pytest.mark.parametrize(("of", "layout"), [
     (Herk(LOWER), "nc"), (Herk(UPPER), "cn"), (Syrk(UPPER), "nt"), (Gemmt(UPPER), "nc"), (Hemm(LOWER, LEFT), "nn"), (Hemm(UPPER, RIGHT), "nn"),
-    (Trmm(UPPER, LEFT), "nn"),
+    (Her2k(LOWER), "nc"), (Her2k(UPPER), "cn"), (Syr2kInTurn(UPPER), "tn"), (Trmm(UPPER, LEFT), "nn"),
 ])
 def test_any_real_product_is_a_part_of_one_of_the_kind(of, layout):
     rng, kind = np.random.default_rng(3), OfComplex("c64", layout, of)
@@ -184,6 +212,8 @@ def test_the_model_counts_the_tiles_that_are_launched():
         model = replace(plan, kind=kind).model
         assert model["tiles"] == kind.tiles.number(1000, 2000, plan.block[:2]) < 0.55 * whole.model["tiles"]
         assert model["split_bytes"] == whole.model["split_bytes"]
+        twice = replace(plan, kind=OfComplex("c64", "nc", Her2k(uplo))).model
+        assert twice["seconds"] == 2 * model["seconds"] and twice["stages_k"] == model["stages_k"]
 
 
 # ---- plans
@@ -194,14 +224,16 @@ def spec(kind, layout, gpu="a100", type="c64", split=None, **problem):
 
 
 @pytest.mark.parametrize(("of", "layout", "name"), [
-    (HERK, "nc", "cherk"), (SYRK, "nt", "csyrk"), (GEMMT, "cc", "cgemmt"), (HEMM, "nc", "chemm"), (SYMM, "nn", "csymm"), (TRMM, "tc", "ctrmm"),
+    (HERK, "nc", "cherk"), (HER2K, "cn", "cher2k"), (SYR2K, "nt", "csyr2k"), (SYRK, "nt", "csyrk"), (GEMMT, "cc", "cgemmt"),
+    (HEMM, "nc", "chemm"), (SYMM, "nn", "csymm"), (TRMM, "tc", "ctrmm"),
 ])
 def test_a_spec_of_complex_elements_has_the_kind(of, layout, name):
     kind = kind_of(spec(of.name, layout).spec.problem)
     again = pickle.loads(pickle.dumps(kind))
     assert (kind.name, kind.asked, kind.of_reals.name) == (name, of.name, of.name) and kind == again == OfComplex("c64", layout, of)
     assert kind != OfComplex("c128", layout, of) and hash(kind) == hash(again) and (again.tiles is None or "2 * TILE_M" in again.tiles.count)
-    assert kind.layout_of(kind.stored_layout(layout)) == layout and (kind.vendor_share, kind.hermitian) == (of.vendor_share, of is HERK)
+    assert kind.layout_of(kind.stored_layout(layout)) == layout and (kind.vendor_share, kind.hermitian) == (of.vendor_share, of in (HERK, HER2K))
+    assert kind.exchanged == (of in (HER2K, SYR2K)) and not kind.twice
 
 
 def test_a_plan_says_its_kind_and_so_does_the_plain_one_beside_it():
@@ -215,6 +247,7 @@ def test_choices_of_the_real_kind_are_options():
     assert kind.options == {"type": "c64", "layout": "cn", "uplo": "upper", "side": "right", "diag": "unit"} and kind.operand == "b"
     assert kind.formula == "C = alpha A B + beta C of the upper triangle of B, whose diagonal is 1, A conjugated in memory,"
     assert OfComplex("c64", "nc", Herk(BOTH)).formula == "the lower triangle of C = alpha A A^H + beta C, stored conjugated to the upper one too"
+    assert OfComplex("c64", "cn", Her2k(UPPER)).formula == "the upper triangle of C = alpha A B + conj(alpha) B^H A^H + beta C, A conjugated in memory,"
     assert OfComplex("c64", "nn", Hemm()).formula.startswith("C = alpha A B + beta C of a Hermitian A, of which the lower")
     assert OfComplex("c64", "nn", TRMM).layouts == COMPLEX_LAYOUTS and TRMM.layouts != COMPLEX_LAYOUTS
     assert OfComplex("c64", "nn", Hemm()).layouts == ("nn", "nt", "nc") and OfComplex("c64", "nn", Symm(side=RIGHT)).layouts == ("nn", "tn", "cn")
@@ -236,7 +269,11 @@ def test_a_tile_of_trmm_sums_two_real_k_for_each_complex_one(side):
     (dict(kind="hemm", layout="tn"), "[problem] layout", 'layout = "nn"'),
     (dict(kind="herk", layout="nc", type="f32"), "[problem] kind", 'type = "c64", or kind = "syrk"'),
     (dict(kind="hemm", layout="nn", type="f64"), "[problem] kind", 'type = "c64", or kind = "symm"'),
-    (dict(kind="syr2k", layout="nt"), "[problem] kind", 'kind = "gemm", or type = "f32"'),
+    (dict(kind="her2k", layout="nc", matrices=3), "[problem] kind", 'kind = "gemm", or type = "f32"'),
+    (dict(kind="trmm", layout="nn", type="f64", matrices=3), "[problem] kind", 'kind = "gemm", or type = "f32"'),
+    (dict(kind="trsm", layout="nn"), "[problem] kind", 'kind = "gemm", or type = "f32"'),
+    (dict(kind="syr2k", layout="nc"), "[problem] layout", 'layout = "nt"'),
+    (dict(kind="her2k", layout="nc", type="f32"), "[problem] kind", 'type = "c64", or kind = "syr2k"'),
     (dict(kind="hemm", layout="nn", uplo="both"), "[problem] uplo", 'uplo = "lower"'), (dict(kind="herk", layout="nc", n=17), "[problem] n", "n = 4096"),
 ])
 def test_what_is_not_served_is_refused_with_a_remedy(asked, key, remedy):
@@ -260,6 +297,12 @@ def test_a_hermitian_c_has_real_factors():
     with pytest.raises(SpecError, match="would not be Hermitian"):
         gemm(None, plan, None, drawn(np.random.default_rng(1), 3, 4), None, alpha=1j)
     assert "alpha_i" in [one.name for one in interface(made("hemm")).launches[-1].parameters]
+    plan = made("her2k", "nc")
+    names = [one.name for one in interface(plan).launches[-1].parameters]
+    assert names[names.index("alpha"):][:3] == ["alpha", "beta", "alpha_i"] and "beta_i" not in render(plan).text and "alpha_i == 0.0f" in render(plan).text
+    with pytest.raises(SpecError, match="beta: is complex, and C would not be Hermitian"):
+        x = drawn(np.random.default_rng(1), 3, 3)
+        gemm(None, plan, None, x, x, alpha=1j, beta=1j)
 
 
 def test_kernels_get_the_real_extents_and_as_memory_as():
@@ -276,15 +319,24 @@ def test_a_design_that_stores_real_elements_alone_has_no_complex_kinds():
     assert real.computes(SYMM) and not real.computes(OfComplex("c64", "nn", SYMM)) and design().computes(OfComplex("c64", "nn", SYMM))
 
 
-def test_residues_are_summed_over_all_k():
-    """So a pass may read a triangle as it likes, and no tile has a part of k."""
+def test_residues_are_of_one_product_and_of_a_tiles_own_k():
+    """Whose stages the model counts once for each modulus, and the kernel goes through as often."""
     for design in ("residues", "residues_portable"):
-        able = [kind.name for kind in (GEMMT, SYRK, SYMM, TRMM, SYR2K) if design_called(design).computes(kind)]
-        assert able == ["gemmt", "syrk", "symm"]
-        assert [one.name for one in (OfComplex("c128", "nc", kind) for kind in (HERK, HEMM, TRMM)) if design_called(design).computes(one)] == ["zherk", "zhemm"]
-    for type, needs in (("f64", "gemm, gemmt, syrk, symm or strided"), ("c128", "kind = gemm")):
-        with pytest.raises(InfeasibleSpec, match=needs):
-            solve(spec("trmm", "nn", "h200", type))
+        able = [kind.name for kind in (GEMMT, SYRK, SYMM, TRMM, SYR2K, Syr2kInTurn()) if design_called(design).computes(kind)]
+        assert able == ["gemmt", "syrk", "symm", "trmm", "syr2k"]
+        assert all(design_called(design).computes(OfComplex("c128", "nc", kind)) for kind in (HERK, HEMM, TRMM, HER2K))
+    with pytest.raises(InfeasibleSpec, match="gemm, gemmt, syrk, symm or strided; syr2k and trmm of single products"):
+        solve(spec("trsm", "nn", "h200", "f64"))
+    tile = {"block": [32, 32, 64], "warp": [16, 16, 64]}
+    for gpu, own in (("a100", tile), ("h200", {"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1})):
+        gemm, trmm = (plan_of("residues12", gpu=gpu, promote=0, tile=own, problem={"kind": kind}) for kind in ("gemm", "trmm"))
+        stages, m, k = 4096 // own["block"][2], own["block"][0], own["block"][2]
+        assert gemm.model["stages_k"] == 12 * stages and trmm.model["stages_k"] == 12 * np.ceil((stages + m / k) / 2)
+        assert 0.5 < trmm.model["seconds"] / gemm.model["seconds"] < 0.75
+        if "unit_seconds" in trmm.model:
+            assert trmm.model["unit_seconds"] == gemm.model["unit_seconds"] * trmm.model["stages_k"] / gemm.model["stages_k"]
+    text = render(plan_of("residues12", promote=0, tile=tile, problem={"kind": "trmm"})).text
+    assert "stage_count = alpha == 0.0f ? 0 : part_stages * MODULI;" in text and "first_turn(part_stages)" in text
 
 
 # ---- exports
@@ -309,6 +361,19 @@ def test_an_export_of_herk_takes_one_operand_and_real_factors(tmp_path):
     assert "alpha[0]" not in source and "its own conjugate transpose" in example and "the imaginary parts of C's diagonal are 0" in example
     told, schema = json.loads((folder / "manifest.json").read_text()), json.loads((SPECS / "manifest.schema.json").read_text())
     assert violations(told, schema, schema) == [] and told["plan"]["kind"] == "cherk" and told["aliases"] == {"b": "a", "ldb": "lda", "n": "m"}
+
+
+def test_an_export_of_her2k_takes_a_pair_for_alpha_and_a_number_for_beta(tmp_path):
+    plan, _ = exported(folder := tmp_path / "out", "her2k", "nc")
+    header, source = ((folder / name).read_text() for name in ("lab_gemm.h", "lab_gemm.cu"))
+    assert re.search(
+        r"int lab_gemm\(\s*int m, int k, const float \*alpha, const float \*a, int64_t lda, const float \*b, int64_t ldb,\s*float beta, float", header)
+    assert "alpha            host pointer to two floats" in header and "lab_gemm_BAD_ALPHA = -3" in header and "BAD_BETA" not in header
+    assert "exchange A with B" in header and "parts of elements of A, and of B in its place, that are Inf or NaN" in header
+    told, schema = json.loads((folder / "manifest.json").read_text()), json.loads((SPECS / "manifest.schema.json").read_text())
+    assert violations(told, schema, schema) == [] and "alpha conjugated" in told["exchanged"] and "rounds" not in told
+    one, two = prose.coefficients(replace(plan, kind=OfComplex("c64", "nc", GEMMT)), 2000), prose.coefficients(plan, 1000)
+    assert two.scaled == one.scaled + 2.0**-24 and two.random == pytest.approx(np.hypot(one.random, 2.0**-24))
 
 
 def test_an_export_of_hemm_says_what_is_read(tmp_path):
@@ -403,7 +468,7 @@ def test_the_example_of_herk_takes_what_is_right_and_nothing_else(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "layout", "more"), [
     ("herk", "cn", {"uplo": "upper"}), ("hemm", "nn", {}), ("hemm", "cn", {"side": "right", "uplo": "upper"}), ("trmm", "cn", {"diag": "unit"}),
-    ("trmm", "tc", {"side": "right"}), ("symm", "nt", {}), ("gemmt", "nc", {}),
+    ("trmm", "tc", {"side": "right"}), ("symm", "nt", {}), ("gemmt", "nc", {}), ("her2k", "cn", {"uplo": "both"}), ("syr2k", "nt", {}),
 ])
 def test_the_example_of_each_kind_compiles_without_a_warning(kind, layout, more, tmp_path):
     [gxx] = need("g++")
@@ -449,6 +514,31 @@ def test_the_judges_question_sees_each_fault(uplo, fault, monkeypatch):
     right, line = question(plan, None, None)
     assert right == (fault is None) and (FAULTS[uplo].get(fault) or "complex elements, both parts") in line, line
     assert fault or 0 < float(re.search(r"at most (0\.\d\d) of the worst case$", line)[1])
+
+
+@pytest.mark.parametrize("fault", [None, "one product", "alpha as it is"])
+def test_the_judge_asks_for_both_products(fault, monkeypatch):
+    def product(device, plan, source, a, b, c, *, alpha, beta, placement):
+        assert isinstance(beta, int | float)
+        other = alpha if fault == "alpha as it is" else alpha.conjugate()
+        first, second = a.astype(np.complex128) @ b, (a.astype(np.complex128) @ b).conj().T
+        made = (alpha * first + (0 if fault == "one product" else other * second) if alpha else 0 * np.eye(len(a))) + (beta * plan.kind.read(c) if beta else 0)
+        np.fill_diagonal(made, made.diagonal().real)
+        old = np.full(made.shape, complex(np.nan, np.nan), np.complex64) if c is None else c
+        return Mock(c=np.where(plan.kind.computed(*made.shape), made, old).astype(np.complex64), intact=True)
+
+    monkeypatch.setattr("gemmgen.verify.complex.gemm", product)
+    right, line = question(made("her2k", "nc"), None, None)
+    assert right == (fault is None) and "of the worst case" in line, line
+
+
+def test_counters_of_two_rounds_are_expected_of_both():
+    """The rows of A and, in the second round, those of B^H are split as A's are, and likewise columns: a small element of each counts in both."""
+    plan = made("her2k", "nc")
+    a, b = np.ones((3, 4), np.float32), np.ones((4, 2), np.float32)
+    a[1, 1] = b[2, 1] = b[3, 0] = np.inf
+    status = {f"{x}_{what}": 3 * (what == "nonfinite") for x in "ab" for what in ("lossy", "overflow", "nonfinite")}
+    assert Judge(plan, None, None, Mock(kind="emulator")).miscounted(Problem(a, b, None), status) == ""
 
 
 def test_the_judge_knows_the_hermitian_operand(monkeypatch):

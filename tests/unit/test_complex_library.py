@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import replace
 from functools import cache
+from itertools import product as product_of
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,28 +26,36 @@ from gemmgen.library.structures import Choice, Problem, Target, sized
 from gemmgen.render import Source
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
-BAD_ORDER, BAD_M, BAD_N, BAD_K, BAD_A, BAD_EPILOGUE, NOT_SERVED = -2, -3, -4, -5, -11, -14, -21
+BAD_ORDER, BAD_M, BAD_N, BAD_K, BAD_A, BAD_EPILOGUE, BAD_FLAGS, NOT_SERVED, BAD_KIND = -2, -3, -4, -5, -11, -14, -15, -21, -27
 NO_STRIDE = -(2**63)
 KINDS = {"pointer": ctypes.c_uint64, "long long": ctypes.c_longlong, "int": ctypes.c_int, "float": ctypes.c_float, "double": ctypes.c_double}
 OF_SCHEME = {"c64": dict(tile=TINY), "c128": dict(scheme="residues14", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
-             "f32": dict(tile=TINY)}
+             "f64": dict(scheme="residues14", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}), "f32": dict(tile=TINY)}
 
 
-def kernel(element: str, layout: str) -> Kernel:
+def kernel(element: str, layout: str, **problem: str) -> Kernel:
     """One without a text: of the launches that it has, the last computes C."""
-    plan = plan_of(type=element, layout=layout, **OF_SCHEME[element])
-    known = interface(plan)
-    known = replace(known, launches=tuple(replace(one, symbol=f"{element}_{layout}_{at}") for at, one in enumerate(known.launches)))
-    source = Source(name=f"{element}_{layout}", text="", suffix=".cu", interface=known, arch=plan.arch, allow_spills=True)
+    plan = plan_of(type=element, layout=layout, problem=problem, **OF_SCHEME[element])
+    known, name = interface(plan), "_".join((element, *problem.values(), layout))
+    known = replace(known, launches=tuple(replace(one, symbol=f"{name}_{at}") for at, one in enumerate(known.launches)))
+    source = Source(name=name, text="", suffix=".cu", interface=known, arch=plan.arch, allow_spills=True)
     binary = Binary(arch=plan.arch, code=b"", assembly="", compiler="", log="", key="", source_name="", from_cache=False, seconds=0.0,
                     kernels={launch.symbol: SimpleNamespace(static_shared_bytes=0) for launch in known.launches})
     estimate = Estimate(tile=plan.block[:2], slices=1, sms=108, launch=5e-6, wave=1e-6, step=1e-8, operand=1e-12, output=2e-12)
-    return Kernel(f"{element}_{layout}", Built(plan, source, binary), estimate, "for a test")
+    return Kernel(name, Built(plan, source, binary), estimate, "for a test")
 
 
 @cache
 def all_kernels() -> list[Kernel]:
-    return [kernel("f32", "nn"), *(kernel("c64", layout) for layout in COMPLEX_LAYOUTS), kernel("c128", "nn"), kernel("c128", "ct")]
+    level3 = [
+        *(kernel("c64", layout, kind=kind, uplo=uplo) for kind, letter in (("herk", "c"), ("her2k", "c"), ("syrk", "t"), ("syr2k", "t"))
+          for uplo in ("lower", "upper") for layout in (f"n{letter}", f"{letter}n")),
+        *(kernel("c64", "nn", kind=kind, uplo=uplo, side=side) for kind in ("hemm", "symm") for uplo in ("lower", "upper") for side in ("left", "right")),
+        *(kernel("c64", layout, kind="trmm", side=side, uplo=uplo) for uplo in ("lower", "upper")
+          for side, layouts in (("left", ("nn", "tn", "cn")), ("right", ("nn", "nt", "nc"))) for layout in layouts),
+        *(kernel("c64", layout, kind="gemmt", uplo="upper") for layout in ("tc", "nn")), kernel("f64", "nt", kind="syr2k", uplo="upper"),
+    ]
+    return [kernel("f32", "nn"), *(kernel("c64", layout) for layout in COMPLEX_LAYOUTS), kernel("c128", "nn"), kernel("c128", "ct"), *level3]
 
 
 def array(address: int, dtype, *shape: int) -> np.ndarray:
@@ -71,6 +80,7 @@ class Made(Library):
             if int(number) == len(launches) - 1:
                 names = launches[-1].parameters
                 told = {one.argument: KINDS[one.kind].from_address(parameters[at]).value for at, one in enumerate(names) if one.argument}
+                told = {"n": told["m"], **told}  # of a real triangle
                 extents = of.built.source.interface.extents(told["m"], told["n"], told["k"], 1)
                 assert blocks == min(launches[-1].blocks(extents), launches[-1].most_blocks or blocks), "a grid of the real product"
                 self._multiply(of, SimpleNamespace(**told))
@@ -81,9 +91,11 @@ class Made(Library):
 
     @staticmethod
     def _multiply(of: Kernel, at: SimpleNamespace) -> None:
-        """The complex product of matrices that are told as real ones."""
-        element, (first, second) = of.element, of.built.plan.kind.layout_of(of.built.plan.layout)
-        assert at.n % 2 == 0 and at.k % 2 == 0 and not any(ld % 2 for ld in (at.lda, at.ldb, at.ldc)), "whole pairs"
+        """The complex product of matrices that are told as real ones, of which the kind computes elements, or reads them."""
+        element, kind, (first, second) = of.element, of.built.plan.kind, of.built.plan.kind.layout_of(of.built.plan.layout)
+        reals, at = element.reals, SimpleNamespace(**{"ldb": at.lda, "b": at.a, "alpha_i": 0.0, "beta_i": 0.0, **vars(at)})
+        assert not any(extent % reals for extent in (at.n, at.k, at.lda, at.ldb, at.ldc)), "whole pairs"
+        n, k = at.n // reals, at.k // reals
 
         def matrix(address, rows, columns, ld, letter):
             if letter != "n":
@@ -92,12 +104,16 @@ class Made(Library):
                 (rows, columns), element.dtype)
             return held if letter == "n" else held.T if letter == "t" else held.conj().T
 
-        factor = complex(at.alpha, at.alpha_i)
-        product = matrix(at.a, at.m, at.k // 2, at.lda, first) @ matrix(at.b, at.k // 2, at.n // 2, at.ldb, second) if factor else 0
+        factor, other = complex(at.alpha, at.alpha_i), complex(at.beta, at.beta_i)
+        a, b = matrix(at.a, at.m, k, at.lda, first), matrix(at.b, k, n, at.ldb, second)
+        a, b = kind.multiplied(a, b) if k and getattr(kind, "operand", None) else (a, b)
+        computed, sums = kind.computed(at.m, n), factor * (a @ b) if factor else np.zeros((at.m, n))
         for row in range(at.m):
-            c = array(at.c + row * at.ldc * element.part.bytes, element.dtype, at.n // 2)
-            old = complex(at.beta, at.beta_i) * c if at.beta or at.beta_i else 0
-            c[:] = (factor * product[row] if factor else 0) + old
+            c, own = array(at.c + row * at.ldc * element.part.bytes, element.dtype, n), computed[row]
+            made = sums[row] + (other * c if other else 0)
+            if kind.hermitian:
+                made[row] = factor.real * (a @ b)[row, row].real - factor.imag * (a @ b)[row, row].imag + (other.real * c[row].real if other else 0)
+            c[own] = made[own] if reals > 1 else made[own].real
 
     @staticmethod
     def _finish(element, told) -> int:
@@ -105,8 +121,6 @@ class Made(Library):
         c, ldc, stride_c, t, ldt, stride_t, alpha, beta, beta_value, bias, m, n, triangle, *last = told
         one = complex(array(alpha, element.dtype, 1)[0]) if alpha else 1
         other = complex(array(beta, element.dtype, 1)[0]) if beta else complex(beta_value, last[0] if element.reals > 1 else 0)
-        assert not triangle
-
         def row_of(base, stride, ld, product, row):
             start = array(base + 8 * product, np.uint64, 1)[0] if stride == NO_STRIDE else base + product * stride * element.bytes
             return array(int(start) + row * ld * element.bytes, element.dtype, n)
@@ -114,7 +128,8 @@ class Made(Library):
         for product in range(1):  # kernels of complex elements take one of a batch at a time
             for row in range(m):
                 to, x = row_of(c, stride_c, ldc, product, row), row_of(t, stride_t, ldt, product, row)
-                to[:] = (one * x if one else 0) + (other * to if other else 0) + (array(bias, element.dtype, n) if bias else 0)
+                part = slice(None) if not triangle else slice(row, None) if triangle == 2 else slice(row + 1)
+                to[part] = ((one * x if one else 0) + (other * to if other else 0) + (array(bias, element.dtype, n) if bias else 0))[part]
         return 0
 
 
@@ -244,9 +259,117 @@ def test_blas_names_the_same_product(made):
         assert (c == one.alpha * (one.a @ one.b) + one.beta * one.before).all()
 
 
+OPERATIONS = {"N": lambda x: x, "T": np.transpose, "C": lambda x: x.conj().T}
+
+
+def reference(routine: str, letters: str, alpha, beta, a, b, c) -> np.ndarray:
+    """C of a routine of BLAS by its letters, as its page has them: of what is not computed what C held."""
+    name, m = routine[1:], len(c)
+    if name in ("hemm", "symm", "trmm"):
+        side, uplo, *more = letters
+        kept = np.tri(len(a), k=-1, dtype=bool) if uplo == "L" else np.tri(len(a), k=-1, dtype=bool).T
+        half, diagonal = np.where(kept, a, 0), np.diag(a.diagonal())
+        if name == "trmm":
+            whole = OPERATIONS[more[0]](half + (np.eye(len(a)) if more[1] == "U" else diagonal))
+        else:
+            whole = half + (half.conj().T + diagonal.real if name == "hemm" else half.T + diagonal)
+        product = alpha * (whole @ b if side == "L" else b @ whole)
+        return product if name == "trmm" else product + beta * c
+    uplo, *ops = letters
+    x = OPERATIONS[ops[0]](a)
+    adjoint = OPERATIONS["C" if name.startswith("he") else "T"]
+    y = OPERATIONS[ops[-1]](b) if b is not None else x
+    full = {"herk": lambda: alpha.real * (x @ adjoint(x)), "syrk": lambda: alpha * (x @ x.T), "gemmt": lambda: alpha * (x @ y),
+            "syr2k": lambda: alpha * (x @ y.T + y @ x.T), "her2k": lambda: alpha * (x @ adjoint(y)) + np.conj(alpha) * (y @ adjoint(x))}[name]()
+    full = full + (beta.real * np.where(np.eye(m, dtype=bool), c.real, c) if name.startswith("he") else beta * c)
+    kept = np.tri(m, dtype=bool) if uplo == "L" else np.tri(m, dtype=bool).T
+    return np.where(kept, full, c)
+
+
+WAYS = [
+    *((routine, "".join(letters)) for routine, ops in (("cherk", "NC"), ("cher2k", "NC"), ("csyrk", "NT"), ("csyr2k", "NT"))
+      for letters in product_of("LU", ops)),
+    *((routine, "".join(letters)) for routine in ("chemm", "csymm") for letters in product_of("LR", "LU")),
+    *(("ctrmm", "".join(letters)) for letters in product_of("LR", "LU", "NTC", "N")), ("cgemmt", "LCT"), ("cgemmt", "LNN"), ("dsyr2k", "LT"),
+]
+
+
+@pytest.mark.parametrize(("routine", "letters"), WAYS, ids=["".join(way) for way in WAYS])
+def test_blas_names_each_routine_of_level_3(made, routine, letters):
+    """Column major, by letters of either case; what lies beside matrices is NaN, and so are the imaginary parts of a Hermitian diagonal."""
+    rng, name, element = np.random.default_rng(7), routine[1:], F64 if routine[0] == "d" else C64
+    sided, m, n, k = name in ("hemm", "symm", "trmm"), 5, 3 if name in ("hemm", "symm", "trmm") else 5, 7
+    draw = lambda *shape: (rng.integers(-8, 9, shape) + (1j * rng.integers(-8, 9, shape) if element.reals > 1 else 0)).astype(element.dtype)
+    order = (m if letters[0] == "L" else n) if sided else k
+    shapes = {"a": (order, order) if sided else (m, k) if letters[1] == "N" else (k, m), "c": (m, n)}
+    if name not in ("herk", "syrk"):
+        shapes["b"] = (m, n) if sided else (k, m) if name == "gemmt" and letters[2] == "N" else (m, k) if name == "gemmt" else shapes["a"]
+    given = {x: draw(*shape) for x, shape in shapes.items()}
+    if name in ("hemm", "herk", "her2k"):
+        of = given["a" if name == "hemm" else "c"]
+        np.fill_diagonal(of, of.diagonal().real + 1j * np.nan)
+    held = {}
+    for x, one in given.items():
+        padded = np.full((one.shape[1], one.shape[0] + 3), np.nan, element.dtype)
+        padded[:, : one.shape[0]] = one.T
+        held[x] = made.put(padded)
+    if name == "trmm":
+        held["c"] = held["b"]
+    alpha, beta = (2 - 3j, 0.5 if name == "her2k" else 1 + 1j) if element.reals > 1 and name != "herk" else (2.0, 0.5)
+    scalars = [made.put(np.array([one, np.nan], element.part.dtype) if np.isrealobj(one) else np.array([one], element.dtype)) for one in (alpha, beta)]
+    at = lambda x: ctypes.c_void_p(x.ctypes.data)
+    operands = [argument for x in "ab" if x in held for argument in (at(held[x]), ctypes.c_int(held[x].shape[1]))]
+    sizes = (m, n) if sided else (m, k)
+
+    def call(*told: str) -> int:
+        last = () if name == "trmm" else (at(scalars[1]), at(held["c"]), ctypes.c_int(held["c"].shape[1]))
+        return made(routine, *(ctypes.c_char(one.encode()) for one in told), *sizes, at(scalars[0]), *operands, *last, None)
+
+    assert [call(*letters[:place], "?", *letters[place + 1:]) for place in range(len(letters))] == [-place - 1 for place in range(len(letters))]
+    if name in ("herk", "her2k", "syrk", "syr2k") and element.reals > 1:
+        assert call(letters[0], "T" if name.startswith("he") else "C") == -2
+    launched = len(made.launched)
+    assert call(*letters.lower()) == OK
+    with np.errstate(invalid="ignore"):
+        want = reference(routine, letters, complex(alpha), complex(beta), given["a"], given.get("b"), given["c"])
+    rounds = 2 if name in ("her2k", "syr2k") else 1
+    assert sum(symbol.endswith(f"_{len(made.kernels[at].built.source.launches) - 1}") for at, symbol in (
+        (next(i for i, one in enumerate(made.kernels) if symbol.startswith(f"{one.label}_")), symbol) for symbol, _ in made.launched[launched:]
+        if not symbol.startswith("finish"))) == rounds
+    c = np.asarray(held["c"])
+    found = c[:, :m].T
+    want = want.astype(element.dtype) if element.reals > 1 else want.real
+    assert np.array_equal(found[np.isfinite(want)], want[np.isfinite(want)]) and np.isnan(c[:, m:]).all()
+    assert name not in ("herk", "her2k") or not found.diagonal().imag.any()
+    scalars[0].view(element.part.dtype)[0 if np.isrealobj(alpha) else slice(None)] = 0
+    operands[0] = None
+    assert call(*letters) == OK, "with an alpha of 0 A is not read"
+
+
+def test_what_a_hermitian_matrix_is_not(made):
+    """Of real elements; transposed without a conjugate; with scalars on the device, which are of two types."""
+    one = Call(made, m=5, n=5, k=5)
+
+    def code(**fields):
+        changed, choice = Problem.from_buffer_copy(one.problem), sized(Choice)
+        for name, value in fields.items():
+            setattr(changed, name, value)
+        return made("select", ctypes.byref(changed), ctypes.byref(sized(Target, arch=b"sm_80", units=108)), ctypes.byref(choice)) or choice
+
+    hemm, herk, her2k = 7, 8, 9
+    for kind in (hemm, herk, her2k):
+        assert code(kind=kind, element=F64.number) == BAD_KIND and code(kind=kind).sgemm_seconds > 0
+    assert code(kind=10) == BAD_KIND and code(kind=herk, transpose_a=1) == code(kind=her2k, transpose_a=1) == code(kind=1, transpose_a=2) == BAD_ORDER
+    assert code(kind=herk, flags=ON_DEVICE) == code(kind=her2k, flags=ON_DEVICE) == BAD_FLAGS
+    for name in ("m", "n", "k", "lda", "ldb", "ldc"):
+        setattr(one.problem, name, 4000)
+    whole, half, both, beside = (code(kind=kind).sgemm_seconds for kind in (0, herk, her2k, hemm))
+    assert whole == both == beside and half == pytest.approx(whole / 2, rel=1e-2)
+
+
 def test_the_tables_tell_letters_elements_and_vendors(made):
     rows = (made.folder / "tables.h").read_text()
-    assert 'finish_symbols[] = {\n    "finish",\n    NULL,\n    "finish_c64",\n    "finish_c128",\n}' in rows
+    assert 'finish_symbols[] = {\n    "finish",\n    "finish_f64",\n    "finish_c64",\n    "finish_c128",\n}' in rows
     gpu = made.kernels[0].built.plan.gpu
     assert tables.vendors(gpu) == (*(real := tables.vendors(gpu)[:2]), *real), "complex products as the real ones that stand for them"
 

@@ -17,27 +17,31 @@ SUPPORT = Path(dropped_in.__file__).parent
 KINDS = """
 KINDS = {  # u: a triangle; o: an operation; s: a side; d: a diagonal; the rest as FORMS has it
     "syrk": "puo II p pI p pI", "syr2k": "puo II p pI pI p pI", "syrkx": "puo II p pI pI p pI", "symm": "psu II p pI pI p pI", "trmm": "psuod II p pI pI pI",
-    "trsm": "psuod II p pI pI"}
+    "trsm": "psuod II p pI pI", "hemm": "psu II p pI pI p pI", "herk": "puo II p pI p pI", "her2k": "puo II p pI pI p pI"}
 STRIDED = {  # L: a stride
     "syrk": "puo II p pIL p pIL I", "syr2k": "puo II p pIL pIL p pIL I", "syrkx": "puo II p pIL pIL p pIL I", "symm": "psu II p pIL pIL p pIL I",
-    "trmm": "psuod II p pIL pIL pIL I", "trsm": "psuod II p pIL pIL I"}
+    "trmm": "psuod II p pIL pIL pIL I", "trsm": "psuod II p pIL pIL I", "hemm": "psu II p pIL pIL p pIL I", "herk": "puo II p pIL p pIL I",
+    "her2k": "puo II p pIL pIL p pIL I"}
+LISTED = {"trsm": "psuod II p pI pI I"}
 OF_DOUBLE = "syrk", "syrkx"
+OF = {"S": list(KINDS)[:6], "D": list(KINDS)[:5], **dict.fromkeys("CZ", [one for one in KINDS if one != "trsm"])}
 LETTERS = {"u": (0, 1), "o": (0, 1, 2), "s": (0, 1), "d": (0, 1)}
 """
 OF_CUBLAS = KINDS + """
 blas, default = load(), ctypes.CDLL(None)
 handle = create(default, stream=0x100)
-NAMES = {f"cublas{type}{one}{'' if one == 'syrkx' else '_v2'}": one for type, kinds in (("S", KINDS), ("D", OF_DOUBLE)) for one in kinds}
-BATCHES = {}
+NAMES = {f"cublas{type}{one}{'' if one == 'syrkx' else '_v2'}": one for type, kinds in OF.items() for one in kinds}
+BATCHES, LISTS = {}, {"cublasStrsmBatched": "trsm"}
 library_of, handle_of = (lambda name: blas), (lambda name: handle)
 """
 OF_HIP = KINDS + """
 hip, roc, default = load("libhipblas.so.3"), load("librocblas.so.5"), ctypes.CDLL(None)
 handles = P(), P()
 default.hipblasCreate(ctypes.byref(handles[0])), default.rocblas_create_handle(ctypes.byref(handles[1]))
-both = [*((one, "S") for one in KINDS), *((one, "D") for one in OF_DOUBLE)]
+both = [(one, type) for type, kinds in OF.items() for one in kinds]
 NAMES = {f"hipblas{type}{one}": one for one, type in both} | {f"rocblas_{type.lower()}{one}": one for one, type in both}
 BATCHES = {f"hipblas{type}{one}StridedBatched": one for one, type in both} | {f"rocblas_{type.lower()}{one}_strided_batched": one for one, type in both}
+LISTS = {"hipblasStrsmBatched": "trsm", "rocblas_strsm_batched": "trsm"}
 LETTERS |= {"u": (122, 121), "o": (111, 112, 113), "s": (141, 142), "d": (131, 132)}
 library_of, handle_of = (lambda name: hip if name[0] == "h" else roc), (lambda name: handles[name[0] != "h"])
 """
@@ -48,8 +52,8 @@ def function(library, name, form):
     found.argtypes = [{"p": P, "I": wide, "L": I64}.get(one, I32) for one in form]
     return found
 
-ALL = [(name + suffix, kind, forms[kind].replace(" ", "")) for names, forms in ((NAMES, KINDS), (BATCHES, STRIDED)) for name, kind in names.items()
-       for suffix in ("", "_64")]
+ALL = [(name + suffix, kind, forms[kind].replace(" ", "")) for names, forms in ((NAMES, KINDS), (BATCHES, STRIDED), (LISTS, LISTED))
+       for name, kind in names.items() for suffix in ("", "_64")]
 def wide(name):
     return (1 << 33) if name.endswith("_64") else 0
 """
@@ -58,11 +62,12 @@ watched = watch() if WATCHED else None
 if watched:
     watched.watched_answer(-22, 0)
 for name, kind, form in ALL:
-    alpha, beta = (array(value, real=ctypes.c_double if is_wide(name) else FLOAT) for value in (3.0, 4.0))
-    for turn in (0, 1):
-        given = []
+    alpha, beta = (array(value, 0.0, real=ctypes.c_double if is_wide(name) else FLOAT) for value in (3.0, 4.0))
+    for op in (0, 1, 2) if is_complex(name) and "o" in form else (0, 1):
+        given, turn = [], min(op, 1)
         for at, of in enumerate(form):
-            given.append(LETTERS[of][turn] if of in LETTERS else 100 + at + wide(name) if of == "I" else (1 << 36) + at if of == "L" else 0x7000_0000_0000 + 64 * at)
+            given.append(LETTERS[of][op if of == "o" else turn] if of in LETTERS
+                         else 100 + at + wide(name) if of == "I" else (1 << 36) + at if of == "L" else 0x7000_0000_0000 + 64 * at)
         given[0] = handle_of(name).value
         places = [at for at, of in enumerate(form) if of == "p"][1:]
         given[places[0]] = ctypes.addressof(alpha)
@@ -75,47 +80,54 @@ for name, kind, form in ALL:
         vendor_of.stand_in_note(0)
         same = noted(vendor_of, len(given)) == given
         if not watched:
-            tell(**{f"{name} {turn}": [status, same]})
+            tell(**{f"{name} {op}": [status, same]})
+            continue
+        if (kind, op) == ("syrkx", 2):  # which is no GEMMT
+            tell(**{f"{name} {op}": [status, same, watched.watched_selects() - before + 1, {}]})
             continue
         m, n = [given[at] for at, of in enumerate(form) if of == "I"][:2]
         pitches = [given[at] for at, of in enumerate(form) if of == "I"][2:]
-        strides, batch = [given[at] for at, of in enumerate(form) if of == "L"], pitches.pop() if "L" in form else 1
+        listed = name.removesuffix("_64") in LISTS
+        strides, batch = [given[at] for at, of in enumerate(form) if of == "L"], pitches.pop() if "L" in form or listed else 1
         operands = [given[at] for at in places if at not in (places[0],) and given[at] != ctypes.addressof(beta)]
         side = turn if "s" in form else 0
-        want = dict(order=1, epilogue=0, batch=batch, bias=0, flags=0, kernel=0, sized=True, uplo=turn, side=side, diag=turn * ("d" in form),
+        want = dict(order=1, epilogue=0, batch=batch, bias=0, flags=4 * listed, kernel=0, sized=True, uplo=turn, side=side, diag=turn * ("d" in form),
                     alpha=ctypes.addressof(alpha), beta=0 if kind in ("trmm", "trsm") else ctypes.addressof(beta), stride_a=0, stride_b=0, stride_c=0,
-                    largest_error=4e-6 * (2.0**-28 if is_wide(name) else 1), element=int(is_wide(name)),
-                    kind={"syrk": 1, "syr2k": 2, "syrkx": 3, "symm": 4, "trmm": 5, "trsm": 6}[kind], transpose_a=turn * ("o" in form),
+                    largest_error=4e-6 * (2.0**-28 if is_wide(name) else 1), element=element_of(name),
+                    kind=1 + list(KINDS).index(kind), transpose_a=op * ("o" in form),
                     transpose_b=int(kind == "syrkx" and not turn))
         if "s" in form:
             want |= dict(m=m, n=n, k=n if turn else m)
         else:
             want |= dict(m=m, n=m, k=n)
-        if kind == "syrk":
+        if kind in ("syrk", "herk"):
             want |= dict(a=operands[0], b=0, c=operands[1], lda=pitches[0], ldb=0, ldc=pitches[1])
         elif kind == "trsm":
             want |= dict(a=operands[0], b=operands[1], c=operands[1], lda=pitches[0], ldb=pitches[1], ldc=pitches[1])
         else:
             want |= dict(zip("abc", operands)) | dict(zip(("lda", "ldb", "ldc"), pitches))
         if strides:
-            apart = [strides[0], 0, strides[1]] if kind == "syrk" else [strides[0], strides[1], strides[-1]]
+            apart = [strides[0], 0, strides[1]] if kind in ("syrk", "herk") else [strides[0], strides[1], strides[-1]]
             want |= dict(zip(("stride_a", "stride_b", "stride_c"), apart))
         got = watched.watched_problem().contents.told()
-        tell(**{f"{name} {turn}": [status, same, watched.watched_selects() - before, {key: [got[key], want[key]] for key in want if got[key] != want[key]}]})
+        tell(**{f"{name} {op}": [status, same, watched.watched_selects() - before, {key: [got[key], want[key]] for key in want if got[key] != want[key]}]})
 """
 
 
-@pytest.mark.parametrize("kind, vendor, count", [("cublas", OF_CUBLAS, 16), ("hipblas", OF_HIP, 64)])
-def test_every_argument_is_passed_on_and_described(kind, vendor, count):
+@pytest.mark.parametrize("kind, vendor, count, adjoint", [("cublas", OF_CUBLAS, 56, 24), ("hipblas", OF_HIP, 220, 96)], ids=["cublas", "hipblas"])
+def test_every_argument_is_passed_on_and_described(kind, vendor, count, adjoint):
     """All different and of 64 bits where their types are; the vendor's status is the caller's."""
     off = run_python(vendor + "WATCHED = False\n" + DESCRIBED, kind, LAB_OFF="1")
-    assert off.told == {name: [77, True] for name in off.told} and len(off.told) == 2 * count
+    assert off.told == {name: [77, True] for name in off.told} and len(off.told) == 2 * count + adjoint
     on = run_python(vendor + "WATCHED = True\n" + DESCRIBED, kind, LD_PRELOAD=watching(kind))
-    assert on.told == {name: [77, True, 1, {}] for name in on.told} and len(on.told) == 2 * count
-    assert {line["detail"] for line in on.log} == {"no driver"} and len(on.log) == 2 * count
+    assert on.told == {name: [77, True, 1, {}] for name in on.told} and len(on.told) == 2 * count + adjoint
+    assert {line["detail"] for line in on.log if "detail" in line} == {"no driver"} and len(on.log) == 2 * count + adjoint
+    passed = [line["routine"] for line in on.log if "operation" in line["reason"]]
+    assert len(passed) == adjoint // 6 and all("syrkx" in one for one in passed), "A B^H is no SYRKX"
     for line in on.log:
-        assert line.get("element") == ("f64" if "blasD" in line["routine"] or "_d" in line["routine"] else None)
-        assert ("side" in line) == (line["kind"] in ("symm", "trmm", "trsm")) and ("diag" in line) == (line["kind"] in ("trmm", "trsm"))
+        letter = line["routine"].removeprefix("cublas").removeprefix("hipblas").removeprefix("rocblas_")[0].lower()
+        assert line.get("element") == {"s": None, "d": "f64", "c": "c64", "z": "c128"}[letter]
+        assert ("side" in line) == (line["kind"] in ("symm", "hemm", "trmm", "trsm")) and ("diag" in line) == (line["kind"] in ("trmm", "trsm"))
         assert line.get("side", "left" if line["uplo"] == "lower" else "right") == ("right" if line["uplo"] == "upper" else "left")
         assert line.get("diag", "unit") == "unit" or line["uplo"] == "lower"
 
@@ -129,7 +141,7 @@ import numpy as np
 BY = {"SSYRK": "syrk", "SSYR2K": "syr2k", "SGEMMT": "syrkx", "SSYMM": "symm", "STRMM": "trmm", "STRSM": "trsm"}
 CODES = {"side": "s", "uplo": "u", "trans": "o", "transa": "o", "diag": "d"}
 LETTER = {"side": "LR", "uplo": "LU", "trans": "NT", "transa": "NT", "diag": "NU"}
-names = {(kind, is_wide(name)): name for name, kind in reversed(NAMES.items())}
+names = {(kind, is_wide(name)): name for name, kind in reversed(NAMES.items()) if not is_complex(name)}
 WIDE = {"SSYRK": "syrk", "SGEMMT": "syrkx"}
 
 def asked(calls):
@@ -188,9 +200,11 @@ def test_each_routine_is_right_whoever_computes_it(kind, vendor, taken):
 
 
 IN_BATCHES = RUN.split("def run(")[0] + """
-names = {(kind, name[0], is_wide(name)): name for name, kind in BATCHES.items()}
+names = {(kind, name[0], is_wide(name)): (name, STRIDED) for name, kind in BATCHES.items() if not is_complex(name)}
+names |= {(kind, name[0], "listed"): (name, LISTED) for name, kind in LISTS.items()}
 found = {}
-for (kind, vendor_of, wide), name in names.items():
+for (kind, vendor_of, _), (name, forms) in names.items():
+    wide, strides = is_wide(name), "L" in forms[kind]
     routine, real = next((one for one, of in (WIDE if wide else BY).items() if of == kind), None), np.float64 if wide else np.float32
     if routine is None:
         continue
@@ -205,17 +219,18 @@ for (kind, vendor_of, wide), name in names.items():
             if argument in CODES:
                 given.append(LETTERS[CODES[argument]][LETTER[argument].index(value)])
             elif isinstance(value, np.ndarray):
-                given.append(apart[argument].ctypes.data)
+                kept.append(np.array([each.ctypes.data for each in apart[argument]]))
+                given.append((apart[argument] if strides else kept[-1]).ctypes.data)
             elif argument in ("alpha", "beta"):
                 kept.append((ctypes.c_double if wide else FLOAT)(value))
                 given.append(ctypes.addressof(kept[-1]))
             else:
                 given.append(value)
-                if argument.startswith("ld"):
+                if argument.startswith("ld") and strides:
                     given.append(apart[argument[2:]][0].size)
         if routine == "STRMM":
             given += given[-3:]
-        function(default, name, STRIDED[kind].replace(" ", ""))(handle_of(name), *given, 2)
+        function(default, name, forms[kind].replace(" ", ""))(handle_of(name), *given, 2)
         for each, of in enumerate(pair):
             for x in of.stored:
                 of.stored[x][...] = apart[x][each]
@@ -224,12 +239,15 @@ tell(faults={name: told for name, told in found.items() if told}, count=len(foun
 """
 
 
+@pytest.mark.parametrize("kind, vendor, functions, count", [
+    ("cublas", OF_CUBLAS, 1, 2 * 16), ("hipblas", OF_HIP, 2 * (6 + 2 + 1), 2 * 2 * (4 + 4 + 4 + 4 + 16 + 16 + 16) + 2 * (16 + 16))])
 @pytest.mark.parametrize("taken", [True, False])
-def test_both_of_a_strided_batch_are_right_whoever_computes_them(taken):
-    script = OF_HIP + IN_BATCHES.replace("SUPPORT", repr(str(SUPPORT))).replace("PATHS", repr([one for one in sys.path if one]))
-    ran = run_python(script, "hipblas", LAB_MIN_GAIN="0" if taken else "1e9", log=True)
-    assert ran.told["faults"] == {} and ran.told["count"] == 2 * 2 * (4 + 4 + 4 + 4 + 16 + 16) + 2 * (16 + 16)
-    assert {line["kind"] for line in ran.log if line["taken"]} == ({"syrk", "syr2k", "gemmt", "symm", "trmm", "trsm"} if taken else set())
+def test_both_of_a_batch_are_right_whoever_computes_them(kind, vendor, functions, count, taken):
+    """A stride apart, or told by arrays of pointers."""
+    script = vendor + IN_BATCHES.replace("SUPPORT", repr(str(SUPPORT))).replace("PATHS", repr([one for one in sys.path if one]))
+    ran = run_python(script, kind, LAB_MIN_GAIN="0" if taken else "1e9", log=True)
+    assert ran.told["faults"] == {} and ran.told["count"] == count
+    assert len({line["routine"] for line in ran.log if line["taken"]}) == (functions if taken else 0)
     assert {line["batch"] for line in ran.log} == {2}
 
 

@@ -350,11 +350,20 @@ def test_the_residues_of_a_batch_are_fp64s():
         solve(spec(scheme="residues8", problem={"type": "f32", "kind": "strided"}))
 
 
+@pytest.mark.parametrize("gpu", ["h200", "a100"])
+def test_residues_of_a_triangle_are_fp64s(gpu):
+    """Norms of FP32's rows are sums over all of the stored matrix, which reads what TRMM must not."""
+    asked = {"problem": {"kind": "trmm", "m": 200, "n": 70, "k": 200}, "split": {"scheme": "residues8"}, "target": {"gpu": gpu}}
+    with pytest.raises(InfeasibleSpec, match="norms of rows are those of a whole FP32 matrix, and kind trmm reads a triangle"):
+        solve(loads(asked))
+    assert solve(loads(asked | {"problem": asked["problem"] | {"type": "f64"}, "split": {"scheme": "residues12"}})).kind.name == "trmm"
+
+
 @pytest.mark.parametrize(("sections", "told"), [
-    ({"problem": {"kind": "pointers"}}, ("[problem] kind", "compute products of A and B of one size")),
-    ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided")),
-    ({"problem": {"kind": "syr2k", "layout": "nt"}}, ("[problem] kind", "compute products of A and B of one size")),
-    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided")),
+    ({"problem": {"kind": "pointers"}}, ("[problem] kind", "do not compute products of this kind")),
+    ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided; syr2k and trmm of single products")),
+    ({"problem": {"kind": "syr2k", "layout": "nt", "matrices": 3}}, ("[problem] kind", "do not compute products of this kind")),
+    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided; syr2k and trmm of single products")),
     ({"problem": {"b": "f16"}}, ("[problem] b", "a B of the same type")),
     ({"problem": {"c": "f16"}}, ("[problem] c", "store C in the same type")),
     ({"epilogue": {"do": ["relu"]}}, ("[epilogue] do", "steps compute in FP32")),
@@ -410,3 +419,54 @@ def test_a_users_matrix_stays_fp64(tmp_path, capsys):
     np.save(tmp_path / "a.npy", np.full((2, 2), 1 / 3))
     assert matrix("--a", tmp_path / "a.npy", element=F64)[0, 0] == 1 / 3 and capsys.readouterr().err == ""
     assert matrix("--a", tmp_path / "a.npy")[0, 0] == np.float32(1 / 3) and "rounded" in capsys.readouterr().err
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("way", "graded", "digest"), [
+    ({}, False, False), ({"type": "c64"}, True, False), ({"scheme": "residues8", "promote": 0, "type": "c64"}, True, False),
+    ({"scheme": "residues13", "promote": 0}, True, True), ({"scheme": "residues13", "promote": 0, "type": "c128"}, True, True),
+    ({"scheme": "residues13", "promote": 0, "special": "fast"}, True, False),
+])
+def test_graded_data_and_digests_are_asked_of_what_has_them(way, graded, digest, monkeypatch):
+    from gemmgen import verify as judging
+
+    class Asked:
+        of_batches = {}
+
+        def __init__(self, *given):
+            pass
+
+        def accuracy(self, *given):
+            raise Stop
+
+        def __getattr__(self, name):
+            return lambda *given: None
+
+    asked = []
+    monkeypatch.setattr(judging, "Judge", Asked)
+    for name in ("probes", "permutation"):
+        monkeypatch.setattr(judging.oracles, name, lambda plan: None)
+    plan = plan_of(**way)
+    with pytest.raises(Stop):
+        judging.verify(plan, None, None, type("Device", (), {"kind": "cuda"}), size=(4, 4, 4), progress=asked.append)
+    assert (asked.count("graded"), asked.count("digest")) == (graded, digest) and asked.count("range") == 1
+
+
+@pytest.mark.parametrize(("way", "rest"), [({"scheme": "residues14", "promote": 0}, 2.0**-30), ({"type": "c64"}, 2.0**-14)])
+def test_graded_data_fall_span_and_cancel(way, rest):
+    """Rows of A fall and columns of B rise, each of four reaches twice; then they span as much without order; of every second one pairs cancel."""
+    problem = oracles.graded(plan_of(**way))
+    for lines, sign in ((problem.a, -1), (problem.b.T, 1)):
+        powers = np.floor(np.log2(abs(lines[:, ::2])))
+        spans = powers.max(axis=1) - powers.min(axis=1)
+        for at, reach in enumerate((0, 0, 9, 9, 20, 20, 40, 40) * 2):
+            assert reach - 4 <= spans[at] <= reach + 1
+            steps = np.diff(powers[at])
+            if reach > 9:
+                assert ((sign * steps < -1).any()) == (at >= 8)  # against the order of those that fall or rise
+    pairs = problem.a[1::2, ::2].astype(np.longdouble) + problem.a[1::2, 1::2]
+    np.testing.assert_allclose(abs(pairs / problem.a[1::2, ::2]), rest, rtol=1e-2)
+    assert np.array_equal(problem.b[::2, 1::2], problem.b[1::2, 1::2])

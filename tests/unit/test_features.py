@@ -26,15 +26,15 @@ from gemmgen.spec import loads
 
 DESIGNS = all_designs()
 OWNERS = {
-    PACKS_APART: {"specialised", "packed", "residues"},
+    PACKS_APART: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory"},
     SPLITS_APART: set(),
     STORED_B: {"portable", "cuda_cores", "specialised", "packed", "residues"},
     PROMOTES_AT_ONCE: {"portable", "cuda_cores", "strided", "residues_portable", "straight", "grouped"},
-    COMBINED_SUMS: {"residues", "residues_portable", "tensor_memory", "packed_tensor_memory"},
-    PERSISTENT: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory"},
-    ANY_KIND: {"portable", "cuda_cores", "specialised", "strided", "residues", "residues_portable", "tensor_memory"},
+    COMBINED_SUMS: {"residues", "residues_portable", "tensor_memory", "packed_tensor_memory", "residues_tensor_memory"},
+    PERSISTENT: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory", "residues_tensor_memory"},
+    ANY_KIND: {"portable", "cuda_cores", "specialised", "strided", "residues", "residues_portable", "tensor_memory", "residues_tensor_memory"},
     GIVEN_TRIANGLES: {"portable", "cuda_cores", "specialised", "strided", "tensor_memory"},
-    COMPLEX: {"portable", "cuda_cores", "specialised", "strided", "residues", "residues_portable", "tensor_memory"},
+    COMPLEX: {"portable", "cuda_cores", "specialised", "strided", "residues", "residues_portable", "tensor_memory", "residues_tensor_memory"},
     PIECES: {"portable", "strided"},
     PADDED_ROWS: {"portable", "strided"},
     CACHED_FRAGMENTS: {"portable", "strided"},

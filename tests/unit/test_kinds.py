@@ -17,7 +17,7 @@ from gemmgen.batch import PROBLEM
 from gemmgen.designs import all_designs, design_called
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.interface import given
-from gemmgen.kinds import GEMM, GEMMT, GROUPED, HEMM, HERK, POINTERS, STRIDED, SYMM, SYR2K, SYRK, TRMM, TRSM, Kind, Tiles, all_kinds, kind_called, require_plain
+from gemmgen.kinds import GEMM, GEMMT, GROUPED, HEMM, HER2K, HERK, POINTERS, STRIDED, SYMM, SYR2K, SYRK, TRMM, TRSM, Kind, Tiles, all_kinds, kind_called, require_plain
 from gemmgen.model.equation import Constraint, Equation
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -53,15 +53,15 @@ def problems(count: int) -> np.ndarray:
 
 
 def test_kinds_are_found_by_name_and_stay_themselves():
-    assert list(all_kinds()) == ["gemm", "syrk", "herk", "syr2k", "gemmt", "trmm", "trsm", "symm", "hemm", "strided", "pointers", "grouped"]
+    assert list(all_kinds()) == ["gemm", "syrk", "herk", "syr2k", "her2k", "gemmt", "trmm", "trsm", "symm", "hemm", "strided", "pointers", "grouped"]
     assert kind_called("gemm") is GEMM
     for kind in all_kinds().values():
         assert f"{kind}" == kind.name and pickle.loads(pickle.dumps(kind)) == kind == copy.deepcopy(kind)
         assert [other for other in all_kinds().values() if other == kind] == [kind]
-        assert kind.plain == (kind not in (SYRK, HERK, SYR2K, GEMMT, TRMM, TRSM, SYMM, HEMM))
+        assert kind.plain == (kind not in (SYRK, HERK, SYR2K, HER2K, GEMMT, TRMM, TRSM, SYMM, HEMM))
 
 
-@pytest.mark.parametrize("name", [name for name in all_kinds() if name not in ("gemm", "gemmt", "herk", "hemm")])
+@pytest.mark.parametrize("name", [name for name in all_kinds() if name not in ("gemm", "gemmt", "herk", "her2k", "hemm")])
 def test_kinds_whose_b_is_fp32_refuse_another(name):
     """A pass, or a kernel that solves, reads it as FP32, or it is A."""
     for b in ("f16", "bf16"):
@@ -136,7 +136,7 @@ def test_a_design_has_a_kinds_equations_and_constraints_and_keeps_its_own():
 
 def test_designs_compute_kinds_that_they_ask():
     able = {one.name for one in all_designs() if one.computes(Halved())}
-    assert able == {"portable", "cuda_cores", "specialised", "residues", "residues_portable", "tensor_memory"}
+    assert able == {"portable", "cuda_cores", "specialised", "residues", "residues_portable", "residues_tensor_memory", "tensor_memory"}
     assert {one.name for one in all_designs() if one.computes(STRIDED)} == {
         "grouped", "specialised", "strided", "tensor_memory", "residues", "residues_portable"}
 

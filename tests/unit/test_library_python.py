@@ -802,11 +802,55 @@ def test_level3_reads_a_triangle_of_a(lab, uplo, side, way):
     assert lab.level3("trsm", memory, place, place, uplo=uplo, side=side) is place and not np.array_equal(place, b)
 
 
+def test_level3_of_a_batch_is_that_of_each(lab):
+    """Batches broadcast, of one triangle for all too; dimensions that lie a stride apart are one call, and others several."""
+    calls = lab._c.library().lab_calls
+    a, b, t = made(2, 3, 4, 6), made(3, 4, 6, seed=1), made(4, 4, seed=2) + 4 * np.eye(4, dtype=np.float32)
+    for got, want, count in (
+        (lambda: lab.level3("syrk", a), np.tril(a @ a.swapaxes(-1, -2)), 1),
+        (lambda: lab.level3("syr2k", a, b), np.tril(a @ b.swapaxes(-1, -2) + b @ a.swapaxes(-1, -2)), 2),
+        (lambda: lab.level3("trmm", t, a), np.tril(t) @ a, 1),
+        (lambda: lab.level3("trsm", t, a), np.linalg.solve(np.tril(t).astype(float), a), 1),
+        (lambda: lab.level3("syrk", a[:0]), np.zeros((0, 3, 4, 4)), 0),
+    ):
+        before = calls()
+        close(got(), want)
+        assert calls() - before == count
+    place = a.copy()
+    assert lab.level3("trsm", np.broadcast_to(t, (2, 1, 4, 4)), place, place, side="left", alpha=-2.0) is place
+    close((np.tril(t) @ place).astype(np.float32), -2 * a)
+    with pytest.raises(ValueError, match=r"must be \[2, 3, 4, 4\]"):
+        lab.level3("syrk", a, out=made(3, 4, 4))
+
+
+def test_level3_of_complex_elements_is_told_as_the_header_has_it(lab, monkeypatch):
+    """What is stored in columns is copied for a Hermitian matrix, and read where it lies for the others."""
+    from lab import _level3
+
+    seen = []
+
+    def run(problem, *given):
+        rows = np.frombuffer((ctypes.c_uint8 * (problem.lda * 8 * 5)).from_address(problem.a), np.complex64).reshape(-1, problem.lda)
+        seen.append((problem.kind, problem.element, problem.transpose_a, problem.uplo, problem.lda, rows[1, 0]))
+        return 0
+
+    monkeypatch.setattr(_level3._c, "run", run)
+    a, b, square = (made(*shape) + 1j * made(*shape, seed=1) for shape in ((5, 9), (5, 9), (5, 5)))
+    for x in (a, np.asfortranarray(a)):
+        lab.level3("herk", x, uplo="upper"), lab.level3("her2k", x, b), lab.level3("syrk", x[:, :5])
+    lab.level3("hemm", np.asfortranarray(square), square)
+    by_rows = [(8, 2, 0, 1, 9, a[1, 0]), (9, 2, 0, 0, 9, a[1, 0])]
+    assert seen == [*by_rows, (1, 2, 0, 0, 9, a[1, 0]), *by_rows, (1, 2, 1, 0, 5, a[0, 1]), (7, 2, 0, 0, 5, square[1, 0])]
+    with pytest.raises(TypeError, match="herk is of complex elements, and a of float32"):
+        lab.level3("herk", made(5, 9))
+
+
 def test_level3_refuses(lab):
     a, b = made(5, 9), made(9, 5)
     for words, told in (
         (("syrt", a), "there are syrk"), (("syrk", a, b), "takes a alone"), (("symm", a), "takes a and b"), (("syr2k", a, b), "do not fit syr2k"),
-        (("symm", a, b), "do not fit symm"), (("gemmt", a, made(9, 4)), "do not fit gemmt"), (("syrk", made(2, 5, 9)), "takes matrices"),
+        (("symm", a, b), "do not fit symm"), (("gemmt", a, made(9, 4)), "do not fit gemmt"), (("syrk", made(9)), "takes matrices"),
+        (("trmm", made(2, 5, 5), made(3, 5, 4)), "do not broadcast"),
     ):
         with pytest.raises(ValueError, match=told):
             lab.level3(*words)

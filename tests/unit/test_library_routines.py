@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from gemmgen import road
+from gemmgen.abi import interface
+from gemmgen.catalog.element import C64, F32
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError
 from gemmgen.kinds import Kind, all_kinds, kind_of
 from gemmgen.library import candidates as candidate_kernels
+from gemmgen.library import choice as chosen_kernels
 from gemmgen.library import tables
 from gemmgen.library.candidates import like
 from gemmgen.library.choice import pool
@@ -40,11 +44,14 @@ def chosen():
 
 
 def test_every_way_in_which_blas_may_find_operands_is_there_once():
-    assert {name: len(list(ways_of(name))) for name in LEVEL3} == {"syrk": 4, "syr2k": 4, "gemmt": 8, "symm": 4, "trmm": 16, "trsm": 16}
-    for name in LEVEL3:
-        found = [(number(kind := kind_of(Problem(**way))), *stands(kind), way["layout"]) for way in ways_of(name)]
-        assert len(set(found)) == len(found) and {one[0] for one in found} == {NUMBERS[name]}
-        for way in ways_of(name):
+    real = {"syrk": 4, "syr2k": 4, "gemmt": 8, "symm": 4, "trmm": 16, "trsm": 16}
+    pairs = real | {"gemmt": 18, "trmm": 24, "hemm": 4, "herk": 4, "her2k": 4}
+    assert {name: len(list(ways_of(name))) for name in LEVEL3} == real | {"hemm": 0, "herk": 0, "her2k": 0}
+    assert {name: len(list(ways_of(name, C64))) for name in LEVEL3 if name != "trsm"} == {name: count for name, count in pairs.items() if name != "trsm"}
+    for element, name in ((element, name) for element in (F32, C64) for name in LEVEL3 if element is F32 or name != "trsm"):
+        found = [(number(kind := kind_of(Problem(**way))), *stands(kind), way["layout"]) for way in ways_of(name, element)]
+        assert len(set(found)) == len(found) and {one[0] for one in found} <= {NUMBERS[name]}
+        for way in ways_of(name, element):
             kind_of(Problem(**way)).check(Problem(**way), "way")
             if "side" in way:
                 assert way["layout"][1 if way["side"] == "left" else 0] == "n", "BLAS transposes no operand beside A"
@@ -69,6 +76,16 @@ def test_each_way_has_the_best_kernel(chosen):
         assert one.sizes == like(chosen.library, one.candidate.routine) and not one.plan.epilogue
     assert {one.sizes for one in mine} == {((2048, 2048, 4096, 1),), ((2048, 1024, 2048, 1),), ((2048, 1024, 1024, 1),)}
     assert choice.candidates == len(chosen.candidates) + sum(map(len, chosen.routines.values()))
+
+
+def test_a_library_for_batches_has_kernels_of_routines_that_take_them():
+    """The same number of kernels: a single product is a batch of one. Where a routine's kernels take no batch, they take products one by one."""
+    plans, way = [], {"kind": "syrk", "uplo": "lower", "layout": "nt"}
+    trmm = {"kind": "trmm", "uplo": "lower", "side": "left", "diag": "unit", "layout": "nn", "type": "f64"}
+    for batched, scheme, gpu, way in ((False, "ootomo", "h200", way), (True, "ootomo", "h200", way), (True, "residues12", "a100", trmm)):
+        library = loaded(way["kind"], batched=batched, use=[{"scheme": scheme}], gpus=[gpu])
+        plans.append(candidate_kernels.of_routine(library, library.gpus[0], way)[0].plan)
+    assert [interface(plan).batched for plan in plans] == [False, True, False] and plans[0].block == plans[1].block
 
 
 def test_what_the_compiler_refuses_is_replaced_by_the_next_one(chosen):
@@ -136,18 +153,19 @@ def test_a_kind_whose_launches_the_runtime_does_not_know_is_refused():
         tables.check(SimpleNamespace(label="kernel", built=SimpleNamespace(plan=replace(plan, kind=Solves()))))
 
 
-def test_routines_of_fp64_are_those_that_have_kernels():
+def test_routines_of_fp64_are_those_that_have_kernels(monkeypatch):
     """Beside FP32's a routine without any is told; alone it is refused, as of FP32."""
+    monkeypatch.setattr(chosen_kernels, "ways_of", lambda name, element: islice(ways_of(name, element), 2))
     two = {"gpus": ["a100"], "kernels_at_most": 2, "sizes": [[512, 512, 512]]}
-    both = pool(loaded("syrk", "syr2k", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
-    assert len(both.routines) == 4 + 4 + 4 and both.notes == ("routines: there is no syr2k of FP64 on a100",)
+    both = pool(loaded("syr2k", "trsm", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
+    assert len(both.routines) == 2 + 2 + 2 and both.notes == ("routines: there is no trsm of FP64 on a100",)
     assert all((one.element == "f64") == ("f64" in group) for group, mine in both.routines.items() for one in mine)
     kernels = both.choose().kernels
     assert [(one.plan.type.name, one.plan.kind.name) for one in kernels[:2]] == [("f32", "gemm"), ("f64", "gemm")]
     assert {(one.plan.type.name, one.candidate.element, one.plan.kind.name) for one in kernels[2:]} == {
-        ("f32", "f32", "syrk"), ("f32", "f32", "syr2k"), ("f64", "f64", "syrk")}
-    alone = loaded("syr2k", **two, use=[{"scheme": "residues12"}])
-    with pytest.raises(InfeasibleSpec, match="no .* has a kernel for a100 syr2k lower nt f64"):
+        ("f32", "f32", "syr2k"), ("f32", "f32", "trsm"), ("f64", "f64", "syr2k")}
+    alone = loaded("trsm", **two, use=[{"scheme": "residues12"}])
+    with pytest.raises(InfeasibleSpec, match="no .* has a kernel for a100 trsm lower left nonunit nn f64"):
         pool(alone).choose()
     assert candidate_kernels.of_routine(alone, alone.gpus[0], next(ways_of("syrk"))) == [], "FP32's"
     symm = loaded("symm", **two, use=[{"scheme": "residues12"}])

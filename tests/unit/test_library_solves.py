@@ -20,6 +20,8 @@ from gemmgen.library.made import estimates
 from gemmgen.library.structures import Problem, sized
 from gemmgen.library.tables import _bound, sgemm_estimate
 from gemmgen.model import time
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 from gemmgen.verify.bound import SAFETY
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
@@ -29,10 +31,12 @@ UNITS = 108
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Library:
-    """Of the left, and of the right, where maxima of rows lie in the workspace, too."""
+    """Of the left, and of the right, where maxima of rows lie in the workspace, too; and of the left of an upper triangle, which takes batches."""
     tile = {"block": [32, 128, 32], "warp": [32, 32, 32]}  # so that m and n are not rounded up alike
     plans = [replace(plan_of(layout=layout, scheme=scheme, tile=tile), kind=Trsm("lower", side)) for side, layout, scheme in (
         ("left", "nn", "ootomo"), ("right", "nt", "scaled"))]
+    plans.append(solve(loads({"problem": {"kind": "trsm", "uplo": "upper", "matrices": 2}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 64},
+                              "tile": tile, "pipeline": {"stages": 3}, "target": {"gpu": "a100"}})))
     return Library(tmp_path_factory.mktemp("systems"), [of_plan(f"system_{at}", plan, estimate(plan)) for at, plan in enumerate(plans)],
                    archs=["sm_80"], emulates=False, arch="sm_80")
 
@@ -62,7 +66,7 @@ def test_a_system_takes_as_long_as_its_rounds(made, right, unknowns, sides, batc
     launch, wave, output = solves.block_seconds(time.rate_numbers(kernel.built.plan.gpu, kernel.built.plan.scheme.leading))
     size = (sides, unknowns) if right else (unknowns, sides)
     wanted = 0.0
-    for one in kernel.built.plan.kind.rounds(*size, 1.0, True):
+    for one in kernel.built.plan.kind.rounds(*size, 0, 1.0, 0.0, True):
         if one.solves:
             wanted += launch + wave * -(-(-(-sides // solves.SYSTEMS)) // UNITS) + output * sides
         else:
@@ -73,6 +77,43 @@ def test_a_system_takes_as_long_as_its_rounds(made, right, unknowns, sides, batc
     product = float(whole.model_copy(update={"sms": UNITS}).seconds(*size, unknowns, max(batch, 1)))
     vendor = whole.launch + (product - whole.launch) / 2 + 3.1e-7 * unknowns  # of which a batch's wait together
     assert chosen.sgemm_seconds == pytest.approx(vendor, rel=1e-3)
+
+
+def together(unknowns: int, sides: int, batch: int, uplo: int = 1, **more) -> Problem:
+    """Of the kernel that takes batches, which has the upper triangle."""
+    problem = asked(unknowns, sides, batch=batch, stride_a=unknowns**2, stride_b=unknowns * sides, stride_c=unknowns * sides, **more)
+    problem.uplo = uplo
+    return problem
+
+
+@pytest.mark.parametrize(("unknowns", "sides", "batch"), [(200, 70, 1), (1300, 70, 40), (5000, 33, 3)])
+def test_systems_that_are_solved_together_take_the_launches_of_one(made, unknowns, sides, batch):
+    """Each block of unknowns and each product is all systems'; so is the memory."""
+    kernel = made.kernels[2]
+    launch, wave, output = solves.block_seconds(time.rate_numbers(kernel.built.plan.gpu, kernel.built.plan.scheme.leading))
+    wanted = 0.0
+    for one in kernel.built.plan.kind.rounds(unknowns, sides, 0, 1.0, 0.0, True):
+        if one.solves:
+            wanted += launch + wave * -(-(batch * -(-sides // solves.SYSTEMS)) // UNITS) + output * sides * batch
+        else:
+            wanted += float(kernel.estimate.model_copy(update={"sms": UNITS}).seconds(one.m, one.n, one.k, batch))
+    chosen = choice_of(made, together(unknowns, sides, batch), units=UNITS)
+    assert (chosen.kernel, chosen.seconds) == (2, pytest.approx(wanted, rel=1e-3))
+    assert chosen.workspace_bytes == kernel.built.source.interface.workspace(unknowns, sides, unknowns, batch).bytes
+
+
+@pytest.mark.parametrize("kernel", [0, 2])
+def test_what_pointers_tell_is_copied_to_be_solved(made, kernel):
+    """Which takes memory, of one system where they are solved one after another, and time."""
+    apart, listed = (choice_of(made, together(300, 30, 9, **{"flags": flags} | ({} if kernel else {"uplo": 0}))) for flags in (0, 4))
+    assert apart.kernel == listed.kernel == kernel
+    copies = sum(-(-4 * rows * columns * (9 if kernel else 1) // 256) * 256 for rows, columns in ((300, 300), (300, 32)))
+    assert listed.workspace_bytes - apart.workspace_bytes == copies and listed.seconds > apart.seconds
+
+
+def test_a_batch_that_is_solved_together_has_no_turns(made):
+    assert choice_of(made, together(300, 5, 1 << 20)).kernel == 2
+    assert choice_of(made, together(200, 33, 1 << 30)) == TOO_LARGE, "two thread blocks for each system"
 
 
 def test_b_is_copied_where_it_is_not_c(made):

@@ -218,6 +218,7 @@ LIMITS = (  # of a design the constraint by its number and name; numbers that it
     ("residues_portable", "C60 accumulators", (ROOM | {"register_budget": 200}, ROOM | {"register_budget": 199})),
     ("specialised", "C11 accumulators", (ROOM | {"register_budget": 184}, ROOM | {"register_budget": 183})),
     ("residues", "C43 accumulators", (ROOM, ROOM | {"register_budget": 167})),
+    ("residues_tensor_memory", "C75 accumulators", (ROOM | {"registers": 168}, ROOM | {"registers": 167})),
     ("portable", "C12 predicted to spill", (SPILLS := {"demand": 170, "uneven": 12, "register_budget": 168, "squeeze": 14}, SPILLS | {"squeeze": 13})),
     ("portable", "C13 outside the fit", ({"WM": 128, "WN": 16, "products": 3, "sums": 2}, {"WM": 129, "WN": 16, "products": 3, "sums": 2}),
      (MANY := {"WM": 64, "WN": 63, "products": 3, "sums": 2, "promote": 16, "BK": 32}, MANY | {"WN": 64}), (MANY, MANY | {"BK": 48})),

@@ -8,7 +8,7 @@ import pytest
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.designs import all_designs, cuda_cores, portable, residues, residues_portable, specialised, straight, tensor_memory, thin
+from gemmgen.designs import all_designs, cuda_cores, portable, residues, residues_portable, residues_tensor_memory, specialised, straight, tensor_memory, thin
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -38,6 +38,7 @@ PLANS = {
     cuda_cores.DESIGN: (specs(gpus=GPUS.names(), schemes=("fp32",)), 120), straight.DESIGN: (straight_specs(), 60),
     thin.DESIGN: (thin_specs(), 60), residues.DESIGN: (of_residues(bulk_specs(schemes=RESIDUES)), 60),
     residues_portable.DESIGN: (of_residues(specs(sides=(16, 32, 48), gpus=GPUS.names(), schemes=RESIDUES)), 100),
+    residues_tensor_memory.DESIGN: (of_residues(tensor_memory_specs(RESIDUES)), 24),
 }
 
 
@@ -119,7 +120,7 @@ def test_the_plan_the_model_and_the_text_agree(design):
             limits, each = plan.gpu.limits, numbers["shared_bytes"] + plan.gpu.limits.shared_bytes_reserved_per_block
             fits = min(limits.shared_bytes_per_sm // each, limits.registers_per_sm // (numbers["registers"] * plan.threads))
             assert plan.launches.most_blocks <= fits * plan.gpu.rates.sms and plan.launches.most_blocks % plan.cluster == 0 < plan.launches.most_blocks
-        if design is not tensor_memory.DESIGN:
+        if not plan.fragment.in_tensor_memory:
             for symbol, count in counted_registers(plan).items():
                 assert numbers[symbol] == count, (symbol, plan)
         if not design.stays and design not in (straight.DESIGN, thin.DESIGN):

@@ -223,6 +223,16 @@ def decoded(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return decode("e4m3", a)[:, None], decode("e4m3", b)[None]
 
 
+@pytest.mark.parametrize("signs", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
+def test_integers_of_every_sign_are_summed_exactly(signs):
+    """All 256 bytes: an operand's code says whether the upper half is negative. A sum wraps unless the instruction saturates."""
+    a, b = (np.random.default_rng(5).permuted(np.resize(np.arange(256, dtype=np.uint8), (rows, 32))) for rows in (128, 16))
+    left, right = (x.view(np.int8 if sign else np.uint8).astype(np.int32) for x, sign in zip((a, b), signs))
+    text, told = KERNEL.replace("kind::f16", "kind::i8"), WORD | 2 << 4 | signs[0] << 7 | signs[1] << 10
+    first, _, both = sums(text, a=a, b=b, told=told, dtype=np.int32)
+    assert np.array_equal(first, left @ right.T) and np.array_equal(both, 2 * first)
+
+
 def test_ctas_have_tensor_memory_of_their_own():
     """Three CTAs of one strip write the same sums."""
     right = DEFAULT[0].astype(np.float32) @ DEFAULT[1].astype(np.float32).T
@@ -339,7 +349,7 @@ GOOD = ROW.instruction_word.value(128, 256)
     ("kind::f16", GOOD | 1 << 16, "transposes"),
     ("kind::f16", GOOD | 1 << 23, "bit 23"), ("kind::f16", GOOD | 1 << 29, "bit 29"), ("kind::f16", GOOD | 1 << 30, "shift"),
     ("kind::f16", GOOD ^ 1 << 4, "type of sums"), ("kind::i8", GOOD | 1 << 7 | 1 << 10, "type of sums"), ("kind::f16", GOOD | 1 << 7, "other words"),
-    ("kind::tf32", GOOD, "other words"), ("kind::i8", GOOD ^ 3 << 4, "other words"), ("kind::f16", GOOD | 2 << 7 | 2 << 10, "other words"),
+    ("kind::tf32", GOOD, "other words"), ("kind::i8", GOOD ^ 3 << 4 | 2 << 7, "other words"), ("kind::f16", GOOD | 2 << 7 | 2 << 10, "other words"),
     ("kind::f8f6f4", GOOD | 3 << 7 | 3 << 10, "other words"), ("kind::f16", ROW.instruction_word.value(64, 16), "64 x 16"),
     ("kind::f16", ROW.instruction_word.value(128, 24), "128 x 24"), ("kind::f16", ROW.instruction_word.value(128, 0), "128 x 0"),
     ("kind::f16", GOOD + (16 // 8 << 17), "128 x 272"), ("kind::f16", GOOD | 1 << 3, "only other words"),
@@ -352,8 +362,9 @@ def test_what_is_no_instruction(kind, bits, problem):
 
 
 def test_what_an_instruction_word_says():
-    assert InstructionWord.decode("kind::f16", GOOD) == InstructionWord("f16", 256, False, False)
-    assert InstructionWord.decode("kind::i8", GOOD ^ 3 << 4 | 1 << 7 | 1 << 10 | 1 << 3) == InstructionWord("s8", 256, False, True)
+    assert InstructionWord.decode("kind::f16", GOOD) == InstructionWord(("f16", "f16"), 256, False, False)
+    assert InstructionWord.decode("kind::i8", GOOD ^ 3 << 4 | 1 << 7 | 1 << 10 | 1 << 3) == InstructionWord(("s8", "s8"), 256, False, True)
+    assert InstructionWord.decode("kind::i8", GOOD ^ 3 << 4 | 1 << 10).words == ("u8", "s8")
 
 
 @pytest.mark.parametrize("before, after, problem", [

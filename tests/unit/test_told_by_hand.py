@@ -1056,13 +1056,16 @@ def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
     assert printed(frontier=True) == "frontier front" and printed(frontier=True, latex=True) == "latex of found"
     assert printed(full=True) == "all of found" and printed(full=True, frontier=True) == "all of found\n\nfrontier front"
     picture = tmp_path / "x.svg"
+    monkeypatch.setattr("gemmgen.solve.frontier.joined", lambda found: found[0])
     assert printed(plot=picture) == f"frontier front\nwrote {picture}" and picture.read_text() == "front as .svg"
     assert json.loads(printed(as_json=True)) == {"of": "found"} and json.loads(printed(as_json=True, latex=True)) == {"of": "found", "latex": "latex of found"}
     assert json.loads(printed(as_json=True, frontier=True)) == {"of": "found", "frontier": {"front": "front"}}
     state.asked = True
     assert printed() == "text of found"
     assert refused_with(explain_verb, None).where == "gemmgen explain" and refused_with(explain_verb, [Path("x")], plot=Path("x.doc")).got == "x.doc"
-    assert refused_with(explain_verb, [Path("x")] * 2, plot=Path("x.svg")).problem == "one picture cannot show several frontiers"
+    monkeypatch.setattr("gemmgen.solve.frontier.joined", lambda found: "and".join(found))
+    assert explain_verb([Path("x"), Path("y")], plot=picture) == 0 and picture.read_text() == "frontandfront as .svg"
+    assert capsys.readouterr().out.count("wrote") == 1
     monkeypatch.setattr(explain, "symbols", lambda: ["s"])
     monkeypatch.setattr(explain, "symbols_text", lambda: "all symbols")
     assert explain_verb(symbols=True) == 0 and capsys.readouterr().out == "all symbols\n"

@@ -164,3 +164,10 @@ def test_a_unit_tells_its_words_and_their_rules():
     assert hopper.of("e5m2", "wgmma").block["e5m2"] == 32
     with pytest.raises(EmulationError, match="no such words"):
         units.dot(ampere, "e4m3", np.ones((1, 32)), np.ones((1, 32)), np.ones(1))
+
+
+def test_integer_products_of_many_columns_are_those_of_few():
+    """Which are multiplied by pieces: 128 x 64 of 32 k at once, and here 16 columns more."""
+    rng = np.random.default_rng(6)
+    a, b, c = rng.integers(-128, 128, (32, 128, 2)).astype(np.int8), rng.integers(-128, 128, (32, 80, 2)).astype(np.int8), np.ones((128, 80, 2), np.int32)
+    assert np.array_equal(units.integer_product(a, b, c), np.einsum("kmw,knw->mnw", a.astype(np.int32), b.astype(np.int32)) + 1)

@@ -12,7 +12,7 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
-from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, COMPLEX, GIVEN_TRIANGLES, PERSISTENT, Feature
+from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, COMPLEX, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, Feature
 from gemmgen.designs.parts import Checked, Equations
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.tensor_memory import equations, refusals
@@ -23,7 +23,8 @@ from gemmgen.model.equation import Constraint, Numbers
 
 BLOCK_N = (64, 96, 128, 160, 192, 224, 256)
 """Tiles that a search considers; an instruction is as wide as a tile."""
-BLOCK_K = (16, 32, 64)
+ROW_BYTES = (32, 64, 128)
+"""Rows of a stage that a search considers: all that the unit's swizzles know."""
 MOST_HELD = 128
 """Columns that a search gives one warpgroup, a register each."""
 
@@ -50,7 +51,7 @@ class TensorMemory(Design):
     features = (
         specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, ONE_INSTRUCTION, PAIRS, specialised.FEW_WARPGROUPS, common.PROMOTION, common.RUNS_OF_K,
         common.SLICES_OF_RUNS, TENSOR_MEMORY, common.STAGES_IN_SHARED, specialised.ACCUMULATORS, common.SLICES_OF_K, PERSISTENT,
-        COMBINED_SUMS, ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
+        PACKS_APART, COMBINED_SUMS, ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
     )
     forms = Equations(
         pipeline=RESOURCES, launch=equations.LAUNCH, predictions=(*equations.TRAFFIC, *equations.TIME), groups=(
@@ -98,12 +99,12 @@ class TensorMemory(Design):
     def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
         """Tiles; slices of k and pairs; promotion and stages; groups."""
         block, warp = choices["block"], choices["warp"]
-        bm = fragment.shape[0]
+        bm, depths = fragment.shape[0], [row // fragment.word_bytes for row in ROW_BYTES]
         tiles = []
         for bn in (block[1],) if block else BLOCK_N:
             halves = [wn for wn in (bn, bn // 2) if wn <= MOST_HELD and wn % 16 == 0 or wn == bn // 2]
             for wn in (warp[1],) if warp else halves:
-                for bk in ((block or warp)[2],) if block or warp else BLOCK_K:
+                for bk in ((block or warp)[2],) if block or warp else depths:
                     tiles.append((block[0] if block else bm, warp[0] if warp else bm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
         ways = [(count, cluster) for count in choices.among("split_k", common.SLICES) for cluster in choices.among("cluster", specialised.USUAL_CLUSTERS)]
         return [
@@ -148,7 +149,10 @@ class Columns:
     @property
     def of_group(self) -> Any:
         """The plan with the part of an instruction's C that one warpgroup moves out in its place."""
-        plan = self._plan
-        m, n, k = plan.fragment.shape
-        c = plan.fragment.c.model_copy(update={"repeats": plan.fragment.c.repeats * plan.warp[1] // n})
-        return replace(plan, fragment=plan.fragment.model_copy(update={"shape": (m, plan.warp[1], k), "c": c}))
+        return self._with_columns(self._plan.warp[1])
+
+    def _with_columns(self, count: int) -> Any:
+        """The plan of a warpgroup of so many columns, and of an instruction as wide."""
+        (wm, _, wk), (m, n, k), c = self._plan.warp, self._plan.fragment.shape, self._plan.fragment.c
+        fragment = {"shape": (m, count, k), "c": c.model_copy(update={"repeats": c.repeats * count // n})}
+        return replace(self._plan, warp=(wm, count, wk), fragment=self._plan.fragment.model_copy(update=fragment))

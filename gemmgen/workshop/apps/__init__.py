@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gemmgen.workshop.apps.problem import App
     from gemmgen.workshop.apps.race import Outcome
 
-NAMES = ("kmeans", "knn", "graph", "mlp", "lu", "cholesky", "polar", "bert", "llm", "inception")
+NAMES = ("kmeans", "knn", "graph", "mlp", "lu", "hpl", "qr", "cholesky", "polar", "bert", "llm", "inception")
 
 
 def find(name: str) -> App:

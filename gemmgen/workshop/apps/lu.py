@@ -44,13 +44,13 @@ def largest_row(a: Any) -> float:
     return max(float(abs(a[at : at + 2048]).sum(axis=1).max()) for at in range(0, len(a), 2048))
 
 
-def scaled_residual(rest: Any, x: Any, b: Any, norm: float) -> float:
-    """HPL's: max |b - A x| / (eps (|A| max |x| + max |b|) n), eps = 2^-53.
+def scaled_residual(rest: Any, x: Any, b: Any, norm: float, eps: float = 2.0**-53) -> float:
+    """HPL's: max |b - A x| / (eps (|A| max |x| + max |b|) n).
 
     Args:
-        rest: b - A x in FP64; norm: |A|, the largest row's.
+        rest: b - A x in FP64; norm: |A|, the largest row's; eps: the relative error of one rounding, FP64's.
     """
-    return float(abs(rest).max() / (2.0**-53 * (norm * abs(x).max() + abs(b).max()) * len(b)))
+    return float(abs(rest).max() / (eps * (norm * abs(x).max() + abs(b).max()) * len(b)))
 
 
 def solved(xp: Any, a: Any, b: Any, lu: Any) -> tuple[Any, int, float]:

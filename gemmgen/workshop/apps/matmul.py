@@ -1,4 +1,4 @@
-"""Who multiplies for an application: kernels of a scheme or of a spec, a library's folder, the vendor, NumPy.
+"""Who multiplies for an application, in FP32 or FP64: kernels of a scheme or of a spec, a library's folder, the vendor, NumPy.
 
     matmul = multiplier("ootomo", device="cuda")
     c = matmul(a, b)                                          # arrays of matmul.xp: cupy's on a CUDA GPU, else NumPy's
@@ -17,16 +17,18 @@ import importlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gemmgen import road
-from gemmgen.catalog.epilogue import require_none
-from gemmgen.catalog.output import require_f32
+from gemmgen.catalog.element import ELEMENTS, F32, F64
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.run import gemm, why_not
+from gemmgen.verdict import verdict
+from gemmgen.workshop.apps.specs import sized, spec_of, taken
 
 if TYPE_CHECKING:
     from gemmgen.build import Built
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 OPS = ("nn", "nt", "tn", "tt")
 EMULATED_GPU = "a100"
 """Whose kernels are emulated where no GPU is named."""
+C_READS = 10
+"""What a kernel of residues takes to read C, in times of its bytes at the memory's rate: measured on an H200 of LU's products with k = 1024."""
 BATCHES = 64
 """Batches whose launches are kept prepared."""
 
@@ -52,12 +56,12 @@ class Shape(NamedTuple):
 
 
 class Matmul:
-    """alpha op(A) op(B) + beta C in FP32.
+    """alpha op(A) op(B) + beta C.
 
     Attributes:
         name: who multiplies, as tables say it.
         device_name: what runs it.
-        xp: the module of its arrays, numpy or cupy.
+        xp: the module of its arrays, numpy or cupy; dtype: their type, FP32 or FP64.
         calls: what was asked for so far, and how often.
     """
 
@@ -105,7 +109,7 @@ class Matmul:
         for name, x in (("a", a), ("b", b), ("c", c), ("out", out)):
             if x is not None and (x.ndim != 2 or x.dtype != self.dtype):
                 raise SpecError(f"matmul: {name}", f"is no matrix of {np.dtype(self.dtype).name}", got=f"{x.dtype} of shape {x.shape}",
-                                needs="two dimensions of that type", remedy="x.astype(numpy.float32)")
+                                needs="two dimensions of that type", remedy=f"x.astype(numpy.{np.dtype(self.dtype).name})")
         (m, k), (inner, n) = (x.shape if one == "n" else x.shape[::-1] for x, one in zip((a, b), op))
         if k != inner or any(x is not None and x.shape != (m, n) for x in (c, out)):
             raise SpecError("matmul", "is given shapes that do not fit", got=[None if x is None else x.shape for x in (a, b, c, out)],
@@ -216,15 +220,18 @@ class InNumpy(Matmul):
 
 
 class Vendor(Matmul):
-    """cuBLAS SGEMM, in FP32 whatever the environment allows."""
+    """cuBLAS SGEMM or DGEMM, whatever the environment allows."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: Any = np.float32) -> None:
         from cupy.cuda import cublas
 
         from gemmgen.timing.products import arrays
 
-        super().__init__("cublas-sgemm")
-        self.xp, self._cublas = arrays(), cublas
+        super().__init__("cublas-sgemm" if dtype == np.float32 else "cublas-dgemm")
+        self.xp, self.dtype, self._cublas = arrays(), dtype, cublas
+
+    def _call(self, routine: str, *given: Any) -> None:
+        getattr(self._cublas, (F32 if self.dtype == np.float32 else F64).letter + routine)(self._handle(), *given)
 
     def _handle(self) -> int:
         cublas, cuda = self._cublas, self.xp.cuda
@@ -236,40 +243,41 @@ class Vendor(Matmul):
 
     def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
         a, b = (rows_together(self.xp, x) for x in (a, b))
-        cublas, handle, one, zero = self._cublas, self._handle(), np.float32([alpha]), np.float32([beta])
-        left, right = (int(one == "t") for one in shape.op)
+        factors, (left, right) = np.array([alpha, beta], self.dtype), (int(one == "t") for one in shape.op)
         # row-major C = A B is column-major C^T = B^T A^T
-        cublas.sgemm(handle, right, left, shape.n, shape.m, shape.k, one.ctypes.data, b.data.ptr, leading(b), a.data.ptr, leading(a), zero.ctypes.data,
-                     out.data.ptr, leading(out))
+        self._call("gemm", right, left, shape.n, shape.m, shape.k, factors.ctypes.data, b.data.ptr, leading(b), a.data.ptr, leading(a),
+                   factors[1:].ctypes.data, out.data.ptr, leading(out))
 
     def _syrk(self, out: Any, a: Any, alpha: float, beta: float, both: bool) -> None:
         a = rows_together(self.xp, a)
-        (m, k), factors, handle = a.shape, np.float32([alpha, beta]), self._handle()
+        (m, k), factors = a.shape, np.array([alpha, beta], self.dtype)
         self._count(Shape(m, m, k, "nt"))
         # a row-major lower triangle is a column-major upper one (CUBLAS_FILL_MODE_UPPER), and A its transpose (CUBLAS_OP_T)
-        self._cublas.ssyrk(handle, 1, 1, m, k, factors.ctypes.data, a.data.ptr, leading(a), factors[1:].ctypes.data, out.data.ptr, leading(out))
+        self._call("syrk", 1, 1, m, k, factors.ctypes.data, a.data.ptr, leading(a), factors[1:].ctypes.data, out.data.ptr, leading(out))
         if both:
             mirror(self.xp, out)
 
     def _solve(self, triangle: Any, c: Any, side: str, lower: bool, transposed: bool, unit: bool) -> None:
-        one = np.float32([1])  # to cuBLAS the other side, and the other triangle
-        self._cublas.strsm(self._handle(), int(side == "left"), int(lower), int(transposed), int(unit), c.shape[1], c.shape[0], one.ctypes.data,
-                           triangle.data.ptr, leading(triangle), c.data.ptr, leading(c))
+        one = np.ones(1, self.dtype)  # to cuBLAS the other side, and the other triangle
+        self._call("trsm", int(side == "left"), int(lower), int(transposed), int(unit), c.shape[1], c.shape[0], one.ctypes.data,
+                   triangle.data.ptr, leading(triangle), c.data.ptr, leading(c))
 
 
 class Kernels(Matmul):
-    """Built kernels on the CUDA GPU that is here.
+    """Built kernels on the CUDA GPU that is here; FP64's triangular systems are cuBLAS's.
 
     Args:
         spec: theirs, of which sizes and layout are not looked at.
-
+        vendor: what multiplies where its product is predicted to be faster, and solves; None for kernels alone.
     """
 
-    def __init__(self, name: str, spec: LoadedSpec):
+    def __init__(self, name: str, spec: LoadedSpec, vendor: Matmul | None = None):
         from gemmgen.timing.products import arrays
 
         super().__init__(name)
-        self.xp, self._spec = arrays(), spec
+        self.xp, self.dtype, self._spec, self._vendor = arrays(), spec.spec.problem.part.dtype.type, spec, vendor
+        self._plans: dict[Any, Plan] = {}
+        self._slower: dict[Any, bool] = {}
         self._kernels: dict[Any, Any] = {}
         self._batches: dict[Any, Any] = {}
         self._built: list[Built] = []
@@ -281,11 +289,9 @@ class Kernels(Matmul):
     def _made(self, spec: LoadedSpec) -> Built:
         """
         Raises:
-            SpecError: its C is not of FP32, or has an epilogue; others as `road.build`.
+            SpecError: as `taken`; others as `road.build`.
         """
-        built = road.build(spec)
-        require_f32(built.plan.output, "applications take kernels that have")
-        require_none(built.plan.epilogue, "applications take kernels that have")
+        built = taken(road.build(spec))
         self._built.append(built)
         return built
 
@@ -293,20 +299,46 @@ class Kernels(Matmul):
         """The kernel for products of such sizes."""
         from gemmgen.timing.products import Multiplier
 
-        key = shape.op, *(reached(extent) for extent in shape[:3]), *problem.values()
+        key = key_of(shape, problem)
         if key not in self._kernels:
             self._kernels[key] = Multiplier(self._made(sized(self._spec, *shape, **problem)))
         return self._kernels[key]
 
+    def _loses(self, shape: Shape, adds: bool = False, **problem: Any) -> bool:
+        """Whether the vendor multiplies, as its product is predicted to be faster; asked once for a size.
+
+        Args:
+            adds: whether C is read, which predictions leave out.
+        """
+        if self._vendor is None:
+            return False
+        key, kernel = (shape, adds, *problem.values()), key_of(shape, problem)
+        if key not in self._slower:
+            if kernel not in self._plans:
+                self._plans[kernel] = road.plan(sized(self._spec, *shape, **problem))
+            plan = self._plans[kernel]
+            told = verdict(replace(plan, hints=replace(plan.hints, m=shape.m, n=shape.n, k=shape.k)))
+            reads = adds * C_READS * shape.m * shape.n * plan.type.bytes / (1e9 * plan.gpu.dram_gb_per_s)
+            self._slower[key] = told is not None and told.fp32_seconds < told.seconds + reads
+        return self._slower[key]
+
     def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
-        self._kernel(shape).into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta)
+        if self._loses(shape, beta != 0):
+            self._vendor._into(out, a, b, shape, alpha, beta)
+        else:
+            self._kernel(shape).into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta)
 
     def _syrk(self, out: Any, a: Any, alpha: float, beta: float, both: bool) -> None:
         a, shape = rows_together(self.xp, a), Shape(a.shape[0], *a.shape, "nt")
         self._count(shape)
-        self._kernel(shape, **of_syrk(both)).into(out, a, a, alpha, beta)
+        if self._loses(shape, beta != 0, **of_syrk(both)):
+            self._vendor._syrk(out, a, alpha, beta, both)
+        else:
+            self._kernel(shape, **of_syrk(both)).into(out, a, a, alpha, beta)
 
     def _solve(self, triangle: Any, c: Any, side: str, lower: bool, transposed: bool, unit: bool) -> None:
+        if self.dtype == np.float64:
+            return Vendor(self.dtype)._solve(triangle, c, side, lower, transposed, unit)
         shape, problem = of_solve(c.shape, side, lower, transposed, unit)
         self._kernel(shape, **problem).solve(c, triangle)
 
@@ -356,16 +388,14 @@ class Copied(Matmul):
 
     def __init__(self, name: str, spec: LoadedSpec, device: str):
         super().__init__(name)
-        self._spec, self._kind, self.device_name = spec, device, device
+        self._spec, self._kind, self.device_name, self.dtype = spec, device, device, spec.spec.problem.part.dtype.type
         self._opened: dict[tuple[str, ...], tuple[Built, Device]] = {}
 
     def _open(self, kind: str, sizes: tuple[int, int, int], **problem: Any) -> tuple[Device, Plan, Source]:
         """The kernel for one kind of problems, decided for the first of them."""
         key = kind, *(value for name, value in problem.items() if name != "matrices")
         if key not in self._opened:
-            built = road.build(sized(self._spec, *sizes, kind=kind, **problem))
-            require_f32(built.plan.output, "applications take kernels that have")
-            require_none(built.plan.epilogue, "applications take kernels that have")
+            built = taken(road.build(sized(self._spec, *sizes, kind=kind, **problem)))
             self._opened[key] = built, road.open_device(built, self._kind)
             self.device_name = self._opened[key][1].name
         built, device = self._opened[key]
@@ -386,6 +416,8 @@ class Copied(Matmul):
         out[...] = gemm(device, plan, source, np.ascontiguousarray(a), None, c, alpha=alpha, beta=beta).c
 
     def _solve(self, triangle: Any, c: Any, side: str, lower: bool, transposed: bool, unit: bool) -> None:
+        if self.dtype == np.float64:
+            return super()._solve(triangle, c, side, lower, transposed, unit)
         shape, problem = of_solve(c.shape, side, lower, transposed, unit)
         device, plan, source = self._open(problem.pop("kind"), shape[:3], layout=shape.op, **problem)
         given = np.ascontiguousarray(triangle.T if transposed else triangle)
@@ -416,12 +448,12 @@ class Library(Matmul):
         SpecError: the folder is no library's, or its package cannot be imported.
     """
 
-    def __init__(self, folder: str | Path):
+    def __init__(self, folder: str | Path, dtype: Any = np.float32):
         from gemmgen.timing.products import arrays
 
         folder = Path(folder).resolve()
         super().__init__(f"library:{folder.name}")
-        self.xp = arrays()
+        self.xp, self.dtype = arrays(), dtype
         sys.path.insert(0, str(folder / "python"))
         try:
             self._package = importlib.import_module(json.loads((folder / "manifest.json").read_text())["name"])
@@ -484,6 +516,11 @@ def largest_of(products: Sequence[tuple[Any, Any, Any]]) -> tuple[int, int, int]
     return max(a.shape[0] for a, _, _ in products), max(b.shape[1] for _, b, _ in products), max(a.shape[1] for a, _, _ in products)
 
 
+def key_of(shape: Shape, problem: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What products that share a kernel have in common."""
+    return shape.op, *(reached(extent) for extent in shape[:3]), *problem.values()
+
+
 def reached(extent: int) -> int:
     """The power of four that an extent reaches: 0 for up to 1, 1 for up to 4, 2 for up to 16."""
     return (max(extent - 1, 0).bit_length() + 1) // 2
@@ -500,28 +537,6 @@ def rows_together(xp: Any, x: Any) -> Any:
     return x if fits else xp.ascontiguousarray(x)
 
 
-def sized(spec: LoadedSpec, m: int, n: int, k: int, op: str = "nn", **problem: Any) -> LoadedSpec:
-    """A spec with the sizes, the layout and what else its `[problem]` is to say."""
-    hints = {"m": max(1, m), "n": max(1, n), "k": max(1, k), "layout": op, **problem}
-    return spec.model_copy(update={"spec": spec.spec.model_copy(update={"problem": spec.spec.problem.model_copy(update=hints)})})
-
-
-def spec_of(by: str | Mapping[str, Any], gpu: str) -> LoadedSpec:
-    """The spec for who multiplies: a scheme, `auto`, `as-fp32`, a .toml file, or sections, on a GPU.
-
-    Raises:
-        SpecError, UnknownName: there is no such scheme or file, or a value is not acceptable.
-    """
-    if isinstance(by, Mapping) or by.endswith(".toml"):
-        return road.load(by, gpu)
-    if by in ("auto", "as-fp32"):
-        return road.load({"accuracy": {"as": "fp32"}} if by == "as-fp32" else {}, gpu)
-    from gemmgen.catalog.scheme import SCHEMES
-
-    SCHEMES.get(by, where="--by")
-    return road.load({"split": {"scheme": by}}, gpu)
-
-
 def gpu_here() -> str | None:
     """The catalog's name of the CUDA GPU that is here; None where none is."""
     from gemmgen.workshop.tune.on_gpu import gpu_here as found
@@ -529,14 +544,16 @@ def gpu_here() -> str | None:
     return found()
 
 
-def multiplier(by: str | Mapping[str, Any], *, device: str = "auto", gpu: str | None = None) -> Matmul:
+def multiplier(by: str | Mapping[str, Any], *, device: str = "auto", gpu: str | None = None, type: str = F32.name) -> Matmul:
     """What multiplies.
 
     Args:
-        by: a scheme (`ootomo`); `auto`, the solver's; `as-fp32`, the fastest whose errors are predicted to be FP32's; a spec file, whose sizes are not
-            looked at, or its sections; `library:FOLDER`; `vendor`, cuBLAS SGEMM; `numpy`, FP32 on the CPU.
+        by: a scheme (`ootomo`); `auto`, the solver's; `as-fp32`, the fastest whose errors are predicted to be FP32's; `as-fp64`, likewise, or cuBLAS DGEMM
+            where that is predicted to be faster; a spec file, whose sizes are not looked at, or its sections; `library:FOLDER`; `vendor`, cuBLAS; `numpy`, on
+            the CPU.
         device: `cuda`, `emulator`, `hip`, or `auto`: a CUDA GPU if one is here, else the emulator.
         gpu: whose kernels; None for the GPU that is here, on the emulator EMULATED_GPU.
+        type: of the elements, `f32` or `f64`.
 
     Raises:
         SpecError, UnknownName: it is not known.
@@ -544,8 +561,9 @@ def multiplier(by: str | Mapping[str, Any], *, device: str = "auto", gpu: str | 
     """
     if device not in ("auto", "cuda", "emulator", "hip"):
         raise SpecError("--device", "is unknown", got=device, needs="auto, cuda, emulator, hip", remedy="--device auto")
+    element = ELEMENTS[type]
     if by == "numpy":
-        return InNumpy("numpy FP32")
+        return InNumpy(f"numpy {element.title}", element.dtype.type)
     here = gpu_here() if device in ("auto", "cuda") else None
     if device == "cuda" and here is None:
         from gemmgen.catalog.gpu import GPUS
@@ -554,8 +572,10 @@ def multiplier(by: str | Mapping[str, Any], *, device: str = "auto", gpu: str | 
     if isinstance(by, str) and (by == "vendor" or by.startswith("library:")):
         if here is None:
             raise DeviceError(f"--by {by}", "needs a CUDA GPU", got=device, needs="a GPU, and cupy", remedy="--by numpy, or a scheme on the emulator")
-        return Vendor() if by == "vendor" else Library(by.partition(":")[2])
+        return Vendor(element.dtype.type) if by == "vendor" else Library(by.partition(":")[2], element.dtype.type)
     named = gpu or here or EMULATED_GPU
-    spec = spec_of(by, named)
+    spec = spec_of(by, named, type)
     name = by if isinstance(by, str) else spec.spec.split.scheme
-    return Kernels(name, spec) if here is not None else Copied(name, spec, "hip" if device == "hip" else "emulator")
+    if here is not None:
+        return Kernels(name, spec, Vendor(element.dtype.type)) if by == "as-fp64" else Kernels(name, spec)
+    return Copied(name, spec, "hip" if device == "hip" else "emulator")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.element import F32
 from gemmgen.errors import SpecError
 from gemmgen.workshop.apps.matmul import Matmul, Shape
 from gemmgen.workshop.programs.recorded import Recorded, recorded
@@ -49,6 +50,7 @@ class Problem:
         output: the matrix whose error a threshold is of (`gemmgen.workshop.apps.tuned`), where the products are the same in every run;
             None where they are not.
         beside: figures of other programs for the same, by who computed them: scikit-learn's, SciPy's, torch's.
+        others: whole programs of the vendor's for the same, by name, as `run`, which are timed in turns with it.
         notes: what a reader has to know of the data.
     """
 
@@ -59,6 +61,7 @@ class Problem:
     has_exact: bool = True
     output: str | None = None
     beside: Callable[[], Mapping[str, Figures]] = dict
+    others: Mapping[str, Callable[[Matmul, Arrays], Arrays]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def program(self, name: str, title: str, asked: str = "PROGRAM") -> Recorded:
@@ -91,6 +94,7 @@ class App:
         data: where its data may come from; the last is `drawn`, which needs NumPy alone.
         figures: what the figures mean, by name.
         make: (sizes, data, seed) -> an instance.
+        types: of elements that it computes in; the first, unless another is asked for.
     """
 
     name: str
@@ -101,6 +105,7 @@ class App:
     data: tuple[str, ...]
     figures: Mapping[str, str]
     make: Callable[[Mapping[str, int], str, int], Problem]
+    types: tuple[str, ...] = (F32.name,)
 
     def sized(self, asked: Mapping[str, int], small: bool) -> dict[str, int]:
         """All sizes, those that are asked for in place of the usual.
@@ -114,6 +119,16 @@ class App:
             if value < 1:
                 raise SpecError("--size", "is out of range", got=f"{name}={value}", needs="1 or more", remedy="leave it out")
         return {**(self.small if small else self.sizes), **asked}
+
+    def typed(self, asked: str | None) -> str:
+        """The type of elements: as asked, else the first.
+
+        Raises:
+            SpecError: the application does not compute in it.
+        """
+        if asked is not None and asked not in self.types:
+            raise SpecError("--type", f"is no type that {self.name} computes in", got=asked, needs=", ".join(self.types), remedy=f"--type {self.types[0]}")
+        return asked or self.types[0]
 
     def sourced(self, asked: str | None, small: bool) -> str:
         """Where the data come from: as asked, else real ones of a small problem, and drawn ones of a large.

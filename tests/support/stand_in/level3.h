@@ -7,45 +7,54 @@
 enum { SYRK, SYR2K, SYRKX, SYMM, TRMM, TRSM };
 
 /* Element (i, j) of op(A) of a triangle, or of a symmetric A, of which one triangle lies in memory. */
-static double of_square(const float *a, int64_t ld, int64_t i, int64_t j, int symmetric, int upper, int transposed, int unit)
-{
-    const int64_t row = transposed ? j : i, column = transposed ? i : j;
-    const int there = upper ? row <= column : column <= row;
-    if (symmetric)
-        return there ? a[row + column * ld] : a[column + row * ld];
-    return unit && row == column ? 1 : there ? a[row + column * ld] : 0;
-}
+#define OF_SQUARE(real) \
+    static double of_square_##real(const real *a, int64_t ld, int64_t i, int64_t j, int symmetric, int upper, int transposed, int unit) \
+    { \
+        const int64_t row = transposed ? j : i, column = transposed ? i : j; \
+        const int there = upper ? row <= column : column <= row; \
+        if (symmetric) \
+            return there ? a[row + column * ld] : a[column + row * ld]; \
+        return unit && row == column ? 1 : there ? a[row + column * ld] : 0; \
+    }
+OF_SQUARE(float)
+OF_SQUARE(double)
 
 /* On the left; on the right rows and columns of B and C change places, and op(A) is transposed. */
-static void beside_square(
-    int kind, int right, int upper, int transposed, int unit, int64_t m, int64_t n, double alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
-    double beta, float *c, int64_t ldc)
-{
-    const int64_t deep = right ? n : m, across = right ? m : n;
-    const int lower = upper == (kind != SYMM && transposed);  /* op(A) */
-    double *x = malloc(sizeof *x * (size_t)(deep + 1));
-    for (int64_t j = 0; j < across; ++j) {
-        for (int64_t step = 0; step < deep; ++step) {
-            const int64_t i = kind == TRSM && lower == right ? deep - 1 - step : step;
-            double sum = 0;
-            for (int64_t l = 0; l < deep; ++l) {
-                const double square = of_square(a, lda, right ? l : i, right ? i : l, kind == SYMM, upper, transposed, unit);
-                const double other = right ? b[j + l * ldb] : b[l + j * ldb];
-                if (kind != TRSM)
-                    sum += square * other;
-                else if (l != i && (lower == right ? l > i : l < i))
-                    sum += square * x[l];
-            }
-            x[i] = alpha == 0 ? 0 : kind != TRSM ? alpha * sum
-                : (alpha * (right ? b[j + i * ldb] : b[i + j * ldb]) - sum) / of_square(a, lda, i, i, 0, upper, transposed, unit);
-        }
-        for (int64_t i = 0; i < deep; ++i) {
-            float *to = right ? &c[j + i * ldc] : &c[i + j * ldc];
-            *to = (float)(x[i] + (beta != 0 ? beta * *to : 0));
-        }
+#define BESIDE_SQUARE(name, real) \
+    static void name( \
+        int kind, int right, int upper, int transposed, int unit, int64_t m, int64_t n, double alpha, const real *a, int64_t lda, const real *b, int64_t ldb, \
+        double beta, real *c, int64_t ldc) \
+    { \
+        const int64_t deep = right ? n : m, across = right ? m : n; \
+        const int lower = upper == (kind != SYMM && transposed);  /* op(A) */ \
+        double *x = malloc(sizeof *x * (size_t)(deep + 1)); \
+        for (int64_t j = 0; j < across; ++j) { \
+            for (int64_t step = 0; step < deep; ++step) { \
+                const int64_t i = kind == TRSM && lower == right ? deep - 1 - step : step; \
+                double sum = 0; \
+                for (int64_t l = 0; l < deep; ++l) { \
+                    const double square = of_square_##real(a, lda, right ? l : i, right ? i : l, kind == SYMM, upper, transposed, unit); \
+                    const double other = right ? b[j + l * ldb] : b[l + j * ldb]; \
+                    if (kind != TRSM) \
+                        sum += square * other; \
+                    else if (l != i && (lower == right ? l > i : l < i)) \
+                        sum += square * x[l]; \
+                } \
+                x[i] = alpha == 0 ? 0 : kind != TRSM ? alpha * sum \
+                    : (alpha * (right ? b[j + i * ldb] : b[i + j * ldb]) - sum) / of_square_##real(a, lda, i, i, 0, upper, transposed, unit); \
+            } \
+            for (int64_t i = 0; i < deep; ++i) { \
+                real *to = right ? &c[j + i * ldc] : &c[i + j * ldc]; \
+                *to = (real)(x[i] + (beta != 0 ? beta * *to : 0)); \
+            } \
+        } \
+        free(x); \
     }
-    free(x);
-}
+BESIDE_SQUARE(beside_square_of_float, float)
+BESIDE_SQUARE(beside_square_of_double, double)
+#define beside_square(kind, right, upper, transposed, unit, m, n, alpha, a, lda, b, ldb, beta, c, ldc) \
+    _Generic((c), double *: beside_square_of_double, default: beside_square_of_float)( \
+        kind, right, upper, transposed, unit, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 
 /* Of elements of type `real`. */
 #define TRIANGLE(name, real) \
@@ -91,9 +100,9 @@ TRIANGLE(triangle_of_double, double)
         triangle(kind, IS_UPPER(uplo), IS_T(op), n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
         return 0; \
     }
-#define SYMM_OF(name, integer) \
-    int name(void *h, int side, int uplo, integer m, integer n, const float *alpha, const float *a, integer lda, const float *b, integer ldb, \
-             const float *beta, float *c, integer ldc) \
+#define SYMM_OF(name, integer, real) \
+    int name(void *h, int side, int uplo, integer m, integer n, const real *alpha, const real *a, integer lda, const real *b, integer ldb, \
+             const real *beta, real *c, integer ldc) \
     { \
         called(#name); \
         NOTE(AT(h), side, uplo, m, n, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc) \
@@ -102,9 +111,9 @@ TRIANGLE(triangle_of_double, double)
         beside_square(SYMM, IS_RIGHT(side), IS_UPPER(uplo), 0, 0, m, n, *alpha, a, lda, b, ldb, *beta, c, ldc); \
         return 0; \
     }
-#define TRMM_OF(name, integer) \
-    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *a, integer lda, const float *b, \
-             integer ldb, float *c, integer ldc) \
+#define TRMM_OF(name, integer, real) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const real *alpha, const real *a, integer lda, const real *b, \
+             integer ldb, real *c, integer ldc) \
     { \
         called(#name); \
         NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb, AT(c), ldc) \
@@ -125,11 +134,39 @@ TRIANGLE(triangle_of_double, double)
     }
 /* Of both widths. */
 #define LEVEL3(syrk, syr2k, syrkx, symm, trmm, trsm) \
-    SYRK_OF(syrk, int, float) OF_TWO(syr2k, int, float, SYR2K) OF_TWO(syrkx, int, float, SYRKX) SYMM_OF(symm, int) TRMM_OF(trmm, int) TRSM_OF(trsm, int) \
-    SYRK_OF(syrk##_64, int64_t, float) OF_TWO(syr2k##_64, int64_t, float, SYR2K) OF_TWO(syrkx##_64, int64_t, float, SYRKX) SYMM_OF(symm##_64, int64_t) \
-    TRMM_OF(trmm##_64, int64_t) TRSM_OF(trsm##_64, int64_t)
-#define LEVEL3_OF_DOUBLE(syrk, syrkx) \
-    SYRK_OF(syrk, int, double) OF_TWO(syrkx, int, double, SYRKX) SYRK_OF(syrk##_64, int64_t, double) OF_TWO(syrkx##_64, int64_t, double, SYRKX)
+    SYRK_OF(syrk, int, float) OF_TWO(syr2k, int, float, SYR2K) OF_TWO(syrkx, int, float, SYRKX) SYMM_OF(symm, int, float) TRMM_OF(trmm, int, float) \
+    TRSM_OF(trsm, int) \
+    SYRK_OF(syrk##_64, int64_t, float) OF_TWO(syr2k##_64, int64_t, float, SYR2K) OF_TWO(syrkx##_64, int64_t, float, SYRKX) SYMM_OF(symm##_64, int64_t, float) \
+    TRMM_OF(trmm##_64, int64_t, float) TRSM_OF(trsm##_64, int64_t)
+#define LEVEL3_OF_DOUBLE(syrk, syr2k, syrkx, symm, trmm) \
+    TRMM_OF(trmm, int, double) TRMM_OF(trmm##_64, int64_t, double) \
+    SYRK_OF(syrk, int, double) OF_TWO(syr2k, int, double, SYR2K) OF_TWO(syrkx, int, double, SYRKX) SYMM_OF(symm, int, double) \
+    SYRK_OF(syrk##_64, int64_t, double) OF_TWO(syr2k##_64, int64_t, double, SYR2K) OF_TWO(syrkx##_64, int64_t, double, SYRKX) \
+    SYMM_OF(symm##_64, int64_t, double)
+
+/* Of complex elements: arguments are noted, and nothing is computed. */
+#define NOTED(name, arguments, ...) \
+    int name arguments \
+    { \
+        called(#name); \
+        NOTE(AT(h), __VA_ARGS__) \
+        return NOT_INITIALIZED; \
+    }
+#define PAIRS_OF_ONE(name, integer) \
+    NOTED(name, (void *h, int uplo, int op, integer n, integer k, const void *alpha, const void *a, integer lda, const void *beta, void *c, integer ldc), \
+          uplo, op, n, k, AT(alpha), AT(a), lda, AT(beta), AT(c), ldc)
+#define PAIRS_OF_TWO(name, integer) \
+    NOTED(name, (void *h, int first, int second, integer m, integer n, const void *alpha, const void *a, integer lda, const void *b, integer ldb, \
+                 const void *beta, void *c, integer ldc), first, second, m, n, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc)
+#define PAIRS_OF_A_TRIANGLE(name, integer) \
+    NOTED(name, (void *h, int side, int uplo, int op, int diag, integer m, integer n, const void *alpha, const void *a, integer lda, const void *b, \
+                 integer ldb, void *c, integer ldc), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb, AT(c), ldc)
+#define LEVEL3_OF_PAIRS(syrk, syr2k, syrkx, symm, trmm, hemm, herk, her2k) \
+    PAIRS_OF_ONE(syrk, int) PAIRS_OF_ONE(herk, int) PAIRS_OF_TWO(syr2k, int) PAIRS_OF_TWO(syrkx, int) PAIRS_OF_TWO(symm, int) \
+    PAIRS_OF_ONE(syrk##_64, int64_t) PAIRS_OF_ONE(herk##_64, int64_t) PAIRS_OF_TWO(syr2k##_64, int64_t) PAIRS_OF_TWO(syrkx##_64, int64_t) \
+    PAIRS_OF_TWO(symm##_64, int64_t) \
+    PAIRS_OF_TWO(hemm, int) PAIRS_OF_TWO(her2k, int) PAIRS_OF_A_TRIANGLE(trmm, int) PAIRS_OF_TWO(hemm##_64, int64_t) PAIRS_OF_TWO(her2k##_64, int64_t) \
+    PAIRS_OF_A_TRIANGLE(trmm##_64, int64_t)
 
 /* ---- Strided batches ---- */
 
@@ -157,9 +194,9 @@ TRIANGLE(triangle_of_double, double)
             triangle(kind, IS_UPPER(uplo), IS_T(op), n, k, *alpha, a + at * sa, lda, b + at * sb, ldb, *beta, c + at * sc, ldc); \
         return 0; \
     }
-#define SYMM_STRIDED_OF(name, integer) \
-    int name(void *h, int side, int uplo, integer m, integer n, const float *alpha, const float *a, integer lda, int64_t sa, const float *b, integer ldb, \
-             int64_t sb, const float *beta, float *c, integer ldc, int64_t sc, integer batch) \
+#define SYMM_STRIDED_OF(name, integer, real) \
+    int name(void *h, int side, int uplo, integer m, integer n, const real *alpha, const real *a, integer lda, int64_t sa, const real *b, integer ldb, \
+             int64_t sb, const real *beta, real *c, integer ldc, int64_t sc, integer batch) \
     { \
         called(#name); \
         NOTE(AT(h), side, uplo, m, n, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(beta), AT(c), ldc, sc, batch) \
@@ -169,9 +206,9 @@ TRIANGLE(triangle_of_double, double)
             beside_square(SYMM, IS_RIGHT(side), IS_UPPER(uplo), 0, 0, m, n, *alpha, a + at * sa, lda, b + at * sb, ldb, *beta, c + at * sc, ldc); \
         return 0; \
     }
-#define TRMM_STRIDED_OF(name, integer) \
-    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *a, integer lda, int64_t sa, const float *b, \
-             integer ldb, int64_t sb, float *c, integer ldc, int64_t sc, integer batch) \
+#define TRMM_STRIDED_OF(name, integer, real) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const real *alpha, const real *a, integer lda, int64_t sa, const real *b, \
+             integer ldb, int64_t sb, real *c, integer ldc, int64_t sc, integer batch) \
     { \
         called(#name); \
         NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(c), ldc, sc, batch) \
@@ -195,10 +232,45 @@ TRIANGLE(triangle_of_double, double)
         return 0; \
     }
 #define LEVEL3_STRIDED(syrk, syr2k, syrkx, symm, trmm, trsm) \
-    SYRK_STRIDED_OF(syrk, int, float) OF_TWO_STRIDED(syr2k, int, float, SYR2K) OF_TWO_STRIDED(syrkx, int, float, SYRKX) SYMM_STRIDED_OF(symm, int) \
-    TRMM_STRIDED_OF(trmm, int) TRSM_STRIDED_OF(trsm, int) SYRK_STRIDED_OF(syrk##_64, int64_t, float) OF_TWO_STRIDED(syr2k##_64, int64_t, float, SYR2K) \
-    OF_TWO_STRIDED(syrkx##_64, int64_t, float, SYRKX) SYMM_STRIDED_OF(symm##_64, int64_t) TRMM_STRIDED_OF(trmm##_64, int64_t) \
+    SYRK_STRIDED_OF(syrk, int, float) OF_TWO_STRIDED(syr2k, int, float, SYR2K) OF_TWO_STRIDED(syrkx, int, float, SYRKX) SYMM_STRIDED_OF(symm, int, float) \
+    TRMM_STRIDED_OF(trmm, int, float) TRSM_STRIDED_OF(trsm, int) SYRK_STRIDED_OF(syrk##_64, int64_t, float) OF_TWO_STRIDED(syr2k##_64, int64_t, float, SYR2K) \
+    OF_TWO_STRIDED(syrkx##_64, int64_t, float, SYRKX) SYMM_STRIDED_OF(symm##_64, int64_t, float) TRMM_STRIDED_OF(trmm##_64, int64_t, float) \
     TRSM_STRIDED_OF(trsm##_64, int64_t)
-#define LEVEL3_STRIDED_OF_DOUBLE(syrk, syrkx) \
-    SYRK_STRIDED_OF(syrk, int, double) OF_TWO_STRIDED(syrkx, int, double, SYRKX) SYRK_STRIDED_OF(syrk##_64, int64_t, double) \
-    OF_TWO_STRIDED(syrkx##_64, int64_t, double, SYRKX)
+#define LEVEL3_STRIDED_OF_DOUBLE(syrk, syr2k, syrkx, symm, trmm) \
+    TRMM_STRIDED_OF(trmm, int, double) TRMM_STRIDED_OF(trmm##_64, int64_t, double) \
+    SYRK_STRIDED_OF(syrk, int, double) OF_TWO_STRIDED(syr2k, int, double, SYR2K) OF_TWO_STRIDED(syrkx, int, double, SYRKX) SYMM_STRIDED_OF(symm, int, double) \
+    SYRK_STRIDED_OF(syrk##_64, int64_t, double) OF_TWO_STRIDED(syr2k##_64, int64_t, double, SYR2K) OF_TWO_STRIDED(syrkx##_64, int64_t, double, SYRKX) \
+    SYMM_STRIDED_OF(symm##_64, int64_t, double)
+#define PAIRS_OF_ONE_STRIDED(name, integer) \
+    NOTED(name, (void *h, int uplo, int op, integer n, integer k, const void *alpha, const void *a, integer lda, int64_t sa, const void *beta, void *c, \
+                 integer ldc, int64_t sc, integer batch), uplo, op, n, k, AT(alpha), AT(a), lda, sa, AT(beta), AT(c), ldc, sc, batch)
+#define PAIRS_OF_TWO_STRIDED(name, integer) \
+    NOTED(name, (void *h, int first, int second, integer m, integer n, const void *alpha, const void *a, integer lda, int64_t sa, const void *b, integer ldb, \
+                 int64_t sb, const void *beta, void *c, integer ldc, int64_t sc, integer batch), \
+          first, second, m, n, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(beta), AT(c), ldc, sc, batch)
+#define PAIRS_OF_A_TRIANGLE_STRIDED(name, integer) \
+    NOTED(name, (void *h, int side, int uplo, int op, int diag, integer m, integer n, const void *alpha, const void *a, integer lda, int64_t sa, \
+                 const void *b, integer ldb, int64_t sb, void *c, integer ldc, int64_t sc, integer batch), \
+          side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(c), ldc, sc, batch)
+#define LEVEL3_STRIDED_OF_PAIRS(syrk, syr2k, syrkx, symm, trmm, hemm, herk, her2k) \
+    PAIRS_OF_ONE_STRIDED(syrk, int) PAIRS_OF_ONE_STRIDED(herk, int) PAIRS_OF_TWO_STRIDED(syr2k, int) PAIRS_OF_TWO_STRIDED(syrkx, int) \
+    PAIRS_OF_TWO_STRIDED(symm, int) PAIRS_OF_TWO_STRIDED(hemm, int) PAIRS_OF_TWO_STRIDED(her2k, int) PAIRS_OF_A_TRIANGLE_STRIDED(trmm, int) \
+    PAIRS_OF_ONE_STRIDED(syrk##_64, int64_t) PAIRS_OF_ONE_STRIDED(herk##_64, int64_t) PAIRS_OF_TWO_STRIDED(syr2k##_64, int64_t) \
+    PAIRS_OF_TWO_STRIDED(syrkx##_64, int64_t) PAIRS_OF_TWO_STRIDED(symm##_64, int64_t) PAIRS_OF_TWO_STRIDED(hemm##_64, int64_t) \
+    PAIRS_OF_TWO_STRIDED(her2k##_64, int64_t) PAIRS_OF_A_TRIANGLE_STRIDED(trmm##_64, int64_t)
+
+/* ---- Arrays of pointers ---- */
+
+#define TRSM_BATCHED_OF(name, integer) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *const a[], integer lda, \
+             float *const b[], integer ldb, integer batch) \
+    { \
+        called(#name); \
+        NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb, batch) \
+        if (!GOOD(h)) \
+            return NOT_INITIALIZED; \
+        for (integer at = 0; at < batch; ++at) \
+            beside_square(TRSM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a[at], lda, b[at], ldb, 0, b[at], ldb); \
+        return 0; \
+    }
+#define LEVEL3_BATCHED(trsm) TRSM_BATCHED_OF(trsm, int) TRSM_BATCHED_OF(trsm##_64, int64_t)

@@ -29,8 +29,10 @@ from gemmgen.emulate.ptx.isa.wgmma import Descriptor
 from gemmgen.emulate.ptx.program import Instruction
 from gemmgen.emulate.ptx.tensor_memory import LANES, Operands, TensorMemory
 
-KINDS = {"kind::f16": ("f16", "bf16"), "kind::tf32": (None, None, "tf32"), "kind::i8": (None, "s8"), "kind::f8f6f4": ("e4m3", "e5m2")}
+KINDS = {"kind::f16": ("f16", "bf16"), "kind::tf32": (None, None, "tf32"), "kind::i8": ("u8", "s8"), "kind::f8f6f4": ("e4m3", "e5m2")}
 """Words by their code in an instruction descriptor; None and what is missing: not supported."""
+_RAW = {**RAW, "u8": np.dtype(np.uint8)}
+"""How elements are stored; unsigned ones are no words that anything is split into."""
 _SWIZZLES = {0: 0, 2: 128, 4: 64, 6: 32}
 _RESERVED = {"sparsity": 0b111, "bit 6": 1 << 6, "the transposes": 0b11 << 15, "bit 23": 1 << 23, "bit 29": 1 << 29, "the shift": 0b11 << 30}
 """Fields of an instruction descriptor that must be zero here."""
@@ -63,10 +65,11 @@ class InstructionWord:
     """What an instruction descriptor says.
 
     Attributes:
-        word: the type of A's and B's elements; n: columns of B; negated: whether the product is subtracted; saturates: whether INT32 sums do.
+        words: the types of A's and of B's elements, which differ where one of two integers has a sign; n: columns of B; negated: whether the product is
+            subtracted; saturates: whether INT32 sums do.
     """
 
-    word: str
+    words: tuple[str, str]
     n: int
     negated: bool
     saturates: bool
@@ -89,14 +92,15 @@ class InstructionWord:
             raise wrong("has another type of sums", d, "2, INT32" if integers else "1, FP32")
         codes, words = (bits >> 7 & 7, bits >> 10 & 7), KINDS[kind]
         names = [words[code] if code < len(words) else None for code in codes]
-        if names[0] is None or names[0] != names[1]:
-            raise wrong("has other words", codes, " or ".join(f"{code} twice for {word}" for code, word in enumerate(words) if word))
+        if None in names or names[0] != names[1] and not integers:
+            each = (f"{code}{'' if integers else ' twice'} for {word}" for code, word in enumerate(words) if word)
+            raise wrong("has other words", codes, " or ".join(each))
         m, n = (bits >> 24 & 31) * 16, (bits >> 17 & 63) * 8
         if m != LANES * ctas or n % (16 * ctas) or not 16 * ctas <= n <= 256:
             raise wrong("has other extents", f"{m} x {n}", f"{LANES * ctas} rows and {16 * ctas} to 256 columns, a multiple of {16 * ctas}")
         if bits >> 3 & 1 and not integers or bits >> 13 & 3 and integers:
             raise wrong("sets what only other words have", "saturation or a sign", "saturation of integers, signs of others")
-        return cls(names[0], n, (bits >> 13 & 1) != (bits >> 14 & 1), bool(bits >> 3 & 1))
+        return cls((names[0], names[1]), n, (bits >> 13 & 1) != (bits >> 14 & 1), bool(bits >> 3 & 1))
 
 
 @instruction("tcgen05")
@@ -376,19 +380,20 @@ class _Mma:
 
     def _multiply(self, warp, word: InstructionWord, batch: list) -> None:
         """Sums of the CTAs of a batch, side by side."""
-        dtype, raw = np.dtype(np.int32 if self.kind == "kind::i8" else np.float32), RAW[word.word]
+        integers = self.kind == "kind::i8"
+        dtype, raws = np.dtype(np.int32 if integers else np.float32), [_RAW[one] for one in word.words]
         sums, keeps, *sides = zip(*batch, strict=True)
         a, b = (
-            np.ascontiguousarray(np.stack([values.view(raw).reshape(-1, 32 // raw.itemsize) for values in side]).transpose(2, 1, 0)) for side in sides
+            np.ascontiguousarray(np.stack([values.view(raw).reshape(-1, 32 // raw.itemsize) for values in side]).transpose(2, 1, 0))
+            for side, raw in zip(sides, raws, strict=True)
         )
         if word.negated:
-            a = a ^ a.dtype.type(1 << 8 * raw.itemsize - 1)
+            a = a ^ a.dtype.type(1 << 8 * a.itemsize - 1)
         before = np.stack([np.ascontiguousarray(one).view(dtype) if keep else np.zeros(one.shape, dtype) for one, keep in zip(sums, keeps, strict=True)], -1)
-        unit = warp.strip.launch.unit.of(word.word, "tcgen05")
-        if word.saturates:
-            after = units.integer_product(a.view(np.int8), b.view(np.int8), before, saturate=True)
+        if integers:
+            after = units.integer_product(a, b, before, saturate=word.saturates)
         else:
-            after = units.mma_columns(unit, word.word, a, b, before)
+            after = units.mma_columns(warp.strip.launch.unit.of(word.words[0], "tcgen05"), word.words[0], a, b, before)
         for index, one in enumerate(sums):
             one[...] = np.ascontiguousarray(after[..., index]).view(np.uint32)
         warp.strip.stats.mma += LANES // 16 * word.n // 8 * len(batch)

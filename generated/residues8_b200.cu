@@ -1,0 +1,996 @@
+// kernel    gemmgen_residues8_tcgen05_128x256x128_b2cffdf0
+// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// scheme    residues8: residues modulo eight numbers, eight exact products (Ozaki scheme II)
+// words     8 x s8, 32 bits; products of the residues modulo 256, 255, 253, 251, 247, 241, 239, 233; dropped none
+// promote   never (residues8's own)
+// special   exact
+// fragment  tcgen05.mma.cta_group::2.kind::i8
+// decided   block 128x256x128, warpgroup 128x128x128, split prepass, loads bulk, 7 stages, group 1, 1 slice of k, promote 0, clusters of 2
+// block     384 threads, 229544 B of dynamic shared memory
+// checked   compiled, every instruction executed by an interpreter; hardware unconfirmed: never run
+// target    sm_100a
+// plan      b2cffdf0, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_b2cffdf0 {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define GG_DEVICE static __device__ __forceinline__
+
+// Address of shared memory as the asynchronous copies and ldmatrix take it.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
+
+constexpr int MODULI = 8;  // residues of an element, of which a stage has one
+
+// The last bytes of four numbers.
+GG_DEVICE u32 bytes_of(u32 x, u32 y, u32 z, u32 w) { return __byte_perm(__byte_perm(x, y, 0x0040), __byte_perm(z, w, 0x0040), 0x5410); }
+
+// Residues modulo 256, 255, 253, 251, 247, 241, 239, 233 of N elements times `factor`, rounded to integers: of least
+// magnitude, four to a register. An integer's digits d of base 256 are of [-128, 127], so that it is congruent to the sum of d_j (256^j modulo m).
+// put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
+template <int N, typename Put>
+GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
+    constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
+    u32 digits[N];
+    float above[N];  // what is above the first four
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        // One rounding: to an integer, and 128 added to each of four digits, which makes bytes of them.
+        const double held = fma((double)x[i], factor, 0x1.8p+52 + 2155905152.0);
+        digits[i] = (u32)__double2loint(held) ^ 0x80808080u;
+        above[i] = __uint_as_float((u32)__double2hiint(held) - 0x43380000u + 0x4b400000u) - WHOLE;
+    }
+    u32 packed[N / 4];
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 256
+        packed[i / 4] = bytes_of(digits[i], digits[i + 1], digits[i + 2], digits[i + 3]);
+    }
+    put(0, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 255
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x01010101u, 0x4b2b8ec3));
+            sum = fmaf(above[i + part], 1.0f, sum);
+            const float quotient = fmaf(sum, 0x1.0101040000000p-8f, 12582914.0f);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 255u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(1, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 253
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x1b090301u, 0x4b415227));
+            sum = fmaf(above[i + part], 81.0f, sum);
+            const float quotient = fmaf(sum, 0x1.03091e0000000p-8f, 12582998.0f);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 253u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(2, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 251
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x7d190501u, 0x4b2f3a69));
+            sum = fmaf(above[i + part], 123.0f, sum);
+            const float quotient = fmaf(sum, 0x1.05197e0000000p-8f, 12582963.0f);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 251u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(3, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 247
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0xf4510901u, 0x4b29c849));
+            sum = fmaf(above[i + part], -108.0f, sum);
+            const float quotient = fmaf(sum, 0x1.0953f20000000p-8f, 12583111.0f);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 247u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(4, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 241
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x01f00f01u, 0x4b392135));
+            sum = fmaf(above[i + part], 15.0f, sum);
+            const float quotient = fmaf(sum, 0x1.0fef040000000p-8f, 12583134.0f);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 241u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(5, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 239
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x96321101u, 0x4b32162e));
+            sum = fmaf(above[i + part], 110.0f, sum);
+            const float quotient = fmaf(sum, 0x1.1235900000000p-8f, 12583153.0f);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 239u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(6, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 233
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x333f1701u, 0x4b0fff25));
+            sum = fmaf(above[i + part], 8.0f, sum);
+            const float quotient = fmaf(sum, 0x1.19453a0000000p-8f, 12583079.0f);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 233u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(7, packed);
+}
+
+// How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
+// Lossy are those that are not 0 and whose integer is; none where the row is set aside, which has no factor.
+template <int N>
+GG_DEVICE u32 losses(const float (&x)[N], double factor) {
+    // As integers, magnitudes' bits are in the same order; a 0 less 1 is above all.
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits - 1), most = max(most, bits);
+    }
+    if (most < 0x7f800000u && (most == 0 || (double)__uint_as_float(least + 1) * factor > 0.5)) return 0;
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
+        const bool lossy = magnitude > 0.0f && (double)magnitude * factor <= 0.5;
+        counts += (lossy ? 1u : 0u) + (magnitude < __uint_as_float(0x7f800000u) ? 0u : 1u << 20);
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
+constexpr int SEGMENT_K = 8192;  // k whose products are summed and joined by themselves
+
+// What a row or column is multiplied by whose segment of the largest norm has that sum of squares: its integers then have a norm of
+// at most 2621235687, and a sum of their products over a segment is less than half of the product of all moduli. It is cut to
+// 20 bits after the point, so that products with FP32 are exact.
+GG_DEVICE double factor_of(double squares) {
+    if (squares == 0.0) return 1.0;
+    // FP32's squares do not overflow: this row or column holds an Inf or a NaN, and is set aside.
+    if (!(squares < __longlong_as_double(0x7ff0000000000000ll))) return __longlong_as_double(0x7ff8000000000000ll);
+    const double found = 2621235687.0 / (sqrt(squares) * (1.0 + 0x1p-30));
+    return __hiloint2double(__double2hiint(found), 0);
+}
+
+// 16 bytes from global to shared memory, past the registers and the L1 cache; those after the first `bytes` become zero.
+GG_DEVICE void copy_16(void* to, const void* from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
+}
+
+// Waits until this thread's copies are there.
+GG_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// The larger of two sums of squares; of an Inf or a NaN, that.
+GG_DEVICE double larger(double x, double y) { return x > y || x != x ? x : y; }
+
+GG_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
+GG_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+
+// What block `block` of the cluster has at this place of its shared memory.
+GG_DEVICE double load_of_block(const double* place, int block) {
+    double x;
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %1, %2;\n"
+        "ld.shared::cluster.f64 %0, [there];\n"
+        "}\n" : "=d"(x) : "r"(shared_address(place)), "r"(block) : "memory");
+    return x;
+}
+
+// A block takes 2 rows of operand a, 4096 k at a time. 128 threads read each; a thread splits 16 neighbouring k.
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
+    const float* __restrict__ x,   // operand a, k contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: m and k
+    u8* __restrict__ words,        // packed stages, edges zero: [m / 128][k / 128][modulus: 8][m: 128][k: 128], rows swizzled
+    double* __restrict__ scales,   // factors, [m], and behind those of all panels one over each
+    u64* __restrict__ counters,    // lossy, overflow, nonfinite
+    float* const kept)             // shared memory
+{
+    const int row = (int)threadIdx.x / 128, mine = (int)threadIdx.x % 128, o_read = block * 2 + row;
+    const int end = (k + 127) / 128 * 128, panels = (outer + 127) / 128;
+    const bool inside = o_read < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
+    const float* const from = x + (inside ? (long long)o_read * ld : 0);
+    // Four neighbours lie together. Eight threads that write neighbouring fours, or read every fourth, touch all banks.
+    float4* const fours = (float4*)kept;
+    const auto place = [](int four) { return four ^ (four >> 3 & 3); };
+    double squares[4] = {}, largest = 0.0;  // sums of squares: of the segment of k at hand, a part of it; the largest of a segment so far
+    __shared__ double of_warps[8];
+    __shared__ double factors[2];
+    int k0 = 0;
+    const auto k_of = [&](int i) { return k0 + (i * 128 + mine) * 4; };
+    const auto is_inside = [&](int i) { return inside && k_of(i) < k; };
+    const auto source = [&](int i) { return (const float4*)(is_inside(i) ? from + k_of(i) : x); };
+    const auto there = [&](int i) { return fours + place(row * 1024 + i * 128 + mine); };
+    const auto fetch = [&](int i) {
+        const int kk = k_of(i), left = inside ? k - kk : 0;
+        return make_float4(left > 0 ? from[kk] : 0.0f, left > 1 ? from[kk + 1] : 0.0f, left > 2 ? from[kk + 2] : 0.0f, left > 3 ? from[kk + 3] : 0.0f);
+    };
+    // Up along k for the norm, and back: what was read last need not be read again.
+#pragma unroll 1
+    for (bool known = false;;) {
+        if (pieces) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) copy_16(there(i), source(i), is_inside(i) ? 16 : 0);
+            copies_wait();
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
+        }
+
+        if (!known) {
+#pragma unroll 4
+            for (int i = 0; i < 8; ++i) {
+                const float4 four = *there(i);
+                squares[0] = fma((double)four.x, (double)four.x, squares[0]), squares[1] = fma((double)four.y, (double)four.y, squares[1]);
+                squares[2] = fma((double)four.z, (double)four.z, squares[2]), squares[3] = fma((double)four.w, (double)four.w, squares[3]);
+            }
+            if (k0 + 4096 >= end || (k0 + 4096) % 8192 == 0) {
+                double sum = (squares[0] + squares[1]) + (squares[2] + squares[3]);
+                squares[0] = squares[1] = squares[2] = squares[3] = 0.0;
+#pragma unroll
+                for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+                __syncthreads();  // all have read what was here
+                if ((int)threadIdx.x % 32 == 0) of_warps[(int)threadIdx.x / 32] = sum;
+                __syncthreads();
+                sum = 0.0;
+#pragma unroll
+                for (int warp = 0; warp < 4; ++warp) sum += of_warps[row * 4 + warp];
+                largest = larger(sum, largest);
+            }
+            if (k0 + 4096 < end) {
+                k0 += 4096;
+                continue;
+            }
+            if (mine == 0) {
+                const double factor = factor_of(largest);
+                factors[row] = factor;
+                if (inside) scales[o_read] = factor, scales[panels * 128 + o_read] = 1.0 / factor;
+            }
+            known = true;
+        }
+        __syncthreads();
+#pragma unroll 1
+        for (int unit = (int)threadIdx.x; unit < 512; unit += 256) {
+            const int one = unit / 256, o = block * 2 + one, kk = k0 + unit % 256 * 16;
+            if (kk - unit % 32 * 16 >= end) continue;  // for a warp alike
+            const double factor = factors[one];
+            float value[16];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float4 four = fours[place(unit * 4 + i)];
+                value[i * 4] = four.x, value[i * 4 + 1] = four.y, value[i * 4 + 2] = four.z, value[i * 4 + 3] = four.w;
+            }
+            count(counters, losses(value, factor));
+            if (o < panels * 128 && kk < end) {
+                const int at = o % 128, chunk = kk % 128 / 16;  // of 16 bytes
+                u8* const to = words + ((long long)(o / 128) * (end / 128) + kk / 128) * 131072 + at * 128 + swizzle(at, chunk) * 16;
+                split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
+                    *(uint4*)(to + modulus * 16384) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+                });
+            }
+        }
+        if (k0 == 0) break;
+        k0 -= 4096;
+        __syncthreads();  // before others' elements are written over
+    }
+}
+
+// A cluster of 8 blocks takes 32 columns of operand b, 2048 k at a time, of which each block has 256. A thread reads four neighbours, and splits 16 k of one.
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u8* __restrict__ words,        // packed stages, edges zero: [n / 256][k / 128][modulus: 8][n: 256][k: 128], rows swizzled
+    double* __restrict__ scales,   // factors, [n], and behind those of all panels one over each
+    u64* __restrict__ counters,    // lossy, overflow, nonfinite
+    float* const kept)             // shared memory
+{
+    const int rank = block % 8, panel = block / 8 * 32, begin = rank * 256;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int mine = (int)threadIdx.x / 8, first = panel + (int)threadIdx.x % 8 * 4;
+    const int end = (k + 127) / 128 * 128, panels = (outer + 255) / 256;
+    const bool pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && outer % 4 == 0;  // of 16 bytes
+    // Element k of a column lies here: 32 neighbours together, and 16 bytes free after every 16 k, so that threads which read along k touch all banks.
+    const auto place = [](int kk) { return kk * 32 + kk / 16 * 4; };
+    double squares[4] = {}, largest = 0.0;  // sums of squares: of the segment of k at hand, a part of it; the largest of a segment so far, of one column
+    // A column's sum lies here: 8 bytes free after every 16 columns, so that threads which write every fourth touch all banks.
+    const auto sum_of = [](int column) { return column + column / 16; };
+    __shared__ double of_warps[8 * 34];
+    __shared__ double ours[32];
+    __shared__ double factors[32];
+    int k0 = 0;
+    const auto k_of = [&](int i) { return k0 + begin + i * 32 + mine; };
+    const auto is_inside = [&](int i) { return first < outer && k_of(i) < k; };
+    const auto source = [&](int i) { return (const float4*)(is_inside(i) ? x + (long long)k_of(i) * ld + first : x); };
+    const auto there = [&](int i) { return (float4*)(kept + place(i * 32 + mine) + (int)threadIdx.x % 8 * 4); };
+    const auto fetch = [&](int i) {
+        const int kk = k_of(i), left = kk < k ? outer - first : 0;
+        const float* const from = x + (long long)kk * ld + first;
+        return make_float4(left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, left > 3 ? from[3] : 0.0f);
+    };
+    // Up along k for the norms, and back: what was read last need not be read again.
+#pragma unroll 1
+    for (bool known = false;;) {
+        if (pieces) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) copy_16(there(i), source(i), is_inside(i) ? 16 : 0);
+            copies_wait();
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
+        }
+
+        if (!known) {
+#pragma unroll 4
+            for (int i = 0; i < 8; ++i) {
+                const float4 four = *there(i);
+                squares[0] = fma((double)four.x, (double)four.x, squares[0]), squares[1] = fma((double)four.y, (double)four.y, squares[1]);
+                squares[2] = fma((double)four.z, (double)four.z, squares[2]), squares[3] = fma((double)four.w, (double)four.w, squares[3]);
+            }
+            const bool last = k0 + 2048 >= end;
+            const int column = (int)threadIdx.x;
+            if (last || (k0 + 2048) % 8192 == 0) {
+                // Over a warp, the block, the cluster.
+#pragma unroll
+                for (int one = 0; one < 4; ++one) {
+#pragma unroll
+                    for (int mask = 8; mask < 32; mask *= 2) squares[one] += __shfl_xor_sync(0xffffffffu, squares[one], mask);
+                    if (lane < 8) of_warps[warp * 34 + sum_of(lane * 4 + one)] = squares[one];
+                    squares[one] = 0.0;
+                }
+                __syncthreads();
+                double sum = 0.0;
+                if (column < 32)
+                    for (int i = 0; i < 8; ++i) sum += of_warps[i * 34 + sum_of(column)];
+                if (column < 32) ours[column] = sum;
+                cluster_arrive();
+                cluster_wait();
+                if (column < 32) {
+                    sum = 0.0;
+                    for (int i = 0; i < 8; ++i) sum += load_of_block(ours + column, i);
+                }
+                cluster_arrive();
+                cluster_wait();  // nobody is read any more
+                largest = larger(sum, largest);
+            }
+            if (!last) {
+                k0 += 2048;
+                continue;
+            }
+            if (column < 32) {
+                const double factor = factor_of(largest);
+                factors[column] = factor;
+                if (rank == 0 && panel + column < panels * 256)  // of zeros behind the last, too, so that a warp stays together
+                    scales[panel + column] = factor, scales[panels * 256 + panel + column] = 1.0 / factor;
+            }
+            known = true;
+        }
+        __syncthreads();
+#pragma unroll 1
+        for (int unit = (int)threadIdx.x; unit < 512; unit += 256) {
+            // Eight neighbouring threads write 128 bytes of a row of words.
+            const int local = (unit / 256 * 8 + unit % 8) * 16, column = unit / 8 % 32;
+            const int o = panel + column, kk = k0 + begin + local;
+            if (kk - unit % 8 * 16 >= end) continue;  // for a warp alike
+            const double factor = factors[column];
+            float value[16];
+#pragma unroll
+            for (int i = 0; i < 16; ++i) value[i] = kept[place(local) + i * 32 + column];
+            count(counters, losses(value, factor));
+            if (o < panels * 256 && kk < end) {
+                const int at = o % 256, chunk = kk % 128 / 16;  // of 16 bytes
+                u8* const to = words + ((long long)(o / 256) * (end / 128) + kk / 128) * 262144 + at * 128 + swizzle(at, chunk) * 16;
+                split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
+                    *(uint4*)(to + modulus * 32768) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+                });
+            }
+        }
+        if (k0 == 0) break;
+        k0 -= 2048;
+        __syncthreads();  // before others' elements are written over
+    }
+}
+
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 3)
+gemmgen_residues8_tcgen05_128x256x128_b2cffdf0_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u8* __restrict__ a_words, u8* __restrict__ b_words,
+    double* __restrict__ a_scales, double* __restrict__ b_scales,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
+{
+    extern __shared__ __align__(128) unsigned char waiting[];
+    float* const kept = (float*)waiting;
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
+    const int blocks_a = (((m + 127) / 128 * 128 + 15) / 16) * 8;
+    if ((int)blockIdx.x < blocks_a)
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_scales, a_status, kept);
+    else
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_scales, b_status, kept);
+}
+
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+// The same of four neighbours in a row.
+GG_DEVICE void put_four(float* to, const float (&product)[4], float alpha, float beta) {
+    float4 was = make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
+    if (beta != 0.0f) was = *(float4*)to;
+    *(float4*)to = make_float4(fmaf(alpha, product[0], beta * was.x), fmaf(alpha, product[1], beta * was.y),
+                               fmaf(alpha, product[2], beta * was.z), fmaf(alpha, product[3], beta * was.w));
+}
+
+//                n0        BLOCK_N = 256
+//            +---------+---------+      A block computes tiles C[m0 : m0 + 128, n0 : n0 + 256] one after another.
+//        m0  |         |         |      The unit's sums are in tensor memory, a row a lane; each of 2 warpgroups
+//   BLOCK_M  | wgroup  | wgroup  |      moves 128 columns into registers, a thread a row. A further warpgroup has
+//    = 128   |         |         |      one warp that copies and one that multiplies: one thread of each.
+//            +---------+---------+
+//              WARP_N                   Shared memory holds 7 stages of k, 128 deep.
+// Two blocks, one below the other in C, are a pair: each has its rows of A and half of the columns of B in shared memory, and one
+// instruction of the first block multiplies for both, each row into its own block's tensor memory.
+constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 128;
+constexpr int WARP_N = 128;  // columns of a warpgroup
+constexpr int WARPGROUPS = 2;  // warpgroups that move sums; one more copies and multiplies
+constexpr int THREADS = 384;
+constexpr int STAGES = 7;
+constexpr int GROUP_ROWS = 1;  // row of tiles that is worked off together: a raster group
+constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // an instruction is as large as a tile
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int ROW_BYTES = 128;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N / CLUSTER * ROW_BYTES;  // one word of a stage
+constexpr int A_STAGE = A_BYTES, B_STAGE = B_BYTES;  // one residue
+constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
+constexpr int COLUMNS = 512;  // of tensor memory, of which the sums take 512: of_256 from 0
+constexpr int BUFFERS = 2;  // of the sums that become residues
+constexpr int BUFFER = 1 * BLOCK_N;  // columns of one
+constexpr int PIECES = WARP_N / 16;  // of 16 residues of a thread, a byte each
+constexpr int SUM_STAGES = SEGMENT_K / BLOCK_K;  // that one sum of INT32 holds
+constexpr int SEGMENT_STAGES = SUM_STAGES;
+
+// An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
+GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// The copy engine and the other blocks see the mbarriers made so far.
+GG_DEVICE void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+// Arrives, and announces `bytes` that copies will bring.
+GG_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Arrives at the mbarrier of the same address in block `block` of the cluster.
+GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+        "}\n" ::"r"(barrier), "r"(block)
+        : "memory");
+}
+
+// Waits until the phase of that parity has ended.
+GG_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred ended;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
+        "@!ended bra again;\n"
+        "}\n" ::"r"(barrier), "r"(parity)
+        : "memory");
+}
+
+// `bytes`, a multiple of 16, from global to shared memory by the copy engine, which tells `barrier`.
+GG_DEVICE void cp_async_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
+GG_DEVICE int cluster_rank() {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
+
+GG_DEVICE void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+// Moves registers between warpgroups: one gives up what it does not need, others take it.
+template <int Registers>
+GG_DEVICE void setmaxnreg_dec() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+template <int Registers>
+GG_DEVICE void setmaxnreg_inc() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// Where an operand's rows lie and how, as the unit wants to be told: rows of 128 bytes, swizzled, eight rows every
+// 1024 bytes. The address is in units of 16 bytes.
+GG_DEVICE u64 descriptor(u32 address) { return 0x4000404000010000ull | (u64)((address & 0x3ffff) >> 4); }
+
+// c[256, 256] (+)= a[256, 32] b[32, 256] on the matrix unit, whose integer sums are exact and wrap; from zero where keep is 0.
+// Addresses are those of either block of the pair, the same in both.
+// 0x104004a0u says INT32 += s8 x s8, and the extents.
+GG_DEVICE void multiply_add(u32 c, u64 a, u64 b, u32 keep) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %4, 0;\n"
+        "tcgen05.mma.cta_group::2.kind::i8 [%0], %1, %2, %3, p;\n"
+        "}\n" ::"r"(c), "l"(a), "l"(b), "r"(0x104004a0u), "r"(keep)
+        : "memory");
+}
+
+// Arrives at `barrier` of both blocks when all products that this thread has issued are done.
+GG_DEVICE void tcgen05_commit(u32 barrier) {
+    asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;"
+                 ::"r"(barrier), "h"((u16)((1 << CLUSTER) - 1)) : "memory");
+}
+
+// What threads tell one another orders tensor memory only between these two: before the one tells, after the other has heard.
+GG_DEVICE void tcgen05_fence_before_sync() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
+GG_DEVICE void tcgen05_fence_after_sync() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
+
+// A warp takes COLUMNS of tensor memory and leaves their address at `to` in shared memory; the block takes no more.
+GG_DEVICE void tcgen05_alloc(u32 to) {
+    asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(to), "n"(COLUMNS) : "memory");
+    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::: "memory");
+}
+
+// The same warp gives them back.
+GG_DEVICE void tcgen05_dealloc(u32 columns) {
+    asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(columns), "n"(COLUMNS) : "memory");
+}
+
+// 16 columns of this thread's row. They are there when this returns.
+GG_DEVICE void tcgen05_load(int (&x)[16], u32 from) {
+    asm volatile(
+        "tcgen05.ld.sync.aligned.32x32b.x16.b32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+        "}, [%16];\n"
+        "tcgen05.wait::ld.sync.aligned;\n"
+        : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]), "=r"(x[4]), "=r"(x[5]), "=r"(x[6]), "=r"(x[7]),
+          "=r"(x[8]), "=r"(x[9]), "=r"(x[10]), "=r"(x[11]), "=r"(x[12]), "=r"(x[13]), "=r"(x[14]), "=r"(x[15])
+        : "r"(from) : "memory");
+}
+
+// What sums are reduced with, modulo the number at hand. It is negated, so that no quotient has to be.
+struct Modulus {
+    u32 minus, reciprocal, offset;
+};
+GG_DEVICE Modulus modulus_of(int modulus) {
+    if (modulus == 0) return {0u - 256u, 2147483648u, 1073741824u};
+    if (modulus == 1) return {0u - 255u, 2155905153u, 1073742015u};
+    if (modulus == 2) return {0u - 253u, 2172947881u, 1073741867u};
+    if (modulus == 3) return {0u - 251u, 2190262207u, 1073741856u};
+    if (modulus == 4) return {0u - 247u, 2225732041u, 1073741851u};
+    if (modulus == 5) return {0u - 241u, 2281144456u, 1073742001u};
+    if (modulus == 6) return {0u - 239u, 2300233531u, 1073741916u};
+    return {0u - 233u, 2359467013u, 1073742055u};
+}
+
+// A sum modulo m, in [0, m): the offset is a multiple of m that makes it no negative number, and the quotient is exact.
+GG_DEVICE u32 reduced(int sum, const Modulus& by) {
+    const u32 whole = (u32)sum + by.offset;
+    return whole + (__umulhi(whole, by.reciprocal) >> 7) * by.minus;
+}
+
+// An integer over the product of all moduli, in units of 2^-52: by the Chinese remainder theorem, a fraction in [-1/2, 1/2),
+// from the sum of what it leaves times the weights, of which the leading 32 bits and the last 20 are summed apart.
+GG_DEVICE double fraction_of(u32 high, u32 low) {
+    const long long fraction = (long long)(((u64)high << 32) + ((u64)low << 12)) >> 12;
+    // Below 2^51 in magnitude, it is the last bits of such a number.
+    return __longlong_as_double(0x4338000000000000ll + fraction) - 0x1.8p+52;
+}
+
+// The integer that leaves byte `at` of each word, over the product of all moduli.
+GG_DEVICE double joined(const u32 (&residues)[MODULI], int at) {
+    u32 high = 0, low = 0;
+    {
+        const u32 residue = __byte_perm(residues[0], 0, 0x4440 | at);
+        high += residue * 3774873600u;
+        low += residue * 0u;
+    }
+    {
+        const u32 residue = __byte_perm(residues[1], 0, 0x4440 | at);
+        high += residue * 1397969747u;
+        low += residue * 341301u;
+    }
+    {
+        const u32 residue = __byte_perm(residues[2], 0, 0x4440 | at);
+        high += residue * 3055707957u;
+        low += residue * 658986u;
+    }
+    {
+        const u32 residue = __byte_perm(residues[3], 0, 0x4440 | at);
+        high += residue * 2703604911u;
+        low += residue * 447003u;
+    }
+    {
+        const u32 residue = __byte_perm(residues[4], 0, 0x4440 | at);
+        high += residue * 1182420146u;
+        low += residue * 280186u;
+    }
+    {
+        const u32 residue = __byte_perm(residues[5], 0, 0x4440 | at);
+        high += residue * 2352430220u;
+        low += residue * 226249u;
+    }
+    {
+        const u32 residue = __byte_perm(residues[6], 0, 0x4440 | at);
+        high += residue * 593028957u;
+        low += residue * 197431u;
+    }
+    {
+        const u32 residue = __byte_perm(residues[7], 0, 0x4440 | at);
+        high += residue * 2119833643u;
+        low += residue * 994572u;
+    }
+    return fraction_of(high, low);
+}
+
+// What a block works on: tile after tile, those of one turn near one another so that they share operands in L2.
+struct Work {
+    int m0, n0, panel_m, panel_n;  // of the tile; the panels of packed words it needs
+    int first, count;              // stages of k
+};
+
+GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
+    Work work;
+    const int place = turn;
+    const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, rows - raster * GROUP_ROWS);
+    const int row = raster * GROUP_ROWS + in_raster % raster_rows;
+    const int block_m = row * CLUSTER + rank;
+    work.panel_m = min(block_m, blocks_m - 1);  // the last cluster may reach below C: it stores nothing there
+    work.panel_n = in_raster / raster_rows;
+    work.m0 = block_m * BLOCK_M;
+    work.n0 = work.panel_n * BLOCK_N;
+    work.first = 0;
+    work.count = stages_k;
+    return work;
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
+gemmgen_residues8_tcgen05_128x256x128_b2cffdf0(
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][MODULI][BLOCK_M][BLOCK_K]
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][MODULI][BLOCK_N][BLOCK_K]
+    const double* __restrict__ a_scales, const double* __restrict__ b_scales,
+    u8* __restrict__ residues,  // [blocks]: [modulus][tile], and sums of segments
+    const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
+    const float* __restrict__ b, long long ldb,  // words cannot carry
+    float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
+    u64* __restrict__ repaired)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const u32 stages = shared_address(shared);
+    const u32 full = stages + STAGES * STAGE_BYTES, free = full + STAGES * 8;  // barriers, one a stage each
+    constexpr int REST = STAGES * (STAGE_BYTES + 16);
+    const u32 filled = stages + REST, emptied = filled + BUFFERS * 8;  // barriers of the buffers
+    constexpr int OTHERS = REST + BUFFERS * 16;
+    const int thread = (int)threadIdx.x;
+    // BLAS: with alpha = 0 the operands are not looked at.
+    const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int rank = cluster_rank();
+    const int turns = (blocks_m + CLUSTER - 1) / CLUSTER * blocks_n;
+    const int first_turn = (int)blockIdx.x / CLUSTER, all_blocks = (int)gridDim.x / CLUSTER;
+
+    if (thread == 0) {
+        for (int i = 0; i < STAGES; ++i) {
+            mbarrier_init(full + i * 8, rank == 0 ? 2 : 1);  // its own bytes, and for the one that multiplies the other's
+            mbarrier_init(free + i * 8, 1);
+        }
+        for (int i = 0; i < BUFFERS; ++i) {
+            mbarrier_init(filled + i * 8, 1);
+            mbarrier_init(emptied + i * 8, WARPGROUPS * 4 * CLUSTER);  // every warp that moves sums
+        }
+        mbarrier_fence_init();
+    }
+    const bool multiplies = thread / 32 == WARPGROUPS * 4 + 1;  // the warp that does, and whose tensor memory it is
+    if (multiplies) tcgen05_alloc(stages + OTHERS + 16);
+    tcgen05_fence_before_sync();
+    cluster_barrier();
+    tcgen05_fence_after_sync();
+    const u32 sums = *(volatile u32*)(shared + OTHERS + 16);
+
+    if (thread >= WARPGROUPS * 128) {
+        // One thread copies and one multiplies: they need few registers.
+        setmaxnreg_dec<80>();
+        if (thread == WARPGROUPS * 128) {
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes the residues, has finished
+            int slot = 0;
+            u32 phase = 1;  // a stage that has never been filled counts as free
+#pragma unroll 1
+            for (int turn = first_turn; turn < turns; turn += all_blocks) {
+                const Work work = work_at(turn, m, n, stages_k, rank);
+                const u8* const a_panel = a_words + ((long long)work.panel_m * stages_k + work.first) * (MODULI * A_STAGE);
+                const u8* const b_panel = b_words + ((long long)work.panel_n * stages_k + work.first) * (MODULI * (CLUSTER * B_STAGE)) + rank * B_STAGE;
+#pragma unroll 1
+                for (int turn_of_k = 0; turn_of_k < (work.count + SEGMENT_STAGES - 1) / SEGMENT_STAGES * MODULI; ++turn_of_k) {
+                    const int modulus = turn_of_k % MODULI, begin = turn_of_k / MODULI * SEGMENT_STAGES, end = min(work.count, begin + SEGMENT_STAGES);
+                    const u8* a_from = a_panel + ((long long)begin * MODULI + modulus) * A_STAGE;
+                    const u8* b_from = b_panel + ((long long)begin * MODULI + modulus) * (CLUSTER * B_STAGE);
+#pragma unroll 1
+                    for (int index = begin; index < end; ++index) {
+                        const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
+                        mbarrier_wait(free + slot * 8, phase);
+                        mbarrier_expect_tx(arrival, STAGE_BYTES);
+                        cp_async_bulk(stage, a_from, A_STAGE, arrival);
+                        cp_async_bulk(stage + A_STAGE, b_from, B_STAGE, arrival);
+                        a_from += MODULI * A_STAGE;
+                        b_from += MODULI * (CLUSTER * B_STAGE);
+                        if (++slot == STAGES) slot = 0, phase ^= 1;
+                    }
+                }
+            }
+        }
+        if (thread == WARPGROUPS * 128 + 32) {
+            int slot = 0, buffer = 0;
+            u32 phase = 0, buffer_phase = 1;  // a buffer that has never been filled counts as emptied
+#pragma unroll 1
+            for (int turn = first_turn; turn < turns; turn += all_blocks) {
+                const Work work = work_at(turn, m, n, stages_k, rank);
+#pragma unroll 1
+                for (int turn_of_k = 0; turn_of_k < (work.count + SEGMENT_STAGES - 1) / SEGMENT_STAGES * MODULI; ++turn_of_k) {
+                    const int begin = turn_of_k / MODULI * SEGMENT_STAGES, end = min(work.count, begin + SEGMENT_STAGES);
+#pragma unroll 1
+                    for (int index = begin; index < end; ++index) {
+                        mbarrier_wait(full + slot * 8, phase);
+                        if (rank > 0) {  // the first block multiplies, when it has been told that this one's stage is full, too
+                            mbarrier_arrive_at(full + slot * 8, 0);
+                            if (++slot == STAGES) slot = 0, phase ^= 1;
+                            continue;
+                        }
+                        tcgen05_fence_after_sync();
+                        const u32 stage = stages + slot * STAGE_BYTES;
+                        const u64 a_at = descriptor(stage), b_at = descriptor(stage + A_STAGE);
+                        const bool begins = index % SUM_STAGES == 0, ends = index + 1 == end || (index + 1) % SUM_STAGES == 0;
+                        if (begins) {
+                            mbarrier_wait(emptied + buffer * 8, buffer_phase);
+                            tcgen05_fence_after_sync();
+                        }
+#pragma unroll
+                        for (int step = 0; step < K_STEPS; ++step)
+                            multiply_add(sums + buffer * BUFFER, a_at + (step * 32) / 16, b_at + (step * 32) / 16, !begins || step > 0);
+                        if (ends) {
+                            tcgen05_commit(filled + buffer * 8);
+                            if (++buffer == BUFFERS) buffer = 0, buffer_phase ^= 1;
+                        }
+                        tcgen05_commit(free + slot * 8);
+                        if (++slot == STAGES) slot = 0, phase ^= 1;
+                    }
+                }
+            }
+            // Nothing may arrive at a barrier of a block that has ended: commits need not arrive in order.
+            for (int i = 0; i < STAGES; ++i) mbarrier_wait(free + i * 8, i < slot ? phase : phase ^ 1);
+        }
+    } else {
+        setmaxnreg_inc<208>();
+        const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup, and of tensor memory
+        const int warp_m = 0, warp_n = warpgroup * WARP_N;
+        const u32 mine = sums + (lane / 32 * 32 << 16) + warp_n;  // a warp reads its own quarter of the lanes
+        // Every warp that has moved sums out says so, to the block that multiplies.
+        const auto tell = [&](u32 barrier) {
+            tcgen05_fence_before_sync();
+            __syncwarp();
+            if (thread % 32 == 0) mbarrier_arrive_at(barrier, 0);
+        };
+        int buffer = 0;
+        u32 phase = 0;
+        // Residues of this thread's sums lie here, modulus by modulus: pieces of neighbouring threads side by side. Nobody else reads them.
+        u8* const here = residues + (long long)(int)blockIdx.x * (BLOCK_M * BLOCK_N * (MODULI + 8));
+        uint4* const kept = (uint4*)here + thread;
+        double* const totals = (double*)(here + BLOCK_M * BLOCK_N * MODULI) + thread;  // of segments before
+
+#pragma unroll 1
+        for (int turn = first_turn; turn < turns; turn += all_blocks) {
+            const Work work = work_at(turn, m, n, stages_k, rank);
+            const int m0 = work.m0, n0 = work.n0;
+#pragma unroll 1
+            for (int begin = 0; begin < work.count; begin += SEGMENT_STAGES) {
+                const int end = min(work.count, begin + SEGMENT_STAGES);
+#pragma unroll 1
+                for (int modulus = 0; modulus < MODULI; ++modulus) {
+                    const Modulus by = modulus_of(modulus);
+#pragma unroll 1
+                    for (int index = begin; index < end; index += SUM_STAGES) {
+                        mbarrier_wait(filled + buffer * 8, phase);
+                        tcgen05_fence_after_sync();
+#pragma unroll 1
+                        for (int piece = 0; piece < PIECES; ++piece) {
+                            int x[16];
+                            tcgen05_load(x, mine + buffer * BUFFER + piece * 16);
+                            uint4& left = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
+                            u32 bytes[4];
+#pragma unroll
+                            for (int e = 0; e < 16; e += 4)
+                                bytes[e / 4] = bytes_of(reduced(x[e], by), reduced(x[e + 1], by), reduced(x[e + 2], by), reduced(x[e + 3], by));
+                            left = make_uint4(bytes[0], bytes[1], bytes[2], bytes[3]);
+                        }
+                        tell(emptied + buffer * 8);
+                        if (++buffer == BUFFERS) buffer = 0, phase ^= 1;
+                    }
+                }
+                if (work.count > SEGMENT_STAGES) {  // the only segment's are joined below
+#pragma unroll 1
+                    for (int piece = 0; piece < PIECES; ++piece) {
+                        uint4 read[MODULI];
+#pragma unroll
+                        for (int modulus = 0; modulus < MODULI; ++modulus) read[modulus] = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
+#pragma unroll
+                        for (int part = 0; part < 4; ++part) {
+                            u32 word[MODULI];
+#pragma unroll
+                            for (int modulus = 0; modulus < MODULI; ++modulus)
+                                word[modulus] = part == 0 ? read[modulus].x : part == 1 ? read[modulus].y : part == 2 ? read[modulus].z : read[modulus].w;
+#pragma unroll
+                            for (int e = 0; e < 4; ++e) {
+                                const int at = piece * 16 + part * 4 + e;
+                                const double found = joined(word, e);
+                                double& total = totals[at * (WARPGROUPS * 128)];
+                                total = begin > 0 ? total + found : found;
+                            }
+                        }
+                    }
+                }
+            }
+            // A piece after another: all elements at once would take more registers than there are.
+#pragma unroll 1
+            for (int piece = 0; piece < PIECES; ++piece) {
+                const int warp_n = warpgroup * WARP_N + piece * 16;
+                float sum[FRAGMENTS_M][FRAGMENTS_N][16] = {};  // elements of A B
+                if (work.count > 0) {
+                    double number[16];
+                    if (work.count > SEGMENT_STAGES) {
+#pragma unroll
+                        for (int e = 0; e < 16; ++e) number[e] = totals[(piece * 16 + e) * (WARPGROUPS * 128)];
+                    } else {
+                        uint4 read[MODULI];
+#pragma unroll
+                        for (int modulus = 0; modulus < MODULI; ++modulus) read[modulus] = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
+#pragma unroll
+                        for (int part = 0; part < 4; ++part) {
+                            u32 word[MODULI];
+#pragma unroll
+                            for (int modulus = 0; modulus < MODULI; ++modulus)
+                                word[modulus] = part == 0 ? read[modulus].x : part == 1 ? read[modulus].y : part == 2 ? read[modulus].z : read[modulus].w;
+#pragma unroll
+                            for (int e = 0; e < 4; ++e) {
+                                const int at = piece * 16 + part * 4 + e;
+                                const double found = joined(word, e);
+                                number[at % 16] = found;
+                            }
+                        }
+                    }
+                    const double* const b_steps = b_scales + (long long)blocks_n * BLOCK_N;
+                    const double row_step = a_scales[(long long)blocks_m * BLOCK_M + min(m0 + lane, m - 1)] * 0x1.7d690b03a3244p+11;
+#pragma unroll
+                    for (int e = 0; e < 16; ++e) sum[0][0][e] = (float)(number[e] * row_step * b_steps[min(n0 + warp_n + e, n - 1)]);
+                }
+                // Element r of a thread is C[row, column]; four at a time are stored together.
+                const int row0 = m0 + warp_m + lane;
+                const int column0 = n0 + warp_n;
+                const bool runs = ldc % 4 == 0 && ((u64)c & 15) == 0;
+                u32 bad = 0;  // a bit an element: not finite
+                if (row0 < m) {
+#pragma unroll
+                    for (int r0 = 0; r0 < 16; r0 += 4) {
+                        const int column = column0 + r0;
+                        if (column >= n) continue;
+                        float* const to = c + row0 * ldc + column;
+                        float product[4];
+                        bool whole = runs && column + 4 <= n;
+                        u32 store = 0;  // a bit an element
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            product[e] = sum[0][0][r0 + e];
+                            if (column + e >= n) continue;
+                            if (!(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
+                                bad |= 1u << (r0 + e);
+                                whole = false;
+                                continue;
+                            }
+                            store |= 1u << e;
+                        }
+                        if (whole) {
+                            put_four(to, product, alpha, beta);
+                        } else {
+#pragma unroll
+                            for (int e = 0; e < 4; ++e)
+                                if (store >> e & 1) put_element(to + e, product[e], alpha, beta);
+                        }
+                    }
+                }
+
+                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+                // does not: these elements are computed again from the operands themselves.
+                while (bad) {
+                    const int element = __ffs((int)bad) - 1;
+                    bad &= bad - 1;
+                    const int r = element % 16;
+                    const int j = element / 16 % FRAGMENTS_N, i = element / (16 * FRAGMENTS_N);
+                    const long long row = row0 + i * 128;
+                    const long long column = column0 + j * 16 + r;
+                    float product = 0.0f;
+                    for (long long kk = 0; kk < k; ++kk)
+                        product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                    put_element(c + row * ldc + column, product, alpha, beta);
+                    atomicAdd(repaired, 1ull);
+                }
+            }
+        }
+    }
+    // No warp of either block reads tensor memory any more when it is given back.
+    tcgen05_fence_before_sync();
+    __syncwarp();
+    cluster_barrier();
+    tcgen05_fence_after_sync();
+    if (multiplies) tcgen05_dealloc(sums);
+}
+
+}  // namespace gemmgen_b2cffdf0
