@@ -66,8 +66,8 @@ def app(
         return 0
     progress = Progress(name, quiet or as_json)
     outcome = run(
-        apps.find(name), by=None if by is None else [one.strip() for one in by.split(",") if one.strip()], sizes=sizes(size or []), data=data, device=device.value, gpu=gpu,
-        rounds=rounds, seed=seed, threshold=threshold, type=type, progress=progress.step,
+        apps.find(name), by=None if by is None else [one.strip() for one in by.split(",") if one.strip()], sizes=sizes(size or []), data=data,
+        device=device.value, gpu=gpu, rounds=rounds, seed=seed, threshold=threshold, type=type, progress=progress.step,
     )
     progress.clear()
     emit_json(outcome.as_dict()) if as_json else emit(text(outcome))
