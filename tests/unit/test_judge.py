@@ -17,7 +17,7 @@ import pytest
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core.product import product
-from gemmgen.errors import SpecError
+from gemmgen.errors import EmulationError, SpecError
 from gemmgen.model.resources import Occupancy
 from gemmgen.render import render
 from gemmgen.run import Result
@@ -133,6 +133,17 @@ def test_a_right_kernel_passes_every_question(scheme, monkeypatch):
     assert [check.name for check in report.checks] == [
         "resources", "probes", "permutation", "edges", "groups", "special", "range", "U[0, 1]", "U[-1, 1]", "schedules",
     ]
+
+
+def test_a_kernel_that_cannot_be_run_fails_with_figures_that_are_none(monkeypatch):
+    class Stuck(Right):
+        def __call__(self, *given, **options):
+            raise EmulationError("kernel, line 3", "waits for ever")
+
+    report = reported(Stuck, monkeypatch=monkeypatch)
+    asked = [check for check in report.checks if check.name != "resources"]
+    assert not report.passed and len(asked) > 6 and not any(check.passed for check in asked) and "waits for ever" in asked[0].detail
+    assert np.isnan([report.errors.relative_frobenius, report.bound.relative_frobenius]).all() and report.size == SIZE and not report.of_fp32
 
 
 @pytest.mark.parametrize("scheme", ["half", "egemm"])

@@ -70,6 +70,15 @@ def test_sums_of_floats_cancel_and_terms_are_far_apart():
     assert size.max() / size.min() > 2.0**20
 
 
+@pytest.mark.parametrize(("word", "has_products"), [("f16", False), ("bf16", True)])
+def test_sums_are_subnormal_where_products_can_be(word, has_products):
+    """No product of FP16 numbers is a subnormal FP32 number: C alone is one."""
+    names, a, b, c = unit_probe.tiles(next(row for row in FRAGMENTS.rows() if row.word == word and row.on_matrix_unit))
+    at = names.index("subnormal sums")
+    products = np.abs(units.decode(word, a[at]).astype(np.float64)) @ np.abs(units.decode(word, b[at]).astype(np.float64))
+    assert products.all() == products.any() == has_products and products.max() < 2.0**-126 and 0 < np.abs(c[at]).max() < 2.0**-126
+
+
 def test_without_a_unit_each_k_is_a_fused_multiply_add_in_order():
     fragment = SimpleNamespace(on_matrix_unit=False, shape=(1, 1, 3))
     a, b, c = (np.array([x], np.float32) for x in ([[1.0, 2.0**24, -(2.0**24)]], [[1.0], [1.0], [1.0]], [[0.0]]))
