@@ -14,7 +14,7 @@ from gemmgen.emulate import TOGETHER, Emulator
 from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, finish_source
 
 ROWS, COLUMNS = FINISH_TILE
-M, N, BATCH = ROWS + 3, COLUMNS + 37, 3
+M, N, BATCH = ROWS + 3, 2 * COLUMNS - 1, 3  # the last columns of a row are those of a block's last lane
 FAR = 1 << 32
 """Elements behind which the last row of each matrix begins."""
 LD = -(-FAR // (M - 1)) + 1

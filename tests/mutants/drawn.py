@@ -319,7 +319,7 @@ def template_changes(text: str, python: bool = False) -> list[Change]:
                 if rest.startswith(("return", "continue", "break")) and rest.endswith(";"):
                     add("guard", begins, place + len(line.rstrip()), ";")
                 elif rest and "else" not in line:
-                    add("guard", place + guard.end(), place + close, "true")
+                    add("guard", place + guard.end(), place + close, "1")  # C has no `true` of its own
         elif _BARRIER.search(raw) and line.strip().endswith(";") and re.match(r"\s*(?:[\w:.>-]|\$\{[^}]*\})+\(.*\);\s*$", line) and "return" not in line:
             add("barrier", begins, place + len(line.rstrip()), ";")
         place += len(raw) + 1

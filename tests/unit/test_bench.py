@@ -172,6 +172,21 @@ def test_a_slice_of_batches_holds_every_set(one, sets, enqueued, captured):
     assert (racing.filling(3e-3, one, captured=False, sets=sets), racing.filling(3e-3, one, sets=sets)) == (enqueued, captured)
 
 
+@pytest.mark.parametrize("capturable, sets, took, one, enqueued", [
+    (True, 0, [1e-3, 4e-5, 2e-5, 6e-5], 1e-6, [0, 1, 0]), (True, 3, [1e-3, 4e-5, 2.4e-5, 6e-5], 4e-6, [0, 1, 2, 0]),
+    (False, 0, [1e-3, 2e-5], 1e-6, [0, 1, 0, *range(20)]), (True, 0, [3e-3], 3e-3, [0, 1, 0]),
+])
+def test_one_product_takes_the_least_of_three_graphs(monkeypatch, capturable, sets, took, one, enqueued):
+    """Every input set is used before, two at least, and a product of more than 2 ms is timed once."""
+    times, asked, graphs = iter(took), [], []
+    monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action: (action(), next(times))[1])
+    monkeypatch.setattr(racing.Stopwatch, "graph", lambda self, enqueue, count: SimpleNamespace(launch=lambda stream: graphs.append(count)))
+    watch = racing.Stopwatch.__new__(racing.Stopwatch)
+    watch.stream = None
+    assert watch.one(asked.append, capturable, sets) == pytest.approx(one) and asked == enqueued and next(times, None) is None
+    assert graphs == [2 * sets or 20] * (len(took) - 1 if capturable else 0)
+
+
 def test_slices_shrink_to_the_time_there_is():
     assert racing.slices(8, rounds=15, slice_ms=30, seconds=None) == 0.03
     assert racing.slices(8, rounds=15, slice_ms=30, seconds=1000) == 0.03

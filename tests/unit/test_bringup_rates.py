@@ -17,8 +17,8 @@ from gemmgen.workshop.bringup import facts, gpu_row, launch_limits, rates
 from gemmgen.workshop.bringup.findings import changes
 from gemmgen.workshop.bringup.launch_limits import _last, register_files, shared_files
 from gemmgen.workshop.bringup.probe import EmulatedMachine
-from gemmgen.workshop.bringup.rates import NO_CLOCK
-from gemmgen.workshop.bringup.session import Session
+from gemmgen.workshop.bringup.rates import NO_CLOCK, Measured
+from gemmgen.workshop.bringup.session import Session, Value
 from gemmgen.workshop.bringup.stepped import find_banks, find_capacities, power_of_two
 
 F16, WGMMA = "mma_m16n8k16_f16", "wgmma_m64n8k16_f16"
@@ -269,7 +269,7 @@ def test_a_rate_is_refused_where_the_clock_changed():
     assert session.value("rate l2 bytes_per_clock").value == 41  # which was measured once more
     assert session.value("gpu dram_gb_per_s").standing == session.value("gpu l2_mib").standing == "told"
     assert session.value("gpu boost_mhz").value == 1710 and "1700.0 MHz" in session.value("gpu boost_mhz").how
-    assert session.value("gpu dram_gib").value == 80
+    assert session.value("gpu dram_gib").value == 80 and session.value("rate dram latency_ns").how.endswith(", of 2048 MiB")
 
 
 CDNA = FakeLimits(64, registers_per_sm=131072, registers_per_thread=512, register_allocation_unit=512, shared_bytes_per_sm=65536, compiler=512,
@@ -281,7 +281,7 @@ def test_another_vendors_gpu_is_measured_alike(arch):
     """Its timer is slower, kernels do not tell on which SM they run, and of one target the counter of cycles wraps around."""
     held = CDNA if arch == "gfx90a" else FakeLimits(32, registers_per_sm=196608, registers_per_thread=256, register_allocation_unit=768, compiler=256, cluster=1)
     name = {"gfx90a": "mfma_m16n16k16_f16", "gfx1100": "rdna3_m16n16k16_f16"}[arch]
-    gpu = FakeGpu(by_row("exact", 16), limits=held, rates=FakeRates(banks=32), told={"sms": 77}, arch=arch, kind="hip")
+    gpu = FakeGpu(by_row("exact", 16), limits=held, rates=FakeRates(banks=32), told={"sms": 77, "device_memory_bytes": 6 << 30}, arch=arch, kind="hip")
     session = found(gpu, launch_limits.measure, rates.measure, fragments=(name,))
     planted = {key: value for key, value in asdict(held).items() if key in Limits.model_fields and key != "warp_size"}
     assert values(session, Limits) == {**planted, "shared_banks": 32}
@@ -289,6 +289,7 @@ def test_another_vendors_gpu_is_measured_alike(arch):
     assert {key: values(session, Rates)[key] for key in expected} == expected
     assert session.value(f"rate {name} fma_per_clock").value == pytest.approx(1003, rel=2e-3)
     assert session.value("rate launch gap_us").value == 0.9 and session.value("rate bulk_copy bytes_per_clock") is None
+    assert session.value("rate dram latency_ns").how.endswith(", of 1536 MiB")  # a quarter of what there is
     assert session.value("rate l2 mib").value == pytest.approx(33.5, rel=0.02)  # by reads of device memory of more cycles than 20 bits count
 
 
@@ -329,6 +330,54 @@ def test_the_clock_under_load_is_that_of_the_last_third(monkeypatch):
     form = rates.Form.of(FRAGMENTS.get(F16))
     work = 2e-12 * 3 * form.issuers * form.per_step * m * n * k * 7
     assert told == {"clock sustained_mhz": 1500.0, "clock sustained_tflops": pytest.approx(work * 1500 / 2)}
+
+
+def test_bandwidths_are_the_most_that_launches_of_several_sizes_reach():
+    """The peak of a GPU whose driver does not tell it is the most of reads, writes and copies."""
+    reached, raw = {"read_memory": {3: 5.0, 6: 9.0, 12: 7.0}, "write_memory": {3: 4.0, 6: 3.0, 12: 2.0}, "copy_memory": {3: 6.0, 6: 7.0, 12: 8.0}}, {}
+    session = Session(SimpleNamespace(arch="sm_90"), None, "x", [], 1)
+    session.put(Value("gpu device_memory_bytes", 2**30 + 1, "the driver", "told"))
+    rates.Rates._bandwidth(SimpleNamespace(
+        sms=3, session=session, _l2_bytes=lambda mib, blocks: Measured((mib + blocks,), (1,)), _raw=lambda name, one: raw.setdefault(name, one.value),
+        _dram=lambda symbol, share, blocks: Measured((reached[symbol][blocks],), (1,))), 32.0)
+    assert raw == {"l2 bytes_per_clock": 38.0, "dram read_gb_per_s": 9.0, "dram write_gb_per_s": 4.0, "dram copy_gb_per_s": 8.0}
+    assert session.value("gpu dram_gb_per_s").value == 9.0 and "by read" in session.value("gpu dram_gb_per_s").how
+    assert session.value("gpu dram_gib").value == 2
+
+
+def test_a_rate_that_wavers_may_differ_by_twice_its_spread():
+    session = Session(SimpleNamespace(arch="sm_90"), None, "x", [], 1)
+    of = SimpleNamespace(session=session, lines=[])
+    assert [rates.Rates._plain(of, name, 1.2345, spread, 1500.0, "how", "proof", 3) for name, spread in (("a", 0.1), ("b", 0.001))] == [1.23, 1.23]
+    assert [(one.name, one.value, one.tolerance) for one in session.values] == [("rate a", 1.23, 0.2), ("rate b", 1.23, 0.05)]
+    assert of.lines[0] == "| a | 1.23 | 10 % | 1500 | how |"
+
+
+def test_the_clock_of_matrix_instructions_is_the_fastest_of_fp16_words(monkeypatch):
+    """Of an instruction that of its rate's or its latency's launches, the faster; of a GPU that of its instructions of FP16 words."""
+    slow, fast = Measured((1.0,), (1500.0,)), Measured((1.0,), (1700.0,))
+    for order in ((slow, fast), (fast, slow)):
+        runs, seen = iter(order), {}
+        monkeypatch.setattr(rates, "Bench", lambda *of: SimpleNamespace(scaled=lambda *asked: 1, repeated=lambda *asked: next(runs)))
+        rates.Rates._matrix(SimpleNamespace(
+            instructions={F16: FRAGMENTS.get(F16)}, built={F16: SimpleNamespace(upload=lambda words, name: None)}, machine=None, mhz=None, sms=3,
+            session=SimpleNamespace(progress=lambda text: None), _raw=lambda name, found, how: found.value, _tensor=lambda best, clocks: seen.update(clocks)))
+        assert seen == {F16: fast}
+    asked = []
+    words = {"a": "f16", "b": "f16", "c": "s8"}
+    rates.Rates._tensor(SimpleNamespace(
+        instructions={name: SimpleNamespace(word=word) for name, word in words.items()}, _missing=lambda *of: None,
+        session=SimpleNamespace(put=lambda value: asked.append(value.value)), _clock=lambda name, found, what: asked.append((name, found.clock)) or 1700,
+        _tflops=lambda *of: asked.append(of)), {"f16": (1000.0, "b"), "s8": (2000.0, "c")}, {"a": slow, "b": fast, "c": Measured((1.0,), (1900.0,))})
+    assert asked == [{"f16": 1024, "s8": 2048}, ("tensor_boost_mhz", 1700.0), ("f16_tflops", 1700, 1024)]
+
+
+def test_a_cache_is_sought_among_working_sets_that_fit_into_what_is_read(monkeypatch):
+    asked = []
+    monkeypatch.setattr(rates, "find_capacities", lambda latency, most: asked.append(most) or [])
+    for mib in (64, 4096):
+        assert rates.Rates._l2_size(SimpleNamespace(most=mib << 20, _missing=lambda *of: None)) is None
+    assert asked == [64, rates.MOST_L2_MIB]
 
 
 @pytest.mark.parametrize(("powers", "watts", "spread", "slowed", "looks"), [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import Constant
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, SpecError
+from gemmgen.workshop import bringup
 from gemmgen.workshop.bringup import (
     calibrate,
     findings,
@@ -136,8 +138,10 @@ def test_kernels_are_timed_where_times_count(monkeypatch, kind, arch, timing):
     assert told == [(kind == "emulator", kernels.CHOICES if timing else 1), timing, kind, timing]
 
 
-def test_a_fit_that_came_to_no_end_ends_the_choice_of_kernels(monkeypatch):
-    asked, fits = [], iter([SimpleNamespace(learnt=SimpleNamespace(reason="")), None])
+@pytest.mark.parametrize(("reasons", "timed"), [(["", None], [False, True]), ([None], [False]), (["too few", None], [False])])
+def test_a_fit_that_came_to_no_end_ends_the_choice_of_kernels(monkeypatch, reasons, timed):
+    """A reason is why a fit kept no constants; None stands for no fit."""
+    asked, fits = [], iter([reason if reason is None else SimpleNamespace(learnt=SimpleNamespace(reason=reason)) for reason in reasons])
     row = SimpleNamespace(identity="a", m=8, n=8, k=8)
     found = SimpleNamespace(rows=[row], beside=lambda more: found)
     monkeypatch.setattr(sample, "timed", lambda *of, **more: asked.append(more.get("firsts", False)) or found)
@@ -147,7 +151,7 @@ def test_a_fit_that_came_to_no_end_ends_the_choice_of_kernels(monkeypatch):
     session.rows["x.toml"] = "the row"
     calibrate.fit_times(session, None)
     session.clear()
-    assert asked == [False, True] and not session.sections
+    assert asked == timed and not session.sections
 
 
 def test_a_fit_holds_out_what_it_is_told(monkeypatch):
@@ -486,6 +490,24 @@ def test_what_times_told_is_two_tables():
     assert calibrate.told(Timed((), 0, ()), fit) == "Nothing was fitted: too few."
 
 
+def test_fitted_constants_stand_instead_of_those_of_an_earlier_fit(monkeypatch):
+    """A value that is measured again counts as another where it differs by more than two deviations, and by 5 % at least."""
+    written = []
+    monkeypatch.setattr(calibrate.gpu_row, "write", written.append)
+    session = Session(SimpleNamespace(arch="sm_90"), None, "x", [], 1)
+    session.constants["old", "one"] = Constant(value=1, source="fitted before")
+    for name in ("time old.one", "rate x"):
+        session.put(Value(name, 1.0, "an earlier fit"))
+    constants = [SimpleNamespace(place=place, before=2.0, after=2.50004, deviation=deviation)
+                 for place, deviation in ((("wgmma", "x"), 0.25), (("", "y"), 0.01))]
+    fit = calibrate.Fit(SimpleNamespace(rows=40, device="d", constants=constants), {"new sizes": (0.2, 0.05)}, {"new sizes": 9})
+    calibrate.keep(session, Timed((), 20, ()), fit)
+    assert {place: one.value for place, one in session.constants.items()} == {("wgmma", "x"): 2.5, ("", "y"): 2.5} and written == [session]
+    assert [(one.name, one.value, one.tolerance) for one in session.values[1:]] == [
+        ("time wgmma.x", 2.5, 0.5), ("time y", 2.5, 0.05), ("time error of new sizes", 0.05, 0.5)]
+    assert session.values[0].name == "rate x" and session.told_of_times == ["mean error of times that a fit had not seen: 5.0 % of new sizes (9 times)"]
+
+
 def test_a_report_tells_what_contradicts_a_row_trait_by_trait():
     trait = SimpleNamespace(name="terms", text="truncated at 24 bits", how="ladders")
     against = [{"kind": "random", "a": ["3c00", "0001"], "b": ["4000", "0002"], "c": "00000000", "d": "40000000", "rule": "40000001"}]
@@ -673,6 +695,23 @@ def test_instructions_of_a_target_are_the_catalogs():
     assert not any(one.in_tensor_memory for one in instructions_of("sm_100a"))
     assert any(one.in_tensor_memory and one.runs_on("sm_100a") for one in FRAGMENTS.rows())
     assert {one.vendor for one in instructions_of("gfx942")} == {"amd"} and "fma_f32" not in names
+
+
+@pytest.mark.parametrize(("unit", "shipped"), [("hopper", {"unit": "hopper", "differences": []}), ("of_a_new_arch", None)])
+def test_a_bring_up_goes_through_its_parts_and_is_compared_with_the_unit_of_its_arch(monkeypatch, unit, shipped):
+    given, cleared = [], []
+    monkeypatch.setattr(bringup, "PARTS", (lambda session: given.append(session), lambda session: session.rows.update({"x.toml": "row"})))
+    monkeypatch.setattr(bringup, "generation", lambda arch: unit)
+    monkeypatch.setattr(Session, "clear", lambda session: cleared.append(session))
+    machine = SimpleNamespace(arch="sm_90", name="A GPU", kind="cuda")
+    session, told, files = bringup.bring_up(machine, "x", products=9, chosen=[], seed=3, kernels=2, before='{"device": "another"}')
+    assert told["shipped"] == shipped and (told["products"], told["seed"], session.kernels, session.fragments) == (9, 3, 2, [])
+    assert given == cleared == [session] and any("another" in one for one in told["changed"])
+    assert {*files} == {"x.toml", "report.md", bringup.REPORT} and json.loads(files[bringup.REPORT])["shipped"] == shipped
+    monkeypatch.setattr(bringup, "PARTS", (lambda session: 1 / 0,))
+    with pytest.raises(ZeroDivisionError):
+        bringup.bring_up(machine, "x", products=9)
+    assert len(cleared) == 2
 
 
 def test_rows_lie_in_folders_of_their_own_until_they_are_cleared():

@@ -22,6 +22,7 @@ from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library import dispatch
 from gemmgen.library.cover import cost_of
 from gemmgen.paths import SPECS
+from gemmgen.workshop.choose import few
 from gemmgen.workshop.choose import timed as choosing_timed
 from gemmgen.workshop.choose.few import Costs, _leanings, best_set, choose, costs, exact, greedy
 from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted
@@ -96,6 +97,16 @@ def test_a_set_is_proven_only_where_the_programme_came_to_its_end(monkeypatch, s
     assert chosen.least == {"cost": found.cost, "bound": max(0.01, greedy(known, 2).least), "greedy": greedy(known, 2).least}[least]
     monkeypatch.setattr(scipy.optimize, "milp", lambda *_, **how: type("None", (), {"x": None})())
     assert exact(known, 2) is None and best_set(known, 2) == greedy(known, 2)
+
+
+def test_a_programme_that_ends_with_a_worse_set_leaves_greedys_and_its_bound(monkeypatch):
+    """Nothing is less sure than either said, and no bound is above the cost."""
+    known = made([[1, 1, 8, 8], [8, 8, 1, 1.5], [2, 2, 2, 2], [9, 9, 9, 1]])
+    first = greedy(known, 2)
+    assert 0 <= first.least < first.cost
+    for told, least in ((first.cost + 0.5, first.cost), (0.5 * (first.least + first.cost), 0.5 * (first.least + first.cost)), (-1.0, first.least)):
+        monkeypatch.setattr(few, "exact", lambda *given, told=told: replace(first, kernels=(3,), cost=first.cost + 1, least=told, method="exact"))
+        assert best_set(known, 2) == replace(first, least=least)
 
 
 def test_each_layout_gets_a_kernel_first_or_the_request_is_refused():

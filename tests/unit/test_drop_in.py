@@ -517,18 +517,22 @@ def test_a_linked_program_and_its_threads(program):
 
 def test_functions_that_are_looked_up_in_the_vendors_library():
     """Without the audit library they are the vendor's own; with it, those that the preload library defines lead there and the others do not."""
+    names = [one.name for one in shim.INTERFACES[0].defined if one.library == "libcublas"]
     script = CALLS + """
 own = ctypes.CDLL("libcublas.so.13")
 tell(passed=one(library=own, k=2), gemm=one(library=own), wide=one("cublasSgemmStridedBatched_64", library=own), default=one())
 y, x, a, s = array(0.0), array(2.0), array(3.0), array(1.0)
 own.cublasSgemv_v2(h, 0, 1, 1, s, a, 1, x, 1, array(0.0), y, 1)
 tell(gemv=y[0], handle=bool(h))
-"""
-    assert run_python(script).told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [1, 0], "gemv": 6, "handle": True}
+place = lambda library, name: ctypes.cast(getattr(library, name), P).value
+tell(led=sum(place(own, name) == place(default, name) for name in NAMES))
+""".replace("NAMES", repr(names))
+    assert run_python(script).told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [1, 0], "gemv": 6, "handle": True, "led": 0}
     audited = run_python(script, audit=True)
-    assert audited.told == {"passed": [0, 1], "gemm": [1, 0], "wide": [1, 0], "default": [1, 0], "gemv": 6, "handle": True} and not audited.stderr
+    assert not audited.stderr
+    assert audited.told == {"passed": [0, 1], "gemm": [1, 0], "wide": [1, 0], "default": [1, 0], "gemv": 6, "handle": True, "led": len(names)}
     alone = run_python(script, audit=True, preload=False)
-    assert alone.told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [0, 1], "gemv": 6, "handle": True}
+    assert alone.told == {"passed": [0, 1], "gemm": [0, 1], "wide": [0, 1], "default": [0, 1], "gemv": 6, "handle": True, "led": len(names)}
 
 
 def test_the_audit_library_needs_no_other_one_and_neither_shows_more_than_it_has_to(tmp_path):
@@ -549,6 +553,8 @@ def test_the_audit_library_needs_no_other_one_and_neither_shows_more_than_it_has
 
 def test_a_program_linked_with_the_vendors_library_under_audit(program):
     assert run([str(program), "2", "10"], audit=True).counts == {"cublasSgemm_v2: taken": 20}
+    looked_up = run([str(program)], audit=True, LOOKED_UP="1")
+    assert looked_up.counts == {"cublasSgemm_v2: taken": 1} and looked_up.told["wrong"] == 0, "the main program's own look-ups lead to the preload library"
 
 
 def test_a_program_without_the_vendors_library_is_left_alone():
@@ -716,10 +722,11 @@ def test_a_recorded_program_runs_again_under_levels(tmp_path):
 
 def test_a_line_of_levels_that_cannot_be_is_told_and_left_out(tmp_path):
     levels = tmp_path / "levels"
+    # As an error, 0 would be any.
     levels.write_text("ordinal 0 vendor\nordinal 1 kernel none\nsize 1 2 error 1\nperiod 0\nall error -1\nordinal 99999999 vendor\nordinal -1 vendor\n"
-                      "all error 1x\nall error 1 2\nall\n \nsite here kernel reference\nordinal 1048576 vendor\n")
+                      "all error 1x\nall error 1 2\nall\n \nsite here kernel reference\nordinal 1048576 vendor\nall error 0\nall error nan\n")
     ran = run_python(PROGRAM, LAB_LEVELS=str(levels))
-    assert [line.split(":")[2] for line in ran.stderr.splitlines()] == ["2", "3", "4", "5", "6", "7", "8", "9", "10", "12", "13"]
+    assert [line.split(":")[2] for line in ran.stderr.splitlines()] == ["2", "3", "4", "5", "6", "7", "8", "9", "10", "12", "13", "14", "15"]
     assert ran.told["0 5"] == [0, 1] and ran.told["0 6"] == [1, 0]
     assert "cannot be read" in run_python(PROGRAM, LAB_LEVELS=str(tmp_path / "none")).stderr
 

@@ -527,6 +527,7 @@ def test_progress_by_hand():
     assert "; best 10 us predicted at" in verb._state(progress)
     assert verb.progress_text(progress, "there").splitlines()[-1].split() == ["h200", "1024x2048x512", "nn", "fast", "10", "3e-07", "predicted"]
     progress.best = {problem: replace(row, seconds=None), replace(problem, m=2048): replace(row, m=2048)}  # one of the two is timed: its time is told
+    assert "; best 215 TFLOPS at h200 2048x2048x512 nn;" in verb._state(progress)
     lines = verb.progress_text(progress, "there").splitlines()
     assert "microseconds" in lines[-4] or "microseconds" in lines[-3]
     assert [line.split()[4:] for line in lines[-2:]] == [["-", "-", "-", "2e-07"], ["20", "214.7", "1.500", "2e-07"]]

@@ -25,6 +25,7 @@ from gemmgen.library.ends import FUSED
 from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import choose, estimates
 from gemmgen.solve import solve
+from gemmgen.solve.request import requests
 from gemmgen.spec import loads
 from gemmgen.verdict import OWN, VENDORS_OWN, sgemm_seconds
 
@@ -308,6 +309,13 @@ def test_all_kernels_promote_as_the_specs_own_sizes_ask():
     assert {one.plan.promote for one in found.candidates} == {128}
 
 
+def test_a_use_that_asks_for_an_accuracy_has_kernels_of_each_scheme_that_gives_it():
+    """Not of the one that the solver prefers where nothing is asked."""
+    use = loads({"problem": {"type": "f64"}, "accuracy": {"as": "fp64"}, "target": {"gpu": "t4"}})
+    schemes = [one.scheme.name for one in requests(use)]
+    assert len({*schemes}) > 1 and [one.spec.split.scheme for one in candidate_kernels._variants(use, [{}])] == schemes
+
+
 def test_a_spec_on_another_gpu_keeps_what_is_there(tmp_path):
     (tmp_path / "hopper.toml").write_text(
         '[split]\nscheme = "ootomo"\n[fragment]\npolicy = "wgmma"\n[tile]\nblock = [64, 64, 64]\nwarp = [64, 64, 64]\n[target]\ngpu = "h100"\n'
@@ -335,6 +343,7 @@ def test_strided_batches_are_weighed_as_one_launch():
     found = choice.pool(solved(use=[fixed], gpus=["h100"], batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]]))
     kinds = {one.plan.kind.name: one for one in found.candidates}
     assert set(kinds) == {"gemm", "strided"}
+    assert {(one.plan.kind.name, *one.alike) for one in found.candidates} == {("gemm", 0), ("strided", 1)}, "each is asked at its own sizes"
     assert kinds["gemm"].seconds[1] == pytest.approx(64 * kinds["gemm"].seconds[0])
     assert np.isinf(kinds["strided"].seconds[0]), "it is for batches alone"
     assert kinds["strided"].seconds[1] < kinds["gemm"].seconds[1] / 4

@@ -235,6 +235,13 @@ def test_machine_code_is_in_the_object_as_it_is(folder, tmp_path):
     assert code in compiled_shared(folder, "lab", tmp_path / "liblab.so").read_bytes()
 
 
+@pytest.mark.parametrize("lacking", ["__ELF__", "__GNUC__"])
+def test_a_compiler_that_cannot_embed_code_is_told_what_to_do(folder, lacking):
+    need("gcc")
+    done = subprocess.run(["gcc", "-E", f"-U{lacking}", "-Isrc/code", "src/code.c"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode and "cmake -P cmake/arrays.cmake" in done.stderr
+
+
 @pytest.mark.parametrize("arrays", [False, True], ids=["by the assembler", "as arrays"])
 def test_a_program_has_machine_code_to_the_last_byte_and_a_nul_behind_it(folder, tmp_path, arrays):
     """Of any length and of all bytes, also where CMake wrote it as arrays for compilers without GNU's assembly."""

@@ -16,9 +16,11 @@ from ways import AMD_WAYS, WAYS, plan_of
 
 from gemmgen.abi import Line, Parameter
 from gemmgen.build import Binary, Built
+from gemmgen.catalog.element import F32, F64
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError
 from gemmgen.export import prose
+from gemmgen.library import kernel as kernel_code
 from gemmgen.library import tables
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import Kernel, portable_ptx
@@ -576,3 +578,17 @@ def test_portable_ptx_is_of_an_old_version_and_for_no_chip_alone():
     for target in ("sm_90a", "sm_100f"):
         with pytest.raises(GemmgenError, match="one chip alone"):
             portable_ptx(f".version 9.2\n.target {target}\n")
+
+
+def test_the_kernels_of_epilogues_have_code_for_each_architecture_and_ptx_for_all_others(monkeypatch):
+    """Without the PTX a call that needs them would fail on every other GPU."""
+    def built(source):
+        assert {*re.findall(r"\b(finish\w*)\(", source.text)} == {"finish", "finish_f64"}
+        return Binary(arch=source.arch, code=source.arch.encode(), assembly=f".version 9.2\n.target {source.arch}\n", kernels={}, compiler="", log="", key="",
+                      source_name=source.file_name, from_cache=False, seconds=0.0)
+
+    monkeypatch.setattr(kernel_code, "build", built)
+    found = [(one.file, one.arch, one.content) for one in kernel_code.finish_images(["sm_80", "sm_90"], "sm_75", (F32, F64))]
+    own = [(f"finish_{arch}.cubin", arch, arch.encode()) for arch in ("sm_80", "sm_90")]
+    assert found == [*own, ("finish.ptx", "compute_75", b".version 6.4\n.target sm_75\n\0")]
+    assert [one.file for one in kernel_code.finish_images(["gfx942"], None, (F32, F64))] == ["finish_gfx942.co"]

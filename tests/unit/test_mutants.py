@@ -342,7 +342,7 @@ class A:
     ("constant", '#include <x1>\nx1 = 3u + 1.5f; "4"\n', ['#include <x1>\nx1 = 4u + 1.5f; "4"\n']),
     ("index", "x[i] = y[4];\nfloat z[${n}];\n[&](int i) {}\n", ["x[i + 1] = y[4];\nfloat z[${n}];\n[&](int i) {}\n"]),
     ("guard", "    if (a(b)) return;\n", ["    ;\n"]),
-    ("guard", "    if (a(b)) c();\n", ["    if (true) c();\n"]),
+    ("guard", "    if (a(b)) c();\n", ["    if (1) c();\n"]),
     ("guard", "    } else if (a) {\n", []),
     ("barrier", "    __syncthreads();\n    ${ hw.barrier() }();\nint wait_for(int a) { return 1; }\n", [
         "    ;\n    ${ hw.barrier() }();\nint wait_for(int a) { return 1; }\n", "    __syncthreads();\n    ;\nint wait_for(int a) { return 1; }\n"]),

@@ -200,6 +200,11 @@ def test_the_page_has_the_fastest_kernel_of_each_batch_beside_the_fastest_rival(
     assert [line.split("|")[1].strip() for line in lines[tables[1] + 2:tables[1] + 4]] == ["inception module 2 x 3", "inception module 8 x 5"]
     assert "| 1000 |  |  |" in lines[tables[1] + 2], "no rival ran there"
     assert sum("| 1 | 2 batches | [-1, 1] |" in line for line in lines) == 3
+    slower = json.loads(as_json(usual))
+    slower["batches"][2] |= {"name": "gemmgen_other", **{name: 1.5 * slower["batches"][2][name] for name in ("seconds", "first", "third")}}
+    for some in (shares := [usual, Share.model_validate(slower)], shares[::-1]):
+        [line] = [line for line in page(some).splitlines() if line.startswith("| inception module 8 x 5 |")]
+        assert line.endswith("| 1 | `gemmgen_ootomo_wgmma_64x64x64_01234567` |")
     wild = of(1e-9 * 20)
     assert standing(wild, [wild]).startswith("not plausible: ") and "at inception module 8 x 5" in standing(wild, [wild])
 

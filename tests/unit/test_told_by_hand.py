@@ -12,7 +12,8 @@ import re
 import sys
 import warnings
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
+from inspect import signature
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -35,7 +36,7 @@ from gemmgen.cli.inputs import batch_sizes, numbers_of, problem_sizes
 from gemmgen.errors import DeviceError, GemmgenError, NotEmulated, SpecError, UnknownName
 from gemmgen.export import batch as of_exports, contents, prose
 from gemmgen.kinds.batches import GROUPED, POINTERS, STRIDED
-from gemmgen.library.dropped import Logged
+from gemmgen.library.dropped import Logged, Settings
 from gemmgen.render import render
 from gemmgen.run import Placement, mixed
 from gemmgen.run.batch import BatchResult, Product, refuse_overlap, sizes_of
@@ -47,6 +48,7 @@ from gemmgen.verbs import build as build_verbs, rows
 from gemmgen.verbs.explain import explain as explain_verb
 from gemmgen.verbs.export import export as export_verb
 from gemmgen.verbs.library import library as library_verb
+from gemmgen.verbs.run import run as run_verb
 from gemmgen.verbs.run import text as told_of_a_run
 from gemmgen.verbs.verify import verify as verify_verb
 from gemmgen.verify import batch as of_batches, oracles, unit_probe
@@ -306,6 +308,12 @@ def test_an_equations_line():
 
 
 # ---- runs of programs
+
+
+def test_a_program_runs_with_the_preload_librarys_defaults():
+    """A record that was made without an option names the places that a call of the preload library by itself sees."""
+    asked = signature(run_verb).parameters
+    assert {one.name: asked[one.name].default for one in fields(Settings)} == {one.name: one.default for one in fields(Settings)}
 
 
 def test_what_a_programs_run_took_and_passed_on():
@@ -1066,6 +1074,7 @@ def test_what_explain_is_asked(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("gemmgen.solve.frontier.joined", lambda found: "and".join(found))
     assert explain_verb([Path("x"), Path("y")], plot=picture) == 0 and picture.read_text() == "frontandfront as .svg"
     assert capsys.readouterr().out.count("wrote") == 1
+    assert refused_with(explain_verb, [Path("x")] * 2, html=Path("x.html")).problem == "one page cannot explain several specs"
     monkeypatch.setattr(explain, "symbols", lambda: ["s"])
     monkeypatch.setattr(explain, "symbols_text", lambda: "all symbols")
     assert explain_verb(symbols=True) == 0 and capsys.readouterr().out == "all symbols\n"

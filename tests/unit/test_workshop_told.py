@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from gemmgen.errors import BuildError, InfeasibleSpec, SpecError
+from gemmgen.errors import EXIT_OK, EXIT_USAGE, BuildError, InfeasibleSpec, SpecError
 from gemmgen.workshop.apps import problem as apps
 from gemmgen.workshop.apps.race import Outcome
 from gemmgen.workshop.apps.race import Row as AppRow
@@ -18,7 +20,7 @@ from gemmgen.workshop.bench.measured_frontier import Verdict
 from gemmgen.workshop.bench.plots import _ratios
 from gemmgen.workshop.bench.statistics import best_rivals
 from gemmgen.workshop.bringup import kernels, processes
-from gemmgen.workshop.explore import report, running
+from gemmgen.workshop.explore import report, running, workers
 from gemmgen.workshop.explore.trial_row import Row as TrialRow
 from gemmgen.workshop.explore.trial_row import row_from
 from gemmgen.workshop.programs.program import Gemm
@@ -119,6 +121,22 @@ def test_a_report_keeps_frontiers_and_draws_the_rest_once():
     assert [int(row.trial) for row in report.thinned(rows, 1, 2)] == [0, 35]
 
 
+def test_a_reports_scheme_has_the_least_error_of_its_right_kernels():
+    rows = [trial(at, 1.0, error) for at, error in enumerate((3e-7, 1e-7, None, 2e-7))]
+    rows += [replace(trial(4, 1.0, 1e-9), verdict="wrong"), trial(5, 1.0, 1e-9, kind="rival"), trial(6, 1.0, None, scheme="half")]
+    assert [one[:5] for one in report._schemes(rows)] == [["a100", "ootomo", 5, 4, 1e-7], ["a100", "half", 1, 1, None]]
+
+
+def test_a_reports_kernel_is_told_with_its_largest_error(monkeypatch):
+    """Of the sizes where it is its scheme's fastest."""
+    monkeypatch.setattr(report, "_text", lambda row: (f"text at {row.m}", "", []))
+    rows = [trial(at, 1e-6, error, m=m) for at, (m, error) in enumerate([(512, 2e-7), (64, 3e-7), (128, 1e-7)])]
+    rows += [trial(3, 2e-6, 9e-7, m=64, kernel="slower"), trial(4, 1e-6, None, m=256), trial(5, 1e-6, 1.0, kind="rival", m=64)]
+    [one], _ = report._kernels(rows, rows, None)
+    assert one["told"] == "ootomo, 0.524 to 4.19 TFLOP/s, error 3.0e-07" and one["text"] == "text at 64"
+    assert one["where"].startswith("Fastest of ootomo at 64") and one["name"] == "k"
+
+
 def test_a_studys_reference_is_a_spec_by_name_or_file(tmp_path):
     problem = SimpleNamespace(layout="tn", size=(48, 32, 16), gpu="h200")
     study = SimpleNamespace(head=SimpleNamespace(reference="mine.toml"), folder=tmp_path, place="study.toml")
@@ -206,6 +224,24 @@ def test_a_transformed_program_is_told():
     assert [(one["ordinal"], one["m"], one["n"], one["k"], one["level"]) for one in value["calls"]] == [(0, 5, 6, 7, "kernel a"), (1, 6, 6, 7, "kernel b")]
     none = tune_verb.value(transformed(None))
     assert none["seconds"] is None and none["vendor_seconds"] == pytest.approx(1.2e-5) and none["calls"][0]["level"] is None
+
+
+def test_a_transformed_programs_levels_are_written_where_it_has_a_choice(monkeypatch, tmp_path, capsys):
+    made = iter([transformed((0, 1)), transformed(None, (1, 0))])
+    monkeypatch.setattr("gemmgen.library.shim.build", lambda library: f"built {library}")
+    asked = []
+    monkeypatch.setattr("gemmgen.workshop.tune.transformed.transformed", lambda *given, **how: asked.append((given, how)) or next(made))
+
+    def tuned(thresholds=(1e-4,)):
+        return tune_verb._transform("lab", ["program", "--x"], "c.npy", thresholds, None, "a, b,", 7, tmp_path / "levels", True, True)
+
+    assert tuned() == EXIT_OK and (tmp_path / "levels").read_text() == "text"
+    (tmp_path / "levels").unlink()
+    assert tuned() == EXIT_USAGE and not (tmp_path / "levels").exists() and capsys.readouterr().out.count('"runs": 9') == 2
+    [(given, how), _] = asked
+    assert given == ("built lab", ["program", "--x"], "c.npy", 1e-4) and (how["kernels"], how["period"], how["reference"]) == (["a", "b"], 7, None)
+    with pytest.raises(SpecError, match="is one number with --library"):
+        tuned((1e-4, 1e-5))
 
 
 def test_facts_of_an_import_are_names_and_values():
@@ -416,6 +452,17 @@ def test_batches_and_products_have_plots_of_their_own(monkeypatch, tmp_path):
         "ratio-suite.png", "latency-suite.png", "gflops-suite.png", "latency-other.png", "gflops-other.png"]
     assert drawn[0] == ("ratio-suite.png", 2, {"level": 1.0}) and drawn[3] == ("latency-other.png", 1, {})
     assert plots._of(lambda row: row.seconds)(both[:2]) == {"a": 2.0, "r": 4.0}
+
+
+def test_ctrl_c_is_put_off_in_the_main_thread_alone():
+    """No other thread may set a signal's handler."""
+    def seen():
+        with workers._ctrl_c_for_us():
+            return signal.getsignal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        assert seen() is signal.SIG_IGN and pool.submit(seen).result(60) is before is signal.getsignal(signal.SIGINT)
 
 
 def test_a_process_that_has_ended_has_no_number():

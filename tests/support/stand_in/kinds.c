@@ -1,6 +1,6 @@
 /*
- * A program whose calls are all of another kind: 130 places that call with two sizes each, or as many sizes as its argument says from one place. The vendor's
- * library notes the calls; nothing is computed.
+ * A program whose calls are of many kinds: 130 places that call twice with two sizes each, or as many sizes as its argument says from one place. The
+ * vendor's library notes the calls; nothing is computed.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ int main(int argc, char **argv)
         for (int i = 1; i <= atoi(argv[1]); ++i)
             CALL(i)
     else
-        for (int i = 0; i < 2; ++i)
-            places(100 * i + 100);
+        for (int i = 0; i < 4; ++i)
+            places(100 * (i % 2) + 100);
     return 0;
 }
