@@ -301,7 +301,9 @@ OF_KERNEL = (
     _lacking(lambda design, scheme: scheme.uniform or design.mixes(scheme), "words of several types: {types}"),
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
     _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
-    _lacking(lambda design, scheme: scheme.family.tile_k is None or design.has(TILES_OF_K), "scales of tiles of k", lambda design: GROUPED.name in design.kinds),
+    _lacking(
+        lambda design, scheme: scheme.family.tile_k is None or design.has(TILES_OF_K), "scales of tiles of k", said=lambda design: GROUPED.name in design.kinds,
+    ),
     Refusal(
         "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs and case.kind.reals == 1 or any(case.kind.k_range)),
         "scales of runs of k are found of an A and a B that are read whole, and whole runs are summed",
