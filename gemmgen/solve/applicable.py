@@ -21,7 +21,7 @@ from gemmgen.designs import Design, all_designs, designs_of, owners_of
 from gemmgen.designs.common import RUNS_OF_K, TILES_OF_K
 from gemmgen.designs.feature import PACKS_APART, SPLITS_APART, STORED_B
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.kinds import GEMM, Kind, kind_of
+from gemmgen.kinds import GEMM, GROUPED, Kind, kind_of
 from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import Spec
 
@@ -149,8 +149,12 @@ def refuse(rows: Sequence[Refusal], case: Case) -> None:
         raise error
 
 
-def _lacking(able: Callable[[Design, Scheme], bool], what: str) -> Refusal:
-    """Not every design multiplies words of several types, or splits B into other words than A."""
+def _lacking(able: Callable[[Design, Scheme], bool], what: str, said: Callable[[Design], bool] = lambda design: False) -> Refusal:
+    """Not every design multiplies words of several types, or splits B into other words than A.
+
+    Args:
+        said: whether a design refuses it itself, with a remedy of its own.
+    """
     def serving(case: Case) -> list[str]:
         return case.designs(lambda one: one.family == case.family and able(one, case.scheme))
 
@@ -163,7 +167,7 @@ def _lacking(able: Callable[[Design, Scheme], bool], what: str) -> Refusal:
         return f'design = "{found[0]}" on a GPU that has it, or another scheme' if found else "another scheme"
 
     return Refusal(
-        "[split] scheme", lambda case: not able(case.design, case.scheme),
+        "[split] scheme", lambda case: not able(case.design, case.scheme) and not said(case.design),
         lambda case: f"kernels of policy {case.fragment.policy} and design {case.design.name} have no {what}".format(
             b=case.scheme.b, types=", ".join(case.scheme.types)),
         lambda case: case.scheme.name, needs, remedy,
@@ -297,7 +301,9 @@ OF_KERNEL = (
     _lacking(lambda design, scheme: scheme.uniform or design.mixes(scheme), "words of several types: {types}"),
     _lacking(lambda design, scheme: scheme.b is None or design.has(STORED_B), "B of {b} as it is stored"),
     _lacking(lambda design, scheme: scheme.family.run_k is None or design.has(RUNS_OF_K), "scales of runs of k"),
-    _lacking(lambda design, scheme: scheme.family.tile_k is None or design.has(TILES_OF_K), "scales of tiles of k"),
+    _lacking(
+        lambda design, scheme: scheme.family.tile_k is None or design.has(TILES_OF_K), "scales of tiles of k", said=lambda design: GROUPED.name in design.kinds,
+    ),
     Refusal(
         "[split] scheme", lambda case: case.scheme.family.run_k is not None and (case.kind.packs and case.kind.reals == 1 or any(case.kind.k_range)),
         "scales of runs of k are found of an A and a B that are read whole, and whole runs are summed",

@@ -27,7 +27,7 @@ def share_of_worst(
         c: [M, N], what came out.
     """
     kind, part = plan.kind, plan.type
-    held, c = (parts(kind.element.widened(x)) for x in (np.zeros(c.shape) if before is None or beta == 0 else before, c))
+    held, c = (parts(kind.element.widened(x)) for x in (np.zeros(c.shape) if before is None else before, c))
     rounded = (6 + kind.exchanged) * part.roundoff  # the products with four factors' parts, and their sums, round once each, and a C that is added to again
     limit, wanted = _scaled(beta, rounded * np.abs(held)) + 2 * part.tiniest, []
     for alpha, a, b in terms:

@@ -52,6 +52,19 @@ def test_the_workspace_by_hand():
     assert replace(table, buffers=table.buffers[:4], launches=()).workspace(65, 64, 33).bytes == 512, "the last buffer's end is rounded up, too"
 
 
+@pytest.mark.parametrize(("design", "sharers", "data"), [
+    ("portable", 1, SMALL), ("cuda_cores", 1, {"split": {"scheme": "fp32"}}), ("straight", 1, {"problem": {"m": 64, "n": 64}}),
+    ("thin", 1, {"split": {"scheme": "fp32"}, "problem": {"m": 8}}),
+    ("specialised", 2, {"target": {"gpu": "h200"}, "fragment": {"policy": "wgmma"}, "tile": {"block": [128, 128, 64], "warp": [64, 128, 64]}}),
+    ("specialised", 1, {"target": {"gpu": "h200"}, "fragment": {"policy": "wgmma"}, "tile": {"block": [64, 128, 64], "warp": [64, 128, 64]}}),
+    ("tensor_memory", 2, {"target": {"gpu": "b200"}, "fragment": {"policy": "tcgen05"}, "tile": {"block": [128, 128, 64], "warp": [128, 64, 64]}}),
+])
+def test_slices_of_k_meet_at_a_counter_for_each_part_of_a_tile_that_is_gathered_by_itself(design, sharers, data):
+    plan = plan_of(**{**data, "tile": {**data.get("tile", {}), "split_k": 3}, "pipeline": {**data.get("pipeline", {}), "design": design}})
+    [arrived] = [one for one in abi.interface(plan).buffers if one.name == "arrived"]
+    assert (plan.design.name, plan.split_k, arrived.factor, arrived.per, arrived.zeroed) == (design, 3, 4 * sharers, plan.block[0] * plan.block[1], True)
+
+
 def test_row_scales_by_hand():
     plan = plan_of(split={"scheme": "scaled"}, **SMALL)
     table = abi.interface(plan)

@@ -336,6 +336,7 @@ products = [
      'word = "bf16"\nown_promote = "never"\nwords = [{ rounding = "round_split" }', "round_split with f16 words"),
     ("scale = 11 }]", 'scale = 11 }, { rounding = "nearest_even", scale = 10 }]', "scales that do not decrease"),
     ("scale = 11 }]", 'scale = 11 }, { rounding = "nearest_even", scale = 11, of = "element" }]', None),
+    ("words = [", "words = [" + 2 * '{ rounding = "nearest_even" }, ', None),
     ("words = [", "words = [" + 3 * '{ rounding = "nearest_even" }, ', "at most four words"),
     ('word = "f16"', 'word = "s8"\nnormalize = "row"\nmoduli = [256, 255, 253, 251]', "moduli alone"),
     ('    { a = 0, b = 1, into = "correction" },\n', "", None),

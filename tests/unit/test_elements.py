@@ -45,6 +45,16 @@ def test_types_of_b_and_of_c_are_rows_on_top_of_it():
         assert (row.name, row.title, row.element) == (F32.name, F32.title, F32.c_type) and np.dtype(row.dtype) == F32.dtype
 
 
+@pytest.mark.parametrize("row", [outputs.F16, outputs.BF16], ids=lambda row: row.name)
+def test_figures_of_a_type_of_c_are_those_of_its_rounding(row):
+    """Halfway between two numbers the even one is taken: 1, none that is finite, and 0."""
+    step, halfway = 2 * row.roundoff, row.largest + 2.0 ** np.floor(np.log2(row.largest)) * row.roundoff
+    given = np.float32([1 + step, 1 + row.roundoff, 1 + 0.75 * step, row.largest, halfway, row.tiniest, 1.5 * row.tiniest, 2 * row.tiniest])
+    with np.errstate(over="ignore"):
+        found = row.rounded(given).tolist()
+    assert found == [1 + step, 1, 1 + step, row.largest, np.inf, 0, 2 * row.tiniest, 2 * row.tiniest]
+
+
 def test_a_spec_has_the_types_that_there_are():
     assert loads({"problem": {"type": "f32"}}, "here").spec.problem.type == "f32" == loads({}, "here").spec.problem.type and list(ELEMENTS) == ["f32", "f64", "c64", "c128"]
     with pytest.raises(SpecError, match=r"\[problem\] type") as error:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pickle
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from gemmgen import designs
 from gemmgen.catalog.scheme.lookup import SCHEMES
-from gemmgen.designs import all_designs, design_called
+from gemmgen.designs import all_decisions, all_designs, design_called
 from gemmgen.designs.feature import (
     ANY_KIND, COMBINED_SUMS, COMPLEX, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, PROMOTES_AT_ONCE, SPLITS_APART, STORED_B, Feature,
 )
@@ -16,6 +19,7 @@ from gemmgen.designs.parts import Equations
 from gemmgen.designs.portable.design import CACHED_FRAGMENTS, PADDED_ROWS, PIECES
 from gemmgen.designs.specialised.design import CLUSTERS, TURNS
 from gemmgen.decisions import SUMS
+from gemmgen.errors import GemmgenError
 from gemmgen.model.equation import Constraint, Equation
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -98,6 +102,25 @@ def test_features_on_tiles_come_first_and_bring_their_equations():
     assert [title for title, _ in composed.equations.groups] == [title for title, _ in straight.equations.groups]
     assert dict(composed.equations.groups)["Resources"][-2:] == (side, composed.equations.pipeline[-1])
     assert "side" not in straight.equations.all and Equations().extended(()) == Equations()
+
+
+def test_two_designs_or_two_decisions_of_one_name_are_refused(monkeypatch):
+    """The second would never be found, and a spec's word would mean the first one's."""
+    straight = design_called("straight")
+    monkeypatch.setattr(designs, "entry_points", lambda group: [SimpleNamespace(name="brought", load=lambda: straight)])
+    with pytest.raises(GemmgenError, match="two have one name") as error:
+        all_designs.__wrapped__()
+    assert error.value.got == "straight"
+
+    class Brought(type(straight)):
+        own = (SUMS, replace(SUMS, meaning="another"))
+
+    monkeypatch.setattr(designs, "all_designs", lambda: (straight, Brought()))
+    with pytest.raises(GemmgenError, match="two declare decisions of one name") as error:
+        all_decisions.__wrapped__()
+    assert error.value.got == SUMS.name
+    Brought.own = (SUMS, SUMS)  # designs may share one
+    assert [one.name for one in all_decisions.__wrapped__()].count(SUMS.name) == 1
 
 
 def test_a_feature_says_what_its_symbols_are_without_it():

@@ -17,7 +17,7 @@ import pytest
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core.product import product
-from gemmgen.errors import SpecError
+from gemmgen.errors import EmulationError, SpecError
 from gemmgen.model.resources import Occupancy
 from gemmgen.render import render
 from gemmgen.run import Result
@@ -26,7 +26,7 @@ from gemmgen.spec import loads
 from gemmgen.split import split
 import gemmgen.verify as judging
 from gemmgen.verify import against_fp32, oracles, verify
-from gemmgen.verify.bound import SAFETY, Bound, safety
+from gemmgen.verify.bound import SAFETY, Bound, allowance, lost, safety
 from gemmgen.verify.expected import AS_FP32, MARGIN, computed, expected, reordered, sequential
 from gemmgen.verify.metrics import Errors, exact, relative_frobenius
 from ways import TINY, plan_of, tailed
@@ -133,6 +133,65 @@ def test_a_right_kernel_passes_every_question(scheme, monkeypatch):
     assert [check.name for check in report.checks] == [
         "resources", "probes", "permutation", "edges", "groups", "special", "range", "U[0, 1]", "U[-1, 1]", "schedules",
     ]
+
+
+def test_a_kernel_that_cannot_be_run_fails_with_figures_that_are_none(monkeypatch):
+    class Stuck(Right):
+        def __call__(self, *given, **options):
+            raise EmulationError("kernel, line 3", "waits for ever")
+
+    report = reported(Stuck, monkeypatch=monkeypatch)
+    asked = [check for check in report.checks if check.name != "resources"]
+    assert not report.passed and len(asked) > 6 and not any(check.passed for check in asked) and "waits for ever" in asked[0].detail
+    assert np.isnan([report.errors.relative_frobenius, report.bound.relative_frobenius]).all() and report.size == SIZE and not report.of_fp32
+
+
+@pytest.mark.parametrize("scheme", ["half", "egemm"])
+def test_a_right_kernel_of_a_unit_that_takes_subnormal_words_for_zero_keeps_its_promise(scheme, monkeypatch):
+    """What the unit takes for zero is missing from C: of one word 0.6 of what an element may be off by. The bound is told with it."""
+    plan = plan_of(scheme=scheme, gpu="mi210", promote=0, tile={"block": [64, 64, 32], "warp": [32, 32, 32]})
+    judge = judging.Judge(plan, None, None, Device())
+    monkeypatch.setattr(judging, "gemm", Right(plan, judge.device))
+    even = oracles.uniform(plan, -1, 1, (33, 29, 65), 1)
+    product = exact(even.a, even.b)
+    missing = np.linalg.norm(lost(plan, even.a, even.b, product)) / np.linalg.norm(product)
+    assert plan.launches.flushes_words and missing > 1e-5
+    assert judge.range().passed and judge.special().passed, (judge.range().detail, judge.special().detail)
+    found = judge.accuracy("U[-1, 1]", even)
+    assert found.check.passed and f"; {missing:.1e} of it is not in the words that the unit multiplies" in found.check.detail
+    assert 0.9 * missing < found.errors.relative_frobenius < found.bound.relative_frobenius < 1.1 * missing
+
+
+def test_of_outliers_every_element_is_held_to_its_own_kernel_and_the_tiles_that_fell_back_are_counted(monkeypatch):
+    """Three of four tiles have an outlier's row or column. FP32 computes them, so that of its worst case little is allowed there."""
+    plan = plan_of(scheme="mixpert1", fallback="fp32", promote=0, tile={"block": [32, 32, 32], "warp": [32, 32, 32]}, stages=2)
+    problem, judge = oracles.outliers(plan), judging.Judge(plan, None, None, None)
+    want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
+    norms = np.linalg.norm(problem.a.astype(np.float64), axis=1)[:, None] * np.linalg.norm(problem.b.astype(np.float64), axis=0)
+
+    def asked(c=want, **status):
+        monkeypatch.setattr(judge, "run", lambda _: Result(np.asarray(c), {"fallen": 3, **status}))
+        return judge.outliers()
+
+    assert asked().passed
+    shares = {}
+    for at in ((0, 0), (plan.block[0] + 2, 0), (1, plan.block[1] + 1)):
+        for repaired in (0, 1):
+            allowed = allowance(plan, problem.a, problem.b, magnitude, repaired > 0)[at]
+            for share in (-1.5, -0.5, 0.5, 1.5):
+                c = want.copy()
+                c[at] += share * allowed
+                found = asked(c, repaired=repaired)
+                assert found.passed == (abs(share) < 1), (at, share, repaired)
+                told = f"at most {abs(share)} of the worst case, and {abs(share) * allowed / norms[at]:.1e} of the norms of row and column"
+                assert found.detail == f"3 of 4 tiles fell back to fp32; {told}"
+        shares[at] = allowed / magnitude[at]
+    assert shares[0, 0] > 20 * max(share for at, share in shares.items() if at != (0, 0))
+    for count in (0, 2, 4, None):
+        assert not asked(fallen=count).passed and f"{count} of 4 tiles fell back to fp32, not 3; at most" in asked(fallen=count).detail
+    for mask, count in ((np.zeros_like(want, bool), 0), (np.ones_like(want, bool), 4)):  # data that asks nothing of one of the kernels
+        monkeypatch.setattr(judging, "fallen", lambda *_, mask=mask: mask)
+        assert not asked(fallen=count).passed
 
 
 def test_probes_ask_for_what_a_sum_can_hold():

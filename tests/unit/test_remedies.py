@@ -26,6 +26,10 @@ def thin(block, warp):
     return asked(block, warp, split={"scheme": "fp32"}, pipeline={"design": "thin", "stages": 3})
 
 
+def straight(block, warp, **more):
+    return asked(block, warp, pipeline={"design": "straight"}, **more)
+
+
 LANE, PREPASS = {"where": "lane"}, {"where": "prepass"}
 TILED, RESIDUES = ({"scheme": scheme, "promote": 0} for scheme in ("mixpert1_tile", "residues6"))
 ASKED = {
@@ -94,6 +98,11 @@ ASKED = {
         asked([128, 256, 32], [128, 128, 32], gpu="b200", fragment={"policy": "tcgen05"}, split={"scheme": "f16x6"}), "block n <= 160",
     ),
     "lanes: stages": (asked([32, 32, 64], [32, 32, 32], split=LANE, pipeline={"stages": 9}), "stages = 8, or fewer"),
+    "straight: parts of a stage": (straight([64, 64, 48], [32, 32, 32]), "warp k = 16, block k = 48"),
+    "straight: warp n": (straight([64, 64, 32], [32, 20, 32]), "warp n = 16"),
+    "straight: promotion": (straight([64, 64, 64], [32, 32, 32], split={"promote": 48}), "promote = 64"),
+    "straight: sums": (straight([256, 256, 32], [64, 64, 16]), "a smaller block, or fewer warps that share its k"),
+    "straight: threads": (straight([128, 128, 128], [32, 32, 32]), "larger warps or a smaller block"),
     "thin: lanes of a strided side": (thin([8, 64, 128], [8, 16, 128]), "32 there"),
     "thin: whole warps": (thin([8, 80, 128], [8, 32, 128]), "64 there"),
     "thin: steps on their way": (thin([8, 64, 128], [8, 32, 24]), "warp k = 32, block k = 128"),
@@ -124,6 +133,7 @@ def test_a_remedy_helps(data, remedy):
     with pytest.raises(InfeasibleSpec) as caught:
         solve(loads(data))
     assert caught.value.remedy == remedy and caught.value.needs
+    assert re.fullmatch(r"spec: \[[a-z]+\]( [a-z_]+)?", caught.value.where) and "[" not in caught.value.problem
     better = typed(data, caught.value)
     if "a smaller" not in remedy:
         assert better != data

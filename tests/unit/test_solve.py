@@ -183,6 +183,13 @@ def test_every_kind_of_every_scheme_ends_in_a_kernel_or_a_typed_refusal(first, p
     assert min(sum(found), len(found) - sum(found)) > 20
 
 
+@pytest.mark.parametrize(("fallback", "passes"), [("none", 1), ("tf32x3", 2)])
+def test_ways_with_a_fallback_are_ranked_by_the_pass_that_it_needs(fallback, passes):
+    """One pass over whole rows finds maxima and splits; what a fallback has to know is found by a pass before."""
+    asked = {"split": {"scheme": "mixpert1", "fallback": fallback}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h100"}}
+    assert {request.constants["split_passes"] for request in requests(loads(asked))} == {passes}
+
+
 @pytest.mark.parametrize(("kind", "design"), [("grouped", "grouped"), ("pointers", "grouped"), ("grouped", "packed"), ("strided", "grouped")])
 def test_batches_of_many_sizes_have_no_scales_of_tiles(kind, design):
     asked = {

@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from gemmgen.render import render
 from gemmgen.run import Placement, check_apart, gemm, strided
 from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
+from gemmgen.verify import strided as judged
 from programs import need, run
 from schema_check import violations
 from test_export import ENDED, HOST_LIBRARY, ran, stand_in
@@ -32,6 +34,21 @@ def loaded(kind="strided", **more):
 
 def plan_of(kind="strided", **more):
     return solve(loaded(kind, **{**TILES, **more}))
+
+
+@pytest.mark.parametrize("fault", ["none", "all have the first one's vector"])
+def test_the_judge_gives_each_product_of_a_batch_its_own_vector(monkeypatch, fault):
+    plan = plan_of(epilogue={"do": ["bias"]})
+
+    def computed(device, plan, source, a, b, *, ends, c=None, alpha=1.0, beta=0.0, strides=None, placement=None):
+        assert ends["bias"].shape == (len(a), b.shape[2])
+        b, bias = np.broadcast_to(b[:1], b.shape) if strides else b, np.broadcast_to(ends["bias"][:1], ends["bias"].shape) if fault != "none" else ends["bias"]
+        found = alpha * (a.astype(np.float64) @ b) + (0 if c is None else beta * c.astype(np.float64)) + bias[:, None]
+        return SimpleNamespace(c=found.astype(np.float32), intact=True)
+
+    monkeypatch.setattr(judged, "strided", computed)
+    told, wrong = judged.questions(plan, None, SimpleNamespace(kind="a GPU"))
+    assert bool(wrong) == (fault != "none") and "7 of up to 4 products" in told, wrong
 
 
 # ---- the table

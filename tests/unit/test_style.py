@@ -32,6 +32,19 @@ def test_no_line_is_wider_than_160():
     assert not {str(path): lines for path in FILES if (lines := too_wide(path.read_text()))}
 
 
+# ---- errors
+
+
+PLACE_SECOND = re.compile(r'(?:Error|Spec)\(\s*f?"[^"\n]*",\s*f"\{(?:\w+\.)?place\}')
+"""An error whose problem stands where its place does: both are text, so that no type tells them apart."""
+
+
+def test_the_place_of_an_error_is_its_first_argument():
+    assert PLACE_SECOND.search('InfeasibleSpec(\n    "too many", f"{place}: [tile]", got=1)')
+    assert not PLACE_SECOND.search('SpecError(f"{self.place}: [tile]", f"{n} is")')
+    assert not {str(path): found[0] for path in FILES if path.suffix == ".py" and (found := PLACE_SECOND.search(path.read_text()))}
+
+
 # ---- tests that cannot fail
 
 

@@ -41,6 +41,9 @@ def test_words_are_of_either_sign_and_of_the_exponents_asked_for(word):
 
     usual = numbers((-2, 1))
     assert (usual < 0).any() and (usual > 0).any() and set(np.floor(np.log2(np.abs(usual))).ravel()) == {-2, -1, 0, 1}
+    fractions = np.unique(np.abs(usual) / 2.0 ** np.floor(np.log2(np.abs(usual))))
+    few = 1 << min(form.fraction_bits, 7)  # fractions of more bits do not all come
+    assert np.unique(np.floor(fractions * few)).tolist() == list(range(few, 2 * few))
     assert not numbers("zero").any() and np.abs(numbers("subnormal")).max() < 2.0**form.min_exponent and numbers("subnormal").any()
     wide = np.abs(numbers((-1000, 1000)))
     largest = form.max_exponent - (form.specials == "nan")  # of which every fraction is a number
@@ -65,6 +68,15 @@ def test_sums_of_floats_cancel_and_terms_are_far_apart():
     assert total[names.index("sums that cancel")].max() < 2.0**-24 and total[names.index("terms of one size")].max() > 0.1
     size = np.abs(left[names.index("terms far apart")])
     assert size.max() / size.min() > 2.0**20
+
+
+@pytest.mark.parametrize(("word", "has_products"), [("f16", False), ("bf16", True)])
+def test_sums_are_subnormal_where_products_can_be(word, has_products):
+    """No product of FP16 numbers is a subnormal FP32 number: C alone is one."""
+    names, a, b, c = unit_probe.tiles(next(row for row in FRAGMENTS.rows() if row.word == word and row.on_matrix_unit))
+    at = names.index("subnormal sums")
+    products = np.abs(units.decode(word, a[at]).astype(np.float64)) @ np.abs(units.decode(word, b[at]).astype(np.float64))
+    assert products.all() == products.any() == has_products and products.max() < 2.0**-126 and 0 < np.abs(c[at]).max() < 2.0**-126
 
 
 def test_without_a_unit_each_k_is_a_fused_multiply_add_in_order():
