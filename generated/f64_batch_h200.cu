@@ -910,7 +910,8 @@ gemmgen_residues14_wgmma_128x128x128_c69ecdc4(
             for (int turn = first_turn; turn < turns; turn += all_blocks) {
                 const Work work = work_at(turn, m, n, stages_k, rank);
                 const u8* const a_panel = a_words + (((long long)work.entry * blocks_m + work.panel_m) * stages_k + work.first) * (MODULI * A_STAGE);
-                const u8* const b_panel = b_words + (((long long)work.entry * blocks_n + work.panel_n) * stages_k + work.first) * (MODULI * B_STAGE) + rank * (B_STAGE / CLUSTER);
+                const u8* const b_panel = b_words + (((long long)work.entry * blocks_n + work.panel_n) * stages_k + work.first)
+                    * (MODULI * B_STAGE) + rank * (B_STAGE / CLUSTER);
 #pragma unroll 1
                 for (int turn_of_k = 0; turn_of_k < (work.count + SEGMENT_STAGES - 1) / SEGMENT_STAGES * MODULI; ++turn_of_k) {
                     const int modulus = turn_of_k % MODULI, begin = turn_of_k / MODULI * SEGMENT_STAGES, end = min(work.count, begin + SEGMENT_STAGES);
