@@ -901,7 +901,8 @@ gemmgen_residues14_mma_256x128x64_b3e6d41e(
         }
         // All of a piece at once, and then their stores: nothing waits for a branch.
         double product[4] = {};
-        u32 unusual = 0, bad = 0;  // a bit an element: beyond the range of normal numbers; not finite
+        u32 unusual = 0;  // a bit an element: beyond the range of normal numbers
+        u32 bad = 0;  // the same: not finite
         if (stage_count > 0) {
 #pragma unroll
             for (int e = 0; e < 4; ++e) {

@@ -1013,7 +1013,8 @@ gemmgen_residues14_wgmma_128x256x128_8de9236c(
                 }
                 // All of a piece at once, and then their stores: nothing waits for a branch.
                 double product[16] = {};
-                u32 unusual = 0, bad = 0;  // a bit an element: beyond the range of normal numbers; not finite
+                u32 unusual = 0;  // a bit an element: beyond the range of normal numbers
+                u32 bad = 0;  // the same: not finite
                 if (work.count > 0) {
 #pragma unroll
                     for (int e = 0; e < 16; ++e) {

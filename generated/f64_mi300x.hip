@@ -57,7 +57,6 @@ typedef double double2 __attribute__((ext_vector_type(2)));
 GG_DEVICE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
 GG_DEVICE int __double2loint(double x) { return (int)__builtin_bit_cast(u64, x); }
 GG_DEVICE int __double2hiint(double x) { return (int)(__builtin_bit_cast(u64, x) >> 32); }
-GG_DEVICE double __hiloint2double(int high, int low) { return __builtin_bit_cast(double, (u64)(u32)high << 32 | (u32)low); }
 GG_DEVICE double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 GG_DEVICE int __clzll(long long x) { return __builtin_clzll((u64)x); }
 GG_DEVICE u32 __umulhi(u32 x, u32 y) { return (u32)((u64)x * y >> 32); }
@@ -78,9 +77,6 @@ GG_DEVICE int __dp4a(int x, int y, int z) {
 GG_DEVICE u32 shuffle_xor(u32 x, int mask) {
     const int lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
     return (u32)__builtin_amdgcn_ds_bpermute((lane ^ mask) * 4, (int)x);
-}
-GG_DEVICE double shuffle_xor(double x, int mask) {
-    return __hiloint2double((int)shuffle_xor((u32)__double2hiint(x), mask), (int)shuffle_xor((u32)__double2loint(x), mask));
 }
 
 // Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 4 rows share the 32 banks, so every 4 rows
@@ -958,7 +954,8 @@ gemmgen_residues14_mfma_224x128x32_fc3004f2(
         }
         // All of a piece at once, and then their stores: nothing waits for a branch.
         double product[4] = {};
-        u32 unusual = 0, bad = 0;  // a bit an element: beyond the range of normal numbers; not finite
+        u32 unusual = 0;  // a bit an element: beyond the range of normal numbers
+        u32 bad = 0;  // the same: not finite
         if (stage_count > 0) {
 #pragma unroll
             for (int e = 0; e < 4; ++e) {

@@ -98,8 +98,8 @@ GG_DEVICE u32 bytes_of(u32 x, u32 y, u32 z, u32 w) { return __byte_perm(__byte_p
 // put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
 template <int N, typename Put>
 GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
-    constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
     u32 digits[N];
+    constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
     float above[N];  // what is above the first four
 #pragma unroll
     for (int i = 0; i < N; ++i) {

@@ -245,6 +245,15 @@ def _count(scheme: Scheme, accumulator: Accumulator) -> int:
     return sum(product.into == accumulator.name for product in scheme.products)
 
 
+def _size(scheme: Scheme, accumulator: Accumulator) -> float:
+    """The largest of an accumulator's products of words over |a b|: what sums of remainders alone lose is relative to that, unless words are scaled up."""
+    def word(index: int, operand: str) -> float:
+        one = scheme.words_of(operand)[index]
+        return 2.0**one.scale * (scheme.precision.remainder(one.source, operand) if one.source else 1.0)
+
+    return max(word(p.a, "a") * word(p.b, "b") for p in scheme.products if p.into == accumulator.name)
+
+
 def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, float]]:
     """For each accumulator: itself, the k it sums inside the unit, and its share: what its sum is multiplied by in the end."""
     # The k of sums that join the others in the end, or where a run of k ends; not there where the next one's scales are the same.
@@ -270,6 +279,8 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
             continue
         on_unit = plan.fragment.on_matrix_unit
         c, r = _accumulation(k, chunk, scheme, acc, plan.unit) if on_unit else _promotion(k * _count(scheme, acc), 1)
+        if on_unit and not plan.unit.rounds_to_nearest and not scheme.family.by_row:
+            share *= _size(scheme, acc)
         coherent, square = coherent + share * c, square + (share * r) ** 2
         if plan.promotion.promotes(acc):
             c, r = (TO_NEAREST, TO_NEAREST) if plan.promotion.compensates else _promotion(k, chunk)

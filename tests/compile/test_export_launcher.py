@@ -42,6 +42,8 @@ struct uint4 { unsigned x, y, z, w; };
 struct uint3 { unsigned x, y, z; };
 extern const __device__ uint3 threadIdx, blockIdx, gridDim;
 __device__ float2 make_float2(float, float);
+__device__ float4 make_float4(float, float, float, float);
+__device__ unsigned __shfl_sync(unsigned, unsigned, int);
 __device__ uint4 make_uint4(unsigned, unsigned, unsigned, unsigned);
 __device__ size_t __cvta_generic_to_shared(const void*);
 __device__ float fmaf(float, float, float);

@@ -182,4 +182,4 @@ def test_what_it_does_not_know_it_refuses(instruction):
 def test_every_fragment_of_bytes_is_probed():
     rows = {row.name for row in FRAGMENTS.rows() if row.vendor == "nvidia" and row.word_bytes == 1}
     assert rows == {name for name, _ in CASES if find(name, "here").word_bytes == 1} | {
-        "mma_m16n8k32_e4m3", "mma_m16n8k32_e5m2", "tcgen05_m128n16k32_e4m3"}  # the last in test_tensor_memory
+        "mma_m16n8k32_e4m3", "mma_m16n8k32_e5m2", "tcgen05_m128n16k32_e4m3", "tcgen05_m128n16k32_s8"}  # the last two in test_tensor_memory

@@ -388,7 +388,7 @@ def _fit(problem: dict, rng: Random) -> None:
     for choice in ("uplo", "side", "diag"):
         if choice not in kind.options:
             problem.pop(choice, None)
-    kind = kind.of(SimpleNamespace(**{choice: problem.get(choice) for choice in ("uplo", "side", "diag")}))
+    kind = kind.of(SimpleNamespace(type=problem.get("type", "f32"), **{choice: problem.get(choice) for choice in ("uplo", "side", "diag")}))
     problem["layout"] = rng.choice(kind.layouts)
     for extent, other in kind.aliases.items():
         if extent in "mnk":

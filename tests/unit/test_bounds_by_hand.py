@@ -14,7 +14,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model.accuracy import float_sums_worst, predicted, split_worst
 from gemmgen.model.error import U
 from gemmgen.verify import fixed, oracles
-from gemmgen.verify.bound import TINIEST, _swallowed, allowance, bound, fallen, share_of_worst, underflow, worst_case
+from gemmgen.verify.bound import TINIEST, _accumulation, _size, _swallowed, allowance, bound, fallen, share_of_worst, underflow, worst_case
 from gemmgen.verify.expected import AS_FP32, LEAST_SAMPLE, MARGIN, SAMPLE, Expected, computed, expected, sequential, shares
 from gemmgen.verify.metrics import Errors, errors, exact, relative_frobenius, same_special
 from ways import HOPPER, SMALL_GROUPS, TINY, plan_of
@@ -230,3 +230,18 @@ def test_what_an_accumulator_swallows_and_who_sums_which_k():
     k = np.arange(100)
     want = [[k[(k // 64 == part) & (k // 16 % 2 == warp)].tolist() for warp in range(2)] for part in range(2)]
     assert [[mine.tolist() for mine in of_warps] for of_warps in shares(two, 100)] == want
+
+
+@pytest.mark.parametrize(("name", "small"), [("bf16x6_apart", 2.0**-8), ("tf32x3_apart", 2.0**-11), ("ootomo", 1.0), ("f16_s8", 1.0)])
+def test_a_sum_of_remainders_loses_what_they_are_worth(name, small):
+    """Of one ulp of the word before; scaled up they are as large as it. So the sum that is never promoted counts for little, however long it is."""
+    scheme = SCHEMES.get(name)
+    sizes = {one.name: _size(scheme, one) for one in scheme.accumulators if one.type == "f32"}
+    assert sizes.pop("main", 1.0) == 1.0 and set(sizes.values()) <= {small}
+    if small < 1:
+        plan = plan_of(name, gpu="h200", promote=64, fragment={"policy": "wgmma"}, tile={"block": [64, 64, 32], "warp": [64, 64, 32]})
+        a, b = (np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32) for shape in ((4, 4096), (4096, 4)))
+        found = bound(plan, a, b, a.astype(float) @ b.astype(float))
+        (apart,) = [one for one in scheme.accumulators if one.name != "main"]
+        alone = _accumulation(4096, 4096, scheme, apart, plan.unit)[1]
+        assert small * alone < found.random < 2 * small * alone + 6e-7 < alone / 4

@@ -70,7 +70,7 @@ def test_most_specs_of_a_kind_ask_for_what_it_has():
     asked: dict[str, list[bool]] = {}
     for problem in (any_spec(number).get("problem", {}) for number in range(1500)):
         kind = all_kinds()[problem.get("kind", "gemm")]
-        kind = kind.of(SimpleNamespace(**{choice: problem.get(choice) for choice in ("uplo", "side", "diag")}))
+        kind = kind.of(SimpleNamespace(type=problem.get("type", "f32"), **{choice: problem.get(choice) for choice in ("uplo", "side", "diag")}))
         sizes = {"m": 4096, "n": 4096, "k": 4096} | problem
         fits = problem.get("layout", "nn") in kind.layouts and all(sizes[extent] == sizes[other] for extent, other in kind.aliases.items() if extent in "mnk")
         asked.setdefault(kind.name, []).append(fits and all(choice in kind.options for choice in ("uplo", "side", "diag") if choice in problem))
