@@ -27,11 +27,18 @@ def _whole(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: function(x).astype(np.int64) if isinstance(x, np.ndarray) else int(function(x))
 
 
+def _least(*values: Any) -> Any:
+    try:
+        return reduce(np.minimum, values)
+    except OverflowError:  # a Python integer beyond NumPy's, as a batch of many huge products has
+        return min(values)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": _whole(np.ceil),
     "floor": _whole(np.floor),
     "max": lambda *values: reduce(np.maximum, values),
-    "min": lambda *values: reduce(np.minimum, values),
+    "min": _least,
     "sqrt": np.sqrt,
     "where": np.where,  # where(condition, then, otherwise)
 }

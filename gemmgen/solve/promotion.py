@@ -58,7 +58,7 @@ def _as_asked(case: Case, asked: Contract) -> tuple[int, str]:
         elif sums == SUMS.usual:
             wanted = _hidden(case, wanted)
         if scheme.family.run_k and wanted <= case.fragment.shape[2] and split.promote is None:
-            continue  # the sum that changes its unit from run to run stands in FP32 registers
+            wanted = 2 * case.fragment.shape[2]  # the sum that changes its unit from run to run stands in FP32 registers
         if (wanted, sums) not in tried:
             tried[wanted, sums] = asked.times(scheme, unit, wanted, sums == COMPENSATED)
         if tried[wanted, sums] <= 1:

@@ -427,3 +427,32 @@ def test_explain_tells_what_each_policy_would_take():
     assert set(explanation.weighed) == {"wgmma", "mma"}
     assert explanation.numbers["seconds"] == min(explanation.weighed.values()) == explanation.weighed[explanation.plan.fragment.policy]
     assert "weighed" in text(explanation) and "weighed" not in text(explain(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}})))
+
+
+@pytest.mark.parametrize(("data", "told"), [
+    ({"problem": {"m": 2, "n": 1048576}, "tile": {"block": [24, 1, 64]}, "target": {"gpu": "jetson_thor"}}, "block m is not a whole number of warps"),
+    ({"problem": {"m": 256, "n": 1048576}, "tile": {"block": [128, 1, 64]}, "target": {"gpu": "b200"}}, "warp n"),
+])
+def test_a_tile_of_one_column_on_tensor_memory_is_refused_by_its_own_reason(data, told):
+    """Half of a column is no warp."""
+    with pytest.raises(InfeasibleSpec, match=told):
+        solve(loads(data | {"split": {"scheme": "ootomo"}}))
+
+
+def test_a_batch_beyond_all_integers_ends_in_a_plan_or_a_refusal():
+    """Its wavefronts are more than 64 bits hold."""
+    problem = {"kind": "grouped", "n": 2**31 - 1, "k": 100, "matrices": 2**31 - 1, "layout": "tt"}
+    assert solve(loads({"problem": problem, "split": {"scheme": "egemm"}, "target": {"gpu": "rx9060xt"}})).kind.name == "grouped"
+
+
+@pytest.mark.parametrize("data", [
+    {"problem": {"m": 33, "n": 17, "k": 2}, "accuracy": {"as": "tf32"}, "tile": {"split_k": 2}, "target": {"gpu": "b200"}},
+    {"problem": {"m": 512, "n": 129, "k": 7, "matrices": 2}, "accuracy": {"as": "fp32-rounded"}, "target": {"gpu": "gb300"}},
+    {"problem": {"m": 7, "n": 9, "k": 2, "kind": "trsm"}, "accuracy": {"scaled": 1e-4}, "target": {"gpu": "gb200"}},
+])
+def test_an_error_is_asked_of_sums_that_end_before_a_scale_may_change(data):
+    """Scales of runs of k need an interval beyond one instruction's k, which the design hides no shorter sum behind: the least one is tried."""
+    try:
+        assert solve(loads(data))
+    except GemmgenError as error:
+        assert_typed(error)

@@ -102,7 +102,7 @@ class TensorMemory(Design):
         bm, depths = fragment.shape[0], [row // fragment.word_bytes for row in ROW_BYTES]
         tiles = []
         for bn in (block[1],) if block else BLOCK_N:
-            halves = [wn for wn in (bn, bn // 2) if wn <= MOST_HELD and wn % 16 == 0 or wn == bn // 2]
+            halves = [wn for wn in (bn, max(bn // 2, 1)) if wn <= MOST_HELD and wn % 16 == 0 or wn == max(bn // 2, 1)]  # a column is refused by a constraint
             for wn in (warp[1],) if warp else halves:
                 for bk in ((block or warp)[2],) if block or warp else depths:
                     tiles.append((block[0] if block else bm, warp[0] if warp else bm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
