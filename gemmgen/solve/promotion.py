@@ -58,11 +58,16 @@ def _as_asked(case: Case, asked: Contract) -> tuple[int, str]:
         elif sums == SUMS.usual:
             wanted = _hidden(case, wanted)
         if scheme.family.run_k and wanted <= case.fragment.shape[2] and split.promote is None:
-            wanted = 2 * case.fragment.shape[2]  # the sum that changes its unit from run to run stands in FP32 registers
+            continue  # the sum that changes its unit from run to run stands in FP32 registers
         if (wanted, sums) not in tried:
             tried[wanted, sums] = asked.times(scheme, unit, wanted, sums == COMPENSATED)
         if tried[wanted, sums] <= 1:
             return wanted, sums
+    if not tried:  # the sum ends before any of them: the least that is left
+        least = 2 * case.fragment.shape[2], SUMS.usual if split.sums == "auto" else split.sums
+        tried[least] = asked.times(scheme, unit, least[0], least[1] == COMPENSATED)
+        if tried[least] <= 1:
+            return least
     nearest = min(tried, key=tried.__getitem__)
     error = Short(f"{case.place}: [accuracy] {asked.key}", f"scheme {scheme.name} does not reach this", got=asked.asked, needs=asked.text)
     error.times, error.figure = tried[nearest], asked.told(scheme, unit, nearest[0], nearest[1] == COMPENSATED)
