@@ -41,7 +41,7 @@ from gemmgen.workshop.bringup.processes import Processes
 POLICY = "tcgen05"
 SIZES = (1024, 2048, 4096, 8192, 16384)
 SCHEMES = ("ootomo", "scaled", "run_scaled", "bf16x3", "bf16x6", "tf32x3", "residues6", "residues8", "residues14")
-"""Those of FP64 elements are predicted and not raced here: `gemmgen bench f64_b200` does that."""
+"""Those of FP64 elements are predicted and not raced here: `bench/f64.py` does that."""
 WORDS = ("half", "ootomo", "ootomo4", "bf16x3", "tf32x3", "scaled", "e4m3x6", "mixpert1", "residues6")
 """Schemes whose kernels show how sums of FP16, BF16, TF32 and FP8 words are rounded, one instruction and several of them after one another, and that those of
 integers are not."""

@@ -122,7 +122,7 @@ def _environment() -> Any:
     )
     environment.globals.update(
         power=_power, roundings=ROUNDINGS, pointers_stride=POINTERS,
-        most_tile_exponent=MOST_TILE_EXPONENT, all_elements=tuple(ELEMENTS.values()),
+        most_tile_exponent=MOST_TILE_EXPONENT, all_elements=tuple(ELEMENTS.values()), trsm=solves.TRSM,
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
     environment.filters.update(nested=_nested, bracketed="({})".format, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)
