@@ -169,13 +169,15 @@ def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
 def _kept(family: Family, plan: Plan) -> tuple[Buffer, ...]:
     """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once; or
     sums of segments of k, where registers hold the rest."""
+    each = (BATCH,) if plan.launches.repeated else ()
     kept = (
         Buffer("residues", "unsigned char", plan.numbers["kept_bytes"], (), False, "residues of the tiles that are at work, and sums of segments before")
         if plan.design.stays else
-        Buffer("segments", "double", 8, ("m_padded", "n_padded"), False, "sums of the segments of k before, where there are several", above_k=SEGMENT_K)
+        Buffer("segments", "double", 8, ("m_padded", "n_padded", *each), False, "sums of the segments of k before, where there are several",
+               above_k=SEGMENT_K)
     )
     return (
-        *_buffer_pair("scales", "double", 16, False, ("factors of A's rows, and one over each", "factors of B's columns, and one over each")),
+        *_buffer_pair("scales", "double", 16, False, ("factors of A's rows, and one over each", "factors of B's columns, and one over each"), each),
         kept,
     )
 
@@ -311,7 +313,10 @@ def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int,
 def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
     """The same of a kernel whose blocks take whole rows or columns, all in whole clusters."""
     rows = plan.launches.whole_rows * plan.launches.whole_cluster
-    return tuple(((operand.outer + "_padded", rows if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1)) for operand in operands)
+    return tuple(
+        ((operand.outer + "_padded", rows if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1), *_each(plan))
+        for operand in operands
+    )
 
 
 def _runs(plan: Plan, operands: Sequence[Operand]) -> Grid:

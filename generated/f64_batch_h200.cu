@@ -947,11 +947,6 @@ gemmgen_residues14_wgmma_128x128x128_c69ecdc4(
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(turn, m, n, stages_k, rank);
-            auto* const a = batch_a + work.entry * stride_a;
-            auto* const b = batch_b + work.entry * stride_b;
-            auto* const a_scales = batch_a_scales + work.entry * ((long long)blocks_m * BLOCK_M);
-            auto* const b_scales = batch_b_scales + work.entry * ((long long)blocks_n * BLOCK_N);
-            auto* const c = batch_c + work.entry * stride_c;
             const int m0 = work.m0, n0 = work.n0;
             // The second warpgroup starts when the first is a few stages ahead, so that one of them multiplies while the other reduces.
             if (first && warpgroup == 1 && work.count > 0) asm volatile("bar.sync %0, %1;" ::"r"(1), "r"(256) : "memory");
@@ -1017,6 +1012,11 @@ gemmgen_residues14_wgmma_128x128x128_c69ecdc4(
             }
             first = false;
 
+            auto* const a = batch_a + work.entry * stride_a;
+            auto* const b = batch_b + work.entry * stride_b;
+            auto* const a_scales = batch_a_scales + work.entry * ((long long)blocks_m * BLOCK_M);
+            auto* const b_scales = batch_b_scales + work.entry * ((long long)blocks_n * BLOCK_N);
+            auto* const c = batch_c + work.entry * stride_c;
             const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
             const int column0 = n0 + warp_n + (lane & 3) * 2;
             // Some residues of the next piece, on their way while one is joined: device memory holds what L2 does not. Registers do not hold all of them.

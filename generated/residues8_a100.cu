@@ -683,8 +683,33 @@ gemmgen_residues8_mma_128x64x128_22c55bc6(
 
     float sum[FRAGMENTS_M][FRAGMENTS_N][4] = {};
     if (stage_count > 0) {
-        int mine = (int)threadIdx.x;
-        asm volatile("" : "+r"(mine));
+        if (stages_k > SEGMENT_STAGES) {
+            int mine = (int)threadIdx.x;
+            asm volatile("" : "+r"(mine));
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    asm volatile("" ::: "memory");  // for the compiler: no loads from farther down
+#pragma unroll
+                    for (int r = 0; r < 4; ++r) {
+                        const double found = totals[mine + ((i * FRAGMENTS_N + j) * 4 + r) * THREADS];
+                        high[i][j][r] = (u32)__double2hiint(found), low[i][j][r] = (u32)__double2loint(found);
+                    }
+                }
+        } else {
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    asm volatile("" ::: "memory");  // for the compiler: no loads from farther down
+#pragma unroll
+                    for (int r = 0; r < 4; ++r) {
+                        const double found = fraction_of(high[i][j][r], low[i][j][r]);
+                        high[i][j][r] = (u32)__double2hiint(found), low[i][j][r] = (u32)__double2loint(found);
+                    }
+                }
+        }
         const int row0 = m0 + warp_m + (lane >> 2);
         const int column0 = n0 + warp_n + (lane & 3) * 2;
         const double* const a_steps = a_scales + (long long)blocks_m * BLOCK_M;
@@ -698,8 +723,7 @@ gemmgen_residues8_mma_128x64x128_22c55bc6(
                 for (int r = 0; r < 4; ++r) {
                     const int row = row0 + i * 16 + (r >> 1) * 8;
                     const int column = column0 + j * 8 + (r & 1);
-                    const double found = stages_k > SEGMENT_STAGES ? totals[mine + ((i * FRAGMENTS_N + j) * 4 + r) * THREADS]
-                                                                   : fraction_of(high[i][j][r], low[i][j][r]);
+                    const double found = __hiloint2double((int)high[i][j][r], (int)low[i][j][r]);
                     sum[i][j][r] = (float)(found * (a_steps[min(row, m - 1)] * 0x1.7d690b03a3244p+11) * b_steps[min(column, n - 1)]);
                 }
             }

@@ -761,8 +761,33 @@ gemmgen_residues8_mfma_128x128x128_223f5aff(
 
     float sum[FRAGMENTS_M][FRAGMENTS_N][16] = {};
     if (stage_count > 0) {
-        int mine = thread_id();
-        asm volatile("" : "+v"(mine));
+        if (stages_k > SEGMENT_STAGES) {
+            int mine = thread_id();
+            asm volatile("" : "+v"(mine));
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    asm volatile("" ::: "memory");  // for the compiler: no loads from farther down
+#pragma unroll
+                    for (int r = 0; r < 16; ++r) {
+                        const double found = totals[mine + ((i * FRAGMENTS_N + j) * 16 + r) * THREADS];
+                        high[i][j][r] = (u32)__double2hiint(found), low[i][j][r] = (u32)__double2loint(found);
+                    }
+                }
+        } else {
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    asm volatile("" ::: "memory");  // for the compiler: no loads from farther down
+#pragma unroll
+                    for (int r = 0; r < 16; ++r) {
+                        const double found = fraction_of(high[i][j][r], low[i][j][r]);
+                        high[i][j][r] = (u32)__double2hiint(found), low[i][j][r] = (u32)__double2loint(found);
+                    }
+                }
+        }
         const int row0 = m0 + warp_m + (lane >> 5) * 4;
         const int column0 = n0 + warp_n + (lane & 31);
         const double* const a_steps = a_scales + (long long)blocks_m * BLOCK_M;
@@ -776,8 +801,7 @@ gemmgen_residues8_mfma_128x128x128_223f5aff(
                 for (int r = 0; r < 16; ++r) {
                     const int row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
                     const int column = column0 + j * 32;
-                    const double found = stages_k > SEGMENT_STAGES ? totals[mine + ((i * FRAGMENTS_N + j) * 16 + r) * THREADS]
-                                                                   : fraction_of(high[i][j][r], low[i][j][r]);
+                    const double found = __hiloint2double((int)high[i][j][r], (int)low[i][j][r]);
                     sum[i][j][r] = (float)(found * (a_steps[min(row, m - 1)] * 0x1.7d690b03a3244p+11) * b_steps[min(column, n - 1)]);
                 }
             }

@@ -252,11 +252,6 @@ OF_SCHEME = (
         has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b)),
     ),
     Refusal(
-        "[problem] kind", lambda case: case.kind.batched and case.family == "residues" and not case.scheme.family.wide,
-        "one launch finds norms and splits where residues are of f32, and takes one product", lambda case: f"{case.kind.name}, scheme = {case.scheme.name}",
-        "residues of f64, or words", 'kind = "gemm", or scheme = "run_scaled"',
-    ),
-    Refusal(
         "[accuracy] reproducible", lambda case: case.spec.accuracy.reproducible and not case.scheme.family.reproducible,
         "C of {scheme.name} has other bits on other GPUs: its sums or scales are rounded in an order that the kernel chooses", lambda case: True,
         "exact sums and one rounding, as residues of f64 have them", '[problem] type = "f64", or reproducible = false',

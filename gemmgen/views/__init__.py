@@ -206,7 +206,8 @@ class Launches(View):
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another; none that also tells which rows stand out."""
-        plain = not self.plan.batch and not self.plan.fallback and (not self.plan.kind.packs or bool(self.plan.scheme.family.residues))
+        residues = bool(self.plan.scheme.family.residues)
+        plain = not self.plan.fallback and (residues or not self.plan.batch and not self.plan.kind.packs)
         return plain and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
 
     @property

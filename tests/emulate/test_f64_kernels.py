@@ -78,6 +78,14 @@ OF_BATCHES = {
                      "tile": {"block": [32, 32, 64], "warp": [32, 32, 64]}, "target": {"gpu": "mi300x"}},
     "a triangle of FP64": {"problem": {"type": "f64", "kind": "syrk", "layout": "nt"}, "split": {"scheme": "residues12"},
                            "tile": {"block": [32, 32, 64], "warp": [16, 32, 64]}, "target": {"gpu": "a100"}},
+    "FP64 in tensor memory": {"problem": {"type": "f64"}, "split": {"scheme": "residues12"}, "fragment": {"policy": "tcgen05"},
+                              "tile": {"block": [128, 32, 64], "warp": [128, 32, 64], "cluster": 2}, "target": {"gpu": "b200"}},
+    "complex FP64 in tensor memory": {"problem": {"type": "c128", "layout": "cn"}, "split": {"scheme": "residues12"}, "fragment": {"policy": "tcgen05"},
+                                      "tile": {"block": [128, 32, 64], "warp": [128, 32, 64], "cluster": 1}, "target": {"gpu": "b200"}},
+    "symm of FP32 in tensor memory": {"problem": {"type": "f32", "kind": "symm", "side": "right"}, "split": {"scheme": "residues6"},
+                                      "fragment": {"policy": "tcgen05"}, "tile": {"block": [128, 32, 64], "warp": [128, 32, 64]}, "target": {"gpu": "b200"}},
+    "complex FP32 by residues": {"problem": {"type": "c64", "layout": "tc"}, "split": {"scheme": "residues6"},
+                                 "tile": {"block": [32, 32, 64], "warp": [16, 32, 64]}, "target": {"gpu": "a100"}},
 }
 
 

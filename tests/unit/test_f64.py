@@ -15,8 +15,10 @@ from gemmgen.catalog import exactly
 from gemmgen.catalog.element import F32, F64
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.output import USUAL
+from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.cli.inputs import matrix
+from gemmgen.designs.residues_portable import equations
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.library.tables import check
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
@@ -325,29 +327,46 @@ def test_what_a_join_moves_takes_device_memorys_time():
     assert [one["join_bytes"] for one in found] == [64 * 128 * 8, 64 * 128 * (8 + 14)] and found[1]["kept_bytes"] < found[1]["l2_size"]
 
 
-@pytest.mark.parametrize("gpu", ["h200", "a100"])
-def test_a_batch_has_words_and_powers_of_each_product(gpu):
+@pytest.mark.parametrize(("gpu", "scheme", "k"), [
+    ("h200", "residues14", 300), ("a100", "residues14", 300), ("h200", "residues8", 300), ("a100", "residues8", SEGMENT_K + 300), ("b200", "residues8", 300),
+])
+def test_a_batch_has_words_and_powers_of_each_product(gpu, scheme, k):
     """Eight products: buffers, passes and traffic are eight times those of one, but for the residues of blocks that stay."""
-    tile = {"block": [64, 64, 64], "warp": [64, 64, 64] if gpu == "h200" else [32, 32, 64]}
-    sizes = {"m": 200, "n": 100, "k": 300}
-    one, batch = (solve(spec(gpu, problem=sizes | more, tile=tile)) for more in ({}, {"kind": "strided", "matrices": 8}))
+    block, warp = {"h200": ([64, 64, 64], [64, 64, 64]), "a100": ([64, 64, 64], [32, 32, 64]), "b200": ([128, 64, 64], [128, 64, 64])}[gpu]
+    sizes = {"m": 200, "n": 100, "k": k, "type": SCHEMES.get(scheme).element}
+    one, batch = (solve(spec(gpu, scheme=scheme, problem=sizes | more, tile={"block": block, "warp": warp})) for more in ({}, {"kind": "strided", "matrices": 8}))
     alone, table = interface(one), interface(batch)
-    lengths = [found.workspace(200, 100, 300, *count).lengths for found, count in ((alone, ()), (table, (8,)))]
-    for name in ("a_words", "b_words", "a_scales", "b_scales", "residues"):
+    lengths = [found.workspace(200, 100, k, *count).lengths for found, count in ((alone, ()), (table, (8,)))]
+    for name in ("a_words", "b_words", "a_scales", "b_scales", "segments" if k > SEGMENT_K else "residues"):
         times = 1 if name == "residues" and batch.design.stays else 8
         assert lengths[1][name] == times * lengths[0][name] > 0, name
-    for launch, other in list(zip(table.launches, alone.launches))[:2]:
-        assert launch.blocks(table.extents(200, 100, 300, 8)) == 8 * other.blocks(alone.extents(200, 100, 300)) and launch.role in ("norms", "split")
+    assert [launch.role for launch in table.launches] == ["norms", "split", "gemm"][batch.launches.splits_whole :]
+    for launch, other in list(zip(table.launches, alone.launches))[:-1]:
+        assert launch.blocks(table.extents(200, 100, k, 8)) == 8 * other.blocks(alone.extents(200, 100, k))
     assert batch.model["plane_bytes"] == 8 * one.model["plane_bytes"] and batch.model["blocks"] == 8 * one.model["blocks"]
+    moduli, read = len(batch.scheme.words), 16 if scheme == "residues14" else 4
     for known in (one.model, batch.model):  # with what L2 does not keep of the residues, or without
-        assert known["split_bytes"] in (known["plane_bytes"] / 14 * (16 + 14), known["plane_bytes"] / 14 * 16)
+        assert known["split_bytes"] in (known["plane_bytes"] / moduli * (read + moduli), known["plane_bytes"] / moduli * read)
 
 
-def test_the_residues_of_a_batch_are_fp64s():
-    assert solve(spec(problem={"kind": "strided", "type": "c128", **dict.fromkeys("mnk", 128)})).kind.asked == "strided"
+def test_sums_of_segments_of_all_products_are_written_and_read():
+    """Two segments of eight products: 16 bytes for each element of C beside its own 4."""
+    known = {"c_bytes": 4, "batch": 8, "M": 200, "N": 100, "l2_size": 1e9, "total_bytes": 8, "segment_k": 64, "K": 65, **dict.fromkeys(
+        ("plane_bytes", "waves", "wave_products", "wave_rows", "wave_columns", "BM", "BN", "moduli"), 0)}
+    assert equations.DRAM_BYTES.value(known) == 8 * 200 * 100 * (4 + 16)
+
+
+@pytest.mark.parametrize(("type", "gpu", "policy"), [
+    ("f32", "b200", "tcgen05"), ("f64", "b200", "tcgen05"), ("c128", "gb200", "tcgen05"), ("c64", "h200", "wgmma"), ("f32", "b300", "mma"), ("f32", "mi300x", "mfma"),
+])
+def test_residues_have_batches(type, gpu, policy):
+    problem = {"kind": "strided", "type": type, **dict.fromkeys("mnk", 128)}
+    plan = solve(spec(gpu, scheme="residues8" if type in ("f32", "c64") else "residues14", problem=problem, fragment={"policy": policy}))
+    assert plan.launches.repeated and plan.fragment.policy == policy
+
+
+def test_triangles_of_fp64_have_batches():
     assert solve(spec(problem={"kind": "syrk", "layout": "nt", "matrices": 8, **dict.fromkeys("mnk", 128)})).launches.repeated
-    with pytest.raises(InfeasibleSpec, match="one launch finds norms"):
-        solve(spec(scheme="residues8", problem={"type": "f32", "kind": "strided"}))
 
 
 @pytest.mark.parametrize("gpu", ["h200", "a100"])
