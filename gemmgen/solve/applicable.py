@@ -195,6 +195,7 @@ OF_TARGET = (
         "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " do not compute products of this kind",
         lambda case: case.kind.name + (", matrices" if case.kind.batched else ""),
         lambda case: ("gemm, gemmt, syrk, symm or strided; syr2k and trmm" if case.spec.problem.element.reals == 1
+                      else "gemm, herk, syrk, gemmt, hemm, symm, trmm or strided; her2k and syr2k" if case.spec.problem.part == F32
                       else "gemm, herk, syrk, gemmt, hemm, symm or strided; her2k, syr2k and trmm") + " of single products", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
