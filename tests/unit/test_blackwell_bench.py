@@ -124,7 +124,7 @@ def test_the_kernels_that_are_fitted_to_are_single_blocks_and_pairs(monkeypatch)
     assert {one.spec["fragment"]["policy"] for one in found} == {"tcgen05"} and {one.spec["tile"]["cluster"] for one in found} == {1, 2}
 
 
-def test_the_constants_of_a_made_up_b200_are_found_and_make_a_row(monkeypatch, tmp_path):
+def test_the_constants_of_a_made_up_b200_are_found(monkeypatch, tmp_path):
     hidden = with_constants(GPUS.get("b200"), HIDDEN)
     monkeypatch.setattr(blackwell, "Processes", lambda: FakePool(hidden))
     monkeypatch.setattr(calibrate, "SEEDS", (1,))
