@@ -1,6 +1,6 @@
 """Measures what is assumed of tensor memory: how tcgen05 sums, how fast its kernels are, the constants of their model; and prints what is predicted until then.
 
-    python bench/blackwell.py --json blackwell.json
+    python bench/blackwell.py --json my_b200.json
     python bench/blackwell.py --predict
 
 The first needs a B200, or with `--gpu` a gb200, b300, gb300 or jetson_thor; the second prints predicted times and what binds, anywhere. On the GPU three parts
@@ -9,14 +9,14 @@ follow one another, and each is in the JSON:
 `sums`      kernels of each word, by single blocks and by pairs, give the bits that the emulator says, or not. Where all do, `assumed` in
             specs/units/blackwell.toml has an answer.
 `races`     the kernel that the model chooses at each size, without pairs and with them, beside cuBLAS's SGEMM in turns: seconds, predicted seconds.
-`constants` the constants of [measured.tcgen05] fitted to some 50 kernels, with the error on kernels held out; beside the JSON lies `blackwell.toml`, the GPU's
+`constants` the constants of [measured.tcgen05] fitted to some 50 kernels, with the error on kernels held out; beside the JSON lies `my_b200.toml`, the GPU's
             row with them.
 
-    gemmgen gpu from-row blackwell.toml -o my_b200/
+    gemmgen gpu from-row my_b200.toml -o my_b200/
 
 makes the GPU's file of that row, which specs name by its path.
 
-`gemmgen gpu probe --device cuda -o my_b200/` measures the remaining constants, limits and rates of the GPU's row.
+`gemmgen gpu probe --device cuda -o probed/` measures the remaining constants, limits and rates of the GPU's row.
 """
 
 from __future__ import annotations
