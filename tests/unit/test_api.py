@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import subprocess
 import sys
 import threading
 import warnings
+from collections import Counter
 from contextlib import nullcontext
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -21,7 +25,7 @@ import gemmgen
 import numpy_cupy
 import reference
 from gemmgen import api, road
-from gemmgen.api import shapes
+from gemmgen.api import notes, shapes, torch_state
 from gemmgen.api.wide import wide_product
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 from gemmgen.run import Result, check_extents
@@ -37,8 +41,10 @@ def anew(monkeypatch):
     """No product, note or library is known yet, and no GPU is here."""
     for table in ("_products", "_short"):
         monkeypatch.setattr(api, table, {})
-    monkeypatch.setattr(api, "_is_traced", bool)
-    monkeypatch.setattr(api, "_noted", set())
+    for name, value in (("_is_traced", bool), ("_tensor", None), ("_parameter", None), ("_float32", None), ("_light", -1), ("_on_gpu", True),
+                        ("_is_reduced", bool), ("_autocasts", bool), ("_multiply", None)):
+        monkeypatch.setattr(api, name, value)
+    monkeypatch.setattr(notes, "_noted", set())
     tables = api._front, api._package, api._carried
     for cached in tables:
         cached.cache_clear()
@@ -282,7 +288,9 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
             def __exit__(self, *given): ...
 
         device = device()
+        data = SimpleNamespace(device_id=0)
 
+    monkeypatch.setattr(api, "LIGHT", -1)
     cupy.__name__, cupy.ndarray, cupy.matmul, cupy.result_type = "cupy", Array, lambda a, b: taken.append("cupy") or a @ b, np.result_type
     cupy.cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: None)
     package = SimpleNamespace(select=lambda m, n, k, batch: taken.append((m, n, k, batch)) or choice(1e-3, 1e-2),
@@ -389,7 +397,7 @@ def test_each_device_and_type_has_a_choice_of_its_own(home, which):
 
     def array(device=0, dtype="float64", row=4):
         return SimpleNamespace(shape=(4, 4), strides=(row, 1), stride=lambda: (row, 1), dtype=dtype, layout="strided",
-                               device=SimpleNamespace(id=device) if home == "cupy" else device)
+                               device=SimpleNamespace(id=device) if home == "cupy" else device, data=SimpleNamespace(device_id=device))
 
     usual, others = array(), [array(), array(device=1), array(dtype="float32"), array(row=8)]
     for _ in range(2):
@@ -405,7 +413,8 @@ def test_each_device_and_type_has_a_choice_of_its_own(home, which):
 
 @pytest.fixture
 def torch(monkeypatch):
-    """torch, whose tensors of the CPU stand for a GPU's: the reference library multiplies them."""
+    """torch, whose tensors of the CPU stand for a GPU's: the reference library multiplies them, light ones too."""
+    monkeypatch.setattr(api, "LIGHT", -1)
     torch = pytest.importorskip("torch")
     operators = reference.imported("lab.torch")
     monkeypatch.setattr(api._Torch, "_operators", lambda self, device: operators)
@@ -504,7 +513,7 @@ def test_brief_products_that_torch_won_are_known_by_their_shapes(torch, calls, m
     assert decided == [torch.float32] * 2, "a long product is decided for each way to lie"
 
 
-@pytest.mark.parametrize("won", ["torch", "kernel"])
+@pytest.mark.parametrize("won", ["torch", "kernel", "light"])
 def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, won):
     """Whatever else than the shapes differs in a later call goes the general way; the flags are flipped one by one, on the tensors of the first call."""
     from torch.utils.flop_counter import FlopCounterMode
@@ -514,8 +523,11 @@ def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, w
         prepared = operators.prepared
         monkeypatch.setattr(operators, "prepared", lambda a, b: (prepared(a, b)[0], [choice(1.0, api.BRIEF_SECONDS / 2)]))
         monkeypatch.setattr(api, "_first_is_faster", lambda *given: False)
+    elif won == "light":
+        monkeypatch.setattr(api, "LIGHT", 4 * 9**2)
     a, b = tensors(torch, (9, 9), (9, 9))
-    gemmgen.matmul(a, b)
+    noticed(lambda: gemmgen.matmul(a, b))
+    assert (api._light == api.LIGHT > 0) is (won == "light")
     by_types = api._by_types
     monkeypatch.setattr(api, "_by_types", lambda *given: general.append(given) or by_types(*given))
 
@@ -527,7 +539,7 @@ def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, w
         assert bool(general) is not short and (not short or (calls() > before) == (won == "kernel"))
         return got
 
-    is_torchs = won == "torch"
+    is_torchs = won != "kernel"
     for x, y in ((a, b), (b, a), (a, a), (a[:], b.view(9, 9)), (torch.nn.Parameter(a).detach(), b)):  # which share memory, too
         goes(x, y, True)
     for x, y in ((a.t(), b), (a, b.t()), (torch.nn.Parameter(a), b), (a, torch.nn.Parameter(b)), (torch._neg_view(a), b), (a, torch._neg_view(b)),
@@ -580,6 +592,113 @@ def test_a_short_way_is_one_devices(torch, won, which):
     assert short(a, b) == "short" and short(*given) == "general"
     (front._by_shapes if won == "torch" else front._by_strides)(*given, own, own)
     assert api._short[a.shape, b.shape, "fp32"] is short, "the first device keeps it"
+
+
+def test_light_products_are_torchs_and_ask_for_no_library(torch, monkeypatch):
+    """Each operand has to be light. The first one says that there is no GPU; torch.mm is called until a product is no two matrices'."""
+    monkeypatch.setattr(api, "LIGHT", 4 * 6 * 9)
+    monkeypatch.setattr(api._Torch, "_operators", None)
+    general, by_types = [], api._by_types
+    monkeypatch.setattr(api, "_by_types", lambda *given: general.append(given) or by_types(*given))
+    a, b, batch = tensors(torch, (6, 9), (9, 6), (2, 3, 9))
+    _, told = noticed(lambda: gemmgen.matmul(a, b))
+    assert len(told) == 1 and "torch multiplies them on the CPU" in told[0] and general.pop() and api._multiply is torch.mm
+    for x, y in ((a, b), (a[:2], b[:, :3]), (a.t(), b.t()), (torch.nn.Parameter(a), torch.nn.Parameter(b))):
+        close(gemmgen.matmul(x, y).detach(), x.detach() @ y.detach())
+    assert not general and api._multiply is torch.mm
+    for _ in range(2):
+        close(gemmgen.matmul(batch, b), batch @ b)
+        close(gemmgen.matmul(a, b), a @ b)
+    assert len(general) == 1 and api._multiply is torch.matmul, "which takes what torch.mm refuses: once"
+    for x, y in ((torch.ones(7, 9), b), (a, torch.ones(9, 7))):
+        with pytest.raises(TypeError, match="not callable"):
+            gemmgen.matmul(x, y)  # asks for the library
+
+
+def test_light_products_of_the_cpu_and_of_a_gpu(torch, monkeypatch):
+    """The GPU's have the short way from the first one on, whatever came before; the settings are those of its device."""
+    monkeypatch.setattr(api, "LIGHT", 4 * 9**2)
+    monkeypatch.setattr(api, "settings", lambda torch, kind: (f"{kind}: reduced", f"{kind}: autocasts"))
+    front, products = api._front(torch), {kind: f"{kind}'s" for kind in ("meta", "cpu", "cuda")}
+    array = lambda kind: SimpleNamespace(is_cuda=kind == "cuda", device=SimpleNamespace(type=kind))  # noqa: E731
+    for kind, opened in (("meta", ""), ("cpu", "cpu"), ("cpu", "cpu"), ("cuda", "cuda"), ("cpu", "cuda"), ("meta", "cuda")):
+        noticed(lambda kind=kind: front._lighten(array(kind), products[kind]))
+        assert (api._light, api._on_gpu) == (api.LIGHT if opened else -1, opened in ("", "cuda"))
+        assert not opened or (api._is_reduced, api._autocasts, api._multiply) == (f"{opened}: reduced", f"{opened}: autocasts", products[opened])
+    a, b = tensors(torch, (9, 9), (9, 9))
+    monkeypatch.setattr(api, "_multiply", None)  # a GPU's: the CPU's tensors do not meet it
+    monkeypatch.setattr(api, "_is_reduced", bool), monkeypatch.setattr(api, "_autocasts", bool)
+    monkeypatch.setattr(api, "_by_types", lambda *given: "general")
+    assert gemmgen.matmul(a, b) == "general"
+
+
+def steps(call):
+    """(functions of Python entered, attributes read, calls made) of a call, by its bytecode."""
+    counted = Counter()
+
+    def trace(frame, event, arg):
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        counted["functions"] += event == "call"
+        if event == "opcode":
+            name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            counted["attributes"] += name in ("LOAD_ATTR", "LOAD_METHOD")
+            counted["calls"] += name.startswith("CALL")
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return tuple(counted[name] for name in ("functions", "attributes", "calls"))
+
+
+@pytest.mark.parametrize(("way", "most"), [("light", (2, 4, 5)), ("torch", (3, 6, 8)), ("kernel", (5, 13, 18))])
+def test_a_later_call_takes_few_steps_of_python(torch, monkeypatch, way, most):
+    """`matmul` and torch's test of torch.compile are entered by each; then torch.mm, or a short way, a kernel's call and its workspace. The settings are a GPU's."""
+    operators = reference.imported("lab.torch")
+    monkeypatch.setattr(api, "settings", lambda torch, kind: torch_state.settings(torch, "cuda"))
+    workspace = operators._bytes(1 << 16, torch.device("cpu"))  # of the host's memory not all begins where one may: another function is asked, each time
+    monkeypatch.setattr(operators, "_bytes", lambda count, device: workspace), monkeypatch.setattr(operators._c, "ALIGNMENT", 1 << 50)
+    if way == "light":
+        monkeypatch.setattr(api, "LIGHT", 4 * 9**2)
+    elif way == "torch":
+        prepared = operators.prepared
+        monkeypatch.setattr(operators, "prepared", lambda a, b: (prepared(a, b)[0], [choice(1.0, api.BRIEF_SECONDS / 2)]))
+        monkeypatch.setattr(api, "_first_is_faster", lambda *given: False)
+    a, b = tensors(torch, (9, 9), (9, 9))
+    later = partial(gemmgen.matmul, a, b)
+    for _ in range(3):
+        noticed(later)
+    found = steps(later)
+    assert all(got <= limit for got, limit in zip(found, most)), found
+    assert found[0] == most[0], "the limits are those of this way"
+
+
+def test_torchs_own_test_of_tensors_is_made_of_plain_ones_alone(torch, monkeypatch):
+    """And where torch has none, or another, the checks of the short way do without."""
+    a, b = tensors(torch, (5, 9), (9, 7))
+    found = torch_state.alike(torch, torch.nn.Parameter(a), b)
+    assert found(a, b) and found(a + 1, b) and not found(torch.nn.Parameter(a), b) and not found(a.clone().requires_grad_(), b)
+    assert not found(a.t().contiguous().t(), b) and not found(a, b.double()) and not found(torch._neg_view(a), b) and not found(a, b.numpy())
+    assert torch_state.alike(torch, torch._neg_view(a), b) is torch_state.alike(torch, a, torch._neg_view(b)) is None
+    for guards in (None, SimpleNamespace(), SimpleNamespace(TensorGuards=lambda *given: None),
+                   SimpleNamespace(TensorGuards=lambda *given, **named: SimpleNamespace(check=lambda *given: True))):
+        monkeypatch.setattr(torch._C._dynamo, "guards", guards)
+        assert torch_state.alike(torch, a, b) is None
+        for _ in range(2):
+            close(gemmgen.matmul(a, b), a @ b)
+        api._short.clear(), api._products.clear(), api._front.cache_clear()
+
+
+def test_ways_are_timed_with_what_they_look_at(torch, monkeypatch):
+    """A kernel's product alone, without the checks of a later call, would be chosen where torch's is faster."""
+    timed = []
+    monkeypatch.setattr(api, "_first_is_faster", lambda first, second, *given: timed.append((first.__qualname__, second.__qualname__)) or True)
+    a, b = tensors(torch, (5, 9), (9, 7))
+    gemmgen.matmul(a, b)
+    assert timed == [("_Torch._guarded.<locals>.product", "_Torch._vendor.<locals>.product")]
 
 
 def test_no_more_shapes_than_the_table_holds_have_short_ways(torch, monkeypatch):
@@ -789,6 +908,7 @@ def test_jaxs_arrays_by_the_library(monkeypatch, calls):
     package = reference.imported()
     reference.compile_xla()
     monkeypatch.setattr(api._Jax, "_package", lambda self: package)
+    monkeypatch.setattr(api, "LIGHT", -1)
     a, b = (jax.numpy.asarray(made(*shape)) for shape in ((3, 5, 9), (9, 7)))
     before = calls()
     close(gemmgen.matmul(a, b), np.asarray(a) @ np.asarray(b))
@@ -908,3 +1028,25 @@ def test_odd_arguments_of_the_other_calls_have_a_remedy(call, where, remedy):
     with pytest.raises(SpecError) as refused:
         call()
     assert refused.value.where == where and remedy in refused.value.remedy and refused.value.needs
+
+
+# ---- the benchmark
+
+
+@pytest.mark.parametrize(("call", "product", "said"), [
+    ((10, 15.1), (20, 20), "missed: the host's 5.1 us more"), ((10, 15), (20, 20), ""), ((10, 10.6), (10.1, 10.7), "missed: 6% more, of the host"),
+    ((10, 10.4), (10.1, 10.5), ""), ((5, 5), (20, 22), "missed: 10% more, of the GPU"), ((5, 19), (20, 22), "missed: the host's 14.0 us more"), ((5, 5), (20, 21), ""),
+])
+def test_the_benchmark_names_what_misses_a_bar(call, product, said):
+    """By 5 us of the host, or by 5 % and half a microsecond of a product, whose time is the host's where a call takes as long."""
+    path = Path(__file__).parents[2] / "bench" / "matmul.py"
+    if not path.is_file():
+        pytest.skip("no bench/ in this distribution")
+    spec = spec_from_file_location("bench_matmul", path)
+    spec.loader.exec_module(bench := module_from_spec(spec))
+    row = bench.told({"torch.mm": (call[0], product[0], 30.0), "gemmgen": (call[1], product[1], 31.0)}, "torch.mm")
+    assert bench.missed(row) == said and (row["rival_alone_us"], row["alone_us"]) == (30.0, 31.0)
+    now, seconds = [0.0], {"call": 1e-6, "wait": 4e-6}
+    bench.time = SimpleNamespace(perf_counter=lambda: now[0])
+    spend = lambda what: now.__setitem__(0, now[0] + seconds[what])  # noqa: E731
+    assert bench.timed({"one": lambda: spend("call")}, lambda: spend("wait"), 2) == {"one": pytest.approx((1, 3, 5))}
