@@ -373,9 +373,9 @@ class _Torch(_Front):
         return x.to(dtype)
 
     def _traced(self, a: Any, b: Any) -> Any:
-        """By operators that torch sees: the library's where it is loaded."""
+        """By operators that torch sees: the library's where it is loaded, but for derivatives forward, which these do not have."""
         package = self._loaded.get(a.device.index or 0) if a.device.type == "cuda" and a.dtype == b.dtype == self.home.float32 else None
-        return self.home.matmul(a, b) if package is None else package.torch.matmul(a, b)
+        return self.home.matmul(a, b) if package is None or self.home.autograd.forward_ad._current_level >= 0 else package.torch.matmul(a, b)
 
     def _here(self, index: int) -> Here:
         from gemmgen.run.here import Here, cuda_gpus
@@ -411,7 +411,7 @@ class _Torch(_Front):
             timed = None if torch.cuda.is_current_stream_capturing() else torch.cuda.synchronize
             with torch.no_grad(), torch.cuda.device(a.device):
                 fast = wide_product(a.detach(), b.detach(), torch.matmul, partial(_package, self._here(a.device.index)), _chosen, timed)
-            return fast if fast is torch.matmul else self._guarded(fast, torch.matmul, torch.matmul)
+            return fast if fast is torch.matmul else self._guarded(fast, torch.matmul, torch.matmul, torch.matmul)
         if a.dtype != torch.float32:
             note_type(str(a.dtype).removeprefix("torch."), self.name)
             return torch.matmul
@@ -441,7 +441,7 @@ class _Torch(_Front):
         if a.is_cuda and torch.cuda.is_current_stream_capturing():
             timed = None
         saved = sum(one.sgemm_seconds - one.seconds for one in choices)
-        own = self._guarded(run, operators.matmul, operators.matmul if saved > OPERATOR_SECONDS else vendor)
+        own = self._guarded(run, operators.matmul, operators.matmul if saved > OPERATOR_SECONDS else vendor, vendor)
         with torch.no_grad():
             fast = _chosen(choices, own, vendor, a.detach(), b.detach(), timed)  # each with what it looks at in a later call
         if fast is vendor:
@@ -454,16 +454,16 @@ class _Torch(_Front):
         if a.dtype != b.dtype:
             raise SpecError("matmul: a, b", "are of two types", got=f"{a.dtype} and {b.dtype}", needs="one type", remedy="b.to(a.dtype)")
 
-    def _guarded(self, run: Product, operator: Product, graded: Product) -> Product:
-        """`run`, where nothing but the numbers is asked for; else what torch sees, and of a gradient what is faster."""
-        torch, plain, watched = self.home, self._plain, self._watched
+    def _guarded(self, run: Product, operator: Product, graded: Product, forward: Product) -> Product:
+        """`run`, where nothing but the numbers is asked for; else what torch sees, of a gradient what is faster, and what has derivatives forward."""
+        torch, plain, watched, forward_ad = self.home, self._plain, self._watched, self.home.autograd.forward_ad
         gradients = torch.is_grad_enabled
 
         def product(a: Any, b: Any) -> Any:
             if (a.requires_grad or b.requires_grad) and gradients():
                 return graded(a, b)
             if type(a) not in plain or type(b) not in plain or a.is_neg() or b.is_neg() or watched():
-                return operator(a, b)
+                return (operator if forward_ad._current_level < 0 else forward)(a, b)
             return run(a, b)
 
         return product

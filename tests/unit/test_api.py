@@ -314,7 +314,16 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
     package.select = lambda m, n, k, batch: choice(1e-2, 1e-3)
     front.product(a[:2], b)
     assert taken == ["own"], "whose product is no FP32"
+    monkeypatch.setattr(api, "LIGHT", 4 * 3 * 5 * 9)
+    front.product(a[:1], b)
+    assert taken == ["own"] * 2, "of light ones neither"
     monkeypatch.delenv("CUPY_TF32")
+    taken.clear()
+    monkeypatch.setattr(api, "_package", None)
+    front.product(a[:, :4], b)
+    assert taken == ["cupy"], "a light product asks for no library"
+    monkeypatch.setattr(api, "_package", lambda gpu: package if gpu is H200 else None)
+    monkeypatch.setattr(api, "LIGHT", -1)
     taken.clear()
     front.product(a, made(9, 8).view(Array))
     assert taken == ["cupy"]
@@ -376,7 +385,8 @@ def test_others_than_float32_on_the_second_device_are_chosen_there(home, kind, m
     known = dict(shape=(4, 4), dtype=kind, device=On(1), layout="strided", is_cuda=True, is_nested=False, is_quantized=False, is_neg=lambda: False)
     array = lambda graded: SimpleNamespace(requires_grad=graded, detach=lambda: array(False), **known)
     module = SimpleNamespace(__name__=home, matmul=lambda a, b: "native", cuda=cuda, float64="float64", strided="strided", no_grad=nullcontext,
-                             version=SimpleNamespace(hip=None), is_grad_enabled=lambda: True)
+                             version=SimpleNamespace(hip=None), is_grad_enabled=lambda: True,
+                             autograd=SimpleNamespace(forward_ad=SimpleNamespace(_current_level=-1)))
     front = object.__new__({"cupy": api._Cupy, "torch": api._Torch}[home])
     front.home, front.name, front._plain, front._watched = module, home, {SimpleNamespace}, lambda: False
     product = front._decided(array(False), array(False))
@@ -559,6 +569,9 @@ def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, w
         goes(a, b, True)
     finally:
         torch.use_deterministic_algorithms(False)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(a, torch.ones(9, 9))
+        close(torch.autograd.forward_ad.unpack_dual(goes(dual, b, is_torchs, a @ b)).tangent, torch.ones(9, 9) @ b)
     with FlopCounterMode(display=False) as counter:
         goes(a, b, is_torchs, a @ b)  # the expected product counts, too
     assert counter.get_total_flops() == 2 * 9**3 * (1 + is_torchs)  # operators of the library's own have no count
@@ -765,10 +778,22 @@ def test_what_looks_at_operators_sees_them(torch):
     close(tangent, torch.ones(6, 9) @ b)
 
 
-@pytest.mark.parametrize("is_brief", [True, False])
-def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, is_brief):
+@pytest.mark.parametrize("level", [-1, 0])
+def test_derivatives_forward_are_torchs_where_the_library_is_loaded(level):
+    """The library's operators have none, and torch drops the derivative of such an operator without a word."""
+    front = object.__new__(api._Torch)
+    front._loaded = {0: SimpleNamespace(torch=SimpleNamespace(matmul=lambda a, b: "the library's"))}
+    front.home = SimpleNamespace(matmul=lambda a, b: "torch's", float32="float32", autograd=SimpleNamespace(forward_ad=SimpleNamespace(_current_level=level)))
+    a = SimpleNamespace(device=SimpleNamespace(type="cuda", index=0), dtype="float32")
+    assert front._traced(a, a) == ("the library's" if level < 0 else "torch's")
+
+
+@pytest.mark.parametrize("way", ["brief", "long", "light"])
+def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, way):
     monkeypatch.setattr(api._Torch, "_operators", lambda self, device: None)
-    if not is_brief:
+    if way == "light":
+        monkeypatch.setattr(api, "LIGHT", 4 * 9**2)
+    elif way == "long":
         monkeypatch.setattr(api._Torch, "_by_shapes", lambda self, a, b, multiply, in_fp32: in_fp32)
     a, b = tensors(torch, (5, 9), (9, 7))
     seen = []
@@ -784,6 +809,9 @@ def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, is
     with torch.autocast("cpu", dtype=torch.bfloat16):
         gemmgen.matmul(a, b)
     assert seen == [("highest", False)] * 3
+    if way != "long":
+        monkeypatch.setattr(api, "_by_types", None)
+        close(gemmgen.matmul(a, b), product(a, b))  # with none of these settings there is no other look
 
 
 NEWER = """
@@ -923,6 +951,11 @@ def test_jaxs_arrays_by_the_library(monkeypatch, calls):
     before = calls()
     close(gemmgen.matmul(a[0], b), np.asarray(a)[0] @ np.asarray(b))
     assert calls() == before, "the vendor's is predicted to be faster"
+    monkeypatch.setattr(api, "LIGHT", 4 * 5 * 9)
+    monkeypatch.setattr(api._Jax, "_package", None)
+    close(gemmgen.matmul(a[0, :4], b[:, :5]), np.asarray(a)[0, :4] @ np.asarray(b)[:, :5])  # a light product asks for no library
+    with pytest.raises(TypeError, match="not callable"):
+        gemmgen.matmul(a[0, :4], b)
     with pytest.raises(SpecError, match="not enabled"):
         gemmgen.matmul(a, b, accuracy="fp64")
     with pytest.raises(SpecError, match="do not fit"):
