@@ -42,7 +42,7 @@ WORTH_A_COPY = 512**3
 """Multiply-adds of NumPy's arrays from which on it is tried whether a GPU is faster, copies included."""
 LIGHT = 4 * 192**2
 """Bytes: two float32 operands that both have no more are multiplied by their own library. The GPU takes less time for them than the host does to enqueue a
-product, by either way; on an H200 torch.mm keeps it busy for 2 to 6 us, and a library's kernels for 8 to 12 us."""
+product, by either way; an H200 takes 2 to 6 us for torch.mm's squares of 16 to 192, and 7 to 13 us for those of a library's kernels (replayed graphs of 20)."""
 ROUNDS, SLICE_SECONDS, MOST_CALLS = 5, 2e-3, 20
 MOST_KEPT, MOST_TESTED = 4096, 4
 
@@ -73,10 +73,10 @@ def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
     """a @ b, for arrays of NumPy, CuPy, torch, JAX and any other library of the array API; lists are NumPy's arrays.
 
     The result's library, device, shape and type are those of `a @ b`. float32 arrays of CuPy, torch and JAX in a GPU's memory are multiplied by gemmgen's
-    kernels on the matrix units, or by their own library in FP32 without TF32 where that is faster. The first product on a GPU builds a library of kernels
-    for it, once: it is kept in the cache folder. NumPy's float32 arrays are copied to a GPU where that pays. Large float64, complex64 and complex128
-    arrays of CuPy and torch in a GPU's memory are multiplied by kernels of their type where these are faster than native arithmetic. All others are multiplied
-    by their own library, and a `gemmgen.errors.Notice` says so once. torch and JAX have gradients.
+    kernels on the matrix units, or by their own library in FP32 without TF32 where that is faster, as for operands up to 192 x 192. The first larger
+    product on a GPU builds a library of kernels for it, once: it is kept in the cache folder. NumPy's float32 arrays are copied to a GPU where that pays.
+    Large float64, complex64 and complex128 arrays of CuPy and torch in a GPU's memory are multiplied by kernels of their type where these are faster than
+    native arithmetic. All others are multiplied by their own library, and a `gemmgen.errors.Notice` says so once. torch and JAX have gradients.
 
     Args:
         a: [..., m, k] or [k], in any order and strides.
@@ -91,7 +91,7 @@ def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
         SpecError: shapes do not fit; a and b are of two libraries, types or devices; or one is no array of numbers, or has masked elements.
         UnknownName: there is no such accuracy.
     """
-    # A light product takes 4 attributes and 4 calls besides the product (tests/unit/test_api.py counts them): torch.mm's own time is as much as 20 of these.
+    # tests/unit/test_api.py counts the steps of a later call: on the way of light products, 4 attributes and 5 calls, each adds 0.3 % to torch.mm's time.
     if (type(a) is _tensor or type(a) is _parameter) and not _is_traced():
         try:
             if (a.nbytes <= _light and b.nbytes <= _light and a.dtype is _float32 and a.is_cuda is _on_gpu and accuracy == "fp32"
