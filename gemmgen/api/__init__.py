@@ -476,9 +476,10 @@ class _Torch(_Front):
         if a.device.type not in ("cuda", "cpu") or _light >= 0 and _on_gpu and not a.is_cuda:
             return
         # Programs of matrices alone call torch.mm, which refuses batches and vectors; torch.matmul takes all, and 0.1 us longer.
-        _multiply = multiply if _light < 0 or _on_gpu is not a.is_cuda or _multiply is multiply else self.home.matmul
-        _is_reduced, _autocasts = settings(self.home, a.device.type)
-        _light, _on_gpu = LIGHT, a.is_cuda
+        product = multiply if _light < 0 or _on_gpu is not a.is_cuda or _multiply is multiply else self.home.matmul
+        _light = -1  # meanwhile other threads look these up
+        _on_gpu, _multiply, (_is_reduced, _autocasts) = a.is_cuda, product, settings(self.home, a.device.type)
+        _light = LIGHT
 
     def _shorten(self, a: Any, b: Any, short: Product) -> None:
         """Put a short way of both shapes into its table. The first device has it; shapes that would overflow the table have none."""
