@@ -583,7 +583,7 @@ def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, w
     repeated = torch.ones(1, 1).expand(9, 9)  # whose strides are those that a sparse tensor says it has
     for x, y in ((repeated, b), (a, repeated)):
         goes(x, y, is_torchs)
-        for sparse in ((x.to_sparse(), y), (x, y.to_sparse())):
+        for sparse in ((x.to_sparse(), y), (x, y.to_sparse()), (x.to_sparse_csr(), y)):
             close(gemmgen.matmul(*sparse), x @ y)
     assert gemmgen.matmul(a, b, "fp64").dtype == torch.float64
 
