@@ -41,7 +41,7 @@ def anew(monkeypatch):
     """No product, note or library is known yet, and no GPU is here."""
     for table in ("_products", "_short"):
         monkeypatch.setattr(api, table, {})
-    for name, value in (("_is_traced", bool), ("_tensor", None), ("_parameter", None), ("_float32", None), ("_light", -1), ("_on_gpu", True),
+    for name, value in (("_own_types", set()), ("_is_traced", bool), ("_tensor", None), ("_parameter", None), ("_float32", None), ("_light", -1), ("_on_gpu", True),
                         ("_is_reduced", bool), ("_autocasts", bool), ("_multiply", None)):
         monkeypatch.setattr(api, name, value)
     monkeypatch.setattr(notes, "_noted", set())
@@ -619,6 +619,10 @@ def test_light_products_are_torchs_and_ask_for_no_library(torch, monkeypatch):
     for x, y in ((a, b), (a[:2], b[:, :3]), (a.t(), b.t()), (torch.nn.Parameter(a), torch.nn.Parameter(b))):
         close(gemmgen.matmul(x, y).detach(), x.detach() @ y.detach())
     assert not general and api._multiply is torch.mm
+    for expected in (1, 0):  # another type has a notice first
+        got, told = noticed(lambda: gemmgen.matmul(a[:, :4].double(), b[:4].double()))
+        assert got.dtype == torch.float64 and len(told) == len(general) == expected
+        general.clear()
     for _ in range(2):
         close(gemmgen.matmul(batch, b), batch @ b)
         close(gemmgen.matmul(a, b), a @ b)
@@ -642,7 +646,7 @@ def test_light_products_of_the_cpu_and_of_a_gpu(torch, monkeypatch):
         assert (api._light, api._on_gpu) == (api.LIGHT if opened else -1, opened in ("", "cuda"))
         assert not opened or (api._is_reduced, api._autocasts, api._multiply) == (f"{opened}: reduced", f"{opened}: autocasts", products[opened])
     a, b = tensors(torch, (9, 9), (9, 9))
-    monkeypatch.setattr(api, "_multiply", lambda a, b: "a GPU's")
+    monkeypatch.setattr(api, "_multiply", torch.mm)  # a GPU's: the CPU's tensors do not meet it
     monkeypatch.setattr(api, "_is_reduced", bool), monkeypatch.setattr(api, "_autocasts", bool)
     monkeypatch.setattr(api, "_by_types", lambda *given: "general")
     assert gemmgen.matmul(a, b) == "general"
@@ -670,7 +674,7 @@ def steps(call):
     return tuple(counted[name] for name in ("functions", "attributes", "calls"))
 
 
-@pytest.mark.parametrize(("way", "most"), [("light", (2, 4, 5)), ("torch", (3, 6, 8)), ("kernel", (5, 13, 18))])
+@pytest.mark.parametrize(("way", "most"), [("light", (2, 4, 4)), ("torch", (3, 6, 8)), ("kernel", (5, 13, 18))])
 def test_a_later_call_takes_few_steps_of_python(torch, monkeypatch, way, most):
     """`matmul` and torch's test of torch.compile are entered by each; then torch.mm, or a short way, a kernel's call and its workspace. The settings are a GPU's."""
     operators = reference.imported("lab.torch")
@@ -801,6 +805,7 @@ def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, wa
     a, b = tensors(torch, (5, 9), (9, 7))
     seen = []
     product = torch.mm
+    noticed(lambda: gemmgen.matmul(a.bfloat16(), b.bfloat16()))  # what autocast makes of light products is then a type that has a way of its own
     monkeypatch.setattr(torch, "mm", lambda x, y: seen.append((torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu"))) or product(x, y))
     torch.set_float32_matmul_precision("high")
     try:
@@ -810,8 +815,9 @@ def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, wa
     finally:
         torch.set_float32_matmul_precision("highest")
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        gemmgen.matmul(a, b)
-    assert seen == [("highest", False)] * 3
+        assert gemmgen.matmul(a, b).dtype == torch.float32
+        assert noticed(lambda: gemmgen.matmul(a.bfloat16(), b.bfloat16()))[0].dtype == torch.bfloat16
+    assert [one for one in seen if one != ("highest", True)] == [("highest", False)] * 3 and (way == "light" or len(seen) == 3)
     if way != "long":
         monkeypatch.setattr(api, "_by_types", None)
         close(gemmgen.matmul(a, b), product(a, b))  # with none of these settings there is no other look
