@@ -334,7 +334,8 @@ def test_a_batch_has_words_and_powers_of_each_product(gpu, scheme, k):
     """Eight products: buffers, passes and traffic are eight times those of one, but for the residues of blocks that stay."""
     block, warp = {"h200": ([64, 64, 64], [64, 64, 64]), "a100": ([64, 64, 64], [32, 32, 64]), "b200": ([128, 64, 64], [128, 64, 64])}[gpu]
     sizes = {"m": 200, "n": 100, "k": k, "type": SCHEMES.get(scheme).element}
-    one, batch = (solve(spec(gpu, scheme=scheme, problem=sizes | more, tile={"block": block, "warp": warp})) for more in ({}, {"kind": "strided", "matrices": 8}))
+    kinds = ({}, {"kind": "strided", "matrices": 8})
+    one, batch = (solve(spec(gpu, scheme=scheme, problem=sizes | more, tile={"block": block, "warp": warp})) for more in kinds)
     alone, table = interface(one), interface(batch)
     lengths = [found.workspace(200, 100, k, *count).lengths for found, count in ((alone, ()), (table, (8,)))]
     for name in ("a_words", "b_words", "a_scales", "b_scales", "segments" if k > SEGMENT_K else "residues"):

@@ -1,4 +1,4 @@
-"""Every GPU with every scheme, kind of product and policy: a refusal is true. It asks for no row that is there, and names no target that lacks the instruction."""
+"""Every GPU with every scheme, kind of product and policy: a refusal is true. It asks for no row that is there, and names what has what it asks for."""
 
 from __future__ import annotations
 
@@ -158,7 +158,8 @@ def is_true(error: InfeasibleSpec, gpu: Gpu, policy: str, scheme: Scheme, kind: 
             return not any(able(design, scheme) for design in beside) and all(
                 designs[one] in serving and able(designs[one], scheme) for one in needed(error, designs))
     return any(said in told and holds for said, holds in {
-        "have a B of": scheme.b, "has a B of": scheme.b, "is A in kind": scheme.b, "so a pass over the operands comes first": name in LISTED and scheme.normalize != "none",
+        "have a B of": scheme.b, "has a B of": scheme.b, "is A in kind": scheme.b,
+        "so a pass over the operands comes first": name in LISTED and scheme.normalize != "none",
         "scales of runs of k are found of": scheme.family.run_k and (kind.packs or any(kind.k_range)),
         "norms of rows are those of a whole FP32 matrix": scheme.family.residues and scheme.element == "f32" and any(kind.k_range),
         "multiplies the words of A by those of B": kind.twice and (
@@ -183,7 +184,8 @@ def lists(told: str, kind: str, batch: bool) -> bool:
 
 @pytest.mark.parametrize(("name", "schemes"), [
     pytest.param("b200", IN_SHORT, id="b200, tcgen05"), pytest.param("b300", ("residues8",), id="b300, tcgen05"),
-    *(pytest.param(name, SCHEMES.names(), marks=pytest.mark.long, id=name) for name in {(gpu.arch, gpu.matrix_unit): name for name, gpu in ROWS.items()}.values()),
+    *(pytest.param(name, SCHEMES.names(), marks=pytest.mark.long, id=name)
+      for name in {(gpu.arch, gpu.matrix_unit): name for name, gpu in ROWS.items()}.values()),
 ])
 def test_what_a_policy_does_not_serve_is_refused_for_a_true_reason(name, schemes):
     """Each kind, type and scheme, of one product and of a batch; and the kinds that are told to be served are those that are."""

@@ -120,7 +120,8 @@ class TensorMemory:
         warp, taker = int(threads[0]) // 32, self.takers[cta, address]
         if warp != taker:
             raise Fault(
-                "tensor memory is given back by another warp than took it", got=f"warp {warp % self.each}", needs=f"warp {taker % self.each}, which allocated it",
+                "tensor memory is given back by another warp than took it", got=f"warp {warp % self.each}",
+                needs=f"warp {taker % self.each}, which allocated it",
             )
         span = slice(address, address + columns)
         known = self.known[threads].min(0)
