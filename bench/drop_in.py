@@ -53,7 +53,7 @@ def told(program: Path, arguments: list[str], environment: dict[str, str], where
 
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::mv")
-PARTS = {"split": "_split", "maxima": "_absmax", "finish": "_finish", "memset": "Memset"}
+PARTS = {"split": "_split", "maxima": "_absmax", "finish": "finish", "memset": "Memset"}
 """Of a kernel's name."""
 
 
