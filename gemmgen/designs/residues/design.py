@@ -101,10 +101,10 @@ class ResidueKernels(OfResidues, specialised.Specialised):
                             tiles.append((bm, wm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
         clusters = choices.among("cluster", specialised.USUAL_CLUSTERS)
         slices = choices.among("split_k", (1,))
-        ways = [(count, 0, cluster) for count in slices for cluster in clusters]
+        ways = [(count, 0, 0, cluster) for count in slices for cluster in clusters]
         return [
             dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
-            dict(zip(("split_k", "mixed", "cluster"), np.array(ways).T)),
+            dict(zip(("split_k", *self.way_names, "cluster"), np.array(ways).T)),
             *specialised.pipelines_and_groups(choices),
         ]
 

@@ -43,6 +43,8 @@ CLUSTER = Decision(
     among=(1, 2, 4, 8), neutral=1, usual=1,
 )
 """By any of these numbers every stage of B divides into pieces of 16 bytes."""
+INSIDE = Way("shared", "async")
+"""Both operands come as FP32, and those that copy split them."""
 CONSUMERS = Decision(
     "consumers", "pipeline", "with policy wgmma, what warpgroups do beside one another", ("pingpong",), neutral="cooperative", usual="cooperative", words=(
         Word("cooperative", "they divide a tile", 0), Word("pingpong", "two take turns with tiles, one storing while the other multiplies", 1),
@@ -71,6 +73,11 @@ A_IN_REGISTERS = Feature("A is split on its way to the registers", constraints=(
     Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1) & (run == 0))",
                "a lane splits two k into each register, knows no scale of a row before, and two steps take turns with the registers", refusals.mixed),
 ))
+SPLIT_INSIDE = Feature("both operands are split between two places of shared memory", constraints=(
+    Constraint("C71", "split inside", "(inside == 0) | ((word_bytes == 2) & (types == 1) & (split_reads == 1) & (run == 0) & (b_bytes == 4) & (cluster == 1)"
+               " & (BM % 32 == 0) & (BN % 32 == 0) & (BM * BK % 2048 == 0) & (BN * BK % 2048 == 0))",
+               "a thread splits what it copied: four k of a row at a time, of four rows where these are neighbours in memory", refusals.inside),
+))
 ACCUMULATORS = Feature("sums in registers", spills=True, constraints=(Constraint(
     "C11", "accumulators", "accumulator_registers + fragment_registers + other_registers <= register_budget", "EGEMM eq. 8, first line",
     common.accumulators("other_registers + fragment_registers"),
@@ -90,14 +97,17 @@ class Specialised(Design):
     labels = {"warp": "warpgroup {}"}
     features = (
         SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.RUNS_OF_K,
-        common.SLICES_OF_RUNS, common.COMPENSATION, A_IN_REGISTERS, common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K,
+        common.SLICES_OF_RUNS, common.COMPENSATION, A_IN_REGISTERS, SPLIT_INSIDE, common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K,
         PERSISTENT, PACKS_APART, STORED_B, ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
     )
     words = {
-        "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),
-        "loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),),
+        "where": (
+            Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),
+            Word("shared", "the main kernel splits between global and shared memory"),
+        ),
+        "loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"), Word("async", "cp.async")),
     }
-    all_ways = (Way("prepass", "bulk"), Way("mixed", "bulk"))
+    all_ways = (Way("prepass", "bulk"), Way("mixed", "bulk"), INSIDE)
     forms = Equations(
         pipeline=(*equations.RESOURCES, *equations.BUDGETS), launch=equations.LAUNCH, predictions=(*equations.TRAFFIC, *equations.TIME), groups=(
             ("Resources", (*equations.RESOURCES, *equations.BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
@@ -105,7 +115,7 @@ class Specialised(Design):
         ),
     )
     order = "the least {fetch_bytes} a FLOP wins, then the least {fill_bytes} a FLOP, the least {dram_bytes}"
-    of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
+    of_registers = ("WM", "WN", "BK", "mixed", "inside", "pingpong", "register_budget")
     text = Text(
         gatherer="warpgroup", parts="[tiles][SLICES][elements of a thread][threads that multiply]",
         shaping=("registers", "producer_registers", "register_budget", "blocks_at_once"),
@@ -118,9 +128,14 @@ class Specialised(Design):
         ways = self.left(asked)
         if not ways or asked.foreign:
             raise refuse_pipeline(
-                asked, "where = prepass or mixed, loads = bulk, no second fragment buffer: its operands stay in shared memory",
-                "where", "loads", "fragment_buffers",
+                asked, "where = prepass or mixed and loads = bulk, or where = shared and loads = async; no second fragment buffer: its operands stay in"
+                " shared memory", "where", "loads", "fragment_buffers",
             )
+        if INSIDE in ways and asked.fixed.get("where") == INSIDE.where:
+            if not asked.kind.plain:
+                raise refuse_pipeline(asked, f"where = prepass for kind {asked.kind.name}", "where")
+            return (INSIDE,)
+        ways = tuple(way for way in ways if way != INSIDE)  # which a spec has to ask for
         packed = tuple(way for way in ways if way.where == "prepass")
         if not packed and not asked.kind.plain:  # what splits A reckons with all tiles of a row of C
             raise refuse_pipeline(asked, f"where = prepass for kind {asked.kind.name}", "where")
@@ -133,10 +148,10 @@ class Specialised(Design):
         return widest(fragment, warp[1])
 
     def way_symbols(self, way: Way) -> dict[str, int]:
-        return {"mixed": int(way.where == "mixed")}
+        return {"mixed": int(way.where == "mixed"), "inside": int(way.where == INSIDE.where)}
 
     def way_of(self, numbers: Numbers) -> Way:
-        return Way("mixed" if numbers["mixed"] else "prepass", "bulk")
+        return INSIDE if numbers["inside"] else Way("mixed" if numbers["mixed"] else "prepass", "bulk")
 
     def mixes(self, scheme: Scheme) -> bool:
         """Integers beside floating-point words of 16 bits, of one type each: registers hold two of these, and four of those."""
@@ -178,13 +193,13 @@ class Specialised(Design):
                             tiles.append((bm, wm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
         turns = [CONSUMERS.encoded(word)["pingpong"] for word in choices.among("consumers", ("cooperative", "pingpong"))]
         ways = [
-            (count, self.way_symbols(way)["mixed"], cluster, turn)
+            (count, *self.way_symbols(way).values(), cluster, turn)
             for count in choices.among("split_k", SLICES) for way in choices.ways
             for cluster in choices.among("cluster", USUAL_CLUSTERS) for turn in turns
         ]
         return [
             dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
-            dict(zip(("split_k", "mixed", "cluster", "pingpong"), np.array(ways).T)),
+            dict(zip(("split_k", *self.way_names, "cluster", "pingpong"), np.array(ways).T)),
             *pipelines_and_groups(choices, compensated=True),
         ]
 

@@ -25,6 +25,10 @@ COUNTING_REGISTERS = 56
 MORE_REGISTERS = 8
 """What it has beside those where A has three words or more, or is of a strided batch and not transposed: with 56 alone it spills 12 B and 24 B (NVRTC 13.5),
 and setmaxnreg takes multiples of 8."""
+SPLITTING_REGISTERS = 96
+"""The same where it splits both operands."""
+SPLIT_INSTRUCTIONS = 3
+"""Issue slots for each element and word of what a copying warpgroup splits, with what it loads, stores and counts, and one more for the element."""
 MOST_REGISTERS = 240
 """A thread of a multiplying warpgroup."""
 OTHER_REGISTERS = 32
@@ -50,9 +54,14 @@ LEAST_OTHERS = 28
 GROUPS = Equation(
     "W1", "groups", "(BM / WM) * (BN / WN) * (1 + pingpong)", "warpgroups that multiply", "they divide a tile, or two take turns with tiles",
 )
-WARPS = Equation("W2", "warps", "4 * (groups + 1)", "warps a block", "one more warpgroup copies")
-A_BYTES = Equation("W3", "a_bytes", "where(mixed > 0, 4, a_word_bytes)", "B", "an element of A in a stage: its words, or FP32")
-STAGE_BYTES = Equation("W4", "stage_bytes", "BK * (BM * a_bytes + BN * b_word_bytes)", "B a stage", "EGEMM eq. 2, with A's own size")
+COPIERS = Equation("W44", "copiers", "1 + inside", "warpgroups that copy", "two, where they also split what they copied")
+WARPS = Equation("W2", "warps", "4 * (groups + copiers)", "warps a block", "those that multiply, and those that copy")
+A_BYTES = Equation("W3", "a_bytes", "where(mixed + inside > 0, 4, a_word_bytes)", "B", "an element of A as it comes to a stage: its words, or FP32")
+B_BYTES = Equation("W45", "b_copied_bytes", "where(inside > 0, 4, b_word_bytes)", "B", "the same of B")
+STAGE_BYTES = Equation(
+    "W4", "stage_bytes", "BK * (BM * (a_bytes + inside * a_word_bytes) + BN * (b_copied_bytes + inside * b_word_bytes))", "B a stage",
+    "EGEMM eq. 2, with the operands' own sizes; FP32 and words where the kernel splits both",
+)
 SHARED_BYTES = Equation(
     "W5", "shared_bytes",
     "stages * (stage_bytes + 16 + where(run > 0, 8, where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0))) + where(split_k > 1, 8 * groups, 0)",
@@ -66,11 +75,12 @@ LAUNCH_REGISTERS = Equation(
 PRODUCER = Equation(
     "W7", "producer_registers",
     f"where(mixed > 0, where((words > 2) | (strides > 0) & (a_strided == 0), {COUNTING_REGISTERS + MORE_REGISTERS}, {COUNTING_REGISTERS}),"
-    f" where(groups < 3, {PRODUCER_REGISTERS}, 32))",
-    "registers a thread", "what the copying warpgroup keeps",
+    f" where(inside > 0, {SPLITTING_REGISTERS}, where(groups < 3, {PRODUCER_REGISTERS}, 32)))",
+    "registers a thread", "what a copying warpgroup keeps",
 )
 BUDGET = Equation(
-    "W8", "register_budget", f"min({MOST_REGISTERS}, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))", "registers a thread",
+    "W8", "register_budget", 
+    f"min({MOST_REGISTERS}, 8 * floor((registers * (groups + copiers) - copiers * producer_registers) / groups / 8))", "registers a thread",
     "the multiplying warpgroups share what it gives up (setmaxnreg)",
 )
 ACCUMULATORS = Equation(
@@ -88,9 +98,9 @@ OTHERS = Equation(
     f" + where((run > 0) & (split_k > 1), {RUNS_GUARD}, 0)", "registers a thread",
     "addresses, the loop, the stages' bookkeeping and scales; which run of k a slice begins in",
 )
-RESOURCES = (GROUPS, WARPS, resources.THREADS, traffic.TILES)
+RESOURCES = (GROUPS, COPIERS, WARPS, resources.THREADS, traffic.TILES)
 BUDGETS = (
-    A_BYTES, STAGE_BYTES, SHARED_BYTES, LAUNCH_REGISTERS, PRODUCER, BUDGET, ACCUMULATORS, ACCUMULATOR_REGISTERS, FRAGMENT_REGISTERS, OTHERS,
+    A_BYTES, B_BYTES, STAGE_BYTES, SHARED_BYTES, LAUNCH_REGISTERS, PRODUCER, BUDGET, ACCUMULATORS, ACCUMULATOR_REGISTERS, FRAGMENT_REGISTERS, OTHERS,
 )
 
 SHARERS = Equation("W36", "sharers", "(BM / WM) * (BN / WN)", "parts of a tile", "each warpgroup gathers its own part of slices of k")
@@ -113,7 +123,7 @@ FETCH_BYTES = Equation(
     "each instruction reads its operands from shared memory anew; what splits A itself reads it once",
 )
 FILL_BYTES = Equation(
-    "W14", "fill_bytes", "BK * (BM * a_bytes + BN * b_word_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B",
+    "W14", "fill_bytes", "BK * (BM * a_bytes + BN * b_copied_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B",
 )
 BLOCKS = Equation(
     "W15", "blocks", "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k", "pieces of work",
@@ -124,18 +134,18 @@ L2_BYTES = Equation("W16", "l2_bytes", "blocks * stages_k * fill_bytes", "B", "e
 TURNS = Equation("W17", "turns", "ceil(blocks / (floor(sms / cluster) * cluster))", "pieces a block", "wave quantisation")
 WAVE_ROWS = Equation("W18", "wave_rows", "min(group * cluster, ceil(M / BM))", "rows of tiles", "blocks walk down these before they move on")
 WAVE_COLUMNS = Equation("W19", "wave_columns", "min(ceil(sms / wave_rows), ceil(N / BN))", "columns of tiles", "the tiles at work together")
-PLANE_BYTES = Equation("W20", "plane_bytes", "batch * K * (M * a_bytes + N * b_word_bytes)", "B", "both operands, as the kernel reads them")
+PLANE_BYTES = Equation("W20", "plane_bytes", "batch * K * (M * a_bytes + N * b_copied_bytes)", "B", "both operands, as the kernel reads them")
 WAVE_GROUPS = Equation(
     "W39", "wave_groups", "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)", "groups of rows of tiles", "of a batch that are at work together",
 )
 DRAM_BYTES = Equation(
     "W21", "dram_bytes",
     "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0,"
-    " max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN * b_word_bytes)))",
+    " max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN * b_copied_bytes)))",
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "W22", "split_bytes", "batch * K * (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * N)"
+    "W22", "split_bytes", "(1 - inside) * batch * K * (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * N)"
     " + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))", "B",
     "elements in, words out, of which few stay in L2",
 )
@@ -179,10 +189,14 @@ MOVED_CYCLES = Equation(
     "W41", "moved_cycles", "where(tile_k > 0, moved_operations * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)", "cycles a tile and stage",
     "sums of tiles of k with scales of their own leave the unit",
 )
+SPLITTING_CYCLES = Equation(
+    "W46", "splitting_cycles", f"inside * (1 + {SPLIT_INSTRUCTIONS} * words) * (BM + BN) * BK / 128", "cycles a tile and stage",
+    "the SM's four schedulers issue what the copying warpgroups split by",
+)
 OVERLAPPING = Equation("W35", "overlapping", "where(turns > 1, 1 + pingpong, 1)", "tiles", "that a block works on at once: one cannot take turns")
 STAGE_CYCLES = Equation(
     "W27", "stage_cycles", "max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles,"
-    " chain_cycles / overlapping, latency_cycles, moved_cycles)", "cycles a tile and stage",
+    " chain_cycles / overlapping, latency_cycles, moved_cycles, splitting_cycles)", "cycles a tile and stage",
     "the slowest binds; integer products of two warpgroups hold one another up",
 )
 TILE_CYCLES = Equation(
@@ -209,12 +223,14 @@ UNIT_SECONDS = Equation(
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
     "W32", "seconds",
-    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds"
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds)"
+    " + where(inside > 0, launch_seconds + memory_cycles / clock_hz, split_passes * launch_seconds + overlap_seconds)"
     " + where(cluster > 1, cluster_seconds, 0)", "s",
-    "one after another, or as the power of both allows; the main kernel's launch is hidden",
+    "one after another, or as the power of both allows; the main kernel's launch is hidden, but by itself where there is no pass, and nothing hides its first"
+    " loads then",
 )
 TIME = (
-    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, MOVED_CYCLES, RUN_CYCLES, OVERLAPPING, STAGE_CYCLES,
+    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, MOVED_CYCLES, RUN_CYCLES, SPLITTING_CYCLES, OVERLAPPING, STAGE_CYCLES,
     TILE_CYCLES, KERNEL_CYCLES, MOVING_CYCLES, UNIT_SECONDS,
     KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )

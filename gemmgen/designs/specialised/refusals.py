@@ -49,6 +49,15 @@ def mixed(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
+def inside(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [split] where", "operands cannot be split on their way to shared memory here",
+        got=f"{plan.scheme.name}, block {'x'.join(map(str, plan.block))}, cluster = {plan.cluster}",
+        needs="FP32 elements, 16-bit words of one type, no scales of rows or runs of k, no cluster, a block whose m and n are multiples of 32 and, times its k, of 2048",
+        remedy='where = "prepass"',
+    )
+
+
 def wide_instruction(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [tile] warp", "one matrix instruction needs more registers than a thread has when the block starts", got=plan.warp[1],

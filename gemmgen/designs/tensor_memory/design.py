@@ -90,7 +90,7 @@ class TensorMemory(Design):
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu) | {
             # What the warp-specialised design has and this one does not.
-            **specialised.TURNS.absent, "mixed": 0, "beside": 0.0, "moving_rate": 1.0, "clustered": 0.0, "alone": 0.0,
+            **specialised.TURNS.absent, "mixed": 0, "inside": 0, "beside": 0.0, "moving_rate": 1.0, "clustered": 0.0, "alone": 0.0,
             "moved_operations": 0.0,
         }
 
