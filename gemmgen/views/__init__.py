@@ -277,11 +277,6 @@ class Launches(View):
         return {"prepass": (a, b), "mixed": (b,)}.get(self.plan.where, ())
 
     @property
-    def unpacked(self) -> tuple[Operand, ...]:
-        """The operands that the main kernel splits itself."""
-        return tuple(one for one in self.plan.operands if one not in self.packed)
-
-    @property
     def shares_words(self) -> bool:
         """Whether A's words are B's, too: of a kind of one operand, where rows of A and columns of B are packed alike."""
         alike = self.plan.block[0] == self.plan.block[1] and self.plan.words_of("a") == self.plan.words_of("b")

@@ -239,6 +239,11 @@ WAYS = {
         TENSOR_MEMORY, scheme="residues12", promote=0, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}, stages=5),
     "tensor memory, residues, few columns": dict(
         TENSOR_MEMORY, scheme="residues6", promote=0, tile={"block": [128, 16, 64], "warp": [128, 16, 64], "cluster": 1}, layout="tt", stages=4),
+    "warpgroups that copy and split": dict(
+        HOPPER, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1}, where="shared", loads="async", layout="nn", stages=2),
+    "warpgroups that copy and split three words, slices": dict(
+        HOPPER, scheme="bf16x6_apart", tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 1}, where="shared", loads="async", layout="tt", stages=2,
+        split_k=2),
 }
 
 

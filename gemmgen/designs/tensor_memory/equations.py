@@ -52,7 +52,7 @@ BUDGET = Equation(
     "registers a thread", "as W8; where nothing moves before a tile's end, registers stay where they are",
 )
 BUDGETS = (
-    specialised.A_BYTES, STAGE_BYTES, BUFFERS, COLUMNS, SHARED_BYTES, specialised.LAUNCH_REGISTERS,
+    specialised.A_BYTES, specialised.B_BYTES, STAGE_BYTES, BUFFERS, COLUMNS, SHARED_BYTES, specialised.LAUNCH_REGISTERS,
     BUDGET, specialised.ACCUMULATOR_REGISTERS,
 )
 
