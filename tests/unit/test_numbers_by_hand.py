@@ -177,6 +177,16 @@ BY_HAND = (
     (specialised.CHAIN_CYCLES, 1546, GROUP := dict(group_gap=10, BK=64, FK=16, products=3, WM=128, WN=64, tensor_fma_per_clock=1024, mma_efficiency=1, mixed=1,
                                                    split_a_cycles=30, words_a=2, a_strided=1, FM=64)),
     (specialised.CHAIN_CYCLES, 282, GROUP | dict(WN=8)),
+    # FP32 of 128 rows and 64 columns, 32 k, with three words of 2 B of each beside it; and 10 slots for each of the elements, four at a time
+    (specialised.STAGE_BYTES, 61440, INSIDE := dict(BM=128, BN=64, BK=32, a_bytes=4, b_copied_bytes=4, a_word_bytes=6, b_word_bytes=6, inside=1)),
+    (specialised.STAGE_BYTES, 36864, INSIDE | dict(a_bytes=6, b_copied_bytes=6, inside=0)),
+    (specialised.SPLITTING_CYCLES, 480, INSIDE | dict(words=3)), (specialised.SPLITTING_CYCLES, 0, INSIDE | dict(words=3, inside=0)),
+    # what two copying warpgroups of 96 registers leave of 128 a thread to two others, and one of 40 to the same
+    (specialised.BUDGET, 160, dict(registers=128, groups=2, copiers=2, producer_registers=96)),
+    (specialised.BUDGET, 168, dict(registers=128, groups=2, copiers=1, producer_registers=48)),
+    (specialised.SECONDS, 17, SECONDS := dict(kernel_seconds=4, split_seconds=0, unit_seconds=2, split_power=1, inside=1, launch_seconds=3, memory_cycles=100,
+                                              clock_hz=10, split_passes=1, overlap_seconds=5, cluster=1, cluster_seconds=7)),
+    (specialised.SECONDS, 12, SECONDS | dict(inside=0)), (specialised.SECONDS, 19, SECONDS | dict(inside=0, cluster=2)),
     (tensor_memory.SHARED_BYTES, 2088, STAGED := dict(stages=2, stage_bytes=1000, buffers=2, split_k=1, groups=4)),
     (tensor_memory.SHARED_BYTES, 2120, STAGED | dict(split_k=2)),
     # 16 k of 128 rows of A and of 256 or 128 columns of B, two words of 2 B each; three products read them
@@ -197,7 +207,8 @@ def test_an_equation_by_hand(equation, wanted, known):
 
 
 ONE = {"FK": 16, "BK": 64, "types": 1, "word_bytes": 2, "tile_k": 0, "promote": 0, "padding": 0, "rings": 0, "split_register": 0, "split_shared": 0,
-       "fragment_buffers": 1, "held": 0, "uncached": 0, "amd": 0, "warp_size": 32, "FM": 16, "FN": 8, "mixed": 0, "split_reads": 1, "run": 0, "split_k": 1}
+       "fragment_buffers": 1, "held": 0, "uncached": 0, "amd": 0, "warp_size": 32, "FM": 16, "FN": 8, "mixed": 0, "split_reads": 1, "run": 0, "split_k": 1,
+       "inside": 0, "b_bytes": 4, "cluster": 1, "BM": 64, "BN": 64}
 LIMITS = (  # of a design the constraint by its number and name; numbers that it just allows, each with one beside that it refuses
     ("specialised", "C2 warp k", ({"WK": 64}, {"WK": 32})),
     ("portable", "C8 fragment buffers", ({"fragment_buffers": 2, "BK": 32}, {"fragment_buffers": 2, "BK": 48})),
@@ -230,6 +241,10 @@ LIMITS = (  # of a design the constraint by its number and name; numbers that it
      ({"BK": 16, "least_bytes": 2}, {"BK": 16, "least_bytes": 1})),
     ("specialised", "C25 A in registers", ({"mixed": 1, "BK": 32}, {"mixed": 1, "BK": 48}), ({"mixed": 1}, {"mixed": 1, "split_reads": 2}),
      ({"mixed": 1}, {"mixed": 1, "run": 256})),
+    ("specialised", "C71 split inside", ({"inside": 1}, {"inside": 1, "cluster": 2}), ({"inside": 1, "BN": 32}, {"inside": 1, "BN": 48}),
+     ({"inside": 1, "BK": 32}, {"inside": 1, "BK": 32, "BN": 32}), ({"inside": 1, "BN": 96}, {"inside": 1, "BM": 16}),
+     *(({"inside": 1}, {"inside": 1, **one}) for one in ({"word_bytes": 4}, {"types": 2}, {"split_reads": 2}, {"run": 256}, {"b_bytes": 2})),
+     ({"BM": 16, "cluster": 2}, {"inside": 1, "BM": 16})),
     ("specialised", "C29 an instruction", ({"WN": 200, "registers": 128}, {"WN": 208, "registers": 128}),
      ({"WN": 192, "mixed": 1, "registers": 128}, {"WN": 200, "mixed": 1, "registers": 128})),
     ("specialised", "C36 widths", ({"types": 2, "WN": 32}, {"types": 2, "WN": 24})),

@@ -23,7 +23,7 @@ from gemmgen.designs import Hints, specialised
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.plan import Plan
 from gemmgen.render import render
-from gemmgen.solve import check, explain, solve
+from gemmgen.solve import check, choices, explain, solve
 from gemmgen.spec import loads
 from broken_rows import assert_refused
 
@@ -172,7 +172,8 @@ def test_other_gpus_do_not_have_it(gpu):
 
 TILE = {"block": [128, 128, 64], "warp": [64, 128, 64]}
 REFUSED = {
-    "split before shared memory": ({"split": {"where": "shared"}}, "[fragment] policy", "does not go with this pipeline"),
+    "split before shared memory, by the copy engine": (
+        {"split": {"where": "shared"}, "pipeline": {"loads": "bulk"}}, "[fragment] policy", "does not go with this pipeline"),
     "split to fragments": ({"split": {"where": "register"}}, "[fragment] policy", "does not go with this pipeline"),
     "cp.async": ({"pipeline": {"loads": "async"}}, "[fragment] policy", "does not go with this pipeline"),
     "two fragment buffers": ({"pipeline": {"fragment_buffers": 2}}, "[fragment] policy", "does not go with this pipeline"),
@@ -583,3 +584,35 @@ def solved_tile(scheme, block, cluster=1, consumers="cooperative"):
         "split": {"scheme": scheme}, "fragment": {"policy": "wgmma"}, "tile": {"block": block, "warp": [64, 64, block[2]], "cluster": cluster},
         "pipeline": {"consumers": consumers}, "target": {"gpu": "h200"},
     }))
+
+
+# ---- both operands split in the main kernel
+
+
+def test_one_launch_splits_both_operands_where_a_spec_asks_for_it():
+    plan = solve(spec("bf16x6_apart", size=256, split={"where": "shared"}))
+    table = abi.interface(plan)
+    assert (plan.where, plan.loads, plan.numbers["copiers"], plan.cluster) == ("shared", "async", 2, 1)
+    assert [launch.role for launch in table.launches] == ["gemm"] and plan.split_k == 1
+    assert not any(buffer.factor for buffer in table.buffers if "words" in buffer.name)
+    names = [one.name for line in table.launches[0].lines for one in line.parameters]
+    assert {"a", "lda", "b", "ldb", "a_status", "b_status"} <= set(names)
+    assert plan.threads == 128 * (plan.numbers["groups"] + 2)
+    # No search takes it by itself, and a stage holds FP32 and words of both.
+    assert {one.where for one in itertools.islice(choices(spec("bf16x6_apart", size=256)), 50)} <= {"prepass", "mixed"}
+    assert plan.numbers["stage_bytes"] == (plan.block[0] + plan.block[1]) * plan.block[2] * 10
+
+
+@pytest.mark.parametrize(("sections", "said"), [
+    ({"split": {"where": "shared"}, "tile": {"block": [64, 48, 64], "warp": [64, 48, 64]}}, "operands cannot be split on their way to shared memory here"),
+    ({"split": {"where": "shared"}, "tile": {"block": [64, 64, 64], "cluster": 2}}, "operands cannot be split on their way to shared memory here"),
+])
+def test_what_cannot_be_split_inside_is_refused(sections, said):
+    with pytest.raises(InfeasibleSpec, match=said):
+        solve(spec("bf16x6_apart", **{**sections, "split": {"scheme": "bf16x6_apart", **sections["split"]}}))
+
+
+def test_a_kind_that_is_not_plain_is_not_split_inside():
+    with pytest.raises(InfeasibleSpec, match="where = prepass for kind syrk"):
+        solve(loads({"problem": {"kind": "syrk", "uplo": "lower", "m": 256, "n": 256, "k": 256, "layout": "nt"}, "fragment": {"policy": "wgmma"},
+                     "target": {"gpu": "h100"}, "split": {"scheme": "bf16x6_apart", "where": "shared"}}))

@@ -125,17 +125,13 @@ class Specialised(Design):
         return fragment.from_shared and not fragment.in_tensor_memory
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:
-        ways = self.left(asked)
+        # One launch for both operands is for a spec that asks for it.
+        ways = tuple(way for way in self.left(asked) if way != INSIDE or asked.fixed.get("where") == INSIDE.where)
         if not ways or asked.foreign:
             raise refuse_pipeline(
-                asked, "where = prepass or mixed and loads = bulk, or where = shared and loads = async; no second fragment buffer: its operands stay in"
+                asked, "where = prepass or mixed with loads = bulk, or where = shared with loads = async; no second fragment buffer: its operands stay in"
                 " shared memory", "where", "loads", "fragment_buffers",
             )
-        if INSIDE in ways and asked.fixed.get("where") == INSIDE.where:
-            if not asked.kind.plain:
-                raise refuse_pipeline(asked, f"where = prepass for kind {asked.kind.name}", "where")
-            return (INSIDE,)
-        ways = tuple(way for way in ways if way != INSIDE)  # which a spec has to ask for
         packed = tuple(way for way in ways if way.where == "prepass")
         if not packed and not asked.kind.plain:  # what splits A reckons with all tiles of a row of C
             raise refuse_pipeline(asked, f"where = prepass for kind {asked.kind.name}", "where")
