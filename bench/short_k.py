@@ -141,6 +141,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--table", type=Path, metavar="FILE", help="a dispatch table of the measured times")
     parser.add_argument("--stand-for", type=lambda text: text.split(","), default=[], metavar="LAYOUTS", help="of the table: that take nn's times")
+    parser.add_argument("--also", type=Path, metavar="FILE", help="of the table: what --json wrote of further products, raced before by the same kernels")
+    parser.add_argument("--sizes", type=lambda text: [tuple(map(int, one.split("x"))) for one in text.split(",")], default=SIZES,
+                        help="products to race, of those that kernels are chosen for: MxNxK, or MxNxKxPRODUCTS")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where the libraries are made")
     parser.add_argument("--floors", action="store_true", help="no kernels: what launches, stores and loads of these products take by themselves")
     parser.add_argument("--only-make", action="store_true", help="make the libraries and no race")
@@ -162,7 +165,7 @@ def main() -> None:
                 folders += [] if why else [root / name]
         if args.only_make:
             return
-        args.alone, args.inside, args.sizes = False, 0, SIZES
+        args.alone, args.inside = False, 0
         args.seconds -= time.perf_counter() - began
         bench.race_products(folders, Path(out), args)
 
