@@ -601,6 +601,11 @@ def test_one_launch_splits_both_operands_where_a_spec_asks_for_it():
     # No search takes it by itself, and a stage holds FP32 and words of both.
     assert {one.where for one in itertools.islice(choices(spec("bf16x6_apart", size=256)), 50)} <= {"prepass", "mixed"}
     assert plan.numbers["stage_bytes"] == (plan.block[0] + plan.block[1]) * plan.block[2] * 10
+    # What warpgroups that gather slices tell one another lies behind all stages and their barriers.
+    sliced = settled((64, 64, 64), (64, 64, 64), "shared", scheme="bf16x6_apart", split_k=2)
+    behind = sliced.stages * (sliced.numbers["stage_bytes"] + 16)
+    assert sliced.shared_bytes == behind + 8 * sliced.numbers["groups"]
+    assert "(shared + STAGES * (STAGE_BYTES + RAW_BYTES + 16)) + warpgroup" in render(sliced).text
 
 
 @pytest.mark.parametrize(("sections", "said"), [
