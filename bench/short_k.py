@@ -1,6 +1,7 @@
 """Which kernels of which scheme serve short sums, small products and batches best, on the GPU of this machine.
 
     python bench/short_k.py h200 --shipped specs/libraries/general.toml --seconds 200 --json short_k.json --table general_h200.json
+    python bench/short_k.py h200 --floors
 
 Makes a library of each family of kernels and the shipped one for a GPU, and races them all beside cuBLAS's SGEMM: the shipped
 library's own choice stands in the table beside the fastest kernel of all. Needs a C compiler, cupy, and processors for NVRTC.
@@ -54,10 +55,6 @@ FAMILIES: dict[str, dict[str, Any]] = {  # of each use, how many kernels at most
     "bf16x6_inside": {
         "use": [{"split": {"scheme": "bf16x6_apart", "where": "shared"}, "fragment": {"policy": "wgmma"}}], "kernels_at_most": 14,
         "sizes": [*SHORT, *SMALL, *BATCHED, *MODELS[:2], *MORE[:10], *MORE[-6:]],
-    },
-    "bf16x6_deep": {
-        "use": [{"split": {"scheme": "bf16x6_apart", "where": "shared"}, "fragment": {"policy": "wgmma"}, "tile": {"block": [64, 64, 64]}}],
-        "kernels_at_most": 4, "sizes": [*SHORT, *BATCHED, *MODELS[:2]],
     },
     "tf32x3_lane": {"use": [{"split": {"scheme": "tf32x3", "where": "lane"}}], "kernels_at_most": 5, "sizes": [*SHORT[:3], *SMALL], "batched": False},
     "fp32_lane": {"use": [{"split": {"scheme": "fp32", "where": "lane"}}], "kernels_at_most": 7, "sizes": [*SHORT[:3], *SMALL, *MORE[:4]], "batched": False},
