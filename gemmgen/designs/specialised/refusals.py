@@ -53,7 +53,8 @@ def inside(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [split] where", "operands cannot be split on their way to shared memory here",
         got=f"{plan.scheme.name}, block {'x'.join(map(str, plan.block))}, cluster = {plan.cluster}",
-        needs="FP32 elements, 16-bit words of one type, no scales of rows or runs of k, no cluster, a block whose m and n are multiples of 32 and, times its k, of 2048",
+        needs="FP32 elements, 16-bit words of one type, no scales of rows or runs of k, no cluster, a block whose m and n are multiples of 32 and, times"
+        " its k, of 2048",
         remedy='where = "prepass"',
     )
 
