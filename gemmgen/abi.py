@@ -361,13 +361,15 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
 
 def _solve(plan: Plan, symbol: str) -> Launch:
     """A kernel whose blocks take some right-hand sides each, of a block of unknowns: k is its size. Of a batch, all systems' one after another."""
-    triangle = (_a if plan.solved.name == "a" else _b)(plan)
+    triangle, own = (_a if plan.solved.name == "a" else _b)(plan), plan.kind.own
+    alpha = tuple(one for one in _factors_of_c(plan) if one.name.startswith("alpha"))
     return Launch(
-        symbol=symbol, role=SOLVE, meaning=f"a block of unknowns, by substitution in FP32 with the triangle of {plan.solved.name.upper()} on the diagonal",
-        grid=(((plan.kind.beside, solves.SYSTEMS), *_each(plan)),), threads=solves.THREADS,
-        shared_bytes=0 if plan.geometry.static_shared else solves.SHARED_BYTES,
+        symbol=symbol, role=SOLVE,
+        meaning=f"a block of unknowns, by substitution in {plan.type.title} with the triangle of {plan.solved.name.upper()} on the diagonal",
+        grid=(((plan.kind.beside, own.systems * (plan.kind.reals if plan.kind.left else 1)), *_each(plan)),), threads=own.threads,
+        shared_bytes=0 if plan.geometry.static_shared else own.shared_bytes,
         lines=(
-            Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], _FACTORS[0])),
+            Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], *alpha)),
             *_strides(plan, f"{plan.solved.name}c", counted=False),
         ),
     )

@@ -60,7 +60,7 @@ class Case:
             return False
         if self.spec.problem.element.reals > 1:
             return self.kind.reals > 1
-        return not (self.kind.twice or self.kind.solves)
+        return not self.kind.twice
 
     @property
     def b(self) -> str:

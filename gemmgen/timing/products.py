@@ -78,7 +78,7 @@ class Multiplier:
         k = a.shape[-1] if self._plan.layout[0] == "n" else a.shape[-2]
         self._put(out, {"a": a, "b": b, "c": out}, k, alpha, beta)
 
-    def solve(self, c: Any, triangle: Any, alpha: float = 1.0) -> None:
+    def solve(self, c: Any, triangle: Any, alpha: complex = 1.0) -> None:
         """C [M, N] becomes X of A X = alpha C, or of X B = alpha C, as the kernel's kind has it; put on the current stream, and nothing waits.
 
         Args:

@@ -68,7 +68,7 @@ def test_a_system_takes_as_long_as_its_rounds(made, right, unknowns, sides, batc
     wanted = 0.0
     for one in kernel.built.plan.kind.rounds(*size, 0, 1.0, 0.0, True):
         if one.solves:
-            wanted += launch + wave * -(-(-(-sides // solves.SYSTEMS)) // UNITS) + output * sides
+            wanted += launch + wave * -(-(-(-sides // solves.TRSM.own.systems)) // UNITS) + output * sides
         else:
             wanted += float(kernel.estimate.model_copy(update={"sms": UNITS}).seconds(one.m, one.n, one.k))
     chosen = choice_of(made, asked(unknowns, sides, right, batch=batch, stride_c=unknowns * sides), units=UNITS)
@@ -94,7 +94,7 @@ def test_systems_that_are_solved_together_take_the_launches_of_one(made, unknown
     wanted = 0.0
     for one in kernel.built.plan.kind.rounds(unknowns, sides, 0, 1.0, 0.0, True):
         if one.solves:
-            wanted += launch + wave * -(-(batch * -(-sides // solves.SYSTEMS)) // UNITS) + output * sides * batch
+            wanted += launch + wave * -(-(batch * -(-sides // solves.TRSM.own.systems)) // UNITS) + output * sides * batch
         else:
             wanted += float(kernel.estimate.model_copy(update={"sms": UNITS}).seconds(one.m, one.n, one.k, batch))
     chosen = choice_of(made, together(unknowns, sides, batch), units=UNITS)

@@ -220,7 +220,7 @@ def test_the_model_knows_a_solve(gpu, scheme):
 @pytest.mark.parametrize("side", [LEFT, RIGHT])
 def test_the_time_of_blocks_by_hand(side):
     """Of two blocks of unknowns, each with one thread block more than the H200 has SMs."""
-    others = 132 * solves.SYSTEMS + 1
+    others = 132 * TRSM.own.systems + 1
     of = solve(spec(*((512, others) if side == LEFT else (others, 512)), gpu="h200", side=side)).model
     cycles = 256 * 207 + 6 * 64 * 64 * 32 / 128
     wanted = 2 * (3 * of["launch_seconds"] + 2 * cycles / of["clock_hz"] + 8 * 256 * others / of["dram_rate"])
@@ -238,9 +238,9 @@ def test_the_kernel_is_one_of_its_side_and_order(kind):
 def test_threads_read_shared_memory_without_bank_conflicts():
     """Eight rows in a line, as products read them, and eight that are four apart, as substitution does: their chunks of 16 bytes lie in all 32 banks."""
     text = render(replace(plan_of(stages=3), kind=Trsm())).text
-    moved = re.search(r"exchanged\(int row\) \{ return (.*); \}", text)[1].replace("/", "//")
-    of = [eval(moved, {"row": row}) for row in range(solves.PART)]  # noqa: S307
-    for first in range(0, solves.PART, 8):
+    moved = re.search(r"exchanged\(int row, int groups\) \{ return \((.*) & \(.*; \}", text)[1].replace("/", "//")
+    of = [(eval(moved, {"row": row}) & 7) * 4 for row in range(TRSM.own.part)]  # noqa: S307
+    for first in range(0, TRSM.own.part, 8):
         assert {chunk // 4 for chunk in of[first : first + 8]} == set(range(8))
     for first in (*range(4), *range(32, 36)):
         assert {chunk // 4 for chunk in of[first : first + 32 : 4]} == set(range(8))
@@ -372,7 +372,7 @@ def test_kernels_without_repair_are_asked_for_infinities_of_one_block(monkeypatc
     asked(monkeypatch, change=lambda result, c, **told: sizes.append(len(c)) or result)
     asked_fast = len(sizes)
     asked(monkeypatch, special="fast", change=lambda result, c, **told: sizes.append(len(c)) or result)
-    assert solves.BLOCK + solves.PART + 3 in sizes[:asked_fast] and max(size for size in sizes[asked_fast:] if size < 3 * solves.BLOCK) == solves.BLOCK + 5
+    assert solves.BLOCK + TRSM.own.part + 3 in sizes[:asked_fast] and max(size for size in sizes[asked_fast:] if size < 3 * solves.BLOCK) == solves.BLOCK + 5
 
 
 @pytest.mark.parametrize(("unknowns", "sides", "measured"), [(8192, 4096, 2847.3e-6), (2048, 2048, 401.7e-6)])
