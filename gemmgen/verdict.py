@@ -18,7 +18,7 @@ from typing import Any
 from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
-from gemmgen.kinds import GEMM, STRIDED
+from gemmgen.kinds import GEMM, STRIDED, Kind
 from gemmgen.model import time
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
@@ -141,6 +141,8 @@ def plain_seconds(plan: Plan) -> tuple[float, str] | None:
     if not plan.type.is_usual:
         h = plan.hints
         seconds = native_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if plan.kind.batched else 1)
+        if seconds is not None and plan.kind.solves:
+            return _of_routine(plan.kind, seconds, time.NATIVE_START, h.k, h.matrices), NATIVE
         # Of a triangle of C the vendor computes half, at the same rate.
         return None if seconds is None else (seconds / 2 if plan.kind.tiles else seconds, NATIVE)
     try:
@@ -161,9 +163,13 @@ def vendor_seconds(plan: Plan) -> float | None:
         return whole
     if kind.vendor_share is None:
         return None
-    start = time.sgemm_numbers(plan.gpu)["sgemm_start"]
-    together = kind.vendor_together if kind.batched and h.matrices > 1 else 1
-    return start + together * kind.vendor_share * (whole - start) + kind.vendor_chain * h.k
+    return _of_routine(kind, whole, time.sgemm_numbers(plan.gpu)["sgemm_start"], h.k, h.matrices)
+
+
+def _of_routine(kind: Kind, whole: float, start: float, k: int, matrices: int) -> float:
+    """Seconds of the vendor's own routine of a kind, of those of the whole product."""
+    together = kind.vendor_together if kind.batched and matrices > 1 else 1
+    return start + together * kind.vendor_share * (whole - start) + kind.vendor_chain * k
 
 
 def plain_plan(plan: Plan) -> Plan:

@@ -159,7 +159,7 @@ class OfComplex(ComplexProduct):
 
     def __init__(self, type: str, layout: str, kind: Kind):
         super().__init__(type, layout)
-        self.of_reals = one = kind.of_complex()
+        self.of_reals = one = kind.of_complex(type)
         self.options = {**self.options, **one.options}
         self.name, self.meaning, self.aliases = self.element.letter + one.name, one.meaning, one.aliases
         self.formula = one.formula if one.one_operand else self.formula.replace(GEMM.formula, one.formula)

@@ -197,8 +197,8 @@ class Kind:
         """The kind with what a spec's section [problem] decides of it."""
         return self
 
-    def of_complex(self) -> Kind:
-        """The same of complex elements, whose C kernels compute as one of twice as many real columns."""
+    def of_complex(self, type: str) -> Kind:
+        """The same of complex elements of that name, whose C kernels compute as one of twice as many real columns."""
         return copy(self)
 
     def of_batch(self, problem: Any) -> Kind:
@@ -237,7 +237,9 @@ class Kind:
         if (self.packs or self.solves) and problem.b != "f32":
             raise InfeasibleSpec(f"{place}: [problem] b", f"kind {self.name} has a B of FP32 alone", got=problem.b, needs="f32", remedy='b = "f32"')
         if self.solves and problem.c != "f32":
-            raise InfeasibleSpec(f"{place}: [problem] c", f"kind {self.name} solves in C, of the elements' type", got=problem.c, needs="f32", remedy='c = "f32"')
+            raise InfeasibleSpec(
+                f"{place}: [problem] c", f"kind {self.name} solves in C, of the elements' type", got=problem.c, needs="f32", remedy='c = "f32"',
+            )
         for extent, other in self.aliases.items():
             if extent in ("m", "n", "k") and getattr(problem, extent) != getattr(problem, other):
                 raise InfeasibleSpec(

@@ -1,15 +1,14 @@
 """Triangular systems: BLAS's trsm.
 
-The unknowns are solved block by block. A block is solved by substitution in the elements' own arithmetic, as BLAS does it, so that a solve is as stable; what a block is for the
-unknowns behind it is a product, by any scheme's kernels. Products are as large as they can be: behind block i, 2^t blocks serve the next 2^t, where 2^t is
-the largest power of two that divides i + 1. So each element of the triangle is split once, and half of all multiplications are in one product. Systems of a
-strided batch are solved together: each launch is for the same part of all.
+The unknowns are solved block by block. A block is solved by substitution in the elements' own arithmetic, as BLAS does it, so that a solve is as stable; what
+a block is for the unknowns behind it is a product, by any scheme's kernels. Products are as large as they can be: behind block i, 2^t blocks serve the next
+2^t, where 2^t is the largest power of two that divides i + 1. So each element of the triangle is split once, and half of all multiplications are in one
+product. Systems of a strided batch are solved together: each launch is for the same part of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +99,7 @@ def opaque(gpu: Gpu) -> bool:
     return gpu.maker.platform == "hip" and gpu.limits.warp_size == 32
 
 
-def block_seconds(numbers: Numbers, own: Substitution) -> tuple[float, float, float]:
+def block_seconds(numbers: Numbers, own: Substitution = Substitution(F32)) -> tuple[float, float, float]:
     """What a block of unknowns takes, as K12 has it: (seconds of its launch, of a wave of thread blocks, of a right-hand side in device memory).
 
     Args:
@@ -156,11 +155,14 @@ class Trsm(OneTriangle):
 
     def of(self, problem: Any) -> Kind:
         found = super().of(problem)
-        return type(self)(*found.options.values(), problem.type) if problem.type != F32.name else found
+        return found._of(problem.type)
 
-    def of_complex(self) -> Kind:
+    def _of(self, type: str) -> Trsm:
+        return Trsm(*(self.options[key] for key in ("uplo", "side", "diag")), type)
+
+    def of_complex(self, type: str) -> Kind:
         """With the conjugated triangle, too."""
-        found = copy(self)
+        found = self._of(type)
         found.layouts = (*self.layouts, "cn" if self.left else "nc")
         return found
 
