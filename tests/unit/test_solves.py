@@ -16,16 +16,19 @@ from ways import plan_of
 
 from gemmgen import abi, run
 from gemmgen.errors import InfeasibleSpec, SpecError
-from gemmgen.kinds import GEMM, TRSM, kind_of, solves
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.kinds import GEMM, TRSM, ComplexProduct, OfComplex, kind_of, solves
 from gemmgen.kinds.solves import Trsm
 from gemmgen.kinds.triangles import LOWER, UPPER
 from gemmgen.kinds.triangular import LEFT, NONUNIT, RIGHT, UNIT, Trmm
+from gemmgen.model import time
 from gemmgen.render import render
 from gemmgen.run import Result
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.timing import contender
 from gemmgen.verify import Judge
+from gemmgen.verdict import NATIVE, native_seconds, plain_seconds
 from gemmgen.verify import solves as judging
 
 ALL = [Trsm(*options) for options in itertools.product((LOWER, UPPER), (LEFT, RIGHT), (NONUNIT, UNIT))]
@@ -95,6 +98,33 @@ def test_rounds_solve_the_system(monkeypatch, kind, contiguous):
         largest = kind.largest(*c.shape)
         products = [(one.m, one.n, one.k) for one in rounds if not one.solves]
         assert largest == (tuple(map(max, zip(*products))) if products else (0, 0, 0))
+
+
+@pytest.mark.parametrize("kind", [OfComplex("c64", "cn", Trsm(UPPER)), OfComplex("c128", "nt", Trsm(LOWER, RIGHT, UNIT))], ids=str)
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_rounds_of_complex_elements_are_those_of_elements(kind, contiguous):
+    """As kernels of the real product have them: twice the columns and k, and columns that begin twice as far."""
+    m, n = (1300, 70) if kind.left else (70, 1300)
+    own, alpha = kind.of_reals.rounds(m, n, 0, -0.5 + 2j, 0.0, contiguous), -0.5 + 2j
+    found = kind.rounds(m, 2 * n, 0, alpha, 0.0, contiguous)
+    assert len(found) == len(own) == 11
+    for real, one in zip(found, own):
+        assert (real.solves, real.m, real.n, real.k, real.alpha, real.beta) == (one.solves, one.m, 2 * one.n, 2 * one.k, one.alpha, one.beta)
+        assert real.at == {name: (of, row, 2 * column) for name, (of, row, column) in one.at.items()}
+    assert kind.largest(m, 2 * n) == tuple(times * one for times, one in zip((1, 2, 2), kind.of_reals.largest(m, n)))
+    assert kind.between == ComplexProduct(kind.options["type"], kind.options["layout"]) and TRSM.between == GEMM
+    told = found[0].given({"a": 0, "b": 0, "c": 0, "lda": 7, "ldb": 7, "ldc": 13}, lambda operand, elements: elements)
+    assert (told["alpha"], told["alpha_i"]) == (-0.5, 2.0)
+
+
+@pytest.mark.parametrize(("type", "systems", "part", "threads", "together"), [("f32", 32, 64, 256, 1), ("f64", 16, 32, 128, 2), ("c64", 16, 32, 128, 2),
+                                                                              ("c128", 8, 32, 64, 4)])
+def test_larger_elements_have_fewer_right_hand_sides(type, systems, part, threads, together):
+    """So that their unknowns take 32 KiB, and every GPU has room for them and a part of the triangle."""
+    own = Trsm(type=type).own
+    assert (own.systems, own.part, own.threads, own.together, own.element.name) == (systems, part, threads, together, type)
+    assert own.element.bytes * solves.BLOCK * systems == 32 << 10 and own.shared_bytes <= min(gpu.limits.shared_bytes_per_block for gpu in GPUS.rows())
+    assert own.multiplied == sum(first for first in range(0, 256, part)) * part * systems * (4 if type[0] == "c" else 1)
 
 
 def test_races_know_no_rounds(monkeypatch):
@@ -227,6 +257,28 @@ def test_the_time_of_blocks_by_hand(side):
     assert (of["sms"], of["solve_seconds"]) == (132, pytest.approx(wanted))
 
 
+def test_systems_of_fp64_are_compared_with_native_fp64():
+    """Half of a product at the native rate, and what unknowns wait for one another."""
+    plan = solve(spec(4096, 4096, 4096, "rtx5090", {"scheme": "residues14"}, type="f64"))
+    whole, start = native_seconds(plan.gpu, 4096, 4096, 4096), time.NATIVE_START
+    assert plain_seconds(plan) == (pytest.approx(start + (whole - start) / 2 + TRSM.vendor_chain * 4096), NATIVE)
+    own, numbers = plan.kind.own, time.rate_numbers(plan.gpu, "s8")
+    assert numbers["f64_fma_per_clock"] == pytest.approx(2, rel=0.05) and time.rate_numbers(GPUS.get("h200"), "s8")["f64_fma_per_clock"] == 64
+    assert own.cycles.value(numbers) == pytest.approx(256 * solves.UNKNOWN_CYCLES["f64"] + own.multiplied / numbers["f64_fma_per_clock"])
+    blocks = 4 * -(-4096 // 32 // 170) * own.cycles.value(numbers) / numbers["clock_hz"] * 4
+    assert plan.model["solve_seconds"] == pytest.approx(blocks + 16 * (3 * numbers["launch_seconds"] + 16 * 256 * 4096 / numbers["dram_rate"]))
+
+
+@pytest.mark.parametrize(("layout", "side", "sign"), [("cn", LEFT, "-"), ("tn", LEFT, ""), ("nc", RIGHT, "-"), ("nn", RIGHT, "")])
+def test_a_conjugated_triangle_is_read_so(layout, side, sign):
+    plan = solve(spec(512, 512, 512, split={"scheme": "scaled"}, type="c64", layout=layout, side=side))
+    text = render(plan).text
+    assert f"ahead[i] = {{from[0], {sign}from[1]}};" in text
+    own = abi.interface(plan).launches[0]
+    assert own.params[-4:] == ("n" if side == LEFT else "m", "k", "alpha", "alpha_i")
+    assert own.blocks({"m": 33, "n": 66, "k": 9}) == 3, "of 16 complex right-hand sides"
+
+
 @pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(LOWER, RIGHT, UNIT)], ids=named)
 def test_the_kernel_is_one_of_its_side_and_order(kind):
     text = render(replace(plan_of(stages=3), kind=kind)).text
@@ -291,7 +343,8 @@ def right(plan, a, b, c, alpha, solver):
     given, rhs = (a, c) if kind.left else (b.T, c.T)
     t = kind.whole(given)
     order = slice(None) if kind.below else slice(None, None, -1)
-    x = np.zeros_like(rhs) if alpha == 0 else solver(t[order, order], np.float32(alpha) * rhs[order])[order]
+    with np.errstate(all="ignore"):
+        x = np.zeros_like(rhs) if alpha == 0 else solver(t[order, order], rhs.dtype.type(alpha) * rhs[order])[order]
     return x if kind.left else x.T
 
 
@@ -311,6 +364,25 @@ def test_substitution_in_fp32_passes(monkeypatch, kind):
     share, forward = map(float, re.fullmatch(
         r"residuals of at most (0\.\d\d) of the worst case, 1\.00 times FP32's own; (0\.\d\d) of the worst case beside the exact solution", told).groups())
     assert passed and share > 0 and forward > 0
+
+
+def in_own(t, c):
+    return judging.substituted(t, c, c.dtype)
+
+
+@pytest.mark.parametrize(("type", "scheme", "kind"), [
+    ("f64", "residues14", Trsm(type="f64")), ("c64", "ootomo", OfComplex("c64", "cn", Trsm(UPPER, LEFT))),
+    ("c128", "residues14", OfComplex("c128", "nc", Trsm(LOWER, RIGHT, UNIT))),
+])
+@pytest.mark.long
+def test_substitution_in_the_elements_own_arithmetic_passes(monkeypatch, type, scheme, kind):
+    """And nothing coarser: the last bit of an element of FP32, or of a part, in the place of its own."""
+    way = dict(type=type, scheme=scheme, kind=kind, **({"promote": 0} if scheme == "residues14" else {}))
+    passed, told = asked(monkeypatch, in_own, **way)
+    assert passed and "1.00 times" in told, told
+    if type != "c64":
+        passed, told = asked(monkeypatch, lambda t, c: in_own(t, c.astype(np.complex64 if type[0] == "c" else np.float32)).astype(c.dtype), **way)
+        assert not passed and "times FP64's own" in told
 
 
 def with_inverse(t, c):
