@@ -37,6 +37,7 @@ def made(tmp_path_factory) -> Library:
         ("left", "nn", "ootomo"), ("right", "nt", "scaled"))]
     plans.append(solve(loads({"problem": {"kind": "trsm", "uplo": "upper", "matrices": 2}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 64},
                               "tile": tile, "pipeline": {"stages": 3}, "target": {"gpu": "a100"}})))
+    plans.append(solve(loads({"problem": {"kind": "trsm", "type": "f64"}, "split": {"scheme": "residues12"}, "target": {"gpu": "a100"}})))
     return Library(tmp_path_factory.mktemp("systems"), [of_plan(f"system_{at}", plan, estimate(plan)) for at, plan in enumerate(plans)],
                    archs=["sm_80"], emulates=False, arch="sm_80")
 
@@ -77,6 +78,16 @@ def test_a_system_takes_as_long_as_its_rounds(made, right, unknowns, sides, batc
     product = float(whole.model_copy(update={"sms": UNITS}).seconds(*size, unknowns, max(batch, 1)))
     vendor = whole.launch + (product - whole.launch) / 2 * (2.5 if batch > 1 else 1) + 3.1e-7 * unknowns  # of which a batch's wait together
     assert chosen.sgemm_seconds == pytest.approx(vendor, rel=1e-3)
+
+
+def test_an_sm_takes_several_thread_blocks_of_fp64(made):
+    """Two of 16 right-hand sides each."""
+    kernel = made.kernels[3]
+    own = kernel.built.plan.kind.own
+    launch, wave, output = solves.block_seconds(time.rate_numbers(kernel.built.plan.gpu, kernel.built.plan.scheme.leading), own)
+    for sides, waves in ((2 * 16 * UNITS, 1), (2 * 16 * UNITS + 1, 2)):
+        chosen = choice_of(made, asked(200, sides, element=1), units=UNITS)
+        assert (chosen.kernel, chosen.seconds) == (3, pytest.approx(launch + wave * waves + output * sides, rel=1e-3))
 
 
 def together(unknowns: int, sides: int, batch: int, uplo: int = 1, **more) -> Problem:
