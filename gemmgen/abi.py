@@ -367,7 +367,7 @@ def _solve(plan: Plan, symbol: str) -> Launch:
         symbol=symbol, role=SOLVE,
         meaning=f"a block of unknowns, by substitution in {plan.type.title} with the triangle of {plan.solved.name.upper()} on the diagonal",
         grid=(((plan.kind.beside, own.systems * (plan.kind.reals if plan.kind.left else 1)), *_each(plan)),), threads=own.threads,
-        shared_bytes=0 if plan.geometry.static_shared else own.shared_bytes,
+        shared_bytes=0 if plan.geometry.static_shared else own.shared_bytes, overlaps=plan.launches.overlaps_rounds,
         lines=(
             Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], *alpha)),
             *_strides(plan, f"{plan.solved.name}c", counted=False),
@@ -409,7 +409,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.in_rounds
         or plan.kind.twice or plan.kind.reals > 1 else over(
             [operand for operand in before if operand.name == "a"]),
-        cluster=plan.launches.whole_cluster if whole else 1,
+        cluster=plan.launches.whole_cluster if whole else 1, overlaps=plan.launches.overlaps_rounds,
     )
 
 

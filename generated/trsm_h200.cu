@@ -140,7 +140,7 @@ GG_DEVICE long long stored_at(int p, int k) { return p; }
 
 // Parts of 64 unknowns, one after the other: products with the parts before, then substitution, in which 32 threads have four right-hand sides.
 // Rows past the block's end are those of the identity.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 2)
 gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
     const float* __restrict__ a, long long lda,
     float* __restrict__ c, long long ldc,
@@ -168,6 +168,8 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
         }
     };
     if (alpha != 0.0f) fetch(0, 0);
+    asm volatile("griddepcontrol.wait;" ::: "memory");  // a product, which leaves its part in C
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for X before it reads that
     // With alpha = 0 neither operand is read. Unknowns past the block's end are 0. Several elements are on their way at once.
 #pragma unroll 1
     for (int from = thread; from < 8192; from += 4096) {
@@ -277,74 +279,88 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
         }
         __syncthreads();
         bool divides = __any_sync(0xffffffffu, is_none(inverse[thread % 32]) || is_none(inverse[32 + thread % 32]));
-        if (!divides) {
-            // 32 threads have four right-hand sides, and each of them 8 unknowns of one: four in a line, of every 32. A thread solves for its
-            // four, and all take them out of the rows behind.
-            const int place = thread % 8, own = thread / 32 * 4 + thread / 8 % 4, row = 4 * place;
-            Number x[2][4];
+        if (!divides && thread < 128) {
+            // 8 threads have 2 right-hand sides, and each of them 8 of the unknowns: four in a line, of every 32.
+            // A thread solves for its four, and all take them out of the rows behind.
+            const int place = thread % 8, own = thread / 8 * 2, row = 4 * place;
+            Number x[2][2][4];
 #pragma unroll
-            for (int i = 0; i < 2; ++i)
+            for (int j = 0; j < 2; ++j)
 #pragma unroll
-                for (int e = 0; e < 4; ++e) x[i][e] = known[unknown_at(begin + 32 * i + row + e, own)];
+                for (int i = 0; i < 2; ++i)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) x[j][i][e] = known[unknown_at(begin + 32 * i + row + e, own + j)];
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-#pragma unroll 2
+#pragma unroll 1
                 for (int turn = 0; turn < 8; ++turn) {
                     const int kk = 32 * i + 4 * turn, solver = thread % 32 / 8 * 8 + turn;
-                    Number solved[4];
+                    Number solved[2][4];
                     const Four square1 = *(const Four*)(part + part_at(kk + 1, kk));
                     const Four square2 = *(const Four*)(part + part_at(kk + 2, kk));
                     const Four square3 = *(const Four*)(part + part_at(kk + 3, kk));
                     const Number first = part[part_at(kk, kk)];
                     const Four over = *(const Four*)(inverse + kk);
-                    solved[0] = x[i][0];
-                    solved[0] = quotient(solved[0], first, over.x);
-                    solved[1] = x[i][1];
-                    solved[1] = less(square1.x, solved[0], solved[1]);
-                    solved[1] = quotient(solved[1], square1.y, over.y);
-                    solved[2] = x[i][2];
-                    solved[2] = less(square2.x, solved[0], solved[2]);
-                    solved[2] = less(square2.y, solved[1], solved[2]);
-                    solved[2] = quotient(solved[2], square2.z, over.z);
-                    solved[3] = x[i][3];
-                    solved[3] = less(square3.x, solved[0], solved[3]);
-                    solved[3] = less(square3.y, solved[1], solved[3]);
-                    solved[3] = less(square3.z, solved[2], solved[3]);
-                    solved[3] = quotient(solved[3], square3.w, over.w);
 #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        if (place == turn) x[i][e] = solved[e];
-                        solved[e] = __uint_as_float(__shfl_sync(0xffffffffu, __float_as_uint(solved[e]), solver));
+                    for (int j = 0; j < 2; ++j) {
+                        solved[j][0] = x[j][i][0];
+                        solved[j][0] = quotient(solved[j][0], first, over.x);
+                        solved[j][1] = x[j][i][1];
+                        solved[j][1] = less(square1.x, solved[j][0], solved[j][1]);
+                        solved[j][1] = quotient(solved[j][1], square1.y, over.y);
+                        solved[j][2] = x[j][i][2];
+                        solved[j][2] = less(square2.x, solved[j][0], solved[j][2]);
+                        solved[j][2] = less(square2.y, solved[j][1], solved[j][2]);
+                        solved[j][2] = quotient(solved[j][2], square2.z, over.z);
+                        solved[j][3] = x[j][i][3];
+                        solved[j][3] = less(square3.x, solved[j][0], solved[j][3]);
+                        solved[j][3] = less(square3.y, solved[j][1], solved[j][3]);
+                        solved[j][3] = less(square3.z, solved[j][2], solved[j][3]);
+                        solved[j][3] = quotient(solved[j][3], square3.w, over.w);
                     }
+#pragma unroll
+                    for (int j = 0; j < 2; ++j)
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            if (place == turn) x[j][i][e] = solved[j][e];
+                            solved[j][e] = __uint_as_float(__shfl_sync(0xffffffffu, __float_as_uint(solved[j][e]), solver));
+                        }
 #pragma unroll
                     for (int o = i; o < 2; ++o)
 #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             const Four factor = *(const Four*)(part + part_at(32 * o + row + e, kk));
-                            Number rest = x[o][e];
-                            rest = less(factor.x, solved[0], rest);
-                            rest = less(factor.y, solved[1], rest);
-                            rest = less(factor.z, solved[2], rest);
-                            rest = less(factor.w, solved[3], rest);
-                            if (o > i || place > turn) x[o][e] = rest;
+#pragma unroll
+                            for (int j = 0; j < 2; ++j) {
+                                Number rest = x[j][o][e];
+                                rest = less(factor.x, solved[j][0], rest);
+                                rest = less(factor.y, solved[j][1], rest);
+                                rest = less(factor.z, solved[j][2], rest);
+                                rest = less(factor.w, solved[j][3], rest);
+                                if (o > i || place > turn) x[j][o][e] = rest;
+                            }
                         }
                 }
             }
             bool odd = false;
 #pragma unroll
-            for (int i = 0; i < 2; ++i)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) odd |= !is_finite(x[i][e]);
-            divides = __any_sync(0xffffffffu, odd);
-            if (!divides) {
+            for (int j = 0; j < 2; ++j)
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
 #pragma unroll
-                    for (int e = 0; e < 4; ++e) known[unknown_at(begin + 32 * i + row + e, own)] = x[i][e];
+                    for (int e = 0; e < 4; ++e) odd |= !is_finite(x[j][i][e]);
+            divides = __any_sync(0xffffffffu, odd);
+            if (!divides) {
+#pragma unroll
+                for (int j = 0; j < 2; ++j)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i)
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) known[unknown_at(begin + 32 * i + row + e, own + j)] = x[j][i][e];
             }
         }
-        if (divides && thread % 32 < 4) {  // so that an Inf or a NaN stands where substitution has it
-            const int own = thread / 32 * 4 + thread % 32;
+        if (divides && thread < 128 && thread % 32 < 8) {  // so that an Inf or a NaN stands where substitution has it
+            const int own = thread / 32 * 8 + thread % 32;
 #pragma unroll 1
             for (int kk = 0; kk < PART && own < others; ++kk) {
                 const Number x = divided(known[unknown_at(begin + kk, own)], part[part_at(kk, kk)]);
@@ -358,9 +374,19 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
         }
         __syncthreads();
     }
-    for (int at = thread; at < 8192; at += 256) {
-        const int p = at / SYSTEMS, j = at % SYSTEMS;
-        if (p < k && j < others) c[stored_at(p, k) * ldc + first + j] = known[unknown_at(p, j)];
+#pragma unroll 1
+    for (int from = thread; from < 8192; from += 4096) {
+        Number x[16];
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
+            x[i] = known[unknown_at(p, j)];
+        }
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
+            if (p < k && j < others) c[stored_at(p, k) * ldc + first + j] = x[i];
+        }
     }
 }
 
@@ -469,6 +495,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_split(
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
     const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 63) / 64 * 64 + 31) / 32);
+    if ((int)blockIdx.x >= blocks_a) { asm volatile("griddepcontrol.wait;" ::: "memory"); }  // which leaves X
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else

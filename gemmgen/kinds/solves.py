@@ -53,6 +53,12 @@ class Substitution:
         return LANES * self.systems
 
     @property
+    def pair(self) -> int:
+        """Right-hand sides that a thread substitutes for: the triangle is read from shared memory once for all of them, which binds. Of the largest elements
+        registers hold one."""
+        return 2 if self.element.bytes < 16 else 1
+
+    @property
     def shared_bytes(self) -> int:
         """A block's unknowns, a part of the triangle, and one over each element of its diagonal."""
         return self.element.bytes * (BLOCK * self.systems + self.part * self.part + self.part)

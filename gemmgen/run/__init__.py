@@ -111,8 +111,13 @@ def launch_all(
     _launch_each(device, interface.launches, extents, given, memory)
 
 
-def _launch_each(device: Device, launches: Sequence[Launch], extents: Mapping[str, int], given: Mapping[str, Any], memory: Mapping[Any, Any]) -> None:
-    follows = False  # one of these launches
+def _launch_each(
+    device: Device, launches: Sequence[Launch], extents: Mapping[str, int], given: Mapping[str, Any], memory: Mapping[Any, Any], follows: bool = False,
+) -> None:
+    """
+    Args:
+        follows: whether a launch that the first one may overlap stands directly before it.
+    """
     for launch in launches:
         blocks = launch.blocks(extents)
         if launch.most_blocks and device.clusters_at_once:  # blocks that stay
@@ -265,11 +270,13 @@ def _solved(
             f"stride_{plan.solved.name}": stride if shared is None else shared,
             "c": device.upload(stored_c, "c", placement.misalign[2]), "ldc": ldc, "stride_c": stride_c, "batch": batch,
         }
-        for one in interface.rounds(m, n, 0, complex(alpha), 0.0):
+        for number, one in enumerate(interface.rounds(m, n, 0, complex(alpha), 0.0)):
             extents = interface.extents(one.m, one.n, one.k, batch)
             memory = {} if one.solves else allocated(device, interface, extents)
             given = one.given(call, lambda operand, elements: device.part(operand, elements * plan.type.bytes))
-            _launch_each(device, interface.launches_of(one.solves), extents, given, memory | counters)
+            # A GPU fills the memory of a product's own before its launches.
+            follows = number > 0 and (one.solves or device.kind == "emulator")
+            _launch_each(device, interface.launches_of(one.solves), extents, given, memory | counters, follows)
         out, status, seconds = device.download(call["c"], plan.output.dtype, stored_c.size), counted(device, interface, counters), device.seconds()
     finally:
         device.release()
