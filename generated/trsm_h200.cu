@@ -279,30 +279,30 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
         }
         __syncthreads();
         bool divides = __any_sync(0xffffffffu, is_none(inverse[thread % 32]) || is_none(inverse[32 + thread % 32]));
-        if (!divides && thread < 128) {
-            // 8 threads have 2 right-hand sides, and each of them 8 of the unknowns: four in a line, of every 32.
+        if (!divides) {
+            // 8 threads have 1 right-hand side, and each of them 8 of the unknowns: four in a line, of every 32.
             // A thread solves for its four, and all take them out of the rows behind.
-            const int place = thread % 8, own = thread / 8 * 2, row = 4 * place;
-            Number x[2][2][4];
+            const int place = thread % 8, own = thread / 8 * 1, row = 4 * place;
+            Number x[1][2][4];
 #pragma unroll
-            for (int j = 0; j < 2; ++j)
+            for (int j = 0; j < 1; ++j)
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
 #pragma unroll
                     for (int e = 0; e < 4; ++e) x[j][i][e] = known[unknown_at(begin + 32 * i + row + e, own + j)];
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-#pragma unroll 1
+#pragma unroll 2
                 for (int turn = 0; turn < 8; ++turn) {
                     const int kk = 32 * i + 4 * turn, solver = thread % 32 / 8 * 8 + turn;
-                    Number solved[2][4];
+                    Number solved[1][4];
                     const Four square1 = *(const Four*)(part + part_at(kk + 1, kk));
                     const Four square2 = *(const Four*)(part + part_at(kk + 2, kk));
                     const Four square3 = *(const Four*)(part + part_at(kk + 3, kk));
                     const Number first = part[part_at(kk, kk)];
                     const Four over = *(const Four*)(inverse + kk);
 #pragma unroll
-                    for (int j = 0; j < 2; ++j) {
+                    for (int j = 0; j < 1; ++j) {
                         solved[j][0] = x[j][i][0];
                         solved[j][0] = quotient(solved[j][0], first, over.x);
                         solved[j][1] = x[j][i][1];
@@ -319,7 +319,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                         solved[j][3] = quotient(solved[j][3], square3.w, over.w);
                     }
 #pragma unroll
-                    for (int j = 0; j < 2; ++j)
+                    for (int j = 0; j < 1; ++j)
 #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             if (place == turn) x[j][i][e] = solved[j][e];
@@ -331,7 +331,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                         for (int e = 0; e < 4; ++e) {
                             const Four factor = *(const Four*)(part + part_at(32 * o + row + e, kk));
 #pragma unroll
-                            for (int j = 0; j < 2; ++j) {
+                            for (int j = 0; j < 1; ++j) {
                                 Number rest = x[j][o][e];
                                 rest = less(factor.x, solved[j][0], rest);
                                 rest = less(factor.y, solved[j][1], rest);
@@ -344,7 +344,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
             }
             bool odd = false;
 #pragma unroll
-            for (int j = 0; j < 2; ++j)
+            for (int j = 0; j < 1; ++j)
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
 #pragma unroll
@@ -352,15 +352,15 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
             divides = __any_sync(0xffffffffu, odd);
             if (!divides) {
 #pragma unroll
-                for (int j = 0; j < 2; ++j)
+                for (int j = 0; j < 1; ++j)
 #pragma unroll
                     for (int i = 0; i < 2; ++i)
 #pragma unroll
                         for (int e = 0; e < 4; ++e) known[unknown_at(begin + 32 * i + row + e, own + j)] = x[j][i][e];
             }
         }
-        if (divides && thread < 128 && thread % 32 < 8) {  // so that an Inf or a NaN stands where substitution has it
-            const int own = thread / 32 * 8 + thread % 32;
+        if (divides && thread < 256 && thread % 32 < 4) {  // so that an Inf or a NaN stands where substitution has it
+            const int own = thread / 32 * 4 + thread % 32;
 #pragma unroll 1
             for (int kk = 0; kk < PART && own < others; ++kk) {
                 const Number x = divided(known[unknown_at(begin + kk, own)], part[part_at(kk, kk)]);

@@ -34,14 +34,16 @@ class Substitution:
 
     Attributes:
         element: of the triangle and of the right-hand sides.
+        asked: right-hand sides of a thread block; 0 for the usual number.
     """
 
     element: Element
+    asked: int = 0
 
     @property
     def systems(self) -> int:
         """Right-hand sides of a thread block."""
-        return 128 // self.element.bytes
+        return self.asked or 128 // self.element.bytes
 
     @property
     def part(self) -> int:
@@ -54,9 +56,9 @@ class Substitution:
 
     @property
     def pair(self) -> int:
-        """Right-hand sides that a thread substitutes for: the triangle is read from shared memory once for all of them, which binds. Of the largest elements
-        registers hold one."""
-        return 2 if self.element.bytes < 16 else 1
+        """Right-hand sides that a thread substitutes for. Two read the triangle from shared memory once, which is faster where an SM has 64 right-hand sides;
+        with 32, one after another waits less (docs/results/level3.md)."""
+        return 2 if self.systems > 32 else 1
 
     @property
     def shared_bytes(self) -> int:
@@ -66,7 +68,7 @@ class Substitution:
     @property
     def together(self) -> int:
         """Thread blocks that an SM takes at a time: 32 right-hand sides. Assumed."""
-        return 32 // self.systems
+        return max(1, 32 // self.systems)
 
     @property
     def multiplied(self) -> int:
@@ -78,15 +80,15 @@ class Substitution:
     def cycles(self) -> Equation:
         """K11."""
         return Equation(
-            "K11", "substitution_cycles", f"{BLOCK} * {UNKNOWN_CYCLES[self.element.name]} + {self.multiplied} / {self.element.part.name}_fma_per_clock",
+            "K11", "substitution_cycles", f"{BLOCK} * {UNKNOWN_CYCLES[self.element.name, self.systems]} + {self.multiplied} / {self.element.part.name}_fma_per_clock",
             "cycles a block of unknowns and thread block",
             f"one unknown after another, and products with the parts before in {self.element.part.title}",
         )
 
 
-UNKNOWN_CYCLES = {"f32": 207, "f64": 207, "c64": 207, "c128": 414}
-"""Cycles from one unknown of a block to the next, all else of a block among them: an H200 launches and solves a block of FP32 in 33.7 us for 2048 and for 4096
-right-hand sides (docs/results/level3.md). Of other GPUs, and of other elements, assumed."""
+UNKNOWN_CYCLES = {("f32", 16): 139, ("f32", 32): 168, ("f32", 64): 230, ("f64", 16): 359, ("c64", 16): 380, ("c128", 8): 1300}
+"""Cycles from one unknown of a block to the next, all else of a block among them, by elements and right-hand sides of a thread block: an H200 launches and
+solves a block of FP32 in 33.1 us for 4096 right-hand sides (docs/results/level3.md). Of other GPUs assumed."""
 
 
 def alone(gpu: Gpu) -> bool:
