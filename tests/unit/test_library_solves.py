@@ -80,17 +80,16 @@ def test_a_system_takes_as_long_as_its_rounds(made, right, unknowns, sides, batc
     assert chosen.sgemm_seconds == pytest.approx(vendor, rel=1e-3)
 
 
-@pytest.mark.parametrize(("scheme", "split_k", "each"), [("ootomo", 1, 3), ("ootomo", 2, 2)])
-def test_rounds_overlap_the_ones_before(tmp_path, scheme, split_k, each):
-    """But the first one, and a pass before which memory is cleared: slices of k count who arrived. Of three blocks and two products."""
-    plan = plan_of(scheme, gpu="h200", fragment={"policy": "wgmma"}, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, split_k=split_k,
+def test_rounds_overlap_the_ones_before(tmp_path):
+    """But the first one: of three blocks of unknowns and two products the blocks, passes and main kernels behind it."""
+    plan = plan_of(gpu="h200", fragment={"policy": "wgmma"}, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2},
                    problem={"kind": "trsm"})
     own = Library(tmp_path, [of_plan("system", plan, estimate(plan))], archs=["sm_90"], emulates=False, arch="sm_90")
     own["version"] = 12030
-    for unknowns, solves_after in ((256, 0), (600, 2)):
+    for unknowns, later in ((256, 0), (600, 2)):
         before = own["overlapped"]
         assert own("gemm", ctypes.byref(asked(unknowns, 70)), None, ctypes.c_size_t(0), None) == OK
-        assert own["overlapped"] - before == solves_after * each
+        assert own["overlapped"] - before == 3 * later
 
 
 def test_an_sm_takes_several_thread_blocks_of_fp64(made):
