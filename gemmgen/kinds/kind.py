@@ -197,6 +197,10 @@ class Kind:
         """The kind with what a spec's section [problem] decides of it."""
         return self
 
+    def on(self, gpu: Any, problem: Any) -> Kind:
+        """The kind with what a GPU's row decides of it, at the sizes that a spec's section [problem] expects."""
+        return self
+
     def of_complex(self, type: str) -> Kind:
         """The same of complex elements of that name, whose C kernels compute as one of twice as many real columns."""
         return copy(self)

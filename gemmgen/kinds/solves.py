@@ -144,6 +144,7 @@ class Trsm(OneTriangle):
         side: `left` for A, `right` for B.
         diag: `unit` for a diagonal of ones, which is not read.
         type: of the elements. Of complex ones it is what `OfComplex` knows of a solve, in elements.
+        systems: right-hand sides of a thread block, in place of the usual number.
     """
 
     name = "trsm"
@@ -153,9 +154,10 @@ class Trsm(OneTriangle):
     meaning = "a triangular system, whose solution takes the place of its right-hand sides"
     solves = True
 
-    def __init__(self, uplo: str = LOWER, side: str = LEFT, diag: str = NONUNIT, type: str = F32.name):
-        super().__init__({"uplo": uplo, "side": side, "diag": diag} | ({} if type == F32.name else {"type": type}))
-        self.unit, self.own, self.vendor_chain = diag == UNIT, Substitution(ELEMENTS[type]), self.chains[type]
+    def __init__(self, uplo: str = LOWER, side: str = LEFT, diag: str = NONUNIT, type: str = F32.name, systems: str = ""):
+        more = {"type": type, "systems": systems} if systems else {} if type == F32.name else {"type": type}
+        super().__init__({"uplo": uplo, "side": side, "diag": diag} | more)
+        self.unit, self.own, self.vendor_chain = diag == UNIT, Substitution(ELEMENTS[type], int(systems or 0)), self.chains[type]
         self.layouts = ("nn", "tn") if self.left else ("nn", "nt")  # the other operand is C
         self.beside = "n" if self.left else "m"
         of = f"the {uplo} triangle of {self.operand.upper()}{', whose diagonal is 1' if self.unit else ''}"
@@ -166,6 +168,17 @@ class Trsm(OneTriangle):
     def of(self, problem: Any) -> Kind:
         found = super().of(problem)
         return found._of(problem.type)
+
+    def on(self, gpu: Gpu, problem: Any) -> Kind:
+        """Of FP32 on Hopper, where it was measured: as few right-hand sides a thread block as one block on each SM takes together, or 64."""
+        if self.own.element != F32 or gpu.arch_number != 90:
+            return self
+        others = (problem.n if self.left else problem.m) * self.products(problem)
+        systems = next((one for one in (16, 32) if -(-others // one) <= gpu.rates.sms), 64)
+        if systems == self.own.systems:
+            return self
+        found = Trsm(*(self.options[key] for key in ("uplo", "side", "diag")), F32.name, str(systems))
+        return found.strided() if self.batched else found
 
     def _of(self, type: str) -> Trsm:
         return Trsm(*(self.options[key] for key in ("uplo", "side", "diag")), type)

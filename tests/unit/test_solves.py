@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import pickle
 import re
 import sys
 from dataclasses import replace
@@ -129,6 +130,18 @@ def test_larger_elements_have_fewer_right_hand_sides(type, systems, part, thread
     assert own.multiplied == sum(first for first in range(0, 256, part)) * part * systems * (4 if type[0] == "c" else 1)
 
 
+@pytest.mark.parametrize(("others", "systems", "pair"), [(2112, "16", 1), (2113, None, 1), (4224, None, 1), (4225, "64", 2)])
+def test_thread_blocks_have_as_few_right_hand_sides_as_every_sm_has_one(others, systems, pair):
+    """On Hopper; a plan's identity says so, as its text is another."""
+    plan = solve(spec(512, others, 512, "h200"))
+    assert (plan.kind.options.get("systems"), plan.identity.get("systems"), plan.kind.own.pair) == (systems, systems, pair)
+    assert f"SYSTEMS = {systems or 32};" in render(plan).text and pickle.loads(pickle.dumps(plan.kind)) == plan.kind
+    assert ("Number x[2]" in render(plan).text) == (pair == 2)
+    batch = solve(spec(512, 64, 512, "h200", matrices=100))
+    assert batch.kind.batched and batch.kind.own.systems == 64 and batch.launches.repeated
+    assert solve(spec(512, others, 512)).kind == Trsm() and solve(spec(512, others, 512, "h200", {"scheme": "residues14"}, type="f64")).kind.own.systems == 16
+
+
 def test_races_know_no_rounds(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
     plan = replace(plan_of(stages=3), kind=Trsm())
@@ -252,9 +265,9 @@ def test_the_model_knows_a_solve(gpu, scheme):
 @pytest.mark.parametrize("side", [LEFT, RIGHT])
 def test_the_time_of_blocks_by_hand(side):
     """Of two blocks of unknowns, each with one thread block more than the H200 has SMs."""
-    others = 132 * TRSM.own.systems + 1
+    others = 132 * 64 + 1
     of = solve(spec(*((512, others) if side == LEFT else (others, 512)), gpu="h200", side=side)).model
-    cycles = 256 * 168 + 6 * 64 * 64 * 32 / 128
+    cycles = 256 * 230 + 6 * 64 * 64 * 64 / 128
     wanted = 2 * (3 * of["launch_seconds"] + 2 * cycles / of["clock_hz"] + 8 * 256 * others / of["dram_rate"])
     assert (of["sms"], of["solve_seconds"]) == (132, pytest.approx(wanted))
 
@@ -465,7 +478,7 @@ def test_kernels_without_repair_are_asked_for_infinities_of_one_block(monkeypatc
     assert solves.BLOCK + TRSM.own.part + 3 in sizes[:asked_fast] and max(size for size in sizes[asked_fast:] if size < 3 * solves.BLOCK) == solves.BLOCK + 5
 
 
-@pytest.mark.parametrize(("unknowns", "sides", "measured"), [(8192, 4096, 2754.8e-6), (2048, 2048, 396.1e-6)])
+@pytest.mark.parametrize(("unknowns", "sides", "measured"), [(8192, 4096, 2754.8e-6), (2048, 2048, 344.2e-6), (8192, 8192, 4792.7e-6)])
 def test_the_model_has_the_time_that_was_measured(unknowns, sides, measured):
     """On an H200, docs/results/level3.md, with a copy of the right-hand sides."""
     of = solve(spec(unknowns, sides, unknowns, gpu="h200")).model
