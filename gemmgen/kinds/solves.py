@@ -8,7 +8,7 @@ product. Systems of a strided batch are solved together: each launch is for the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,8 +155,8 @@ class Trsm(OneTriangle):
     solves = True
 
     def __init__(self, uplo: str = LOWER, side: str = LEFT, diag: str = NONUNIT, type: str = F32.name, systems: str = ""):
-        more = {"type": type, "systems": systems} if systems else {} if type == F32.name else {"type": type}
-        super().__init__({"uplo": uplo, "side": side, "diag": diag} | more)
+        more = {"type": "" if type == F32.name else type, "systems": systems}
+        super().__init__({"uplo": uplo, "side": side, "diag": diag} | {key: value for key, value in more.items() if value})
         self.unit, self.own, self.vendor_chain = diag == UNIT, Substitution(ELEMENTS[type], int(systems or 0)), self.chains[type]
         self.layouts = ("nn", "tn") if self.left else ("nn", "nt")  # the other operand is C
         self.beside = "n" if self.left else "m"
@@ -164,6 +164,9 @@ class Trsm(OneTriangle):
         self.formula = f"X in place of C, where {'A X' if self.left else 'X B'} = alpha C, of {of}"
         columns = "N" if self.own.element.reals == 1 else f"(N / {self.own.element.reals})"
         self.equations = equations(*(("M", columns) if self.left else (columns, "M")), self.own)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.options, self.batched)
 
     def of(self, problem: Any) -> Kind:
         found = super().of(problem)
@@ -249,6 +252,11 @@ class Trsm(OneTriangle):
 
     def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
         raise NotImplementedError("the products of a solve are judged as those of GEMM")
+
+
+def _again(options: Mapping[str, str], batched: bool) -> Kind:
+    found = Trsm(**options)
+    return found.strided() if batched else found
 
 
 TRSM = Trsm()
