@@ -193,13 +193,6 @@ class Launches(View):
         return self.plan.batch.tiles or (Tile(*self.plan.block, self.plan.threads, self.plan.warp[:2]),)
 
     @property
-    def overlaps_rounds(self) -> bool:
-        """Whether the first launch of a round of a kind that solves may start while the round before still runs. The pass splits the triangle meanwhile, and
-        waits for X alone."""
-        first = not (self.repeated or self.plan.fallback or self.plan.scheme.family.residues) and (self.splits_whole or not self.plan.scales.takes_maxima)
-        return self.plan.kind.solves and self.plan.design.stays and first and len(self.split_before) == 2
-
-    @property
     def splits_runs(self) -> bool:
         """Whether a thread of the split kernel takes several rows or columns, as of a batch; not where it asks a kind for each element."""
         return bool(self.plan.batch) and not self.plan.kind.given and not self.plan.scheme.family.residues
