@@ -381,9 +381,8 @@ def test_residues_of_a_triangle_are_fp64s(gpu):
 
 @pytest.mark.parametrize(("sections", "told"), [
     ({"problem": {"kind": "pointers"}}, ("[problem] kind", "do not compute products of this kind")),
-    ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided; syr2k and trmm of single products")),
+    ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, symm, trsm or strided; syr2k and trmm of single products")),
     ({"problem": {"kind": "syr2k", "layout": "nt", "matrices": 3}}, ("[problem] kind", "do not compute products of this kind")),
-    ({"problem": {"kind": "trsm"}}, ("[problem] kind", "gemm, gemmt, syrk, symm or strided; syr2k and trmm of single products")),
     ({"problem": {"b": "f16"}}, ("[problem] b", "a B of the same type")),
     ({"problem": {"c": "f16"}}, ("[problem] c", "store C in the same type")),
     ({"epilogue": {"do": ["relu"]}}, ("[epilogue] do", "steps compute in FP32")),
