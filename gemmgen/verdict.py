@@ -18,7 +18,7 @@ from typing import Any
 from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
-from gemmgen.kinds import GEMM, STRIDED
+from gemmgen.kinds import GEMM, STRIDED, Kind
 from gemmgen.model import time
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
@@ -156,14 +156,19 @@ def plain_seconds(plan: Plan) -> tuple[float, str] | None:
 def vendor_seconds(plan: Plan) -> float | None:
     """Predicted seconds of the vendor's FP32 routine of a plan's kind; None where there is none, or nobody measured SGEMM on such a GPU."""
     kind, h = plan.kind, plan.hints
-    whole = sgemm_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if kind.batched else 1)
+    return vendor_seconds_of(plan.gpu, kind, h.m, h.n, h.k, h.matrices if kind.batched else 1)
+
+
+def vendor_seconds_of(gpu: Gpu, kind: Kind, m: int, n: int, k: int, products: int = 1) -> float | None:
+    """The same of a kind at a size."""
+    whole = sgemm_seconds(gpu, m, n, k, products)
     if whole is None or kind in (GEMM, STRIDED):
         return whole
     if kind.vendor_share is None:
         return None
-    start = time.sgemm_numbers(plan.gpu)["sgemm_start"]
-    together = kind.vendor_together if kind.batched and h.matrices > 1 else 1
-    return start + together * kind.vendor_share * (whole - start) + kind.vendor_chain * h.k
+    known = time.sgemm_numbers(gpu)
+    start, together = known["sgemm_start"] + known["sgemm_first"] * min(k, time.FIRST_K), kind.vendor_together if products > 1 else 1
+    return start + together * (kind.vendor_share * (whole - start) + kind.vendor_chain * k)
 
 
 def plain_plan(plan: Plan) -> Plan:

@@ -93,7 +93,7 @@ class Trsm(OneTriangle):
     """
 
     name = "trsm"
-    vendor_share, vendor_chain, vendor_together = 0.5, 3.1e-7, 2.5
+    vendor_share, vendor_chain, vendor_together = 0.5, 2.7e-7, 2.2
     meaning = "a triangular system, whose solution takes the place of its right-hand sides"
     solves = True
 
