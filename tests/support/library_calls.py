@@ -43,7 +43,7 @@ from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, Image, Kernel
 from gemmgen.library.routines import LEVEL3, NUMBERS
 from gemmgen.library.structures import Packed, Problem, Target, sized
-from gemmgen.model.time import FIRST_K, FIRST_SECONDS, VECTOR_SHARE
+from gemmgen.model.time import C_READS, FIRST_K, FIRST_SECONDS, VECTOR_SHARE
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -224,6 +224,7 @@ class Asked:
     forced: int | None
     packed: str = ""
     format: int = 0
+    adds: bool = False
 
     @property
     def depth(self) -> int:
@@ -472,7 +473,7 @@ class Reference:
         return Asked(
             *((p.n, p.m) if column else (p.m, p.n)), p.k, batch, *((b, a) if column else (a, b)), Operand(p.c, p.ldc, stride(p.stride_c), False), column, pointers,
             on_device, call.alpha if host and alpha is not None else 1.0, call.beta if host and beta is not None else 0.0, alpha if on_device else None,
-            beta if on_device else None, p.bias, p.epilogue, p.largest_error, p.kernel - 1 if p.kernel else None,
+            beta if on_device else None, p.bias, p.epilogue, p.largest_error, p.kernel - 1 if p.kernel else None, adds=beta is not None,
         )
 
     def scalars(self, call: Call) -> tuple[int | None, int | None]:
@@ -798,6 +799,8 @@ class Reference:
         vendor = self.vendors(arch)
         sgemm = self.of_vendor(vendor, of, units) if vendor and of.batch else 0.0
         seconds = self.taken(one, of, device) if one.estimate else 1.5 * sgemm + self.finish_seconds(one, of, arch)
+        reading = of.batch * of.m * of.n * vendor.output if of.adds and vendor else 0.0
+        sgemm, seconds = sgemm + reading, seconds + (0.0 if self.finishes(one, of) else C_READS * reading)
         extents = one.extents(of.m, of.n, of.k, self.together(one, of))
         packed = [one.workspace(extents, x).bytes for x in "ab" if self.formats[one.number, x]]
         error, worst = one.error(of.k)

@@ -10,6 +10,7 @@ import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from standin import GCC, LARGEST_EXTENT, NAME, Library
 from ways import AMD_WAYS, WAYS, plan_of
@@ -530,6 +531,22 @@ def test_formats_are_shared_where_the_words_are_the_same():
     assert found["inside", "a"] == found["inside", "b"] == 0
     apart = tables.formats([replace(of_plan("nn", nn, None), packs_b=False)])
     assert apart["nn", "b"] == 0 < apart["nn", "a"]
+
+
+@needs_gcc
+def test_a_choice_with_a_beta_has_the_time_that_reading_c_takes(tmp_path):
+    """Of both: the bytes of C once, and 2.2 times by the kernel; the kernel stays the same one."""
+    plan = plan_of(**WAYS["warpgroups"])
+    library = Library(tmp_path, [of_plan("one", plan, estimate(plan))], archs=["sm_90"], emulates=False)
+    vendor, beta = tables.sgemm_estimate(plan.gpu), np.float32([1])
+    m, n, k = 512, 384, 256
+    without = choice_of(library, problem(m, n, k), "sm_90", 132)
+    found = choice_of(library, problem(m, n, k, beta=beta.ctypes.data), "sm_90", 132)
+    assert found.kernel == without.kernel and found.sgemm_seconds - without.sgemm_seconds == pytest.approx(m * n * vendor.output)
+    assert found.seconds - without.seconds == pytest.approx(2.2 * m * n * vendor.output)
+    # The kernel of epilogues counts that it reads C, whether or not there is a beta.
+    first, second = (choice_of(library, problem(m, n, k, flags=1, alpha=64, beta=at), "sm_90", 132) for at in (None, 128))
+    assert first.seconds == second.seconds > without.seconds and second.sgemm_seconds == found.sgemm_seconds
 
 
 def test_the_vendors_gemm_is_told_of_the_librarys_own_gpus_and_else_of_the_first_of_each_architecture():
