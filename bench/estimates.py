@@ -193,6 +193,20 @@ def of_pages() -> Iterator[Timed]:
                 seconds = _number(row[vendors])
                 if size and seconds:
                     yield of_sgemm("h200", *size, 1e-6 * seconds)
+    for rows in tables("small.md"):
+        for row in rows:
+            size = sizes(next(iter(row.values())))
+            for head in row:
+                scheme, seconds = head.strip("`"), _number(row[head])
+                if size and seconds and head in ("`run_scaled`", "`bf16x6_apart`"):
+                    yield from of_scheme(scheme, *size, 1e-6 * seconds)
+    for rows in tables("run_scales.md"):
+        for row in rows:
+            size = sizes(row.get("M x N x K", ""))
+            for head in row:
+                scheme, rate = head.strip("`"), _number(row[head])
+                if size and rate and head in ("`ootomo`", "`run_scaled`"):
+                    yield from of_scheme(scheme, *size, 2 * size[0] * size[1] * size[2] / rate / 1e12)
     for rows in tables("level3.md"):
         for row in rows:
             heads = list(row)
@@ -221,6 +235,13 @@ def of_pages() -> Iterator[Timed]:
                     yield Timed("h200: native FP64", f"DGEMM at {named(m, m, m)}", seconds, native_seconds(GPUS.get("h200"), m, m, m))
                 elif row[first] == "`residues14`" and m >= 2048 and "GEMMul8" in " ".join(one[first] for one in rows):  # the newest of the page
                     yield from of_spec("h200: FP64 by residues", "nn", (m, m, m), seconds, F64)
+
+
+def of_scheme(scheme: str, m: int, n: int, k: int, products: int, seconds: float) -> Iterator[Timed]:
+    """The kernel that the search takes of a scheme, for this size."""
+    batch = {"kind": "strided", "matrices": products} if products > 1 else {}
+    spec = json.dumps({"problem": batch, "split": {"scheme": scheme, "where": "prepass"}})
+    yield from of_spec(f"h200: {scheme} of its size, {shape(m, n, k, products)}", "nn", (m, n, k), seconds, spec, products)
 
 
 F64 = json.dumps({
