@@ -1,6 +1,6 @@
 """The model's times beside the times that docs/results has, by class of product: kernels, the vendor's routines, and a library's table.
 
-    python bench/estimates.py [--gpu h200,h100] [--worst 5] [--only TEXT] [--json FILE]
+    python bench/estimates.py [--gpus h200,h100] [--worst 5] [--only TEXT] [--json FILE]
     python bench/estimates.py --fit
     python bench/estimates.py --library specs/libraries/general_h200.json
 
@@ -349,7 +349,7 @@ def of_library(path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpu", type=lambda text: text.split(","), default=["h200", "h100"], help="names under specs/gpus")
+    parser.add_argument("--gpus", type=lambda text: text.split(","), default=["h200", "h100"], help="names under specs/gpus")
     parser.add_argument("--only", default="", help="classes whose name has this text")
     parser.add_argument("--worst", type=int, default=0, metavar="N", help="so many times of each class that are predicted worst")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every time")
@@ -358,7 +358,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.library:
         return of_library(args.library)
-    times = [*of_tables(args.gpu), *(of_pages() if "h200" in args.gpu else ()), *of_stores(args.gpu)]
+    times = [*of_tables(args.gpus), *(of_pages() if "h200" in args.gpus else ()), *of_stores(args.gpus)]
     if args.fit:
         return fit([one for one in times if one.size and "SGEMM" in one.of and one.of.startswith("h200")])
     times = [one for one in times if args.only in one.of]

@@ -1,6 +1,6 @@
 """What a kernel is worth: its time beside that of plain FP32, or of native FP64, on the same GPU at the same size.
 
-    verdict(plan).sentence      on h200 at 4096 x 4096 x 4096: 4.0 x FP32 (predicted)
+    verdict(plan).sentence      on h200 at 4096 x 4096 x 4096: 4.3 x FP32 (predicted)
     verdict(plan).loses         whether plain FP32 is faster, with an error that is no worse by much
 
 Plain FP32 is the faster of two: gemmgen's own kernel of scheme `fp32`, and the vendor's SGEMM (M24) where its constants were measured. Native FP64

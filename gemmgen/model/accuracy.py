@@ -344,7 +344,8 @@ def _sum_numbers(
         min(share / 4, halves**2 / (12 * share) * min(1.0, halves / share) ** (block - 1)) for share in shares if 0 < share < 1
     ) if unit and not cuts else 0.0
     return {
-        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "reach": reach(scheme, accumulator), "products": full_sums(scheme, accumulator, unit if promoted else None, chunk),
+        "u": U, "ln2": LN2, "K": k, "chunk": chunk,
+        "reach": reach(scheme, accumulator), "products": full_sums(scheme, accumulator, unit if promoted else None, chunk),
         "signed_products": signed, "unit_block": block, "promoted": int(promoted), "compensated": int(compensated),
         "to_nearest": int(not cuts), "cuts": int(cuts), "floors": int(floors), "term_cut": 2.0**-unit.fraction_bits if cuts or floors else 0.0,
         # The sum of terms that were cut at 2^-fraction_bits has no more bits below FP32's last place than that: of one bit half a place is half as often cut.
