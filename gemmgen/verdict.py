@@ -9,8 +9,9 @@ is what M25 says of the GPU's FP64 rate.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, inf, log
 from typing import Any
@@ -135,12 +136,25 @@ def verdict(plan: Plan, reads_c: bool = False) -> Verdict | None:
 def seconds_of(plan: Plan, reads_c: bool = False) -> float:
     """Predicted seconds of a plan's kernel at the sizes of its hints, with C's way in where beta is not 0."""
     reads = 0.0 if not reads_c else _reading(plan, time.C_READS if plan.type.is_usual else time.WIDE_C_READS)
-    return float(plan.model["seconds"]) + reads
+    return own_seconds(plan) + reads
 
 
 def _reading(plan: Plan, reads: float) -> float:
     h = plan.hints
     return time.c_seconds(plan.gpu, h.m, h.n, h.matrices if plan.kind.batched else 1, plan.output.bytes, reads, 0.5 if plan.kind.tiles else 1.0)
+
+
+def own_seconds(plan: Plan) -> float:
+    """Predicted seconds of a plan's launches. Of a kind that solves they add up over rounds, as a library's do: products of few unknowns leave SMs idle, which half
+    of one large product does not show."""
+    h, kind = plan.hints, plan.kind
+    if not kind.solves:
+        return float(plan.model["seconds"])
+    products = Counter((one.m, one.n, one.k) for one in kind.rounds(h.m, h.n, h.k, 1.0, 0.0, True) if not one.solves)
+    between = replace(plan, kind=kind.between.strided() if kind.batched else kind.between)
+    launches = 2 * plan.model["launch_seconds"]  # of a product, which K12 has, too
+    return float(plan.model["solve_seconds"] + sum(
+        count * (replace(between, hints=replace(h, m=m, n=n, k=k)).model["seconds"] - launches) for (m, n, k), count in products.items()))
 
 
 def untold(plan: Plan) -> str:
@@ -157,6 +171,8 @@ def plain_seconds(plan: Plan, reads_c: bool = False) -> tuple[float, str] | None
     if not plan.type.is_usual:
         h = plan.hints
         seconds = native_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if plan.kind.batched else 1)
+        if seconds is not None and plan.kind.solves:
+            return _of_routine(plan.kind, seconds, time.NATIVE_START + time.NATIVE_FIRST_SECONDS * min(h.k, time.NATIVE_FIRST_K), h.k, h.matrices), NATIVE
         # Of a triangle of C the vendor computes half, at the same rate.
         return None if seconds is None else ((seconds / 2 if plan.kind.tiles else seconds) + vendors_reading, NATIVE)
     try:
@@ -183,7 +199,12 @@ def vendor_seconds_of(gpu: Gpu, kind: Kind, m: int, n: int, k: int, products: in
     if kind.vendor_share is None:
         return None
     known = time.sgemm_numbers(gpu)
-    start, together = known["sgemm_start"] + known["sgemm_first"] * min(k, time.FIRST_K), kind.vendor_together if products > 1 else 1
+    return _of_routine(kind, whole, known["sgemm_start"] + known["sgemm_first"] * min(k, time.FIRST_K), k, products)
+
+
+def _of_routine(kind: Kind, whole: float, start: float, k: int, matrices: int) -> float:
+    """Seconds of the vendor's own routine of a kind, of those of the whole product."""
+    together = kind.vendor_together if matrices > 1 else 1
     return start + together * (kind.vendor_share * (whole - start) + kind.vendor_chain * k)
 
 
