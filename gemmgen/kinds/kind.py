@@ -105,7 +105,7 @@ class Kind:
         vendor_share: of the seconds of the whole product by the vendor's SGEMM, but for its launch, what the vendor's own routine takes; None where there is
             none. Measured on an H200 (docs/results/level3.md).
         vendor_chain: seconds by which each unknown waits for the one before besides, measured likewise.
-        vendor_together: times as long as that share the vendor's routine for many such problems takes, measured likewise.
+        vendor_together: times as long as both the vendor's routine for many such problems takes, measured likewise.
         equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
             computed. Those of new symbols stand before the one that asks for them.
         constraints: what a kernel must satisfy besides those of its design.

@@ -148,8 +148,8 @@ class Trsm(OneTriangle):
     """
 
     name = "trsm"
-    vendor_share, vendor_together = 0.5, 2.5
-    chains = {"f32": 3.1e-7, "f64": 3.8e-7, "c64": 4.5e-7, "c128": 4.8e-7}
+    vendor_share, vendor_together = 0.5, 2.2
+    chains = {"f32": 2.7e-7, "f64": 3.8e-7, "c64": 4.5e-7, "c128": 4.8e-7}
     """Seconds by which each unknown of the vendor's routine waits for the one before, by elements, in the order of their numbers."""
     meaning = "a triangular system, whose solution takes the place of its right-hand sides"
     solves = True

@@ -339,10 +339,10 @@ def _of_rules(rules: Sequence[Rules], labels: Sequence[str]) -> list[str]:
 
 
 def sgemm_estimate(gpu: Gpu) -> Estimate:
-    """What the vendor's SGEMM takes on a GPU (M24)."""
+    """What the vendor's SGEMM takes on a GPU, but for its first k, and a matrix times a vector (M24)."""
     numbers = {name: float(f"{value:.4g}") for name, value in time.sgemm_numbers(gpu).items()}
     return Estimate(tile=(time.SGEMM_TILE,) * 2, slices=time.SGEMM_SLICES, sms=gpu.rates.sms, launch=numbers["sgemm_start"], wave=0.0,
-                    step=numbers["sgemm_step"], operand=0.0, output=numbers["sgemm_output"])
+                    step=numbers["sgemm_step"], operand=numbers["sgemm_operand"], output=numbers["sgemm_output"])
 
 
 def native_estimate(gpu: Gpu) -> Estimate | None:

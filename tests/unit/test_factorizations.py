@@ -257,13 +257,15 @@ def test_cublas_gets_fp64s_routines_and_factors():
 def kernels(monkeypatch, vendor, ratio):
     """Those of FP64 with a vendor beside, of which predictions say a ratio for a size."""
     asked, ran = [], []
-    h200 = GPUS.get("h200")
-    rates = h200.rates.model_copy(update={"dram_gb_per_s": 8.0 * who.C_READS})  # an element of C a nanosecond
-    row = {"type": F64, "gpu": h200.model_copy(update={"rates": rates})}
+    row = {"type": F64, "gpu": GPUS.get("h200")}
     monkeypatch.setattr(who.road, "plan", lambda spec: asked.append(spec) or SimpleNamespace(hints=who.Shape(0, 0, 0, ""), **row))
     monkeypatch.setattr(who, "replace", lambda one, **change: one._replace(**change) if isinstance(one, who.Shape) else SimpleNamespace(**row, **change))
-    told = lambda found: None if found is None else SimpleNamespace(seconds=1e-6, fp32_seconds=1e-6 * found)
-    monkeypatch.setattr(who, "verdict", lambda plan: told(ratio(plan.hints)))
+    def told(plan, reads_c):
+        """An element of C that is read is a nanosecond."""
+        found = ratio(plan.hints)
+        return None if found is None else SimpleNamespace(seconds=1e-6 + reads_c * 1e-9 * plan.hints.m * plan.hints.n, fp32_seconds=1e-6 * found)
+
+    monkeypatch.setattr(who, "verdict", told)
     made = object.__new__(who.Kernels)
     who.Matmul.__init__(made, "as-fp64")
     made.xp, made.dtype, made._spec, made._vendor, made._plans, made._slower = np, np.float64, who.spec_of("as-fp64", "h200", "f64"), vendor, {}, {}
