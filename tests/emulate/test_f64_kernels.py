@@ -42,6 +42,16 @@ def test_bits_and_counts_are_the_references(name):
     assert_bits(Judge(plan, source, None, device), 67, 9, 133)
 
 
+def test_residues_of_fragments_of_two_elements_share_a_word():
+    """Turing's fragments hold two: four residues of a word are of two fragments, and of no register behind the last."""
+    plan = plan_of("residues14", "t4", promote=0, tile={"block": [24, 16, 64], "warp": [24, 16, 64]})
+    assert plan.fragment.c.register_count == 2
+    device, plan, source = made(plan)
+    rng = np.random.default_rng(5)
+    a, b = rng.uniform(-1, 1, (27, 9)), rng.uniform(-1, 1, (9, 17))
+    assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
+
+
 @pytest.mark.parametrize("name", [
     "FP64 residues by lanes", "FP64 residues by warpgroups, cluster", "tensor memory, FP64 residues, pairs", pytest.param("mfma, FP64 residues", marks=LONG),
 ])

@@ -280,6 +280,24 @@ def test_what_an_accumulator_swallows_and_who_sums_which_k():
     assert [[mine.tolist() for mine in of_warps] for of_warps in shares(two, 100)] == want
 
 
+@pytest.mark.parametrize(("operand", "gpu"), [("a", "a100"), ("b", "b200"), ("a", "mi300x")])
+def test_a_slice_of_k_has_the_scales_of_whole_rows(operand, gpu):
+    """The largest element, 1, is in the first slice: integer words hold multiples of 2^-13 of the elements in the other two."""
+    plan = plan_of("mixpert1", gpu, promote=0, split_k=3, tile={"block": [32, 32, 32], "warp": [32, 32, 32]})
+    row = np.zeros((1, 3 * 32), np.float32)
+    row[0, 0], row[0, 40], row[0, 70] = 1.0, 2.0**-14 * 0.75, 2.0**-10 + 2.0**-15
+    ones = np.ones((1, 3 * 32), np.float32)
+    a, b = (row, ones.T) if operand == "a" else (ones, row.T)
+    assert computed(plan, a, np.ascontiguousarray(b)) == 1 + 2.0**-10
+
+
+def test_warps_that_share_a_stage_sum_each_k_once():
+    """Four warps of 16 k each, and stages of 64: ones of 150 k are 150, also where slices end within them."""
+    plan = plan_of("half", where="lane", loads="direct", stages=2, split_k=2, promote=0, tile={"block": [16, 8, 64], "warp": [16, 8, 16]})
+    assert plan.geometry.warps_k == 4
+    assert (computed(plan, np.ones((1, 150), np.float32), np.ones((150, 2), np.float32)) == 150).all()
+
+
 @pytest.mark.parametrize(("name", "small"), [("bf16x6_apart", 2.0**-8), ("tf32x3_apart", 2.0**-11), ("ootomo", 1.0), ("f16_s8", 1.0)])
 def test_a_sum_of_remainders_loses_what_they_are_worth(name, small):
     """Of one ulp of the word before; scaled up they are as large as it. So the sum that is never promoted counts for little, however long it is."""
