@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from fractions import Fraction
 from math import inf, prod, sqrt
@@ -30,7 +31,7 @@ from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import loads
 from gemmgen.split import joined, once_rounded, row_steps, split
 from gemmgen.verdict import NATIVE, error_over_fp32s, native_seconds, verdict
-from gemmgen.verify import Report, against_fp32, fixed, oracles
+from gemmgen.verify import Report, against_fp32, digests, fixed, oracles
 from gemmgen.verify.bound import allowance
 from gemmgen.verify.expected import sequential
 from gemmgen.verify.metrics import relative_frobenius
@@ -438,6 +439,19 @@ def test_a_users_matrix_stays_fp64(tmp_path, capsys):
     np.save(tmp_path / "a.npy", np.full((2, 2), 1 / 3))
     assert matrix("--a", tmp_path / "a.npy", element=F64)[0, 0] == 1 / 3 and capsys.readouterr().err == ""
     assert matrix("--a", tmp_path / "a.npy")[0, 0] == np.float32(1 / 3) and "rounded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("type", "case", "given"), [
+    ("f64", "special", "1779c579fdbc592c"), ("f64", "everything", "faeaa6e5e27e5fb0"),
+    ("c128", "special", "c4730e7ad353093e"), ("c128", "everything", "335db7650039e78a"),
+])
+def test_a_published_digest_is_of_these_inputs(type, case, given):
+    """Of others every right kernel would be called wrong."""
+    *matrices, alpha, beta = digests.inputs(type, case)
+    assert hashlib.sha256(b"".join(np.ascontiguousarray(x).tobytes() for x in matrices if x is not None)).hexdigest().startswith(given)
+    reals = (-1 / 3, 0.7) if case == "everything" else (1, 0)
+    imaginary = (0.3, -0.1) if (type, case) == ("c128", "everything") else (0, 0)
+    assert ((alpha.real, beta.real), (alpha.imag, beta.imag)) == (reals, imaginary)
 
 
 class Stop(Exception):
