@@ -36,17 +36,13 @@ constexpr int ASIDE = -0x40000000;  // in place of the power of two of a row or 
 // The bits of |x|, which are in the order of the numbers.
 GG_DEVICE u64 magnitude_of(double x) { return (u64)((u32)__double2hiint(x) & 0x7fffffffu) << 32 | (u32)__double2loint(x); }
 
-// x 2^power as an integer, ties to even: sums of one sign would add up what other ties leave.
+GG_DEVICE double power_of_two(int power) { return __hiloint2double((1023 + power) << 20, 0); }
+
+// x 2^power as an integer, ties to even: sums of one sign would add up what other ties leave. Products with the halves of the power are exact
+// where the integer is not 0. Of a row that is set aside it is 0.
 GG_DEVICE u64 integer_of(double x, int power) {
-    const u64 magnitude = magnitude_of(x);
-    const int exponent = (int)(magnitude >> 52), up = max(exponent, 1) - 1075 + power;
-    const u64 significand = (magnitude & 0xfffffffffffffull) + (exponent > 0 ? 1ull << 52 : 0);
-    u64 whole = 0;
-    if (up >= 0)
-        whole = significand << up;
-    else if (up >= -54)
-        whole = (significand + (1ull << (-up - 1)) - 1 + (significand >> -up & 1)) >> -up;
-    return __double2hiint(x) < 0 ? 0 - whole : whole;
+    const double scaled = x * power_of_two(power / 2) * power_of_two(power - power / 2);
+    return power == ASIDE ? 0 : (u64)__double2ll_rn(scaled);
 }
 
 // Residues modulo 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199 of N elements times 2^power,
@@ -238,12 +234,16 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
-// Lossy are those that are not 0 and whose integer is, since 2^power times them is at most 1/2; none where the row is set aside.
+// Lossy are those that are not 0 and whose integer is, since 2^power times them is at most 1/2; none where the row is set aside, which is
+// the only kind that holds an Inf or a NaN.
 template <int N>
 GG_DEVICE u32 losses(const double (&x)[N], int power) {
     const int exponent = 1022 - power;  // of the largest element that is lost, biased
     const u64 most = power == ASIDE ? 0 : exponent > 0 ? (u64)exponent << 52 : exponent > -52 ? 1ull << (exponent + 51) : 0;
-    u32 counts = 0;
+    u32 counts = 0, least = ~0u;
+#pragma unroll
+    for (int i = 0; i < N; ++i) least = min(least, (u32)__double2hiint(x[i]) & 0x7fffffffu);
+    if (power != ASIDE && least > (u32)(most >> 32)) return 0;  // by the leading halves alone
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u64 magnitude = magnitude_of(x[i]);
@@ -302,102 +302,110 @@ GG_DEVICE u64 of_other(u64 x, int mask) {
     return (u64)high << 32 | low;
 }
 
-// Powers of two of 2 rows of operand a, each of which 256 threads read. A thread keeps what counts of its first 32 elements for the
-// second time; the others are read again, the last ones first: the cache may still hold those.
+// Powers of two of 8 rows of operand a, each of which 64 threads read, 2048 k at a time. Squares count from the largest exponent so
+// far: where a later one is larger, the elements before it are read once more.
 GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int line = (int)threadIdx.x / 256, part = (int)threadIdx.x % 256;
-    const int o = block * 2 + line, end = o < outer ? k : 0;
-    __shared__ u32 tops[16];
+    const int line = (int)threadIdx.x / 64, part = (int)threadIdx.x % 64;
+    const int o = block * 8 + line, end = o < outer ? k : 0;
+    __shared__ u32 tops[32];  // of a span of k, and of the one before
     __shared__ u64 sums[16];
     const double* const from = x + (long long)o * ld;
     const auto at = [&](int kk) { return leading_of(from[kk]); };
-    u32 held[32], largest = 0;
+    u32 most = 0;
+    int again = 0;  // k that are read once more
+    u64 squares = 0;
+#pragma unroll 1
+    for (int k0 = 0; k0 < k; k0 += 2048) {
+        u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 256 < k) {
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 64 < k - k0) {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = i * 256 + part < end ? at(i * 256 + part) : 0;
-        } else {
+                for (int i = first; i < first + 8; ++i) held[i] = i * 64 + part < end - k0 ? at(k0 + i * 64 + part) : 0;
+            } else {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = 0;
+                for (int i = first; i < first + 8; ++i) held[i] = 0;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
+        const int other = k0 / 2048 % 2 * 16;
+#pragma unroll
+        for (int mask = 1; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+        if (lane < 1) tops[other + warp] = largest;
+        __syncthreads();
+        largest = 0;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) largest = max(largest, tops[other + line * 2 + i]);
+        if (k0 > 0 && exponent_of(largest) > exponent_of(most)) squares = 0, again = k0;
+        most = max(most, largest);
+#pragma unroll
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 64 >= k - k0) break;
+#pragma unroll
+            for (int i = first; i < first + 8; ++i) squares += square_of(held[i], exponent_of(most));
         }
     }
 #pragma unroll 8
-    for (int kk = 8192 + part; kk < end; kk += 256) largest = max(largest, at(kk));
-#pragma unroll
-    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
-#pragma unroll
-    for (int mask = 1; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-    if (lane < 1) tops[warp] = largest;
-    __syncthreads();
-    largest = 0;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) largest = max(largest, tops[line * 8 + i]);
-    const int top = exponent_of(largest);
-    u64 squares = 0;
-#pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 256 >= k) break;
-#pragma unroll
-        for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
-    }
-#pragma unroll 8
-    for (int i = (end - 8192 - part + 255) / 256 - 1; i >= 0; --i)
-        squares += square_of(at(8192 + part + i * 256), top);
+    for (int kk = part; kk < min(again, end); kk += 64) squares += square_of(at(kk), exponent_of(most));
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) squares += of_other(squares, mask);
     if (lane < 1) sums[warp] = squares;
     __syncthreads();
     squares = 0;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) squares += sums[line * 8 + i];
-    if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
+    for (int i = 0; i < 2; ++i) squares += sums[line * 2 + i];
+    if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
-// Powers of two of 8 columns of operand b, each of which 64 threads read. A thread keeps what counts of its first 32 elements for the
-// second time; the others are read again, the last ones first: the cache may still hold those.
+// Powers of two of 8 columns of operand b, each of which 64 threads read, 2048 k at a time. Squares count from the largest exponent so
+// far: where a later one is larger, the elements before it are read once more.
 GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int line = (int)threadIdx.x % 8, part = (int)threadIdx.x / 8;
     const int o = block * 8 + line, end = o < outer ? k : 0;
-    __shared__ u32 tops[128];
+    __shared__ u32 tops[256];  // of a span of k, and of the one before
     __shared__ u64 sums[128];
     const double* const from = x + o;
     const auto at = [&](int kk) { return leading_of(from[(long long)kk * ld]); };
-    u32 held[32], largest = 0;
+    u32 most = 0;
+    int again = 0;  // k that are read once more
+    u64 squares = 0;
+#pragma unroll 1
+    for (int k0 = 0; k0 < k; k0 += 2048) {
+        u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 64 < k) {
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 64 < k - k0) {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = i * 64 + part < end ? at(i * 64 + part) : 0;
-        } else {
+                for (int i = first; i < first + 8; ++i) held[i] = i * 64 + part < end - k0 ? at(k0 + i * 64 + part) : 0;
+            } else {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = 0;
+                for (int i = first; i < first + 8; ++i) held[i] = 0;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
+        const int other = k0 / 2048 % 2 * 128;
+#pragma unroll
+        for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+        if (lane < 8) tops[other + warp * 8 + lane] = largest;
+        __syncthreads();
+        largest = 0;
+#pragma unroll
+        for (int i = 0; i < 16; ++i) largest = max(largest, tops[other + i * 8 + line]);
+        if (k0 > 0 && exponent_of(largest) > exponent_of(most)) squares = 0, again = k0;
+        most = max(most, largest);
+#pragma unroll
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 64 >= k - k0) break;
+#pragma unroll
+            for (int i = first; i < first + 8; ++i) squares += square_of(held[i], exponent_of(most));
         }
     }
 #pragma unroll 8
-    for (int kk = 2048 + part; kk < end; kk += 64) largest = max(largest, at(kk));
-#pragma unroll
-    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
-#pragma unroll
-    for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-    if (lane < 8) tops[warp * 8 + lane] = largest;
-    __syncthreads();
-    largest = 0;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) largest = max(largest, tops[i * 8 + line]);
-    const int top = exponent_of(largest);
-    u64 squares = 0;
-#pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 64 >= k) break;
-#pragma unroll
-        for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
-    }
-#pragma unroll 8
-    for (int i = (end - 2048 - part + 63) / 64 - 1; i >= 0; --i)
-        squares += square_of(at(2048 + part + i * 64), top);
+    for (int kk = part; kk < min(again, end); kk += 64) squares += square_of(at(kk), exponent_of(most));
 #pragma unroll
     for (int mask = 8; mask < 32; mask *= 2) squares += of_other(squares, mask);
     if (lane < 8) sums[warp * 8 + lane] = squares;
@@ -405,16 +413,16 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
     squares = 0;
 #pragma unroll
     for (int i = 0; i < 16; ++i) squares += sums[i * 8 + line];
-    if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
+    if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 2)
 gemmgen_residues14_mma_256x128x64_b3e6d41e_norms(
     const double* __restrict__ a, long long lda, const double* __restrict__ b, long long ldb,
     int m, int n, int k, int* __restrict__ a_scales, int* __restrict__ b_scales)
 {
     int block = (int)blockIdx.x;
-    const int blocks_a = ((m + 1) / 2);
+    const int blocks_a = ((m + 7) / 8);
     if (block < blocks_a) {
         norms_a(block, a, lda, m, k, a_scales);
         return;
@@ -937,18 +945,53 @@ gemmgen_residues14_mma_256x128x64_b3e6d41e(
                 for (int other = 0; other < 4; ++other) product[other] = other == e ? found : product[other];
             }
         }
+        u32 wanted = 0;  // a bit an element: it is one of C, and finite
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
             const int at = piece * 4 + e, r = at % 4;
             const int j = at / 4 % FRAGMENTS_N, i = at / (4 * FRAGMENTS_N);
             const int row = row0 + i * 16 + (r >> 1) * 8;
             const int column = column0 + j * 8 + (r & 1);
-            if (row >= m || column >= n) continue;
-            if (magnitude_of(product[e]) >= 0x7ffull << 52) {
-                bad |= 1u << e;
-                continue;
+            const bool inside = row < m && column < n;
+            const bool finite = magnitude_of(product[e]) < 0x7ffull << 52;
+            wanted |= inside && finite ? 1u << e : 0;
+            bad |= inside && !finite ? 1u << e : 0;
+        }
+        double was[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) was[e] = -0.0;  // which changes no number
+        const bool together = (((u64)c | (u64)ldc * 8) & 15) == 0;  // neighbours
+        if (beta != 0.0) {  // as in BLAS, C is not read where beta is 0
+#pragma unroll
+            for (int e = 0; e < 4; e += 2) {
+                const int at = piece * 4 + e, r = at % 4;
+                const int j = at / 4 % FRAGMENTS_N, i = at / (4 * FRAGMENTS_N);
+                const int row = row0 + i * 16 + (r >> 1) * 8;
+                const int column = column0 + j * 8 + (r & 1);
+                const double* const from = c + row * ldc + column;
+                if (together && (wanted >> e & 3) == 3) {
+                    const double2 two = *(const double2*)from;
+                    was[e] = two.x, was[e + 1] = two.y;
+                } else {
+                    if (wanted >> e & 1) was[e] = *from;
+                    if (wanted >> e & 2) was[e + 1] = from[1];
+                }
             }
-            put_element(c + row * ldc + column, product[e], alpha, beta);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; e += 2) {
+            const int at = piece * 4 + e, r = at % 4;
+            const int j = at / 4 % FRAGMENTS_N, i = at / (4 * FRAGMENTS_N);
+            const int row = row0 + i * 16 + (r >> 1) * 8;
+            const int column = column0 + j * 8 + (r & 1);
+            double* const to = c + row * ldc + column;
+            const double2 two = make_double2(fma(alpha, product[e], beta * was[e]), fma(alpha, product[e + 1], beta * was[e + 1]));
+            if (together && (wanted >> e & 3) == 3) {
+                *(double2*)to = two;
+            } else {
+                if (wanted >> e & 1) *to = two.x;
+                if (wanted >> e & 2) to[1] = two.y;
+            }
         }
         // Integers have no Inf and no NaN, and what a sum in FP64 comes to beyond its range depends on the order: these elements are
         // computed again from the operands themselves.

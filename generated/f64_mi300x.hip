@@ -295,12 +295,16 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
-// Lossy are those that are not 0 and whose integer is, since 2^power times them is at most 1/2; none where the row is set aside.
+// Lossy are those that are not 0 and whose integer is, since 2^power times them is at most 1/2; none where the row is set aside, which is
+// the only kind that holds an Inf or a NaN.
 template <int N>
 GG_DEVICE u32 losses(const double (&x)[N], int power) {
     const int exponent = 1022 - power;  // of the largest element that is lost, biased
     const u64 most = power == ASIDE ? 0 : exponent > 0 ? (u64)exponent << 52 : exponent > -52 ? 1ull << (exponent + 51) : 0;
-    u32 counts = 0;
+    u32 counts = 0, least = ~0u;
+#pragma unroll
+    for (int i = 0; i < N; ++i) least = min(least, (u32)__double2hiint(x[i]) & 0x7fffffffu);
+    if (power != ASIDE && least > (u32)(most >> 32)) return 0;  // by the leading halves alone
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u64 magnitude = magnitude_of(x[i]);
@@ -359,102 +363,110 @@ GG_DEVICE u64 of_other(u64 x, int mask) {
     return (u64)high << 32 | low;
 }
 
-// Powers of two of 2 rows of operand a, each of which 256 threads read. A thread keeps what counts of its first 32 elements for the
-// second time; the others are read again, the last ones first: the cache may still hold those.
+// Powers of two of 8 rows of operand a, each of which 64 threads read, 2048 k at a time. Squares count from the largest exponent so
+// far: where a later one is larger, the elements before it are read once more.
 GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = thread_id() % 32, warp = thread_id() / 32;
-    const int line = thread_id() / 256, part = thread_id() % 256;
-    const int o = block * 2 + line, end = o < outer ? k : 0;
-    __attribute__((shared)) static u32 tops[16];
+    const int line = thread_id() / 64, part = thread_id() % 64;
+    const int o = block * 8 + line, end = o < outer ? k : 0;
+    __attribute__((shared)) static u32 tops[32];  // of a span of k, and of the one before
     __attribute__((shared)) static u64 sums[16];
     const double* const from = x + (long long)o * ld;
     const auto at = [&](int kk) __attribute__((always_inline)) { return leading_of(from[kk]); };
-    u32 held[32], largest = 0;
+    u32 most = 0;
+    int again = 0;  // k that are read once more
+    u64 squares = 0;
+#pragma unroll 1
+    for (int k0 = 0; k0 < k; k0 += 2048) {
+        u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 256 < k) {
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 64 < k - k0) {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = i * 256 + part < end ? at(i * 256 + part) : 0;
-        } else {
+                for (int i = first; i < first + 8; ++i) held[i] = i * 64 + part < end - k0 ? at(k0 + i * 64 + part) : 0;
+            } else {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = 0;
+                for (int i = first; i < first + 8; ++i) held[i] = 0;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
+        const int other = k0 / 2048 % 2 * 16;
+#pragma unroll
+        for (int mask = 1; mask < 32; mask *= 2) largest = max(largest, shuffle_xor(largest, mask));
+        if (lane < 1) tops[other + warp] = largest;
+        block_barrier();
+        largest = 0;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) largest = max(largest, tops[other + line * 2 + i]);
+        if (k0 > 0 && exponent_of(largest) > exponent_of(most)) squares = 0, again = k0;
+        most = max(most, largest);
+#pragma unroll
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 64 >= k - k0) break;
+#pragma unroll
+            for (int i = first; i < first + 8; ++i) squares += square_of(held[i], exponent_of(most));
         }
     }
 #pragma unroll 8
-    for (int kk = 8192 + part; kk < end; kk += 256) largest = max(largest, at(kk));
-#pragma unroll
-    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
-#pragma unroll
-    for (int mask = 1; mask < 32; mask *= 2) largest = max(largest, shuffle_xor(largest, mask));
-    if (lane < 1) tops[warp] = largest;
-    block_barrier();
-    largest = 0;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) largest = max(largest, tops[line * 8 + i]);
-    const int top = exponent_of(largest);
-    u64 squares = 0;
-#pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 256 >= k) break;
-#pragma unroll
-        for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
-    }
-#pragma unroll 8
-    for (int i = (end - 8192 - part + 255) / 256 - 1; i >= 0; --i)
-        squares += square_of(at(8192 + part + i * 256), top);
+    for (int kk = part; kk < min(again, end); kk += 64) squares += square_of(at(kk), exponent_of(most));
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) squares += of_other(squares, mask);
     if (lane < 1) sums[warp] = squares;
     block_barrier();
     squares = 0;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) squares += sums[line * 8 + i];
-    if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
+    for (int i = 0; i < 2; ++i) squares += sums[line * 2 + i];
+    if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
-// Powers of two of 8 columns of operand b, each of which 64 threads read. A thread keeps what counts of its first 32 elements for the
-// second time; the others are read again, the last ones first: the cache may still hold those.
+// Powers of two of 8 columns of operand b, each of which 64 threads read, 2048 k at a time. Squares count from the largest exponent so
+// far: where a later one is larger, the elements before it are read once more.
 GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = thread_id() % 32, warp = thread_id() / 32;
     const int line = thread_id() % 8, part = thread_id() / 8;
     const int o = block * 8 + line, end = o < outer ? k : 0;
-    __attribute__((shared)) static u32 tops[128];
+    __attribute__((shared)) static u32 tops[256];  // of a span of k, and of the one before
     __attribute__((shared)) static u64 sums[128];
     const double* const from = x + o;
     const auto at = [&](int kk) __attribute__((always_inline)) { return leading_of(from[(long long)kk * ld]); };
-    u32 held[32], largest = 0;
+    u32 most = 0;
+    int again = 0;  // k that are read once more
+    u64 squares = 0;
+#pragma unroll 1
+    for (int k0 = 0; k0 < k; k0 += 2048) {
+        u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 64 < k) {
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 64 < k - k0) {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = i * 64 + part < end ? at(i * 64 + part) : 0;
-        } else {
+                for (int i = first; i < first + 8; ++i) held[i] = i * 64 + part < end - k0 ? at(k0 + i * 64 + part) : 0;
+            } else {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = 0;
+                for (int i = first; i < first + 8; ++i) held[i] = 0;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
+        const int other = k0 / 2048 % 2 * 128;
+#pragma unroll
+        for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, shuffle_xor(largest, mask));
+        if (lane < 8) tops[other + warp * 8 + lane] = largest;
+        block_barrier();
+        largest = 0;
+#pragma unroll
+        for (int i = 0; i < 16; ++i) largest = max(largest, tops[other + i * 8 + line]);
+        if (k0 > 0 && exponent_of(largest) > exponent_of(most)) squares = 0, again = k0;
+        most = max(most, largest);
+#pragma unroll
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 64 >= k - k0) break;
+#pragma unroll
+            for (int i = first; i < first + 8; ++i) squares += square_of(held[i], exponent_of(most));
         }
     }
 #pragma unroll 8
-    for (int kk = 2048 + part; kk < end; kk += 64) largest = max(largest, at(kk));
-#pragma unroll
-    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
-#pragma unroll
-    for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, shuffle_xor(largest, mask));
-    if (lane < 8) tops[warp * 8 + lane] = largest;
-    block_barrier();
-    largest = 0;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) largest = max(largest, tops[i * 8 + line]);
-    const int top = exponent_of(largest);
-    u64 squares = 0;
-#pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 64 >= k) break;
-#pragma unroll
-        for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
-    }
-#pragma unroll 8
-    for (int i = (end - 2048 - part + 63) / 64 - 1; i >= 0; --i)
-        squares += square_of(at(2048 + part + i * 64), top);
+    for (int kk = part; kk < min(again, end); kk += 64) squares += square_of(at(kk), exponent_of(most));
 #pragma unroll
     for (int mask = 8; mask < 32; mask *= 2) squares += of_other(squares, mask);
     if (lane < 8) sums[warp * 8 + lane] = squares;
@@ -462,7 +474,7 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
     squares = 0;
 #pragma unroll
     for (int i = 0; i < 16; ++i) squares += sums[i * 8 + line];
-    if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
+    if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(512, 512)))
@@ -471,7 +483,7 @@ gemmgen_residues14_mfma_224x128x32_fc3004f2_norms(
     int m, int n, int k, int* __restrict__ a_scales, int* __restrict__ b_scales)
 {
     int block = block_id();
-    const int blocks_a = ((m + 1) / 2);
+    const int blocks_a = ((m + 7) / 8);
     if (block < blocks_a) {
         norms_a(block, a, lda, m, k, a_scales);
         return;
@@ -990,18 +1002,42 @@ gemmgen_residues14_mfma_224x128x32_fc3004f2(
                 for (int other = 0; other < 4; ++other) product[other] = other == e ? found : product[other];
             }
         }
+        u32 wanted = 0;  // a bit an element: it is one of C, and finite
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
             const int at = piece * 4 + e, r = at % 16;
             const int j = at / 16 % FRAGMENTS_N, i = at / (16 * FRAGMENTS_N);
             const int row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
             const int column = column0 + j * 32;
-            if (row >= m || column >= n) continue;
-            if (magnitude_of(product[e]) >= 0x7ffull << 52) {
-                bad |= 1u << e;
-                continue;
+            const bool inside = row < m && column < n;
+            const bool finite = magnitude_of(product[e]) < 0x7ffull << 52;
+            wanted |= inside && finite ? 1u << e : 0;
+            bad |= inside && !finite ? 1u << e : 0;
+        }
+        double was[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) was[e] = -0.0;  // which changes no number
+        if (beta != 0.0) {  // as in BLAS, C is not read where beta is 0
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int at = piece * 4 + e, r = at % 16;
+                const int j = at / 16 % FRAGMENTS_N, i = at / (16 * FRAGMENTS_N);
+                const int row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
+                const int column = column0 + j * 32;
+                const double* const from = c + row * ldc + column;
+                if (wanted >> e & 1) was[e] = *from;
             }
-            put_element(c + row * ldc + column, product[e], alpha, beta);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            const int at = piece * 4 + e, r = at % 16;
+            const int j = at / 16 % FRAGMENTS_N, i = at / (16 * FRAGMENTS_N);
+            const int row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
+            const int column = column0 + j * 32;
+            double* const to = c + row * ldc + column;
+            if (wanted >> e & 1) {
+                *to = fma(alpha, product[e], beta * was[e]);
+            }
         }
         // Integers have no Inf and no NaN, and what a sum in FP64 comes to beyond its range depends on the order: these elements are
         // computed again from the operands themselves.
