@@ -31,18 +31,18 @@ constexpr int MODULI = 14;  // residues of an element, of which a stage has one
 // The last bytes of four numbers.
 GG_DEVICE u32 bytes_of(u32 x, u32 y, u32 z, u32 w) { return __byte_perm(__byte_perm(x, y, 0x0040), __byte_perm(z, w, 0x0040), 0x5410); }
 
-constexpr int ASIDE = -0x40000000;  // in place of the power of two of a row or column that holds an Inf or a NaN: its integers are 0
+constexpr int ASIDE = -0x40000000;  // in place of the power of two of a row or column that holds an Inf or a NaN: its integers do not count
 
 // The bits of |x|, which are in the order of the numbers.
 GG_DEVICE u64 magnitude_of(double x) { return (u64)((u32)__double2hiint(x) & 0x7fffffffu) << 32 | (u32)__double2loint(x); }
 
-GG_DEVICE double power_of_two(int power) { return __hiloint2double((1023 + power) << 20, 0); }
+GG_DEVICE double power_of_two(int power) { return __hiloint2double((int)((u32)(1023 + power) << 20), 0); }
 
 // x 2^power as an integer, ties to even: sums of one sign would add up what other ties leave. Products with the halves of the power are exact
-// where the integer is not 0. Of a row that is set aside it is 0.
+// where the integer is not 0.
 GG_DEVICE u64 integer_of(double x, int power) {
     const double scaled = x * power_of_two(power / 2) * power_of_two(power - power / 2);
-    return power == ASIDE ? 0 : (u64)__double2ll_rn(scaled);
+    return (u64)__double2ll_rn(scaled);
 }
 
 // Residues modulo 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199 of N elements times 2^power,

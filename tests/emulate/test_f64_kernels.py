@@ -142,7 +142,7 @@ def test_what_is_beyond_fp64_is_inf_where_nothing_is_computed_again():
     device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"], special="fast"))
     a, b = np.zeros((7, 40)), np.zeros((40, 2))
     a[:, 0], a[3:5, 1] = [1.5 * 2.0**1023, -(2.0**1023), *[np.finfo(np.float64).max / 2] * 3, np.inf, np.nan], [2.0**969, 2.0**968]
-    b[:2, 0], b[9, 1] = 2, -np.inf
+    b[:2, 0], b[:, 1], b[9, 1] = 2, 1, -np.inf
     found = gemm(device, plan, source, a, b)
     with np.errstate(over="ignore"):
         want = F64.rounded(F64.exact(a[:5], b[:, :1]))[:, 0]
