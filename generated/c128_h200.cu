@@ -55,192 +55,57 @@ GG_DEVICE u64 integer_of(double x, int power) {
     return (u64)__double2ll_rn(scaled);
 }
 
+// What an integer's digits d of base 256, of [-128, 127], are multiplied by, so that it is congruent to the sum of d_j (256^j modulo m): eight bytes; what
+// sums begin with as the bits of FP32, and what makes quotients of them; 256 takes the last digit, whatever its quotient.
+struct Digits {
+    u32 first, last, start, m;
+    float inverse, whole;
+};
+static __constant__ const Digits DIGITS[MODULI] = {
+    {1u, 0u, 0x4b000000u, 256u, 0x1p-8f, 0x1.8p+23f},
+    {0x01010101u, 0x01010101u, 0x4b2b8ec3u, 255u, 0x1.0101040000000p-8f, 12582914.0f},
+    {0x1b090301u, 0xa6e2f651u, 0x4b415227u, 253u, 0x1.03091e0000000p-8f, 12582998.0f},
+    {0x7d190501u, 0x403f717bu, 0x4b2f3a69u, 251u, 0x1.05197e0000000p-8f, 12582963.0f},
+    {0xf4510901u, 0x3d991094u, 0x4b29c849u, 247u, 0x1.0953f20000000p-8f, 12583111.0f},
+    {0x01f00f01u, 0x0f01f00fu, 0x4b392135u, 241u, 0x1.0fef040000000p-8f, 12583134.0f},
+    {0x96321101u, 0x3303d66eu, 0x4b32162eu, 239u, 0x1.1235900000000p-8f, 12583153.0f},
+    {0x333f1701u, 0xc626cf08u, 0x4b0fff25u, 233u, 0x1.19453a0000000p-8f, 12583079.0f},
+    {0xf52a1b01u, 0x3d94fcbcu, 0x4b280a03u, 229u, 0x1.1e2ef20000000p-8f, 12583149.0f},
+    {0x64bd1d01u, 0x960c6ecdu, 0x4b6bbd30u, 227u, 0x1.20b4720000000p-8f, 12582965.0f},
+    {0x22e62101u, 0x0f290807u, 0x4b45fe53u, 223u, 0x1.25e22a0000000p-8f, 12583106.0f},
+    {0x4e022701u, 0x5f08c304u, 0x4b1868c4u, 217u, 0x1.2e025e0000000p-8f, 12583063.0f},
+    {0xe5ab2d01u, 0x6460e633u, 0x4b613545u, 211u, 0x1.3698e20000000p-8f, 12582986.0f},
+    {0xb4413901u, 0x5605232eu, 0x4b3a2e0du, 199u, 0x1.4953a00000000p-8f, 12582921.0f}
+};
+
+// Four elements' residues of least magnitude modulo one number, of which the last byte counts.
+GG_DEVICE u32 residues_of(const u32* low, const u32* high, const Digits& by) {
+    u32 bits[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const u32 sum = (u32)__dp4a((int)low[i], (int)by.first, __dp4a((int)high[i], (int)by.last, (int)by.start));
+        bits[i] = sum - __float_as_uint(fmaf(__uint_as_float(sum), by.inverse, by.whole)) * by.m;
+    }
+    return bytes_of(bits[0], bits[1], bits[2], bits[3]);
+}
+
 // Residues modulo 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199 of N elements times 2^power,
-// rounded to integers: of least magnitude, four to a register. An integer's digits d of base 256 are of [-128, 127], so that it is congruent to the sum
-// of d_j (256^j modulo m). put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
+// rounded to integers: four to a register. put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
 template <int N, typename Put>
 GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
-    u32 low[N], high[N];
+    u32 low[N], high[N], packed[N / 4];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u64 digits = (integer_of(x[i], power) + 0x8080808080808080ull) ^ 0x8080808080808080ull;
         low[i] = (u32)digits, high[i] = (u32)(digits >> 32);
     }
-    u32 packed[N / 4];
+#pragma unroll 1
+    for (int modulus = 0; modulus < MODULI; ++modulus) {  // its text is short, so that instructions stay in the cache
+        const Digits by = DIGITS[modulus];
 #pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 256
-        packed[i / 4] = bytes_of(low[i], low[i + 1], low[i + 2], low[i + 3]);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(modulus, packed);
     }
-    put(0, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 255
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x01010101u, 0x4b2b8ec3);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x01010101u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.0101040000000p-8f, 12582914.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 255u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(1, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 253
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0xa6e2f651u, 0x4b415227);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x1b090301u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.03091e0000000p-8f, 12582998.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 253u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(2, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 251
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x403f717bu, 0x4b2f3a69);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x7d190501u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.05197e0000000p-8f, 12582963.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 251u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(3, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 247
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x3d991094u, 0x4b29c849);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xf4510901u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.0953f20000000p-8f, 12583111.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 247u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(4, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 241
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x0f01f00fu, 0x4b392135);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x01f00f01u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.0fef040000000p-8f, 12583134.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 241u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(5, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 239
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x3303d66eu, 0x4b32162e);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x96321101u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.1235900000000p-8f, 12583153.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 239u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(6, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 233
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0xc626cf08u, 0x4b0fff25);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x333f1701u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.19453a0000000p-8f, 12583079.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 233u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(7, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 229
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x3d94fcbcu, 0x4b280a03);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xf52a1b01u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.1e2ef20000000p-8f, 12583149.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 229u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(8, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 227
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x960c6ecdu, 0x4b6bbd30);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x64bd1d01u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.20b4720000000p-8f, 12582965.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 227u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(9, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 223
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x0f290807u, 0x4b45fe53);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x22e62101u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.25e22a0000000p-8f, 12583106.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 223u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(10, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 217
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x5f08c304u, 0x4b1868c4);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x4e022701u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.2e025e0000000p-8f, 12583063.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 217u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(11, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 211
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x6460e633u, 0x4b613545);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xe5ab2d01u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.3698e20000000p-8f, 12582986.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 211u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(12, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 199
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x5605232eu, 0x4b3a2e0d);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xb4413901u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.4953a00000000p-8f, 12582921.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 199u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(13, packed);
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
@@ -451,11 +316,11 @@ GG_DEVICE void split_a(
     const int* __restrict__ scales,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = (((k + 127) / 128 * 128 + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 64;
-    const int my_k = (int)threadIdx.x % 4 * 16;
-    const int my_outer = (int)threadIdx.x / 4;
+    const int blocks_k = ((k + 127) / 128);
+    const int k0 = block % blocks_k * 128;
+    const int outer0 = block / blocks_k * 32;
+    const int my_k = (int)threadIdx.x % 8 * 16;
+    const int my_outer = (int)threadIdx.x / 8;
     const int o = outer0 + my_outer;
     double value[16];
 
@@ -490,11 +355,11 @@ GG_DEVICE void split_b(
     const int* __restrict__ scales,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = (((k + 127) / 128 * 128 + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 64;
-    const int my_k = (int)threadIdx.x % 4 * 16;
-    const int my_outer = (int)threadIdx.x / 4;
+    const int blocks_k = ((k + 127) / 128);
+    const int k0 = block % blocks_k * 128;
+    const int outer0 = block / blocks_k * 32;
+    const int my_k = (int)threadIdx.x % 8 * 16;
+    const int my_outer = (int)threadIdx.x / 8;
     const int o = outer0 + my_outer;
     double value[16];
 
@@ -526,7 +391,7 @@ gemmgen_residues14_wgmma_128x256x128_44ed4c6b_split(
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
-    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 127) / 128 * 128 + 63) / 64);
+    const int blocks_a = (((m + 127) / 128 * 128 + 31) / 32) * ((k + 127) / 128);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_scales, a_status);
     else
