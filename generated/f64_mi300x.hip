@@ -134,48 +134,90 @@ GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
         const u64 digits = (integer_of(x[i], power) + 0x8080808080808080ull) ^ 0x8080808080808080ull;
         low[i] = (u32)digits, high[i] = (u32)(digits >> 32);
     }
+    {
+        const Digits by = {1u, 0u, 0x4b000000u, 256u, 0x1p-8f, 0x1.8p+23f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{1u, 0u, 0x4b000000u, 256u, 0x1p-8f, 0x1.8p+23f});
-    put(0, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(0, packed);
+    }
+    {
+        const Digits by = {0x01010101u, 0x01010101u, 0x4b2b8ec3u, 255u, 0x1.0101040000000p-8f, 12582914.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0x01010101u, 0x01010101u, 0x4b2b8ec3u, 255u, 0x1.0101040000000p-8f, 12582914.0f});
-    put(1, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(1, packed);
+    }
+    {
+        const Digits by = {0x1b090301u, 0xa6e2f651u, 0x4b415227u, 253u, 0x1.03091e0000000p-8f, 12582998.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0x1b090301u, 0xa6e2f651u, 0x4b415227u, 253u, 0x1.03091e0000000p-8f, 12582998.0f});
-    put(2, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(2, packed);
+    }
+    {
+        const Digits by = {0x7d190501u, 0x403f717bu, 0x4b2f3a69u, 251u, 0x1.05197e0000000p-8f, 12582963.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0x7d190501u, 0x403f717bu, 0x4b2f3a69u, 251u, 0x1.05197e0000000p-8f, 12582963.0f});
-    put(3, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(3, packed);
+    }
+    {
+        const Digits by = {0xf4510901u, 0x3d991094u, 0x4b29c849u, 247u, 0x1.0953f20000000p-8f, 12583111.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0xf4510901u, 0x3d991094u, 0x4b29c849u, 247u, 0x1.0953f20000000p-8f, 12583111.0f});
-    put(4, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(4, packed);
+    }
+    {
+        const Digits by = {0x01f00f01u, 0x0f01f00fu, 0x4b392135u, 241u, 0x1.0fef040000000p-8f, 12583134.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0x01f00f01u, 0x0f01f00fu, 0x4b392135u, 241u, 0x1.0fef040000000p-8f, 12583134.0f});
-    put(5, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(5, packed);
+    }
+    {
+        const Digits by = {0x96321101u, 0x3303d66eu, 0x4b32162eu, 239u, 0x1.1235900000000p-8f, 12583153.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0x96321101u, 0x3303d66eu, 0x4b32162eu, 239u, 0x1.1235900000000p-8f, 12583153.0f});
-    put(6, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(6, packed);
+    }
+    {
+        const Digits by = {0x333f1701u, 0xc626cf08u, 0x4b0fff25u, 233u, 0x1.19453a0000000p-8f, 12583079.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0x333f1701u, 0xc626cf08u, 0x4b0fff25u, 233u, 0x1.19453a0000000p-8f, 12583079.0f});
-    put(7, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(7, packed);
+    }
+    {
+        const Digits by = {0xf52a1b01u, 0x3d94fcbcu, 0x4b280a03u, 229u, 0x1.1e2ef20000000p-8f, 12583149.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0xf52a1b01u, 0x3d94fcbcu, 0x4b280a03u, 229u, 0x1.1e2ef20000000p-8f, 12583149.0f});
-    put(8, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(8, packed);
+    }
+    {
+        const Digits by = {0x64bd1d01u, 0x960c6ecdu, 0x4b6bbd30u, 227u, 0x1.20b4720000000p-8f, 12582965.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0x64bd1d01u, 0x960c6ecdu, 0x4b6bbd30u, 227u, 0x1.20b4720000000p-8f, 12582965.0f});
-    put(9, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(9, packed);
+    }
+    {
+        const Digits by = {0x22e62101u, 0x0f290807u, 0x4b45fe53u, 223u, 0x1.25e22a0000000p-8f, 12583106.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0x22e62101u, 0x0f290807u, 0x4b45fe53u, 223u, 0x1.25e22a0000000p-8f, 12583106.0f});
-    put(10, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(10, packed);
+    }
+    {
+        const Digits by = {0x4e022701u, 0x5f08c304u, 0x4b1868c4u, 217u, 0x1.2e025e0000000p-8f, 12583063.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0x4e022701u, 0x5f08c304u, 0x4b1868c4u, 217u, 0x1.2e025e0000000p-8f, 12583063.0f});
-    put(11, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(11, packed);
+    }
+    {
+        const Digits by = {0xe5ab2d01u, 0x6460e633u, 0x4b613545u, 211u, 0x1.3698e20000000p-8f, 12582986.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0xe5ab2d01u, 0x6460e633u, 0x4b613545u, 211u, 0x1.3698e20000000p-8f, 12582986.0f});
-    put(12, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(12, packed);
+    }
+    {
+        const Digits by = {0xb4413901u, 0x5605232eu, 0x4b3a2e0du, 199u, 0x1.4953a00000000p-8f, 12582921.0f};
 #pragma unroll
-    for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, Digits{0xb4413901u, 0x5605232eu, 0x4b3a2e0du, 199u, 0x1.4953a00000000p-8f, 12582921.0f});
-    put(13, packed);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(13, packed);
+    }
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.

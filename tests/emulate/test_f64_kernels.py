@@ -125,6 +125,14 @@ def test_alpha_and_beta_are_one_fused_multiply_add_and_memory_beside_c_is_left_a
     assert (gemm(device, plan, source, np.zeros((3, 0)), np.zeros((0, 2))).c == 0).all()
 
 
+def test_neighbours_along_k_are_read_together_where_they_lie_so():
+    """Rows of A and of B^T that begin at 16 bytes, and whose last element has a neighbour that is not theirs; and rows of which every second begins so."""
+    device, plan, source = made(plan_of("residues12", layout="nt", promote=0, tile={"block": [32, 32, 64], "warp": [16, 32, 64]}))
+    a, b = (np.random.default_rng(5).uniform(-1, 1, shape) for shape in ((2, 29), (29, 2)))
+    for beside in (1, 2):
+        assert (gemm(device, plan, source, a, b, placement=Placement((beside, beside, 0))).c == reference(plan, a, b)).all()
+
+
 def test_results_leave_fp64s_range_with_one_rounding():
     """Sums that are subnormal, that round to the smallest number or to nothing, and that overflow."""
     device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
