@@ -258,7 +258,7 @@ def kernels(monkeypatch, vendor, ratio):
     """Those of FP64 with a vendor beside, of which predictions say a ratio for a size."""
     asked, ran = [], []
     h200 = GPUS.get("h200")
-    rates = h200.rates.model_copy(update={"dram_gb_per_s": 8.0 * who.C_READS})  # an element of C a nanosecond
+    rates = h200.rates.model_copy(update={"dram_gb_per_s": 8.0})  # an element of C a nanosecond
     row = {"type": F64, "gpu": h200.model_copy(update={"rates": rates})}
     monkeypatch.setattr(who.road, "plan", lambda spec: asked.append(spec) or SimpleNamespace(hints=who.Shape(0, 0, 0, ""), **row))
     monkeypatch.setattr(who, "replace", lambda one, **change: one._replace(**change) if isinstance(one, who.Shape) else SimpleNamespace(**row, **change))

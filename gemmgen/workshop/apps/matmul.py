@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 OPS = ("nn", "nt", "tn", "tt")
 EMULATED_GPU = "a100"
 """Whose kernels are emulated where no GPU is named."""
-C_READS = 10
-"""What a kernel of residues takes to read C, in times of its bytes at the memory's rate: measured on an H200 of LU's products with k = 1024."""
 BATCHES = 64
 """Batches whose launches are kept prepared."""
 
@@ -318,7 +316,7 @@ class Kernels(Matmul):
                 self._plans[kernel] = road.plan(sized(self._spec, *shape, **problem))
             plan = self._plans[kernel]
             told = verdict(replace(plan, hints=replace(plan.hints, m=shape.m, n=shape.n, k=shape.k)))
-            reads = adds * C_READS * shape.m * shape.n * plan.type.bytes / (1e9 * plan.gpu.rates.dram_gb_per_s)
+            reads = adds * shape.m * shape.n * plan.type.bytes / (1e9 * plan.gpu.rates.dram_gb_per_s)
             self._slower[key] = told is not None and told.fp32_seconds < told.seconds + reads
         return self._slower[key]
 
