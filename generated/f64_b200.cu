@@ -168,12 +168,12 @@ GG_DEVICE u64 of_other(u64 x, int mask) {
     return (u64)high << 32 | low;
 }
 
-// Powers of two of 8 rows of operand a, each of which 64 threads read, 2048 k at a time. Squares count from the largest exponent so
+// Powers of two of 16 rows of operand a, each of which 32 threads read, 1024 k at a time. Squares count from the largest exponent so
 // far: where a later one is larger, the elements before it are read once more.
 GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int line = (int)threadIdx.x / 64, part = (int)threadIdx.x % 64;
-    const int o = block * 8 + line, end = o < outer ? k : 0;
+    const int line = (int)threadIdx.x / 32, part = (int)threadIdx.x % 32;
+    const int o = block * 16 + line, end = o < outer ? k : 0;
     __shared__ u32 tops[32];  // of a span of k, and of the one before
     __shared__ u64 sums[16];
     const double* const from = x + (long long)o * ld;
@@ -182,13 +182,13 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
     int again = 0;  // k that are read once more
     u64 squares = 0;
 #pragma unroll 1
-    for (int k0 = 0; k0 < k; k0 += 2048) {
+    for (int k0 = 0; k0 < k; k0 += 1024) {
         u32 held[32], largest = 0;
 #pragma unroll
         for (int first = 0; first < 32; first += 8) {
-            if (first * 64 < k - k0) {
+            if (first * 32 < k - k0) {
 #pragma unroll
-                for (int i = first; i < first + 8; ++i) held[i] = i * 64 + part < end - k0 ? at(k0 + i * 64 + part) : 0;
+                for (int i = first; i < first + 8; ++i) held[i] = i * 32 + part < end - k0 ? at(k0 + i * 32 + part) : 0;
             } else {
 #pragma unroll
                 for (int i = first; i < first + 8; ++i) held[i] = 0;
@@ -196,56 +196,56 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
         }
 #pragma unroll
         for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
-        const int other = k0 / 2048 % 2 * 16;
+        const int other = k0 / 1024 % 2 * 16;
 #pragma unroll
         for (int mask = 1; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
         if (lane < 1) tops[other + warp] = largest;
         __syncthreads();
         largest = 0;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) largest = max(largest, tops[other + line * 2 + i]);
+        for (int i = 0; i < 1; ++i) largest = max(largest, tops[other + line * 1 + i]);
         if (k0 > 0 && exponent_of(largest) > exponent_of(most)) squares = 0, again = k0;
         most = max(most, largest);
 #pragma unroll
         for (int first = 0; first < 32; first += 8) {
-            if (first * 64 >= k - k0) break;
+            if (first * 32 >= k - k0) break;
 #pragma unroll
             for (int i = first; i < first + 8; ++i) squares += square_of(held[i], exponent_of(most));
         }
     }
 #pragma unroll 8
-    for (int kk = part; kk < min(again, end); kk += 64) squares += square_of(at(kk), exponent_of(most));
+    for (int kk = part; kk < min(again, end); kk += 32) squares += square_of(at(kk), exponent_of(most));
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) squares += of_other(squares, mask);
     if (lane < 1) sums[warp] = squares;
     __syncthreads();
     squares = 0;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) squares += sums[line * 2 + i];
+    for (int i = 0; i < 1; ++i) squares += sums[line * 1 + i];
     if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
-// Powers of two of 8 columns of operand b, each of which 64 threads read, 2048 k at a time. Squares count from the largest exponent so
+// Powers of two of 16 columns of operand b, each of which 32 threads read, 1024 k at a time. Squares count from the largest exponent so
 // far: where a later one is larger, the elements before it are read once more.
 GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int line = (int)threadIdx.x % 8, part = (int)threadIdx.x / 8;
-    const int o = block * 8 + line, end = o < outer ? k : 0;
-    __shared__ u32 tops[256];  // of a span of k, and of the one before
-    __shared__ u64 sums[128];
+    const int line = (int)threadIdx.x % 16, part = (int)threadIdx.x / 16;
+    const int o = block * 16 + line, end = o < outer ? k : 0;
+    __shared__ u32 tops[512];  // of a span of k, and of the one before
+    __shared__ u64 sums[256];
     const double* const from = x + o;
     const auto at = [&](int kk) { return leading_of(from[(long long)kk * ld]); };
     u32 most = 0;
     int again = 0;  // k that are read once more
     u64 squares = 0;
 #pragma unroll 1
-    for (int k0 = 0; k0 < k; k0 += 2048) {
+    for (int k0 = 0; k0 < k; k0 += 1024) {
         u32 held[32], largest = 0;
 #pragma unroll
         for (int first = 0; first < 32; first += 8) {
-            if (first * 64 < k - k0) {
+            if (first * 32 < k - k0) {
 #pragma unroll
-                for (int i = first; i < first + 8; ++i) held[i] = i * 64 + part < end - k0 ? at(k0 + i * 64 + part) : 0;
+                for (int i = first; i < first + 8; ++i) held[i] = i * 32 + part < end - k0 ? at(k0 + i * 32 + part) : 0;
             } else {
 #pragma unroll
                 for (int i = first; i < first + 8; ++i) held[i] = 0;
@@ -253,32 +253,32 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
         }
 #pragma unroll
         for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
-        const int other = k0 / 2048 % 2 * 128;
+        const int other = k0 / 1024 % 2 * 256;
 #pragma unroll
-        for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-        if (lane < 8) tops[other + warp * 8 + lane] = largest;
+        for (int mask = 16; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+        if (lane < 16) tops[other + warp * 16 + lane] = largest;
         __syncthreads();
         largest = 0;
 #pragma unroll
-        for (int i = 0; i < 16; ++i) largest = max(largest, tops[other + i * 8 + line]);
+        for (int i = 0; i < 16; ++i) largest = max(largest, tops[other + i * 16 + line]);
         if (k0 > 0 && exponent_of(largest) > exponent_of(most)) squares = 0, again = k0;
         most = max(most, largest);
 #pragma unroll
         for (int first = 0; first < 32; first += 8) {
-            if (first * 64 >= k - k0) break;
+            if (first * 32 >= k - k0) break;
 #pragma unroll
             for (int i = first; i < first + 8; ++i) squares += square_of(held[i], exponent_of(most));
         }
     }
 #pragma unroll 8
-    for (int kk = part; kk < min(again, end); kk += 64) squares += square_of(at(kk), exponent_of(most));
+    for (int kk = part; kk < min(again, end); kk += 32) squares += square_of(at(kk), exponent_of(most));
 #pragma unroll
-    for (int mask = 8; mask < 32; mask *= 2) squares += of_other(squares, mask);
-    if (lane < 8) sums[warp * 8 + lane] = squares;
+    for (int mask = 16; mask < 32; mask *= 2) squares += of_other(squares, mask);
+    if (lane < 16) sums[warp * 16 + lane] = squares;
     __syncthreads();
     squares = 0;
 #pragma unroll
-    for (int i = 0; i < 16; ++i) squares += sums[i * 8 + line];
+    for (int i = 0; i < 16; ++i) squares += sums[i * 16 + line];
     if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
@@ -288,7 +288,7 @@ gemmgen_residues14_tcgen05_128x256x128_4ea03b59_norms(
     int m, int n, int k, int* __restrict__ a_scales, int* __restrict__ b_scales)
 {
     int block = (int)blockIdx.x;
-    const int blocks_a = ((m + 7) / 8);
+    const int blocks_a = ((m + 15) / 16);
     if (block < blocks_a) {
         norms_a(block, a, lda, m, k, a_scales);
         return;
@@ -903,6 +903,7 @@ gemmgen_residues14_tcgen05_128x256x128_4ea03b59(
                     }
                 }
             }
+
             const int row0 = m0 + warp_m + lane;
             const int column0 = n0 + warp_n;
             // Some residues of the next piece, on their way while one is joined: device memory holds what L2 does not. Registers do not hold all of them.
@@ -915,16 +916,6 @@ gemmgen_residues14_tcgen05_128x256x128_4ea03b59(
             if (work.count > 0) fetch(0);
 #pragma unroll 1
             for (int piece = 0; piece < PIECES; ++piece) {
-                if (beta != 0.0) {
-#pragma unroll
-                    for (int e = 0; e < 16; e += 2) {
-                        const int at = piece * 16 + e, r = at % 128;
-                        const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
-                        const int row = row0 + i * 128;
-                        const int column = column0 + j * 128 + (r & 15) + (r >> 4) * 16;
-                        if (row < m && column < n) asm volatile("prefetch.global.L2 [%0];" ::"l"(c + row * ldc + column));
-                    }
-                }
                 u32 held[MODULI][4];
                 if (work.count > 0) {
 #pragma unroll

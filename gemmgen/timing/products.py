@@ -65,18 +65,19 @@ class Multiplier:
             cupy.cuda.get_current_stream().synchronize()  # so that a refusal shows here
         return out
 
-    def into(self, out: Any, a: Any, b: Any, alpha: float = 1.0, beta: float = 0.0) -> None:
+    def into(self, out: Any, a: Any, b: Any, alpha: float = 1.0, beta: float = 0.0, spare: int = 0) -> None:
         """out = alpha op(A) op(B) + beta out, put on the current stream; nothing waits.
 
         Args:
             out: [M, N] of the plan's type, whose rows are contiguous, maybe a part of a larger matrix; [batch, M, N] of a kernel for strided batches.
             a, b: likewise, as the plan's layout says they are stored.
+            spare: SMs that blocks which stay leave to other streams.
 
         Raises:
             cupy's errors: the GPU refused (`gemmgen.timing.refusals`).
         """
         k = a.shape[-1] if self._plan.layout[0] == "n" else a.shape[-2]
-        self._put(out, {"a": a, "b": b, "c": out}, k, alpha, beta)
+        self._put(out, {"a": a, "b": b, "c": out}, k, alpha, beta, spare)
 
     def solve(self, c: Any, triangle: Any, alpha: float = 1.0) -> None:
         """C [M, N] becomes X of A X = alpha C, or of X B = alpha C, as the kernel's kind has it; put on the current stream, and nothing waits.
@@ -90,15 +91,15 @@ class Multiplier:
         """
         self._put(c, {self._plan.solved.name: triangle, "c": c}, triangle.shape[-1], alpha, 0.0)
 
-    def _put(self, out: Any, operands: dict[str, Any], k: int, alpha: float, beta: float) -> None:
+    def _put(self, out: Any, operands: dict[str, Any], k: int, alpha: float, beta: float, spare: int = 0) -> None:
         size = self._plan.type.bytes
         strides = {f"ld{name}": x.strides[-2] // size if x.shape[-2] > 1 else x.shape[-1] for name, x in operands.items()}
         strides |= {f"stride_{name}": x.strides[0] // size for name, x in operands.items() if len(x.shape) == 3}
-        key = (*out.shape, k, tuple(strides.items()), alpha, beta)
+        key = (*out.shape, k, tuple(strides.items()), alpha, beta, spare)
         if key not in self._prepared:
             if len(self._prepared) == PREPARED:
                 del self._prepared[next(iter(self._prepared))]
-            self._prepared[key] = self._parts(*out.shape[-2:], k, strides, alpha, beta, out.shape[0] if len(out.shape) == 3 else 1)
+            self._prepared[key] = self._parts(*out.shape[-2:], k, strides, alpha, beta, out.shape[0] if len(out.shape) == 3 else 1, spare)
         for cleared, launches in self._prepared[key]:
             for piece in cleared:
                 piece.fill(0)
@@ -108,7 +109,7 @@ class Multiplier:
                 launch()
 
     def _parts(
-        self, m: int, n: int, k: int, strides: dict[str, int], alpha: float, beta: float, batch: int = 1,
+        self, m: int, n: int, k: int, strides: dict[str, int], alpha: float, beta: float, batch: int = 1, spare: int = 0,
     ) -> list[tuple[list[Any], list[Any]]]:
         """Each round, of a product the only one: what has to be zero before, and launches, each with which of its arguments point how far into an operand."""
         import cupy
@@ -127,7 +128,7 @@ class Multiplier:
         first = [self._space[: work.zeroed]] if work.zeroed else []
         if not interface.rounds:
             pointers = {name: (name, 0) for name in "abc"}
-            return [(first, self._launches(interface.launches, interface.extents(m, n, k, batch), call, memory, pointers))]
+            return [(first, self._launches(interface.launches, interface.extents(m, n, k, batch), call, memory, pointers, spare))]
         again = [
             self._space[work.offsets[one.name] : work.offsets[one.name] + work.lengths[one.name]]
             for one in interface.buffers if one.zeroed_again and work.lengths[one.name]
@@ -137,15 +138,17 @@ class Multiplier:
             given = one.given(call, lambda operand, elements: self._plan.type.bytes * elements)
             pointers = {name: (of, given[name]) for name, (of, _, _) in one.at.items()}
             launches = self._launches(
-                interface.launches_of(one.solves), interface.extents(one.m, one.n, one.k, batch), given | dict.fromkeys("abc", 0), memory, pointers,
+                interface.launches_of(one.solves), interface.extents(one.m, one.n, one.k, batch), given | dict.fromkeys("abc", 0), memory, pointers, spare,
             )
             found.append(([] if one.solves and found else again if found else first, launches))
         return found
 
-    def _launches(self, launches: Any, extents: Any, given: Any, memory: Any, pointers: Any) -> list[tuple[Any, list[tuple[int, str, int]]]]:
+    def _launches(self, launches: Any, extents: Any, given: Any, memory: Any, pointers: Any, spare: int) -> list[tuple[Any, list[tuple[int, str, int]]]]:
         found, follows = [], False
         for launch in launches:
             if blocks := launch.blocks(extents):
+                if spare and launch.most_blocks:  # one an SM; in whole clusters
+                    blocks = min(blocks, max(launch.cluster, (launch.most_blocks - spare) // launch.cluster * launch.cluster))
                 args = arguments(launch, {**given, "blocks": blocks}, memory)
                 prepared = self._device.prepared(
                     launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows, direct=True,

@@ -13,7 +13,7 @@ import numpy as np
 
 from gemmgen.workshop.apps import dense
 from gemmgen.workshop.apps.lu import VALID, largest_row, scaled_residual
-from gemmgen.workshop.apps.matmul import Matmul
+from gemmgen.workshop.apps.matmul import SPARE, Matmul
 from gemmgen.workshop.apps.problem import App, Arrays, Figures, Problem
 
 
@@ -29,7 +29,9 @@ def factored(matmul: Matmul, a: Any, block: int) -> tuple[Any, Any]:
             if upper.size:
                 both[to] = both[source]
                 matmul.solve(lu[at:end, at:end], upper, unit=True)
+                matmul.spare = SPARE if columns.start == after else 0  # for the next block's factors
                 matmul(lu[end:, at:end], upper, out=rest, alpha=-1.0, beta=1.0)
+                matmul.spare = 0
                 if columns.stop == after:
                     with ahead:
                         moved = dense.pivoted_lu(xp, lu[end:, end:after])

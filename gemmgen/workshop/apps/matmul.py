@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 OPS = ("nn", "nt", "tn", "tt")
 EMULATED_GPU = "a100"
 """Whose kernels are emulated where no GPU is named."""
+SPARE = 16
+"""SMs that a product leaves to what runs beside it."""
 BATCHES = 64
 """Batches whose launches are kept prepared."""
 
@@ -61,11 +63,13 @@ class Matmul:
         device_name: what runs it.
         xp: the module of its arrays, numpy or cupy; dtype: their type, FP32 or FP64.
         calls: what was asked for so far, and how often.
+        spare: SMs that kernels whose blocks stay leave to other streams: else nothing runs there until a product ends.
     """
 
     xp: Any = np
     dtype: Any = np.float32
     device_name: str = "NumPy"
+    spare = 0
 
     def __init__(self, name: str):
         self.name = name
@@ -324,7 +328,7 @@ class Kernels(Matmul):
         if self._loses(shape, beta != 0):
             self._vendor._into(out, a, b, shape, alpha, beta)
         else:
-            self._kernel(shape).into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta)
+            self._kernel(shape).into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta, self.spare)
 
     def _syrk(self, out: Any, a: Any, alpha: float, beta: float, both: bool) -> None:
         a, shape = rows_together(self.xp, a), Shape(a.shape[0], *a.shape, "nt")
