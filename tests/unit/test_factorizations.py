@@ -350,6 +350,39 @@ def test_matrices_of_fp64_are_counted_in_their_own_bytes(monkeypatch):
     assert {100, 31, 77, -1 / 3} <= passed and not {50, 200, 154, 62} & passed
 
 
+def test_products_beside_a_panel_leave_it_sms_and_no_others_do(monkeypatch):
+    spared, a = [], DRAW.standard_normal((36, 36))
+
+    class Told(who.InNumpy):
+        def _into(self, *given):
+            spared.append((given[0].shape[1], self.spare))
+            super()._into(*given)
+
+    matmul = Told("numpy", np.float64)
+    hpl.factored(matmul, a, 12)
+    assert spared == [(12, 0), (12, who.SPARE), (12, 0)] and matmul.spare == 0 and who.SPARE > 0
+    made, _, _ = kernels(monkeypatch, None, lambda shape: 1)
+    made._kernel, made.spare = lambda shape: SimpleNamespace(into=lambda *given: spared.append(given[-1])), 7
+    made(np.ones((2, 3)), np.ones((3, 4)))
+    assert spared[-1] == 7
+
+
+@pytest.mark.parametrize(("spare", "wanted"), [(0, 132), (15, 116), (131, 2), (500, 2)])
+def test_spare_sms_are_those_of_blocks_that_stay_in_whole_clusters(spare, wanted):
+    from gemmgen import road
+    from gemmgen.render import render
+    from gemmgen.timing import products
+
+    plan, blocks = road.plan("f64_h200"), {}
+    multiplier = object.__new__(products.Multiplier)
+    multiplier._device = SimpleNamespace(prepared=lambda symbol, count, *given, **named: blocks.update({symbol.split("_")[-1]: count}))
+    source = render(plan)
+    memory = {(one.name, at): 0 for one in source.interface.buffers for at in source.interface.places(one)}
+    given = dict.fromkeys(("a", "b", "c", "m", "n", "k", "lda", "ldb", "ldc", "batch"), 0) | {"alpha": 1.0, "beta": 0.0}
+    multiplier._launches(source.interface.launches, source.interface.extents(4096, 4096, 4096), given, memory, {}, spare)
+    assert blocks.pop(source.name.split("_")[-1]) == wanted and all(count > 400 for count in blocks.values()), blocks
+
+
 # ---- the race and the command
 
 
