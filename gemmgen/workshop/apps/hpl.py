@@ -31,7 +31,6 @@ def factored(matmul: Matmul, a: Any, block: int) -> tuple[Any, Any]:
                 matmul.solve(lu[at:end, at:end], upper, unit=True)
                 matmul.spare = SPARE if columns.start == after else 0  # for the next block's factors
                 matmul(lu[end:, at:end], upper, out=rest, alpha=-1.0, beta=1.0)
-                matmul.spare = 0
                 if columns.stop == after:
                     with ahead:
                         moved = dense.pivoted_lu(xp, lu[end:, end:after])
