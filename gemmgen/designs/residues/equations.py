@@ -26,9 +26,9 @@ JOIN_INSTRUCTIONS, WIDE_JOIN_INSTRUCTIONS = 5, 12
 STORE_INSTRUCTIONS, WIDE_STORE_INSTRUCTIONS = 24, 90
 """Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store; of FP64 elements carries, a rounding of 128 bits by
 integer arithmetic, and its store."""
-WIDE_PASS_SHARE, WIDE_PASS_SECONDS = 1.3, 1.2e-5
-"""How long passes over FP64 elements take, over what their traffic asks for, and what each takes besides: both together 45, 114, 363, 1490 and 6150 us on an
-H200 from 1024 to 16384, where these give 45, 106, 373, 1460 and 6210 (docs/results/f64.md)."""
+WIDE_PASS_SHARE, WIDE_PASS_SECONDS = 1.14, 1.2e-5
+"""How long passes over FP64 elements take, over what their traffic asks for, and what each takes besides: both together 96, 320, 1177 and 4561 us on an
+H200 from 2048 to 16384, where these give 96, 310, 1170 and 4600 (docs/results/f64.md)."""
 ANY_K = 1 << 31
 """K of any product."""
 
