@@ -230,6 +230,7 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
     squares = 0;
 #pragma unroll
     for (int i = 0; i < 16; ++i) squares += sums[i * 16 + line];
+
     if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
@@ -286,6 +287,7 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
     squares = 0;
 #pragma unroll
     for (int i = 0; i < 16; ++i) squares += sums[i * 16 + line];
+
     if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 

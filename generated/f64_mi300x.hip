@@ -292,11 +292,8 @@ GG_DEVICE u64 of_other(u64 x, int mask) {
 // Powers of two of 16 rows of operand a, each of which 32 threads read, 1024 k at a time. Squares count from the largest exponent so
 // far: where a later one is larger, the elements before it are read once more.
 GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
-    const int lane = thread_id() % 32, warp = thread_id() / 32;
     const int line = thread_id() / 32, part = thread_id() % 32;
     const int o = block * 16 + line, end = o < outer ? k : 0;
-    __attribute__((shared)) static u32 tops[32];  // of a span of k, and of the one before
-    __attribute__((shared)) static u64 sums[16];
     const double* const from = x + (long long)o * ld;
     const auto at = [&](int kk) __attribute__((always_inline)) { return leading_of(from[kk]); };
     u32 most = 0;
@@ -317,14 +314,8 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
         }
 #pragma unroll
         for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
-        const int other = k0 / 1024 % 2 * 16;
 #pragma unroll
         for (int mask = 1; mask < 32; mask *= 2) largest = max(largest, shuffle_xor(largest, mask));
-        if (lane < 1) tops[other + warp] = largest;
-        block_barrier();
-        largest = 0;
-#pragma unroll
-        for (int i = 0; i < 1; ++i) largest = max(largest, tops[other + line * 1 + i]);
         if (k0 > 0 && exponent_of(largest) > exponent_of(most)) squares = 0, again = k0;
         most = max(most, largest);
 #pragma unroll
@@ -338,11 +329,7 @@ GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, in
     for (int kk = part; kk < min(again, end); kk += 32) squares += square_of(at(kk), exponent_of(most));
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) squares += of_other(squares, mask);
-    if (lane < 1) sums[warp] = squares;
-    block_barrier();
-    squares = 0;
-#pragma unroll
-    for (int i = 0; i < 1; ++i) squares += sums[line * 1 + i];
+
     if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
@@ -400,6 +387,7 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
     squares = 0;
 #pragma unroll
     for (int i = 0; i < 16; ++i) squares += sums[i * 16 + line];
+
     if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
