@@ -10,5 +10,5 @@ BLOCKS = 2
 """Of the pass that an SM holds at once: the compiler is told how few registers that leaves. Where a kind gives elements, as of complex ones,
 it is not: it spilled for sm_100a."""
 LINES = 16
-"""Rows of A or columns of B whose norms a block finds, over all k; where k is not contiguous they are neighbours, which fill 128 bytes. With 8 an H200 takes 1.08
-times as long at 8192 (docs/results/f64.md)."""
+"""Rows of A or columns of B whose norms a block finds, over all k; where k is not contiguous they are neighbours, which fill 128 bytes. With 8 an H200
+takes 1.08 times as long at 8192 (docs/results/f64.md)."""
