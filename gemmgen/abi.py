@@ -359,15 +359,25 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     return tuple(launches)
 
 
+def overlaps_rounds(plan: Plan) -> bool:
+    """Whether the first launch of a round of a kind that solves may start while the round before still runs. The pass splits the triangle meanwhile, and waits
+    for X alone."""
+    of = plan.launches
+    first = not (of.repeated or plan.fallback or plan.scheme.family.residues) and (of.splits_whole or not plan.scales.takes_maxima)
+    return plan.kind.solves and plan.design.stays and first and len(of.split_before) == 2
+
+
 def _solve(plan: Plan, symbol: str) -> Launch:
     """A kernel whose blocks take some right-hand sides each, of a block of unknowns: k is its size. Of a batch, all systems' one after another."""
-    triangle = (_a if plan.solved.name == "a" else _b)(plan)
+    triangle, own = (_a if plan.solved.name == "a" else _b)(plan), plan.kind.own
+    alpha = tuple(one for one in _factors_of_c(plan) if one.name.startswith("alpha"))
     return Launch(
-        symbol=symbol, role=SOLVE, meaning=f"a block of unknowns, by substitution in FP32 with the triangle of {plan.solved.name.upper()} on the diagonal",
-        grid=(((plan.kind.beside, solves.SYSTEMS), *_each(plan)),), threads=solves.THREADS,
-        shared_bytes=0 if plan.geometry.static_shared else solves.SHARED_BYTES,
+        symbol=symbol, role=SOLVE,
+        meaning=f"a block of unknowns, by substitution in {plan.type.title} with the triangle of {plan.solved.name.upper()} on the diagonal",
+        grid=(((plan.kind.beside, own.systems * (plan.kind.reals if plan.kind.left else 1)), *_each(plan)),), threads=own.threads,
+        shared_bytes=0 if plan.geometry.static_shared else own.shared_bytes, overlaps=overlaps_rounds(plan),
         lines=(
-            Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], _FACTORS[0])),
+            Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], *alpha)),
             *_strides(plan, f"{plan.solved.name}c", counted=False),
         ),
     )
@@ -407,7 +417,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.in_rounds
         or plan.kind.twice or plan.kind.reals > 1 else over(
             [operand for operand in before if operand.name == "a"]),
-        cluster=plan.launches.whole_cluster if whole else 1,
+        cluster=plan.launches.whole_cluster if whole else 1, overlaps=overlaps_rounds(plan),
     )
 
 

@@ -9,8 +9,9 @@ is what M25 says of the GPU's FP64 rate.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, inf, log
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
-from gemmgen.kinds import GEMM, STRIDED
+from gemmgen.kinds import GEMM, STRIDED, Kind
 from gemmgen.model import time
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
@@ -123,9 +124,22 @@ def verdict(plan: Plan) -> Verdict | None:
         return None
     seconds, whose = found
     h = plan.hints
-    own = float(plan.model["seconds"])
+    own = own_seconds(plan)
     return Verdict(plan.gpu.name, *h.asked, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1,
                    element=plan.kind.element_of(plan.type).title)
+
+
+def own_seconds(plan: Plan) -> float:
+    """Predicted seconds of a plan's launches. Of a kind that solves they add up over rounds, as a library's do: products of few unknowns leave SMs idle, which half
+    of one large product does not show."""
+    h, kind = plan.hints, plan.kind
+    if not kind.solves:
+        return float(plan.model["seconds"])
+    products = Counter((one.m, one.n, one.k) for one in kind.rounds(h.m, h.n, h.k, 1.0, 0.0, True) if not one.solves)
+    between = replace(plan, kind=kind.between.strided() if kind.batched else kind.between)
+    launches = 2 * plan.model["launch_seconds"]  # of a product, which K12 has, too
+    return float(plan.model["solve_seconds"] + sum(
+        count * (replace(between, hints=replace(h, m=m, n=n, k=k)).model["seconds"] - launches) for (m, n, k), count in products.items()))
 
 
 def untold(plan: Plan) -> str:
@@ -141,13 +155,15 @@ def plain_seconds(plan: Plan) -> tuple[float, str] | None:
     if not plan.type.is_usual:
         h = plan.hints
         seconds = native_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if plan.kind.batched else 1)
+        if seconds is not None and plan.kind.solves:
+            return _of_routine(plan.kind, seconds, time.NATIVE_START, h.k, h.matrices), NATIVE
         # Of a triangle of C the vendor computes half, at the same rate.
         return None if seconds is None else (seconds / 2 if plan.kind.tiles else seconds, NATIVE)
     try:
         own = plan if plan.scheme.name == PLAIN else plain_plan(plan)
     except GemmgenError:
         own = None
-    found = [(float(own.model["seconds"]), OWN)] if own else []
+    found = [(own_seconds(own), OWN)] if own else []
     vendors = None if plan.epilogue else vendor_seconds(plan)
     found += [] if vendors is None else [(vendors, VENDORS_CGEMM if plan.kind.reals > 1 else VENDORS_OWN)]
     return min(found, default=None)
@@ -161,9 +177,13 @@ def vendor_seconds(plan: Plan) -> float | None:
         return whole
     if kind.vendor_share is None:
         return None
-    start = time.sgemm_numbers(plan.gpu)["sgemm_start"]
-    together = kind.vendor_together if kind.batched and h.matrices > 1 else 1
-    return start + together * kind.vendor_share * (whole - start) + kind.vendor_chain * h.k
+    return _of_routine(kind, whole, time.sgemm_numbers(plan.gpu)["sgemm_start"], h.k, h.matrices)
+
+
+def _of_routine(kind: Kind, whole: float, start: float, k: int, matrices: int) -> float:
+    """Seconds of the vendor's own routine of a kind, of those of the whole product."""
+    together = kind.vendor_together if kind.batched and matrices > 1 else 1
+    return start + together * kind.vendor_share * (whole - start) + kind.vendor_chain * k
 
 
 def plain_plan(plan: Plan) -> Plan:

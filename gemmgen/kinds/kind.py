@@ -197,8 +197,12 @@ class Kind:
         """The kind with what a spec's section [problem] decides of it."""
         return self
 
-    def of_complex(self) -> Kind:
-        """The same of complex elements, whose C kernels compute as one of twice as many real columns."""
+    def on(self, gpu: Any, problem: Any) -> Kind:
+        """The kind with what a GPU's row decides of it, at the sizes that a spec's section [problem] expects."""
+        return self
+
+    def of_complex(self, type: str) -> Kind:
+        """The same of complex elements of that name, whose C kernels compute as one of twice as many real columns."""
         return copy(self)
 
     def of_batch(self, problem: Any) -> Kind:
@@ -237,7 +241,9 @@ class Kind:
         if (self.packs or self.solves) and problem.b != "f32":
             raise InfeasibleSpec(f"{place}: [problem] b", f"kind {self.name} has a B of FP32 alone", got=problem.b, needs="f32", remedy='b = "f32"')
         if self.solves and problem.c != "f32":
-            raise InfeasibleSpec(f"{place}: [problem] c", f"kind {self.name} solves in C, in FP32", got=problem.c, needs="f32", remedy='c = "f32"')
+            raise InfeasibleSpec(
+                f"{place}: [problem] c", f"kind {self.name} solves in C, of the elements' type", got=problem.c, needs="f32", remedy='c = "f32"',
+            )
         for extent, other in self.aliases.items():
             if extent in ("m", "n", "k") and getattr(problem, extent) != getattr(problem, other):
                 raise InfeasibleSpec(
@@ -320,6 +326,11 @@ class Kind:
         if not (self.exchanged and alpha and k):
             return [own]
         return [own, Round(False, m, n, k, complex(alpha).conjugate() if self.hermitian else alpha, 1.0, {"a": ("b", 0, 0), "b": ("a", 0, 0)})]
+
+    @property
+    def between(self) -> Kind:
+        """Of a kind that solves, that of its products."""
+        return GEMM
 
     def largest(self, m: int, n: int) -> tuple[int, int, int]:
         """m, n and k that no product of a solve exceeds; zeros where there is none."""

@@ -133,7 +133,7 @@ class Candidate:
 def between(one: Candidate) -> Candidate:
     """Of a routine that solves the kernel of the products between blocks of unknowns: the same decisions, for one product."""
     loaded, own = one.request.loaded, one.request
-    problem = Problem(layout=one.layout, **{extent: getattr(loaded.spec.problem, extent) for extent in "mnk"})
+    problem = Problem(layout=one.layout, type=loaded.spec.problem.type, **{extent: getattr(loaded.spec.problem, extent) for extent in "mnk"})
     asked = requests(loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"problem": problem})}))
     same = next(each for each in asked if (each.scheme.name, each.fragment.name, each.design.name, each.choices.promote)
                 == (own.scheme.name, own.fragment.name, own.design.name, own.choices.promote))

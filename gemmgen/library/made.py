@@ -206,7 +206,8 @@ def estimates(choice: Choice) -> list[Estimate]:
             kind = served.plan.kind
             own = {sized(kind, *map(int, size)) for size in every}
             if kind.solves:
-                one, own = between(one), {(each.m, each.n, each.k) for size in own for each in kind.rounds(*size, 1.0, 0.0, True) if not each.solves}
+                rounds = [each for size in own for each in kind.rounds(*kind.extents(*size), 1.0, 0.0, True) if not each.solves]
+                one, own = between(one), {(each.m, each.n // kind.reals, each.k // kind.reals) for each in rounds}
             own = np.array([(*size, 1) for size in sorted(own)])
             found[number] = _fitted(one, own, one.seconds_of(own), weights(own))
         elif one.strided:

@@ -218,8 +218,9 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
     parts.append(_array("image", f"{label}_images", _images(code, name)))
     archs = [binary.arch for binary in (kernel.built.binary, *kernel.built.others)]
     if plan.kind.solves:
-        seconds = ", ".join(f"{one:.4g}" for one in solves.block_seconds(time.rate_numbers(plan.gpu, plan.scheme.leading)))
-        parts.append(f"static const solving {label}_solving = {{{solves.BLOCK}, {solves.SYSTEMS}, {seconds}}};\n")
+        own = plan.kind.own
+        seconds = ", ".join(f"{one:.4g}" for one in solves.block_seconds(time.rate_numbers(plan.gpu, plan.scheme.leading), own))
+        parts.append(f"static const solving {label}_solving = {{{solves.BLOCK}, {own.systems}, {own.together}, {seconds}}};\n")
     parts.append(_array("error_bound", f"{label}_bounds", [_bound(plan, archs, k) for k in BOUND_K]))
     if plan.kind.tiles:
         parts.append(

@@ -164,6 +164,7 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
     Where FP32 itself is multiplied, the CUDA cores or VALUs stand in for the matrix units, with their own rate and clock.
     """
     reached, rates = efficiency(gpu, word), gpu.rates
+    in_fp64 = rates.f32_fma_per_clock / 64 if rates.f64_tflops is None else rates.f64_tflops * 1e6 / (2 * rates.sms * rates.boost_mhz)
     boost_mhz, fma_per_clock = rates.tensor_boost_mhz, rates.tensor_fma_per_clock.get(word, 0) or rates.tensor_fma_per_clock["f16"]
     if word == "f32":
         boost_mhz, fma_per_clock = rates.boost_mhz, rates.f32_fma_per_clock
@@ -172,6 +173,7 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
         "clock_hz": boost_mhz * 1e6 * reached.clock,
         "tensor_fma_per_clock": fma_per_clock,
         "f32_fma_per_clock": rates.f32_fma_per_clock,
+        "f64_fma_per_clock": min(in_fp64, rates.f32_fma_per_clock / 2),  # the rest is a matrix unit's
         "shared_bytes_per_clock": rates.shared_bytes_per_clock,
         "l2_size": int(rates.l2_mib * 2**20),
         "dram_rate": rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value,

@@ -60,7 +60,7 @@ class Case:
             return False
         if self.spec.problem.element.reals > 1:
             return self.kind.reals > 1
-        return not (self.kind.twice or self.kind.solves)
+        return not self.kind.twice
 
     @property
     def b(self) -> str:
@@ -194,8 +194,8 @@ OF_TARGET = (
     Refusal(
         "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " do not compute products of this kind",
         lambda case: case.kind.name + (", matrices" if case.kind.batched else ""),
-        lambda case: ("gemm, gemmt, syrk, symm or strided; syr2k and trmm" if case.spec.problem.element.reals == 1
-                      else "gemm, herk, syrk, gemmt, hemm, symm or strided; her2k, syr2k and trmm") + " of single products", 'kind = "gemm", or type = "f32"',
+        lambda case: ("gemm, gemmt, syrk, symm, trsm or strided; syr2k and trmm" if case.spec.problem.element.reals == 1
+                      else "gemm, herk, syrk, gemmt, hemm, symm, trsm or strided; her2k, syr2k and trmm") + " of single products", 'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,

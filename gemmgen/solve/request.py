@@ -71,7 +71,7 @@ class Request:
     @property
     def kind(self) -> Kind:
         """Of product."""
-        return kind_of(self.loaded.spec.problem)
+        return kind_of(self.loaded.spec.problem).on(self.gpu, self.loaded.spec.problem)
 
     @property
     def settled(self) -> bool:

@@ -79,7 +79,7 @@ class Multiplier:
         k = a.shape[-1] if self._plan.layout[0] == "n" else a.shape[-2]
         self._put(out, {"a": a, "b": b, "c": out}, k, alpha, beta, spare)
 
-    def solve(self, c: Any, triangle: Any, alpha: float = 1.0) -> None:
+    def solve(self, c: Any, triangle: Any, alpha: complex = 1.0) -> None:
         """C [M, N] becomes X of A X = alpha C, or of X B = alpha C, as the kernel's kind has it; put on the current stream, and nothing waits.
 
         Args:
@@ -128,7 +128,7 @@ class Multiplier:
         first = [self._space[: work.zeroed]] if work.zeroed else []
         if not interface.rounds:
             pointers = {name: (name, 0) for name in "abc"}
-            return [(first, self._launches(interface.launches, interface.extents(m, n, k, batch), call, memory, pointers, spare))]
+            return [(first, self._launches(interface.launches, interface.extents(m, n, k, batch), call, memory, pointers, spare=spare))]
         again = [
             self._space[work.offsets[one.name] : work.offsets[one.name] + work.lengths[one.name]]
             for one in interface.buffers if one.zeroed_again and work.lengths[one.name]
@@ -137,14 +137,18 @@ class Multiplier:
         for one in interface.rounds(m, n, k, alpha, beta):
             given = one.given(call, lambda operand, elements: self._plan.type.bytes * elements)
             pointers = {name: (of, given[name]) for name, (of, _, _) in one.at.items()}
+            cleared = [] if one.solves and found else again if found else first
             launches = self._launches(
-                interface.launches_of(one.solves), interface.extents(one.m, one.n, one.k, batch), given | dict.fromkeys("abc", 0), memory, pointers, spare,
+                interface.launches_of(one.solves), interface.extents(one.m, one.n, one.k, batch), given | dict.fromkeys("abc", 0), memory, pointers,
+                follows=bool(found) and not cleared, spare=spare,
             )
-            found.append(([] if one.solves and found else again if found else first, launches))
+            found.append((cleared, launches))
         return found
 
-    def _launches(self, launches: Any, extents: Any, given: Any, memory: Any, pointers: Any, spare: int) -> list[tuple[Any, list[tuple[int, str, int]]]]:
-        found, follows = [], False
+    def _launches(
+        self, launches: Any, extents: Any, given: Any, memory: Any, pointers: Any, follows: bool = False, spare: int = 0,
+    ) -> list[tuple[Any, list[tuple[int, str, int]]]]:
+        found = []
         for launch in launches:
             if blocks := launch.blocks(extents):
                 if spare and launch.most_blocks:  # one an SM; in whole clusters

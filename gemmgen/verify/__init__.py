@@ -17,7 +17,6 @@ from gemmgen.build import Binary
 from gemmgen.catalog.output import USUAL, Output
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.errors import EmulationError
-from gemmgen.kinds import GEMM
 from gemmgen.model.resources import occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -420,7 +419,8 @@ def verify(
     whole = judge = Judge(plan, source, binary, device, sample)
     planned = plan
     if plan.kind.solves:  # its products are asked what those of a matrix product are
-        plan, source = replace(plan, kind=GEMM.strided() if plan.kind.batched else GEMM), replace(source, interface=source.interface.of_products)
+        between = plan.kind.between
+        plan, source = replace(plan, kind=between.strided() if plan.kind.batched else between), replace(source, interface=source.interface.of_products)
         judge = Judge(plan, source, binary, device, sample)
     m, n, k = size or default_size(plan, device.kind)
     shape = m, n, k * plan.kind.reals  # of the real product, of which each complex element of C shows one part

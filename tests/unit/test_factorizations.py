@@ -379,7 +379,7 @@ def test_spare_sms_are_those_of_blocks_that_stay_in_whole_clusters(spare, wanted
     source = render(plan)
     memory = {(one.name, at): 0 for one in source.interface.buffers for at in source.interface.places(one)}
     given = dict.fromkeys(("a", "b", "c", "m", "n", "k", "lda", "ldb", "ldc", "batch"), 0) | {"alpha": 1.0, "beta": 0.0}
-    multiplier._launches(source.interface.launches, source.interface.extents(4096, 4096, 4096), given, memory, {}, spare)
+    multiplier._launches(source.interface.launches, source.interface.extents(4096, 4096, 4096), given, memory, {}, spare=spare)
     assert blocks.pop(source.name.split("_")[-1]) == wanted and all(count > 400 for count in blocks.values()), blocks
 
 

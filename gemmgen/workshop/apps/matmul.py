@@ -339,9 +339,9 @@ class Kernels(Matmul):
             self._kernel(shape, **of_syrk(both)).into(out, a, a, alpha, beta)
 
     def _solve(self, triangle: Any, c: Any, side: str, lower: bool, transposed: bool, unit: bool) -> None:
-        if self.dtype == np.float64:
-            return Vendor(self.dtype)._solve(triangle, c, side, lower, transposed, unit)
         shape, problem = of_solve(c.shape, side, lower, transposed, unit)
+        if self.dtype == np.float64 and self._loses(shape, False, **problem):
+            return self._vendor._solve(triangle, c, side, lower, transposed, unit)
         self._kernel(shape, **problem).solve(c, triangle)
 
     def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
