@@ -201,7 +201,8 @@ class Launches(View):
     def split_tile(self) -> tuple[int, int]:
         """Rows of A or columns of B, and their k, that one block of the split kernel takes."""
         outer, k = (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.splits_runs else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
-        return outer, k * self.split_elements // SPLIT_ELEMENTS
+        k = k * self.split_elements // SPLIT_ELEMENTS
+        return (outer // 2, 2 * k) if self.plan.scheme.family.wide else (outer, k)
 
     @property
     def splits_whole(self) -> bool:

@@ -12,7 +12,6 @@ from typing import Any
 from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.designs.residues import norms
 from gemmgen.designs.specialised import equations as specialised
 from gemmgen.model import resources, time, traffic
 from gemmgen.model.equation import Equation
@@ -27,21 +26,20 @@ JOIN_INSTRUCTIONS, WIDE_JOIN_INSTRUCTIONS = 5, 12
 STORE_INSTRUCTIONS, WIDE_STORE_INSTRUCTIONS = 24, 90
 """Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store; of FP64 elements carries, a rounding of 128 bits by
 integer arithmetic, and its store."""
-WIDE_PASS_SHARE, WIDE_PASS_SECONDS = 1.3, 1.2e-5
-"""How long passes over FP64 elements take, over what their traffic asks for, and what each takes besides: both together 45, 114, 363, 1490 and 6150 us on an
-H200 from 1024 to 16384, where these give 45, 106, 373, 1460 and 6210 (docs/results/f64.md)."""
+WIDE_PASS_SHARE, WIDE_PASS_SECONDS = 1.14, 1.2e-5
+"""How long passes over FP64 elements take, over what their traffic asks for, and what each takes besides: both together 96, 320, 1177 and 4561 us on an
+H200 from 2048 to 16384, where these give 96, 310, 1170 and 4600 (docs/results/f64.md)."""
 ANY_K = 1 << 31
 """K of any product."""
 
 
-def of_elements(scheme: Scheme, layout: str) -> dict[str, Any]:
-    """The symbols that the type of elements decides: their size; bytes that the passes read of each, once more for norms that are by integers, and of
-    those that a block does not hold twice; k of a sum that is joined by itself, and bytes of what waits for others; what it takes to join a residue and to
+def of_elements(scheme: Scheme) -> dict[str, Any]:
+    """The symbols that the type of elements decides: their size; bytes that the passes read of each, once more for norms that are by integers;
+    k of a sum that is joined by itself, and bytes of what waits for others; what it takes to join a residue and to
     store an element."""
     wide, size = scheme.family.wide, ELEMENTS[scheme.element].bytes
     return {
-        "c_bytes": size, "pass_bytes": size * (2 if wide else 1), "again_bytes": size * wide,
-        "held_a": norms.held(layout[0] == "n"), "held_b": norms.held(layout[1] == "t"),
+        "c_bytes": size, "pass_bytes": size * (2 if wide else 1),
         "segment_k": float(ANY_K if wide else SEGMENT_K), "total_bytes": 0 if wide else 8,
         "join_slots": WIDE_JOIN_INSTRUCTIONS if wide else JOIN_INSTRUCTIONS, "store_slots": WIDE_STORE_INSTRUCTIONS if wide else STORE_INSTRUCTIONS,
     }
@@ -71,9 +69,8 @@ DRAM_BYTES = Equation(
     "C once; operands once a wave, unless L2 still holds them from the split; residues written and read once",
 )
 SPLIT_BYTES = Equation(
-    "Q11", "split_bytes", "batch * (K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))"
-    " + again_bytes * (M * max(0, K - held_a) + N * max(0, K - held_b)))", "B",
-    "elements in once, FP64 twice, for norms and for residues, which go out and of which few stay in L2; and again what no block holds of a row",
+    "Q11", "split_bytes", "batch * K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
+    "elements in once, FP64 twice, for norms and for residues, which go out and of which few stay in L2",
 )
 INTENSITY = Equation("Q12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
 
