@@ -14,7 +14,7 @@ from gemmgen.emulate.core.units import decode
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.split import exponents, row_factors, set_aside, split
+from gemmgen.split import exponents, set_aside, split
 
 M, N, K = 70, 45, 83  # ragged in every direction
 
@@ -82,7 +82,7 @@ def device_words(plan, a, b, apart=0):
         if plan.scheme.family.residues:
             for x, matrix, operand in (("a", a, plan.operands[0]), ("b", b.T, plan.operands[1])):
                 got = emulator.read_partial(values[f"{x}_scales"], np.float64, (2, padded[operand.outer]))[0][:, : len(matrix)]
-                factors = row_factors(np.ascontiguousarray(matrix), plan.scheme.family.residues)
+                factors = plan.scheme.family.residues.factors(np.ascontiguousarray(matrix))
                 assert np.array_equal(got, [factors, 1.0 / factors], equal_nan=True)
         if plan.scheme.family.tile_k:
             for x, matrix, operand in (("a", a, plan.operands[0]), ("b", b.T, plan.operands[1])):

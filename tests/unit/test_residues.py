@@ -16,7 +16,7 @@ from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.split import joined, row_factors, split
+from gemmgen.split import joined, split
 from gemmgen.verify import fixed
 from gemmgen.verify.metrics import exact, relative_frobenius
 from ways import sampled
@@ -138,7 +138,7 @@ def test_a_rows_factor_is_by_the_norm_of_its_largest_segment():
     x[2, 7] = np.inf
     x[3] *= np.float32(2.0**-140)
     x[4, SEGMENT_K:] = 0
-    factors = row_factors(x, system)
+    factors = system.factors(x)
     assert factors[1] == 1 and np.isnan(factors[2])
     for line in (0, 3, 4, 5):
         norms = [np.linalg.norm(x[line, at : at + SEGMENT_K].astype(np.float64)) for at in range(0, x.shape[1], SEGMENT_K)]
