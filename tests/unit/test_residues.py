@@ -146,6 +146,29 @@ def test_a_rows_factor_is_by_the_norm_of_its_largest_segment():
         assert factors[line].view(np.uint64) & np.uint64(0xFFFFFFFF) == 0  # cut, so that products with FP32 are exact
 
 
+def test_no_order_of_k_changes_a_factor():
+    """Nor does what is 0; of elements of many magnitudes, whose squares FP64 sums to other bits in every order."""
+    system, rng = SCHEMES.get("residues8").family.residues, np.random.default_rng(6)
+    x = (rng.uniform(-1, 1, (4, SEGMENT_K)) * np.exp2(rng.integers(-30, 1, (4, SEGMENT_K)))).astype(np.float32)
+    factors = system.factors(x)
+    assert all((system.factors(x[:, rng.permutation(SEGMENT_K)]) == factors).all() for _ in range(3))
+    assert (system.factors(np.concatenate([x[:, ::-1], 0 * x], axis=1)) == factors).all()
+
+
+@pytest.mark.parametrize("data", ["equal", "one above all", "subnormal", "smallest", "largest"])
+def test_a_factor_is_within_2_to_the_minus_19_of_its_norms(data):
+    """Where elements rounded down to integers lose most: K small ones beside one, and each alone. Exact arithmetic, of the last bit of FP32 and of the first."""
+    x = np.full((1, SEGMENT_K), 1.0, np.float32)
+    if data == "one above all":
+        x[0, 1:] = np.float32(2.0**-27 * (1 - 2.0**-24))
+    x *= np.float32({"subnormal": 2.0**-140, "smallest": 2.0**-149, "largest": 2.0**127}.get(data, 1.0))
+    square = sum(Fraction(float(one)) ** 2 for one in set(x[0].tolist()) for _ in [0] * int((x[0] == one).sum()))
+    for name in NAMES:
+        system = SCHEMES.get(name).family.residues
+        ratio = Fraction(float(system.factors(x)[0])) ** 2 * square / Fraction(system.target) ** 2
+        assert (1 - Fraction(1, 2**19)) ** 2 < ratio <= 1
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("data", ["uniform", "positive", "spread"])
 def test_the_error_is_as_predicted_and_within_both_bounds(name, data):
