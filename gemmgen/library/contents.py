@@ -175,6 +175,7 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
         "fallback": [kernel.label for kernel in library.kernels if kernel.is_fallback],
         "finish": [{"file": f"src/code/{image.file}", "arch": image.arch} for image in library.finish],
         "shim": list(library.shim),
+        "reproducible": library.loaded.file.reproducible,
         "refused": [{"kernel": plan.hash, "plan": plan.summary, "problem": error.problem, "has": error.has} for plan, error in choice.refused],
         "verdicts": [one.as_dict() for one in choice.verdicts],
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],

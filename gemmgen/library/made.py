@@ -112,7 +112,7 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         ResourceError: it refuses too many kernels, one after another.
     """
     with _workers() as each:
-        portable = _portable_plans(library) if library.file.fallback and F32 in library.elements else []
+        portable = _portable_plans(library) if library.has_portable else []
         found = pool(library, each, progress)
         choice, built = _accepted(found, portable, each, progress)
         progress("compile the kernel of epilogues")

@@ -249,6 +249,7 @@ def files(library: Library) -> dict[str, bytes]:
         "name": library.name, "guard": library.guard, "interface": interface, "reasons": REASONS, "versions": _strings(interface.versions),
         "libraries": _strings(tuple(f"{one}.so" for one in interface.libraries)), "shim": preload_name(library.name, interface),
         "driver": {**interface.driver, "sonames": _strings(interface.driver["sonames"])}, "preload": recipe["preload"], "audit": recipe["audit"],
+        "least_gain": int(not library.loaded.file.reproducible),  # 0 takes every call that a kernel serves, on each GPU
     }
     texts = {file: render_text(f"library/shim/{file}.j2", **values)
              for file in ("core.h", "core.c", "forms.h", *interface.sources, "audit.c", "CMakeLists.txt")}
