@@ -8,9 +8,7 @@ apart, else by timing both.
 from __future__ import annotations
 
 import os
-import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import import_module
@@ -18,11 +16,13 @@ from math import prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gemmgen.api.notes import note, note_no_gpu, note_refused, note_type
 from gemmgen.api.operands import as_numpy, check_dense, home_of, refuse_truth, refuse_two_libraries
+from gemmgen.api.reproducible import reproducible_product
 from gemmgen.api.shapes import check_shapes, extents
 from gemmgen.api.torch_fp32 import fp32_of
 from gemmgen.api.wide import ELEMENTS, kind_of, wide_product
-from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
+from gemmgen.errors import GemmgenError, SpecError, UnknownName
 
 if TYPE_CHECKING:
     from gemmgen.run.here import Here
@@ -51,10 +51,9 @@ _short: dict[Any, Product] = {}
 """Of torch's tensors, by both shapes and the accuracy: functions that check what else decides, and leave to `_by_types` what they are not for."""
 _is_traced: Callable[[], bool] = bool
 """Whether torch.compile reads this: torch's function, once torch is here. It may not read tables, which change from call to call."""
-_noted: set[str] = set()
 
 
-def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
+def matmul(a: Any, b: Any, accuracy: str = "fp32", reproducible: bool = False) -> Any:
     """a @ b, for arrays of NumPy, CuPy, torch, JAX and any other library of the array API; lists are NumPy's arrays.
 
     The result's library, device, shape and type are those of `a @ b`. float32 arrays of CuPy, torch and JAX in a GPU's memory are multiplied by gemmgen's
@@ -68,14 +67,18 @@ def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
         b: [..., k, n] or [k]. Batches broadcast.
         accuracy: `fp32`: errors as the arrays' own type has. `fp64`: both are converted to float64, or to complex128 where one is complex, first; the
             result has that type.
+        reproducible: the result is to be the same bits on every GPU: by kernels alone, of arrays of CuPy and torch in a GPU's memory.
 
     Returns:
         [..., m, n], in the current stream of the arrays' library.
 
     Raises:
-        SpecError: shapes do not fit; a and b are of two libraries, types or devices; or one is no array of numbers, or has masked elements.
+        SpecError: shapes do not fit; a and b are of two libraries, types or devices; or one is no array of numbers, or has masked elements; or no kernel
+            gives these arrays' product the same bits on every GPU.
         UnknownName: there is no such accuracy.
     """
+    if reproducible:
+        return reproducible_product(_front_of(a, b, accuracy), a, b, accuracy == "fp64", _package)
     if not _is_traced():
         try:
             short = _short.get((a.shape, b.shape, accuracy))
@@ -104,12 +107,16 @@ def _kept(table: dict[Any, Product], key: Any, product: Product) -> Product:
     return product
 
 
-def _product_of(a: Any, b: Any, accuracy: str) -> Product:
+def _front_of(a: Any, b: Any, accuracy: str) -> _Front:
     if accuracy not in ACCURACIES:
         raise UnknownName("matmul: accuracy", "accuracy", accuracy, ACCURACIES)
     homes = [home_of(x, name) for x, name in ((a, "a"), (b, "b"))]
     refuse_two_libraries(a, b, homes)
-    front = _front(homes[0])
+    return _front(homes[0])
+
+
+def _product_of(a: Any, b: Any, accuracy: str) -> Product:
+    front = _front_of(a, b, accuracy)
     return front.product if accuracy == "fp32" else front.in_fp64
 
 
@@ -118,45 +125,18 @@ def _front(home: ModuleType) -> _Front:
     return {"torch": _Torch, "jax": _Jax, "cupy": _Cupy, "numpy": _Numpy}.get(home.__name__, _Front)(home)
 
 
-def _note(about: str, text: str) -> None:
-    """Warn once a process of each thing, at the line that called this package."""
-    if about in _noted:
-        return
-    _noted.add(about)
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__.partition(".")[0]:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(f"gemmgen.matmul: {text}", Notice, stacklevel=level)
-
-
-def _note_type(kind: str, own: str) -> None:
-    if kind in ELEMENTS:
-        told = "FP64" if kind == "float64" else kind
-        _note(kind, f"{kind} arrays are multiplied by {own} in {told}; kernels of {told} take those of CuPy and torch in a GPU's memory")
-    elif kind != "float32":
-        _note(kind, f"{kind} arrays are multiplied by {own} in {kind}, as libraries of kernels take float32 alone; convert both for these")
-
-
-def _note_no_gpu(own: str) -> None:
-    _note("no GPU", f"the arrays are in no GPU's memory: {own} multiplies them on the CPU")
-
-
-def _note_refused(error: Exception, own: str) -> None:
-    _note(f"refused {error}", f"{own} multiplies, as the library of kernels does not: {error}")
-
-
 @cache
-def _package(gpu: Here, element: str = "f32") -> ModuleType | None:
+def _package(gpu: Here, element: str = "f32", reproducible: bool = False) -> ModuleType | None:
     """The library of a GPU and a type of elements; None where there is none: a `Notice` says so once."""
     from gemmgen.library import kept
 
     def progress(step: str) -> None:
-        _note(f"build {gpu.title} {element}", f"builds its library of {element} kernels for {gpu.title}, once, which takes about 40 s of a core")
+        note(f"build {gpu.title} {element} {reproducible}", f"builds its library of {element} kernels for {gpu.title}, once, which takes about 40 s of a core")
 
     try:
-        return kept.package(gpu, progress, element)
+        return kept.package(gpu, progress, element, *(["reproducible"] if reproducible else []))
     except GemmgenError as error:
-        _note(f"no library {gpu.title} {element}", f"there is no library of {element} kernels for {gpu.title}, so the arrays' own library multiplies:\n{error}")
+        note(f"no library {gpu.title} {element}", f"there is no library of {element} kernels for {gpu.title}, so the arrays' own library multiplies:\n{error}")
         return None
 
 
@@ -212,7 +192,7 @@ class _Front:
         check_shapes(a.shape, b.shape)
         if a.dtype != b.dtype:
             raise SpecError("matmul: a, b", "are of two types", got=f"{a.dtype} and {b.dtype}", needs="one type", remedy="convert one of them")
-        _note(self.name, f"{self.name} multiplies its arrays itself; gemmgen's kernels take those of CuPy, torch and JAX")
+        note(self.name, f"{self.name} multiplies its arrays itself; gemmgen's kernels take those of CuPy, torch and JAX")
         return self.home.matmul(a, b)
 
     def in_fp64(self, a: Any, b: Any) -> Any:
@@ -224,6 +204,10 @@ class _Front:
         check_shapes(a.shape, b.shape)
         wide = "complex128" if any("complex" in str(x.dtype) for x in (a, b)) else "float64"
         return [self.cast(x, getattr(self.space, wide)) for x in (a, b)]
+
+    def gpu_of(self, x: Any) -> tuple[Here, Any] | None:
+        """The GPU in whose memory an array lies, and a context in which it is current; None of others, and of libraries whose arrays no kernel takes."""
+        return None
 
     @property
     def space(self) -> Any:
@@ -245,7 +229,7 @@ class _Numpy(_Front):
     def product(self, a: Any, b: Any) -> Any:
         a, b = self._arrays(a, b)
         if a.dtype != self.home.float32 or b.dtype != self.home.float32:
-            _note_type(str(self.home.result_type(a, b)), self.name)
+            note_type(str(self.home.result_type(a, b)), self.name)
             return self.home.matmul(a, b)
         if type(a) is not self.home.ndarray or type(b) is not self.home.ndarray:  # a subclass says itself what its products are
             return self.home.matmul(a, b)
@@ -267,7 +251,7 @@ class _Numpy(_Front):
 
         own = self.home.matmul
         if not cuda_gpus():
-            _note_no_gpu(self.name)
+            note_no_gpu(self.name)
             return own
         if prod(extents(a.shape, b.shape)) < WORTH_A_COPY or (carried := _carried()) is None:
             return own
@@ -290,7 +274,7 @@ def _carried() -> Product | None:
     except ImportError:
         from gemmgen.drivers import install
 
-        _note("no cupy", f"NumPy multiplies, as there is no CuPy to reach the GPU with: {install()}")
+        note("no cupy", f"NumPy multiplies, as there is no CuPy to reach the GPU with: {install()}")
         return None
     return lambda a, b: cupy.asnumpy(_front(cupy).product(cupy.asarray(a), cupy.asarray(b)))
 
@@ -311,6 +295,12 @@ class _Cupy(_Front):
     def in_fp64(self, a: Any, b: Any) -> Any:
         return self.product(*self.widened(a, b))
 
+    def gpu_of(self, x: Any) -> tuple[Here, Any] | None:
+        from gemmgen.run.here import cuda_gpus
+
+        gpus = cuda_gpus()
+        return (gpus[x.device.id], x.device) if x.device.id < len(gpus) else None
+
     def _decided(self, a: Any, b: Any) -> Product:
         from gemmgen.run.here import cuda_gpus
 
@@ -321,7 +311,7 @@ class _Cupy(_Front):
             with a.device:
                 return wide_product(a, b, vendor, partial(_package, gpus[a.device.id]), _chosen, self.home.cuda.get_current_stream().synchronize)
         if a.dtype != "float32" or b.dtype != "float32":
-            _note_type(str(self.home.result_type(a, b)), self.name)
+            note_type(str(self.home.result_type(a, b)), self.name)
             return vendor
         package = _package(gpus[a.device.id]) if a.device.id < len(gpus) else None
         if package is None or not a.size or not b.size:
@@ -331,7 +321,7 @@ class _Cupy(_Front):
             with a.device:
                 choices = [package.select(m, n, k, batch=products)]
         except package.Error as error:
-            _note_refused(error, self.name)
+            note_refused(error, self.name)
             return vendor
         if os.environ.get("CUPY_TF32", "0") not in ("", "0"):  # CuPy's product is none of FP32's accuracy
             return package.matmul
@@ -381,6 +371,9 @@ class _Torch(_Front):
         check_dense(a, b)
         return self.product(*self.widened(a, b)) if a.is_cuda else super().in_fp64(a, b)
 
+    def gpu_of(self, x: Any) -> tuple[Here, Any] | None:
+        return (self._here(x.device.index), self.home.cuda.device(x.device)) if x.is_cuda else None
+
     def cast(self, x: Any, dtype: Any) -> Any:
         return x.to(dtype)
 
@@ -401,7 +394,7 @@ class _Torch(_Front):
     def _operators(self, device: Any) -> ModuleType | None:
         """The library's module for torch, of a device; None where there is none."""
         if device.type != "cuda":
-            _note_no_gpu(self.name)
+            note_no_gpu(self.name)
             return None
         package = _package(self._here(device.index))
         if package is None:
@@ -425,7 +418,7 @@ class _Torch(_Front):
                 fast = wide_product(a.detach(), b.detach(), torch.matmul, partial(_package, self._here(a.device.index)), _chosen, timed)
             return fast if fast is torch.matmul else self._guarded(fast, torch.matmul, torch.matmul)
         if a.dtype != torch.float32:
-            _note_type(str(a.dtype).removeprefix("torch."), self.name)
+            note_type(str(a.dtype).removeprefix("torch."), self.name)
             return torch.matmul
         multiply = torch.mm if a.dim() == b.dim() == 2 else torch.matmul
         vendor = self._vendor(a.device.type, multiply)
@@ -443,7 +436,7 @@ class _Torch(_Front):
         try:
             prepared, choices = operators.prepared(*laid)
         except operators._c.Error as error:
-            _note_refused(error, self.name)
+            note_refused(error, self.name)
             return vendor
         run = prepared if laid[0].data_ptr() == a.data_ptr() and laid[1].data_ptr() == b.data_ptr() else lambda a, b: prepared(in_lines(a), in_lines(b))
         timed = torch.cuda.synchronize if a.is_cuda else lambda: None
@@ -569,7 +562,7 @@ class _Jax(_Front):
     def _traced(self, a: Any, b: Any) -> Any:
         vendor = partial(self.home.numpy.matmul, precision="highest")
         if a.dtype != "float32" or b.dtype != "float32":
-            _note_type(str(self.home.numpy.result_type(a, b)), self.name)
+            note_type(str(self.home.numpy.result_type(a, b)), self.name)
             return vendor(a, b)
         package = self._package()
         if package is None or not self._is_faster(package, a.shape, b.shape):
@@ -581,7 +574,7 @@ class _Jax(_Front):
         from gemmgen.run.here import cuda_gpus
 
         if self.home.default_backend() != "gpu" or not cuda_gpus():
-            _note_no_gpu(self.name)
+            note_no_gpu(self.name)
             return None
         return _package(cuda_gpus()[0])
 
@@ -594,6 +587,6 @@ class _Jax(_Front):
         try:
             choice = package.select(m, n, k, batch=products)
         except package.Error as error:
-            _note_refused(error, "jax")
+            note_refused(error, "jax")
             return False
         return not choice.is_fallback and choice.seconds < choice.sgemm_seconds

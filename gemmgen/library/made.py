@@ -73,6 +73,11 @@ class Library:
         return self.loaded.maker
 
     @property
+    def reproducible(self) -> bool:
+        """Whether C of alpha A B + beta C is the same bits on every GPU."""
+        return self.loaded.file.reproducible
+
+    @property
     def shim(self) -> tuple[str, ...]:
         """What unmodified programs call it through: words of `gemmgen.library.file.SHIMS`."""
         return self.loaded.file.shim

@@ -21,7 +21,7 @@ import gemmgen
 import numpy_cupy
 import reference
 from gemmgen import api, road
-from gemmgen.api import shapes
+from gemmgen.api import reproducible, shapes
 from gemmgen.api.wide import wide_product
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 from gemmgen.run import Result, check_extents
@@ -38,7 +38,7 @@ def anew(monkeypatch):
     for table in ("_products", "_short"):
         monkeypatch.setattr(api, table, {})
     monkeypatch.setattr(api, "_is_traced", bool)
-    monkeypatch.setattr(api, "_noted", set())
+    monkeypatch.setattr("gemmgen.api.notes._noted", set())
     tables = api._front, api._package, api._carried
     for cached in tables:
         cached.cache_clear()
@@ -319,6 +319,52 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
     package.select = refuses
     taken.clear()
     assert len(noticed(lambda: front.product(a, made(9, 6).view(Array)))[1]) == 1 and taken == ["cupy"]
+
+
+def lying(kind="float32", gpu=H200, device=0, **more):
+    """An array that looks as one of a library does."""
+    return SimpleNamespace(dtype=kind, shape=(4, 4), gpu=gpu, device=device, **more)
+
+
+def same_bits(a, b, wide=False, package=None):
+    """What kernels of the same bits make of two such arrays, and what is asked of the library."""
+    asked = []
+    front = SimpleNamespace(gpu_of=lambda x: (x.gpu, nullcontext()) if x.gpu else None, widened=lambda a, b: [lying("float64", x.gpu) for x in (a, b)])
+    library = SimpleNamespace(matmul=lambda a, b: asked.append((a.dtype, b.dtype)) or "product", Error=KeyError)
+    found = package or (lambda *given: asked.append(given) or library)
+    return reproducible.reproducible_product(front, a, b, wide, found), asked
+
+
+@pytest.mark.parametrize(("kind", "wide", "element", "multiplied"), [
+    ("float32", False, "f32", "float32"), ("torch.complex64", False, "c64", "torch.complex64"), ("complex128", False, "c128", "complex128"),
+    ("float32", True, "f64", "float64"),
+])
+def test_the_same_bits_are_by_kernels_alone(kind, wide, element, multiplied):
+    assert same_bits(lying(kind), lying(kind), wide) == ("product", [(H200, element, True), (multiplied, multiplied)])
+
+
+def refusing(*given):
+    def matmul(a, b):
+        raise KeyError("no kernel")
+
+    return SimpleNamespace(matmul=matmul, Error=KeyError)
+
+
+@pytest.mark.parametrize(("given", "problem", "got"), [
+    ((lying(gpu=None), lying()), "takes arrays of CuPy and torch", "SimpleNamespace"), ((lying(), lying("float64")), "takes arrays of one type", "float64"),
+    ((lying("int8"), lying("int8")), "takes arrays of one type", "int8"), ((lying(), lying(device=1)), "takes arrays of one type", "on 1"),
+    ((lying("float64", requires_grad=True), lying("float64")), "has gradients of float32 alone", "float64"),
+    ((lying(), lying(), False, lambda *given: None), "has no library", "float32"), ((lying(), lying(), False, refusing), "is refused by", "no kernel"),
+])
+def test_what_has_not_the_same_bits_everywhere_is_refused(given, problem, got):
+    with pytest.raises(SpecError) as refused:
+        same_bits(*given)
+    assert refused.value.where == "matmul: reproducible" and refused.value.problem.startswith(problem) and got in str(refused.value.got)
+
+
+def test_numpys_arrays_are_in_no_gpus_memory():
+    with pytest.raises(SpecError, match="CuPy and torch"):
+        api.matmul(made(3, 3), made(3, 3), reproducible=True)
 
 
 @pytest.mark.parametrize(("kind", "element", "least"), [("float64", "f64", 1024), ("torch.complex64", "c64", 256), ("complex128", "c128", 256)])

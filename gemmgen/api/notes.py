@@ -1,0 +1,38 @@
+"""What `gemmgen.matmul` tells its caller: each thing once a process, as a `gemmgen.errors.Notice` at the line that called this package."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from gemmgen.api.wide import ELEMENTS
+from gemmgen.errors import Notice
+
+_noted: set[str] = set()
+
+
+def note(about: str, text: str) -> None:
+    """Warn once a process of each thing, at the line that called this package."""
+    if about in _noted:
+        return
+    _noted.add(about)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__.partition(".")[0]:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"gemmgen.matmul: {text}", Notice, stacklevel=level)
+
+
+def note_type(kind: str, own: str) -> None:
+    if kind in ELEMENTS:
+        told = "FP64" if kind == "float64" else kind
+        note(kind, f"{kind} arrays are multiplied by {own} in {told}; kernels of {told} take those of CuPy and torch in a GPU's memory")
+    elif kind != "float32":
+        note(kind, f"{kind} arrays are multiplied by {own} in {kind}, as libraries of kernels take float32 alone; convert both for these")
+
+
+def note_no_gpu(own: str) -> None:
+    note("no GPU", f"the arrays are in no GPU's memory: {own} multiplies them on the CPU")
+
+
+def note_refused(error: Exception, own: str) -> None:
+    note(f"refused {error}", f"{own} multiplies, as the library of kernels does not: {error}")
