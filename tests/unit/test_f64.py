@@ -28,7 +28,7 @@ from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import loads
 from gemmgen.split import joined, once_rounded, row_steps, split
 from gemmgen.verdict import NATIVE, error_over_fp32s, native_seconds, verdict
-from gemmgen.verify import Report, against_fp32, fixed, oracles
+from gemmgen.verify import Report, against_fp32, digests, fixed, oracles
 from gemmgen.verify.bound import allowance
 from gemmgen.verify.expected import sequential
 from gemmgen.verify.metrics import relative_frobenius
@@ -483,3 +483,13 @@ def test_graded_data_fall_span_and_cancel(way, rest):
     pairs = problem.a[1::2, ::2].astype(np.longdouble) + problem.a[1::2, 1::2]
     np.testing.assert_allclose(abs(pairs / problem.a[1::2, ::2]), rest, rtol=1e-2)
     assert np.array_equal(problem.b[::2, 1::2], problem.b[1::2, 1::2])
+
+
+@pytest.mark.parametrize("type", ["float32", "float64"])
+def test_a_digest_knows_one_nan(type):
+    """Whatever its sign and payload, and a 0 with a sign from one without."""
+    c = np.array([[1.0, np.nan]], type)
+    other = c.copy()
+    other.view(np.uint8)[0, -1] ^= 0x80
+    assert np.isnan(other[0, 1]) and other.tobytes() != c.tobytes() and digests.digest(other) == digests.digest(c) != digests.digest(-c)
+    assert digests.digest(0 * c[:, :1]) != digests.digest(-0.0 * c[:, :1])
