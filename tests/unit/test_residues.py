@@ -262,12 +262,13 @@ def test_the_contract_takes_as_many_moduli_as_it_needs(asked, k, found):
     assert reaching[0] == found
 
 
-@pytest.mark.parametrize(("name", "tflops"), [("residues8", (109, 149, 168, 152))])
+@pytest.mark.parametrize(("name", "tflops"), [("residues8", (114, 149, 168, 152))])
 def test_times_are_within_a_tenth_of_those_measured_on_an_h200(name, tflops):
     """Of products of 2048 to 16384, total with the passes; of several races the middle (docs/results/residues.md)."""
     for size, measured in zip((2048, 4096, 8192, 16384), tflops):
         plan = solve(spec(split={"scheme": name}, problem=dict.fromkeys("mnk", size)))
-        assert plan.block == (128, 256, 128) and plan.stages == 4 and plan.cluster == 2  # as measured
+        # As measured. At 2048 a tile of 128 x 256 is slower: the residues of C that it keeps displace those of the operands from L2.
+        assert (plan.block, plan.stages) == (((128, 128, 128), 7) if size == 2048 else ((128, 256, 128), 4)) and plan.cluster == 2
         assert 0.9 <= measured / plan.model["tflops"] <= 1.1
 
 
