@@ -33,10 +33,11 @@ GG_DEVICE u32 bytes_of(u32 x, u32 y, u32 z, u32 w) { return __byte_perm(__byte_p
 
 // Residues modulo 256, 255, 253, 251, 247, 241, 239, 233 of N elements times `factor`, rounded to integers: of least
 // magnitude, four to a register. An integer's digits d of base 256 are of [-128, 127], so that it is congruent to the sum of d_j (256^j modulo m).
-// put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
+// put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any. The answer is whether something
+// may be to be counted: an integer whose digits are 0, or a row that is set aside.
 template <int N, typename Put>
-GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
-    u32 digits[N];
+GG_DEVICE bool split_run(const float (&x)[N], double factor, const Put& put) {
+    u32 digits[N], least = ~0u;
     constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
     float above[N];  // what is above the first four
 #pragma unroll
@@ -44,6 +45,7 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         // One rounding: to an integer, and 128 added to each of four digits, which makes bytes of them.
         const double held = fma((double)x[i], factor, 0x1.8p+52 + 2155905152.0);
         digits[i] = (u32)__double2loint(held) ^ 0x80808080u;
+        least = min(least, digits[i]);
         above[i] = __uint_as_float((u32)__double2hiint(held) - 0x43380000u + 0x4b400000u) - WHOLE;
     }
     u32 packed[N / 4];
@@ -143,20 +145,13 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
     }
     put(7, packed);
+    return least == 0 || factor != factor;
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
 // Lossy are those that are not 0 and whose integer is; none where the row is set aside, which has no factor.
 template <int N>
 GG_DEVICE u32 losses(const float (&x)[N], double factor) {
-    // As integers, magnitudes' bits are in the same order; a 0 less 1 is above all.
-    u32 least = ~0u, most = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
-        least = min(least, bits - 1), most = max(most, bits);
-    }
-    if (most < 0x7f800000u && (most == 0 || (double)__uint_as_float(least + 1) * factor > 0.5)) return 0;
     u32 counts = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -240,16 +235,14 @@ GG_DEVICE u32 magnitude_of(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 GG_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
 GG_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 
-// What block `block` of the cluster has at this place of its shared memory.
-GG_DEVICE u32 load_of_block(const u32* place, int block) {
-    u32 x;
+// Puts a number at this place of the shared memory of block `block` of the cluster.
+GG_DEVICE void store_to_block(u32* place, int block, u32 x) {
     asm volatile(
         "{\n"
         ".reg .b32 there;\n"
-        "mapa.shared::cluster.u32 there, %1, %2;\n"
-        "ld.shared::cluster.u32 %0, [there];\n"
-        "}\n" : "=r"(x) : "r"(shared_address(place)), "r"(block) : "memory");
-    return x;
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "st.shared::cluster.u32 [there], %2;\n"
+        "}\n" :: "r"(shared_address(place)), "r"(block), "r"(x) : "memory");
 }
 
 // A block takes 2 rows of operand a, 4096 k at a time. 128 threads read each; a thread splits 16 neighbouring k.
@@ -352,14 +345,11 @@ GG_DEVICE void split_a(
         if (k0 == 0) break;
         k0 -= 4096;
     }
-    if (mine == 0) {
-        const double factor = factor_of(largest, most);
-        factors[row] = factor;
-        if (inside) scales[o_read] = factor, scales[panels * 128 + o_read] = 1.0 / factor;
-    }
+    if (mine == 0) factors[row] = factor_of(largest, most);
+    __syncthreads();
+    if (mine == 0 && inside) scales[o_read] = factors[row], scales[panels * 128 + o_read] = 1.0 / factors[row];
 #pragma unroll 1
     for (;;) {
-        __syncthreads();
 #pragma unroll 1
         for (int run = (int)threadIdx.x; run < 512; run += 256) {
             const int one = run / 256, o = block * 2 + one, kk = k0 + run % 256 * 16;
@@ -371,13 +361,22 @@ GG_DEVICE void split_a(
                 const float4 four = fours[place(run * 4 + i)];
                 value[i * 4] = four.x, value[i * 4 + 1] = four.y, value[i * 4 + 2] = four.z, value[i * 4 + 3] = four.w;
             }
-            count(counters, losses(value, factor));
+
+            bool rare = false;
             if (o < panels * 128 && kk < end) {
                 const int at = o % 128, chunk = kk % 128 / 16;  // of 16 bytes
                 u8* const to = words + ((long long)(o / 128) * (end / 128) + kk / 128) * 131072 + at * 128 + swizzle(at, chunk) * 16;
-                split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
+                rare = split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
                     *(uint4*)(to + modulus * 16384) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
                 });
+            }
+            if (__any_sync(0xffffffffu, rare)) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const float4 four = fours[place(run * 4 + i)];
+                    value[i * 4] = four.x, value[i * 4 + 1] = four.y, value[i * 4 + 2] = four.z, value[i * 4 + 3] = four.w;
+                }
+                count(counters, losses(value, factor));
             }
         }
         if (k0 + 4096 >= end) break;
@@ -391,6 +390,8 @@ GG_DEVICE void split_a(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
+
+        __syncthreads();
     }
 }
 
@@ -417,8 +418,10 @@ GG_DEVICE void split_b(
     Unit unit[4] = {};
     const int column = (int)threadIdx.x;
     __shared__ u32 of_warps[768];
-    __shared__ u32 ours[128];  // a part of sums after the other, and the largest
-    __shared__ u32 tops[32];
+    __align__(16) __shared__ u32 told[1024];  // by each block: a part of its sums after the other, and its largest
+    const int to = (int)threadIdx.x / 32;  // the block that this thread tells of column `at`
+    const int at_column = (int)threadIdx.x % 32;
+    cluster_arrive();
     __shared__ double factors[32];
     int k0 = 0;
     const auto k_of = [&](int i) { return k0 + begin + i * 32 + mine; };
@@ -464,17 +467,18 @@ GG_DEVICE void split_b(
             }
             __syncthreads();
             u32 top = 0;
-            if (column < 32)
-                for (int i = 0; i < 8; ++i) top = max(top, of_warps[i * 32 + column]);
-            if (column < 32) ours[96 + column] = top;
+            for (int i = 0; i < 8; ++i) top = max(top, of_warps[i * 32 + at_column]);
+            cluster_wait();  // all blocks have begun
+            if (to < 8) store_to_block(told + (rank * 4 + 3) * 32 + at_column, to, top);
             cluster_arrive();
             cluster_wait();
-            if (column < 32)
-                for (int i = 0; i < 8; ++i) top = max(top, load_of_block(ours + 96 + column, i));
-            if (column < 32) tops[column] = top;
-            __syncthreads();
+            for (int i = 0; i < 8; ++i) {
+                const uint4 four = *(const uint4*)(told + (i * 4 + 3) * 32 + (int)threadIdx.x % 8 * 4);
+                largest[0] = max(largest[0], four.x), largest[1] = max(largest[1], four.y);
+                largest[2] = max(largest[2], four.z), largest[3] = max(largest[3], four.w);
+            }
 #pragma unroll
-            for (int one = 0; one < 4; ++one) unit[one] = unit_of(tops[(int)threadIdx.x % 8 * 4 + one]);
+            for (int one = 0; one < 4; ++one) unit[one] = unit_of(largest[one]);
             known = true;
         }
 #pragma unroll 4
@@ -500,37 +504,38 @@ GG_DEVICE void split_b(
             }
             __syncthreads();
             u32 parts[3] = {};
-            if (column < 32)
+            if (to < 8)
 #pragma unroll
-                for (int part = 0; part < 3; ++part)
-                    for (int i = 0; i < 8; ++i) parts[part] += of_warps[(i * 3 + part) * 32 + column];
-            if (column < 32)
-#pragma unroll
-                for (int part = 0; part < 3; ++part) ours[part * 32 + column] = parts[part];
+                for (int part = 0; part < 3; ++part) {
+                    u32 sum = 0;
+                    for (int i = 0; i < 8; ++i) sum += of_warps[(i * 3 + part) * 32 + at_column];
+                    store_to_block(told + (rank * 4 + part) * 32 + at_column, to, sum);
+                }
             cluster_arrive();
             cluster_wait();
             if (column < 32)
 #pragma unroll
-                for (int part = 0; part < 3; ++part) {
-                    parts[part] = 0;
-                    for (int i = 0; i < 8; ++i) parts[part] += load_of_block(ours + part * 32 + column, i);
-                }
-            cluster_arrive();
-            if (k0 > 0) cluster_wait();  // nobody is read any more
+                for (int part = 0; part < 3; ++part)
+                    for (int i = 0; i < 8; ++i) parts[part] += told[(i * 4 + part) * 32 + column];
+            if (k0 > 0) {  // before sums of the next segment are written over these
+                cluster_arrive();
+                cluster_wait();
+            }
             most = max(most, whole_of(parts));
         }
         if (k0 == 0) break;
         k0 -= 2048;
     }
     if (column < 32) {
-        const double factor = factor_of(tops[column], most);
-        factors[column] = factor;
-        if (rank == 0 && panel + column < panels * 256)  // of zeros behind the last, too, so that a warp stays together
-            scales[panel + column] = factor, scales[panels * 256 + panel + column] = 1.0 / factor;
+        u32 top = 0;
+        for (int i = 0; i < 8; ++i) top = max(top, told[(i * 4 + 3) * 32 + column]);
+        factors[column] = factor_of(top, most);
     }
+    __syncthreads();
+    if (rank == 0 && column < 32 && panel + column < panels * 256)  // of zeros behind the last, too: a warp stays together
+        scales[panel + column] = factors[column], scales[panels * 256 + panel + column] = 1.0 / factors[column];
 #pragma unroll 1
     for (;;) {
-        __syncthreads();
 #pragma unroll 1
         for (int run = (int)threadIdx.x; run < 512; run += 256) {
             // Eight neighbouring threads write 128 bytes of a row of words.
@@ -541,13 +546,19 @@ GG_DEVICE void split_b(
             float value[16];
 #pragma unroll
             for (int i = 0; i < 16; ++i) value[i] = kept[place(local) + i * 32 + line];
-            count(counters, losses(value, factor));
+
+            bool rare = false;
             if (o < panels * 256 && kk < end) {
                 const int at = o % 256, chunk = kk % 128 / 16;  // of 16 bytes
                 u8* const to = words + ((long long)(o / 256) * (end / 128) + kk / 128) * 262144 + at * 128 + swizzle(at, chunk) * 16;
-                split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
+                rare = split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
                     *(uint4*)(to + modulus * 32768) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
                 });
+            }
+            if (__any_sync(0xffffffffu, rare)) {
+#pragma unroll
+                for (int i = 0; i < 16; ++i) value[i] = kept[place(local) + i * 32 + line];
+                count(counters, losses(value, factor));
             }
         }
         if (k0 + 2048 >= end) break;
@@ -561,8 +572,9 @@ GG_DEVICE void split_b(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
+
+        __syncthreads();
     }
-    cluster_wait();  // before this block's shared memory goes
 }
 
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 3)
