@@ -1,4 +1,4 @@
-"""What `gemmgen.matmul` tells its caller: each thing once a process, as a `gemmgen.errors.Notice` at the line that called this package."""
+"""What `gemmgen.matmul` says once a process: which way it took, and why."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def note(about: str, text: str) -> None:
 
 
 def note_type(kind: str, own: str) -> None:
+    """Of arrays of another type than float32, and the name of the library that multiplies them."""
     if kind in ELEMENTS:
         told = "FP64" if kind == "float64" else kind
         note(kind, f"{kind} arrays are multiplied by {own} in {told}; kernels of {told} take those of CuPy and torch in a GPU's memory")
@@ -31,8 +32,10 @@ def note_type(kind: str, own: str) -> None:
 
 
 def note_no_gpu(own: str) -> None:
+    """Of arrays on the CPU."""
     note("no GPU", f"the arrays are in no GPU's memory: {own} multiplies them on the CPU")
 
 
 def note_refused(error: Exception, own: str) -> None:
+    """Of products that the library of kernels does not serve."""
     note(f"refused {error}", f"{own} multiplies, as the library of kernels does not: {error}")

@@ -100,6 +100,15 @@ def check_dense(a: Any, b: Any) -> None:
             raise SpecError(f"matmul: {name}", "is quantized", got=x.dtype, needs="numbers", remedy=f"{name}.dequantize()")
 
 
+def check_devices(a: Any, b: Any) -> None:
+    """
+    Raises:
+        SpecError: a and b are two devices.
+    """
+    if a != b:
+        raise SpecError("matmul: a, b", "are on two devices", got=f"{a} and {b}", needs="arrays on one device", remedy="a copy of one on the other's device")
+
+
 def refuse_truth(a: Any) -> None:
     """
     Raises:

@@ -14,18 +14,21 @@ def check_shapes(a: Sequence[int], b: Sequence[int]) -> None:
     Raises:
         SpecError: there is no product of arrays of these shapes.
     """
-    got = f"{list(a)} and {list(b)}"
     if not a or not b:
-        raise SpecError("matmul: a, b", "has a number for an operand", got=got, needs="arrays of one dimension or more", remedy="a * b")
+        raise SpecError("matmul: a, b", "has a number for an operand", got=_told(a, b), needs="arrays of one dimension or more", remedy="a * b")
     rows = b[-2] if len(b) > 1 else b[0]
     if a[-1] != rows:
         turned = len(b) > 1 and a[-1] == b[-1]
-        raise SpecError("matmul: a, b", "have shapes that do not fit", got=got, needs=f"b of {a[-1]} rows, as a has columns",
+        raise SpecError("matmul: a, b", "have shapes that do not fit", got=_told(a, b), needs=f"b of {a[-1]} rows, as a has columns",
                         remedy="b transposed: gemmgen.matmul(a, b.swapaxes(-1, -2))" if turned else "a[..., m, k] and b[..., k, n]")
     for x, y in zip(reversed(a[:-2]), reversed(b[:-2])):
         if x != y and 1 not in (x, y):
-            raise SpecError("matmul: a, b", "have batches that do not broadcast", got=got, needs="extents before the last two that are equal or 1",
+            raise SpecError("matmul: a, b", "have batches that do not broadcast", got=_told(a, b), needs="extents before the last two that are equal or 1",
                             remedy="a dimension of extent 1 where one operand is to be repeated")
+
+
+def _told(a: Sequence[int], b: Sequence[int]) -> str:
+    return f"{list(a)} and {list(b)}"
 
 
 def extents(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int, int]:

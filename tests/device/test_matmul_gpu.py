@@ -61,6 +61,10 @@ def test_a_later_call_looks_at_what_has_changed(size):
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     assert gemmgen.matmul(a.requires_grad_(), b).requires_grad and not gemmgen.matmul(a.detach(), b).requires_grad
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(a.detach(), torch.ones_like(a))
+        tangent = torch.autograd.forward_ad.unpack_dual(gemmgen.matmul(dual, b)).tangent
+    assert error(tangent, torch.ones_like(a).double() @ b.double()) < 2e-6
     if torch.cuda.device_count() > 1:
         x, y = (one.detach().to("cuda:1") for one in (a, b))
         got = gemmgen.matmul(x, y)

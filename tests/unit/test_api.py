@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import subprocess
 import sys
 import threading
 import warnings
+from collections import Counter
 from contextlib import nullcontext
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -21,8 +25,9 @@ import gemmgen
 import numpy_cupy
 import reference
 from gemmgen import api, road
-from gemmgen.api import reproducible, shapes
+from gemmgen.api import notes, reproducible, shapes, torch_state
 from gemmgen.api.wide import wide_product
+from gemmgen.library import kept
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 from gemmgen.run import Result, check_extents
 from gemmgen.run.batch import BatchResult
@@ -37,8 +42,10 @@ def anew(monkeypatch):
     """No product, note or library is known yet, and no GPU is here."""
     for table in ("_products", "_short"):
         monkeypatch.setattr(api, table, {})
-    monkeypatch.setattr(api, "_is_traced", bool)
-    monkeypatch.setattr("gemmgen.api.notes._noted", set())
+    for name, value in (("_own_types", set()), ("_is_traced", bool), ("_tensor", None), ("_parameter", None), ("_float32", None), ("_light", -1), ("_on_gpu", True),
+                        ("_is_reduced", bool), ("_autocasts", bool), ("_multiply", None)):
+        monkeypatch.setattr(api, name, value)
+    monkeypatch.setattr(notes, "_noted", set())
     tables = api._front, api._package, api._carried
     for cached in tables:
         cached.cache_clear()
@@ -282,7 +289,9 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
             def __exit__(self, *given): ...
 
         device = device()
+        data = SimpleNamespace(device_id=0)
 
+    monkeypatch.setattr(api, "LIGHT", -1)
     cupy.__name__, cupy.ndarray, cupy.matmul, cupy.result_type = "cupy", Array, lambda a, b: taken.append("cupy") or a @ b, np.result_type
     cupy.cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: None)
     package = SimpleNamespace(select=lambda m, n, k, batch: taken.append((m, n, k, batch)) or choice(1e-3, 1e-2),
@@ -306,7 +315,16 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
     package.select = lambda m, n, k, batch: choice(1e-2, 1e-3)
     front.product(a[:2], b)
     assert taken == ["own"], "whose product is no FP32"
+    monkeypatch.setattr(api, "LIGHT", 4 * 3 * 5 * 9)
+    front.product(a[:1], b)
+    assert taken == ["own"] * 2, "of light ones neither"
     monkeypatch.delenv("CUPY_TF32")
+    taken.clear()
+    monkeypatch.setattr(api, "_package", None)
+    front.product(a[:, :4], b)
+    assert taken == ["cupy"], "a light product asks for no library"
+    monkeypatch.setattr(api, "_package", lambda gpu: package if gpu is H200 else None)
+    monkeypatch.setattr(api, "LIGHT", -1)
     taken.clear()
     front.product(a, made(9, 8).view(Array))
     assert taken == ["cupy"]
@@ -323,24 +341,22 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
 
 def lying(kind="float32", gpu=H200, device=0, **more):
     """An array that looks as one of a library does."""
-    return SimpleNamespace(dtype=kind, shape=(4, 4), gpu=gpu, device=device, **more)
+    return SimpleNamespace(dtype=kind, shape=(4, 4), is_cuda=gpu is not None, device=SimpleNamespace(index=device), **more)
 
 
-def same_bits(a, b, wide=False, package=None):
+def same_bits(a, b, package=None):
     """What kernels of the same bits make of two such arrays, and what is asked of the library."""
     asked = []
-    front = SimpleNamespace(gpu_of=lambda x: (x.gpu, nullcontext()) if x.gpu else None, widened=lambda a, b: [lying("float64", x.gpu) for x in (a, b)])
+    cuda = SimpleNamespace(device=lambda device: nullcontext())
+    front = SimpleNamespace(name="torch", _here=lambda index: H200, home=SimpleNamespace(cuda=cuda))
     library = SimpleNamespace(matmul=lambda a, b: asked.append((a.dtype, b.dtype)) or "product", Error=KeyError)
     found = package or (lambda *given: asked.append(given) or library)
-    return reproducible.reproducible_product(front, a, b, wide, found), asked
+    return reproducible.reproducible_product(front, found, a, b), asked
 
 
-@pytest.mark.parametrize(("kind", "wide", "element", "multiplied"), [
-    ("float32", False, "f32", "float32"), ("torch.complex64", False, "c64", "torch.complex64"), ("complex128", False, "c128", "complex128"),
-    ("float32", True, "f64", "float64"),
-])
-def test_the_same_bits_are_by_kernels_alone(kind, wide, element, multiplied):
-    assert same_bits(lying(kind), lying(kind), wide) == ("product", [(H200, element, True), (multiplied, multiplied)])
+@pytest.mark.parametrize(("kind", "element"), [("float32", "f32"), ("torch.complex64", "c64"), ("complex128", "c128"), ("torch.float64", "f64")])
+def test_the_same_bits_are_by_kernels_alone(kind, element):
+    assert same_bits(lying(kind), lying(kind)) == ("product", [(H200, element, kept.SAME_BITS), (kind, kind)])
 
 
 def refusing(*given):
@@ -352,19 +368,19 @@ def refusing(*given):
 
 @pytest.mark.parametrize(("given", "problem", "got"), [
     ((lying(gpu=None), lying()), "takes arrays of CuPy and torch", "SimpleNamespace"), ((lying(), lying("float64")), "takes arrays of one type", "float64"),
-    ((lying("int8"), lying("int8")), "takes arrays of one type", "int8"), ((lying(), lying(device=1)), "takes arrays of one type", "on 1"),
+    ((lying("int8"), lying("int8")), "takes arrays of one type", "int8"), ((lying(), lying(device=1)), "takes arrays of one type", "index=1"),
     ((lying("float64", requires_grad=True), lying("float64")), "has gradients of float32 alone", "float64"),
-    ((lying(), lying(), False, lambda *given: None), "has no library", "float32"), ((lying(), lying(), False, refusing), "is refused by", "no kernel"),
+    ((lying(), lying(), lambda *given: None), "has no library", "float32"), ((lying(), lying(), refusing), "is refused by", "no kernel"),
 ])
 def test_what_has_not_the_same_bits_everywhere_is_refused(given, problem, got):
     with pytest.raises(SpecError) as refused:
         same_bits(*given)
-    assert refused.value.where == "matmul: reproducible" and refused.value.problem.startswith(problem) and got in str(refused.value.got)
+    assert refused.value.where == "matmul: accuracy" and refused.value.problem.startswith(f"reproducible {problem}") and got in str(refused.value.got)
 
 
 def test_numpys_arrays_are_in_no_gpus_memory():
     with pytest.raises(SpecError, match="CuPy and torch"):
-        api.matmul(made(3, 3), made(3, 3), reproducible=True)
+        api.matmul(made(3, 3), made(3, 3), accuracy="reproducible")
 
 
 @pytest.mark.parametrize(("kind", "element", "least"), [("float64", "f64", 1024), ("torch.complex64", "c64", 256), ("complex128", "c128", 256)])
@@ -414,7 +430,8 @@ def test_others_than_float32_on_the_second_device_are_chosen_there(home, kind, m
     known = dict(shape=(4, 4), dtype=kind, device=On(1), layout="strided", is_cuda=True, is_nested=False, is_quantized=False, is_neg=lambda: False)
     array = lambda graded: SimpleNamespace(requires_grad=graded, detach=lambda: array(False), **known)
     module = SimpleNamespace(__name__=home, matmul=lambda a, b: "native", cuda=cuda, float64="float64", strided="strided", no_grad=nullcontext,
-                             version=SimpleNamespace(hip=None), is_grad_enabled=lambda: True)
+                             version=SimpleNamespace(hip=None), is_grad_enabled=lambda: True,
+                             autograd=SimpleNamespace(forward_ad=SimpleNamespace(_current_level=-1)))
     front = object.__new__({"cupy": api._Cupy, "torch": api._Torch}[home])
     front.home, front.name, front._plain, front._watched = module, home, {SimpleNamespace}, lambda: False
     product = front._decided(array(False), array(False))
@@ -435,7 +452,7 @@ def test_each_device_and_type_has_a_choice_of_its_own(home, which):
 
     def array(device=0, dtype="float64", row=4):
         return SimpleNamespace(shape=(4, 4), strides=(row, 1), stride=lambda: (row, 1), dtype=dtype, layout="strided",
-                               device=SimpleNamespace(id=device) if home == "cupy" else device)
+                               device=SimpleNamespace(id=device) if home == "cupy" else device, data=SimpleNamespace(device_id=device))
 
     usual, others = array(), [array(), array(device=1), array(dtype="float32"), array(row=8)]
     for _ in range(2):
@@ -451,7 +468,8 @@ def test_each_device_and_type_has_a_choice_of_its_own(home, which):
 
 @pytest.fixture
 def torch(monkeypatch):
-    """torch, whose tensors of the CPU stand for a GPU's: the reference library multiplies them."""
+    """torch, whose tensors of the CPU stand for a GPU's: the reference library multiplies them, light ones too."""
+    monkeypatch.setattr(api, "LIGHT", -1)
     torch = pytest.importorskip("torch")
     operators = reference.imported("lab.torch")
     monkeypatch.setattr(api._Torch, "_operators", lambda self, device: operators)
@@ -550,7 +568,7 @@ def test_brief_products_that_torch_won_are_known_by_their_shapes(torch, calls, m
     assert decided == [torch.float32] * 2, "a long product is decided for each way to lie"
 
 
-@pytest.mark.parametrize("won", ["torch", "kernel"])
+@pytest.mark.parametrize("won", ["torch", "kernel", "light"])
 def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, won):
     """Whatever else than the shapes differs in a later call goes the general way; the flags are flipped one by one, on the tensors of the first call."""
     from torch.utils.flop_counter import FlopCounterMode
@@ -560,8 +578,11 @@ def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, w
         prepared = operators.prepared
         monkeypatch.setattr(operators, "prepared", lambda a, b: (prepared(a, b)[0], [choice(1.0, api.BRIEF_SECONDS / 2)]))
         monkeypatch.setattr(api, "_first_is_faster", lambda *given: False)
+    elif won == "light":
+        monkeypatch.setattr(api, "LIGHT", 4 * 9**2)
     a, b = tensors(torch, (9, 9), (9, 9))
-    gemmgen.matmul(a, b)
+    noticed(lambda: gemmgen.matmul(a, b))
+    assert (api._light == api.LIGHT > 0) is (won == "light")
     by_types = api._by_types
     monkeypatch.setattr(api, "_by_types", lambda *given: general.append(given) or by_types(*given))
 
@@ -573,7 +594,7 @@ def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, w
         assert bool(general) is not short and (not short or (calls() > before) == (won == "kernel"))
         return got
 
-    is_torchs = won == "torch"
+    is_torchs = won != "kernel"
     for x, y in ((a, b), (b, a), (a, a), (a[:], b.view(9, 9)), (torch.nn.Parameter(a).detach(), b)):  # which share memory, too
         goes(x, y, True)
     for x, y in ((a.t(), b), (a, b.t()), (torch.nn.Parameter(a), b), (a, torch.nn.Parameter(b)), (torch._neg_view(a), b), (a, torch._neg_view(b)),
@@ -593,6 +614,9 @@ def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, w
         goes(a, b, True)
     finally:
         torch.use_deterministic_algorithms(False)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(a, torch.ones(9, 9))
+        close(torch.autograd.forward_ad.unpack_dual(goes(dual, b, is_torchs, a @ b)).tangent, torch.ones(9, 9) @ b)
     with FlopCounterMode(display=False) as counter:
         goes(a, b, is_torchs, a @ b)  # the expected product counts, too
     assert counter.get_total_flops() == 2 * 9**3 * (1 + is_torchs)  # operators of the library's own have no count
@@ -604,7 +628,7 @@ def test_a_short_way_is_for_what_it_was_decided_for(torch, calls, monkeypatch, w
     repeated = torch.ones(1, 1).expand(9, 9)  # whose strides are those that a sparse tensor says it has
     for x, y in ((repeated, b), (a, repeated)):
         goes(x, y, is_torchs)
-        for sparse in ((x.to_sparse(), y), (x, y.to_sparse())):
+        for sparse in ((x.to_sparse(), y), (x, y.to_sparse()), (x.to_sparse_csr(), y)):
             close(gemmgen.matmul(*sparse), x @ y)
     assert gemmgen.matmul(a, b, "fp64").dtype == torch.float64
 
@@ -626,6 +650,120 @@ def test_a_short_way_is_one_devices(torch, won, which):
     assert short(a, b) == "short" and short(*given) == "general"
     (front._by_shapes if won == "torch" else front._by_strides)(*given, own, own)
     assert api._short[a.shape, b.shape, "fp32"] is short, "the first device keeps it"
+
+
+def test_light_products_are_torchs_and_ask_for_no_library(torch, monkeypatch):
+    """Each operand has to be light. The first one says that there is no GPU; torch.mm is called until a product is no two matrices'."""
+    monkeypatch.setattr(api, "LIGHT", 4 * 6 * 9)
+    monkeypatch.setattr(api._Torch, "_operators", None)
+    general, by_types = [], api._by_types
+    monkeypatch.setattr(api, "_by_types", lambda *given: general.append(given) or by_types(*given))
+    a, b, batch = tensors(torch, (6, 9), (9, 6), (2, 3, 9))
+    _, told = noticed(lambda: gemmgen.matmul(a, b))
+    assert len(told) == 1 and "torch multiplies them on the CPU" in told[0] and general.pop() and api._multiply is torch.mm
+    for x, y in ((a, b), (a[:2], b[:, :3]), (a.t(), b.t()), (torch.nn.Parameter(a), torch.nn.Parameter(b))):
+        close(gemmgen.matmul(x, y).detach(), x.detach() @ y.detach())
+    assert not general and api._multiply is torch.mm
+    for expected in (1, 0):  # another type has a notice first
+        got, told = noticed(lambda: gemmgen.matmul(a[:, :4].double(), b[:4].double()))
+        assert got.dtype == torch.float64 and len(told) == len(general) == expected
+        general.clear()
+    for _ in range(2):
+        close(gemmgen.matmul(batch, b), batch @ b)
+        close(gemmgen.matmul(a, b), a @ b)
+    assert len(general) == 1 and api._multiply is torch.matmul, "which takes what torch.mm refuses: once"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        gemmgen.matmul(a[:3], b)  # matrices that are decided later change nothing
+    assert len(general) == 2 and api._multiply is torch.matmul
+    for x, y in ((torch.ones(7, 9), b), (a, torch.ones(9, 7))):
+        with pytest.raises(TypeError, match="not callable"):
+            gemmgen.matmul(x, y)  # asks for the library
+
+
+def test_light_products_of_the_cpu_and_of_a_gpu(torch, monkeypatch):
+    """The GPU's have the short way from the first one on, whatever came before; the settings are those of its device."""
+    monkeypatch.setattr(api, "LIGHT", 4 * 9**2)
+    monkeypatch.setattr(api, "settings", lambda torch, kind: (f"{kind}: reduced", f"{kind}: autocasts"))
+    front, products = api._front(torch), {kind: f"{kind}'s" for kind in ("meta", "cpu", "cuda")}
+    array = lambda kind: SimpleNamespace(is_cuda=kind == "cuda", device=SimpleNamespace(type=kind))  # noqa: E731
+    for kind, opened in (("meta", ""), ("cpu", "cpu"), ("cpu", "cpu"), ("cuda", "cuda"), ("cpu", "cuda"), ("meta", "cuda")):
+        noticed(lambda kind=kind: front._lighten(array(kind), products[kind]))
+        assert (api._light, api._on_gpu) == (api.LIGHT if opened else -1, opened in ("", "cuda"))
+        assert not opened or (api._is_reduced, api._autocasts, api._multiply) == (f"{opened}: reduced", f"{opened}: autocasts", products[opened])
+    a, b = tensors(torch, (9, 9), (9, 9))
+    monkeypatch.setattr(api, "_multiply", torch.mm)  # a GPU's: the CPU's tensors do not meet it
+    monkeypatch.setattr(api, "_is_reduced", bool), monkeypatch.setattr(api, "_autocasts", bool)
+    monkeypatch.setattr(api, "_by_types", lambda *given: "general")
+    assert gemmgen.matmul(a, b) == "general"
+
+
+def steps(call):
+    """(functions of Python entered, attributes read, calls made) of a call, by its bytecode."""
+    counted = Counter()
+
+    def trace(frame, event, arg):
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        counted["functions"] += event == "call"
+        if event == "opcode":
+            name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            counted["attributes"] += name in ("LOAD_ATTR", "LOAD_METHOD")
+            counted["calls"] += name.startswith("CALL")
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return tuple(counted[name] for name in ("functions", "attributes", "calls"))
+
+
+@pytest.mark.parametrize(("way", "most"), [("light", (2, 4, 4)), ("torch", (3, 6, 8)), ("kernel", (5, 13, 18))])
+def test_a_later_call_takes_few_steps_of_python(torch, monkeypatch, way, most):
+    """`matmul` and torch's test of torch.compile are entered by each; then torch.mm, or a short way, a kernel's call and its workspace. The settings are a GPU's."""
+    operators = reference.imported("lab.torch")
+    monkeypatch.setattr(api, "settings", lambda torch, kind: torch_state.settings(torch, "cuda"))
+    workspace = operators._bytes(1 << 16, torch.device("cpu"))  # of the host's memory not all begins where one may: another function is asked, each time
+    monkeypatch.setattr(operators, "_bytes", lambda count, device: workspace), monkeypatch.setattr(operators._c, "ALIGNMENT", 1 << 50)
+    if way == "light":
+        monkeypatch.setattr(api, "LIGHT", 4 * 9**2)
+    elif way == "torch":
+        prepared = operators.prepared
+        monkeypatch.setattr(operators, "prepared", lambda a, b: (prepared(a, b)[0], [choice(1.0, api.BRIEF_SECONDS / 2)]))
+        monkeypatch.setattr(api, "_first_is_faster", lambda *given: False)
+    a, b = tensors(torch, (9, 9), (9, 9))
+    later = partial(gemmgen.matmul, a, b)
+    for _ in range(3):
+        noticed(later)
+    found = steps(later)
+    assert all(got <= limit for got, limit in zip(found, most)), found
+    assert found[0] == most[0], "the limits are those of this way"
+
+
+def test_torchs_own_test_of_tensors_is_made_of_plain_ones_alone(torch, monkeypatch):
+    """And where torch has none, or another, the checks of the short way do without."""
+    a, b = tensors(torch, (5, 9), (9, 7))
+    found = torch_state.alike(torch, torch.nn.Parameter(a), b)
+    assert found(a, b) and found(a + 1, b) and not found(torch.nn.Parameter(a), b) and not found(a.clone().requires_grad_(), b)
+    assert not found(a.t().contiguous().t(), b) and not found(a, b.double()) and not found(torch._neg_view(a), b) and not found(a, b.numpy())
+    assert torch_state.alike(torch, torch._neg_view(a), b) is torch_state.alike(torch, a, torch._neg_view(b)) is None
+    for guards in (None, SimpleNamespace(), SimpleNamespace(TensorGuards=lambda *given: None),
+                   SimpleNamespace(TensorGuards=lambda *given, **named: SimpleNamespace(check=lambda *given: True))):
+        monkeypatch.setattr(torch._C._dynamo, "guards", guards)
+        assert torch_state.alike(torch, a, b) is None
+        for _ in range(2):
+            close(gemmgen.matmul(a, b), a @ b)
+        api._short.clear(), api._products.clear(), api._front.cache_clear()
+
+
+def test_ways_are_timed_with_what_they_look_at(torch, monkeypatch):
+    """A kernel's product alone, without the checks of a later call, would be chosen where torch's is faster."""
+    timed = []
+    monkeypatch.setattr(api, "_first_is_faster", lambda first, second, *given: timed.append((first.__qualname__, second.__qualname__)) or True)
+    a, b = tensors(torch, (5, 9), (9, 7))
+    gemmgen.matmul(a, b)
+    assert timed == [("_Torch._guarded.<locals>.product", "_Torch._vendor.<locals>.product")]
 
 
 def test_no_more_shapes_than_the_table_holds_have_short_ways(torch, monkeypatch):
@@ -692,14 +830,27 @@ def test_what_looks_at_operators_sees_them(torch):
     close(tangent, torch.ones(6, 9) @ b)
 
 
-@pytest.mark.parametrize("is_brief", [True, False])
-def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, is_brief):
+@pytest.mark.parametrize("level", [-1, 0])
+def test_derivatives_forward_are_torchs_where_the_library_is_loaded(level):
+    """The library's operators have none, and torch drops the derivative of such an operator without a word."""
+    front = object.__new__(api._Torch)
+    front._loaded = {0: SimpleNamespace(torch=SimpleNamespace(matmul=lambda a, b: "the library's"))}
+    front.home = SimpleNamespace(matmul=lambda a, b: "torch's", float32="float32", autograd=SimpleNamespace(forward_ad=SimpleNamespace(_current_level=level)))
+    a = SimpleNamespace(device=SimpleNamespace(type="cuda", index=0), dtype="float32")
+    assert front._traced(a, a) == ("the library's" if level < 0 else "torch's")
+
+
+@pytest.mark.parametrize("way", ["brief", "long", "light"])
+def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, way):
     monkeypatch.setattr(api._Torch, "_operators", lambda self, device: None)
-    if not is_brief:
+    if way == "light":
+        monkeypatch.setattr(api, "LIGHT", 4 * 9**2)
+    elif way == "long":
         monkeypatch.setattr(api._Torch, "_by_shapes", lambda self, a, b, multiply, in_fp32: in_fp32)
     a, b = tensors(torch, (5, 9), (9, 7))
     seen = []
     product = torch.mm
+    noticed(lambda: gemmgen.matmul(a.bfloat16(), b.bfloat16()))  # what autocast makes of light products is then a type that has a way of its own
     monkeypatch.setattr(torch, "mm", lambda x, y: seen.append((torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu"))) or product(x, y))
     torch.set_float32_matmul_precision("high")
     try:
@@ -709,8 +860,12 @@ def test_torchs_product_is_in_fp32_whatever_others_may_be(torch, monkeypatch, is
     finally:
         torch.set_float32_matmul_precision("highest")
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        gemmgen.matmul(a, b)
-    assert seen == [("highest", False)] * 3
+        assert gemmgen.matmul(a, b).dtype == torch.float32
+        assert noticed(lambda: gemmgen.matmul(a.bfloat16(), b.bfloat16()))[0].dtype == torch.bfloat16
+    assert [one for one in seen if one != ("highest", True)] == [("highest", False)] * 3 and (way == "light" or len(seen) == 3)
+    if way != "long":
+        monkeypatch.setattr(api, "_by_types", None)
+        close(gemmgen.matmul(a, b), product(a, b))  # with none of these settings there is no other look
 
 
 NEWER = """
@@ -835,6 +990,7 @@ def test_jaxs_arrays_by_the_library(monkeypatch, calls):
     package = reference.imported()
     reference.compile_xla()
     monkeypatch.setattr(api._Jax, "_package", lambda self: package)
+    monkeypatch.setattr(api, "LIGHT", -1)
     a, b = (jax.numpy.asarray(made(*shape)) for shape in ((3, 5, 9), (9, 7)))
     before = calls()
     close(gemmgen.matmul(a, b), np.asarray(a) @ np.asarray(b))
@@ -849,6 +1005,11 @@ def test_jaxs_arrays_by_the_library(monkeypatch, calls):
     before = calls()
     close(gemmgen.matmul(a[0], b), np.asarray(a)[0] @ np.asarray(b))
     assert calls() == before, "the vendor's is predicted to be faster"
+    monkeypatch.setattr(api, "LIGHT", 4 * 5 * 9)
+    monkeypatch.setattr(api._Jax, "_package", None)
+    close(gemmgen.matmul(a[0, :4], b[:, :5]), np.asarray(a)[0, :4] @ np.asarray(b)[:, :5])  # a light product asks for no library
+    with pytest.raises(TypeError, match="not callable"):
+        gemmgen.matmul(a[0, :4], b)
     with pytest.raises(SpecError, match="not enabled"):
         gemmgen.matmul(a, b, accuracy="fp64")
     with pytest.raises(SpecError, match="do not fit"):
@@ -954,3 +1115,25 @@ def test_odd_arguments_of_the_other_calls_have_a_remedy(call, where, remedy):
     with pytest.raises(SpecError) as refused:
         call()
     assert refused.value.where == where and remedy in refused.value.remedy and refused.value.needs
+
+
+# ---- the benchmark
+
+
+@pytest.mark.parametrize(("call", "product", "said"), [
+    ((10, 15.1), (20, 20), "missed: the host's 5.1 us more"), ((10, 15), (20, 20), ""), ((10, 10.6), (10.1, 10.7), "missed: 6% more, of the host"),
+    ((5, 5.4), (8, 8.45), ""), ((5, 5), (20, 22), "missed: 10% more, of the GPU"), ((5, 19), (20, 22), "missed: the host's 14.0 us more"), ((5, 5), (20, 21), ""),
+])
+def test_the_benchmark_names_what_misses_a_bar(call, product, said):
+    """By 5 us of the host, or by 5 % and half a microsecond of a product, whose time is the host's where a call takes as long."""
+    path = Path(__file__).parents[2] / "bench" / "matmul.py"
+    if not path.is_file():
+        pytest.skip("no bench/ in this distribution")
+    spec = spec_from_file_location("bench_matmul", path)
+    spec.loader.exec_module(bench := module_from_spec(spec))
+    row = bench.told({"torch.mm": (call[0], product[0], 30.0), "gemmgen": (call[1], product[1], 31.0)}, "torch.mm")
+    assert bench.missed(row) == said and (row["rival_alone_us"], row["alone_us"]) == (30.0, 31.0)
+    now, seconds = [0.0], {"call": 1e-6, "wait": 4e-6}
+    bench.time = SimpleNamespace(perf_counter=lambda: now[0])
+    spend = lambda what: now.__setitem__(0, now[0] + seconds[what])  # noqa: E731
+    assert bench.timed({"one": lambda: spend("call")}, lambda: spend("wait"), 2) == {"one": pytest.approx((1, 3, 5))}
