@@ -44,8 +44,7 @@ WORTH_A_COPY = 512**3
 LIGHT = 4 * 192**2
 """Bytes: two float32 operands that both have no more are multiplied by their own library. The GPU takes less time for them than the host does to enqueue a
 product, by either way; an H200 takes 2 to 6 us for torch.mm's squares of 16 to 192, and 7 to 13 us for those of a library's kernels (replayed graphs of 20)."""
-ROUNDS, SLICE_SECONDS, MOST_CALLS = 5, 2e-3, 20
-MOST_KEPT, MOST_TESTED = 4096, 4
+ROUNDS, SLICE_SECONDS, MOST_CALLS, MOST_KEPT, MOST_TESTED = 5, 2e-3, 20, 4096, 4
 
 Product = Callable[[Any, Any], Any]
 
