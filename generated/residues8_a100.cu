@@ -275,7 +275,7 @@ GG_DEVICE void split_a(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 8; ++i) {
@@ -289,6 +289,7 @@ GG_DEVICE void split_a(
                 k0 += 4096;
                 continue;
             }
+            __syncwarp();
 #pragma unroll
             for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
             if ((int)threadIdx.x % 32 == 0) of_warps[(int)threadIdx.x / 32] = largest;
@@ -366,6 +367,7 @@ GG_DEVICE void split_a(
                 count(counters, losses(value, factor));
             }
         }
+        __syncwarp();
         if (k0 + 4096 >= end) break;
         k0 += 4096;
         __syncthreads();  // before others' elements are written over
@@ -377,7 +379,7 @@ GG_DEVICE void split_a(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         __syncthreads();
     }
 }
@@ -428,7 +430,7 @@ GG_DEVICE void split_b(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 8; ++i) {
@@ -442,6 +444,7 @@ GG_DEVICE void split_b(
                 k0 += 256;
                 continue;
             }
+            __syncwarp();
             // Over a warp, the block.
 #pragma unroll
             for (int one = 0; one < 4; ++one) {
@@ -526,6 +529,7 @@ GG_DEVICE void split_b(
                 count(counters, losses(value, factor));
             }
         }
+        __syncwarp();
         if (k0 + 256 >= end) break;
         k0 += 256;
         __syncthreads();  // before others' elements are written over
@@ -537,7 +541,7 @@ GG_DEVICE void split_b(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         __syncthreads();
     }
 }

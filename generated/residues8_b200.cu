@@ -289,7 +289,7 @@ GG_DEVICE void split_a(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 8; ++i) {
@@ -303,6 +303,7 @@ GG_DEVICE void split_a(
                 k0 += 4096;
                 continue;
             }
+            __syncwarp();
 #pragma unroll
             for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
             if ((int)threadIdx.x % 32 == 0) of_warps[(int)threadIdx.x / 32] = largest;
@@ -380,6 +381,7 @@ GG_DEVICE void split_a(
                 count(counters, losses(value, factor));
             }
         }
+        __syncwarp();
         if (k0 + 4096 >= end) break;
         k0 += 4096;
         __syncthreads();  // before others' elements are written over
@@ -391,7 +393,7 @@ GG_DEVICE void split_a(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         __syncthreads();
     }
 }
@@ -445,7 +447,7 @@ GG_DEVICE void split_b(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 8; ++i) {
@@ -459,6 +461,7 @@ GG_DEVICE void split_b(
                 k0 += 2048;
                 continue;
             }
+            __syncwarp();
             // Over a warp, the block, the cluster.
 #pragma unroll
             for (int one = 0; one < 4; ++one) {
@@ -562,6 +565,7 @@ GG_DEVICE void split_b(
                 count(counters, losses(value, factor));
             }
         }
+        __syncwarp();
         if (k0 + 2048 >= end) break;
         k0 += 2048;
         __syncthreads();  // before others' elements are written over
@@ -573,7 +577,7 @@ GG_DEVICE void split_b(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         __syncthreads();
     }
 }

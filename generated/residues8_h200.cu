@@ -288,7 +288,7 @@ GG_DEVICE void split_a(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 8; ++i) {
@@ -302,6 +302,7 @@ GG_DEVICE void split_a(
                 k0 += 4096;
                 continue;
             }
+            __syncwarp();
 #pragma unroll
             for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
             if ((int)threadIdx.x % 32 == 0) of_warps[(int)threadIdx.x / 32] = largest;
@@ -379,6 +380,7 @@ GG_DEVICE void split_a(
                 count(counters, losses(value, factor));
             }
         }
+        __syncwarp();
         if (k0 + 4096 >= end) break;
         k0 += 4096;
         __syncthreads();  // before others' elements are written over
@@ -390,7 +392,7 @@ GG_DEVICE void split_a(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         __syncthreads();
     }
 }
@@ -444,7 +446,7 @@ GG_DEVICE void split_b(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 8; ++i) {
@@ -458,6 +460,7 @@ GG_DEVICE void split_b(
                 k0 += 2048;
                 continue;
             }
+            __syncwarp();
             // Over a warp, the block, the cluster.
 #pragma unroll
             for (int one = 0; one < 4; ++one) {
@@ -561,6 +564,7 @@ GG_DEVICE void split_b(
                 count(counters, losses(value, factor));
             }
         }
+        __syncwarp();
         if (k0 + 2048 >= end) break;
         k0 += 2048;
         __syncthreads();  // before others' elements are written over
@@ -572,7 +576,7 @@ GG_DEVICE void split_b(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         __syncthreads();
     }
 }

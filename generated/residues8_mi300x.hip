@@ -337,7 +337,7 @@ GG_DEVICE void split_a(
 #pragma unroll
             for (int one = 0; one < 4; ++one) *there(i + one) = four[one];
         }
-
+        wavefront_barrier();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 4; ++i) {
@@ -351,6 +351,7 @@ GG_DEVICE void split_a(
                 k0 += 4096;
                 continue;
             }
+            wavefront_barrier();
 #pragma unroll
             for (int mask = 32; mask > 0; mask /= 2) largest = max(largest, shuffle_xor(largest, mask));
             if (thread_id() % 64 == 0) of_warps[thread_id() / 64] = largest;
@@ -428,6 +429,7 @@ GG_DEVICE void split_a(
                 count(counters, losses(value, factor));
             }
         }
+        wavefront_barrier();
         if (k0 + 4096 >= end) break;
         k0 += 4096;
         block_barrier();  // before others' elements are written over
@@ -447,7 +449,7 @@ GG_DEVICE void split_a(
 #pragma unroll
             for (int one = 0; one < 4; ++one) *there(i + one) = four[one];
         }
-
+        wavefront_barrier();  // lanes that read element by element come together
         block_barrier();
     }
 }
@@ -506,7 +508,7 @@ GG_DEVICE void split_b(
 #pragma unroll
             for (int one = 0; one < 4; ++one) *there(i + one) = four[one];
         }
-
+        wavefront_barrier();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 4; ++i) {
@@ -520,6 +522,7 @@ GG_DEVICE void split_b(
                 k0 += 128;
                 continue;
             }
+            wavefront_barrier();
             // Over a warp, the block.
 #pragma unroll
             for (int one = 0; one < 4; ++one) {
@@ -604,6 +607,7 @@ GG_DEVICE void split_b(
                 count(counters, losses(value, factor));
             }
         }
+        wavefront_barrier();
         if (k0 + 128 >= end) break;
         k0 += 128;
         block_barrier();  // before others' elements are written over
@@ -623,7 +627,7 @@ GG_DEVICE void split_b(
 #pragma unroll
             for (int one = 0; one < 4; ++one) *there(i + one) = four[one];
         }
-
+        wavefront_barrier();  // lanes that read element by element come together
         block_barrier();
     }
 }
