@@ -215,7 +215,7 @@ def test_ties_of_the_last_rounding():
     assert (found[:, 3:] == -found[:, :3]).all()
 
 
-SCHEME = "residues14"
+SCHEME, OF_FP32 = "residues14", "residues7"
 TARGETS = ("a100", "h200", "mi300x", *(pytest.param(gpu, marks=LONG) for gpu in ("rtx4090", "b200", "rtx5090", "mi210", "mi355x", "rx7900xtx", "rx9070xt")))
 
 
@@ -226,20 +226,24 @@ def assert_digests(device, plan, source, cases=("spread", digests.ASKED)):
 
 @pytest.mark.parametrize(("gpu", "type"), [
     (gpu, "f64") if isinstance(gpu, str) else pytest.param(*gpu.values, "f64", marks=LONG) for gpu in TARGETS
-] + [pytest.param(gpu if isinstance(gpu, str) else gpu.values[0], "c128", marks=LONG) for gpu in TARGETS])
+] + [pytest.param(gpu if isinstance(gpu, str) else gpu.values[0], type, marks=() if (gpu, type) == ("h200", "f32") else LONG)
+     for type in ("c128", "f32", "c64") for gpu in TARGETS])
 def test_every_gpu_gives_the_same_bits(gpu, type):
     """Of both vendors, by any instruction, tile and order of blocks: the digests are committed."""
     by_warpgroups = {"fragment": {"policy": "wgmma"}, "tile": {"block": [64, 32, 128], "warp": [64, 32, 128], "cluster": 1}}
     by_lanes = {"fragment": {"policy": GPUS.get(gpu).portable_policy}, "tile": {"block": [64, 32, 64], "warp": [32, 32, 64]}}
-    assert_digests(*made(plan_of(SCHEME, gpu, promote=0, type=type, **(by_warpgroups if gpu == "h200" else by_lanes))))
+    scheme = SCHEME if type in ("f64", "c128") else OF_FP32
+    assert_digests(*made(plan_of(scheme, gpu, promote=0, type=type, **(by_warpgroups if gpu == "h200" else by_lanes))))
 
 
 @pytest.mark.parametrize(("type", "layout"), [
     ("f64", "nt"), ("f64", "tt"), pytest.param("f64", "tn", marks=LONG),
-    *(pytest.param("c128", layout, marks=LONG) for layout in ("nt", "tn", "tt", "cn", "nc", "cc")),
+    *(pytest.param("f32", layout, marks=LONG) for layout in ("nt", "tn", "tt")),
+    *(pytest.param(type, layout, marks=LONG) for type in ("c128", "c64") for layout in ("nt", "tn", "tt", "cn", "nc", "cc")),
 ])
 def test_every_layout_gives_the_same_bits(type, layout):
-    assert_digests(*made(plan_of(SCHEME, layout=layout, promote=0, type=type, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2)), (digests.ASKED,))
+    scheme = SCHEME if type in ("f64", "c128") else OF_FP32
+    assert_digests(*made(plan_of(scheme, layout=layout, promote=0, type=type, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2)), (digests.ASKED,))
 
 
 @LONG
@@ -250,17 +254,18 @@ def test_every_published_digest_is_what_a_kernel_gives(type, scheme, case):
 
 def test_the_reference_has_the_same_bits():
     """But where elements are computed again, one multiply-add after another; and of complex elements, of the real product that stands for theirs."""
-    for type in ("f64", "c128"):
-        plan = plan_of(SCHEME, promote=0, type=type)
+    for type, scheme in (("f64", SCHEME), ("c128", SCHEME), ("f32", OF_FP32), ("c64", OF_FP32)):
+        plan = plan_of(scheme, promote=0, type=type)
         for case in ("uniform", "spread"):
             a, b, *_ = digests.inputs(type, case)
-            assert digests.digest(reference(plan, *plan.kind.completed(a, b))) == digests.DIGESTS[type, SCHEME, case]
+            assert digests.digest(reference(plan, *plan.kind.completed(a, b))) == digests.DIGESTS[type, scheme, case]
 
 
 def test_what_has_a_digest_is_asked_for_it():
     assert digests.asked(plan_of(SCHEME, promote=0)) == ("f64", SCHEME, digests.ASKED)
     assert digests.asked(plan_of(SCHEME, promote=0, type="c128"), "spread") == ("c128", SCHEME, "spread")
-    for way in (dict(scheme=SCHEME, promote=0, special="fast"), dict(scheme="residues8", promote=0), dict()):
+    assert digests.asked(plan_of("residues8", promote=0)) == ("f32", "residues8", digests.ASKED)
+    for way in (dict(scheme=SCHEME, promote=0, special="fast"), dict()):
         assert digests.asked(plan_of(**way)) is None
     assert digests.asked(of_kind("syrk, lower", "a100")) is None
 

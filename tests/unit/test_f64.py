@@ -24,13 +24,13 @@ from gemmgen.library.tables import check
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.render import render
 from gemmgen.run import converted
-from gemmgen.solve import solve
+from gemmgen.solve import explain, solve
 from gemmgen.solve.contract import fp64_estimate
 from gemmgen.solve.lookup import schemes_for
 from gemmgen.spec import loads
 from gemmgen.split import joined, once_rounded, row_steps, split
 from gemmgen.verdict import NATIVE, error_over_fp32s, native_seconds, verdict
-from gemmgen.verify import Report, against_fp32, fixed, oracles
+from gemmgen.verify import Report, against_fp32, digests, fixed, oracles
 from gemmgen.verify.bound import allowance
 from gemmgen.verify.expected import sequential
 from gemmgen.verify.metrics import relative_frobenius
@@ -404,15 +404,28 @@ def test_fp64s_error_is_not_asked_of_fp32():
         solve(loads({"accuracy": {"as": "fp64"}, "target": {"gpu": "h200"}}))
 
 
-def test_the_same_bits_everywhere_are_those_of_residues_of_fp64():
-    asked = {"accuracy": {"reproducible": True}, "target": {"gpu": "mi300x"}}
-    assert solve(loads(asked | {"problem": {"type": "f64"}})).scheme.name == "residues14"
-    assert solve(loads(asked | {"problem": {"type": "f64"}, "accuracy": {"reproducible": True, "relative_frobenius": 1e-12}})).scheme.name == "residues12"
-    for scheme in ("auto", "residues8", "mixpert4", "fp32"):  # whose norms, scales or sums are FP32's or FP64's
-        with pytest.raises(InfeasibleSpec) as error:
-            solve(loads(asked | {"split": {"scheme": scheme}}))
-        assert error.value.where.endswith("[accuracy] reproducible") and "residues12" in f"{error.value}"
-    assert [row.name for row in SCHEMES.rows() if row.family.reproducible] == list(NAMES)
+@pytest.mark.parametrize(("type", "figure", "name", "asked"), [("f64", 1e-12, "residues12", "residues14"), ("f32", 3e-8, "residues8", "residues7")])
+def test_the_same_bits_everywhere_are_those_of_residues(type, figure, name, asked):
+    spec = {"accuracy": {"reproducible": True}, "target": {"gpu": "mi300x"}, "problem": {"type": type}}
+    plan = solve(loads(spec))
+    assert plan.scheme.name == asked and (type == "f64" or "same bits" in explain(loads(spec)).scheme_reason)
+    assert solve(loads(spec | {"accuracy": {"reproducible": True, "relative_frobenius": figure}})).scheme.name == name
+
+
+@pytest.mark.parametrize(("sections", "got"), [
+    *(({"split": {"scheme": scheme}}, "residues6, residues7, residues8, residues9") for scheme in ("mixpert4", "fp32")),
+    ({"problem": {"kind": "trsm"}}, "kind = trsm"), ({"epilogue": {"do": ["bias", "relu"]}}, "bias, relu"),
+])
+def test_what_rounds_in_an_order_of_its_own_is_not_the_same_bits_everywhere(sections, got):
+    spec = {"accuracy": {"reproducible": True}, "target": {"gpu": "h200"}} | sections
+    with pytest.raises(InfeasibleSpec) as error:
+        solve(loads(spec))
+    assert error.value.where.endswith("[accuracy] reproducible") and got in f"{error.value}"
+    solve(loads(spec | {"accuracy": {}}))
+
+
+def test_schemes_whose_c_is_the_same_bits_everywhere():
+    assert {row.name for row in SCHEMES.rows() if row.family.reproducible} == {*NAMES, *(f"residues{count}" for count in (6, 7, 8, 9))}
 
 
 def test_libraries_take_a_kernel_whose_matrices_are_all_fp64():
@@ -448,7 +461,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize(("way", "graded", "digest"), [
-    ({}, False, False), ({"type": "c64"}, True, False), ({"scheme": "residues8", "promote": 0, "type": "c64"}, True, False),
+    ({}, False, False), ({"type": "c64"}, True, False), ({"scheme": "residues8", "promote": 0, "type": "c64"}, True, True),
     ({"scheme": "residues13", "promote": 0}, True, True), ({"scheme": "residues13", "promote": 0, "type": "c128"}, True, True),
     ({"scheme": "residues13", "promote": 0, "special": "fast"}, True, False),
 ])
@@ -492,3 +505,13 @@ def test_graded_data_fall_span_and_cancel(way, rest):
     pairs = problem.a[1::2, ::2].astype(np.longdouble) + problem.a[1::2, 1::2]
     np.testing.assert_allclose(abs(pairs / problem.a[1::2, ::2]), rest, rtol=1e-2)
     assert np.array_equal(problem.b[::2, 1::2], problem.b[1::2, 1::2])
+
+
+@pytest.mark.parametrize("type", ["float32", "float64"])
+def test_a_digest_knows_one_nan(type):
+    """Whatever its sign and payload, and a 0 with a sign from one without."""
+    c = np.array([[1.0, np.nan]], type)
+    other = c.copy()
+    other.view(np.uint8)[0, -1] ^= 0x80
+    assert np.isnan(other[0, 1]) and other.tobytes() != c.tobytes() and digests.digest(other) == digests.digest(c) != digests.digest(-c)
+    assert digests.digest(0 * c[:, :1]) != digests.digest(-0.0 * c[:, :1])

@@ -117,11 +117,15 @@ SPLIT_SECONDS = Equation(
     "Q35", "split_seconds", "pass_share * split_bytes / dram_rate + split_passes * pass_seconds", "s",
     "FP32's elements wait in shared memory while a row's norm is found; of FP64 the second pass waits for the first",
 )
+BESIDE_SECONDS = Equation(
+    "Q58", "beside_seconds", "where(total_bytes > 0, where(plane_bytes > l2_size, blocks_at_once * BM * BN * moduli / dram_rate, 0), 0)", "s",
+    "of FP32: where L2 does not hold both operands' residues, those of C take their place there and are written back once",
+)
 KERNEL_SECONDS = Equation("Q23", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
     "Q24", "seconds",
     "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds"
-    " + where(cluster > 1, cluster_seconds, 0)", "s",
+    " + beside_seconds + where(cluster > 1, cluster_seconds, 0)", "s",
     "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 
@@ -136,7 +140,7 @@ TRAFFIC = (
 )
 TIME = (
     TENSOR_CYCLES, SHARED_CYCLES, specialised.L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, REDUCE_CYCLES, JOIN_BYTES, JOIN_CYCLES, HIDDEN_CYCLES,
-    KERNEL_CYCLES, UNIT_SECONDS, KERNEL_SECONDS, SPLIT_SECONDS, SECONDS, time.TFLOPS,
+    KERNEL_CYCLES, UNIT_SECONDS, KERNEL_SECONDS, SPLIT_SECONDS, BESIDE_SECONDS, SECONDS, time.TFLOPS,
 )
 GROUPS = (
     ("Resources", (*RESOURCES, *BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *LAUNCH)),
