@@ -340,7 +340,7 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.scheme.family.residues and not plan.launches.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the power of two of each row of A and column of B, by its Euclidean norm",
-            grid=tuple(((one.outer, norms.lines(one.k_contiguous)), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
+            grid=tuple(((one.outer, norms.LINES), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
             threads=norms.THREADS, shared_bytes=0,
             lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False))), *_strides(plan, "ab")),
         ))

@@ -177,7 +177,7 @@ class Accuracy(AccuracyFields):
 
     reproducible: bool = Field(False, description=(
         "true: C is to be the same bits on every GPU of both vendors, in every layout and by every tile; schemes whose sums are exact, with one rounding in "
-        "the end, have that: residues of f64. With a scheme or an error that is asked for"
+        "the end, have that: residues. With a scheme or an error that is asked for"
     ))
 
     @model_validator(mode="after")

@@ -135,7 +135,7 @@ def verdict(plan: Plan, reads_c: bool = False) -> Verdict | None:
 
 def seconds_of(plan: Plan, reads_c: bool = False) -> float:
     """Predicted seconds of a plan's kernel at the sizes of its hints, with C's way in where beta is not 0."""
-    reads = 0.0 if not reads_c else _reading(plan, time.C_READS if plan.type.is_usual else time.WIDE_C_READS)
+    reads = 0.0 if not reads_c else _reading(plan, time.C_READS if plan.type.is_usual else 1.0)
     return own_seconds(plan) + reads
 
 
@@ -145,8 +145,10 @@ def _reading(plan: Plan, reads: float) -> float:
 
 
 def own_seconds(plan: Plan) -> float:
-    """Predicted seconds of a plan's launches. Of a kind that solves they add up over rounds, as a library's do: products of few unknowns leave SMs idle, which half
-    of one large product does not show."""
+    """Predicted seconds of a plan's launches.
+
+    Of a kind that solves they add up over rounds, as a library's do: products of few unknowns leave SMs idle, which half of one large product does not show.
+    """
     h, kind = plan.hints, plan.kind
     if not kind.solves:
         return float(plan.model["seconds"])

@@ -79,8 +79,9 @@ class Substitution:
     @property
     def cycles(self) -> Equation:
         """K11."""
+        own = UNKNOWN_CYCLES[self.element.name, self.systems]
         return Equation(
-            "K11", "substitution_cycles", f"{BLOCK} * {UNKNOWN_CYCLES[self.element.name, self.systems]} + {self.multiplied} / {self.element.part.name}_fma_per_clock",
+            "K11", "substitution_cycles", f"{BLOCK} * {own} + {self.multiplied} / {self.element.part.name}_fma_per_clock",
             "cycles a block of unknowns and thread block",
             f"one unknown after another, and products with the parts before in {self.element.part.title}",
         )

@@ -305,7 +305,8 @@ def _variants(loaded: LoadedSpec, problems: Sequence[Mapping[str, Any]]) -> Iter
         split = loaded.spec.split.model_copy(update={"scheme": scheme, "promote": one.choices.promote[0], **pinned})
         fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
         for problem in problems:
-            changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update=problem)}
+            accuracy = Accuracy(reproducible=loaded.spec.accuracy.reproducible)
+            changes = {"split": split, "fragment": fragment, "accuracy": accuracy, "problem": loaded.spec.problem.model_copy(update=problem)}
             # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
             asked = kind_of(changes["problem"])
             designs = [design.name for design in designs_of(one.fragment, asked, one.scheme.family.sums)] if asked.batched else []

@@ -73,6 +73,11 @@ class Library:
         return self.loaded.maker
 
     @property
+    def reproducible(self) -> bool:
+        """Whether C of alpha A B + beta C is the same bits on every GPU."""
+        return self.loaded.file.reproducible
+
+    @property
     def shim(self) -> tuple[str, ...]:
         """What unmodified programs call it through: words of `gemmgen.library.file.SHIMS`."""
         return self.loaded.file.shim
@@ -112,7 +117,7 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         ResourceError: it refuses too many kernels, one after another.
     """
     with _workers() as each:
-        portable = _portable_plans(library) if library.file.fallback and F32 in library.elements else []
+        portable = _portable_plans(library) if library.has_portable else []
         found = pool(library, each, progress)
         choice, built = _accepted(found, portable, each, progress)
         progress("compile the kernel of epilogues")

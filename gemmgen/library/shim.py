@@ -70,7 +70,8 @@ REASONS = {
 
 
 class Library(Protocol):
-    """What is read of a library of kernels here: its name in C, the name of its macros, and what unmodified programs are to call it through."""
+    """What is read of a library of kernels here: its name in C, the name of its macros, what unmodified programs are to call it
+    through, and whether its C is the same bits on every GPU."""
 
     @property
     def name(self) -> str: ...
@@ -80,6 +81,9 @@ class Library(Protocol):
 
     @property
     def shim(self) -> tuple[str, ...]: ...
+
+    @property
+    def reproducible(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -254,6 +258,7 @@ def files(library: Library) -> dict[str, bytes]:
         "name": library.name, "guard": library.guard, "interface": interface, "reasons": REASONS, "versions": _strings(interface.versions),
         "libraries": _strings(tuple(f"{one}.so" for one in interface.libraries)), "shim": preload_name(library.name, interface),
         "driver": {**interface.driver, "sonames": _strings(interface.driver["sonames"])}, "preload": recipe["preload"], "audit": recipe["audit"],
+        "least_gain": int(not library.reproducible),  # 0 takes every call that a kernel serves, on each GPU
     }
     texts = {file: render_text(f"library/shim/{file}.j2", **values)
              for file in ("core.h", "core.c", "forms.h", *interface.sources, "audit.c", "CMakeLists.txt")}

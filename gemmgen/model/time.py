@@ -151,9 +151,9 @@ NATIVE_SECONDS = Equation(
     "native FP64: work at a share of the GPU's FP64 rate, during which operands come, and C's way out",
 )
 
-C_READS, WIDE_C_READS = 2.2, 8.4
-"""What a kernel takes to read C, of FP32 and of FP64 by residues, in times of its bytes at the memory's rate. Measured on an H200: 99 us in place of 63 at
-4096 x 4096 x 256 (docs/results/drop-in.md), and of FP64 LU's products with k = 1024. The vendor's take one."""
+C_READS = 2.2
+"""What a kernel of FP32 takes to read C, in times of its bytes at the memory's rate. Measured on an H200: 99 us in place of 63 at 4096 x 4096 x 256
+(docs/results/drop-in.md). FP64's kernels, which have 16 elements under way at a time, and the vendor's take one."""
 C_SECONDS = Equation(
     "M26", "c_seconds", "batch * M * N * computed * c_bytes * c_reads / dram_rate", "s",
     "C's way in, where beta is not 0: tiles wait for it, so that it takes longer than its bytes",
@@ -201,7 +201,7 @@ def c_seconds(gpu: Gpu, m: int, n: int, products: int, c_bytes: float, reads: fl
     """M26: seconds that reading C [m, n] takes.
 
     Args:
-        reads: C_READS, WIDE_C_READS or 1.
+        reads: C_READS or 1.
         computed: the share of C's elements that is.
     """
     rate = gpu.rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value

@@ -256,8 +256,15 @@ OF_SCHEME = (
     Refusal(
         "[accuracy] reproducible", lambda case: case.spec.accuracy.reproducible and not case.scheme.family.reproducible,
         "C of {scheme.name} has other bits on other GPUs: its sums or scales are rounded in an order that the kernel chooses", lambda case: True,
-        "exact sums and one rounding, as residues of f64 have them", '[problem] type = "f64", or reproducible = false',
-        has=lambda case: ", ".join(row.name for row in SCHEMES.rows() if row.family.reproducible),
+        "exact sums and one rounding, as residues have them",
+        lambda case: f'scheme = "{preferred_scheme(case.gpu.unit, element=case.scheme.element, reproducible=True).name}", or reproducible = false',
+        has=lambda case: ", ".join(row.name for row in SCHEMES.rows() if row.family.reproducible and row.element == case.scheme.element),
+    ),
+    Refusal(
+        "[accuracy] reproducible", lambda case: case.spec.accuracy.reproducible and (case.kind.solves or bool(case.spec.epilogue.do)),
+        "beside alpha A B + beta C, each compiler and each tile rounds in an order of its own",
+        lambda case: f"kind = {case.kind.name}" if case.kind.solves else f"[epilogue] do = {', '.join(case.spec.epilogue.do)}",
+        "products without an epilogue", "reproducible = false",
     ),
     Refusal(
         "[split] run", lambda case: case.spec.split.run is not None and case.scheme.family.run_k is None, "runs of k of {scheme.name} have no scales",

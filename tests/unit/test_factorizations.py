@@ -298,12 +298,16 @@ def test_as_fp64_multiplies_by_the_vendors_product_where_that_is_predicted_to_be
     assert len(ran) == 1 and not asked
 
 
-def test_fp64s_triangular_systems_are_the_vendors_or_lapacks(monkeypatch):
-    made, _, _ = kernels(monkeypatch, None, lambda shape: 1)
-    solved = []
-    monkeypatch.setattr(who, "Vendor", lambda dtype: SimpleNamespace(_solve=lambda *given: solved.append((dtype, *given[2:]))))
-    made.solve(np.eye(3), np.ones((3, 2)), unit=True)
-    assert solved == [(np.float64, "left", True, False, True)]
+def test_fp64s_triangular_systems_are_the_vendors_where_it_is_faster_or_lapacks(monkeypatch):
+    solved, triangle, c = [], np.eye(3), np.ones((3, 2))
+    vendor = SimpleNamespace(_solve=lambda *given: solved.append(("vendor", *given[2:])))
+    made, asked, _ = kernels(monkeypatch, vendor, lambda shape: 0.5)
+    made._kernel = lambda shape, **problem: SimpleNamespace(solve=lambda out, given: solved.append((out is c, given is triangle, problem["kind"])))
+    made.solve(triangle, c, unit=True)
+    made._slower.clear()
+    monkeypatch.setattr(who, "verdict", lambda plan, reads_c: SimpleNamespace(seconds=1.0, fp32_seconds=2.0))
+    made.solve(triangle, c, unit=True)
+    assert solved == [("vendor", "left", True, False, True), (True, True, "trsm")] and asked[-1].spec.problem.diag == "unit"
     triangle, c = np.tril(DRAW.standard_normal((4, 4))) + 4 * np.eye(4), DRAW.standard_normal((4, 3))
     x = who.Copied("mine", who.spec_of("residues14", "a100", "f64"), "emulator").solve(triangle, c.copy())
     np.testing.assert_allclose(triangle @ x, c, rtol=1e-12)

@@ -44,8 +44,8 @@ DRAM_BYTES = Equation(
     "B", "T13 of all residues; and FP64 sums of the segments of k, where there are several, written and read; or the residues of FP64's C",
 )
 SPLIT_BYTES = Equation(
-    "Q30", "split_bytes", "batch * (K * (M + N) * (pass_bytes + moduli) + again_bytes * (M * max(0, K - held_a) + N * max(0, K - held_b)))", "B",
-    "elements in once, FP64 twice, for norms and for residues, which go out; and again what no block holds of a row",
+    "Q30", "split_bytes", "batch * K * (M + N) * (pass_bytes + moduli)", "B",
+    "elements in once, FP64 twice, for norms and for residues, which go out",
 )
 REDUCE_CYCLES = Equation(
     "Q31", "reduce_cycles",

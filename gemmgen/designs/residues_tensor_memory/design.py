@@ -56,7 +56,7 @@ class TensorMemoryResidues(residues.OfResidues, tensor_memory.TensorMemory):
         measured = gpu.measured.of("residues", gpu.name)
         passes = (WIDE_PASS_SHARE, WIDE_PASS_SECONDS) if scheme.family.wide else (measured.pass_share.value, measured.pass_seconds.value)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **of_elements(scheme, layout),
+            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **of_elements(scheme),
             "buffers": equations.BUFFERS, "other_registers": equations.OTHER_REGISTERS,
             **dict(zip(("pass_share", "pass_seconds"), passes)),
         }
