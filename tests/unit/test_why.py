@@ -93,7 +93,7 @@ def test_the_space_without_a_limit_is_looked_at_once_for_each_resource(monkeypat
         return enumerate_space(*given)
 
     monkeypatch.setattr(search, "enumerate_space", enumerated)
-    why.without(e)
+    assert why.without(e) == [], "more shared memory saves no time, and more registers 1.4 %"
     assert groups == [e.plan.group] * 2, "of all groups the space is five times as large"
     every = {one.name for one in e.request.design.constraints}
     rejecting = {one.name for one in e.request.design.constraints if one.label in e.rejected}
@@ -129,7 +129,6 @@ def test_what_would_change_a_choice():
     """More registers let a thread have two buffers on an A100; a smaller product gets another tile."""
     found = why.why(explained("sgemm_a100"))
     assert found.changes[0].what == "more registers a thread" and "2 fragment buffers" in found.changes[0].then
-    assert len(found.changes) == 2, "shared memory rejects candidates too, and none of them saves time"
     assert found.changes[0].seconds < 0.98 * explained("sgemm_a100").numbers["seconds"]
     small = found.changes[-1]
     other = road.plan({"problem": dict.fromkeys("mnk", 1024), "split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}})
