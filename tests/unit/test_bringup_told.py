@@ -26,6 +26,7 @@ from gemmgen.workshop.bringup import (
     launch_limits,
     maps,
     probe,
+    profiled,
     rates,
     sample,
     toml_values,
@@ -352,15 +353,23 @@ def test_the_row_of_an_instruction_by_hand():
 PROFILE = Profile(draws=10, half=3, single=7, single_21=10, worst=5, example=(926.0, 934.40637207, 934.40631104), passing=4, of=20)
 
 
-@pytest.mark.parametrize(("figures", "design", "verdict", "passes"), [
-    ({}, "4 instructions", "half multiplication with single-precision accumulation: all 10 sums", False),
-    ({"half": 10, "single_21": 9}, "16 instructions", "all 10 sums are d_HALF", True),
-    ({"half": 10}, "4 instructions", "half multiplication with single", False),
-    ({"single_21": 9}, "none: the paper", "neither primitive: 3 sums are d_HALF, 9 are d_FLOAT up to 21 mantissa bits", False),
+@pytest.mark.parametrize(("figures", "design", "verdict", "passes", "code"), [
+    ({}, "4 instructions", "half multiplication with single-precision accumulation: all 10 sums", False, 0),
+    ({"half": 10, "single_21": 9}, "16 instructions", "all 10 sums are d_HALF", True, 0),
+    ({"half": 10}, "4 instructions", "half multiplication with single", False, 0),
+    ({"single_21": 9}, "none: the paper", "neither primitive: 3 sums are d_HALF, 9 are d_FLOAT up to 21 mantissa bits", False, 1),
 ])
-def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes):
+def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes, code, gemmgen, monkeypatch):
     one = replace(PROFILE, **figures)
     assert one.design.startswith(design) and one.verdict.startswith(verdict) and one.half_passes is passes
+    asked = []
+    monkeypatch.setattr(profiled, "machine_for", lambda device, gpu: SimpleNamespace(arch=GPUS.get(gpu).arch))
+    monkeypatch.setattr(profiled, "profile_device", lambda machine, fragment, draws, seed, progress: asked.append((fragment.name, draws, seed)) or SimpleNamespace(
+        printed=one, as_text=lambda: one.verdict, as_dict=one.as_dict))
+    for arguments, said in (((), one.verdict), (("--json",), json.dumps(one.as_dict()["draws"]))):
+        ran = gemmgen("gpu", "profile", "--device", "emulator", "--gpu", "a100", "--only", MMA, "--draws", "7", "--seed", "3", *arguments)
+        assert (ran.code, said in ran.out) == (code, True)
+    assert asked == [(MMA, 7, 3)] * 2
 
 
 def test_a_profiles_lines_and_what_it_overlooks():

@@ -502,6 +502,9 @@ def test_kernels_that_the_compiler_refuses_are_left_out_unless_all_are(monkeypat
     assert list(built) == [("half", 1)] and left_out == ("half: refuses",)
     with pytest.raises(BuildError, match="refuses"):
         on_gpu._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
+    monkeypatch.setattr(on_gpu, "why_not", lambda plan: DeviceError("CUDA", f"does not run {plan}"))
+    with pytest.raises(DeviceError, match="does not run the first plan"):  # before anything is built or looked for
+        on_gpu.Gpu([SimpleNamespace(name="half", specs={1: "good"}, plans={1: "the first plan", 2: "another"})])
 
 
 def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, gemmgen, tmp_path):
