@@ -801,3 +801,23 @@ def test_a_summary_says_what_differs_changed_and_was_left_out():
         assert part in text, part
     assert "INCOMPLETE: 1 sought and not found: gpu row" in findings.summary(told) and findings.missed(told) == ["gpu row"]
     assert "changed       nothing since the last time" in findings.summary(told_of(changed=[])) and "no shipped unit" in findings.summary(told_of(shipped=None))
+
+
+@pytest.mark.parametrize(("arguments", "missed", "code", "asked"), [
+    (("cuda",), (), 0, ("mine", verb.ON_A_GPU, None, verb.KERNELS, 0)),
+    (("cuda",), ("rate l2",), 1, ("mine", verb.ON_A_GPU, None, verb.KERNELS, 0)),
+    (("emulator", "--gpu", "a100"), ("gpu row",), 1, ("mine", verb.ON_AN_EMULATOR, None, verb.EMULATED_KERNELS, 0)),
+    (("emulator", "--gpu", "a100", "--only", MMA), ("gpu row",), 0, ("mine", verb.ON_AN_EMULATOR, [MMA], 0, 0)),  # no whole row is asked for
+    (("cuda", "--only", MMA, "--kernels", "3", "--products", "5", "--seed", "7", "--name", "other"), ("gpu row", "rate l2"), 1, ("other", 5, [MMA], 3, 7)),
+])
+def test_a_probe_is_of_what_is_typed_and_its_exit_code_says_what_was_not_found(arguments, missed, code, asked, gemmgen, monkeypatch, tmp_path):
+    got = []
+
+    def bring_up(machine, name, *, products, chosen, seed, before, kernels, progress):
+        got.append((name, products, chosen and [one.name for one in chosen], kernels, seed))
+        return None, told_of(values={one: {"value": None, "standing": "not found", "how": "too little"} for one in missed}), {}
+
+    monkeypatch.setattr(bringup, "bring_up", bring_up)
+    monkeypatch.setattr(profiled, "machine_for", lambda device, gpu: SimpleNamespace(arch="sm_80"))
+    ran = gemmgen("gpu", "probe", "--device", *arguments, "-o", tmp_path / "mine")
+    assert (ran.code, got, "INCOMPLETE" in ran.out) == (code, [asked], bool(code))

@@ -284,7 +284,7 @@ def test_a_bad_program_is_refused(chain, before, after, problem):
 def test_sizes_and_files_of_ones_own(chain, monkeypatch):
     assert load_program(chain, sizes={"n": 16}).gemms[0].shape == (16, 16, 48, "nn")
     monkeypatch.setattr(recorded, "MAX_EXTENT", 16)
-    assert load_program(chain, sizes={"n": 16}).gemms
+    assert load_program(chain, sizes={"n": 16}).gemms and load_program(chain, sizes={"n": 1}).gemms[0].shape == (1, 1, 48, "nn")
     for bad, error in (({"m": 3}, UnknownName), ({"n": 0}, SpecError), ({"n": 17}, SpecError)):
         with pytest.raises(error, match="--size"):
             load_program(chain, sizes=bad)
