@@ -433,6 +433,9 @@ def test_a_run_reuses_what_did_not_change(profiles, monkeypatch):
 def test_the_emulators_unit_serves_small_programs(chain):
     tuned = tune.tune(chain, 1e-4, gpu="a100", device="emulator", levels=["half", "ootomo"])
     assert tuned.error(tuned.choice) <= 1e-4 and tuned.device == "emulator of a100" and tuned.found.whole is not None
+    for kind, multiplied, said in (("emulator", emulated, "by the model of the matrix unit"), ("model", simulated, "simulated, without")):
+        engine = tune.Simulation("a100", kind)
+        assert engine._multiply is multiplied and engine.errors.startswith(said) and engine.name == f"{kind} of a100"
     with pytest.raises(SpecError, match="too slow"):
         tune.tune(load_program(PERCEPTRON, sizes={"batch": 4096}), 1e-4, gpu="h100", device="emulator", levels=["half"])
 
