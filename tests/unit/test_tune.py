@@ -506,7 +506,8 @@ def test_kernels_that_the_compiler_refuses_are_left_out_unless_all_are(monkeypat
     with pytest.raises(BuildError, match="refuses"):
         on_gpu._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
     monkeypatch.setattr(on_gpu, "why_not", lambda plan: DeviceError("CUDA", f"does not run {plan}"))
-    with pytest.raises(DeviceError, match="does not run the first plan"):  # before anything is built or looked for
+    monkeypatch.setattr(on_gpu.products, "arrays", lambda: pytest.fail("goes on"))
+    with pytest.raises(DeviceError, match="does not run the first plan"):
         on_gpu.Gpu([SimpleNamespace(name="half", specs={1: "good"}, plans={1: "the first plan", 2: "another"})])
 
 
