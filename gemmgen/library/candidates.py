@@ -133,7 +133,7 @@ class Candidate:
 def between(one: Candidate) -> Candidate:
     """Of a routine that solves the kernel of the products between blocks of unknowns: the same decisions, for one product."""
     loaded, own = one.request.loaded, one.request
-    problem = Problem(layout=one.layout, **{extent: getattr(loaded.spec.problem, extent) for extent in "mnk"})
+    problem = Problem(layout=one.layout, type=loaded.spec.problem.type, **{extent: getattr(loaded.spec.problem, extent) for extent in "mnk"})
     asked = requests(loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"problem": problem})}))
     same = next(each for each in asked if (each.scheme.name, each.fragment.name, each.design.name, each.choices.promote)
                 == (own.scheme.name, own.fragment.name, own.design.name, own.choices.promote))
@@ -305,7 +305,8 @@ def _variants(loaded: LoadedSpec, problems: Sequence[Mapping[str, Any]]) -> Iter
         split = loaded.spec.split.model_copy(update={"scheme": scheme, "promote": one.choices.promote[0], **pinned})
         fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
         for problem in problems:
-            changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update=problem)}
+            accuracy = Accuracy(reproducible=loaded.spec.accuracy.reproducible)
+            changes = {"split": split, "fragment": fragment, "accuracy": accuracy, "problem": loaded.spec.problem.model_copy(update=problem)}
             # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
             asked = kind_of(changes["problem"])
             designs = [design.name for design in designs_of(one.fragment, asked, one.scheme.family.sums)] if asked.batched else []

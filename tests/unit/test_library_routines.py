@@ -22,6 +22,7 @@ from gemmgen.library.choice import pool
 from gemmgen.library.file import library_from, load_library
 from gemmgen.library.made import estimates
 from gemmgen.library.routines import LEVEL3, NUMBERS, number, sized, stands, ways_of
+from gemmgen.solve import applicable
 from gemmgen.spec import Problem
 from library_calls import of_plan
 from ways import plan_of
@@ -156,6 +157,7 @@ def test_a_kind_whose_launches_the_runtime_does_not_know_is_refused():
 def test_routines_of_fp64_are_those_that_have_kernels(monkeypatch):
     """Beside FP32's a routine without any is told; alone it is refused, as of FP32."""
     monkeypatch.setattr(chosen_kernels, "ways_of", lambda name, element: islice(ways_of(name, element), 2))
+    monkeypatch.setattr(applicable.Case, "serves_kind", property(lambda case: not case.kind.solves or case.spec.problem.type == "f32"))
     two = {"gpus": ["a100"], "kernels_at_most": 2, "sizes": [[512, 512, 512]]}
     both = pool(loaded("syr2k", "trsm", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
     assert len(both.routines) == 2 + 2 + 2 and both.notes == ("routines: there is no trsm of FP64 on a100",)
