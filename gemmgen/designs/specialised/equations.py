@@ -160,8 +160,9 @@ SHARED_CYCLES = Equation(
     "what instructions read and copies write",
 )
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")
+RUN_FORM = "where(run > 0, {} * BM * BN / f32_fma_per_clock * ceil(stages_k * BK / max(run, 1)), 0)"
 RUN_CYCLES = Equation(
-    "W43", "run_cycles", f"where(run > 0, {RUN_OPERATIONS} * BM * BN / f32_fma_per_clock * ceil(stages_k * BK / max(run, 1)), 0)", "cycles a tile",
+    "W43", "run_cycles", RUN_FORM.format(RUN_OPERATIONS), "cycles a tile",
     "where a run of k ends the sums join and change their unit, while nothing is multiplied; the last one ends however short it is",
 )
 CHAIN_CYCLES = Equation(
