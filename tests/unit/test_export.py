@@ -334,6 +334,7 @@ def test_one_export_serves_several_architectures_of_nvidia(tmp_path):
     assert "set(kernel_architectures 80 89 90)" in cmake and all(file.removeprefix("lab_gemm") in cmake for file in cubins)
     assert " ".join(f"-gencode arch=compute_{number},code=sm_{number}" for number in (80, 89, 90)) in readme
     assert "(sm_80), and for sm_89, sm_90" in header and "sm_80, sm_89, sm_90" in readme
+    assert "\n    cmake -S . -B build && cmake --build build\n" in readme and "imaginary" not in header
     assert "code_objects" not in json.loads((exported(tmp_path / "one") / "manifest.json").read_text())
 
 
