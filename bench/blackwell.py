@@ -1,6 +1,6 @@
 """Measures what is assumed of tensor memory: how tcgen05 sums, how fast its kernels are, the constants of their model; and prints what is predicted until then.
 
-    python bench/blackwell.py --json blackwell.json
+    python bench/blackwell.py --json my_b200.json
     python bench/blackwell.py --predict
 
 The first needs a B200, or with `--gpu` a gb200, b300, gb300 or jetson_thor; the second prints predicted times and what binds, anywhere. On the GPU three parts
@@ -9,9 +9,14 @@ follow one another, and each is in the JSON:
 `sums`      kernels of each word, by single blocks and by pairs, give the bits that the emulator says, or not. Where all do, `assumed` in
             specs/units/blackwell.toml has an answer.
 `races`     the kernel that the model chooses at each size, without pairs and with them, beside cuBLAS's SGEMM in turns: seconds, predicted seconds.
-`constants` the constants of [measured.tcgen05] fitted to some 50 kernels, as lines for the row under specs/gpus, with the error on kernels held out.
+`constants` the constants of [measured.tcgen05] fitted to some 50 kernels, with the error on kernels held out; beside the JSON lies `my_b200.toml`, the GPU's
+            row with them.
 
-`gemmgen gpu probe --device cuda -o my_b200/` measures the remaining constants, limits and rates of the GPU's row.
+    gemmgen gpu from-row my_b200.toml -o my_b200/
+
+makes the GPU's file of that row, which specs name by its path.
+
+`gemmgen gpu probe --device cuda -o probed/` measures the remaining constants, limits and rates of the GPU's row.
 """
 
 from __future__ import annotations
@@ -156,6 +161,11 @@ def constants(gpu: str, each: int, seed: int) -> dict[str, Any]:
     return {"kernels": timed.kernels, "refused": list(timed.refused), "held_out": calibrate.errors(fit), **fit.learnt.as_dict()}
 
 
+def row_with(gpu: str, lines: str) -> str:
+    """The GPU's row with measured constants, for `gemmgen gpu from-row`."""
+    return (GPUS.folder / f"{gpu}.toml").read_text() + f"\n{lines}\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", default="b200", help="a row under specs/gpus whose target has tcgen05")
@@ -188,6 +198,8 @@ def main() -> int:
             model = f"{2e-12 * one['size'] ** 3 / one['predicted_seconds']:.0f}" if "predicted_seconds" in one else ""
             print(f"| {one['contender']} | {one['size']} | {one['tflops']:.0f} | {model} |")
         print("\n" + (found["constants"].get("reason") or found["constants"]["lines"]) + "\n\n" + found["constants"]["held_out"])
+        if asked.json and found["constants"]["lines"]:
+            asked.json.with_suffix(".toml").write_text(row_with(asked.gpu, found["constants"]["lines"]))
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
     return 0

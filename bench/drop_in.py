@@ -1,6 +1,7 @@
 """What does a library's preload library do for programs that know nothing of it? Each runs as it is and with it, in turns.
 
     python bench/drop_in.py DIR [--programs torch,lu,hpl,cupy,jax,overhead] [--rounds 2] [--no-audit] [--json FILE]
+    python bench/drop_in.py DIR --profile vision,encoder [--json FILE]
 
 DIR is a folder of `gemmgen library` with shim = ["cublas"]. The programs, all in FP32:
 
@@ -14,7 +15,8 @@ DIR is a folder of `gemmgen library` with shim = ["cublas"]. The programs, all i
 - overhead: microseconds of the host for a call that is passed on and for one that is taken, beside the vendor's function and the library's own.
 
 A program that is not installed is left out. Prints a table, whose last column has the GEMM calls of all runs of the program (of lu: of all three) that the
-library took, of how many, and what was taken and passed on; about two minutes on an H200. Raises GemmgenError where DIR is no such library.
+library took, of how many, and what was taken and passed on; about two minutes on an H200. With `--profile`, the table has the GPU's time of torch's programs
+whose names have one of these words, by operator, extents and part: product, split pass, maxima, finish, vendor. Raises GemmgenError where DIR is no such library.
 """
 
 from __future__ import annotations
@@ -50,18 +52,65 @@ def told(program: Path, arguments: list[str], environment: dict[str, str], where
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::mv")
+PARTS = {"split": "_split", "maxima": "_absmax", "finish": "finish", "memset": "Memset"}
+"""Of a kernel's name."""
+
+
+def part_of(operator: str, kernel: str) -> str:
+    """The column of a kernel's time."""
+    if operator not in PRODUCTS and not kernel.startswith("gemmgen_"):
+        return "other"
+    return next((part for part, of in PARTS.items() if of in kernel), "product" if kernel.startswith("gemmgen_") else "vendor")
+
+
+def profiles(sides: dict[str, list[dict]]) -> str:
+    """What torch.profiler found of each program on both sides, as a table: milliseconds of a step."""
+    lines, columns = [], ("product", *PARTS, "vendor")
+    for without, with_ in zip(sides["without"], sides["with"], strict=True):
+        groups: dict[tuple[str, str], dict[str, float]] = {}
+        for side, one in (("without", without), ("with", with_)):
+            for operator, extents, strides, kernel, count, ms in one["profile"]["rows"]:
+                product = operator in PRODUCTS or kernel.startswith("gemmgen_")
+                group = groups.setdefault((operator, f"{extents} {strides}" if product else ""), {})
+                for key in (side, f"{side} {part_of(operator, kernel)}", *([kernel] if product else ())):
+                    group[key] = group.get(key, 0.0) + ms
+                if part_of(operator, kernel) in ("product", "vendor"):
+                    group[f"{side} calls"] = group.get(f"{side} calls", 0.0) + count
+        total, spent = ({side: sum(group.get(f"{side}{of}", 0.0) for group in groups.values()) for side in ("without", "with")} for of in ("", " other"))
+        lines += [
+            f"\n{without['name']}: the GPU's ms {total['without']:.2f} without, {total['with']:.2f} with; idle {without['profile']['idle']:.2f}, "
+            f"{with_['profile']['idle']:.2f}; no product's {spent['without']:.2f}, {spent['with']:.2f}: at most {total['without'] / spent['with']:.2f} x",
+            f"{'without':>9} {'with':>9} {'ratio':>6} {'calls':>6}" + "".join(f" {one:>8}" for one in columns) + "  operator, extents, strides; kernels",
+        ]
+        for (operator, extents), group in sorted(groups.items(), key=lambda item: -item[1].get("with", 0.0)):
+            before, after = group.get("without", 0.0), group.get("with", 0.0)
+            ours = [name for name in group if part_of(operator, name) == "product"] if extents else []
+            lines.append(f"{before:9.3f} {after:9.3f} {before / after if after else 0:6.2f} {group.get('with calls', 0):6.0f}"
+                         + "".join(f" {group.get(f'with {one}', 0.0):8.3f}" for one in columns) + f"  {operator} {extents} {' '.join(ours)}")
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", type=Path)
     parser.add_argument("--programs", default=",".join(PROGRAMS))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--no-audit", action="store_true", help="preload alone")
+    parser.add_argument("--profile", metavar="WORDS", help="where the GPU's time goes in torch's programs whose names have one of these words")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     built = shim.build(options.library)
     found: dict[str, dict] = {}
     logs: dict[str, dropped.Logged] = {}
     base = dict(os.environ)
+    if options.profile:
+        loaded = {"without": base, "with": dropped.environment(built, dropped.Settings(audit=not options.no_audit), base)}
+        sides = {side: told(FOLDER / "models.py", ["profile", "--only", options.profile], one, f"torch {side}") for side, one in loaded.items()}
+        print(profiles(sides))
+        if options.json:
+            options.json.write_text(json.dumps(sides, indent=1))
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         for name in options.programs.split(","):
             if not installed(NEEDS[name]):

@@ -10,11 +10,10 @@ nn, U[-1, 1]. The last columns tell whether the batch has the bits of the loop, 
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable
 from typing import Any
 
-from f64 import drawn, launches, seconds
+from f64 import drawn, launches, medians
 
 from gemmgen import road
 from gemmgen.catalog.element import ELEMENTS
@@ -34,16 +33,11 @@ def raced(cupy: Any, asked: argparse.Namespace, count: int, size: int) -> dict[s
     ways: dict[str, Callable[[], Any]] = {
         "batch": lambda: [step() for step in steps], "loop": lambda: [step() for step in loop], "vendor": lambda: cupy.matmul(a, b),
     }
-    for way in (*ways.values(), *ways.values()):
-        way()
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(asked.rounds):
-        for name, way in ways.items():
-            times[name].append(seconds(cupy, way))
+    times, _ = medians(cupy, ways, lambda one: asked.rounds)
     want = cupy.matmul(a, b)
     return {
         "batch": f"{count} of {size}", "kernel": batch.plan.summary.split(", split")[0],
-        **{f"{name}, us": round(1e6 * statistics.median(one), 1) for name, one in times.items()},
+        **{f"{name}, us": round(1e6 * one, 1) for name, one in times.items()},
         "same bits": bool((c.view(cupy.uint8) == each.view(cupy.uint8)).all()),
         "error": f"{float(cupy.linalg.norm((c - want).ravel()) / cupy.linalg.norm(want.ravel())):.1e}",
     }

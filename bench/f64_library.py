@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from f64 import SAMPLE, seconds
+from f64 import SAMPLE, medians
 
 from gemmgen.catalog.element import C64, C128, ELEMENTS, F64, Element
 from gemmgen.library import python
@@ -39,15 +38,12 @@ def raced(cupy: Any, lab: Any, element: Element, size: int, rounds: int) -> dict
         c.fill(np.nan)
         way()
         errors[name] = relative_frobenius(*(np.ascontiguousarray(x).view(x.real.dtype) for x in (c[at][:, at].get(), exact)))  # of complex ones both parts
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, way in ways.items():
-            times[name].append(seconds(cupy, way))
+    times, _ = medians(cupy, ways, lambda one: rounds)
     choice = lab.select(size, size, size, dtype=element.dtype.name)
     return {
         "size": size, "kernel": choice.name, "workspace MB": choice.workspace_bytes / 1e6, "predicted ms": 1e3 * choice.seconds,
-        "predicted cuBLAS ms": 1e3 * choice.sgemm_seconds, **{f"{name} ms": 1e3 * statistics.median(each) for name, each in times.items()},
-        **{f"{name} TFLOP/s": 1e-12 * operations / statistics.median(each) for name, each in times.items()},
+        "predicted cuBLAS ms": 1e3 * choice.sgemm_seconds, **{f"{name} ms": 1e3 * each for name, each in times.items()},
+        **{f"{name} TFLOP/s": 1e-12 * operations / each for name, each in times.items()},
         **{f"{name} error": found for name, found in errors.items()}, "told to stay below": choice.error,
     }
 

@@ -338,6 +338,8 @@ def race_products(folders: list[Path], out: Path, args: Any) -> None:
             args.json.write_text(json.dumps(rows))
 
     rows = products(libraries, args.alone, args.sizes, args.inside, args.layouts, args.seconds, keep)
+    if args.also:
+        rows += json.loads(args.also.read_text())
     if args.table:
         import cupy
 
@@ -460,6 +462,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path, metavar="FILE", help="products: a dispatch table of the measured times, for [[use]] table of a library")
     parser.add_argument("--stand-for", type=lambda text: text.split(","), default=[], metavar="LAYOUTS",
                         help="of the table: that take the first layout's times")
+    parser.add_argument("--also", type=Path, metavar="FILE", help="of the table: what --json wrote of further products, raced before by the same kernels")
     args = parser.parse_args()
     folders = [one.resolve() for one in args.folders]
     if len(folders) > 1 and args.what != "products":

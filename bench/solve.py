@@ -1,13 +1,16 @@
 """How fast is a triangular solve whose products are by a scheme, and how large is its residual? Beside cuBLAS's trsm, in one interleaved race.
 
     python bench/solve.py specs/kernels/trsm_h200.toml [--gpu h200] [--sizes 8192x4096x8192,4096] [--parts] [--block 512]
+    python bench/solve.py specs/kernels/trsm_h200.toml --type c64 --sizes 1024,2048,4096,8192
+    python bench/solve.py specs/kernels/trsm_h200.toml --type f64 --scheme residues14 --sizes 4096
     python bench/solve.py specs/kernels/trsm_h200.toml --matrices 64 --sizes 256,512,1024
     gemmgen run --library DIR -- python bench/solve.py --calls [--matrices 64 --sizes 256,512,1024]
 
 For each size, unknowns x right-hand sides x unknowns: microseconds of each with a copy of the right-hand sides before it, which a solve overwrites, and
-TFLOP/s counted as size^2 x others; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds what the solves of blocks and the
-products take, each by itself. `--matrices` solves so many systems at once, beside cublasStrsmBatched. With --calls cublasStrsm or cublasStrsmBatched alone:
-under `gemmgen run` it is that of a library. Raises DeviceError without a CUDA GPU.
+TFLOP/s counted as size^2 x others, of complex elements four times that; then ||B - A X|| / (||A|| ||X||) in FP64 of triangles of three kinds. `--parts` adds
+what the solves of blocks and the products take, each by itself. `--type` and `--scheme` take the place of the spec's: the vendor's routine is that of the
+type. `--matrices` solves so many systems at once, beside cublasStrsmBatched. With --calls cublasStrsm or cublasStrsmBatched alone: under `gemmgen run` it is
+that of a library. Raises DeviceError without a CUDA GPU.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen import road
+from gemmgen.catalog.element import ELEMENTS, F32, Element
 from gemmgen.errors import DeviceError
 from gemmgen.kinds import solves
 from gemmgen.spec import load, loads
@@ -34,27 +38,32 @@ RIGHT, UPPER = 1, 1
 """cublasSideMode_t and cublasFillMode_t: to cuBLAS, A X = B of row-major matrices is X^T A^T = B^T, and a lower triangle an upper one."""
 
 
-def cublas_trsm() -> Callable[[Any, Any], None]:
-    """cublasStrsm of a row-major lower triangle on the left."""
+def cublas_trsm(element: Element = F32) -> Callable[[Any, Any], None]:
+    """cublasStrsm, or that of other elements, of a row-major lower triangle on the left."""
     import cupy
     from cupy.cuda import device as cupy_device
 
     handle = ctypes.c_void_p(cupy_device.get_cublas_handle())
-    library, one, workspace = load_library(), np.ones(1, np.float32), cupy.empty(WORKSPACE, np.uint8)
+    library, one, workspace = load_library(), np.ones(1, element.dtype), cupy.empty(WORKSPACE, np.uint8)
+    trsm = getattr(library, f"cublas{element.letter.upper()}trsm_v2")
 
     def solve(c: Any, a: Any) -> None:
         (size, others), stream = c.shape, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
         status = (
             library.cublasSetStream_v2(handle, stream)
             or library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(WORKSPACE))
-            or library.cublasStrsm_v2(handle, RIGHT, UPPER, 0, 0, others, size, one.ctypes, ctypes.c_void_p(a.data.ptr), size,
-                                      ctypes.c_void_p(c.data.ptr), others)
+            or trsm(handle, RIGHT, UPPER, 0, 0, others, size, one.ctypes, ctypes.c_void_p(a.data.ptr), size, ctypes.c_void_p(c.data.ptr), others)
             or library.cublasSetStream_v2(handle, stream)  # which gives the handle, cupy's, its own workspace back
         )
         if status:
             raise DeviceError("bench", "cublasStrsm failed", got=f"cublasStatus {status}")
 
     return solve
+
+
+def numbers(x: Any, element: Element) -> Any:
+    """A matrix of elements as kernels have it: of the numbers that they consist of."""
+    return x if element.reals == 1 else x.view(element.part.dtype)
 
 
 def cublas_trsm_batched(c: Any, a: Any) -> Callable[[], None]:
@@ -112,7 +121,7 @@ def batches(options: argparse.Namespace, asked: dict[str, Any]) -> None:
             print(f"    {options.matrices} x {size} x {others} {name:<21} {1e6 * seconds:9.1f} us  {rate:6.1f} TFLOP/s, residual {told[name]:.2e}")
 
 
-def triangles(size: int) -> dict[str, Any]:
+def triangles(size: int, dtype: Any) -> dict[str, Any]:
     """Lower triangles by what they are: of a mild condition; Cholesky's of a covariance; L of a random matrix's LU, whose condition grows with its size."""
     import cupy
     from cupyx.scipy.linalg import lu
@@ -122,13 +131,13 @@ def triangles(size: int) -> dict[str, Any]:
     mild[cupy.arange(size), cupy.arange(size)] = draw.uniform(1, 2, size)
     points = draw.uniform(-1, 1, (size, size))
     covariance = cupy.linalg.cholesky(points @ points.T / size + 0.01 * cupy.eye(size))
-    return {"mild": mild.astype(cupy.float32), "Cholesky": covariance.astype(cupy.float32), "LU": lu(points, permute_l=False)[1].astype(cupy.float32)}
+    return {"mild": mild.astype(dtype), "Cholesky": covariance.astype(dtype), "LU": lu(points, permute_l=False)[1].astype(dtype)}
 
 
 def residual(a: Any, b: Any, x: Any) -> float:
     import cupy
 
-    a, b, x = (one.astype(cupy.float64) for one in (cupy.tril(a), b, x))
+    a, b, x = (one.astype(np.result_type(one.dtype, np.float64)) for one in (cupy.tril(a), b, x))
     return float(cupy.linalg.norm(b - a @ x) / (cupy.linalg.norm(a) * cupy.linalg.norm(x)))
 
 
@@ -141,6 +150,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--slice-ms", type=float, default=40.0)
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--type", choices=tuple(ELEMENTS), default=None, help="of the elements, in place of the spec's")
+    parser.add_argument("--scheme", default=None, help="of the products, in place of the spec's")
     parser.add_argument("--matrices", type=int, default=1, help="systems of a batch")
     parser.add_argument("--no-residuals", action="store_true")
     parser.add_argument("--block", type=int, default=solves.BLOCK, help="unknowns that a launch solves, to weigh others than the shipped choice")
@@ -149,22 +160,35 @@ def main() -> int:
         parser.error("a spec, or --calls")
     if options.matrices > 1 and options.parts:
         parser.error("--matrices does not go with --parts")
+    if options.matrices > 1 and options.type not in (None, F32.name):
+        parser.error("--matrices races FP32 alone")
     import cupy
 
-    solves.SHARED_BYTES += 4 * (options.block - solves.BLOCK) * solves.SYSTEMS
     solves.BLOCK = options.block
     asked = {} if options.calls else load(options.spec).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if options.scheme:
+        asked["split"] = {"scheme": options.scheme}
     if options.matrices > 1:
         batches(options, asked)
         return 0
-    vendor = cublas_trsm()
+    element = ELEMENTS[options.type or asked.get("problem", {}).get("type", F32.name)]
+    vendor, name_of = cublas_trsm(element), f"cublas-{element.letter}trsm"
     for one in options.sizes.split(","):
         size, others = [*map(int, one.split("x")), int(one.split("x")[0])][:2]
-        built = None if options.calls else road.build(loads(asked | {"problem": {"kind": "trsm", "m": size, "n": others, "k": size}}), options.gpu)
-        own = None if options.calls else Multiplier(built)
+        problem = {"kind": "trsm", "m": size, "n": others, "k": size, "type": element.name}
+        built = None if options.calls else road.build(loads(asked | {"problem": problem}), options.gpu)
+        multiplier = None if options.calls else Multiplier(built)
         draw = cupy.random.default_rng(1)
-        a = (cupy.tril(draw.uniform(-1, 1, (size, size))) / size**0.5 + cupy.eye(size)).astype(cupy.float32)
-        b = draw.uniform(-1, 1, (size, others)).astype(cupy.float32)
+
+        def drawn(*shape: int) -> Any:
+            x = draw.uniform(-1, 1, shape)
+            return x + 1j * draw.uniform(-1, 1, shape) if element.reals > 1 else x
+
+        def own(c: Any, triangle: Any) -> None:
+            multiplier.solve(numbers(c, element), numbers(triangle, element))
+
+        a = (cupy.tril(drawn(size, size)) / size**0.5 + cupy.eye(size)).astype(element.dtype)
+        b = drawn(size, others).astype(element.dtype)
         x = cupy.empty_like(b)
 
         def solved(solve: Callable[[Any, Any], None]) -> Callable[[int], None]:
@@ -175,22 +199,23 @@ def main() -> int:
             enqueue(0)  # what it allocates once
             return enqueue
 
-        field = {} if options.calls else {"gemmgen": Contender("gemmgen", solved(own.solve), judged=False)}
-        field["cublas-strsm"] = Contender("cublas-strsm", solved(vendor), judged=False)
+        field = {} if options.calls else {"gemmgen": Contender("gemmgen", solved(own), judged=False)}
+        field[name_of] = Contender(name_of, solved(vendor), judged=False)
         found = raced(field, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.3)
         if not options.calls:
             print(f"{size} x {others}: {built.plan.summary}")
-            print(f"{size} x {others}: {found['cublas-strsm'] / found['gemmgen']:.2f} x cublas-strsm")
+            print(f"{size} x {others}: {found[name_of] / found['gemmgen']:.2f} x {name_of}")
         for name, seconds in found.items():
-            print(f"    {size} x {others} {name:<13} {1e6 * seconds:9.1f} us  {1e-12 * size**2 * others / seconds:6.1f} TFLOP/s")
+            print(f"    {size} x {others} {name:<13} {1e6 * seconds:9.1f} us  {1e-12 * element.reals**2 * size**2 * others / seconds:6.1f} TFLOP/s")
         if options.parts and not options.calls:
-            parts(own, built, x, a)
+            parts(multiplier, built, numbers(x, element), numbers(a, element))
         if options.no_residuals or options.calls:
             continue
-        for name, triangle in triangles(size).items():
-            for right, rhs in (("U[-1, 1]", b), ("A U[-1, 1]", (triangle.astype(cupy.float64) @ b).astype(cupy.float32))):
+        for name, triangle in triangles(size, element.dtype).items():
+            exact = triangle.astype(np.result_type(element.dtype, np.float64))
+            for right, rhs in (("U[-1, 1]", b), ("A U[-1, 1]", (exact @ b).astype(element.dtype))):
                 told = []
-                for solve in (own.solve, vendor):
+                for solve in (own, vendor):
                     y = rhs.copy()
                     solve(y, triangle)
                     told.append(residual(triangle, rhs, y))

@@ -169,13 +169,15 @@ def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
 def _kept(family: Family, plan: Plan) -> tuple[Buffer, ...]:
     """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once; or
     sums of segments of k, where registers hold the rest."""
+    each = (BATCH,) if plan.launches.repeated else ()
     kept = (
         Buffer("residues", "unsigned char", plan.numbers["kept_bytes"], (), False, "residues of the tiles that are at work, and sums of segments before")
         if plan.design.stays else
-        Buffer("segments", "double", 8, ("m_padded", "n_padded"), False, "sums of the segments of k before, where there are several", above_k=SEGMENT_K)
+        Buffer("segments", "double", 8, ("m_padded", "n_padded", *each), False, "sums of the segments of k before, where there are several",
+               above_k=SEGMENT_K)
     )
     return (
-        *_buffer_pair("scales", "double", 16, False, ("factors of A's rows, and one over each", "factors of B's columns, and one over each")),
+        *_buffer_pair("scales", "double", 16, False, ("factors of A's rows, and one over each", "factors of B's columns, and one over each"), each),
         kept,
     )
 
@@ -311,7 +313,10 @@ def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int,
 def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
     """The same of a kernel whose blocks take whole rows or columns, all in whole clusters."""
     rows = plan.launches.whole_rows * plan.launches.whole_cluster
-    return tuple(((operand.outer + "_padded", rows if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1)) for operand in operands)
+    return tuple(
+        ((operand.outer + "_padded", rows if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1), *_each(plan))
+        for operand in operands
+    )
 
 
 def _runs(plan: Plan, operands: Sequence[Operand]) -> Grid:
@@ -335,7 +340,7 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.scheme.family.residues and not plan.launches.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the power of two of each row of A and column of B, by its Euclidean norm",
-            grid=tuple(((one.outer, norms.lines(one.k_contiguous)), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
+            grid=tuple(((one.outer, norms.LINES), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
             threads=norms.THREADS, shared_bytes=0,
             lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False))), *_strides(plan, "ab")),
         ))
@@ -359,15 +364,25 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     return tuple(launches)
 
 
+def overlaps_rounds(plan: Plan) -> bool:
+    """Whether the first launch of a round of a kind that solves may start while the round before still runs. The pass splits the triangle meanwhile, and waits
+    for X alone."""
+    of = plan.launches
+    first = not (of.repeated or plan.fallback or plan.scheme.family.residues) and (of.splits_whole or not plan.scales.takes_maxima)
+    return plan.kind.solves and plan.design.stays and first and len(of.split_before) == 2
+
+
 def _solve(plan: Plan, symbol: str) -> Launch:
     """A kernel whose blocks take some right-hand sides each, of a block of unknowns: k is its size. Of a batch, all systems' one after another."""
-    triangle = (_a if plan.solved.name == "a" else _b)(plan)
+    triangle, own = (_a if plan.solved.name == "a" else _b)(plan), plan.kind.own
+    alpha = tuple(one for one in _factors_of_c(plan) if one.name.startswith("alpha"))
     return Launch(
-        symbol=symbol, role=SOLVE, meaning=f"a block of unknowns, by substitution in FP32 with the triangle of {plan.solved.name.upper()} on the diagonal",
-        grid=(((plan.kind.beside, solves.SYSTEMS), *_each(plan)),), threads=solves.THREADS,
-        shared_bytes=0 if plan.geometry.static_shared else solves.SHARED_BYTES,
+        symbol=symbol, role=SOLVE,
+        meaning=f"a block of unknowns, by substitution in {plan.type.title} with the triangle of {plan.solved.name.upper()} on the diagonal",
+        grid=(((plan.kind.beside, own.systems * (plan.kind.reals if plan.kind.left else 1)), *_each(plan)),), threads=own.threads,
+        shared_bytes=0 if plan.geometry.static_shared else own.shared_bytes, overlaps=overlaps_rounds(plan),
         lines=(
-            Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], _FACTORS[0])),
+            Line(triangle), Line(_c(plan)), Line((given(plan.kind.beside, "int", "right-hand sides"), _SIZES[2], *alpha)),
             *_strides(plan, f"{plan.solved.name}c", counted=False),
         ),
     )
@@ -407,7 +422,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         same_b=None if scaled or plan.launches.shares_words or plan.kind.one_operand or plan.kind.in_rounds
         or plan.kind.twice or plan.kind.reals > 1 else over(
             [operand for operand in before if operand.name == "a"]),
-        cluster=plan.launches.whole_cluster if whole else 1,
+        cluster=plan.launches.whole_cluster if whole else 1, overlaps=overlaps_rounds(plan),
     )
 
 

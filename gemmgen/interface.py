@@ -136,8 +136,9 @@ class Launch:
         most_blocks: where blocks work off one tile after another, as many as the GPU
             holds at once; more do not help.
         cluster: blocks of a cluster, which the kernel declares itself.
-        overlaps: whether it may start while the launch before it in this list still runs: it
-            waits for that one's results itself. Where that one is skipped, it may not.
+        overlaps: whether it may start while the launch before it in this list still runs, of a
+            round's first launch the last one of the round before: it waits for that one's
+            results itself. Where that one is skipped, or memory is set between them, it may not.
         same_b: of a split pass whose B may be that of the launch before: the part of its grid
             that takes A; None elsewhere.
     """

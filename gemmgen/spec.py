@@ -100,8 +100,8 @@ class Problem(Strict):
         "nn", description="row major A, B as stored (n) or transposed (t); of complex elements also conjugated and transposed (c)"
     )
     type: Literal[*ELEMENTS] = Field(F32.name, description=(
-        "type of the elements of A, B and C: f32; of kinds gemm, strided, syrk, syr2k, gemmt, symm and trmm also f64 by residues; of these, herk, her2k and "
-        "hemm c64 and c128, complex numbers whose parts are f32 and f64, real part first"
+        "type of the elements of A, B and C: f32; of kinds gemm, strided, syrk, syr2k, gemmt, symm, trmm and trsm also f64 by residues; of these, herk, "
+        "her2k and hemm c64 and c128, complex numbers whose parts are f32 and f64, real part first"
     ))
     uplo: Literal["lower", "upper", "both"] | None = Field(
         None, description="of kinds that compute a triangle of C: which one; both: the lower one (the default), stored to the upper one too. Of trmm and trsm: "
@@ -177,7 +177,7 @@ class Accuracy(AccuracyFields):
 
     reproducible: bool = Field(False, description=(
         "true: C is to be the same bits on every GPU of both vendors, in every layout and by every tile; schemes whose sums are exact, with one rounding in "
-        "the end, have that: residues of f64. With a scheme or an error that is asked for"
+        "the end, have that: residues. With a scheme or an error that is asked for"
     ))
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ import numpy as np
 from gemmgen.catalog.conversion import to_integer
 from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.number import INTEGERS, Format
-from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, SEGMENT_K, Residues, WideResidues
+from gemmgen.catalog.residues import SEGMENT_K, Residues, WideResidues
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Family, ResidueWords, Runs, Scheme, Tiles, WideResidueWords, Word
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -98,23 +98,9 @@ def of_elements(of_rows: np.ndarray, scheme: Scheme, k: int) -> np.ndarray:
     return np.repeat(of_rows, scheme.family.shared_k, axis=1)[:, :k] if of_rows.ndim == 2 else of_rows[:, None]
 
 
-def row_factors(x: np.ndarray, residues: Residues) -> np.ndarray:
-    """What each row of `x` [rows, k] is multiplied by before it is rounded to integers, [rows] FP64 of `FACTOR_BITS` fraction bits.
-
-    It brings the largest Euclidean norm of the row's segments to the target or little below. NaN of a row that holds an Inf or a NaN, 1 of zeros.
-    """
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        length = residues.segment_k
-        segments = [(x[:, at : at + length].astype(np.float64) ** 2).sum(axis=1) for at in range(0, x.shape[1], length)]
-        squares = np.max(segments, axis=0) if segments else np.zeros(x.shape[0])  # of NaN none is larger
-        factors = float(residues.target) / (np.sqrt(squares) * MARGIN)
-        cut = (factors.view(np.uint64) & np.uint64(-1 << 52 - FACTOR_BITS & 0xFFFFFFFFFFFFFFFF)).view(np.float64)
-    return np.where(squares == 0, 1.0, np.where(np.isfinite(squares), cut, np.nan))
-
-
 def row_steps(x: np.ndarray, residues: Residues) -> np.ndarray:
     """What one of the integers of a row stands for, [rows] FP64, or np.longdouble of FP64 elements: one over its factor."""
-    return np.ldexp(np.longdouble(1), -residues.powers(x)) if isinstance(residues, WideResidues) else 1.0 / row_factors(x, residues)
+    return np.ldexp(np.longdouble(1), -residues.powers(x)) if isinstance(residues, WideResidues) else 1.0 / residues.factors(x)
 
 
 def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
@@ -275,7 +261,7 @@ def _split_by_row(
 @_split.register
 def _(family: ResidueWords, x: np.ndarray, words: tuple[Word, ...], flushes: bool, operand: str) -> Words:
     """Into residues of integers. Lossy are elements that are not 0 and whose integer is; of rows set aside none is, and nobody uses their words."""
-    factors, finite, kept = row_factors(x, family.residues), np.isfinite(x), ~set_aside(x, family.scheme)[:, None]
+    factors, finite, kept = family.residues.factors(x), np.isfinite(x), ~set_aside(x, family.scheme)[:, None]
     with np.errstate(invalid="ignore"):
         integers = np.where(kept, np.rint(np.where(kept, x.astype(np.float64) * factors[:, None], 0.0)), 0.0).astype(np.int64)
     return Words(

@@ -1,6 +1,6 @@
 """What a kernel is worth: its time beside that of plain FP32, or of native FP64, on the same GPU at the same size.
 
-    verdict(plan).sentence      on h200 at 4096 x 4096 x 4096: 4.0 x FP32 (predicted)
+    verdict(plan).sentence      on h200 at 4096 x 4096 x 4096: 4.3 x FP32 (predicted)
     verdict(plan).loses         whether plain FP32 is faster, with an error that is no worse by much
 
 Plain FP32 is the faster of two: gemmgen's own kernel of scheme `fp32`, and the vendor's SGEMM (M24) where its constants were measured. Native FP64
@@ -9,8 +9,9 @@ is what M25 says of the GPU's FP64 rate.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, inf, log
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from gemmgen.catalog.element import F32
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
-from gemmgen.kinds import GEMM, STRIDED
+from gemmgen.kinds import GEMM, STRIDED, Kind
 from gemmgen.model import time
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
@@ -113,19 +114,49 @@ def times(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.1f}" if ratio >= 0.995 else f"{ratio:.2f}"
 
 
-def verdict(plan: Plan) -> Verdict | None:
+def verdict(plan: Plan, reads_c: bool = False) -> Verdict | None:
     """Of a plan at the sizes of its hints; None where there is nothing to compare with, as on a GPU whose FP64 rate is unknown, and of batches whose
-    products get tiles of their own (`untold` says why)."""
+    products get tiles of their own (`untold` says why).
+
+    Args:
+        reads_c: whether beta is not 0, so that both read C.
+    """
     if plan.batch and plan.batch.tiles:
         return None
-    found = plain_seconds(plan)
+    found = plain_seconds(plan, reads_c)
     if found is None:
         return None
     seconds, whose = found
     h = plan.hints
-    own = float(plan.model["seconds"])
+    own = seconds_of(plan, reads_c)
     return Verdict(plan.gpu.name, *h.asked, own, seconds, whose, error_over_fp32s(plan), plan.scheme.name, h.matrices if plan.kind.batched else 1,
                    element=plan.kind.element_of(plan.type).title)
+
+
+def seconds_of(plan: Plan, reads_c: bool = False) -> float:
+    """Predicted seconds of a plan's kernel at the sizes of its hints, with C's way in where beta is not 0."""
+    reads = 0.0 if not reads_c else _reading(plan, time.C_READS if plan.type.is_usual else 1.0)
+    return own_seconds(plan) + reads
+
+
+def _reading(plan: Plan, reads: float) -> float:
+    h = plan.hints
+    return time.c_seconds(plan.gpu, h.m, h.n, h.matrices if plan.kind.batched else 1, plan.output.bytes, reads, 0.5 if plan.kind.tiles else 1.0)
+
+
+def own_seconds(plan: Plan) -> float:
+    """Predicted seconds of a plan's launches.
+
+    Of a kind that solves they add up over rounds, as a library's do: products of few unknowns leave SMs idle, which half of one large product does not show.
+    """
+    h, kind = plan.hints, plan.kind
+    if not kind.solves:
+        return float(plan.model["seconds"])
+    products = Counter((one.m, one.n, one.k) for one in kind.rounds(h.m, h.n, h.k, 1.0, 0.0, True) if not one.solves)
+    between = replace(plan, kind=kind.between.strided() if kind.batched else kind.between)
+    launches = 2 * plan.model["launch_seconds"]  # of a product, which K12 has, too
+    return float(plan.model["solve_seconds"] + sum(
+        count * (replace(between, hints=replace(h, m=m, n=n, k=k)).model["seconds"] - launches) for (m, n, k), count in products.items()))
 
 
 def untold(plan: Plan) -> str:
@@ -136,34 +167,47 @@ def untold(plan: Plan) -> str:
     return f"none: {plan.gpu.name}'s row has no rate of {plan.type.title} to compare with"
 
 
-def plain_seconds(plan: Plan) -> tuple[float, str] | None:
+def plain_seconds(plan: Plan, reads_c: bool = False) -> tuple[float, str] | None:
     """(seconds of plain FP32 for a plan's problem, whose), the faster of both, or those of native FP64; None where there is none."""
+    vendors_reading = _reading(plan, 1.0) if reads_c else 0.0
     if not plan.type.is_usual:
         h = plan.hints
         seconds = native_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if plan.kind.batched else 1)
+        if seconds is not None and plan.kind.solves:
+            return _of_routine(plan.kind, seconds, time.NATIVE_START + time.NATIVE_FIRST_SECONDS * min(h.k, time.NATIVE_FIRST_K), h.k, h.matrices), NATIVE
         # Of a triangle of C the vendor computes half, at the same rate.
-        return None if seconds is None else (seconds / 2 if plan.kind.tiles else seconds, NATIVE)
+        return None if seconds is None else ((seconds / 2 if plan.kind.tiles else seconds) + vendors_reading, NATIVE)
     try:
         own = plan if plan.scheme.name == PLAIN else plain_plan(plan)
     except GemmgenError:
         own = None
-    found = [(float(own.model["seconds"]), OWN)] if own else []
+    found = [(seconds_of(own, reads_c), OWN)] if own else []
     vendors = None if plan.epilogue else vendor_seconds(plan)
-    found += [] if vendors is None else [(vendors, VENDORS_CGEMM if plan.kind.reals > 1 else VENDORS_OWN)]
+    found += [] if vendors is None else [(vendors + vendors_reading, VENDORS_CGEMM if plan.kind.reals > 1 else VENDORS_OWN)]
     return min(found, default=None)
 
 
 def vendor_seconds(plan: Plan) -> float | None:
     """Predicted seconds of the vendor's FP32 routine of a plan's kind; None where there is none, or nobody measured SGEMM on such a GPU."""
     kind, h = plan.kind, plan.hints
-    whole = sgemm_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if kind.batched else 1)
+    return vendor_seconds_of(plan.gpu, kind, h.m, h.n, h.k, h.matrices if kind.batched else 1)
+
+
+def vendor_seconds_of(gpu: Gpu, kind: Kind, m: int, n: int, k: int, products: int = 1) -> float | None:
+    """The same of a kind at a size."""
+    whole = sgemm_seconds(gpu, m, n, k, products)
     if whole is None or kind in (GEMM, STRIDED):
         return whole
     if kind.vendor_share is None:
         return None
-    start = time.sgemm_numbers(plan.gpu)["sgemm_start"]
-    together = kind.vendor_together if kind.batched and h.matrices > 1 else 1
-    return start + together * kind.vendor_share * (whole - start) + kind.vendor_chain * h.k
+    known = time.sgemm_numbers(gpu)
+    return _of_routine(kind, whole, known["sgemm_start"] + known["sgemm_first"] * min(k, time.FIRST_K), k, products)
+
+
+def _of_routine(kind: Kind, whole: float, start: float, k: int, matrices: int) -> float:
+    """Seconds of the vendor's own routine of a kind, of those of the whole product."""
+    together = kind.vendor_together if matrices > 1 else 1
+    return start + together * (kind.vendor_share * (whole - start) + kind.vendor_chain * k)
 
 
 def plain_plan(plan: Plan) -> Plan:

@@ -41,219 +41,84 @@ GG_DEVICE double given_b(const double* x, long long ld, long long o, long long k
 // The last bytes of four numbers.
 GG_DEVICE u32 bytes_of(u32 x, u32 y, u32 z, u32 w) { return __byte_perm(__byte_perm(x, y, 0x0040), __byte_perm(z, w, 0x0040), 0x5410); }
 
-constexpr int ASIDE = -0x40000000;  // in place of the power of two of a row or column that holds an Inf or a NaN: its integers are 0
+constexpr int ASIDE = -0x40000000;  // in place of the power of two of a row or column that holds an Inf or a NaN: its integers do not count
 
 // The bits of |x|, which are in the order of the numbers.
 GG_DEVICE u64 magnitude_of(double x) { return (u64)((u32)__double2hiint(x) & 0x7fffffffu) << 32 | (u32)__double2loint(x); }
 
-// x 2^power as an integer, ties to even: sums of one sign would add up what other ties leave.
+GG_DEVICE double power_of_two(int power) { return __hiloint2double((int)((u32)(1023 + power) << 20), 0); }
+
+// x 2^power as an integer, ties to even: sums of one sign would add up what other ties leave. Products with the halves of the power are exact
+// where the integer is not 0.
 GG_DEVICE u64 integer_of(double x, int power) {
-    const u64 magnitude = magnitude_of(x);
-    const int exponent = (int)(magnitude >> 52), up = max(exponent, 1) - 1075 + power;
-    const u64 significand = (magnitude & 0xfffffffffffffull) + (exponent > 0 ? 1ull << 52 : 0);
-    u64 whole = 0;
-    if (up >= 0)
-        whole = significand << up;
-    else if (up >= -54)
-        whole = (significand + (1ull << (-up - 1)) - 1 + (significand >> -up & 1)) >> -up;
-    return __double2hiint(x) < 0 ? 0 - whole : whole;
+    const double scaled = x * power_of_two(power / 2) * power_of_two(power - power / 2);
+    return (u64)__double2ll_rn(scaled);
+}
+
+// What an integer's digits d of base 256, of [-128, 127], are multiplied by, so that it is congruent to the sum of d_j (256^j modulo m): eight bytes; what
+// sums begin with as the bits of FP32, and what makes quotients of them; 256 takes the last digit, whatever its quotient.
+struct Digits {
+    u32 first, last, start, m;
+    float inverse, whole;
+};
+static __constant__ const Digits DIGITS[MODULI] = {
+    {1u, 0u, 0x4b000000u, 256u, 0x1p-8f, 0x1.8p+23f},
+    {0x01010101u, 0x01010101u, 0x4b2b8ec3u, 255u, 0x1.0101040000000p-8f, 12582914.0f},
+    {0x1b090301u, 0xa6e2f651u, 0x4b415227u, 253u, 0x1.03091e0000000p-8f, 12582998.0f},
+    {0x7d190501u, 0x403f717bu, 0x4b2f3a69u, 251u, 0x1.05197e0000000p-8f, 12582963.0f},
+    {0xf4510901u, 0x3d991094u, 0x4b29c849u, 247u, 0x1.0953f20000000p-8f, 12583111.0f},
+    {0x01f00f01u, 0x0f01f00fu, 0x4b392135u, 241u, 0x1.0fef040000000p-8f, 12583134.0f},
+    {0x96321101u, 0x3303d66eu, 0x4b32162eu, 239u, 0x1.1235900000000p-8f, 12583153.0f},
+    {0x333f1701u, 0xc626cf08u, 0x4b0fff25u, 233u, 0x1.19453a0000000p-8f, 12583079.0f},
+    {0xf52a1b01u, 0x3d94fcbcu, 0x4b280a03u, 229u, 0x1.1e2ef20000000p-8f, 12583149.0f},
+    {0x64bd1d01u, 0x960c6ecdu, 0x4b6bbd30u, 227u, 0x1.20b4720000000p-8f, 12582965.0f},
+    {0x22e62101u, 0x0f290807u, 0x4b45fe53u, 223u, 0x1.25e22a0000000p-8f, 12583106.0f},
+    {0x4e022701u, 0x5f08c304u, 0x4b1868c4u, 217u, 0x1.2e025e0000000p-8f, 12583063.0f},
+    {0xe5ab2d01u, 0x6460e633u, 0x4b613545u, 211u, 0x1.3698e20000000p-8f, 12582986.0f},
+    {0xb4413901u, 0x5605232eu, 0x4b3a2e0du, 199u, 0x1.4953a00000000p-8f, 12582921.0f}
+};
+
+// Four elements' residues of least magnitude modulo one number, of which the last byte counts.
+GG_DEVICE u32 residues_of(const u32* low, const u32* high, const Digits& by) {
+    u32 bits[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const u32 sum = (u32)__dp4a((int)low[i], (int)by.first, __dp4a((int)high[i], (int)by.last, (int)by.start));
+        bits[i] = sum - __float_as_uint(fmaf(__uint_as_float(sum), by.inverse, by.whole)) * by.m;
+    }
+    return bytes_of(bits[0], bits[1], bits[2], bits[3]);
 }
 
 // Residues modulo 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199 of N elements times 2^power,
-// rounded to integers: of least magnitude, four to a register. An integer's digits d of base 256 are of [-128, 127], so that it is congruent to the sum
-// of d_j (256^j modulo m). put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
+// rounded to integers: four to a register. put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
 template <int N, typename Put>
 GG_DEVICE void split_run(const double (&x)[N], int power, const Put& put) {
-    u32 low[N], high[N];
+    u32 low[N], high[N], packed[N / 4];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u64 digits = (integer_of(x[i], power) + 0x8080808080808080ull) ^ 0x8080808080808080ull;
         low[i] = (u32)digits, high[i] = (u32)(digits >> 32);
     }
-    u32 packed[N / 4];
+#pragma unroll 1
+    for (int modulus = 0; modulus < MODULI; ++modulus) {  // its text is short, so that instructions stay in the cache
+        const Digits by = DIGITS[modulus];
 #pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 256
-        packed[i / 4] = bytes_of(low[i], low[i + 1], low[i + 2], low[i + 3]);
+        for (int i = 0; i < N; i += 4) packed[i / 4] = residues_of(low + i, high + i, by);
+        put(modulus, packed);
     }
-    put(0, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 255
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x01010101u, 0x4b2b8ec3);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x01010101u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.0101040000000p-8f, 12582914.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 255u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(1, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 253
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0xa6e2f651u, 0x4b415227);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x1b090301u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.03091e0000000p-8f, 12582998.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 253u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(2, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 251
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x403f717bu, 0x4b2f3a69);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x7d190501u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.05197e0000000p-8f, 12582963.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 251u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(3, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 247
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x3d991094u, 0x4b29c849);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xf4510901u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.0953f20000000p-8f, 12583111.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 247u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(4, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 241
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x0f01f00fu, 0x4b392135);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x01f00f01u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.0fef040000000p-8f, 12583134.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 241u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(5, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 239
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x3303d66eu, 0x4b32162e);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x96321101u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.1235900000000p-8f, 12583153.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 239u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(6, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 233
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0xc626cf08u, 0x4b0fff25);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x333f1701u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.19453a0000000p-8f, 12583079.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 233u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(7, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 229
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x3d94fcbcu, 0x4b280a03);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xf52a1b01u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.1e2ef20000000p-8f, 12583149.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 229u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(8, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 227
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x960c6ecdu, 0x4b6bbd30);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x64bd1d01u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.20b4720000000p-8f, 12582965.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 227u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(9, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 223
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x0f290807u, 0x4b45fe53);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x22e62101u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.25e22a0000000p-8f, 12583106.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 223u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(10, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 217
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x5f08c304u, 0x4b1868c4);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0x4e022701u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.2e025e0000000p-8f, 12583063.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 217u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(11, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 211
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x6460e633u, 0x4b613545);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xe5ab2d01u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.3698e20000000p-8f, 12582986.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 211u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(12, packed);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {  // modulo 199
-        u32 bits[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int above = __dp4a((int)high[i + part], (int)0x5605232eu, 0x4b3a2e0d);
-            const u32 sum = (u32)__dp4a((int)low[i + part], (int)0xb4413901u, above);
-            const float quotient = fmaf(__uint_as_float(sum), 0x1.4953a00000000p-8f, 12582921.0f);
-            bits[part] = sum - __float_as_uint(quotient) * 199u;  // of which the last byte counts
-        }
-        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
-    }
-    put(13, packed);
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
-// Lossy are those that are not 0 and whose integer is, since 2^power times them is at most 1/2; none where the row is set aside.
+// Lossy are those that are not 0 and whose integer is, since 2^power times them is at most 1/2; none where the row is set aside, which is
+// the only kind that holds an Inf or a NaN.
 template <int N>
 GG_DEVICE u32 losses(const double (&x)[N], int power) {
     const int exponent = 1022 - power;  // of the largest element that is lost, biased
     const u64 most = power == ASIDE ? 0 : exponent > 0 ? (u64)exponent << 52 : exponent > -52 ? 1ull << (exponent + 51) : 0;
-    u32 counts = 0;
+    u32 counts = 0, least = ~0u;
+#pragma unroll
+    for (int i = 0; i < N; ++i) least = min(least, (u32)__double2hiint(x[i]) & 0x7fffffffu);
+    if (power != ASIDE && least > (u32)(most >> 32)) return 0;  // by the leading halves alone
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u64 magnitude = magnitude_of(x[i]);
@@ -312,108 +177,118 @@ GG_DEVICE u64 of_other(u64 x, int mask) {
     return (u64)high << 32 | low;
 }
 
-// Powers of two of 8 rows of operand a, each of which 64 threads read. A thread keeps what counts of its first 32 elements for the
-// second time; the others are read again, the last ones first: the cache may still hold those.
+// Powers of two of 16 rows of operand a, each of which 32 threads read, 1024 k at a time. Squares count from the largest exponent so
+// far: where a later one is larger, the elements before it are read once more.
 GG_DEVICE void norms_a(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int line = (int)threadIdx.x % 8, part = (int)threadIdx.x / 8;
-    const int o = block * 8 + line, end = o < outer ? k : 0;
-    __shared__ u32 tops[128];
-    __shared__ u64 sums[128];
+    const int line = (int)threadIdx.x % 16, part = (int)threadIdx.x / 16;
+    const int o = block * 16 + line, end = o < outer ? k : 0;
+    __shared__ u32 tops[512];  // of a span of k, and of the one before
+    __shared__ u64 sums[256];
     const auto at = [&](int kk) { return leading_of(given_a(x, ld, o, kk)); };
-    u32 held[32], largest = 0;
+    u32 most = 0;
+    int again = 0;  // k that are read once more
+    u64 squares = 0;
+#pragma unroll 1
+    for (int k0 = 0; k0 < k; k0 += 1024) {
+        u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 64 < k) {
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 32 < k - k0) {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = i * 64 + part < end ? at(i * 64 + part) : 0;
-        } else {
+                for (int i = first; i < first + 8; ++i) held[i] = i * 32 + part < end - k0 ? at(k0 + i * 32 + part) : 0;
+            } else {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = 0;
+                for (int i = first; i < first + 8; ++i) held[i] = 0;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
+        const int other = k0 / 1024 % 2 * 256;
+#pragma unroll
+        for (int mask = 16; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+        if (lane < 16) tops[other + warp * 16 + lane] = largest;
+        __syncthreads();
+        largest = 0;
+#pragma unroll
+        for (int i = 0; i < 16; ++i) largest = max(largest, tops[other + i * 16 + line]);
+        if (k0 > 0 && exponent_of(largest) > exponent_of(most)) squares = 0, again = k0;
+        most = max(most, largest);
+#pragma unroll
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 32 >= k - k0) break;
+#pragma unroll
+            for (int i = first; i < first + 8; ++i) squares += square_of(held[i], exponent_of(most));
         }
     }
 #pragma unroll 8
-    for (int kk = 2048 + part; kk < end; kk += 64) largest = max(largest, at(kk));
+    for (int kk = part; kk < min(again, end); kk += 32) squares += square_of(at(kk), exponent_of(most));
 #pragma unroll
-    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
-#pragma unroll
-    for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-    if (lane < 8) tops[warp * 8 + lane] = largest;
-    __syncthreads();
-    largest = 0;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) largest = max(largest, tops[i * 8 + line]);
-    const int top = exponent_of(largest);
-    u64 squares = 0;
-#pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 64 >= k) break;
-#pragma unroll
-        for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
-    }
-#pragma unroll 8
-    for (int i = (end - 2048 - part + 63) / 64 - 1; i >= 0; --i)
-        squares += square_of(at(2048 + part + i * 64), top);
-#pragma unroll
-    for (int mask = 8; mask < 32; mask *= 2) squares += of_other(squares, mask);
-    if (lane < 8) sums[warp * 8 + lane] = squares;
+    for (int mask = 16; mask < 32; mask *= 2) squares += of_other(squares, mask);
+    if (lane < 16) sums[warp * 16 + lane] = squares;
     __syncthreads();
     squares = 0;
 #pragma unroll
-    for (int i = 0; i < 16; ++i) squares += sums[i * 8 + line];
-    if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
+    for (int i = 0; i < 16; ++i) squares += sums[i * 16 + line];
+
+    if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
-// Powers of two of 8 columns of operand b, each of which 64 threads read. A thread keeps what counts of its first 32 elements for the
-// second time; the others are read again, the last ones first: the cache may still hold those.
+// Powers of two of 16 columns of operand b, each of which 32 threads read, 1024 k at a time. Squares count from the largest exponent so
+// far: where a later one is larger, the elements before it are read once more.
 GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, int outer, int k, int* __restrict__ scales) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int line = (int)threadIdx.x % 8, part = (int)threadIdx.x / 8;
-    const int o = block * 8 + line, end = o < outer ? k : 0;
-    __shared__ u32 tops[128];
-    __shared__ u64 sums[128];
+    const int line = (int)threadIdx.x % 16, part = (int)threadIdx.x / 16;
+    const int o = block * 16 + line, end = o < outer ? k : 0;
+    __shared__ u32 tops[512];  // of a span of k, and of the one before
+    __shared__ u64 sums[256];
     const auto at = [&](int kk) { return leading_of(given_b(x, ld, o, kk)); };
-    u32 held[32], largest = 0;
+    u32 most = 0;
+    int again = 0;  // k that are read once more
+    u64 squares = 0;
+#pragma unroll 1
+    for (int k0 = 0; k0 < k; k0 += 1024) {
+        u32 held[32], largest = 0;
 #pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 64 < k) {
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 32 < k - k0) {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = i * 64 + part < end ? at(i * 64 + part) : 0;
-        } else {
+                for (int i = first; i < first + 8; ++i) held[i] = i * 32 + part < end - k0 ? at(k0 + i * 32 + part) : 0;
+            } else {
 #pragma unroll
-            for (int i = first; i < first + 16; ++i) held[i] = 0;
+                for (int i = first; i < first + 8; ++i) held[i] = 0;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
+        const int other = k0 / 1024 % 2 * 256;
+#pragma unroll
+        for (int mask = 16; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+        if (lane < 16) tops[other + warp * 16 + lane] = largest;
+        __syncthreads();
+        largest = 0;
+#pragma unroll
+        for (int i = 0; i < 16; ++i) largest = max(largest, tops[other + i * 16 + line]);
+        if (k0 > 0 && exponent_of(largest) > exponent_of(most)) squares = 0, again = k0;
+        most = max(most, largest);
+#pragma unroll
+        for (int first = 0; first < 32; first += 8) {
+            if (first * 32 >= k - k0) break;
+#pragma unroll
+            for (int i = first; i < first + 8; ++i) squares += square_of(held[i], exponent_of(most));
         }
     }
 #pragma unroll 8
-    for (int kk = 2048 + part; kk < end; kk += 64) largest = max(largest, at(kk));
+    for (int kk = part; kk < min(again, end); kk += 32) squares += square_of(at(kk), exponent_of(most));
 #pragma unroll
-    for (int i = 0; i < 32; ++i) largest = max(largest, held[i]);
-#pragma unroll
-    for (int mask = 8; mask < 32; mask *= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-    if (lane < 8) tops[warp * 8 + lane] = largest;
-    __syncthreads();
-    largest = 0;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) largest = max(largest, tops[i * 8 + line]);
-    const int top = exponent_of(largest);
-    u64 squares = 0;
-#pragma unroll
-    for (int first = 0; first < 32; first += 16) {
-        if (first * 64 >= k) break;
-#pragma unroll
-        for (int i = first; i < first + 16; ++i) squares += square_of(held[i], top);
-    }
-#pragma unroll 8
-    for (int i = (end - 2048 - part + 63) / 64 - 1; i >= 0; --i)
-        squares += square_of(at(2048 + part + i * 64), top);
-#pragma unroll
-    for (int mask = 8; mask < 32; mask *= 2) squares += of_other(squares, mask);
-    if (lane < 8) sums[warp * 8 + lane] = squares;
+    for (int mask = 16; mask < 32; mask *= 2) squares += of_other(squares, mask);
+    if (lane < 16) sums[warp * 16 + lane] = squares;
     __syncthreads();
     squares = 0;
 #pragma unroll
-    for (int i = 0; i < 16; ++i) squares += sums[i * 8 + line];
-    if (part == 0 && o < outer) scales[o] = power_of(largest, squares);
+    for (int i = 0; i < 16; ++i) squares += sums[i * 16 + line];
+
+    if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
@@ -422,7 +297,7 @@ gemmgen_residues14_wgmma_128x256x128_44ed4c6b_norms(
     int m, int n, int k, int* __restrict__ a_scales, int* __restrict__ b_scales)
 {
     int block = (int)blockIdx.x;
-    const int blocks_a = ((m + 7) / 8);
+    const int blocks_a = ((m + 15) / 16);
     if (block < blocks_a) {
         norms_a(block, a, lda, m, k, a_scales);
         return;
@@ -443,11 +318,11 @@ GG_DEVICE void split_a(
     const int* __restrict__ scales,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = (((k + 127) / 128 * 128 + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 64;
-    const int my_k = (int)threadIdx.x % 4 * 16;
-    const int my_outer = (int)threadIdx.x / 4;
+    const int blocks_k = ((k + 127) / 128);
+    const int k0 = block % blocks_k * 128;
+    const int outer0 = block / blocks_k * 32;
+    const int my_k = (int)threadIdx.x % 8 * 16;
+    const int my_outer = (int)threadIdx.x / 8;
     const int o = outer0 + my_outer;
     double value[16];
 
@@ -482,11 +357,11 @@ GG_DEVICE void split_b(
     const int* __restrict__ scales,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = (((k + 127) / 128 * 128 + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 64;
-    const int my_k = (int)threadIdx.x % 4 * 16;
-    const int my_outer = (int)threadIdx.x / 4;
+    const int blocks_k = ((k + 127) / 128);
+    const int k0 = block % blocks_k * 128;
+    const int outer0 = block / blocks_k * 32;
+    const int my_k = (int)threadIdx.x % 8 * 16;
+    const int my_outer = (int)threadIdx.x / 8;
     const int o = outer0 + my_outer;
     double value[16];
 
@@ -518,7 +393,7 @@ gemmgen_residues14_wgmma_128x256x128_44ed4c6b_split(
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
-    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 127) / 128 * 128 + 63) / 64);
+    const int blocks_a = (((m + 127) / 128 * 128 + 31) / 32) * ((k + 127) / 128);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_scales, a_status);
     else

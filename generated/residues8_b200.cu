@@ -34,10 +34,11 @@ GG_DEVICE u32 bytes_of(u32 x, u32 y, u32 z, u32 w) { return __byte_perm(__byte_p
 
 // Residues modulo 256, 255, 253, 251, 247, 241, 239, 233 of N elements times `factor`, rounded to integers: of least
 // magnitude, four to a register. An integer's digits d of base 256 are of [-128, 127], so that it is congruent to the sum of d_j (256^j modulo m).
-// put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
+// put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any. The answer is whether something
+// may be to be counted: an integer whose digits are 0, or a row that is set aside.
 template <int N, typename Put>
-GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
-    u32 digits[N];
+GG_DEVICE bool split_run(const float (&x)[N], double factor, const Put& put) {
+    u32 digits[N], least = ~0u;
     constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
     float above[N];  // what is above the first four
 #pragma unroll
@@ -45,6 +46,7 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         // One rounding: to an integer, and 128 added to each of four digits, which makes bytes of them.
         const double held = fma((double)x[i], factor, 0x1.8p+52 + 2155905152.0);
         digits[i] = (u32)__double2loint(held) ^ 0x80808080u;
+        least = min(least, digits[i]);
         above[i] = __uint_as_float((u32)__double2hiint(held) - 0x43380000u + 0x4b400000u) - WHOLE;
     }
     u32 packed[N / 4];
@@ -144,20 +146,13 @@ GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
         packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
     }
     put(7, packed);
+    return least == 0 || factor != factor;
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
 // Lossy are those that are not 0 and whose integer is; none where the row is set aside, which has no factor.
 template <int N>
 GG_DEVICE u32 losses(const float (&x)[N], double factor) {
-    // As integers, magnitudes' bits are in the same order; a 0 less 1 is above all.
-    u32 least = ~0u, most = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
-        least = min(least, bits - 1), most = max(most, bits);
-    }
-    if (most < 0x7f800000u && (most == 0 || (double)__uint_as_float(least + 1) * factor > 0.5)) return 0;
     u32 counts = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -184,15 +179,47 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 
 constexpr int SEGMENT_K = 8192;  // k whose products are summed and joined by themselves
 
-// What a row or column is multiplied by whose segment of the largest norm has that sum of squares: its integers then have a norm of
-// at most 2621235687, and a sum of their products over a segment is less than half of the product of all moduli. It is cut to
+// What makes integers of a row's elements for its norm: two powers of two, multiplied one after the other, since FP32 does not hold their product for
+// rows of subnormal numbers.
+struct Unit {
+    float up, scale;
+};
+
+// The unit of a row by the bits of its largest magnitude, which becomes an integer of [2^27, 2^28).
+GG_DEVICE Unit unit_of(u32 largest) {
+    const float up = largest < 0x2b800000u ? 0x1p64f : 1.0f;  // below 2^-40
+    const u32 exponent = __float_as_uint(__uint_as_float(largest) * up) >> 23;
+    return {up, __uint_as_float((281u - exponent) << 23)};
+}
+
+// What an element adds to the square of a row's norm, rounded toward zero: an integer, so that no order of k changes the sum. A thread adds up at most
+// 256 of a segment, which is less than 2^64.
+GG_DEVICE u64 square_of(float x, Unit unit) {
+    const u32 whole = (u32)(fabsf(x) * unit.up * unit.scale);
+    return (u64)whole * whole;
+}
+
+// The sum over all threads has up to 69 bits, so threads add up three parts of their sums: 22 bits each, from the last on.
+GG_DEVICE u32 part_of(u64 squares, int part) { return (u32)(squares >> 22 * part) & 0x3fffffu; }
+
+// A 64th of the sum that has these parts, rounded down.
+GG_DEVICE u64 whole_of(const u32 (&parts)[3]) {
+    return ((u64)parts[2] << 38) + ((((u64)parts[1] << 22) + parts[0]) >> 6);
+}
+
+// What a row or column is multiplied by, by its largest magnitude and that sum of squares, of the segment of the largest norm: its integers then have a
+// norm of at most 2621235687, and a sum of their products over a segment is less than half of the product of all moduli. It is cut to
 // 20 bits after the point, so that products with FP32 are exact.
-GG_DEVICE double factor_of(double squares) {
-    if (squares == 0.0) return 1.0;
-    // FP32's squares do not overflow: this row or column holds an Inf or a NaN, and is set aside.
-    if (!(squares < __longlong_as_double(0x7ff0000000000000ll))) return __longlong_as_double(0x7ff8000000000000ll);
-    const double found = 2621235687.0 / (sqrt(squares) * (1.0 + 0x1p-30));
-    return __hiloint2double(__double2hiint(found), 0);
+GG_DEVICE double factor_of(u32 largest, u64 squares) {
+    if (largest == 0) return 1.0;
+    if (largest >= 0x7f800000u) return __longlong_as_double(0x7ff8000000000000ll);  // an Inf or a NaN: the row or column is set aside
+    const u64 above = squares + 1;
+    u32 root = (u32)sqrt((double)above);  // rounded down, but for one in either direction
+    if ((u64)root * root > above) --root;
+    if ((u64)(root + 1) * (root + 1) <= above) ++root;
+    const Unit unit = unit_of(largest);
+    const double found = 2621235687.0 / ((double)root * 8.0 + 99.0);
+    return __hiloint2double(__double2hiint(found * (double)unit.up * (double)unit.scale), 0);
 }
 
 // 16 bytes from global to shared memory, past the registers and the L1 cache; those after the first `bytes` become zero.
@@ -203,22 +230,20 @@ GG_DEVICE void copy_16(void* to, const void* from, int bytes) {
 // Waits until this thread's copies are there.
 GG_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// The larger of two sums of squares; of an Inf or a NaN, that.
-GG_DEVICE double larger(double x, double y) { return x > y || x != x ? x : y; }
+// The bits of a magnitude, which are in the order of the numbers.
+GG_DEVICE u32 magnitude_of(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
 GG_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
 GG_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 
-// What block `block` of the cluster has at this place of its shared memory.
-GG_DEVICE double load_of_block(const double* place, int block) {
-    double x;
+// Puts a number at this place of the shared memory of block `block` of the cluster.
+GG_DEVICE void store_to_block(u32* place, int block, u32 x) {
     asm volatile(
         "{\n"
         ".reg .b32 there;\n"
-        "mapa.shared::cluster.u32 there, %1, %2;\n"
-        "ld.shared::cluster.f64 %0, [there];\n"
-        "}\n" : "=d"(x) : "r"(shared_address(place)), "r"(block) : "memory");
-    return x;
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "st.shared::cluster.u32 [there], %2;\n"
+        "}\n" :: "r"(shared_address(place)), "r"(block), "r"(x) : "memory");
 }
 
 // A block takes 2 rows of operand a, 4096 k at a time. 128 threads read each; a thread splits 16 neighbouring k.
@@ -239,8 +264,10 @@ GG_DEVICE void split_a(
     // Four neighbours lie together. Eight threads that write neighbouring fours, or read every fourth, touch all banks.
     float4* const fours = (float4*)kept;
     const auto place = [](int four) { return four ^ (four >> 3 & 3); };
-    double squares[4] = {}, largest = 0.0;  // sums of squares: of the segment of k at hand, a part of it; the largest of a segment so far
-    __shared__ double of_warps[8];
+    u32 largest = 0;               // magnitude
+    u64 squares = 0, most = 0;     // sums of squares: of the segment of k at hand, a part of it; the largest of a segment so far
+    Unit unit = {};
+    __shared__ u32 of_warps[24];
     __shared__ double factors[2];
     int k0 = 0;
     const auto k_of = [&](int i) { return k0 + (i * 128 + mine) * 4; };
@@ -251,7 +278,7 @@ GG_DEVICE void split_a(
         const int kk = k_of(i), left = inside ? k - kk : 0;
         return make_float4(left > 0 ? from[kk] : 0.0f, left > 1 ? from[kk + 1] : 0.0f, left > 2 ? from[kk + 2] : 0.0f, left > 3 ? from[kk + 3] : 0.0f);
     };
-    // Up along k for the norm, and back: what was read last need not be read again.
+    // Up along k for the largest, back for the squares, and up again to split: what was read last need not be read again.
 #pragma unroll 1
     for (bool known = false;;) {
         if (pieces) {
@@ -262,62 +289,112 @@ GG_DEVICE void split_a(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 8; ++i) {
                 const float4 four = *there(i);
-                squares[0] = fma((double)four.x, (double)four.x, squares[0]), squares[1] = fma((double)four.y, (double)four.y, squares[1]);
-                squares[2] = fma((double)four.z, (double)four.z, squares[2]), squares[3] = fma((double)four.w, (double)four.w, squares[3]);
-            }
-            if (k0 + 4096 >= end || (k0 + 4096) % 8192 == 0) {
-                double sum = (squares[0] + squares[1]) + (squares[2] + squares[3]);
-                squares[0] = squares[1] = squares[2] = squares[3] = 0.0;
-#pragma unroll
-                for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-                __syncthreads();  // all have read what was here
-                if ((int)threadIdx.x % 32 == 0) of_warps[(int)threadIdx.x / 32] = sum;
-                __syncthreads();
-                sum = 0.0;
-#pragma unroll
-                for (int warp = 0; warp < 4; ++warp) sum += of_warps[row * 4 + warp];
-                largest = larger(sum, largest);
+                largest = max(largest, magnitude_of(four.x));
+                largest = max(largest, magnitude_of(four.y));
+                largest = max(largest, magnitude_of(four.z));
+                largest = max(largest, magnitude_of(four.w));
             }
             if (k0 + 4096 < end) {
                 k0 += 4096;
                 continue;
             }
-            if (mine == 0) {
-                const double factor = factor_of(largest);
-                factors[row] = factor;
-                if (inside) scales[o_read] = factor, scales[panels * 128 + o_read] = 1.0 / factor;
-            }
+            __syncwarp();
+#pragma unroll
+            for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+            if ((int)threadIdx.x % 32 == 0) of_warps[(int)threadIdx.x / 32] = largest;
+            __syncthreads();
+#pragma unroll
+            for (int warp = 0; warp < 4; ++warp) largest = max(largest, of_warps[row * 4 + warp]);
+
+            unit = unit_of(largest);
             known = true;
         }
-        __syncthreads();
+#pragma unroll 4
+        for (int i = 0; i < 8; ++i) {
+            const float4 four = *there(i);
+            squares += square_of(four.x, unit);
+            squares += square_of(four.y, unit);
+            squares += square_of(four.z, unit);
+            squares += square_of(four.w, unit);
+        }
+        if (k0 % 8192 == 0) {
+            u32 parts[3];
+#pragma unroll
+            for (int part = 0; part < 3; ++part) {
+                parts[part] = part_of(squares, part);
+#pragma unroll
+                for (int mask = 16; mask > 0; mask /= 2) parts[part] += __shfl_xor_sync(0xffffffffu, parts[part], mask);
+            }
+            squares = 0;
+            __syncthreads();  // all have read what was here
+            if ((int)threadIdx.x % 32 == 0)
+#pragma unroll
+                for (int part = 0; part < 3; ++part) of_warps[(int)threadIdx.x / 32 * 3 + part] = parts[part];
+            __syncthreads();
+#pragma unroll
+            for (int part = 0; part < 3; ++part) {
+                parts[part] = 0;
+#pragma unroll
+                for (int warp = 0; warp < 4; ++warp) parts[part] += of_warps[(row * 4 + warp) * 3 + part];
+            }
+            most = max(most, whole_of(parts));
+        }
+        if (k0 == 0) break;
+        k0 -= 4096;
+    }
+    if (mine == 0) factors[row] = factor_of(largest, most);
+    __syncthreads();
+    if (mine == 0 && inside) scales[o_read] = factors[row], scales[panels * 128 + o_read] = 1.0 / factors[row];
 #pragma unroll 1
-        for (int unit = (int)threadIdx.x; unit < 512; unit += 256) {
-            const int one = unit / 256, o = block * 2 + one, kk = k0 + unit % 256 * 16;
-            if (kk - unit % 32 * 16 >= end) continue;  // for a warp alike
+    for (;;) {
+#pragma unroll 1
+        for (int run = (int)threadIdx.x; run < 512; run += 256) {
+            const int one = run / 256, o = block * 2 + one, kk = k0 + run % 256 * 16;
+            if (kk - run % 32 * 16 >= end) continue;  // for a warp alike
             const double factor = factors[one];
             float value[16];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const float4 four = fours[place(unit * 4 + i)];
+                const float4 four = fours[place(run * 4 + i)];
                 value[i * 4] = four.x, value[i * 4 + 1] = four.y, value[i * 4 + 2] = four.z, value[i * 4 + 3] = four.w;
             }
-            count(counters, losses(value, factor));
+
+            bool rare = false;
             if (o < panels * 128 && kk < end) {
                 const int at = o % 128, chunk = kk % 128 / 16;  // of 16 bytes
                 u8* const to = words + ((long long)(o / 128) * (end / 128) + kk / 128) * 131072 + at * 128 + swizzle(at, chunk) * 16;
-                split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
+                rare = split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
                     *(uint4*)(to + modulus * 16384) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
                 });
             }
+            if (__any_sync(0xffffffffu, rare)) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const float4 four = fours[place(run * 4 + i)];
+                    value[i * 4] = four.x, value[i * 4 + 1] = four.y, value[i * 4 + 2] = four.z, value[i * 4 + 3] = four.w;
+                }
+                count(counters, losses(value, factor));
+            }
         }
-        if (k0 == 0) break;
-        k0 -= 4096;
+        __syncwarp();
+        if (k0 + 4096 >= end) break;
+        k0 += 4096;
         __syncthreads();  // before others' elements are written over
+        if (pieces) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) copy_16(there(i), source(i), is_inside(i) ? 16 : 0);
+            copies_wait();
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
+        }
+        __syncwarp();  // lanes that read element by element come together
+        __syncthreads();
     }
 }
 
@@ -339,11 +416,15 @@ GG_DEVICE void split_b(
     const bool pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && outer % 4 == 0;  // of 16 bytes
     // Element k of a column lies here: 32 neighbours together, and 16 bytes free after every 16 k, so that threads which read along k touch all banks.
     const auto place = [](int kk) { return kk * 32 + kk / 16 * 4; };
-    double squares[4] = {}, largest = 0.0;  // sums of squares: of the segment of k at hand, a part of it; the largest of a segment so far, of one column
-    // A column's sum lies here: 8 bytes free after every 16 columns, so that threads which write every fourth touch all banks.
-    const auto sum_of = [](int column) { return column + column / 16; };
-    __shared__ double of_warps[8 * 34];
-    __shared__ double ours[32];
+    u32 largest[4] = {};               // magnitudes
+    u64 squares[4] = {}, most = 0;     // sums of squares: of the segment of k at hand, a part of it; the largest of a segment so far, of one column
+    Unit unit[4] = {};
+    const int column = (int)threadIdx.x;
+    __shared__ u32 of_warps[768];
+    __align__(16) __shared__ u32 told[1024];  // by each block: a part of its sums after the other, and its largest
+    const int to = (int)threadIdx.x / 32;  // the block that this thread tells of column `at`
+    const int at_column = (int)threadIdx.x % 32;
+    cluster_arrive();
     __shared__ double factors[32];
     int k0 = 0;
     const auto k_of = [&](int i) { return k0 + begin + i * 32 + mine; };
@@ -355,7 +436,7 @@ GG_DEVICE void split_b(
         const float* const from = x + (long long)kk * ld + first;
         return make_float4(left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, left > 3 ? from[3] : 0.0f);
     };
-    // Up along k for the norms, and back: what was read last need not be read again.
+    // Up along k for the largest, back for the squares, and up again to split: what was read last need not be read again.
 #pragma unroll 1
     for (bool known = false;;) {
         if (pieces) {
@@ -366,75 +447,138 @@ GG_DEVICE void split_b(
 #pragma unroll 1
             for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
         }
-
+        __syncwarp();  // lanes that read element by element come together
         if (!known) {
 #pragma unroll 4
             for (int i = 0; i < 8; ++i) {
                 const float4 four = *there(i);
-                squares[0] = fma((double)four.x, (double)four.x, squares[0]), squares[1] = fma((double)four.y, (double)four.y, squares[1]);
-                squares[2] = fma((double)four.z, (double)four.z, squares[2]), squares[3] = fma((double)four.w, (double)four.w, squares[3]);
+                largest[0] = max(largest[0], magnitude_of(four.x));
+                largest[1] = max(largest[1], magnitude_of(four.y));
+                largest[2] = max(largest[2], magnitude_of(four.z));
+                largest[3] = max(largest[3], magnitude_of(four.w));
             }
-            const bool last = k0 + 2048 >= end;
-            const int column = (int)threadIdx.x;
-            if (last || (k0 + 2048) % 8192 == 0) {
-                // Over a warp, the block, the cluster.
-#pragma unroll
-                for (int one = 0; one < 4; ++one) {
-#pragma unroll
-                    for (int mask = 8; mask < 32; mask *= 2) squares[one] += __shfl_xor_sync(0xffffffffu, squares[one], mask);
-                    if (lane < 8) of_warps[warp * 34 + sum_of(lane * 4 + one)] = squares[one];
-                    squares[one] = 0.0;
-                }
-                __syncthreads();
-                double sum = 0.0;
-                if (column < 32)
-                    for (int i = 0; i < 8; ++i) sum += of_warps[i * 34 + sum_of(column)];
-                if (column < 32) ours[column] = sum;
-                cluster_arrive();
-                cluster_wait();
-                if (column < 32) {
-                    sum = 0.0;
-                    for (int i = 0; i < 8; ++i) sum += load_of_block(ours + column, i);
-                }
-                cluster_arrive();
-                cluster_wait();  // nobody is read any more
-                largest = larger(sum, largest);
-            }
-            if (!last) {
+            if (k0 + 2048 < end) {
                 k0 += 2048;
                 continue;
             }
-            if (column < 32) {
-                const double factor = factor_of(largest);
-                factors[column] = factor;
-                if (rank == 0 && panel + column < panels * 256)  // of zeros behind the last, too, so that a warp stays together
-                    scales[panel + column] = factor, scales[panels * 256 + panel + column] = 1.0 / factor;
+            __syncwarp();
+            // Over a warp, the block, the cluster.
+#pragma unroll
+            for (int one = 0; one < 4; ++one) {
+#pragma unroll
+                for (int mask = 8; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
+                if (lane < 8) of_warps[warp * 32 + lane * 4 + one] = largest[one];
             }
+            __syncthreads();
+            u32 top = 0;
+            for (int i = 0; i < 8; ++i) top = max(top, of_warps[i * 32 + at_column]);
+            cluster_wait();  // all blocks have begun
+            if (to < 8) store_to_block(told + (rank * 4 + 3) * 32 + at_column, to, top);
+            cluster_arrive();
+            cluster_wait();
+            for (int i = 0; i < 8; ++i) {
+                const uint4 four = *(const uint4*)(told + (i * 4 + 3) * 32 + (int)threadIdx.x % 8 * 4);
+                largest[0] = max(largest[0], four.x), largest[1] = max(largest[1], four.y);
+                largest[2] = max(largest[2], four.z), largest[3] = max(largest[3], four.w);
+            }
+#pragma unroll
+            for (int one = 0; one < 4; ++one) unit[one] = unit_of(largest[one]);
             known = true;
         }
-        __syncthreads();
-#pragma unroll 1
-        for (int unit = (int)threadIdx.x; unit < 512; unit += 256) {
-            // Eight neighbouring threads write 128 bytes of a row of words.
-            const int local = (unit / 256 * 8 + unit % 8) * 16, column = unit / 8 % 32;
-            const int o = panel + column, kk = k0 + begin + local;
-            if (kk - unit % 8 * 16 >= end) continue;  // for a warp alike
-            const double factor = factors[column];
-            float value[16];
+#pragma unroll 4
+        for (int i = 0; i < 8; ++i) {
+            const float4 four = *there(i);
+            squares[0] += square_of(four.x, unit[0]);
+            squares[1] += square_of(four.y, unit[1]);
+            squares[2] += square_of(four.z, unit[2]);
+            squares[3] += square_of(four.w, unit[3]);
+        }
+        if (k0 % 8192 == 0) {
+            // Over a warp, the block, the cluster.
 #pragma unroll
-            for (int i = 0; i < 16; ++i) value[i] = kept[place(local) + i * 32 + column];
-            count(counters, losses(value, factor));
-            if (o < panels * 256 && kk < end) {
-                const int at = o % 256, chunk = kk % 128 / 16;  // of 16 bytes
-                u8* const to = words + ((long long)(o / 256) * (end / 128) + kk / 128) * 262144 + at * 128 + swizzle(at, chunk) * 16;
-                split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
-                    *(uint4*)(to + modulus * 32768) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
-                });
+            for (int one = 0; one < 4; ++one) {
+#pragma unroll
+                for (int part = 0; part < 3; ++part) {
+                    u32 sum = part_of(squares[one], part);
+#pragma unroll
+                    for (int mask = 8; mask < 32; mask *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+                    if (lane < 8) of_warps[(warp * 3 + part) * 32 + lane * 4 + one] = sum;
+                }
+                squares[one] = 0;
             }
+            __syncthreads();
+            u32 parts[3] = {};
+            if (to < 8)
+#pragma unroll
+                for (int part = 0; part < 3; ++part) {
+                    u32 sum = 0;
+                    for (int i = 0; i < 8; ++i) sum += of_warps[(i * 3 + part) * 32 + at_column];
+                    store_to_block(told + (rank * 4 + part) * 32 + at_column, to, sum);
+                }
+            cluster_arrive();
+            cluster_wait();
+            if (column < 32)
+#pragma unroll
+                for (int part = 0; part < 3; ++part)
+                    for (int i = 0; i < 8; ++i) parts[part] += told[(i * 4 + part) * 32 + column];
+            if (k0 > 0) {  // before sums of the next segment are written over these
+                cluster_arrive();
+                cluster_wait();
+            }
+            most = max(most, whole_of(parts));
         }
         if (k0 == 0) break;
         k0 -= 2048;
+    }
+    if (column < 32) {
+        u32 top = 0;
+        for (int i = 0; i < 8; ++i) top = max(top, told[(i * 4 + 3) * 32 + column]);
+        factors[column] = factor_of(top, most);
+    }
+    __syncthreads();
+    if (rank == 0 && column < 32 && panel + column < panels * 256)  // of zeros behind the last, too: warps stay whole
+        scales[panel + column] = factors[column], scales[panels * 256 + panel + column] = 1.0 / factors[column];
+#pragma unroll 1
+    for (;;) {
+#pragma unroll 1
+        for (int run = (int)threadIdx.x; run < 512; run += 256) {
+            // Eight neighbouring threads write 128 bytes of a row of words.
+            const int local = (run / 256 * 8 + run % 8) * 16, line = run / 8 % 32;
+            const int o = panel + line, kk = k0 + begin + local;
+            if (kk - run % 8 * 16 >= end) continue;  // for a warp alike
+            const double factor = factors[line];
+            float value[16];
+#pragma unroll
+            for (int i = 0; i < 16; ++i) value[i] = kept[place(local) + i * 32 + line];
+
+            bool rare = false;
+            if (o < panels * 256 && kk < end) {
+                const int at = o % 256, chunk = kk % 128 / 16;  // of 16 bytes
+                u8* const to = words + ((long long)(o / 256) * (end / 128) + kk / 128) * 262144 + at * 128 + swizzle(at, chunk) * 16;
+                rare = split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
+                    *(uint4*)(to + modulus * 32768) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+                });
+            }
+            if (__any_sync(0xffffffffu, rare)) {
+#pragma unroll
+                for (int i = 0; i < 16; ++i) value[i] = kept[place(local) + i * 32 + line];
+                count(counters, losses(value, factor));
+            }
+        }
+        __syncwarp();
+        if (k0 + 2048 >= end) break;
+        k0 += 2048;
         __syncthreads();  // before others' elements are written over
+        if (pieces) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) copy_16(there(i), source(i), is_inside(i) ? 16 : 0);
+            copies_wait();
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 8; ++i) *there(i) = fetch(i);
+        }
+        __syncwarp();  // lanes that read element by element come together
+        __syncthreads();
     }
 }
 

@@ -109,41 +109,57 @@ GG_DEVICE void count(u64* counters, u32 counts) {
     }
 }
 
-constexpr int PART = 64, SYSTEMS = 32;
-// Chunks of 16 bytes of a row are exchanged by this in shared memory: those of eight rows in a line, and of eight that are four apart, touch each bank once.
-GG_DEVICE int exchanged(int row) { return ((row / 4 ^ row % 4 * 2) & 7) * 4; }
-// Where unknown `p` of right-hand side `j` lies, and element `kk` of row `o` of a part of the triangle.
-GG_DEVICE int unknown_at(int p, int j) { return p * SYSTEMS + (j ^ exchanged(p)); }
-GG_DEVICE int part_at(int o, int kk) { return o * PART + (kk ^ exchanged(o)); }
-GG_DEVICE long long stored_at(int p, int k) { return p; }
+using Real = float;
+using Number = Real;
+using Four = float4;
+// sum + x y, and rest - x y.
+GG_DEVICE Number more(Number x, Number y, Number sum) { return fmaf(x, y, sum); }
+GG_DEVICE Number less(Number x, Number y, Number rest) { return fmaf(-x, y, rest); }
+GG_DEVICE Real larger_of(Number x) { return fabsf(x); }
+GG_DEVICE Number scaled(Number factor, Number x) { return factor * x; }
+GG_DEVICE bool is_none(Number x) { return x == 0.0f; }
+GG_DEVICE Number divided(Number x, Number d) { return x / d; }
+GG_DEVICE Number inverse_of(Number d) { return 1.0f / d; }
+// Whether one over d has all bits, and is no Inf.
+GG_DEVICE bool has_inverse(Number d) { return larger_of(d) >= 0x1p-126f && larger_of(d) <= 0x1p+126f; }
 // x / d, rounded as a division is but for the last bit of few: the product with 1 / d, and what that leaves. Of an Inf or a NaN a NaN.
-GG_DEVICE float quotient(float x, float d, float inverse) {
-    const float about = x * inverse;
-    return fmaf(fmaf(-about, d, x), inverse, about);
+GG_DEVICE Number quotient(Number x, Number d, Number inverse) {
+    const Number about = more(x, inverse, Number());
+    return more(less(about, d, x), inverse, about);
 }
+GG_DEVICE bool is_finite(Number x) { return larger_of(x) <= 0x1.fffffep+127f; }
 
-// Parts of 64 unknowns, one after the other: products with the parts before, then substitution, in which each warp has four right-hand sides.
+constexpr int PART = 64, SYSTEMS = 32;
+// Groups of four elements of a row are exchanged by this in shared memory, where it has so many. Of FP32 chunks of 16 bytes of eight rows in a line, and of
+// eight that are four apart, touch each bank once.
+GG_DEVICE int exchanged(int row, int groups) { return ((row / 4 ^ row % 4 * 2) & (groups < 8 ? groups - 1 : 7)) * 4; }
+// Where unknown `p` of right-hand side `j` lies, and element `kk` of row `o` of a part of the triangle.
+GG_DEVICE int unknown_at(int p, int j) { return p * SYSTEMS + (j ^ exchanged(p, SYSTEMS / 4)); }
+GG_DEVICE int part_at(int o, int kk) { return o * PART + (kk ^ exchanged(o, PART / 4)); }
+GG_DEVICE long long stored_at(int p, int k) { return p; }
+
+// Parts of 64 unknowns, one after the other: products with the parts before, then substitution, in which 32 threads have four right-hand sides.
 // Rows past the block's end are those of the identity.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 2)
 gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
     const float* __restrict__ a, long long lda,
     float* __restrict__ c, long long ldc,
     int n, int k, float alpha)
 {
     extern __shared__ __align__(128) unsigned char solve_shared[];
-    float* const known = (float*)solve_shared;                    // [unknown][right-hand side]
-    float* const part = known + 256 * SYSTEMS;  // [row][k]
-    float* const inverse = part + PART * PART;          // one over each element of the diagonal; 0 where that has less than all bits
+    Number* const known = (Number*)solve_shared;               // [unknown][right-hand side]
+    Number* const part = known + 256 * SYSTEMS;  // [row][k]
+    Number* const inverse = part + PART * PART;        // one over each element of the diagonal; 0 where that has less than all bits
     const int thread = (int)threadIdx.x, first = (int)blockIdx.x * SYSTEMS, others = min(SYSTEMS, n - first);
-    // Half of the threads have half of the known unknowns: a warp 8 rows of 16, and 4 columns of 4 right-hand sides.
+    // Half of the threads have half of the known unknowns: 32 threads 8 rows of 16, and 4 columns of 4 right-hand sides.
     const int half = thread / 128, row = thread % 8 + thread / 32 % 2 * 8;
     const int column = (thread / 8 % 4 + thread / 64 % 2 * 4) * 4;
 
-    float ahead[16];
+    Number ahead[16];
     // Elements of the triangle in part `before` of the rows of the part at `begin`, some of the time before they are asked for.
     const auto fetch = [&](int begin, int before) {
         int o = begin + thread / PART, kk = before + thread % PART;
-        const float* from = a + stored_at(o, k) * lda + stored_at(kk, k);
+        const Real* from = a + stored_at(o, k) * lda + stored_at(kk, k);
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             ahead[i] = kk <= o && o < k ? *from : o == kk ? 1.0f : 0.0f;
@@ -152,10 +168,12 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
         }
     };
     if (alpha != 0.0f) fetch(0, 0);
+    asm volatile("griddepcontrol.wait;" ::: "memory");  // a product, which leaves its part in C
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for X before it reads that
     // With alpha = 0 neither operand is read. Unknowns past the block's end are 0. Several elements are on their way at once.
 #pragma unroll 1
     for (int from = thread; from < 8192; from += 4096) {
-        float given[16];
+        Number given[16];
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
@@ -164,16 +182,16 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
-            known[unknown_at(p, j)] = alpha * given[i];
+            known[unknown_at(p, j)] = scaled(alpha, given[i]);
         }
     }
     __syncthreads();
     for (int begin = 0; begin < k && alpha != 0.0f; begin += PART) {
-        float rest[4][4];
+        Number rest[4][4];
 #pragma unroll
         for (int i = 0; i < 4; ++i)
 #pragma unroll
-            for (int j = 0; j < 4; ++j) rest[i][j] = half ? 0.0f : known[unknown_at(begin + row + 16 * i, column + j)];
+            for (int j = 0; j < 4; ++j) rest[i][j] = half ? Number() : known[unknown_at(begin + row + 16 * i, column + j)];
         for (int before = 0; before <= begin; before += PART) {
             if (before) { __syncthreads(); }
 #pragma unroll
@@ -184,75 +202,75 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
             __syncthreads();
             if (before == begin) break;
             fetch(begin, before + PART);
-            float sum[4][4];  // begins at 0, as sums are rounded where they are small
+            Number sum[4][4];  // begins at 0, as sums are rounded where they are small
 #pragma unroll
             for (int i = 0; i < 4; ++i)
 #pragma unroll
-                for (int j = 0; j < 4; ++j) sum[i][j] = 0.0f;
+                for (int j = 0; j < 4; ++j) sum[i][j] = Number();
 #pragma unroll 2
             for (int kk = half * (PART / 2); kk < (half + 1) * (PART / 2); kk += 4) {
-                float4 factor[4];
+                Four factor[4];
 #pragma unroll
-                for (int i = 0; i < 4; ++i) factor[i] = *(const float4*)(part + part_at(row + 16 * i, kk));
+                for (int i = 0; i < 4; ++i) factor[i] = *(const Four*)(part + part_at(row + 16 * i, kk));
                 {
-                    const float4 x = *(const float4*)(known + unknown_at(before + kk, column));
+                    const Four x = *(const Four*)(known + unknown_at(before + kk, column));
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
-                        sum[i][0] = fmaf(factor[i].x, x.x, sum[i][0]);
-                        sum[i][1] = fmaf(factor[i].x, x.y, sum[i][1]);
-                        sum[i][2] = fmaf(factor[i].x, x.z, sum[i][2]);
-                        sum[i][3] = fmaf(factor[i].x, x.w, sum[i][3]);
+                        sum[i][0] = more(factor[i].x, x.x, sum[i][0]);
+                        sum[i][1] = more(factor[i].x, x.y, sum[i][1]);
+                        sum[i][2] = more(factor[i].x, x.z, sum[i][2]);
+                        sum[i][3] = more(factor[i].x, x.w, sum[i][3]);
                     }
                 }
                 {
-                    const float4 x = *(const float4*)(known + unknown_at(before + kk + 1, column));
+                    const Four x = *(const Four*)(known + unknown_at(before + kk + 1, column));
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
-                        sum[i][0] = fmaf(factor[i].y, x.x, sum[i][0]);
-                        sum[i][1] = fmaf(factor[i].y, x.y, sum[i][1]);
-                        sum[i][2] = fmaf(factor[i].y, x.z, sum[i][2]);
-                        sum[i][3] = fmaf(factor[i].y, x.w, sum[i][3]);
+                        sum[i][0] = more(factor[i].y, x.x, sum[i][0]);
+                        sum[i][1] = more(factor[i].y, x.y, sum[i][1]);
+                        sum[i][2] = more(factor[i].y, x.z, sum[i][2]);
+                        sum[i][3] = more(factor[i].y, x.w, sum[i][3]);
                     }
                 }
                 {
-                    const float4 x = *(const float4*)(known + unknown_at(before + kk + 2, column));
+                    const Four x = *(const Four*)(known + unknown_at(before + kk + 2, column));
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
-                        sum[i][0] = fmaf(factor[i].z, x.x, sum[i][0]);
-                        sum[i][1] = fmaf(factor[i].z, x.y, sum[i][1]);
-                        sum[i][2] = fmaf(factor[i].z, x.z, sum[i][2]);
-                        sum[i][3] = fmaf(factor[i].z, x.w, sum[i][3]);
+                        sum[i][0] = more(factor[i].z, x.x, sum[i][0]);
+                        sum[i][1] = more(factor[i].z, x.y, sum[i][1]);
+                        sum[i][2] = more(factor[i].z, x.z, sum[i][2]);
+                        sum[i][3] = more(factor[i].z, x.w, sum[i][3]);
                     }
                 }
                 {
-                    const float4 x = *(const float4*)(known + unknown_at(before + kk + 3, column));
+                    const Four x = *(const Four*)(known + unknown_at(before + kk + 3, column));
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
-                        sum[i][0] = fmaf(factor[i].w, x.x, sum[i][0]);
-                        sum[i][1] = fmaf(factor[i].w, x.y, sum[i][1]);
-                        sum[i][2] = fmaf(factor[i].w, x.z, sum[i][2]);
-                        sum[i][3] = fmaf(factor[i].w, x.w, sum[i][3]);
+                        sum[i][0] = more(factor[i].w, x.x, sum[i][0]);
+                        sum[i][1] = more(factor[i].w, x.y, sum[i][1]);
+                        sum[i][2] = more(factor[i].w, x.z, sum[i][2]);
+                        sum[i][3] = more(factor[i].w, x.w, sum[i][3]);
                     }
                 }
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i)
 #pragma unroll
-                for (int j = 0; j < 4; ++j) rest[i][j] -= sum[i][j];
+                for (int j = 0; j < 4; ++j) rest[i][j] = rest[i][j] - sum[i][j];
         }
         fetch(begin + PART, 0);
         if (thread < PART) {
-            const float d = part[part_at(thread, thread)];
-            inverse[thread] = fabsf(d) >= 0x1p-126f && fabsf(d) <= 0x1p+126f ? 1.0f / d : 0.0f;
+            const Number d = part[part_at(thread, thread)];
+            inverse[thread] = has_inverse(d) ? inverse_of(d) : Number();
         }
         if (begin > 0) {
             // The sums of one half go to the other by what C was, which that has.
             const auto put = [&](int of) {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    float4* const to = (float4*)(known + unknown_at(begin + row + 16 * i, column));
-                    const float4 other = of ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *to;
-                    *to = make_float4(rest[i][0] + other.x, rest[i][1] + other.y, rest[i][2] + other.z, rest[i][3] + other.w);
+                    Four* const to = (Four*)(known + unknown_at(begin + row + 16 * i, column));
+                    const Four other = of ? Four() : *to;
+                    *to = Four{rest[i][0] + other.x, rest[i][1] + other.y, rest[i][2] + other.z, rest[i][3] + other.w};
                 }
             };
             if (half) put(1);
@@ -260,91 +278,115 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
             if (!half) put(0);
         }
         __syncthreads();
-        bool divides = __any_sync(0xffffffffu, inverse[thread % 32] == 0.0f || inverse[32 + thread % 32] == 0.0f);
+        bool divides = __any_sync(0xffffffffu, is_none(inverse[thread % 32]) || is_none(inverse[32 + thread % 32]));
         if (!divides) {
-            // 32 threads have four right-hand sides, and each of them 8 unknowns of one: four in a line, of every 32. A thread solves for its
-            // four, and all take them out of the rows behind.
-            const int place = thread % 8, own = thread / 32 * 4 + thread / 8 % 4, row = 4 * place;
-            float x[2][4];
+            // 8 threads have 1 right-hand side, and each of them 8 of the unknowns: four in a line, of every 32.
+            // A thread solves for its four, and all take them out of the rows behind.
+            const int place = thread % 8, own = thread / 8 * 1, row = 4 * place;
+            Number x[1][2][4];
 #pragma unroll
-            for (int i = 0; i < 2; ++i)
+            for (int j = 0; j < 1; ++j)
 #pragma unroll
-                for (int e = 0; e < 4; ++e) x[i][e] = known[unknown_at(begin + 32 * i + row + e, own)];
+                for (int i = 0; i < 2; ++i)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) x[j][i][e] = known[unknown_at(begin + 32 * i + row + e, own + j)];
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
 #pragma unroll 2
                 for (int turn = 0; turn < 8; ++turn) {
                     const int kk = 32 * i + 4 * turn, solver = thread % 32 / 8 * 8 + turn;
-                    float solved[4];
-                    const float4 square1 = *(const float4*)(part + part_at(kk + 1, kk));
-                    const float4 square2 = *(const float4*)(part + part_at(kk + 2, kk));
-                    const float4 square3 = *(const float4*)(part + part_at(kk + 3, kk));
-                    const float first = part[part_at(kk, kk)];
-                    const float4 over = *(const float4*)(inverse + kk);
-                    solved[0] = x[i][0];
-                    solved[0] = quotient(solved[0], first, over.x);
-                    solved[1] = x[i][1];
-                    solved[1] = fmaf(-square1.x, solved[0], solved[1]);
-                    solved[1] = quotient(solved[1], square1.y, over.y);
-                    solved[2] = x[i][2];
-                    solved[2] = fmaf(-square2.x, solved[0], solved[2]);
-                    solved[2] = fmaf(-square2.y, solved[1], solved[2]);
-                    solved[2] = quotient(solved[2], square2.z, over.z);
-                    solved[3] = x[i][3];
-                    solved[3] = fmaf(-square3.x, solved[0], solved[3]);
-                    solved[3] = fmaf(-square3.y, solved[1], solved[3]);
-                    solved[3] = fmaf(-square3.z, solved[2], solved[3]);
-                    solved[3] = quotient(solved[3], square3.w, over.w);
+                    Number solved[1][4];
+                    const Four square1 = *(const Four*)(part + part_at(kk + 1, kk));
+                    const Four square2 = *(const Four*)(part + part_at(kk + 2, kk));
+                    const Four square3 = *(const Four*)(part + part_at(kk + 3, kk));
+                    const Number first = part[part_at(kk, kk)];
+                    const Four over = *(const Four*)(inverse + kk);
 #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        if (place == turn) x[i][e] = solved[e];
-                        solved[e] = __uint_as_float(__shfl_sync(0xffffffffu, __float_as_uint(solved[e]), solver));
+                    for (int j = 0; j < 1; ++j) {
+                        solved[j][0] = x[j][i][0];
+                        solved[j][0] = quotient(solved[j][0], first, over.x);
+                        solved[j][1] = x[j][i][1];
+                        solved[j][1] = less(square1.x, solved[j][0], solved[j][1]);
+                        solved[j][1] = quotient(solved[j][1], square1.y, over.y);
+                        solved[j][2] = x[j][i][2];
+                        solved[j][2] = less(square2.x, solved[j][0], solved[j][2]);
+                        solved[j][2] = less(square2.y, solved[j][1], solved[j][2]);
+                        solved[j][2] = quotient(solved[j][2], square2.z, over.z);
+                        solved[j][3] = x[j][i][3];
+                        solved[j][3] = less(square3.x, solved[j][0], solved[j][3]);
+                        solved[j][3] = less(square3.y, solved[j][1], solved[j][3]);
+                        solved[j][3] = less(square3.z, solved[j][2], solved[j][3]);
+                        solved[j][3] = quotient(solved[j][3], square3.w, over.w);
                     }
+#pragma unroll
+                    for (int j = 0; j < 1; ++j)
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            if (place == turn) x[j][i][e] = solved[j][e];
+                            solved[j][e] = __uint_as_float(__shfl_sync(0xffffffffu, __float_as_uint(solved[j][e]), solver));
+                        }
 #pragma unroll
                     for (int o = i; o < 2; ++o)
 #pragma unroll
                         for (int e = 0; e < 4; ++e) {
-                            const float4 factor = *(const float4*)(part + part_at(32 * o + row + e, kk));
-                            float rest = x[o][e];
-                            rest = fmaf(-factor.x, solved[0], rest);
-                            rest = fmaf(-factor.y, solved[1], rest);
-                            rest = fmaf(-factor.z, solved[2], rest);
-                            rest = fmaf(-factor.w, solved[3], rest);
-                            if (o > i || place > turn) x[o][e] = rest;
+                            const Four factor = *(const Four*)(part + part_at(32 * o + row + e, kk));
+#pragma unroll
+                            for (int j = 0; j < 1; ++j) {
+                                Number rest = x[j][o][e];
+                                rest = less(factor.x, solved[j][0], rest);
+                                rest = less(factor.y, solved[j][1], rest);
+                                rest = less(factor.z, solved[j][2], rest);
+                                rest = less(factor.w, solved[j][3], rest);
+                                if (o > i || place > turn) x[j][o][e] = rest;
+                            }
                         }
                 }
             }
             bool odd = false;
 #pragma unroll
-            for (int i = 0; i < 2; ++i)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) odd |= !(fabsf(x[i][e]) <= 0x1.fffffep+127f);
-            divides = __any_sync(0xffffffffu, odd);
-            if (!divides) {
+            for (int j = 0; j < 1; ++j)
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
 #pragma unroll
-                    for (int e = 0; e < 4; ++e) known[unknown_at(begin + 32 * i + row + e, own)] = x[i][e];
+                    for (int e = 0; e < 4; ++e) odd |= !is_finite(x[j][i][e]);
+            divides = __any_sync(0xffffffffu, odd);
+            if (!divides) {
+#pragma unroll
+                for (int j = 0; j < 1; ++j)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i)
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) known[unknown_at(begin + 32 * i + row + e, own + j)] = x[j][i][e];
             }
         }
-        if (divides && thread % 32 < 4) {  // so that an Inf or a NaN stands where FP32's substitution has it
+        if (divides && thread < 256 && thread % 32 < 4) {  // so that an Inf or a NaN stands where substitution has it
             const int own = thread / 32 * 4 + thread % 32;
 #pragma unroll 1
             for (int kk = 0; kk < PART && own < others; ++kk) {
-                const float x = known[unknown_at(begin + kk, own)] / part[part_at(kk, kk)];
+                const Number x = divided(known[unknown_at(begin + kk, own)], part[part_at(kk, kk)]);
                 known[unknown_at(begin + kk, own)] = x;
 #pragma unroll 1
                 for (int o = kk + 1; o < PART; ++o) {
-                    float* const to = known + unknown_at(begin + o, own);
-                    *to = fmaf(-part[part_at(o, kk)], x, *to);
+                    Number* const to = known + unknown_at(begin + o, own);
+                    *to = less(part[part_at(o, kk)], x, *to);
                 }
             }
         }
         __syncthreads();
     }
-    for (int at = thread; at < 8192; at += 256) {
-        const int p = at / SYSTEMS, j = at % SYSTEMS;
-        if (p < k && j < others) c[stored_at(p, k) * ldc + first + j] = known[unknown_at(p, j)];
+#pragma unroll 1
+    for (int from = thread; from < 8192; from += 4096) {
+        Number x[16];
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
+            x[i] = known[unknown_at(p, j)];
+        }
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const int at = from + 256 * i, p = at / SYSTEMS, j = at % SYSTEMS;
+            if (p < k && j < others) c[stored_at(p, k) * ldc + first + j] = x[i];
+        }
     }
 }
 
@@ -453,6 +495,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_split(
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
     const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 63) / 64 * 64 + 31) / 32);
+    if ((int)blockIdx.x >= blocks_a) { asm volatile("griddepcontrol.wait;" ::: "memory"); }  // which leaves X
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else

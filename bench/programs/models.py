@@ -1,13 +1,14 @@
 """Models as people write them in torch, and an exact Gaussian process: milliseconds of each, and its error against FP64.
 
-    python bench/programs/models.py [judge]
+    python bench/programs/models.py [judge | profile] [--only vision,encoder]
 
 A perceptron of three layers and a transformer block, both 4096 wide, forward and backward; a vision transformer's training step (12 blocks, 768 wide, 12 heads,
 64 images of 196 patches); an encoder's inference (the same blocks, 32 texts of 512 words); an exact Gaussian process of 8192 points in 512 dimensions:
-kernel matrix, Cholesky's factor, solves and the likelihood's gradient. The error is the largest of all results, of training those of gradients.
+kernel matrix, Cholesky's factor, solves and the likelihood's gradient. The error is the largest of all results, of training those of gradients. `profile` gives
+the GPU's milliseconds of one step by torch's operator, its operands' extents and the kernel in place of an error. `--only` names words of the programs' names.
 """
 
-import copy, json, sys
+import collections, copy, json, pathlib, sys, tempfile
 import torch
 
 torch.manual_seed(0)
@@ -64,7 +65,37 @@ PROGRAMS = (
     ("torch: Gaussian process, exact", process, torch.nn.Identity, ((8192, 512), (8192, 1))),
 )
 
+def profiled(step, model, x, steps=3):
+    """[operator, extents of its operands, strides, kernel, launches, milliseconds of the GPU] of one step, the longest first, and the GPU's idle time."""
+    activities = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[activities.CPU, activities.CUDA], record_shapes=True) as found:
+        for _ in range(steps):
+            step(model, x)
+        torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "trace.json"
+        found.export_chrome_trace(str(file))
+        events = [one for one in json.loads(file.read_text())["traceEvents"] if one.get("ph") == "X"]
+    said = {one["args"]["External id"]: one for one in events if one.get("cat") == "cpu_op" and "External id" in one.get("args", {})}
+    times, launches, spans = collections.Counter(), collections.Counter(), []
+    for one in events:
+        if one.get("cat") in ("kernel", "gpu_memset", "gpu_memcpy"):
+            by = said.get(one["args"].get("External id"), {"name": "?", "args": {}})
+            key = (by["name"], str(by["args"].get("Input Dims", "")), str(by["args"].get("Input Strides", "")), one["name"])
+            times[key] += one["dur"] / 1e3 / steps
+            launches[key] += 1 / steps
+            spans.append((one["ts"], one["ts"] + one["dur"]))
+    busy, until = 0.0, 0.0
+    for start, end in sorted(spans):
+        busy += max(0.0, end - max(start, until))
+        until = max(until, end)
+    idle = (until - min(spans)[0] - busy) / 1e3 / steps
+    return {"rows": [[*key, launches[key], ms] for key, ms in times.most_common()], "idle": idle}
+
+only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else [""]
 for name, step, model, shapes in PROGRAMS:
+    if not any(word in name for word in only):
+        continue
     model, x = model().cuda(), [torch.randn(shape, device="cuda") for shape in shapes]
     times = []
     for repeat in range(13):
@@ -78,6 +109,9 @@ for name, step, model, shapes in PROGRAMS:
     if "judge" in sys.argv:
         mine, exact = [one.double() for one in found], step(copy.deepcopy(model).double(), [one.double() for one in x])
         error = max(float((a - b).norm() / b.norm()) for a, b in zip(mine, exact))
-    print(json.dumps({"name": name, "ms": sorted(times[3:])[5], "error": error}), flush=True)
+    told = {"name": name, "ms": sorted(times[3:])[5], "error": error}
+    if "profile" in sys.argv:
+        told["profile"] = profiled(step, model, x)
+    print(json.dumps(told), flush=True)
     del model, x, found
     torch.cuda.empty_cache()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen.api.notes import note, note_no_gpu, note_refused, note_type
 from gemmgen.api.operands import as_numpy, check_dense, check_devices, home_of, refuse_truth, refuse_two_libraries
+from gemmgen.api.reproducible import reproducible_product
 from gemmgen.api.shapes import check_shapes, extents
 from gemmgen.api.torch_fp32 import fp32_of
 from gemmgen.api.torch_state import alike, settings, watched
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ACCURACIES", "matmul"]
 
-ACCURACIES = ("fp32", "fp64")
+ACCURACIES = ("fp32", "fp64", "reproducible")
 CLEAR = 2.0
 """Predicted times of both ways that are further apart than this factor decide; nearer ones are measured."""
 HOST_SECONDS = 50e-6
@@ -43,8 +44,7 @@ WORTH_A_COPY = 512**3
 LIGHT = 4 * 192**2
 """Bytes: two float32 operands that both have no more are multiplied by their own library. The GPU takes less time for them than the host does to enqueue a
 product, by either way; an H200 takes 2 to 6 us for torch.mm's squares of 16 to 192, and 7 to 13 us for those of a library's kernels (replayed graphs of 20)."""
-ROUNDS, SLICE_SECONDS, MOST_CALLS = 5, 2e-3, 20
-MOST_KEPT, MOST_TESTED = 4096, 4
+ROUNDS, SLICE_SECONDS, MOST_CALLS, MOST_KEPT, MOST_TESTED = 5, 2e-3, 20, 4096, 4
 
 Product = Callable[[Any, Any], Any]
 
@@ -82,7 +82,7 @@ def matmul(a: Any, b: Any, accuracy: str = "fp32") -> Any:
         a: [..., m, k] or [k], in any order and strides.
         b: [..., k, n] or [k]. Batches broadcast.
         accuracy: `fp32`: errors as the arrays' own type has. `fp64`: both are converted to float64, or to complex128 where one is complex, first; the
-            result has that type.
+            result has that type. `reproducible`: the same bits on every GPU, by kernels alone, of arrays of CuPy and torch in a GPU's memory.
 
     Returns:
         [..., m, n], in the current stream of the arrays' library.
@@ -130,7 +130,7 @@ def _product_of(a: Any, b: Any, accuracy: str) -> Product:
     homes = [home_of(x, name) for x, name in ((a, "a"), (b, "b"))]
     refuse_two_libraries(a, b, homes)
     front = _front(homes[0])
-    return front.product if accuracy == "fp32" else front.in_fp64
+    return {"fp32": front.product, "fp64": front.in_fp64, "reproducible": partial(reproducible_product, front, _package)}[accuracy]
 
 
 @cache
@@ -139,15 +139,15 @@ def _front(home: ModuleType) -> _Front:
 
 
 @cache
-def _package(gpu: Here, element: str = "f32") -> ModuleType | None:
+def _package(gpu: Here, element: str = "f32", which: str = "") -> ModuleType | None:
     """The library of a GPU and a type of elements; None where there is none: a `Notice` says so once."""
     from gemmgen.library import kept
 
     def progress(step: str) -> None:
-        note(f"build {gpu.title} {element}", f"builds its library of {element} kernels for {gpu.title}, once, which takes about 40 s of a core")
+        note(f"build {gpu.title} {element}{which}", f"builds its library of {element} kernels for {gpu.title}, once, which takes about 40 s of a core")
 
     try:
-        return kept.package(gpu, progress, element)
+        return kept.package(gpu, progress, element, *filter(None, [which]))
     except GemmgenError as error:
         note(f"no library {gpu.title} {element}", f"there is no library of {element} kernels for {gpu.title}, so the arrays' own library multiplies:\n{error}")
         return None

@@ -267,7 +267,11 @@ class _Run:
 
     def under(self, guard: str) -> _Run:
         """Where all lanes that come here have this predicate."""
-        return self.made_whole() if self.parted is not None and guard in self.whole_if else self
+        if self.parted is not None and guard not in self.whole_if:
+            return self
+        run = self.made_whole()
+        run.values |= {register: value for (register, held), value in self.guarded.items() if held == guard}
+        return run
 
     def same(self, register: str) -> bool:
         """Whether a register or predicate has one value in all lanes that are here."""

@@ -129,6 +129,11 @@ class Rates(Strict):
         Field(description="multiply-adds of one SM's matrix units in a clock, with FP32 accumulation (INT32 of s8), by word type"),
     ]
 
+    @property
+    def computes_f64(self) -> bool:
+        """Whether FP64 instructions are as cheap as integer ones: GeForce's, and those of some data center GPUs, have 1/32 or less of FP32's rate."""
+        return self.f64_tflops is not None and self.f64_tflops >= self.f32_tflops / 8
+
     @model_validator(mode="after")
     def _agree(self) -> Rates:
         """TFLOPS are SMs x clock x multiply-adds x 2, up to the vendor's rounding."""

@@ -44,8 +44,14 @@ SUM_BITS = 30
 """Sums over a segment are below 2^SUM_BITS in magnitude, so that one multiplication reduces them."""
 QUOTIENT_BITS = 39
 """A sum's quotient is (sum * reciprocal) / 2^QUOTIENT_BITS, rounded down."""
-MARGIN = 1 + 2.0**-30
-"""What the computed norm is multiplied by: more than the roundings of a sum of squares in FP64 take from it."""
+NORM_BITS = 28
+"""Of the integers whose squares' sum tells a row's norm: its largest element becomes one of [2^27, 2^28)."""
+PART_BITS, DROPPED_BITS = 22, 6
+"""Sums of squares are added up in three parts of PART_BITS bits, the last of 20, so that 256 threads do not overflow; their root is of what is left
+without the last DROPPED_BITS."""
+NORM_LOSS = 99
+"""More than what such a norm loses: sqrt(SEGMENT_K) since elements are rounded down to integers, and 2^(DROPPED_BITS / 2) since the root is. Beside
+2^27 it is less than 2^-20.3, so that with the cut of `FACTOR_BITS` a factor is too small by less than 2^-19."""
 FACTOR_BITS = 20
 """Fraction bits of a row's factor: times an element of FP32 it is exact in FP64."""
 
@@ -177,6 +183,28 @@ class Residues:
         return self.unit.hex()
 
     segment_k, factor_bits, fraction_bits, low_bits, quotient_bits = SEGMENT_K, FACTOR_BITS, FRACTION_BITS, LOW_BITS, QUOTIENT_BITS
+    norm_bits, part_bits, dropped_bits, norm_loss = NORM_BITS, PART_BITS, DROPPED_BITS, NORM_LOSS
+
+    def factors(self, x: np.ndarray) -> np.ndarray:
+        """What each row of `x` [rows, k] FP32 is multiplied by before it is rounded to integers, [rows] FP64 of `FACTOR_BITS` fraction bits.
+
+        It brings the largest Euclidean norm of the row's segments to the target or little below. NaN of a row that holds an Inf or a NaN, 1 of zeros.
+        The norm is a sum of squares of integers, |x| in units of a power of two that the row's largest element decides, rounded down: no order of k
+        changes it.
+        """
+        largest = np.abs(x).max(axis=1, initial=0.0)  # of NaN none is larger
+        aside = ~np.isfinite(largest)
+        up = NORM_BITS - np.frexp(np.where(aside, 0, largest))[1].astype(np.int64)
+        whole = np.ldexp(np.where(aside[:, None], 0, np.abs(x)).astype(np.float64), up[:, None]).astype(np.int64)
+        squares, most = whole * whole, np.zeros(len(x), np.int64)
+        for at in range(0, x.shape[1], SEGMENT_K):
+            segment = squares[:, at : at + SEGMENT_K]
+            high, low = (segment >> NORM_BITS).sum(axis=1), (segment & (1 << NORM_BITS) - 1).sum(axis=1)
+            most = np.maximum(most, (high << NORM_BITS - DROPPED_BITS) + (low >> DROPPED_BITS))
+        roots = np.array([isqrt(int(one) + 1) for one in most], np.float64)
+        found = np.ldexp(float(self.target) / (roots * 2.0 ** (DROPPED_BITS / 2) + NORM_LOSS), up)
+        cut = (found.view(np.uint64) & np.uint64(-1 << 52 - FACTOR_BITS & 0xFFFFFFFFFFFFFFFF)).view(np.float64)
+        return np.where(aside, np.nan, np.where(largest == 0, 1.0, cut))
 
     @cached_property
     def each(self) -> tuple[Modulus, ...]:

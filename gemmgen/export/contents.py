@@ -261,7 +261,7 @@ def _of_kind(plan: Plan) -> dict[str, Any]:
         "has": has, "beta_declared": f"{_of_factors(plan)['beta_factor']}beta, " if has["beta"] else "",
         "a_declared": f", const {plan.type.c_type} *a, int64_t lda" if has["a"] else "",
         "a_pointed": f", const {plan.type.c_type}* a, int64_t lda" if has["a"] else "",
-        "system": {"size": kind.aliases["k"], "others": kind.beside, "block": solves.BLOCK, "systems": solves.SYSTEMS, "operand": plan.solved.name,
+        "system": {"size": kind.aliases["k"], "others": kind.beside, "block": solves.BLOCK, "systems": kind.own.systems, "operand": plan.solved.name,
                    "contiguous": plan.solved.k_contiguous} if kind.solves else None,
     }
 

@@ -102,7 +102,8 @@ def promise(plan: Plan) -> str:
     """When the bounds hold, as a clause."""
     *others, last = voiding(plan)
     if plan.kind.solves:
-        return f"{'|A||X|' if plan.kind.left else '|X||B|'} is below 2^127 and the counters {', '.join(others)} and {last} of the status are zero"
+        reach = "|A||X|" if plan.kind.left else "|X||B|"
+        return f"{reach} is below 2^{plan.type.exponents[2]} and the counters {', '.join(others)} and {last} of the status are zero"
     stored = "" if plan.output.is_usual else f", C is in the range of {plan.output.title}"
     return f"alpha is 1, beta is 0, |A||B| is below 2^{plan.type.exponents[2]}{stored} and the counters {', '.join(others)} and {last} of the status are zero"
 
@@ -117,9 +118,11 @@ def coefficients(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
         largest = replace(largest, random=math.hypot(largest.random, plan.type.roundoff), scaled=largest.scaled + plan.type.roundoff)
     if not plan.kind.solves:
         return largest
-    # Of residuals, which substitution in FP32 adds to, as `gemmgen.verify.solves` has it.
+    # Of residuals, which substitution adds to, as `gemmgen.verify.solves` has it; of complex elements both parts err.
+    u, parts, k = plan.type.roundoff, plan.kind.reals, k // plan.kind.reals
     terms, served = min(k, solves.BLOCK), max(k // solves.BLOCK, 1).bit_length()
-    return replace(largest, random=math.hypot(largest.random, U * math.sqrt(terms)), scaled=largest.scaled + U * (terms + 4 + 3 * served))
+    rounded = terms + 4 + 3 * served if parts == 1 else 2 * terms + 16 + 6 * served
+    return replace(largest, random=math.hypot(largest.random, u * math.sqrt(parts * terms)), scaled=math.sqrt(parts) * (largest.scaled + u * rounded))
 
 
 def bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
@@ -143,7 +146,8 @@ def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
 def measure(plan: Plan) -> str:
     """What the deterministic bound is relative to; of integers, whose last place a row shares, to the largest elements or the norms."""
     if plan.kind.solves:
-        return f"({'|A||X|' if plan.kind.left else '|X||B|'} + |alpha C|)"
+        of_product = _measure(plan.scheme.family)[1:-1]
+        return f"({of_product.replace('B' if plan.kind.left else 'A', 'X')} + |alpha C|)"
     return _measure(plan.scheme.family)
 
 

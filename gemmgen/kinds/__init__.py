@@ -22,8 +22,8 @@ __all__ = [
     "Kind", "Problem", "Tiles", "all_kinds", "kind_called", "kind_of", "require_plain",
 ]
 
-OF_COMPLEX = (SYRK, HERK, SYR2K, HER2K, GEMMT, TRMM, SYMM, HEMM)
-"""The kinds of `triangles` and `triangular` that have complex elements, too."""
+OF_COMPLEX = (SYRK, HERK, SYR2K, HER2K, GEMMT, TRMM, TRSM, SYMM, HEMM)
+"""The kinds of `triangles`, `triangular` and `solves` that have complex elements, too."""
 ENTRY_POINTS = "gemmgen.kinds"
 
 

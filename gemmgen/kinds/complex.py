@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gemmgen.catalog.element import ELEMENTS, Element
 from gemmgen.errors import SpecError
+from gemmgen.interface import Round
 from gemmgen.kinds.batches import STRIDED
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS, GEMM, LAYOUTS, Kind, Problem
 from gemmgen.kinds.triangular import stages
@@ -157,13 +159,18 @@ class OfComplex(ComplexProduct):
 
     def __init__(self, type: str, layout: str, kind: Kind):
         super().__init__(type, layout)
-        self.of_reals = one = kind.of_complex()
+        self.of_reals = one = kind.of_complex(type)
         self.options = {**self.options, **one.options}
         self.name, self.meaning, self.aliases = self.element.letter + one.name, one.meaning, one.aliases
         self.formula = one.formula if one.one_operand else self.formula.replace(GEMM.formula, one.formula)
         self.vendor_share, self.longest_last, self.hermitian, self.exchanged = one.vendor_share, one.longest_last, one.hermitian, one.exchanged
         self.tiles, self.stored, self.mirrored, self.equations, self.constraints = one.tiles, one.stored, one.mirrored, one.equations, one.constraints
         self.operand, self.left = getattr(one, "operand", None), getattr(one, "left", False)
+        if one.solves:  # parts of the triangle are multiplied, by kernels of one product
+            self.solves, self.below, self.unit, self.beside, self.own, self.steps = True, one.below, one.unit, one.beside, one.own, one.steps
+            self.vendor_chain, self.vendor_together = one.vendor_chain, one.vendor_together
+            self.layouts = one.layouts
+            return
         self.layouts = one.layouts = COMPLEX_LAYOUTS if one.layouts == LAYOUTS else one.layouts + BESIDE.get(self.operand, ())
         if self.operand == "a":
             self.given = {**self.given, "a": self._in_triangle("kk >> 1", "o", ROWS[layout[0]], "at(kk >> 1, 2 * o + (kk & 1))", "kk & 1", "-{0}")}
@@ -205,6 +212,27 @@ class OfComplex(ComplexProduct):
 
     def check(self, problem: Any, place: str) -> None:
         self.of_reals.check(problem, place)
+
+    # ---- kinds that solve: their rounds are of elements, and launches of parts
+
+    def rounds(self, m: int, n: int, k: int, alpha: complex, beta: float, contiguous: bool) -> list[Round]:
+        if not self.solves:
+            return super().rounds(m, n, k, alpha, beta, contiguous)
+        return [
+            replace(one, n=self.reals * one.n, k=self.reals * one.k,
+                    at={name: (of, row, self.reals * column) for name, (of, row, column) in one.at.items()})
+            for one in self.of_reals.rounds(m, n // self.reals, k, alpha, beta, contiguous)
+        ]
+
+    @property
+    def between(self) -> Kind:
+        return ComplexProduct(self.options["type"], self.options["layout"])
+
+    def largest(self, m: int, n: int) -> tuple[int, int, int]:
+        return self.extents(*self.of_reals.largest(m, n // self.reals))
+
+    def whole(self, x: np.ndarray) -> np.ndarray:
+        return self.of_reals.whole(x)
 
     # ---- what the judge compares with
 

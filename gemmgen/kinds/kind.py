@@ -105,7 +105,7 @@ class Kind:
         vendor_share: of the seconds of the whole product by the vendor's SGEMM, but for its launch, what the vendor's own routine takes; None where there is
             none. Measured on an H200 (docs/results/level3.md).
         vendor_chain: seconds by which each unknown waits for the one before besides, measured likewise.
-        vendor_together: times as long as that share the vendor's routine for many such problems takes, measured likewise.
+        vendor_together: times as long as both the vendor's routine for many such problems takes, measured likewise.
         equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
             computed. Those of new symbols stand before the one that asks for them.
         constraints: what a kernel must satisfy besides those of its design.
@@ -197,8 +197,12 @@ class Kind:
         """The kind with what a spec's section [problem] decides of it."""
         return self
 
-    def of_complex(self) -> Kind:
-        """The same of complex elements, whose C kernels compute as one of twice as many real columns."""
+    def on(self, gpu: Any, problem: Any) -> Kind:
+        """The kind with what a GPU's row decides of it, at the sizes that a spec's section [problem] expects."""
+        return self
+
+    def of_complex(self, type: str) -> Kind:
+        """The same of complex elements of that name, whose C kernels compute as one of twice as many real columns."""
         return copy(self)
 
     def of_batch(self, problem: Any) -> Kind:
@@ -237,7 +241,9 @@ class Kind:
         if (self.packs or self.solves) and problem.b != "f32":
             raise InfeasibleSpec(f"{place}: [problem] b", f"kind {self.name} has a B of FP32 alone", got=problem.b, needs="f32", remedy='b = "f32"')
         if self.solves and problem.c != "f32":
-            raise InfeasibleSpec(f"{place}: [problem] c", f"kind {self.name} solves in C, in FP32", got=problem.c, needs="f32", remedy='c = "f32"')
+            raise InfeasibleSpec(
+                f"{place}: [problem] c", f"kind {self.name} solves in C, of the elements' type", got=problem.c, needs="f32", remedy='c = "f32"',
+            )
         for extent, other in self.aliases.items():
             if extent in ("m", "n", "k") and getattr(problem, extent) != getattr(problem, other):
                 raise InfeasibleSpec(
@@ -320,6 +326,11 @@ class Kind:
         if not (self.exchanged and alpha and k):
             return [own]
         return [own, Round(False, m, n, k, complex(alpha).conjugate() if self.hermitian else alpha, 1.0, {"a": ("b", 0, 0), "b": ("a", 0, 0)})]
+
+    @property
+    def between(self) -> Kind:
+        """Of a kind that solves, that of its products."""
+        return GEMM
 
     def largest(self, m: int, n: int) -> tuple[int, int, int]:
         """m, n and k that no product of a solve exceeds; zeros where there is none."""

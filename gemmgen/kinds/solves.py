@@ -1,43 +1,95 @@
 """Triangular systems: BLAS's trsm.
 
-The unknowns are solved block by block. A block is solved by substitution in FP32, as BLAS does it, so that a solve is as stable; what a block is for the
-unknowns behind it is a product, by any scheme's kernels. Products are as large as they can be: behind block i, 2^t blocks serve the next 2^t, where 2^t is
-the largest power of two that divides i + 1. So each element of the triangle is split once, and half of all multiplications are in one product. Systems of a
-strided batch are solved together: each launch is for the same part of all.
+The unknowns are solved block by block. A block is solved by substitution in the elements' own arithmetic, as BLAS does it, so that a solve is as stable; what
+a block is for the unknowns behind it is a product, by any scheme's kernels. Products are as large as they can be: behind block i, 2^t blocks serve the next
+2^t, where 2^t is the largest power of two that divides i + 1. So each element of the triangle is split once, and half of all multiplications are in one
+product. Systems of a strided batch are solved together: each launch is for the same part of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.element import ELEMENTS, F32, Element
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.interface import Round
-from gemmgen.kinds.kind import Problem
+from gemmgen.kinds.kind import Kind, Problem
 from gemmgen.kinds.triangles import LOWER
 from gemmgen.kinds.triangular import LEFT, NONUNIT, UNIT, OneTriangle, triangle
 from gemmgen.model.equation import Equation, Numbers
 
 BLOCK = 256
 """Unknowns of a block."""
-PART = 64
-"""Unknowns that are substituted one by one; the rest of a block is products in FP32."""
-SYSTEMS = 32
-"""Right-hand sides of a thread block, one a lane while unknowns are substituted."""
-THREADS = 256
-SHARED_BYTES = 4 * (BLOCK * SYSTEMS + PART * PART + PART)
-"""A block's unknowns, a part of the triangle, and one over each element of its diagonal."""
+LANES = 8
+"""Threads that substitute for one right-hand side."""
 
 
-UNKNOWN_CYCLES = 207
-"""Cycles from one unknown of a block to the next, all else of a block among them: an H200 launches and solves a block in 33.7 us for 2048 and for 4096
-right-hand sides (docs/results/level3.md). Of other GPUs assumed."""
-_PARTS = BLOCK // PART
-SUBSTITUTION = Equation(
-    "K11", "substitution_cycles", f"{BLOCK} * {UNKNOWN_CYCLES} + {_PARTS * (_PARTS - 1) // 2} * {PART * PART * SYSTEMS} / f32_fma_per_clock",
-    "cycles a block of unknowns and thread block", "one unknown after another, and products with the parts before in FP32",
-)
+@dataclass(frozen=True)
+class Substitution:
+    """The kernel that solves a block, of one type of elements: of larger ones it has fewer right-hand sides, so that their unknowns take 32 KiB.
+
+    Attributes:
+        element: of the triangle and of the right-hand sides.
+        asked: right-hand sides of a thread block; 0 for the usual number.
+    """
+
+    element: Element
+    asked: int = 0
+
+    @property
+    def systems(self) -> int:
+        """Right-hand sides of a thread block."""
+        return self.asked or 128 // self.element.bytes
+
+    @property
+    def part(self) -> int:
+        """Unknowns that are substituted one by one; the rest of a block is products in the elements' own arithmetic."""
+        return 64 if self.element.bytes == 4 else 32
+
+    @property
+    def threads(self) -> int:
+        return LANES * self.systems
+
+    @property
+    def pair(self) -> int:
+        """Right-hand sides that a thread substitutes for. Two read the triangle from shared memory once, which is faster where an SM has 64 right-hand sides;
+        with 32, one after another waits less (docs/results/level3.md)."""
+        return 2 if self.systems > 32 else 1
+
+    @property
+    def shared_bytes(self) -> int:
+        """A block's unknowns, a part of the triangle, and one over each element of its diagonal."""
+        return self.element.bytes * (BLOCK * self.systems + self.part * self.part + self.part)
+
+    @property
+    def together(self) -> int:
+        """Thread blocks that an SM takes at a time: 32 right-hand sides. Assumed."""
+        return max(1, 32 // self.systems)
+
+    @property
+    def multiplied(self) -> int:
+        """Multiply-adds of a thread block's products."""
+        parts = BLOCK // self.part
+        return parts * (parts - 1) // 2 * self.part**2 * self.systems * self.element.reals**2
+
+    @property
+    def cycles(self) -> Equation:
+        """K11."""
+        own = UNKNOWN_CYCLES[self.element.name, self.systems]
+        return Equation(
+            "K11", "substitution_cycles", f"{BLOCK} * {own} + {self.multiplied} / {self.element.part.name}_fma_per_clock",
+            "cycles a block of unknowns and thread block",
+            f"one unknown after another, and products with the parts before in {self.element.part.title}",
+        )
+
+
+UNKNOWN_CYCLES = {("f32", 16): 139, ("f32", 32): 168, ("f32", 64): 230, ("f64", 16): 359, ("c64", 16): 380, ("c128", 8): 1300}
+"""Cycles from one unknown of a block to the next, all else of a block among them, by elements and right-hand sides of a thread block: an H200 launches and
+solves a block of FP32 in 33.1 us for 4096 right-hand sides (docs/results/level3.md). Of other GPUs assumed."""
 
 
 def alone(gpu: Gpu) -> bool:
@@ -56,29 +108,31 @@ def opaque(gpu: Gpu) -> bool:
     return gpu.maker.platform == "hip" and gpu.limits.warp_size == 32
 
 
-def block_seconds(numbers: Numbers) -> tuple[float, float, float]:
+def block_seconds(numbers: Numbers, own: Substitution = Substitution(F32)) -> tuple[float, float, float]:
     """What a block of unknowns takes, as K12 has it: (seconds of its launch, of a wave of thread blocks, of a right-hand side in device memory).
 
     Args:
         numbers: a GPU's rates by their symbols.
     """
-    return numbers["launch_seconds"], SUBSTITUTION.value(numbers) / numbers["clock_hz"], 8 * BLOCK / numbers["dram_rate"]
+    return numbers["launch_seconds"], own.cycles.value(numbers) / numbers["clock_hz"], 2 * own.element.bytes * BLOCK / numbers["dram_rate"]
 
 
-def equations(size: str, others: str) -> tuple[Equation, ...]:
+def equations(size: str, others: str, own: Substitution = Substitution(F32)) -> tuple[Equation, ...]:
     """Of the time: what a solve has besides its products.
 
     Args:
-        size, others: the symbols of how many unknowns and right-hand sides there are.
+        size, others: how many unknowns and right-hand sides there are, by the symbols of the real product.
     """
+    together = f"{own.together} * sms" if own.together > 1 else "sms"
     return (
         Equation("K10", "solved_blocks", f"ceil({size} / {BLOCK})", "blocks of unknowns", "solved one after the other"),
-        SUBSTITUTION,
+        own.cycles,
         Equation(
             "K12", "solve_seconds",
-            f"solved_blocks * (3 * launch_seconds + ceil(batch * ceil({others} / {SYSTEMS}) / sms) * (substitution_cycles / clock_hz)"
-            f" + 8 * {BLOCK} * batch * {others} / dram_rate)",
-            "s", "besides products: of each block its launch, and a product's two, for all systems of a batch; assumed: a thread block an SM",
+            f"solved_blocks * (3 * launch_seconds + ceil(batch * ceil({others} / {own.systems}) / ({together})) * (substitution_cycles / clock_hz)"
+            f" + {2 * own.element.bytes} * {BLOCK} * batch * {others} / dram_rate)",
+            "s", f"besides products: of each block its launch, and a product's two, for all systems of a batch; assumed: {own.systems * own.together} "
+            "right-hand sides an SM",
         ),
     )
 
@@ -90,21 +144,54 @@ class Trsm(OneTriangle):
         uplo: which triangle there is, as the formula reads the operand: of A^T, where the layout stores A transposed.
         side: `left` for A, `right` for B.
         diag: `unit` for a diagonal of ones, which is not read.
+        type: of the elements. Of complex ones it is what `OfComplex` knows of a solve, in elements.
+        systems: right-hand sides of a thread block, in place of the usual number.
     """
 
     name = "trsm"
-    vendor_share, vendor_chain, vendor_together = 0.5, 3.1e-7, 2.5
+    vendor_share, vendor_together = 0.5, 2.2
+    chains = {"f32": 2.7e-7, "f64": 3.8e-7, "c64": 4.5e-7, "c128": 4.8e-7}
+    """Seconds by which each unknown of the vendor's routine waits for the one before, by elements, in the order of their numbers."""
     meaning = "a triangular system, whose solution takes the place of its right-hand sides"
     solves = True
 
-    def __init__(self, uplo: str = LOWER, side: str = LEFT, diag: str = NONUNIT):
-        super().__init__({"uplo": uplo, "side": side, "diag": diag})
-        self.unit = diag == UNIT
+    def __init__(self, uplo: str = LOWER, side: str = LEFT, diag: str = NONUNIT, type: str = F32.name, systems: str = ""):
+        more = {"type": "" if type == F32.name else type, "systems": systems}
+        super().__init__({"uplo": uplo, "side": side, "diag": diag} | {key: value for key, value in more.items() if value})
+        self.unit, self.own, self.vendor_chain = diag == UNIT, Substitution(ELEMENTS[type], int(systems or 0)), self.chains[type]
         self.layouts = ("nn", "tn") if self.left else ("nn", "nt")  # the other operand is C
         self.beside = "n" if self.left else "m"
         of = f"the {uplo} triangle of {self.operand.upper()}{', whose diagonal is 1' if self.unit else ''}"
         self.formula = f"X in place of C, where {'A X' if self.left else 'X B'} = alpha C, of {of}"
-        self.equations = equations(*("MN" if self.left else "NM"))
+        columns = "N" if self.own.element.reals == 1 else f"(N / {self.own.element.reals})"
+        self.equations = equations(*(("M", columns) if self.left else (columns, "M")), self.own)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.options, self.batched)
+
+    def of(self, problem: Any) -> Kind:
+        found = super().of(problem)
+        return found._of(problem.type)
+
+    def on(self, gpu: Gpu, problem: Any) -> Kind:
+        """Of FP32 on Hopper, where it was measured: as few right-hand sides a thread block as one block on each SM takes together, or 64."""
+        if self.own.element != F32 or gpu.arch_number != 90:
+            return self
+        others = (problem.n if self.left else problem.m) * self.products(problem)
+        systems = next((one for one in (16, 32) if -(-others // one) <= gpu.rates.sms), 64)
+        if systems == self.own.systems:
+            return self
+        found = Trsm(*(self.options[key] for key in ("uplo", "side", "diag")), F32.name, str(systems))
+        return found.strided() if self.batched else found
+
+    def _of(self, type: str) -> Trsm:
+        return Trsm(*(self.options[key] for key in ("uplo", "side", "diag")), type)
+
+    def of_complex(self, type: str) -> Kind:
+        """With the conjugated triangle, too."""
+        found = self._of(type)
+        found.layouts = (*self.layouts, "cn" if self.left else "nc")
+        return found
 
     def steps(self, size: int) -> Iterator[tuple[int, int, int]]:
         """(first, known, end) by how many unknowns come before, of the products in order: unknowns [first, known) serve those of [known, end). Before each,
@@ -113,7 +200,7 @@ class Trsm(OneTriangle):
             count = block & -block
             yield (block - count) * BLOCK, block * BLOCK, min(size, (block + count) * BLOCK)
 
-    def rounds(self, m: int, n: int, k: int, alpha: float, beta: float, contiguous: bool) -> list[Round]:
+    def rounds(self, m: int, n: int, k: int, alpha: complex, beta: float, contiguous: bool) -> list[Round]:
         size, others = (m, n) if self.left else (n, m)
         if not others:
             return []
@@ -166,6 +253,11 @@ class Trsm(OneTriangle):
 
     def embedded(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> Problem:
         raise NotImplementedError("the products of a solve are judged as those of GEMM")
+
+
+def _again(options: Mapping[str, str], batched: bool) -> Kind:
+    found = Trsm(**options)
+    return found.strided() if batched else found
 
 
 TRSM = Trsm()

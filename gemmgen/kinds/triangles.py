@@ -164,8 +164,8 @@ class Triangle(Kind):
     def of(self, problem: Any) -> Kind:
         return type(self)(problem.uplo or LOWER)
 
-    def of_complex(self) -> Kind:
-        return type(self)(self.options["uplo"], reals=2)
+    def of_complex(self, type: str) -> Kind:
+        return self.__class__(self.options["uplo"], reals=2)
 
     def check(self, problem: Any, place: str) -> None:
         if (problem.uplo or LOWER) not in self.among:
@@ -274,7 +274,7 @@ class Syr2k(Triangle):
     def of(self, problem: Any) -> Kind:
         return super().of(problem) if problem.type == F32.name else Syr2kInTurn(problem.uplo or LOWER)
 
-    def of_complex(self) -> Kind:
+    def of_complex(self, type: str) -> Kind:
         return Syr2kInTurn(self.options["uplo"], reals=2)
 
     def completed(self, a: np.ndarray, b: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -309,8 +309,8 @@ class Syr2kInTurn(Syr2k):
     def of(self, problem: Any) -> Kind:
         return type(self)(problem.uplo or LOWER)
 
-    def of_complex(self) -> Kind:
-        return type(self)(self.options["uplo"], reals=2)
+    def of_complex(self, type: str) -> Kind:
+        return self.__class__(self.options["uplo"], reals=2)
 
     def terms(self, a: np.ndarray, b: np.ndarray | None, alpha: complex = 1.0) -> list[tuple[complex, np.ndarray, np.ndarray]]:
         a, b = Kind.completed(self, a, b)

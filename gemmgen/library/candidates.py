@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,6 +34,8 @@ from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Problem
 
 MOST_TILES = 12
 """Tiles of one size whose best plans are candidates."""
+ALIKE = 2
+"""Of these, where a routine has one kernel for all sizes, those that share a warp's tile."""
 SLOWEST = 1.5
 """How much longer than the best plan of its size such a plan may take."""
 SMALL = 1024
@@ -131,7 +133,7 @@ class Candidate:
 def between(one: Candidate) -> Candidate:
     """Of a routine that solves the kernel of the products between blocks of unknowns: the same decisions, for one product."""
     loaded, own = one.request.loaded, one.request
-    problem = Problem(layout=one.layout, **{extent: getattr(loaded.spec.problem, extent) for extent in "mnk"})
+    problem = Problem(layout=one.layout, type=loaded.spec.problem.type, **{extent: getattr(loaded.spec.problem, extent) for extent in "mnk"})
     asked = requests(loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"problem": problem})}))
     same = next(each for each in asked if (each.scheme.name, each.fragment.name, each.design.name, each.choices.promote)
                 == (own.scheme.name, own.fragment.name, own.design.name, own.choices.promote))
@@ -235,7 +237,7 @@ def of_routine(library: LoadedLibrary, gpu: Gpu, way: Mapping[str, Any]) -> list
     if not found:
         return []
     cost = np.log(np.stack([one.seconds for one in found])) @ weights(sizes) ** 3
-    return [found[at] for at in np.argsort(cost, kind="stable")[:MOST_TILES]]
+    return [found[at] for at in _of_several_warps(np.argsort(cost, kind="stable"), [_warp(one.symbols) for one in found])]
 
 
 def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], sizes: np.ndarray, products: int) -> Iterator[Candidate]:
@@ -251,10 +253,26 @@ def _of_way(place: str, loaded: LoadedSpec, gpu: Gpu, way: Mapping[str, Any], si
             one = space.request
             rows = np.column_stack([space.columns[name][space.order] for name in one.design.symbols]).astype(int)
             found = _seconds(one, rows, sizes)
-            for at in np.argsort(np.log(found) @ weights(sizes) ** 3, kind="stable")[:MOST_TILES]:
-                symbols = tuple(zip(one.design.symbols, rows[at].tolist()))
-                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=symbols, routine=way,
+            known = [tuple(zip(one.design.symbols, row)) for row in rows.tolist()]
+            for at in _of_several_warps(np.argsort(np.log(found) @ weights(sizes) ** 3, kind="stable"), list(map(_warp, known))):
+                yield Candidate(place, gpu, way["layout"], found[at], found[at], request=one, symbols=known[at], routine=way,
                                 element=loaded.spec.problem.type)
+
+
+def _warp(symbols: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """A warp's tile, which decides about registers."""
+    return tuple(value for name, value in symbols if name in ("WM", "WN"))
+
+
+def _of_several_warps(order: Iterable[int], warps: Sequence[tuple[int, ...]]) -> list[int]:
+    """The first MOST_TILES of an order, but no more of a warp's tile than ALIKE: where the compiler refuses one for its registers it refuses all."""
+    taken: dict[tuple[int, ...], int] = {}
+    found = []
+    for at in order:
+        if len(found) < MOST_TILES and taken.get(warps[at], 0) < ALIKE:
+            taken[warps[at]] = taken.get(warps[at], 0) + 1
+            found.append(int(at))
+    return found
 
 
 def _spaces(loaded: LoadedSpec) -> Iterator[Ranked]:
@@ -287,7 +305,8 @@ def _variants(loaded: LoadedSpec, problems: Sequence[Mapping[str, Any]]) -> Iter
         split = loaded.spec.split.model_copy(update={"scheme": scheme, "promote": one.choices.promote[0], **pinned})
         fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
         for problem in problems:
-            changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update=problem)}
+            accuracy = Accuracy(reproducible=loaded.spec.accuracy.reproducible)
+            changes = {"split": split, "fragment": fragment, "accuracy": accuracy, "problem": loaded.spec.problem.model_copy(update=problem)}
             # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
             asked = kind_of(changes["problem"])
             designs = [design.name for design in designs_of(one.fragment, asked, one.scheme.family.sums)] if asked.batched else []

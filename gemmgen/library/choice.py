@@ -341,12 +341,12 @@ def pool(
 def _with_plain(library: LoadedLibrary, found: Sequence[Candidate], plain: Mapping[Group, Sequence[Candidate]]) -> tuple[list[Candidate], list[str]]:
     """(the candidates with plain FP32's and without those that it beats at every size, what is to be known of these).
 
-    Kernels of FP64 stay, whatever native FP64 takes: a library has no other kernels of it. Where a use asks for less error than FP32 has, or a dispatch table's
-    measured times decide, FP32 does not stand in.
+    Kernels of FP64 stay, whatever native FP64 takes: a library has no other kernels of it. Where a use asks for less error than FP32 has, the file for the
+    same bits everywhere, or a dispatch table's measured times decide, FP32 does not stand in.
     """
     tables = {name for _, _, names in library.tables for name in names}
     serves = {
-        gpu.name: gpu.name not in tables and all(
+        gpu.name: gpu.name not in tables and not library.file.reproducible and all(
             accepts_fp32(retargeted(spec, gpu_name(library, gpu), library.layouts_of(F32)[0])[0][1])
             for _, spec, names in library.specs if gpu.name in names and spec.spec.problem.type == F32.name
         ) for gpu in library.gpus

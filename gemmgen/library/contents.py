@@ -37,7 +37,8 @@ def values(library: Library) -> dict[str, Any]:
         "platform": f"library/platform/{library.maker.platform}.j2", "maker": library.maker, "library": library, "title": title(library),
         "largest_extent": prose.LARGEST_EXTENT, "alignment": WORKSPACE_ALIGNMENT, "least_driver": driver, "least_driver_told": driver_told(library, driver),
         "gpus": library.loaded.gpus, "layouts": library.loaded.layouts, "shims": library.shim, "images": library.images,
-        "abi": ABI, "types": types(library), "example": dict(zip("mnk", EXAMPLE_SIZE)), "element": library.loaded.elements[0],
+        "reproducible": library.reproducible, "abi": ABI, "types": types(library), "example": dict(zip("mnk", EXAMPLE_SIZE)),
+        "element": library.loaded.elements[0],
         "sources": {kernel.label: f"kernels/{kernel.label}{kernel.built.source.suffix}" for kernel in library.kernels},
     }
 
@@ -175,6 +176,7 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
         "fallback": [kernel.label for kernel in library.kernels if kernel.is_fallback],
         "finish": [{"file": f"src/code/{image.file}", "arch": image.arch} for image in library.finish],
         "shim": list(library.shim),
+        "reproducible": library.reproducible,
         "refused": [{"kernel": plan.hash, "plan": plan.summary, "problem": error.problem, "has": error.has} for plan, error in choice.refused],
         "verdicts": [one.as_dict() for one in choice.verdicts],
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],

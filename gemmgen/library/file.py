@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -116,6 +116,11 @@ class LibraryFile(Strict):
         (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most; "
         "of a dispatch table they have the scheme that is fastest for the largest of the sizes"
     )
+    reproducible: bool = Field(
+        False, description="whether C of alpha A B + beta C is the same bits on every GPU that libraries with these schemes serve: each type of elements has "
+        "kernels of one scheme, which each [[use]] names or leaves to be residues7 or residues14, and no portable ones; a shim takes every call that a "
+        "kernel serves"
+    )
     fallback: bool = Field(
         True, description="whether what no kernel serves in FP32 is computed by portable ones, which the library then holds, too; other elements have none"
     )
@@ -171,6 +176,11 @@ class LoadedLibrary:
     def archs(self) -> tuple[str, ...]:
         """Of the GPUs, each once."""
         return tuple(dict.fromkeys(gpu.arch for gpu in self.gpus))
+
+    @property
+    def has_portable(self) -> bool:
+        """Whether it holds portable kernels of FP32."""
+        return self.file.fallback and F32 in self.elements and not self.file.reproducible
 
     @property
     def batched(self) -> bool:
@@ -267,11 +277,37 @@ def _loaded(data: dict[str, Any], place: str, folder: Path | None) -> LoadedLibr
         else:
             specs.append((where, _spec(use, where, folder), of))
     found = LoadedLibrary(file, place, folder, gpus, tuple(specs), tuple(tables))
+    if file.reproducible:
+        found = _reproducible(found)
     for element in found.elements:
         if not found.layouts_of(element):
             raise SpecError(f"{place}: layouts", f"are of conjugated matrices alone, and a [[use]] is of {element.title}", got=", ".join(file.layouts),
                             needs=" or ".join(LAYOUTS), remedy=f'layouts = ["nn", "{file.layouts[0]}"]')
     return found
+
+
+def _reproducible(library: LoadedLibrary) -> LoadedLibrary:
+    """The library with specs whose C is the same bits on every GPU.
+
+    Raises:
+        SpecError: a scheme of it is not told, so that each GPU may get another, or an element's type has two.
+    """
+    place, told = f"{library.place}: reproducible", "one scheme for each type of elements"
+    if library.tables:
+        raise SpecError(place, "dispatch tables have a scheme for each GPU", got=library.tables[0][0], needs=told, remedy='scheme = "residues7" in its place')
+    schemes: dict[str, str] = {}
+    for where, spec, _ in library.specs:
+        if spec.spec.accuracy.asked:
+            raise SpecError(place, "each GPU may give an error by another scheme", got=f"{where} [use.accuracy] {spec.spec.accuracy.asked[0]}", needs=told,
+                            remedy='scheme = "residues7" in its place')
+        element, name = spec.spec.problem.type, spec.spec.split.scheme
+        if schemes.setdefault(element, name) != name:
+            raise SpecError(place, f"elements of {element} have kernels of two schemes, which give other bits", got=f"{schemes[element]} and {name}",
+                            needs=told, remedy="one of them, and another library for the other")
+    accuracy = Accuracy(reproducible=True)
+    return replace(library, specs=tuple(
+        (where, spec.model_copy(update={"spec": spec.spec.model_copy(update={"accuracy": accuracy})}), names) for where, spec, names in library.specs
+    ))
 
 
 def _typed(sections: dict[str, Any], folder: Path | None, where: str, asked: str | None) -> dict[str, Any]:

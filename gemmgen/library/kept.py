@@ -53,6 +53,7 @@ BATCHES_LARGE = ([512, 512, 512, 32], [1024, 1024, 1024, 16])
 KERNELS_OF_REALS, KERNELS_OF_PAIRS = 12, len(COMPLEX_LAYOUTS)
 """The same of libraries of FP64 and of complex numbers, which are for large products and, of FP64, batches of them; of complex numbers each layout has one
 kernel, which takes a batch product by product."""
+SAME_BITS = "reproducible"
 NOTHING = "nothing"
 """The file of a folder without a library, as none would be faster than the GPU's own arithmetic of the type: what takes seconds to find out."""
 
@@ -92,12 +93,25 @@ def recipe_of(gpu: Gpu, element: Element) -> dict[str, Any] | None:
     }
 
 
-def package(gpu: Here, progress: Callable[[str], None] = lambda step: None, element: str = F32.name) -> ModuleType | None:
+def recipe_of_same_bits(gpu: Gpu, element: Element) -> dict[str, Any]:
+    """The LIB.toml of a GPU's library whose C is the same bits on every GPU, however fast native arithmetic is."""
+    usual = element.part == F32
+    return {
+        "name": _name(gpu, element.name, SAME_BITS), "gpus": [gpu.name], "kernels_at_most": KERNELS_OF_REALS if element.reals == 1 else KERNELS_OF_PAIRS,
+        "sizes": [list(size) for size in (SIZES if usual else SIZES_LARGE)], "reproducible": True, "shim": ["torch"] if element == F32 else [],
+        "use": [{"scheme": "residues7" if usual else "residues14", "type": element.name}],
+    }
+
+
+def package(
+    gpu: Here, progress: Callable[[str], None] = lambda step: None, element: str = F32.name, which: str = "",
+) -> ModuleType | None:
     """The Python package of a library of a type's accuracy for a GPU of this machine: the installed one, the kept one, or a new one.
 
     Args:
         progress: gets each step while a library is built.
         element: the type of the arrays, by its name; installed libraries are of FP32.
+        which: empty, or SAME_BITS: of kernels whose C is the same bits on every GPU.
 
     Returns:
         None where no library would be faster than the GPU's own arithmetic of the type.
@@ -109,17 +123,18 @@ def package(gpu: Here, progress: Callable[[str], None] = lambda step: None, elem
     if row is None:
         raise GemmgenError(gpu.title, f"is described by no row of specs/gpus, nor is another GPU of {gpu.arch}",
                            needs=", ".join(sorted({one.arch for one in GPUS.rows()})), remedy="gemmgen gpu probe, which measures the GPU and writes such a row")
-    if element == F32.name and (found := _installed(gpu, row)) is not None:
+    if element == F32.name and not which and (found := _installed(gpu, row)) is not None:
         return found
-    folder, name = _folder(gpu, row, element), _name(row, element)
+    folder, name = _folder(gpu, row, element, which), _name(row, element, which)
     with _locked(folder):
         if not (folder / NOTHING).is_file() and not (folder / "python" / name / "__init__.py").is_file():
-            _build(recipe(row) if element == F32.name else recipe_of(row, ELEMENTS[element]), gpu, folder, progress)
+            told = (recipe_of_same_bits(row, ELEMENTS[element]) if which else recipe(row) if element == F32.name else recipe_of(row, ELEMENTS[element]))
+            _build(told, gpu, folder, progress)
     return None if (folder / NOTHING).is_file() else _imported(folder, name)
 
 
-def _name(gpu: Gpu, element: str = F32.name) -> str:
-    return f"gemmgen_{gpu.name}" + ("" if element == F32.name else f"_{element}")
+def _name(gpu: Gpu, element: str = F32.name, which: str = "") -> str:
+    return f"gemmgen_{gpu.name}" + ("" if element == F32.name else f"_{element}") + (f"_{which}" if which else "")
 
 
 def _installed(gpu: Here, row: Gpu) -> ModuleType | None:
@@ -134,11 +149,12 @@ def _installed(gpu: Here, row: Gpu) -> ModuleType | None:
     return None
 
 
-def _folder(gpu: Here, row: Gpu, element: str) -> Path:
+def _folder(gpu: Here, row: Gpu, element: str, which: str) -> Path:
     """Where the library of a GPU is, or is to be."""
     driver = f"-cuda{gpu.driver // 1000}.{gpu.driver % 1000 // 10}" if gpu.driver else ""
     kept = USER_CACHE.own_folder("libraries")
-    return (kept or _temporary()) / f"{row.name}-{ELEMENTS[element].title.lower().replace(' ', '-')}{driver}-{__version__}-{ABI}"
+    accuracy = ELEMENTS[element].title.lower().replace(" ", "-") + (f"-{which}" if which else "")
+    return (kept or _temporary()) / f"{row.name}-{accuracy}{driver}-{__version__}-{ABI}"
 
 
 @cache

@@ -73,6 +73,11 @@ class Library:
         return self.loaded.maker
 
     @property
+    def reproducible(self) -> bool:
+        """Whether C of alpha A B + beta C is the same bits on every GPU."""
+        return self.loaded.file.reproducible
+
+    @property
     def shim(self) -> tuple[str, ...]:
         """What unmodified programs call it through: words of `gemmgen.library.file.SHIMS`."""
         return self.loaded.file.shim
@@ -112,7 +117,7 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         ResourceError: it refuses too many kernels, one after another.
     """
     with _workers() as each:
-        portable = _portable_plans(library) if library.file.fallback and F32 in library.elements else []
+        portable = _portable_plans(library) if library.has_portable else []
         found = pool(library, each, progress)
         choice, built = _accepted(found, portable, each, progress)
         progress("compile the kernel of epilogues")
@@ -206,7 +211,8 @@ def estimates(choice: Choice) -> list[Estimate]:
             kind = served.plan.kind
             own = {sized(kind, *map(int, size)) for size in every}
             if kind.solves:
-                one, own = between(one), {(each.m, each.n, each.k) for size in own for each in kind.rounds(*size, 1.0, 0.0, True) if not each.solves}
+                rounds = [each for size in own for each in kind.rounds(*kind.extents(*size), 1.0, 0.0, True) if not each.solves]
+                one, own = between(one), {(each.m, each.n // kind.reals, each.k // kind.reals) for each in rounds}
             own = np.array([(*size, 1) for size in sorted(own)])
             found[number] = _fitted(one, own, one.seconds_of(own), weights(own))
         elif one.strided:

@@ -70,7 +70,8 @@ REASONS = {
 
 
 class Library(Protocol):
-    """What is read of a library of kernels here: its name in C, the name of its macros, and what unmodified programs are to call it through."""
+    """What is read of a library of kernels here: its name in C, the name of its macros, what unmodified programs are to call it
+    through, and whether its C is the same bits on every GPU."""
 
     @property
     def name(self) -> str: ...
@@ -80,6 +81,9 @@ class Library(Protocol):
 
     @property
     def shim(self) -> tuple[str, ...]: ...
+
+    @property
+    def reproducible(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -146,9 +150,14 @@ def _gemms(gemm: str, strided: str, batched: str) -> tuple[Form, ...]:
                  for element in ELEMENTS.values() for macro, name in (("GEMM", gemm), ("STRIDED", strided), ("BATCHED", batched)))
 
 
+def _systems(batched: str) -> tuple[Form, ...]:
+    """Triangular systems of arrays of pointers, of every type of elements."""
+    return tuple(Form("TRSM_BATCHED", batched.format(one.letter if "blas_" in batched else one.letter.upper()), one) for one in ELEMENTS.values())
+
+
 _KINDS = {
-    F32: ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM"), F64: ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM"),
-    **dict.fromkeys((C64, C128), ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "HEMM", "HERK", "HER2K")),
+    **dict.fromkeys((F32, F64), ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM")),
+    **dict.fromkeys((C64, C128), ("SYRK", "SYR2K", "SYRKX", "SYMM", "TRMM", "TRSM", "HEMM", "HERK", "HER2K")),
 }
 """Of level 3 beside GEMM, by elements."""
 
@@ -163,8 +172,8 @@ def _level3(name: str, **strided: str) -> tuple[Form, ...]:
 
 _CUBLAS = (
     *_gemms("cublas{}gemm_v2", "cublas{}gemmStridedBatched", "cublas{}gemmBatched"),
-    *_forms(("SGEMM_EX", "cublasSgemmEx"), ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"),
-            ("TRSM_BATCHED", "cublasStrsmBatched")),
+    *_forms(("SGEMM_EX", "cublasSgemmEx"), ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx")),
+    *_systems("cublas{}trsmBatched"),
     *(Form(one.macro, one.name.removesuffix("_v2") if one.macro == "SYRKX" else one.name, one.element) for one in _level3("cublas{letter}{kind}_v2")),
     *_forms(("GEMM", "cublasCgemm3m"), ("STRIDED", "cublasCgemm3mStridedBatched"), ("BATCHED", "cublasCgemm3mBatched"), ("SGEMM_EX", "cublasCgemmEx"),
             ("SGEMM_EX", "cublasCgemm3mEx"), element=C64),
@@ -173,12 +182,12 @@ _CUBLAS = (
 _HIPBLAS = (
     *_gemms("hipblas{}gemm", "hipblas{}gemmStridedBatched", "hipblas{}gemmBatched"),
     *_level3("hipblas{letter}{kind}", strided="hipblas{letter}{kind}StridedBatched"),
-    *_forms(("TRSM_BATCHED", "hipblasStrsmBatched")),
+    *_systems("hipblas{}trsmBatched"),
 )
 _ROCBLAS = (
     *_gemms("rocblas_{}gemm", "rocblas_{}gemm_strided_batched", "rocblas_{}gemm_batched"),
     *_level3("rocblas_{letter}{kind}", strided="rocblas_{letter}{kind}_strided_batched"),
-    *_forms(("TRSM_BATCHED", "rocblas_strsm_batched")),
+    *_systems("rocblas_{}trsm_batched"),
 )
 _DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
            ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),
@@ -249,6 +258,7 @@ def files(library: Library) -> dict[str, bytes]:
         "name": library.name, "guard": library.guard, "interface": interface, "reasons": REASONS, "versions": _strings(interface.versions),
         "libraries": _strings(tuple(f"{one}.so" for one in interface.libraries)), "shim": preload_name(library.name, interface),
         "driver": {**interface.driver, "sonames": _strings(interface.driver["sonames"])}, "preload": recipe["preload"], "audit": recipe["audit"],
+        "least_gain": int(not library.reproducible),  # 0 takes every call that a kernel serves, on each GPU
     }
     texts = {file: render_text(f"library/shim/{file}.j2", **values)
              for file in ("core.h", "core.c", "forms.h", *interface.sources, "audit.c", "CMakeLists.txt")}

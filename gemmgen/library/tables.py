@@ -217,8 +217,9 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
     parts.append(_array("image", f"{label}_images", _images(code, name)))
     archs = [binary.arch for binary in (kernel.built.binary, *kernel.built.others)]
     if plan.kind.solves:
-        seconds = ", ".join(f"{one:.4g}" for one in solves.block_seconds(time.rate_numbers(plan.gpu, plan.scheme.leading)))
-        parts.append(f"static const solving {label}_solving = {{{solves.BLOCK}, {solves.SYSTEMS}, {seconds}}};\n")
+        own = plan.kind.own
+        seconds = ", ".join(f"{one:.4g}" for one in solves.block_seconds(time.rate_numbers(plan.gpu, plan.scheme.leading), own))
+        parts.append(f"static const solving {label}_solving = {{{solves.BLOCK}, {own.systems}, {own.together}, {seconds}}};\n")
     parts.append(_array("error_bound", f"{label}_bounds", [_bound(plan, archs, k) for k in BOUND_K]))
     if plan.kind.tiles:
         parts.append(
@@ -337,10 +338,10 @@ def _of_rules(rules: Sequence[Rules], labels: Sequence[str]) -> list[str]:
 
 
 def sgemm_estimate(gpu: Gpu) -> Estimate:
-    """What the vendor's SGEMM takes on a GPU (M24)."""
+    """What the vendor's SGEMM takes on a GPU, but for its first k, and a matrix times a vector (M24)."""
     numbers = {name: float(f"{value:.4g}") for name, value in time.sgemm_numbers(gpu).items()}
     return Estimate(tile=(time.SGEMM_TILE,) * 2, slices=time.SGEMM_SLICES, sms=gpu.rates.sms, launch=numbers["sgemm_start"], wave=0.0,
-                    step=numbers["sgemm_step"], operand=0.0, output=numbers["sgemm_output"])
+                    step=numbers["sgemm_step"], operand=numbers["sgemm_operand"], output=numbers["sgemm_output"])
 
 
 def native_estimate(gpu: Gpu) -> Estimate | None:

@@ -152,10 +152,10 @@ GATE = Equation(
 SPLIT_WORST = Equation("E20", "split_worst", "remainder_a + remainder_b + remainder_a * remainder_b + dropped_worst", "", "MixPert eq. 6 for any words")
 SUM_WORST = Equation(
     "E21", "sum_worst",
-    "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
-    " + where(floors > 0, steps / products * (2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0)))"
-    " + where(promoted > 0, (chunks + compensated) * u + mean_cut * (1 + u), 0)", "",
-    "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion",
+    "where(cuts > 0, steps * max(min(reach, 1) * (2 * sum_u + (unit_block + 1) * term_cut), reach * (2 * sum_u + unit_block * term_cut)),"
+    " reach * ((steps + levels) * u + where(floors > 0, steps * (2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0)))"
+    " + where(promoted > 0, reach * ((chunks + compensated) * u + mean_cut * (1 + u)), 0)", "",
+    "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion, of sums as large as their words (`reach`)",
 )
 WORST = Equation(
     "E22", "worst", "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)", "",
@@ -344,7 +344,8 @@ def _sum_numbers(
         min(share / 4, halves**2 / (12 * share) * min(1.0, halves / share) ** (block - 1)) for share in shares if 0 < share < 1
     ) if unit and not cuts else 0.0
     return {
-        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": full_sums(scheme, accumulator, unit if promoted else None, chunk),
+        "u": U, "ln2": LN2, "K": k, "chunk": chunk,
+        "reach": reach(scheme, accumulator), "products": full_sums(scheme, accumulator, unit if promoted else None, chunk),
         "signed_products": signed, "unit_block": block, "promoted": int(promoted), "compensated": int(compensated),
         "to_nearest": int(not cuts), "cuts": int(cuts), "floors": int(floors), "term_cut": 2.0**-unit.fraction_bits if cuts or floors else 0.0,
         # The sum of terms that were cut at 2^-fraction_bits has no more bits below FP32's last place than that: of one bit half a place is half as often cut.
@@ -354,6 +355,30 @@ def _sum_numbers(
         "downwards": DOWNWARDS if floors else 0.0, "swallowed": swallowed,
         "mean_cut": mean_cut(scheme, unit, accumulator, promote) if unit and promoted and compensated else 0.0,
     }
+
+
+def reach(scheme: Scheme, accumulator: Accumulator) -> float:
+    """What an accumulator may sum up to at most, over |A||B|: E21 is relative to it.
+
+    Word i - 1 is what D_s, which it is taken from, has more than D_i, which it leaves: |w| <= 2^scale (|D_s| + |D_i|), of which `Precision.remainder` has
+    the largest over |x|. So products of remainders alone, such as `small` of `bf16x6_apart`, sum up to no more than they are worth.
+
+    That each step of E21 is then a bound:
+
+    - A unit that cuts brings each term and the accumulator to fewer bits and cuts their sum, all toward zero. So no running sum is larger than the sum
+      of its terms' magnitudes, at most `reach`, and no error of an earlier step makes it larger. The sum's cut is less than 2 `sum_u` of it. Terms are cut
+      at `term_cut` of the largest power of two among them and the accumulator; the one that has it loses nothing, as products and sums have no
+      more bits than that. So `unit_block` terms of `unit_block` + 1 lose bits. Where `reach` is little more than 1, the one that is counted beside them
+      is more than what words have beyond |A||B|.
+    - Additions to nearest: n roundings lose no more than n u of the sum of magnitudes, whatever n is (Jeannerod and Rump, SIAM J. Matrix Anal. Appl. 34,
+      2013). A tree's inner sums, and the terms of a floor's blocks, are of different products each, so that a level, and a cut, counts once for all k.
+    - What is promoted is such a sum, and additions outside the unit round it to nearest.
+    """
+    def largest(index: int, operand: str) -> float:
+        word = scheme.words_of(operand)[index]
+        return 2.0**word.scale * (scheme.precision.remainder(word.source, operand) + scheme.precision.remainder(index + 1, operand))
+
+    return sum(largest(p.a, "a") * largest(p.b, "b") for p in scheme.products if p.into == accumulator.name)
 
 
 def full_sums(scheme: Scheme, accumulator: Accumulator, unit: MatrixUnit | None, chunk: int) -> float:

@@ -129,19 +129,34 @@ LAUNCHES = Equation(
 )
 SECONDS = Equation("M18", "seconds", "kernel_seconds + split_seconds + launches * launch_seconds", "s", "one after another")
 TFLOPS = Equation("M19", "tflops", "2 * batch * M * N * K / seconds / 10.0**12", "TFLOP/s", "LE-GEMM eq. 18 without its epilogue term")
-ASSUMED_SHARE, ASSUMED_START = 0.742, 4.05e-6
+ASSUMED_SHARE, ASSUMED_START = 0.692, 2.14e-6
 """Of the FP32 units' rate what the vendor's SGEMM reaches, and seconds of a small one, on GPUs without `[measured.sgemm]`."""
 SGEMM_TILE, SGEMM_SLICES = 32, 2
 """Rows and columns of a tile of the vendor's SGEMM, and slices of k: its own are larger and of many shapes, so that waves of them hardly show."""
+FIRST_K, FIRST_SECONDS = 256, 1.5e-8
+"""Of a product of the vendor's so many k take so many seconds each besides, which later ones hide: the first tiles' way through the kernel."""
+OPERAND_SHARE, VECTOR_SHARE = 0.41, 0.364
+"""How much of the operands' way from memory shows beside the work, and which part of a tile's work a matrix times a vector takes."""
 SGEMM_SECONDS = Equation(
     "M24", "sgemm_seconds",
-    f"sgemm_start + ceil({SGEMM_SLICES} * batch * ceil(M / {SGEMM_TILE}) * ceil(N / {SGEMM_TILE}) / sms) * ceil(K / {SGEMM_SLICES}) * sgemm_step"
-    " + batch * M * N * sgemm_output", "s",
-    "the vendor's FP32 product: work at a share of the FP32 units' rate, and C's way out",
+    f"sgemm_start + sgemm_first * min(K, {FIRST_K}) + where(min(M, N) > 1, 1, {VECTOR_SHARE})"
+    f" * ceil({SGEMM_SLICES} * batch * ceil(M / {SGEMM_TILE}) * ceil(N / {SGEMM_TILE}) / sms) * ceil(K / {SGEMM_SLICES}) * sgemm_step"
+    " + batch * ((M + N) * K * sgemm_operand + M * N * sgemm_output)", "s",
+    "the vendor's FP32 product: work at a share of the FP32 units' rate, the operands' way in as far as it shows, and C's way out",
 )
+NATIVE_FIRST_K, NATIVE_FIRST_SECONDS = 512, 4e-8
 NATIVE_SECONDS = Equation(
-    "M25", "native_seconds", "native_start + batch * (2 * M * N * K / native_rate + 8 * M * N / dram_rate)", "s",
+    "M25", "native_seconds",
+    f"native_start + native_first * min(K, {NATIVE_FIRST_K}) + batch * (2 * M * N * K / native_rate + 8 * M * N / dram_rate)", "s",
     "native FP64: work at a share of the GPU's FP64 rate, during which operands come, and C's way out",
+)
+
+C_READS = 2.2
+"""What a kernel of FP32 takes to read C, in times of its bytes at the memory's rate. Measured on an H200: 99 us in place of 63 at 4096 x 4096 x 256
+(docs/results/drop-in.md). FP64's kernels, which have 16 elements under way at a time, and the vendor's take one."""
+C_SECONDS = Equation(
+    "M26", "c_seconds", "batch * M * N * computed * c_bytes * c_reads / dram_rate", "s",
+    "C's way in, where beta is not 0: tiles wait for it, so that it takes longer than its bytes",
 )
 
 EQUATIONS = (
@@ -164,6 +179,7 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
     Where FP32 itself is multiplied, the CUDA cores or VALUs stand in for the matrix units, with their own rate and clock.
     """
     reached, rates = efficiency(gpu, word), gpu.rates
+    in_fp64 = rates.f32_fma_per_clock / 64 if rates.f64_tflops is None else rates.f64_tflops * 1e6 / (2 * rates.sms * rates.boost_mhz)
     boost_mhz, fma_per_clock = rates.tensor_boost_mhz, rates.tensor_fma_per_clock.get(word, 0) or rates.tensor_fma_per_clock["f16"]
     if word == "f32":
         boost_mhz, fma_per_clock = rates.boost_mhz, rates.f32_fma_per_clock
@@ -172,12 +188,26 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
         "clock_hz": boost_mhz * 1e6 * reached.clock,
         "tensor_fma_per_clock": fma_per_clock,
         "f32_fma_per_clock": rates.f32_fma_per_clock,
+        "f64_fma_per_clock": min(in_fp64, rates.f32_fma_per_clock / 2),  # the rest is a matrix unit's
         "shared_bytes_per_clock": rates.shared_bytes_per_clock,
         "l2_size": int(rates.l2_mib * 2**20),
         "dram_rate": rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value,
         **{symbol: getattr(gpu.measured, constant).value for symbol, constant in CONSTANT_OF.items()},
         "mma_efficiency": reached.mma,
     }
+
+
+def c_seconds(gpu: Gpu, m: int, n: int, products: int, c_bytes: float, reads: float, computed: float = 1.0) -> float:
+    """M26: seconds that reading C [m, n] takes.
+
+    Args:
+        reads: C_READS or 1.
+        computed: the share of C's elements that is.
+    """
+    rate = gpu.rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value
+    return float(C_SECONDS.value({
+        "batch": float(products), "M": float(m), "N": float(n), "computed": computed, "c_bytes": c_bytes, "c_reads": reads, "dram_rate": rate,
+    }))
 
 
 NATIVE_SHARE = 0.8
@@ -191,7 +221,7 @@ def native_numbers(gpu: Gpu) -> dict[str, float] | None:
     if gpu.rates.f64_tflops is None:
         return None
     return {
-        "native_start": NATIVE_START, "native_rate": NATIVE_SHARE * gpu.rates.f64_tflops * 1e12,
+        "native_start": NATIVE_START, "native_first": NATIVE_FIRST_SECONDS, "native_rate": NATIVE_SHARE * gpu.rates.f64_tflops * 1e12,
         "dram_rate": gpu.rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value,
     }
 
@@ -200,9 +230,11 @@ def sgemm_numbers(gpu: Gpu) -> dict[str, float]:
     """The symbols of M24 beside the sizes; a library's tables have the same. Where nobody measured the vendor's SGEMM, Hopper's constants stand in."""
     sgemm, rates = gpu.measured.sgemm, gpu.rates
     share, start = (sgemm.share.value, sgemm.start_seconds.value) if sgemm else (ASSUMED_SHARE, ASSUMED_START)
+    element = 4e-9 / (rates.dram_gb_per_s * gpu.measured.dram_efficiency.value)
     return {
-        "sms": rates.sms, "sgemm_start": start, "sgemm_step": 2 * SGEMM_TILE**2 / (share * 2e6 * rates.boost_mhz * rates.f32_fma_per_clock),
-        "sgemm_output": 4e-9 / (rates.dram_gb_per_s * gpu.measured.dram_efficiency.value),
+        "sms": rates.sms, "sgemm_start": start, "sgemm_first": FIRST_SECONDS,
+        "sgemm_step": 2 * SGEMM_TILE**2 / (share * 2e6 * rates.boost_mhz * rates.f32_fma_per_clock),
+        "sgemm_operand": OPERAND_SHARE * element, "sgemm_output": element,
     }
 
 

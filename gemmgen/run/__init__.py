@@ -23,6 +23,7 @@ from gemmgen.catalog.input import Input
 from gemmgen.catalog.output import Output
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
+from gemmgen.kinds import Kind
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.shown import Shown, shown_run
@@ -110,8 +111,13 @@ def launch_all(
     _launch_each(device, interface.launches, extents, given, memory)
 
 
-def _launch_each(device: Device, launches: Sequence[Launch], extents: Mapping[str, int], given: Mapping[str, Any], memory: Mapping[Any, Any]) -> None:
-    follows = False  # one of these launches
+def _launch_each(
+    device: Device, launches: Sequence[Launch], extents: Mapping[str, int], given: Mapping[str, Any], memory: Mapping[Any, Any], follows: bool = False,
+) -> None:
+    """
+    Args:
+        follows: whether a launch that the first one may overlap stands directly before it.
+    """
     for launch in launches:
         blocks = launch.blocks(extents)
         if launch.most_blocks and device.clusters_at_once:  # blocks that stay
@@ -236,7 +242,7 @@ def _check_factors(plan: Plan, alpha: complex, beta: complex) -> None:
 
 
 def _solved(
-    device: Device, plan: Plan, source: Source, a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray | None, alpha: float, placement: Placement,
+    device: Device, plan: Plan, source: Source, a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray | None, alpha: complex, placement: Placement,
     shared: int | None = None,
 ) -> Result:
     """X [batch, ...] of A X = alpha C, or of X B = alpha C, in rounds: the workspace of each is memory of its own, but for the counters."""
@@ -245,12 +251,15 @@ def _solved(
     if c is None or triangle is None or other is not None:
         raise SpecError("a, b, c", f"kind {kind.name} has one triangle and right-hand sides", got=[None if x is None else x.shape for x in (a, b, c)],
                         needs=f"{plan.solved.name} [size, size] and c, and no other operand")
-    check_extents(*((triangle, c) if kind.left else (c, triangle)), None, batched=True, element=plan.type)
+    check_extents(*((triangle, c) if kind.left else (c, triangle)), None, batched=True, element=kind.element_of(plan.type))
+    _check_factors(plan, alpha, 0.0)
     if triangle.shape[1] != triangle.shape[2]:
         raise SpecError(plan.solved.name, f"is not square, as kind {kind.name} has it", got=triangle.shape, needs="as many rows as columns")
+    c = kind.in_memory(c, "n")
+    placement = _of_parts(kind, placement)
     batch, m, n = c.shape
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
-    stored_x, ld, stride = stored(kind.in_memory(triangle, plan.layout[which]), placement, which, plan.type)
+    stored_x, ld, stride = stored(kind.in_memory(triangle, kind.layout_of(plan.layout)[which]), placement, which, plan.type)
     stored_c, ldc, stride_c = stored(c, placement, 2, plan.output)
     interface = source.interface
     try:
@@ -261,16 +270,23 @@ def _solved(
             f"stride_{plan.solved.name}": stride if shared is None else shared,
             "c": device.upload(stored_c, "c", placement.misalign[2]), "ldc": ldc, "stride_c": stride_c, "batch": batch,
         }
-        for one in interface.rounds(m, n, 0, alpha, 0.0):
+        for number, one in enumerate(interface.rounds(m, n, 0, complex(alpha), 0.0)):
             extents = interface.extents(one.m, one.n, one.k, batch)
             memory = {} if one.solves else allocated(device, interface, extents)
             given = one.given(call, lambda operand, elements: device.part(operand, elements * plan.type.bytes))
-            _launch_each(device, interface.launches_of(one.solves), extents, given, memory | counters)
+            # A GPU fills the memory of a product's own before its launches.
+            follows = number > 0 and (one.solves or device.kind == "emulator")
+            _launch_each(device, interface.launches_of(one.solves), extents, given, memory | counters, follows)
         out, status, seconds = device.download(call["c"], plan.output.dtype, stored_c.size), counted(device, interface, counters), device.seconds()
     finally:
         device.release()
     inside, intact = unstored(out, stored_c, (batch, m, n), ldc, stride_c)
-    return Result(plan.output.values(inside), status, seconds, intact)
+    return Result(kind.from_memory(plan.output.values(inside)), status, seconds, intact)
+
+
+def _of_parts(kind: Kind, placement: Placement) -> Placement:
+    """The placement of elements as one of the numbers that they consist of."""
+    return replace(placement, extra=tuple(kind.reals * one for one in placement.extra), apart=tuple(kind.reals * one for one in placement.apart))
 
 
 def strided(
@@ -330,7 +346,7 @@ def _products(
     ends = plan.epilogue.checked(ends, m, n, batch if plan.launches.repeated else None)
     kind, layout = plan.kind, plan.kind.layout_of(plan.layout)
     m, n, k = kind.extents(m, n, k)
-    placement = replace(placement, extra=tuple(kind.reals * one for one in placement.extra), apart=tuple(kind.reals * one for one in placement.apart))
+    placement = _of_parts(kind, placement)
     check_sums(plan, k)
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
     c = np.full((batch, m, n), plan.type.poison) if c is None else kind.in_memory(c, "n")

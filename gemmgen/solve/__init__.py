@@ -253,8 +253,8 @@ class _Solution:
             return f"the fastest of those that give {asked.text}; {figure}"
         if self.request.loaded.spec.split.scheme != "auto":
             return ""
-        problem = self.request.loaded.spec.problem
-        preferred = preferred_scheme(self.plan.gpu.unit, problem.b, problem.part.name)
+        spec = self.request.loaded.spec
+        preferred = preferred_scheme(self.plan.gpu.unit, spec.problem.b, spec.problem.part.name, spec.accuracy.reproducible)
         if self.plan.scheme.name == preferred.name:
             return preferred.reason
         return f"no word need be split where memory binds; {preferred.name} is predicted slower"

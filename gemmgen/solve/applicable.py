@@ -60,7 +60,7 @@ class Case:
             return False
         if self.spec.problem.element.reals > 1:
             return self.kind.reals > 1
-        return not (self.kind.twice or self.kind.solves)
+        return not self.kind.twice
 
     @property
     def b(self) -> str:
@@ -194,8 +194,10 @@ OF_TARGET = (
     Refusal(
         "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " do not compute products of this kind",
         lambda case: case.kind.name + (", matrices" if case.kind.batched else ""),
-        lambda case: ("gemm, gemmt, syrk, symm or strided; syr2k and trmm" if case.spec.problem.element.reals == 1
-                      else "gemm, herk, syrk, gemmt, hemm, symm or strided; her2k, syr2k and trmm") + " of single products", 'kind = "gemm", or type = "f32"',
+        lambda case: ("gemm, gemmt, syrk, symm, trsm or strided; syr2k and trmm" if case.spec.problem.element.reals == 1
+                      else "gemm, herk, syrk, gemmt, hemm, symm, trmm, trsm or strided; her2k and syr2k" if case.spec.problem.part == F32
+                      else "gemm, herk, syrk, gemmt, hemm, symm, trsm or strided; her2k, syr2k and trmm") + " of single products",
+        'kind = "gemm", or type = "f32"',
     ),
     Refusal(
         "[problem] b", lambda case: case.of_wide and case.spec.problem.b != F32.name, WIDE + " have a B of the same type", lambda case: case.spec.problem.b,
@@ -252,15 +254,17 @@ OF_SCHEME = (
         has=lambda case: ", ".join(row.name for row in schemes_for(case.spec.problem.b)),
     ),
     Refusal(
-        "[problem] kind", lambda case: case.kind.batched and case.family == "residues" and not case.scheme.family.wide,
-        "one launch finds norms and splits where residues are of f32, and takes one product", lambda case: f"{case.kind.name}, scheme = {case.scheme.name}",
-        "residues of f64, or words", 'kind = "gemm", or scheme = "run_scaled"',
-    ),
-    Refusal(
         "[accuracy] reproducible", lambda case: case.spec.accuracy.reproducible and not case.scheme.family.reproducible,
         "C of {scheme.name} has other bits on other GPUs: its sums or scales are rounded in an order that the kernel chooses", lambda case: True,
-        "exact sums and one rounding, as residues of f64 have them", '[problem] type = "f64", or reproducible = false',
-        has=lambda case: ", ".join(row.name for row in SCHEMES.rows() if row.family.reproducible),
+        "exact sums and one rounding, as residues have them",
+        lambda case: f'scheme = "{preferred_scheme(case.gpu.unit, element=case.scheme.element, reproducible=True).name}", or reproducible = false',
+        has=lambda case: ", ".join(row.name for row in SCHEMES.rows() if row.family.reproducible and row.element == case.scheme.element),
+    ),
+    Refusal(
+        "[accuracy] reproducible", lambda case: case.spec.accuracy.reproducible and (case.kind.solves or bool(case.spec.epilogue.do)),
+        "beside alpha A B + beta C, each compiler and each tile rounds in an order of its own",
+        lambda case: f"kind = {case.kind.name}" if case.kind.solves else f"[epilogue] do = {', '.join(case.spec.epilogue.do)}",
+        "products without an epilogue", "reproducible = false",
     ),
     Refusal(
         "[split] run", lambda case: case.spec.split.run is not None and case.scheme.family.run_k is None, "runs of k of {scheme.name} have no scales",

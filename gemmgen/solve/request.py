@@ -71,7 +71,7 @@ class Request:
     @property
     def kind(self) -> Kind:
         """Of product."""
-        return kind_of(self.loaded.spec.problem)
+        return kind_of(self.loaded.spec.problem).on(self.gpu, self.loaded.spec.problem)
 
     @property
     def settled(self) -> bool:
@@ -136,7 +136,8 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         refuse_batch(spec, place)
     asked = contract(loaded, output_of(spec.problem.part, spec.problem.c).roundoff)
     if asked is None:
-        name = preferred_scheme(gpu.unit, spec.problem.b, spec.problem.part.name).name if spec.split.scheme == "auto" else spec.split.scheme
+        preferred = preferred_scheme(gpu.unit, spec.problem.b, spec.problem.part.name, spec.accuracy.reproducible)
+        name = preferred.name if spec.split.scheme == "auto" else spec.split.scheme
         return _of_scheme(loaded, SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder), gpu, None)
     found, refused = [], []
     for scheme in schemes_for(spec.problem.b, spec.problem.part.name):

@@ -78,7 +78,7 @@ class Multiplier:
         k = a.shape[-1] if self._plan.layout[0] == "n" else a.shape[-2]
         self._put(out, {"a": a, "b": b, "c": out}, k, alpha, beta)
 
-    def solve(self, c: Any, triangle: Any, alpha: float = 1.0) -> None:
+    def solve(self, c: Any, triangle: Any, alpha: complex = 1.0) -> None:
         """C [M, N] becomes X of A X = alpha C, or of X B = alpha C, as the kernel's kind has it; put on the current stream, and nothing waits.
 
         Args:
@@ -136,14 +136,18 @@ class Multiplier:
         for one in interface.rounds(m, n, k, alpha, beta):
             given = one.given(call, lambda operand, elements: self._plan.type.bytes * elements)
             pointers = {name: (of, given[name]) for name, (of, _, _) in one.at.items()}
+            cleared = [] if one.solves and found else again if found else first
             launches = self._launches(
                 interface.launches_of(one.solves), interface.extents(one.m, one.n, one.k, batch), given | dict.fromkeys("abc", 0), memory, pointers,
+                follows=bool(found) and not cleared,
             )
-            found.append(([] if one.solves and found else again if found else first, launches))
+            found.append((cleared, launches))
         return found
 
-    def _launches(self, launches: Any, extents: Any, given: Any, memory: Any, pointers: Any) -> list[tuple[Any, list[tuple[int, str, int]]]]:
-        found, follows = [], False
+    def _launches(
+        self, launches: Any, extents: Any, given: Any, memory: Any, pointers: Any, follows: bool = False,
+    ) -> list[tuple[Any, list[tuple[int, str, int]]]]:
+        found = []
         for launch in launches:
             if blocks := launch.blocks(extents):
                 args = arguments(launch, {**given, "blocks": blocks}, memory)

@@ -17,7 +17,6 @@ from gemmgen.build import Binary
 from gemmgen.catalog.output import USUAL, Output
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.errors import EmulationError
-from gemmgen.kinds import GEMM
 from gemmgen.model.resources import occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -29,7 +28,7 @@ from gemmgen.verify.bound import Bound, allowance, bound, fallen, held_to, lost,
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, relative_frobenius
 from gemmgen.verify.report import Accuracy, Check, Report, Resources
-from gemmgen.verify.sample import Sample, blocks
+from gemmgen.verify.sample import Sample, blocks, seconds
 
 Progress = Callable[[str], None]
 Require = Literal["scheme", "fp32"]
@@ -364,10 +363,15 @@ def _nonzero(counts: dict[str, int]) -> str:
     return ", ".join(f"{key} {value}" for key, value in counts.items() if value) or "nothing"
 
 
+HEADLINE_SECONDS = 15.0
+"""What the headline product takes of one process of the emulator, as estimated, before its k is less than 1024."""
+
+
 def default_size(plan: Plan, kind: str) -> tuple[int, int, int]:
     """Size of the headline product: several blocks, ragged, with stages that wrap and promotion that fires.
 
-    Where blocks work off tiles, more tiles than there are blocks at once.
+    Where blocks work off tiles, more tiles than there are blocks at once. The emulator takes a k of 1024, or of 512 or 256 where more takes too long, and
+    of `oracles.wrapping_k` where that is more.
     """
     m, n, k = _default_size(plan, kind)
     return m, -(-n // plan.kind.reals), -(-k // plan.kind.reals)
@@ -378,7 +382,9 @@ def _default_size(plan: Plan, kind: str) -> tuple[int, int, int]:
     if kind == "emulator":
         if plan.design.stays:
             return 2 * plan.block[0] + 13, plan.block[1] + 9, oracles.wrapping_k(plan) + 5
-        return plan.block[0] + 13, max(1, plan.block[1] - 7), max(1024, oracles.wrapping_k(plan)) + 5
+        m, n, least = plan.block[0] + 13, max(1, plan.block[1] - 7), oracles.wrapping_k(plan)
+        affordable = (k for k in (1024, 512) if seconds(plan, (m, n, k), processes=1) <= HEADLINE_SECONDS)
+        return m, n, max(next(affordable, 256), least) + 5
     if plan.design.stays:
         return 2571, 1533, max(4096, oracles.wrapping_k(plan)) + 3
     return 1031, 1013, max(4096, oracles.wrapping_k(plan)) + 3
@@ -420,7 +426,8 @@ def verify(
     whole = judge = Judge(plan, source, binary, device, sample)
     planned = plan
     if plan.kind.solves:  # its products are asked what those of a matrix product are
-        plan, source = replace(plan, kind=GEMM.strided() if plan.kind.batched else GEMM), replace(source, interface=source.interface.of_products)
+        between = plan.kind.between
+        plan, source = replace(plan, kind=between.strided() if plan.kind.batched else between), replace(source, interface=source.interface.of_products)
         judge = Judge(plan, source, binary, device, sample)
     m, n, k = size or default_size(plan, device.kind)
     shape = m, n, k * plan.kind.reals  # of the real product, of which each complex element of C shows one part

@@ -26,9 +26,10 @@ mantissas are not spread evenly. Errors of elements of one row, or of one column
 errors no more than min(M, N) need be independent. The mean of d squares exceeds its expectation chi^2_d / d times, of which Wilson and Hilferty
 give (1 - 2 / (9 d) + z sqrt(2 / (9 d)))^3 at z standard deviations: below d = 16 that is more than SAFETY^2 (`safety`).
 
-**Deterministic.** The same steps with every rounding at its worst, relative to
-|A||B| and element by element, and beside that what products and sums lose that leave FP32's normal
-range, an absolute figure (`underflow`). It holds wherever no element is counted, and every kernel is
+**Deterministic.** The same steps with every rounding at its worst, of sums as large as
+their words allow (`model.accuracy.reach`, with the proof), relative to |A||B| and element by
+element, and beside that what products and sums lose that leave FP32's normal range, an
+absolute figure (`underflow`). It holds wherever no element is counted, and every kernel is
 held to it; it is not enough alone, since a bound of K times an ulp lets a dropped product through.
 
 **Integer words** keep elements relative to the largest of their row, and their sums are exact: `verify.fixed` has their bounds, of which

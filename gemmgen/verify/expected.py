@@ -134,11 +134,9 @@ def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         part = np.zeros_like(c)
         for mine in of_warps:
             # Runs of k are counted from the first, wherever a slice begins; its k are neighbours.
-            of_all = plan.scheme.family.run_k is not None
             part += product(
-                plan.scheme, plan.unit if plan.fragment.on_matrix_unit else None, *((a, b) if of_all else (a[:, mine], b[mine])), promote=plan.promote,
-                fragment_k=plan.fragment.shape[2], compensated=plan.promotion.compensates,
-                **({"part": slice(mine[0], mine[-1] + 1)} if of_all else {}),
+                plan.scheme, plan.unit if plan.fragment.on_matrix_unit else None, a, b, promote=plan.promote, fragment_k=plan.fragment.shape[2],
+                compensated=plan.promotion.compensates, part=slice(mine[0], mine[-1] + 1) if plan.scheme.family.run_k else mine,
             )
         c = c + part
     return c

@@ -22,8 +22,8 @@ the others' (`bound.safety`).
 largest magnitudes of the tile, and K p_i q_j is the sum of such figures over the tiles (`reach`). Beside that the tiles' numbers are added in FP32, a
 rounding each, which is no more than u of what `reach` tells at worst, and grows with the root of their number in a statistical view, as promotion does.
 
-**Residues** (`gemmgen.catalog.residues`) stand for integers of which a row has one last place too: 1 / f_i of row i of A, which is |a_i| / T but for 2^-20
-that the factor f_i is rounded down by. |a_i| is the Euclidean norm of the row, or of its largest segment of k, and T the target. Half of that place is
+**Residues** (`gemmgen.catalog.residues`) stand for integers of which a row has one last place too: 1 / f_i of row i of A, which is |a_i| / T but for less
+than 2^-19 that the factor f_i is too small by. |a_i| is the Euclidean norm of the row, or of its largest segment of k, and T the target. Half of that place is
 lost of an element, and sum_k |a_ik| <= sqrt(K) |a_i|, so with the norms of whole rows and columns
 
     |C - C*| <= |a_i| |b_j| ( sqrt(K) / T + K / (4 T^2) + segments * 2^-41 + u )

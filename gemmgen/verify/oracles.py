@@ -7,6 +7,7 @@ the sum. The oracles here isolate each part of a kernel and ask for exact bits.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -48,6 +49,8 @@ MOST_PROMOTE = 1 << 16
 def wrapping_k(plan: Plan) -> int:
     """A k for which every stage is used again and again, promotion fires more than once and a run of k with scales of its own ends.
 
+    Of residues, for which a kernel fills its stages with all k once for each modulus, the ring of stages is as often used again by fewer k.
+
     Raises:
         SpecError: promotion is so seldom that no question can wait for it.
     """
@@ -56,8 +59,10 @@ def wrapping_k(plan: Plan) -> int:
             "[split] promote", "is too large for a kernel to be verified: each question is of sums that are promoted twice", got=plan.promote,
             needs=f"0, or at most {MOST_PROMOTE}", remedy=f"promote = {MOST_PROMOTE // plan.block[2] * plan.block[2]}, or 0, which is never",
         )
-    least = max(8, 2 * plan.stages + 1) * plan.block[2] + 2 * plan.promote
-    return max(least, plan.scheme.family.run_k + 2 * plan.block[2]) if plan.scheme.family.run_k else least
+    family = plan.scheme.family
+    stages = max(3, ceil((2 * plan.stages + 1) / len(family.residues.moduli))) if family.residues else max(8, 2 * plan.stages + 1)
+    least = stages * plan.block[2] + 2 * plan.promote
+    return max(least, family.run_k + 2 * plan.block[2]) if family.run_k else least
 
 
 def uniform(plan: Plan, low: float, high: float, shape: tuple[int, int, int], seed: int) -> Problem:
@@ -85,7 +90,7 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     """
     rng = np.random.default_rng(seed)
     k, n = wrapping_k(plan) + 3, max(1, plan.block[1] - 3)
-    order = rng.permutation(k)[: plan.block[0] + 7]
+    order = np.resize(rng.permutation(k), plan.block[0] + 7)  # a tile may have more rows than there are k
     rows = np.arange(len(order))
     a = np.zeros((len(order), k), plan.type.dtype)
     a[rows, order] = scale = plan.type.rounded(np.exp2(rows % 5 - 2))

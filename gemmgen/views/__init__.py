@@ -35,7 +35,7 @@ WHOLE_CLUSTER = 8
 RESIDUE_FLOATS = 32  # that a thread of a pass of residues keeps in shared memory at most: with 64 columns of a cluster had to be 16, and it was slower
 LEAST_FLOATS = 16  # of a thread that splits into residues: what one store of 16 bytes takes
 WHOLE_SKEW = 8  # bytes for each of these floats: 16 lie free after every 16 k of a block, so that threads which read along k touch different banks
-WHOLE_STATIC = 3072  # bytes, more than sums and factors take besides
+WHOLE_STATIC = 4096  # bytes, more than sums and factors take besides
 MOST_SCALES = 16  # of rows, and of columns, that a thread keeps in registers while it stores its elements
 RESIDUE_BLOCKS = 3  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
 GIVEN_BLOCKS = 3  # the same of one that asks a kind for each element, or scales rows of three words and turns both operands: by itself ptxas takes 40 to 64
@@ -201,12 +201,14 @@ class Launches(View):
     def split_tile(self) -> tuple[int, int]:
         """Rows of A or columns of B, and their k, that one block of the split kernel takes."""
         outer, k = (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.splits_runs else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
-        return outer, k * self.split_elements // SPLIT_ELEMENTS
+        k = k * self.split_elements // SPLIT_ELEMENTS
+        return (outer // 2, 2 * k) if self.plan.scheme.family.wide else (outer, k)
 
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another; none that also tells which rows stand out."""
-        plain = not self.plan.batch and not self.plan.fallback and (not self.plan.kind.packs or bool(self.plan.scheme.family.residues))
+        residues = bool(self.plan.scheme.family.residues)
+        plain = not self.plan.fallback and (residues or not self.plan.batch and not self.plan.kind.packs)
         return plain and self.plan.design.splits_whole(self.plan.scheme, self.plan.gpu, self.plan.hints)
 
     @property

@@ -54,6 +54,13 @@ def test_what_the_compiler_was_seen_to_refuse_has_a_next_choice(gpu, scheme, lay
     assert len(check(gpu, scheme, layout, size)) >= passed
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("gpu", "scheme"), [("b300", "residues6"), ("rtx5080", "residues9")])
+def test_what_is_kept_of_residues_leaves_room_for_their_sums(gpu, scheme):
+    """64 sums of a thread, two registers for each: the first choice builds."""
+    assert check(gpu, scheme, "nn") == []
+
+
 IN_SHORT = [("h200", "e4m3x6", "nn", 4096), ("h200", "mixpert4_tile", "tn", 4096), ("h200", "mixpert2_tile", "nn", 8192)]
 """What was seen to spill: a split pass of FP8 words, and sums that nearly fill the registers."""
 

@@ -343,6 +343,12 @@ SYSTEMS = {
                           "target": {"gpu": "a100"}},
     "right, a batch": {"problem": {"kind": "trsm", "side": "right", "m": 512, "n": 1024, "k": 1024, "matrices": 9}, "split": {"scheme": "scaled"}, "tile": SMALL,
                        "target": {"gpu": "a100"}},
+    "left, overlapping": {"problem": {"kind": "trsm", "m": 512, "n": 512, "k": 512}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h100"},
+                          "fragment": {"policy": "wgmma"}, "tile": {"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}},
+    "left, complex": {"problem": {"kind": "trsm", "type": "c64", "layout": "cn", "m": 512, "n": 512, "k": 512}, "split": {"scheme": "scaled"}, "tile": SMALL,
+                      "target": {"gpu": "a100"}},
+    "right, complex": {"problem": {"kind": "trsm", "type": "c64", "side": "right", "m": 512, "n": 512, "k": 512}, "split": {"scheme": "scaled"}, "tile": SMALL,
+                       "target": {"gpu": "a100"}},
 }
 
 
@@ -351,14 +357,16 @@ def test_a_system_is_its_rounds(case, tmp_path):
     """Each with its own part of the operands, all in the workspace of the largest product; what is cleared again before a product is not the status."""
     launcher = loaded(SYSTEMS[case], tmp_path)
     plan, interface = launcher.plan, launcher.source.interface
-    x, wide, number, single, place = plan.solved.name, ctypes.c_int64, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+    x, wide, number, place, reals = plan.solved.name, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p, plan.kind.reals
+    single = ctypes.c_float if reals == 1 else lambda one: (ctypes.c_float * 2)(one.real, one.imag)
     batch, apart = 1 + 2 * interface.batched, {"stride_a": 1 << 33, "stride_b": 1 << 34, "stride_c": -(1 << 35)}
     at = {"a": A, "b": B, "c": C, "lda": 10000, "ldb": 10000, "ldc": 10002, "batch": batch, **apart}
     strided = {name: [wide(apart[f"stride_{name}"])] if interface.batched else [] for name in "abc"}
     batched = [number(batch)] if interface.batched else []
     for unknowns, others, alpha in ((1300, 70, -0.5), (256, 5, -0.5), (1030, 3, 0.0), (700, 0, 1.0), (0, 7, 1.0)):
+        alpha = alpha if reals == 1 else alpha * (1 - 3j)
         m, n = (unknowns, others) if plan.kind.left else (others, unknowns)
-        work = interface.workspace(m, n, unknowns, batch)
+        work = interface.workspace(m, reals * n, reals * unknowns, batch)
         assert launcher.library.lab_gemm_workspace_bytes(m, n, *batched) == work.bytes
         launcher.told.clear()
         call = (number(m), number(n), single(alpha), place(at[x]), wide(at[f"ld{x}"]), *strided[x], place(C), wide(at["ldc"]), *strided["c"], *batched,
@@ -366,15 +374,15 @@ def test_a_system_is_its_rounds(case, tmp_path):
         assert launcher.library.lab_gemm(*call) == 0
         wanted, products = [("zero", WORKSPACE, 0, work.zeroed, STREAM)], 0
         again = next((work.offsets[one.name] for one in interface.buffers if one.zeroed_again), None)
-        for one in interface.rounds(m, n, 0, alpha, 0.0) if m and n else ():
+        for number_of, one in enumerate(interface.rounds(m, reals * n, 0, alpha, 0.0) if m and n else ()):
             if not one.solves:
                 if products and again is not None:
                     wanted.append(("zero", WORKSPACE + again, 0, work.zeroed - again, STREAM))
                 products += 1
-            given = one.given(at, lambda operand, elements: operand + 4 * elements)
+            given = one.given(at | {ld: reals * at[ld] for ld in ("lda", "ldb", "ldc")}, lambda operand, elements: operand + 4 * elements)
             if alpha == 0:
                 given[x] = 0
-            before = 0
+            before = number_of > 0 and (one.solves or again is None)  # the round before, where no memory is set in between
             for launch in interface.launches_of(one.solves):
                 blocks = launch.blocks(interface.extents(one.m, one.n, one.k, batch))
                 arguments = {

@@ -5,19 +5,15 @@ PTX and the emulator do not show it where a compiler leaves that out: only machi
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from ways import SHARED_PASSES, WAYS, plan_of, shipped, solved
 
-from gemmgen.build import build, compile_cuda
+from gemmgen.build import build
 from gemmgen.build.convergence import apart
 from gemmgen.build.sass import disassemble, find_disassembler
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import BuildError
 from gemmgen.render import render
-
-GENERATED = Path(__file__).resolve().parents[2] / "generated"
 
 
 @pytest.fixture(autouse=True)
@@ -63,27 +59,3 @@ def test_so_does_every_way(way):
 @pytest.mark.parametrize("name", SHARED_PASSES)
 def test_so_do_passes_that_share_rows_in_clusters(name, layout):
     assert told(plan_of(**SHARED_PASSES[name] | {"layout": layout})) == ""
-
-
-KNOWN = [
-    ("                cluster_arrive();\n                cluster_wait();  // nobody is read any more\n",
-     "                cluster_arrive();\n                if (!last) cluster_wait();\n"),
-    ("panel + column < panels * 256)", "panel + column < outer)"),
-    ("        __syncthreads();  // before others' elements are written over\n    }\n}\n\nextern",
-     "        __syncthreads();  // before others' elements are written over\n    }\n    cluster_wait();\n}\n\nextern"),
-]
-"""What stood in the pass of `residues8_h200` when its products of long k were wrong on an H200."""
-
-
-@pytest.mark.long
-def test_a_kernel_that_was_wrong_on_a_gpu_is_told():
-    text = (GENERATED / "residues8_h200.cu").read_text()
-    for now, then in KNOWN:
-        assert text.count(now) == 1, now
-        text = text.replace(now, then)
-    binary = compile_cuda(text, "sm_90a")
-    if binary.compiler not in ("NVRTC 13.0", "NVRTC 13.5"):
-        pytest.skip(f"seen with NVRTC 13.0 and 13.5; this is {binary.compiler}")
-    barrier = text[:text.rindex("known = true;")].count("\n") + 3  # of B's pass, below the end of its condition
-    assert "__syncthreads" in text.splitlines()[barrier - 1]
-    assert barrier in [fault.line for fault in apart(disassemble(binary.code))]

@@ -20,8 +20,14 @@ KERNELS = {
 }
 
 
+OF_FP32 = {
+    "FP32, mma": dict(KERNELS["mma"], scheme="residues7"), "FP32, wgmma": dict(KERNELS["wgmma"], scheme="residues7"),
+    "complex FP32, wgmma": dict(KERNELS["wgmma"], scheme="residues7", type="c64"),
+}
+
+
 def made(name: str, layout: str = "nn") -> Judge:
-    plan = plan_of(**KERNELS[name], layout=layout)
+    plan = plan_of(**(KERNELS | OF_FP32)[name], layout=layout)
     if reason := cuda.why_not(plan):
         pytest.skip(f"NOT RUN: {reason.problem}")
     source = render(plan)
@@ -59,7 +65,7 @@ def test_sums_that_int32_would_not_hold_are_the_references(name):
     assert_references(judge, np.repeat(rows, k, axis=1), np.repeat(rows[:3].T, k, axis=0))
 
 
-@pytest.mark.parametrize("name", ["mma", "wgmma"])
+@pytest.mark.parametrize("name", ["mma", "wgmma", "FP32, mma", "FP32, wgmma", "complex FP32, wgmma"])
 def test_the_digests_are_the_published_ones(name):
     judge = made(name)
     for case in ("uniform", "spread", "special", digests.ASKED):

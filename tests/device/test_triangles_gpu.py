@@ -101,3 +101,16 @@ def test_batches_of_systems_pass(problem, scheme):
             "target": {"gpu": local_gpu()}}
     report = road.verify(spec, device="cuda")
     assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+
+
+@pytest.mark.parametrize(("type", "scheme", "size"), [
+    ("f64", "residues14", 1024), ("c64", "ootomo", 1024), ("c64", "run_scaled", 1024), ("c128", "residues14", 1024), ("f32", "ootomo", 2048), ("f32", "ootomo", 8192),
+])
+@pytest.mark.parametrize("problem", [{}, {"side": "right", "uplo": "upper", "layout": "nt", "diag": "unit"}], ids=["left", "right"])
+def test_systems_of_other_elements_and_thread_blocks_pass(type, scheme, size, problem):
+    """Of complex elements of a conjugated triangle."""
+    if type[0] == "c":
+        problem = problem | {"layout": "nc" if problem else "cn"}
+    spec = {"problem": {"kind": "trsm", "type": type, "m": size, "n": size, "k": size, **problem}, "split": {"scheme": scheme}, "target": {"gpu": local_gpu()}}
+    report = road.verify(spec, device="cuda")
+    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]

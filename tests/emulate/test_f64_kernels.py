@@ -42,6 +42,16 @@ def test_bits_and_counts_are_the_references(name):
     assert_bits(Judge(plan, source, None, device), 67, 9, 133)
 
 
+def test_residues_of_fragments_of_two_elements_share_a_word():
+    """Turing's fragments hold two: four residues of a word are of two fragments, and of no register behind the last."""
+    plan = plan_of("residues14", "t4", promote=0, tile={"block": [24, 16, 64], "warp": [24, 16, 64]})
+    assert plan.fragment.c.register_count == 2
+    device, plan, source = made(plan)
+    rng = np.random.default_rng(5)
+    a, b = rng.uniform(-1, 1, (27, 9)), rng.uniform(-1, 1, (9, 17))
+    assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
+
+
 @pytest.mark.parametrize("name", [
     "FP64 residues by lanes", "FP64 residues by warpgroups, cluster", "tensor memory, FP64 residues, pairs", pytest.param("mfma, FP64 residues", marks=LONG),
 ])
@@ -56,14 +66,19 @@ def test_long_sums_are_reduced_where_they_stand(name):
     assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
 
 
-def test_what_no_block_holds_of_a_row_is_read_again(monkeypatch):
-    """Of A, whose k is contiguous, all beyond 512, and of B beyond 128: the largest elements, and most of both norms."""
+def test_elements_before_a_larger_exponent_are_read_again(monkeypatch):
+    """Of A, whose k is contiguous, and of B: spans of 256 k, of which none, the second or the third has the largest element, and a row a span of zeros."""
     monkeypatch.setattr(norms, "THREADS", 64)
-    monkeypatch.setattr(norms, "HELD", 16)
+    monkeypatch.setattr(norms, "HELD", 8)
+    monkeypatch.setattr(norms, "LINES", 2)
     device, plan, source = made(plan_of(scheme="residues12", promote=0, tile={"block": [32, 32, 64], "warp": [16, 32, 64]}))
     rng = np.random.default_rng(6)
-    a, b = rng.uniform(-1, 1, (3, 600)), rng.uniform(-1, 1, (600, 9))
-    a[:, 512:], b[130:] = a[:, 512:] * 8, b[130:] * 8
+    a, b = rng.uniform(-1, 1, (4, 600)), rng.uniform(-1, 1, (600, 4))
+    for rows in (a, b.T):
+        rows[1:3] = rng.uniform(0.5, 1, (2, 600))
+        rows[1, 256:] *= 2.0**-20
+        rows[1, 300] = rows[2, 599] = 1.5
+        rows[3, :256] = 0
     assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
 
 
@@ -78,6 +93,14 @@ OF_BATCHES = {
                      "tile": {"block": [32, 32, 64], "warp": [32, 32, 64]}, "target": {"gpu": "mi300x"}},
     "a triangle of FP64": {"problem": {"type": "f64", "kind": "syrk", "layout": "nt"}, "split": {"scheme": "residues12"},
                            "tile": {"block": [32, 32, 64], "warp": [16, 32, 64]}, "target": {"gpu": "a100"}},
+    "FP64 in tensor memory": {"problem": {"type": "f64"}, "split": {"scheme": "residues12"}, "fragment": {"policy": "tcgen05"},
+                              "tile": {"block": [128, 32, 64], "warp": [128, 32, 64], "cluster": 2}, "target": {"gpu": "b200"}},
+    "complex FP64 in tensor memory": {"problem": {"type": "c128", "layout": "cn"}, "split": {"scheme": "residues12"}, "fragment": {"policy": "tcgen05"},
+                                      "tile": {"block": [128, 32, 64], "warp": [128, 32, 64], "cluster": 1}, "target": {"gpu": "b200"}},
+    "symm of FP32 in tensor memory": {"problem": {"type": "f32", "kind": "symm", "side": "right"}, "split": {"scheme": "residues6"},
+                                      "fragment": {"policy": "tcgen05"}, "tile": {"block": [128, 32, 64], "warp": [128, 32, 64]}, "target": {"gpu": "b200"}},
+    "complex FP32 by residues": {"problem": {"type": "c64", "layout": "tc"}, "split": {"scheme": "residues6"},
+                                 "tile": {"block": [32, 32, 64], "warp": [16, 32, 64]}, "target": {"gpu": "a100"}},
 }
 
 
@@ -110,14 +133,22 @@ def test_alpha_and_beta_are_one_fused_multiply_add_and_memory_beside_c_is_left_a
     rng = np.random.default_rng(4)
     a, b, c = (rng.uniform(-1, 1, shape) for shape in ((21, 40), (40, 19), (21, 19)))
     product = reference(plan, a, b)
-    for alpha, beta in ((1.0, 0.0), (-1.5, 0.0), (3.0, 1 / 3)):
-        found = gemm(device, plan, source, a, b, c if beta else None, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (8, 16, 24)))
+    for alpha, beta, at in ((1.0, 0.0, 24), (-1.5, 0.0, 24), (3.0, 1 / 3, 24), (3.0, 1 / 3, 16)):  # bytes: two neighbours of C, together or apart
+        found = gemm(device, plan, source, a, b, c if beta else None, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (8, 16, at)))
         want = alpha * product.astype(np.longdouble) + (np.float64(beta) * c if beta else 0)
         assert found.intact and (np.abs(found.c - want) <= np.spacing(np.abs(want.astype(np.float64)))).all()
         assert beta or (found.c == (alpha * product)).all()
     nothing = gemm(device, plan, source, np.full((3, 5), np.nan), np.ones((5, 2)), np.ones((3, 2)), alpha=0.0, beta=2.0)
     assert (nothing.c == 2).all() and nothing.status["repaired"] == 0
     assert (gemm(device, plan, source, np.zeros((3, 0)), np.zeros((0, 2))).c == 0).all()
+
+
+def test_neighbours_along_k_are_read_together_where_they_lie_so():
+    """Rows of A and of B^T that begin at 16 bytes, and whose last element has a neighbour that is not theirs; and rows of which every second begins so."""
+    device, plan, source = made(plan_of("residues12", layout="nt", promote=0, tile={"block": [32, 32, 64], "warp": [16, 32, 64]}))
+    a, b = (np.random.default_rng(5).uniform(-1, 1, shape) for shape in ((2, 29), (29, 2)))
+    for beside in (1, 2):
+        assert (gemm(device, plan, source, a, b, placement=Placement((beside, beside, 0))).c == reference(plan, a, b)).all()
 
 
 def test_results_leave_fp64s_range_with_one_rounding():
@@ -137,7 +168,7 @@ def test_what_is_beyond_fp64_is_inf_where_nothing_is_computed_again():
     device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"], special="fast"))
     a, b = np.zeros((7, 40)), np.zeros((40, 2))
     a[:, 0], a[3:5, 1] = [1.5 * 2.0**1023, -(2.0**1023), *[np.finfo(np.float64).max / 2] * 3, np.inf, np.nan], [2.0**969, 2.0**968]
-    b[:2, 0], b[9, 1] = 2, -np.inf
+    b[:2, 0], b[:, 1], b[9, 1] = 2, 1, -np.inf
     found = gemm(device, plan, source, a, b)
     with np.errstate(over="ignore"):
         want = F64.rounded(F64.exact(a[:5], b[:, :1]))[:, 0]
@@ -145,9 +176,11 @@ def test_what_is_beyond_fp64_is_inf_where_nothing_is_computed_again():
     assert np.isnan(found.c[5:]).all() and np.isnan(found.c[:, 1]).all() and (found.status["a_nonfinite"], found.status["b_nonfinite"]) == (2, 1)
 
 
-def test_what_integers_do_not_hold_is_counted_and_subnormal_elements_count_as_they_are():
-    """Of elements far below their row's norm, at half of one integer, a place above it, and of subnormal ones beside normal ones."""
-    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
+@pytest.mark.parametrize("gpu", ["a100", "rtx4090"])
+def test_what_integers_do_not_hold_is_counted_and_subnormal_elements_count_as_they_are(gpu):
+    """Of elements far below their row's norm, at half of one integer, a place above it, and of subnormal ones beside normal ones; made integers by FP64
+    and, of a GPU that has next to none, by integers."""
+    device, plan, source = made(plan_of(**{**MINE["FP64 residues by lanes"], "gpu": gpu}))
     rng, scheme = np.random.default_rng(8), plan.scheme
     a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-90, 91, shape)) for shape in ((40, 70), (70, 20)))
     a[3] *= 2.0**-900
@@ -182,7 +215,7 @@ def test_ties_of_the_last_rounding():
     assert (found[:, 3:] == -found[:, :3]).all()
 
 
-SCHEME = "residues14"
+SCHEME, OF_FP32 = "residues14", "residues7"
 TARGETS = ("a100", "h200", "mi300x", *(pytest.param(gpu, marks=LONG) for gpu in ("rtx4090", "b200", "rtx5090", "mi210", "mi355x", "rx7900xtx", "rx9070xt")))
 
 
@@ -193,20 +226,24 @@ def assert_digests(device, plan, source, cases=("spread", digests.ASKED)):
 
 @pytest.mark.parametrize(("gpu", "type"), [
     (gpu, "f64") if isinstance(gpu, str) else pytest.param(*gpu.values, "f64", marks=LONG) for gpu in TARGETS
-] + [pytest.param(gpu if isinstance(gpu, str) else gpu.values[0], "c128", marks=LONG) for gpu in TARGETS])
+] + [pytest.param(gpu if isinstance(gpu, str) else gpu.values[0], type, marks=() if (gpu, type) == ("h200", "f32") else LONG)
+     for type in ("c128", "f32", "c64") for gpu in TARGETS])
 def test_every_gpu_gives_the_same_bits(gpu, type):
     """Of both vendors, by any instruction, tile and order of blocks: the digests are committed."""
     by_warpgroups = {"fragment": {"policy": "wgmma"}, "tile": {"block": [64, 32, 128], "warp": [64, 32, 128], "cluster": 1}}
     by_lanes = {"fragment": {"policy": GPUS.get(gpu).portable_policy}, "tile": {"block": [64, 32, 64], "warp": [32, 32, 64]}}
-    assert_digests(*made(plan_of(SCHEME, gpu, promote=0, type=type, **(by_warpgroups if gpu == "h200" else by_lanes))))
+    scheme = SCHEME if type in ("f64", "c128") else OF_FP32
+    assert_digests(*made(plan_of(scheme, gpu, promote=0, type=type, **(by_warpgroups if gpu == "h200" else by_lanes))))
 
 
 @pytest.mark.parametrize(("type", "layout"), [
     ("f64", "nt"), ("f64", "tt"), pytest.param("f64", "tn", marks=LONG),
-    *(pytest.param("c128", layout, marks=LONG) for layout in ("nt", "tn", "tt", "cn", "nc", "cc")),
+    *(pytest.param("f32", layout, marks=LONG) for layout in ("nt", "tn", "tt")),
+    *(pytest.param(type, layout, marks=LONG) for type in ("c128", "c64") for layout in ("nt", "tn", "tt", "cn", "nc", "cc")),
 ])
 def test_every_layout_gives_the_same_bits(type, layout):
-    assert_digests(*made(plan_of(SCHEME, layout=layout, promote=0, type=type, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2)), (digests.ASKED,))
+    scheme = SCHEME if type in ("f64", "c128") else OF_FP32
+    assert_digests(*made(plan_of(scheme, layout=layout, promote=0, type=type, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2)), (digests.ASKED,))
 
 
 @LONG
@@ -217,17 +254,18 @@ def test_every_published_digest_is_what_a_kernel_gives(type, scheme, case):
 
 def test_the_reference_has_the_same_bits():
     """But where elements are computed again, one multiply-add after another; and of complex elements, of the real product that stands for theirs."""
-    for type in ("f64", "c128"):
-        plan = plan_of(SCHEME, promote=0, type=type)
+    for type, scheme in (("f64", SCHEME), ("c128", SCHEME), ("f32", OF_FP32), ("c64", OF_FP32)):
+        plan = plan_of(scheme, promote=0, type=type)
         for case in ("uniform", "spread"):
             a, b, *_ = digests.inputs(type, case)
-            assert digests.digest(reference(plan, *plan.kind.completed(a, b))) == digests.DIGESTS[type, SCHEME, case]
+            assert digests.digest(reference(plan, *plan.kind.completed(a, b))) == digests.DIGESTS[type, scheme, case]
 
 
 def test_what_has_a_digest_is_asked_for_it():
     assert digests.asked(plan_of(SCHEME, promote=0)) == ("f64", SCHEME, digests.ASKED)
     assert digests.asked(plan_of(SCHEME, promote=0, type="c128"), "spread") == ("c128", SCHEME, "spread")
-    for way in (dict(scheme=SCHEME, promote=0, special="fast"), dict(scheme="residues8", promote=0), dict()):
+    assert digests.asked(plan_of("residues8", promote=0)) == ("f32", "residues8", digests.ASKED)
+    for way in (dict(scheme=SCHEME, promote=0, special="fast"), dict()):
         assert digests.asked(plan_of(**way)) is None
     assert digests.asked(of_kind("syrk, lower", "a100")) is None
 

@@ -23,7 +23,7 @@ from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TINY, WAYS, pla
 from gemmgen.designs.feature import PACKS_APART
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.emulate.core import strips
-from gemmgen.kinds.solves import SYSTEMS, Trsm
+from gemmgen.kinds.solves import TRSM, Trsm
 from gemmgen.kinds.triangles import LOWER, UPPER
 from gemmgen.kinds.triangular import RIGHT
 from gemmgen.views import ABSMAX_TILE_K
@@ -237,7 +237,7 @@ def test_a_block_of_unknowns_whose_rows_are_far_apart(kind, layout):
     plan = replace(plan_of(tile=TINY, layout=layout), kind=kind)
     source = render(plan)
     device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER, processes=1)
-    rng, size, others = np.random.default_rng(6), 21, SYSTEMS + 5
+    rng, size, others = np.random.default_rng(6), 21, TRSM.own.systems + 5
     t = np.tril(rng.integers(0, 9, (size, size)) == 0, -1) + np.diag(rng.choice((-2.0, 1.0), size))
     x = rng.integers(-4, 5, (size, others)).astype(np.float64)
     c, order = t @ x, slice(None) if kind.below else slice(None, None, -1)

@@ -13,7 +13,7 @@ from ways import TINY, plan_of
 from gemmgen.catalog.output import all_outputs
 from gemmgen.emulate import SCHEDULES, TOGETHER
 from gemmgen.kinds import Kind
-from gemmgen.kinds.solves import BLOCK, PART, Trsm
+from gemmgen.kinds.solves import BLOCK, TRSM, Trsm
 from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
 from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
 from gemmgen.render import render
@@ -248,7 +248,7 @@ def test_triangular_systems_are_solved(way, kind, layout):
 def test_a_system_of_two_ragged_blocks(way, kind, layout):
     """Small integers and diagonals of ones and twos, so that every bit is known: substitution takes each element of the triangle once, and in its place."""
     device, plan, source = made(way, kind, layout=layout)
-    rng, size = np.random.default_rng(8), BLOCK + PART + 19
+    rng, size = np.random.default_rng(8), BLOCK + TRSM.own.part + 19
     t = np.tril(rng.integers(0, 60, (size, size)) == 0, -1) * rng.choice((-1.0, 1.0), (size, size)).astype(np.float32)
     t[:, np.arange(size) % 7 > 0] = 0  # few unknowns serve others, so that they stay small
     np.fill_diagonal(t, 1 if kind.unit else rng.choice((-2, 1), size))
@@ -266,7 +266,7 @@ def test_a_system_of_two_ragged_blocks(way, kind, layout):
 def test_a_block_of_unknowns_is_the_same_in_every_schedule(way, kind, layout):
     """Of three parts, the last one ragged: a barrier that is not there would show."""
     device, plan, source = made(way, kind, layout=layout)
-    rng, size = np.random.default_rng(3), 2 * PART + 19
+    rng, size = np.random.default_rng(3), 2 * TRSM.own.part + 19
     t = (rng.uniform(-1, 1, (size, size)) / 8 + np.eye(size)).astype(np.float32)
     c = rng.uniform(-1, 1, (size, 35) if kind.left else (35, size)).astype(np.float32)
     operands = (t, None) if kind.left else (None, t)

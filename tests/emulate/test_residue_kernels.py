@@ -9,11 +9,10 @@ import pytest
 
 from gemmgen import abi
 from gemmgen import split as words
-from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.emulate import EAGER_LOWEST, TOGETHER
 from gemmgen.render import render
-from gemmgen.run import gemm
+from gemmgen.run import Placement, gemm, strided
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import joined, split
 from gemmgen.verify import Judge
@@ -66,22 +65,40 @@ def test_segments_of_k_are_joined_and_added():
 ])
 def test_sums_of_segments_wait_in_the_workspace(way, monkeypatch):
     """Where warps copy and multiply, and segments are as short as two stages: three of them, of which the last is shorter."""
-    plan, short = plan_of(**(WAYS | AMD_WAYS)[way]), 2 * plan_of(**(WAYS | AMD_WAYS)[way]).block[2]
+    device, plan, source, short = of_short_segments(monkeypatch, **(WAYS | AMD_WAYS)[way])
+    rng, k = np.random.default_rng(3), 2 * short + 22
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, k), (k, 3)))
+    a[1, : 2 * short] = 0
+    assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
+
+
+def of_short_segments(monkeypatch, **told):
+    """A kernel whose segments of k are two stages long, and their length."""
+    plan = plan_of(**told)
+    short = 2 * plan.block[2]
     for module in (abi, words):
         monkeypatch.setattr(module, "SEGMENT_K", short)
     source = render(plan)
     source = replace(source, text=source.text.replace(f"constexpr int SEGMENT_K = {SEGMENT_K};", f"constexpr int SEGMENT_K = {short};"))
-    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
-    rng, k = np.random.default_rng(3), 2 * short + 22
-    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, k), (k, 3)))
-    a[1, : 2 * short] = 0
-    want = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
-    assert (gemm(device, plan, source, a, b).c == want).all()
+    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source, short
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("gpu", ["h100", "rtx5090", "b200", "mi210", "mi355x", "rx7900xtx"])
-def test_every_machine_gives_the_same_bits(gpu):
-    plan = plan_of(scheme="residues7", gpu=gpu, promote=0, fragment={"policy": GPUS.get(gpu).portable_policy}, tile={"block": [64, 32, 64], "warp": [32, 32, 64]})
-    source = render(plan)
-    assert_bits(Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)), 67, 9, 133)
+def reference(plan, a, b):
+    return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
+
+
+OF_BATCHES = ["residues by lanes, four stages", "residues, two warpgroups, cluster", "tensor memory, residues, pairs", "mfma, residues"]
+
+
+@pytest.mark.parametrize("way", [OF_BATCHES[0], *(pytest.param(one, marks=pytest.mark.long) for one in OF_BATCHES[1:])])
+def test_a_batch_has_the_bits_of_each_product(way, monkeypatch):
+    """Several tiles and segments of k. The second product's factors are far from the first one's, and what is lost, and an Inf, are its own."""
+    device, plan, source, short = of_short_segments(monkeypatch, **(WAYS | AMD_WAYS)[way] | {"problem": {"kind": "strided", "matrices": 8}})
+    rng, rows, columns, k = np.random.default_rng(5), plan.block[0] * plan.cluster + 3, 5, 2 * short + 22
+    a, b = (rng.standard_normal((2, *shape)).astype(np.float32) for shape in ((rows, k), (k, columns)))
+    a[1] *= np.float32(2.0**-60)
+    a[1, 1, 3], a[1, 2, 5] = np.inf, 1e-38
+    found = strided(device, plan, source, a, b, placement=Placement((1, 3, 2), (8, 16, 24), (5, 7, 9)))
+    assert found.intact and [found.status[one] for one in ("a_lossy", "a_nonfinite", "b_lossy", "repaired")] == [1, 1, 0, columns]
+    a[1, 1] = found.c[1, 1] = 0
+    assert all((found.c[at] == reference(plan, a[at], b[at])).all() for at in range(2))

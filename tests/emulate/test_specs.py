@@ -10,6 +10,7 @@ import pytest
 from gemmgen import emulate
 from gemmgen.build import build
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate import TOGETHER
 from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import EmulationError
@@ -19,10 +20,10 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
 from gemmgen.verbs.init import Starter, starter
-from gemmgen.verify import verify
+from gemmgen.verify import Judge, verify
 from assembled import assembled
 from verifying import assert_passed, assert_right_in_short, report_of
-from ways import IN_SHORT, covering, sampled, shipped, solved, tailed
+from ways import IN_SHORT, covering, pairs_of_units, sampled, shipped, solved, tailed
 
 
 def verified(loaded):
@@ -63,6 +64,22 @@ def test_every_shipped_spec_verifies(name):
     several = plan.batch and plan.batch.tiles  # which copy rows of any alignment, element by element where they must
     if name != "wmma_a100" and plan.where != "lane" and not several:  # the former's rows are read without conflicts, but not written
         assert "0 bank conflicts" in report.checks[-1].detail
+
+
+@pytest.mark.long  # `make test` asks the model of these, and the kernels of shipped specs
+@pytest.mark.parametrize(("gpu", "scheme"), [pair for pair in pairs_of_units() if (on := GPUS.get(pair[0])).maker.checked.emulates(on.arch)])
+def test_kernels_of_every_scheme_and_unit_say_what_they_lose_of_hard_data(gpu, scheme):
+    """Rows and columns of every magnitude, Inf and NaN: each element is within the worst case, or its row or column counted."""
+    row = SCHEMES.get(scheme)
+    plan = solve(loads({
+        "problem": {"type": row.element, "b": row.b or "f32", "m": 64, "n": 64, "k": 64}, "split": {"scheme": scheme}, "target": {"gpu": gpu},
+        "build": {"allow_spills": True},
+    }))
+    source = render(plan)
+    binary = assembled(source)
+    judge = Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=TOGETHER))
+    for check in (judge.range(), judge.special()):
+        assert check.passed, f"{check.name}: {check.detail}"
 
 
 @in_short_or_whole

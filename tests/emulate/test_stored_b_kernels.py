@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from assembled import assembled
 from verifying import assert_bits
-from ways import HOPPER, SMALL_GROUPS, plan_of
+from ways import HOPPER, SMALL_GROUPS, TENSOR_MEMORY, plan_of, tailed
 
 from gemmgen.emulate import TOGETHER
 from gemmgen.render import render
@@ -19,6 +19,9 @@ KERNELS = {
     "warpgroups that split A": dict(SMALL_GROUPS, scheme="ootomo_b16", where="mixed", layout="nt"),
     "warpgroups in clusters": dict(
         HOPPER, scheme="bf16x2_bb16", layout="tn", stages=3, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, promote=32),
+    "tensor memory": dict(TENSOR_MEMORY, scheme="ootomo_b16"),
+    "tensor memory, pairs, k together": dict(
+        TENSOR_MEMORY, scheme="bf16x3_bb16", layout="nt", promote=32, tile={"block": [128, 32, 32], "warp": [128, 16, 32], "cluster": 2}),
     "portable": dict(scheme="ootomo_b16", layout="tt"),
     "portable, two buffers": dict(scheme="bf16x2_bb16", layout="tn", fragment_buffers=2, promote=32),
     "portable, through registers": dict(scheme="ootomo_b16", layout="nt", loads="spread"),
@@ -33,12 +36,12 @@ def judge_of(name: str) -> Judge:
     return Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", tailed(KERNELS, {"tensor memory", "tensor memory, pairs, k together"}))
 def test_bits_and_counts_are_the_schemes_on_the_unit(name):
     assert_bits(judge_of(name))
 
 
-@pytest.mark.parametrize("name", ["warpgroups", "portable", "mfma that flushes"])
+@pytest.mark.parametrize("name", tailed(["warpgroups", "portable", "mfma that flushes", "tensor memory"], {"tensor memory"}))
 def test_each_product_special_values_and_every_magnitude(name):
     """Subnormal elements of B are words like others, but for a unit that takes them for zero, where they count as lossy."""
     judge = judge_of(name)

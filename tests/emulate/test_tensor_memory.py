@@ -72,15 +72,19 @@ def test_what_copies_and_multiplies_may_run_ahead(options):
     assert check.passed, check.detail
 
 
+def with_blocks(source, most):
+    """The source with launches of no more blocks where blocks stay."""
+    launches = tuple(one if one.most_blocks is None else replace(one, most_blocks=most) for one in source.launches)
+    return replace(source, interface=replace(source.interface, launches=launches))
+
+
 @pytest.mark.parametrize("options", [{"n": 16, "group": 16}, PAIR], ids=["a block", "a pair"])
 def test_blocks_that_work_off_several_tiles(options):
     """More tiles than SMs: buffers, stages and phases go on from one tile to the next."""
     plan, source, binary = kernel(**options)
     device = emulator(plan, source, binary)
     device.set_schedule(emulate.TOGETHER)
-    launches = tuple(one if one.most_blocks is None else replace(one, most_blocks=2) for one in source.launches)
-    few = replace(source, interface=replace(source.interface, launches=launches))
-    judge = Judge(plan, few, binary, device)
+    judge = Judge(plan, with_blocks(source, 2), binary, device)
     check = judge.accuracy("tiles", oracles.uniform(plan, -1, 1, (131, 75, 100), 3)).check
     assert check.passed, check.detail
 
@@ -230,6 +234,24 @@ SABOTAGE = [
     ("            tcgen05_fence_before_sync();\n            __syncwarp", "            __syncwarp", "not have read yet.*fence::before_thread_sync"),
     ("filled + buffer * 8, phase);\n                tcgen05_fence_after_sync();", "filled + buffer * 8, phase);", "known to be done.*fence::after_thread_sync"),
     ('        "tcgen05.wait::ld.sync.aligned;\\n"\n', "", "a tcgen05.ld may not have written yet"),
+    ("mbarrier_wait(full + slot * 8, phase);", "mbarrier_wait(full + slot * 8, phase ^ 1);", "nothing has written|in flight|deadlock"),
+    ("u32 buffer_phase = 1;", "u32 buffer_phase = 0;", "deadlock"),
+    ("buffer = 0, buffer_phase ^= 1;", "buffer = 0;", "deadlock|not have read yet"),
+    ("tcgen05_fence_after_sync();\n                tile_phase ^= 1;", "tcgen05_fence_after_sync();", "deadlock|known to be done"),  # of a block's second tile
+    ("tcgen05_fence_after_sync();\n                            tile_phase ^= 1;", "tcgen05_fence_after_sync();", "deadlock|not have read yet"),
+    ("                        if (first == 0 && index == 0) {",
+     "                        tcgen05_commit(free + slot * 8);\n                        if (first == 0 && index == 0) {", "deadlock|more arrivals|overwritten while"),
+    ("tcgen05_commit(free + slot * 8);", "if (index + 2 == work.count) tcgen05_commit(complete);\n                    tcgen05_commit(free + slot * 8);",
+     "deadlock|more arrivals|known to be done"),
+    ("constexpr int COLUMNS = 128;", "constexpr int COLUMNS = 64;", "not allocated"),
+    ('"r"(columns), "n"(COLUMNS)', '"r"(columns), "n"(COLUMNS / 2)', "not one whole allocation"),
+    ("if (multiplies) tcgen05_dealloc(sums);", "if (thread / 32 == 0) tcgen05_dealloc(sums);", "another warp than took it"),
+    ("constexpr int BUFFER = 1 * BLOCK_N;", "constexpr int BUFFER = 1 * BLOCK_N / 2;", "not have read yet|error|worst case|bound"),
+    ("0x8000402000010000ull", "0x4000402000010000ull", "has not yet filled|nothing has written|swizzle|bound"),  # as of rows of 128 bytes
+    ("0x8000402000010000ull", "0x8000401000010000ull", "error|worst case|bound"),  # eight rows every 256 bytes
+    ('"r"(0x08080010u)', '"r"(0x08040010u)', "nothing has written"),  # 16 columns of 32
+    ("index > 0 || step > 0", "step > 0", "error|worst case|bound"),
+    ("(k + BLOCK_K - 1) / BLOCK_K;", "k / BLOCK_K;", "error|worst case|bound"),
 ]
 FIRST, LAST = "tcgen05_fence_before_sync();\n    cluster_barrier();", "__syncwarp();\n    cluster_barrier();"
 SABOTAGE_OF_PAIRS = [
@@ -247,6 +269,12 @@ SABOTAGE_OF_PAIRS = [
     ("BLOCK_N / CLUSTER * ROW_BYTES", "BLOCK_N * ROW_BYTES", "outside|in flight|so many bytes|deadlock|error|worst case|bound"),
     ("work.count > 0 && rank == 0", "work.count > 0", "deadlock|known to be done|more arrivals"),
     ("if (rank > 0) {", "if (rank > 2) {", "issued by the second of them"),
+    ("const int block_m = row * CLUSTER + rank;", "const int block_m = row * CLUSTER;", "error|worst case|bound|promised"),
+    ("work.panel_m = min(block_m, blocks_m - 1);", "work.panel_m = block_m;", "outside its buffer"),
+    ("mbarrier_wait(full + slot * 8, phase);\n                    if (rank > 0) {",
+     "if (rank == 0) mbarrier_wait(full + slot * 8, phase);\n                    if (rank > 0) {", "deadlock|nothing has written|in flight|more arrivals"),
+    ("mbarrier_wait(free + slot * 8, phase);", "if (rank == 0) mbarrier_wait(free + slot * 8, phase);", "more arrivals|overwritten while|in flight"),
+    ("mbarrier_expect_tx(arrival, STAGE_BYTES);", "mbarrier_expect_tx(arrival, STAGE_BYTES - rank * B_BYTES);", "deadlock|so many bytes|more arrivals|in flight"),
 ]
 
 
@@ -265,6 +293,8 @@ SABOTAGE_OF_RESIDUES = [
     ("a_from += MODULI * A_STAGE;", "a_from += A_STAGE;", "worst case|bound"),
     ("mbarrier_expect_tx(arrival, STAGE_BYTES);", "mbarrier_expect_tx(arrival, A_STAGE);", "so many bytes|more arrivals|in flight|deadlock"),
     ('"setp.ne.b32 p, %4, 0;\\n"', '"setp.ne.b32 p, %4, 2;\\n"', "added to tensor memory that nothing has written"),
+    ("ends = index + 1 == end || (index + 1) % SUM_STAGES == 0;", "ends = (index + 1) % SUM_STAGES == 0;", "deadlock"),
+    ('"r"(0x080804a0u)', '"r"(0x08080420u)', "worst case|bound"),  # A's bytes without a sign
     ("| (u64)((address & 0x3ffff) >> 4)", "| (u64)((address & 0x1ffff) >> 5)", "swizzle pattern|worst case|outside|nothing has written|in flight"),
 ]
 
@@ -273,17 +303,17 @@ SABOTAGE_OF_RESIDUES = [
     *(({}, *one) for one in SABOTAGE), *((PAIR, *one) for one in SABOTAGE_OF_PAIRS),
 ], 4) + [pytest.param({"split": {"scheme": "residues6", "promote": 0}}, *one, marks=pytest.mark.long) for one in SABOTAGE_OF_RESIDUES])
 def test_sabotage_is_found(of, before, after, problem):
-    """By one of the schedules that `verify` runs. Two tiles for a block."""
-    plan, source, _ = kernel(**of)
+    """By one of the schedules that `verify` runs. Two tiles for a block, or a pair, and a k that stages do not fill."""
+    plan, source = rendered(**of)
     assert source.text.count(before) == 1
-    wrong = replace(source, text=source.text.replace(before, after))
+    wrong = with_blocks(replace(source, text=source.text.replace(before, after)), 2)
     binary = assembled(wrong)
     found = []
     for schedule in (*emulate.SCHEDULES, AHEAD):
         device = emulator(plan, wrong, binary)
         device.set_schedule(schedule)
         try:
-            check = Judge(plan, wrong, binary, device).accuracy("sabotage", oracles.uniform(plan, -1, 1, (384, 32, 256), 3)).check
+            check = Judge(plan, wrong, binary, device).accuracy("sabotage", oracles.uniform(plan, -1, 1, (300, 32, 250), 3)).check
             found += [] if check.passed else [check.detail]
         except EmulationError as error:
             found.append(str(error))

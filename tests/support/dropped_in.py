@@ -48,7 +48,7 @@ def folder(kind: str = "cublas") -> Path:
     made = Path(held.name)
     for file in (reference.path(), reference.folder() / f"{reference.NAME}.h"):
         shutil.copy(file, made)
-    for file, content in shim.files(SimpleNamespace(name=reference.NAME, guard=reference.NAME.upper(), shim=(kind,))).items():
+    for file, content in shim.files(SimpleNamespace(name=reference.NAME, guard=reference.NAME.upper(), shim=(kind,), reproducible=False)).items():
         (made / file).parent.mkdir(exist_ok=True)
         (made / file).write_bytes(content)
     shim.build(made)

@@ -43,6 +43,7 @@ from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, Image, Kernel
 from gemmgen.library.routines import LEVEL3, NUMBERS
 from gemmgen.library.structures import Packed, Problem, Target, sized
+from gemmgen.model.time import C_READS, FIRST_K, FIRST_SECONDS, VECTOR_SHARE
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -223,6 +224,7 @@ class Asked:
     forced: int | None
     packed: str = ""
     format: int = 0
+    adds: bool = False
 
     @property
     def depth(self) -> int:
@@ -471,7 +473,7 @@ class Reference:
         return Asked(
             *((p.n, p.m) if column else (p.m, p.n)), p.k, batch, *((b, a) if column else (a, b)), Operand(p.c, p.ldc, stride(p.stride_c), False), column, pointers,
             on_device, call.alpha if host and alpha is not None else 1.0, call.beta if host and beta is not None else 0.0, alpha if on_device else None,
-            beta if on_device else None, p.bias, p.epilogue, p.largest_error, p.kernel - 1 if p.kernel else None,
+            beta if on_device else None, p.bias, p.epilogue, p.largest_error, p.kernel - 1 if p.kernel else None, adds=beta is not None,
         )
 
     def scalars(self, call: Call) -> tuple[int | None, int | None]:
@@ -552,6 +554,12 @@ class Reference:
         operands = (m * k if of.packed != "a" else 0) + (k * n if of.packed != "b" else 0)
         return by.launch + waves * (by.wave + by.step * -(-k // by.slices)) + batch * (by.operand * operands + by.output * m * n)
 
+    def of_vendor(self, by: Estimate, of: Asked, units: int) -> float:
+        """M24."""
+        step = by.step * (VECTOR_SHARE if min(of.m, of.n) <= 1 else 1)
+        by = by.model_copy(update={"launch": by.launch + min(of.k, FIRST_K) * FIRST_SECONDS, "step": step})
+        return self.seconds(by, replace(of, packed=""), of.batch, units)
+
     def vendors(self, arch: str) -> Estimate | None:
         best = max(self.rows, key=lambda row: runs(row, arch))
         return tables.sgemm_estimate(self.rows[best]) if runs(best, arch) >= 0 else None
@@ -562,7 +570,7 @@ class Reference:
             return 0.0
         launches = of.batch // max(1, self.together(one, of)) * (3 if self.copies(one, of) else 1)
         elements = 3 * of.m * of.n + (2 * (of.m + of.n) * of.k if self.copies(one, of) else 0)
-        return launches * vendor.launch / 2 + of.batch * elements * vendor.output
+        return launches * vendor.launch + of.batch * elements * vendor.output
 
     def taken(self, one: Known, of: Asked, device: tuple[str, int, int]) -> float:
         batch = self.together(one, of)
@@ -789,8 +797,10 @@ class Reference:
             return Wanted({TOO_LARGE})
         beside, *_ = self.needed(one, of, of.k)
         vendor = self.vendors(arch)
-        sgemm = self.seconds(vendor, replace(of, packed=""), of.batch, units) if vendor and of.batch else 0.0
+        sgemm = self.of_vendor(vendor, of, units) if vendor and of.batch else 0.0
         seconds = self.taken(one, of, device) if one.estimate else 1.5 * sgemm + self.finish_seconds(one, of, arch)
+        reading = of.batch * of.m * of.n * vendor.output if of.adds and vendor else 0.0
+        sgemm, seconds = sgemm + reading, seconds + (0.0 if self.finishes(one, of) else C_READS * reading)
         extents = one.extents(of.m, of.n, of.k, self.together(one, of))
         packed = [one.workspace(extents, x).bytes for x in "ab" if self.formats[one.number, x]]
         error, worst = one.error(of.k)

@@ -247,7 +247,7 @@ def verified_or_refused(data, device_of) -> str:
         device = device_of(plan, source, binary)
         whole = judge = Judge(plan, source, binary, device)
         if plan.kind.solves:  # as `verify` asks its products
-            plan, source = replace(plan, kind=GEMM), replace(source, interface=source.interface.of_products)
+            plan, source = replace(plan, kind=plan.kind.between), replace(source, interface=source.interface.of_products)
             judge = Judge(plan, source, binary, device)
         permutation, uniform = oracles.permutation(plan), oracles.uniform(plan, -1, 1, (37, 29, 2 * plan.block[2] + 5), 1)
     except SpecError as refusal:  # what no emulator could ever answer

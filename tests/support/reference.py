@@ -20,7 +20,7 @@ from gemmgen.render import render_text
 NAME = "lab"
 SOURCE = Path(__file__).with_name("reference_library.c")
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-fvisibility=hidden", "-fPIC", "-shared")
-VALUES = {"abi": ABI, "version_number": 100, "largest_extent": 2**31 - 1, "alignment": 256, "least_driver": 12000, "least_driver_told": "12.0"}
+VALUES = {"abi": ABI, "version_number": 100, "largest_extent": 2**31 - 1, "alignment": 256, "least_driver": 12000, "least_driver_told": "12.0", "reproducible": False}
 """What the header is rendered with, but for its names."""
 
 

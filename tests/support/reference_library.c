@@ -194,6 +194,7 @@ int lab_select(const lab_problem *problem, const lab_target *target, lab_choice 
     choice->workspace_bytes = choice->is_fallback ? 0 : REFERENCE_WORKSPACE;
     choice->workspace_bytes_packed = choice->is_fallback ? 0 : REFERENCE_WORKSPACE_PACKED;
     choice->seconds = 1e-9 * (double)problem->m * (double)problem->n * (double)problem->k * (double)batch_of(problem);
+    if (problem->beta) choice->seconds *= 1.25;  /* C is read */
     choice->sgemm_seconds = 4 * choice->seconds;
     choice->error = choice->worst_case = REFERENCE_ERROR(problem->element);
     return lab_OK;

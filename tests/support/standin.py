@@ -49,7 +49,7 @@ def written(folder: Path, kernels: Sequence[Kernel], *, platform: str, finish: S
     """
     names = {"name": NAME, "guard": GUARD}
     header = render_text("library/header.h.j2", **names, abi=ABI, version_number=10203, largest_extent=LARGEST_EXTENT, alignment=256, least_driver=12000,
-                         least_driver_told="12.0")
+                         least_driver_told="12.0", reproducible=False)
     rows = tables.rows(kernels, name=NAME, finish=finish, rules=rules)
     runtime = render_text("library/runtime.c.j2", **names, platform=f"library/platform/{platform}.j2")
     (folder / f"{NAME}.h").write_text(header)

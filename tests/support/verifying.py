@@ -131,22 +131,19 @@ def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     found = None
     for first in range(0, depth * plan.split_k, depth):
         part_a, part_b = whole_a[:, first : first + depth], whole_b[first : first + depth]
-        if plan.scheme.family.run_k:  # which are counted from the first k on
-            part = product(
-                plan.scheme, plan.gpu.unit, whole_a, whole_b, promote=plan.promote, fragment_k=plan.fragment.shape[2],
-                compensated=plan.promotion.compensates, part=slice(first, min(first + depth, len(order))),
-            ) if first < len(order) else np.zeros((a.shape[0], b.shape[1]), np.float32)
-        elif not plan.scheme.exact:
-            # Warps may share the k of a stage.
+        if not plan.scheme.exact:
+            # Warps may share the k of a stage; words are of whole rows, and runs are counted from the first k on.
             sharer = np.arange(part_a.shape[1]) // plan.warp[2] % plan.geometry.warps_k
+            runs = plan.scheme.family.run_k
             sums = [
                 product(
-                    plan.scheme, plan.gpu.unit if plan.fragment.on_matrix_unit else None, part_a[:, sharer == one], part_b[sharer == one],
-                    promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.promotion.compensates,
+                    plan.scheme, plan.gpu.unit if plan.fragment.on_matrix_unit else None, whole_a, whole_b, promote=plan.promote,
+                    fragment_k=plan.fragment.shape[2], compensated=plan.promotion.compensates,
+                    part=slice(first, first + len(sharer)) if runs else first + np.flatnonzero(sharer == one),
                 )
-                for one in range(plan.geometry.warps_k)
+                for one in range(plan.geometry.warps_k if len(sharer) else 0)
             ]
-            part = sum(sums[1:], sums[0])
+            part = sum(sums[1:], sums[0]) if sums else np.zeros((a.shape[0], b.shape[1]), np.float32)
         else:
             part = by_lanes(plan, part_a, part_b) if thin else sequential(part_a, part_b)
         found = part if found is None else found + part
@@ -156,9 +153,9 @@ def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def assert_bits(judge: Judge, m: int = 67, n: int = 9, k: int = 133) -> None:
     """Every bit of a ragged product is the scheme's on the unit, and every element is counted once.
 
-    Where rows are scaled and k is sliced, WMMA chooses the order of k, or C is more than the sum, errors are held to their bounds instead.
+    Where WMMA chooses the order of k, or C is more than the sum, errors are held to their bounds instead.
     """
-    if judge.plan.fragment.policy == "wmma" or judge.plan.epilogue or (judge.plan.scheme.normalize == "row" and judge.plan.split_k > 1):
+    if judge.plan.fragment.policy == "wmma" or judge.plan.epilogue:
         check = judge.accuracy("U[-1, 1]", oracles.uniform(judge.plan, -1, 1, (m, n, k), 1)).check
         assert check.passed, check.detail
         return

@@ -41,6 +41,15 @@ def can_multiply(gpu: str, scheme: str) -> bool:
     return bool(its_own) and (word == "f32" or word in row.unit.words)
 
 
+UNITS = tuple({gpu.matrix_unit: gpu.name for gpu in GPUS.rows() if gpu.matrix_unit}.values())
+"""A GPU of each matrix unit."""
+
+
+def pairs_of_units() -> list[tuple[str, str]]:
+    """(GPU, scheme), for each matrix unit every scheme whose words it multiplies."""
+    return [(gpu, row.name) for gpu in UNITS for row in SCHEMES.rows() if can_multiply(gpu, row.name)]
+
+
 def solved(loaded: LoadedSpec) -> Plan:
     """The plan of a spec; a process solves each once."""
     key = loaded.model_dump_json()

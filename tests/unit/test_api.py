@@ -25,8 +25,9 @@ import gemmgen
 import numpy_cupy
 import reference
 from gemmgen import api, road
-from gemmgen.api import notes, shapes, torch_state
+from gemmgen.api import notes, reproducible, shapes, torch_state
 from gemmgen.api.wide import wide_product
+from gemmgen.library import kept
 from gemmgen.errors import GemmgenError, Notice, SpecError, UnknownName
 from gemmgen.run import Result, check_extents
 from gemmgen.run.batch import BatchResult
@@ -336,6 +337,50 @@ def test_cupys_arrays_by_the_library_or_by_cupy(monkeypatch):
     package.select = refuses
     taken.clear()
     assert len(noticed(lambda: front.product(a, made(9, 6).view(Array)))[1]) == 1 and taken == ["cupy"]
+
+
+def lying(kind="float32", gpu=H200, device=0, **more):
+    """An array that looks as one of a library does."""
+    return SimpleNamespace(dtype=kind, shape=(4, 4), is_cuda=gpu is not None, device=SimpleNamespace(index=device), **more)
+
+
+def same_bits(a, b, package=None):
+    """What kernels of the same bits make of two such arrays, and what is asked of the library."""
+    asked = []
+    cuda = SimpleNamespace(device=lambda device: nullcontext())
+    front = SimpleNamespace(name="torch", _here=lambda index: H200, home=SimpleNamespace(cuda=cuda))
+    library = SimpleNamespace(matmul=lambda a, b: asked.append((a.dtype, b.dtype)) or "product", Error=KeyError)
+    found = package or (lambda *given: asked.append(given) or library)
+    return reproducible.reproducible_product(front, found, a, b), asked
+
+
+@pytest.mark.parametrize(("kind", "element"), [("float32", "f32"), ("torch.complex64", "c64"), ("complex128", "c128"), ("torch.float64", "f64")])
+def test_the_same_bits_are_by_kernels_alone(kind, element):
+    assert same_bits(lying(kind), lying(kind)) == ("product", [(H200, element, kept.SAME_BITS), (kind, kind)])
+
+
+def refusing(*given):
+    def matmul(a, b):
+        raise KeyError("no kernel")
+
+    return SimpleNamespace(matmul=matmul, Error=KeyError)
+
+
+@pytest.mark.parametrize(("given", "problem", "got"), [
+    ((lying(gpu=None), lying()), "takes arrays of CuPy and torch", "SimpleNamespace"), ((lying(), lying("float64")), "takes arrays of one type", "float64"),
+    ((lying("int8"), lying("int8")), "takes arrays of one type", "int8"), ((lying(), lying(device=1)), "takes arrays of one type", "index=1"),
+    ((lying("float64", requires_grad=True), lying("float64")), "has gradients of float32 alone", "float64"),
+    ((lying(), lying(), lambda *given: None), "has no library", "float32"), ((lying(), lying(), refusing), "is refused by", "no kernel"),
+])
+def test_what_has_not_the_same_bits_everywhere_is_refused(given, problem, got):
+    with pytest.raises(SpecError) as refused:
+        same_bits(*given)
+    assert refused.value.where == "matmul: accuracy" and refused.value.problem.startswith(f"reproducible {problem}") and got in str(refused.value.got)
+
+
+def test_numpys_arrays_are_in_no_gpus_memory():
+    with pytest.raises(SpecError, match="CuPy and torch"):
+        api.matmul(made(3, 3), made(3, 3), accuracy="reproducible")
 
 
 @pytest.mark.parametrize(("kind", "element", "least"), [("float64", "f64", 1024), ("torch.complex64", "c64", 256), ("complex128", "c128", 256)])

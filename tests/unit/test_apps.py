@@ -773,7 +773,7 @@ def test_k_of_a_strided_batch_is_its_matrices():
     put = []
     for layout, a in (("nt", (3, 40, 64)), ("tn", (3, 64, 40))):
         multiplier = object.__new__(Multiplier)
-        multiplier._plan, multiplier._put = SimpleNamespace(layout=layout), lambda out, operands, k, alpha, beta: put.append(k)
+        multiplier._plan, multiplier._put = SimpleNamespace(layout=layout), lambda out, operands, k, *given: put.append(k)
         multiplier.into(np.empty((3, 40, 24)), np.empty(a), np.empty((3, 24, 64)))
     assert put == [64, 64]
 

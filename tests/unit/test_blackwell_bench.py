@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,8 +13,14 @@ import pytest
 from fake_pool import FakePool
 
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.emulate import TOGETHER
 from gemmgen.errors import DeviceError
+from gemmgen.plan import Plan
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 from gemmgen.workshop.bringup import calibrate
+from gemmgen.workshop.bringup.from_row import fill_in
 from gemmgen.workshop.fit.time_model import with_constants
 
 ROOT = Path(__file__).parents[2]
@@ -117,7 +124,7 @@ def test_the_kernels_that_are_fitted_to_are_single_blocks_and_pairs(monkeypatch)
     assert {one.spec["fragment"]["policy"] for one in found} == {"tcgen05"} and {one.spec["tile"]["cluster"] for one in found} == {1, 2}
 
 
-def test_the_constants_of_a_made_up_b200_are_found(monkeypatch):
+def test_the_constants_of_a_made_up_b200_are_found(monkeypatch, tmp_path):
     hidden = with_constants(GPUS.get("b200"), HIDDEN)
     monkeypatch.setattr(blackwell, "Processes", lambda: FakePool(hidden))
     monkeypatch.setattr(calibrate, "SEEDS", (1,))
@@ -126,3 +133,58 @@ def test_the_constants_of_a_made_up_b200_are_found(monkeypatch):
     for place, value in HIDDEN.items():
         assert found[place] == pytest.approx(value, rel=0.1), (place, told)
     assert "[measured.tcgen05]" in told["lines"] and told["kernels"] > 40 and "of new kernels" in told["held_out"]
+    assert_makes_a_row(tmp_path, blackwell.row_with("b200", told["lines"]), found)
+
+
+def assert_makes_a_row(folder: Path, text: str, found: dict) -> None:
+    """What `gemmgen gpu from-row` makes of it has the constants that were found, says that they were fitted, and is a GPU that specs can name."""
+    (folder / "told.toml").write_text(text)
+    filled = fill_in(folder / "told.toml", None, "b200", folder)
+    filled.refuse(folder)
+    for name, file in filled.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(file)
+    row = GPUS.get(str(folder / "b200.toml"))
+    for (section, name), value in found.items():
+        own = getattr(row.measured.of(section, "b200") if section else row.measured, name)
+        assert own.value == pytest.approx(value, rel=1e-3) and own.source.startswith("fitted to ")
+        assert filled.constants[f"{section}.{name}".lstrip(".")].standing == "given"
+    before, after = (solve(loads(blackwell.asked_for(gpu, "ootomo", 8192, 2))).model["seconds"] for gpu in ("b200", str(folder / "b200.toml")))
+    assert after > 1.3 * before  # the made-up chip's power allows 0.45 of the rate, where 0.7 is assumed
+
+
+@pytest.mark.long
+def test_the_whole_bench_runs_on_a_stand_in(monkeypatch, capsys, tmp_path):
+    """Kernels are built, and the emulator stands for the GPU; times are those of a made-up B200. Its JSON has each part, and its row is one."""
+    from gemmgen import timing
+
+    hidden, kept, emulated = with_constants(GPUS.get("b200"), HIDDEN), tmp_path / "told.json", blackwell.gemm
+
+    def multiplied(device, plan, source, a, b):
+        return emulated(device if isinstance(device, EmulatorDevice) else EmulatorDevice(plan, source, device, schedule=TOGETHER), plan, source, a, b)
+
+    def timed(name, plan=None, *_):
+        return SimpleNamespace(seconds=[float(replace(plan, gpu=hidden).model["seconds"]) if isinstance(plan, Plan) else 1e-3] * 3)
+
+    monkeypatch.setattr(blackwell, "WORDS", ("half", "residues6"))
+    monkeypatch.setattr(blackwell, "SHAPE", (140, 70, 40))
+    monkeypatch.setattr(blackwell, "gemm", multiplied)
+    monkeypatch.setattr(blackwell.cuda, "CudaDevice", lambda binary: binary)
+    monkeypatch.setattr(blackwell.cuda, "why_not", lambda target: None)
+    monkeypatch.setattr(blackwell, "Processes", lambda: FakePool(hidden))
+    monkeypatch.setattr(calibrate, "SEEDS", (1,))
+    monkeypatch.setattr(timing, "Inputs", lambda size: size)
+    monkeypatch.setattr(timing, "cublas", timed)
+    monkeypatch.setattr(timing, "generated", timed)
+    monkeypatch.setattr(timing, "race", lambda contenders, **_: None)
+    monkeypatch.setattr(timing, "release_memory", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["blackwell.py", "--sizes", "512,8192", "--schemes", "half,residues6,residues14", "--json", str(kept)])
+    assert blackwell.main() == 0
+    told, shown = json.loads(kept.read_text()), capsys.readouterr().out
+    assert set(told) == {"predicted", "sums", "races", "constants"} and "sums: 4 of 4 kernels give the emulator's bits" in shown
+    assert [(one["scheme"], one["cluster"], one["same_bits"]) for one in told["sums"]] == [
+        (scheme, cluster, 140 * 70) for scheme in ("half", "residues6") for cluster in (1, 2)]
+    assert len(told["races"]) == 2 * (1 + 4) and len(told["predicted"]) == 3 * 2 * 2
+    large = next(one for one in told["races"] if one["contender"] == "half, pairs" and one["size"] == 8192)
+    assert large["seconds"] > 1.3 * large["predicted_seconds"]
+    assert_makes_a_row(tmp_path, kept.with_suffix(".toml").read_text(), {(one["section"], one["name"]): one["after"] for one in told["constants"]["constants"]})

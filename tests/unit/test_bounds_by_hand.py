@@ -11,13 +11,14 @@ import pytest
 from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.model.accuracy import float_sums_worst, predicted, split_worst
+from gemmgen.model.accuracy import float_sums_worst, predicted, reach, split_worst
 from gemmgen.model.error import U
+from gemmgen.split import split
 from gemmgen.verify import fixed, oracles
 from gemmgen.verify.bound import TINIEST, _accumulation, _size, _swallowed, allowance, bound, fallen, share_of_worst, underflow, worst_case
 from gemmgen.verify.expected import AS_FP32, LEAST_SAMPLE, MARGIN, SAMPLE, Expected, computed, expected, sequential, shares
 from gemmgen.verify.metrics import Errors, errors, exact, relative_frobenius, same_special
-from ways import HOPPER, SMALL_GROUPS, TINY, plan_of
+from ways import HOPPER, SMALL_GROUPS, TINY, can_multiply, plan_of
 
 
 def share(plan, a, b, c) -> float:
@@ -108,19 +109,66 @@ def test_what_an_epilogue_was_given_is_taken_out_of_c():
 
 
 def test_worst_cases_by_hand():
-    """FP32: k roundings, and alpha's. Ootomo on Ampere: 8 k at once, each step an ulp and nine terms' last bits; the two low products 2^-11 of that."""
+    """FP32: k roundings, and alpha's. Ootomo on Ampere: 8 k at once, each step an ulp and nine terms' last bits, where main's words have a little more than
+    |A||B|; a correction sums up to 2 + 2^-9, of which eight terms lose bits, and 2^-11 of that counts."""
     fp32, unit = plan_of(scheme="fp32", promote=0), plan_of(promote=0, tile=TINY)
     assert worst_case(fp32, 100) == pytest.approx(101 * U, rel=1e-9) and worst_case(fp32, 1) == pytest.approx(2 * U, rel=1e-9)
     step, lost = 2.0**-23 + 9 * 2.0**-24, 2 * 2.0**-22 + 2.0**-44 + 2.0**-22
+    low_step = 2 * (1 + 2.0**-11) ** 2 * (2.0**-23 + 8 * 2.0**-24)
     for k, steps in ((8, 1), (9, 2), (64, 8)):
-        assert worst_case(unit, k) == pytest.approx(lost + steps * step * (1 + 2 * 2.0**-11) + 2 * U, rel=1e-9)
-        assert float_sums_worst(unit.scheme, unit.unit, k, 0) == pytest.approx(steps * step * (1 + 2 * 2.0**-11), rel=1e-9)
+        assert float_sums_worst(unit.scheme, unit.unit, k, 0) == pytest.approx(steps * (step + 2.0**-10 * low_step), rel=1e-6)
+        assert worst_case(unit, k) == pytest.approx(lost + steps * (step + 2.0**-10 * low_step) + 2 * U, rel=1e-6)
     assert split_worst(unit.scheme) == pytest.approx(lost)
     moving = plan_of(promote=64, tile=TINY)  # the low products stay: of 128 k sixteen steps
     for k, low, moves in ((64, 8, 1), (128, 16, 2)):
-        assert worst_case(moving, k) == pytest.approx(lost + 8 * step + low * step * 2.0**-10 + moves * U + 2 * U, rel=1e-9)
+        assert worst_case(moving, k) == pytest.approx(lost + 8 * step + low * low_step * 2.0**-10 + (1 + 2.0**-11) ** 2 * moves * U + 2 * U, rel=1e-6)
     moved = predicted(unit.scheme, unit.unit, 128, 64, compensated=True).worst - predicted(unit.scheme, unit.unit, 128, 64).worst
-    assert moved == pytest.approx(U + 0.4 * U * 4.5 * (1 + U), rel=1e-6)  # one rounding more, and the mean of eight steps' cuts
+    assert moved == pytest.approx((1 + 2.0**-11) ** 2 * (U + 0.4 * U * 4.5 * (1 + U)), rel=1e-6)  # a rounding more, and the mean of eight steps' cuts
+
+
+@pytest.mark.parametrize(("scheme", "of"), [
+    ("ootomo", {"main": (1 + 2.0**-11) ** 2, "correction": 2 * (1 + 2.0**-11) ** 2}), ("fp32", {"main": 1}),
+    ("bf16x6_apart", {"main": (1 + 2.0**-8) ** 2, "small": 2.0**-7 * (1 + 2.0**-8) ** 2 + 3 * 2.0**-16}), ("tf32x3_apart", {"small": 2.0**-10}),
+    ("e4m3x6", {"main": 1.2832}),
+])
+def test_what_a_sum_of_words_may_come_to(scheme, of):
+    """By hand, and of elements a little above and below 1, whose words differ most from what they are taken from: nearly as much, and never more."""
+    scheme = SCHEMES.get(scheme)
+    for name, want in of.items():
+        accumulator = next(one for one in scheme.accumulators if one.name == name)
+        assert reach(scheme, accumulator) == pytest.approx(want, rel=1e-3)
+        near = (1 + np.linspace(-0.07, 0.07, 20001)).astype(np.float32)
+        halves = [split(near[None, :], scheme, operand=operand) for operand in "ab"]
+        words = [np.abs(one.planes[:, 0]) / np.ldexp(near, one.exponents[0]) for one in halves]
+        found = max(sum(words[0][p.a] * words[1][p.b] for p in scheme.products if p.into == name))
+        assert 0.9 * want < found <= reach(scheme, accumulator)
+
+
+def test_a_long_sum_of_remainders_is_nearly_its_worst_case():
+    """1 + 2^-8 twice leaves most of 2^-8 each; 8191 smaller products leave theirs below the last bit of that. A bound of |A||B| times as many steps is
+    91 times as wide."""
+    plan, left = plan_of(scheme="bf16x6_apart", promote=64, tile=TINY), 1 + 2.0**-8 * (1 - 2.0**-8)
+    a, b = np.full((1, 8192), 2.0**-10 * left, np.float32), np.full((8192, 1), 2.0**-10 * left, np.float32)
+    a[0, 0] = b[0, 0] = left
+    assert 0.15 < share(plan, a, b, computed(plan, a, b)) <= 1
+    assert worst_case(plan, 1 << 14) < 1300 * U
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100", "t4", "mi210", "mi300x", "rx7900xtx"])
+def test_the_worst_case_is_one_whatever_the_data(gpu):
+    """Data made to lose: magnitudes over 2^24, ties between words, sums that cancel, one large product before and behind many small ones."""
+    rng = np.random.default_rng(7)
+    for scheme in ("bf16x6_apart", "bf16x3", "ootomo", "tf32x3_apart"):
+        if not can_multiply(gpu, scheme):
+            continue
+        plan, k = plan_of(scheme=scheme, gpu=gpu, promote=64), 192
+        a, b = (rng.choice([-1.0, 1.0], (4, k)) * np.exp2(-rng.uniform(0, 12, (4, k))) for _ in "ab")
+        a[1], b[1] = np.exp2(-rng.integers(0, 13, k)) * (1 + 2.0**-8 + 2.0**-12), np.exp2(-rng.integers(0, 13, k)) * (1 + 2.0**-9 - 2.0**-12)
+        a[2], a[2, 1::2], b[2] = np.repeat(a[2, ::2], 2), -a[2, ::2], np.repeat(b[2, ::2], 2)
+        a[3], b[3], a[3, -1], b[3, -1] = 2.0**-12 * (1 - 2.0**-11), 2.0**-12, 1, 1
+        b = np.ascontiguousarray(b.T)
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        assert 1e-3 < share_of_worst(plan, a, b, None, computed(plan, a, b)) <= 1
 
 
 def test_what_leaves_fp32s_range_by_hand(monkeypatch):
@@ -180,13 +228,13 @@ BYTES = HOPPER | {"tile": {"block": [64, 32, 128], "warp": [64, 32, 128], "clust
 
 
 @pytest.mark.parametrize(("scheme", "options", "coherent", "random", "relative", "scaled", "least"), [
-    ("ootomo", {"promote": 64}, 28.944, 8.6706, 117.78, 106.27, 0), ("bf16x3", {"promote": 0}, 195, 232.22, 798.1, 1594, 412.5),
-    ("bf16x6", {"gpu": "mi300x", "promote": 64}, 7.9217, 4.9287, 32.276, 111.57, 1056),
-    ("bf16x6", {"gpu": "mi210", "promote": 0}, 5.9498, 7.5425, 24.371, 317, 2.2649e10),
-    ("ootomo", {"gpu": "rx7900xtx", "promote": 0}, 5.1402, 7.0671, 21.081, 214.2, 0), ("fp32", {"promote": 0}, 4.8362, 5.8737, 19.798, 201, 100),
+    ("ootomo", {"promote": 64}, 28.944, 8.6706, 117.78, 106.493, 0), ("bf16x3", {"promote": 0}, 195, 232.22, 798.1, 1594, 412.5),
+    ("bf16x6", {"gpu": "mi300x", "promote": 64}, 7.9217, 4.9287, 32.276, 67.5359, 1056),
+    ("bf16x6", {"gpu": "mi210", "promote": 0}, 5.9498, 7.5425, 24.371, 311.76, 2.2649e10),
+    ("ootomo", {"gpu": "rx7900xtx", "promote": 0}, 5.1402, 7.0671, 21.081, 214.586, 0), ("fp32", {"promote": 0}, 4.8362, 5.8737, 19.798, 201, 100),
     ("half", {"promote": 64}, 28.828, 6688.7, 2550.9, 16481, 0), ("mixpert2", {"promote": 0}, 5, 1024, 191.72, 1041.2, 0),
     ("mixpert2_tile", {"promote": 0}, 5.0772, 1024, 191.76, 1048.2, 1.835e6), ("residues7", {"promote": 0}, 2, 2.078, 8.1736, 2.3817, 0),
-    ("run_scaled", {"promote": 64}, 28.949, 8.6898, 117.8, 106.27, 6), ("e4m3x6", BYTES, 29055, 17237, 1.1836e5, 8.5223e5, 0), ("ootomo", SMALL_GROUPS | {"sums": "compensated"}, 16.17, 5.7561, 65.808, 62.633, 0),
+    ("run_scaled", {"promote": 64}, 28.949, 8.6898, 117.8, 106.493, 6), ("e4m3x6", BYTES, 29055, 17237, 1.1836e5, 1.05737e6, 0), ("ootomo", SMALL_GROUPS | {"sums": "compensated"}, 16.17, 5.7561, 65.808, 62.7605, 0),
 ], ids=["promoted", "truncated", "floor", "tree", "exact", "no unit", "one word", "integers", "tiles", "residues", "runs", "bytes", "compensated"])
 def test_the_parts_of_each_rules_bound(scheme, options, coherent, random, relative, scaled, least):
     """Of 200 k, one of every way that units add and sums move on: in units of 2^-24, of what underflows 2^-149; recorded to five digits, since most terms
@@ -230,6 +278,24 @@ def test_what_an_accumulator_swallows_and_who_sums_which_k():
     k = np.arange(100)
     want = [[k[(k // 64 == part) & (k // 16 % 2 == warp)].tolist() for warp in range(2)] for part in range(2)]
     assert [[mine.tolist() for mine in of_warps] for of_warps in shares(two, 100)] == want
+
+
+@pytest.mark.parametrize(("operand", "gpu"), [("a", "a100"), ("b", "b200"), ("a", "mi300x")])
+def test_a_slice_of_k_has_the_scales_of_whole_rows(operand, gpu):
+    """The largest element, 1, is in the first slice: integer words hold multiples of 2^-13 of the elements in the other two."""
+    plan = plan_of("mixpert1", gpu, promote=0, split_k=3, tile={"block": [32, 32, 32], "warp": [32, 32, 32]})
+    row = np.zeros((1, 3 * 32), np.float32)
+    row[0, 0], row[0, 40], row[0, 70] = 1.0, 2.0**-14 * 0.75, 2.0**-10 + 2.0**-15
+    ones = np.ones((1, 3 * 32), np.float32)
+    a, b = (row, ones.T) if operand == "a" else (ones, row.T)
+    assert computed(plan, a, np.ascontiguousarray(b)) == 1 + 2.0**-10
+
+
+def test_warps_that_share_a_stage_sum_each_k_once():
+    """Four warps of 16 k each, and stages of 64: ones of 150 k are 150, also where slices end within them."""
+    plan = plan_of("half", where="lane", loads="direct", stages=2, split_k=2, promote=0, tile={"block": [16, 8, 64], "warp": [16, 8, 16]})
+    assert plan.geometry.warps_k == 4
+    assert (computed(plan, np.ones((1, 150), np.float32), np.ones((150, 2), np.float32)) == 150).all()
 
 
 @pytest.mark.parametrize(("name", "small"), [("bf16x6_apart", 2.0**-8), ("tf32x3_apart", 2.0**-11), ("ootomo", 1.0), ("f16_s8", 1.0)])

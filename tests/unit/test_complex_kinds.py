@@ -23,7 +23,7 @@ from gemmgen.designs import design_called
 from gemmgen.designs.feature import COMPLEX
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.export import prose
-from gemmgen.kinds import GEMMT, HEMM, HER2K, HERK, SYMM, SYR2K, SYRK, TRMM, OfComplex, kind_of
+from gemmgen.kinds import GEMMT, HEMM, HER2K, HERK, SYMM, SYR2K, SYRK, TRMM, TRSM, OfComplex, kind_of
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS
 from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Her2k, Herk, Syr2kInTurn, Syrk, hermitian
 from gemmgen.kinds.triangular import LEFT, NONUNIT, RIGHT, UNIT, Hemm, Symm, Trmm
@@ -225,7 +225,7 @@ def spec(kind, layout, gpu="a100", type="c64", split=None, **problem):
 
 @pytest.mark.parametrize(("of", "layout", "name"), [
     (HERK, "nc", "cherk"), (HER2K, "cn", "cher2k"), (SYR2K, "nt", "csyr2k"), (SYRK, "nt", "csyrk"), (GEMMT, "cc", "cgemmt"),
-    (HEMM, "nc", "chemm"), (SYMM, "nn", "csymm"), (TRMM, "tc", "ctrmm"),
+    (HEMM, "nc", "chemm"), (SYMM, "nn", "csymm"), (TRMM, "tc", "ctrmm"), (TRSM, "cn", "ctrsm"),
 ])
 def test_a_spec_of_complex_elements_has_the_kind(of, layout, name):
     kind = kind_of(spec(of.name, layout).spec.problem)
@@ -271,7 +271,7 @@ def test_a_tile_of_trmm_sums_two_real_k_for_each_complex_one(side):
     (dict(kind="hemm", layout="nn", type="f64"), "[problem] kind", 'type = "c64", or kind = "symm"'),
     (dict(kind="her2k", layout="nc", matrices=3), "[problem] kind", 'kind = "gemm", or type = "f32"'),
     (dict(kind="trmm", layout="nn", type="f64", matrices=3), "[problem] kind", 'kind = "gemm", or type = "f32"'),
-    (dict(kind="trsm", layout="nn"), "[problem] kind", 'kind = "gemm", or type = "f32"'),
+    (dict(kind="trsm", layout="nc"), "[problem] layout", 'layout = "nn"'),
     (dict(kind="syr2k", layout="nc"), "[problem] layout", 'layout = "nt"'),
     (dict(kind="her2k", layout="nc", type="f32"), "[problem] kind", 'type = "c64", or kind = "syr2k"'),
     (dict(kind="hemm", layout="nn", uplo="both"), "[problem] uplo", 'uplo = "lower"'), (dict(kind="herk", layout="nc", n=17), "[problem] n", "n = 4096"),
@@ -325,8 +325,8 @@ def test_residues_are_of_one_product_and_of_a_tiles_own_k():
         able = [kind.name for kind in (GEMMT, SYRK, SYMM, TRMM, SYR2K, Syr2kInTurn()) if design_called(design).computes(kind)]
         assert able == ["gemmt", "syrk", "symm", "trmm", "syr2k"]
         assert all(design_called(design).computes(OfComplex("c128", "nc", kind)) for kind in (HERK, HEMM, TRMM, HER2K))
-    with pytest.raises(InfeasibleSpec, match="gemm, gemmt, syrk, symm or strided; syr2k and trmm of single products"):
-        solve(spec("trsm", "nn", "h200", "f64"))
+    with pytest.raises(InfeasibleSpec, match="gemm, gemmt, syrk, symm, trsm or strided; syr2k and trmm of single products"):
+        solve(spec("trmm", "nn", "h200", "f64", matrices=3))
     tile = {"block": [32, 32, 64], "warp": [16, 16, 64]}
     for gpu, own in (("a100", tile), ("h200", {"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1})):
         gemm, trmm = (plan_of("residues12", gpu=gpu, promote=0, tile=own, problem={"kind": kind}) for kind in ("gemm", "trmm"))

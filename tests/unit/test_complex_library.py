@@ -230,7 +230,8 @@ def test_a_product_is_predicted_beside_the_vendors_of_eight_operations(made, ele
     choice = choice_of(made, one.problem)
     taken, gpu = made.kernels[choice.kernel], made.kernels[0].built.plan.gpu
     assert choice.seconds == pytest.approx(float(taken.estimate.seconds(m, 2 * n, 2 * k)))
-    assert choice.sgemm_seconds == pytest.approx(float(of_vendor(gpu).seconds(m, 2 * n, 2 * k)))
+    first = 256 * 15e-9 if element is C64 else 512 * 40e-9
+    assert choice.sgemm_seconds == pytest.approx(float(of_vendor(gpu).seconds(m, 2 * n, 2 * k)) + first)
     if element is C64:
         rate = 2 * m * (2 * n) * (2 * k) / choice.sgemm_seconds
         assert rate == pytest.approx(8 * m * n * k / choice.sgemm_seconds) and rate < 19.5e12
@@ -240,7 +241,7 @@ def test_a_product_is_predicted_beside_the_vendors_of_eight_operations(made, ele
     one.problem.flags = ON_DEVICE
     ends = choice_of(made, one.problem).seconds - choice.seconds
     launch, output = (getattr(tables.sgemm_estimate(gpu), name) for name in ("launch", "output"))
-    assert ends == pytest.approx(launch / 2 + 3 * m * n * output * element.bytes / 4)
+    assert ends == pytest.approx(launch + 3 * m * n * output * element.bytes / 4)
 
 
 def test_blas_names_the_same_product(made):

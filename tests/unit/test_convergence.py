@@ -80,6 +80,7 @@ SAME = {
     "registers beside those of two matrices": "MOV R5, 0x1\nMOV R6, 0x1\nLDSM.16.M88.2 R3, [R10]\nISETP.NE.AND P1, PT, R5, R6, PT",
     "a register beside that of one matrix": "MOV R4, 0x1\nLDSM.16.M88 R3, [R10]\nISETP.NE.AND P1, PT, R4, RZ, PT",
     "what was written under the same guard": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P2 ISETP.NE.AND P1, PT, R2, RZ, PT",
+    "what a guard wrote, where its branch goes": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P2 BRA `(.L_7)\nEXIT\n.L_7:\nISETP.NE.AND P1, PT, R2, RZ, PT",
 }
 DIFFERENT = {
     "threads within a warp": "ISETP.GE.AND P1, PT, R0, 0x41, PT",
@@ -100,6 +101,7 @@ DIFFERENT = {
     "the upper half of a conversion": "F2F.F64.F32 R2, R10\nISETP.NE.AND P1, PT, R3, RZ, PT",
     "a sum's carry": "IADD3 R2, P1, R0, R0, RZ",
     "what another guard wrote": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P3 ISETP.NE.AND P1, PT, R2, RZ, PT",
+    "what a guard wrote, where its branch does not go": "MOV R2, R0\n@P2 MOV R2, 0x1\n@!P2 BRA `(.L_7)\nEXIT\n.L_7:\nISETP.NE.AND P1, PT, R2, RZ, PT",
     "what a part of the warp was given": "MOV R2, RZ\nBSSY B0, `(.L_8)\n@P0 BRA `(.L_7)\nMOV R2, 0x1\n.L_7:\nBSYNC B0\n.L_8:\nISETP.NE.AND P1, PT, R2, RZ, PT",
     "the last of two matrices": "LDSM.16.M88.2 R2, [R10]\nISETP.NE.AND P1, PT, R3, RZ, PT",
     "the last of four matrices": "LDSM.16.MT88.4 R2, [R10]\nISETP.NE.AND P1, PT, R5, RZ, PT",

@@ -459,6 +459,14 @@ def test_settings():
     assert [json.loads(line).get("m") for line in loud.stderr.splitlines()].count(300) == 1
 
 
+def test_a_call_that_reads_c_is_predicted_as_one():
+    """Calls of one size are decided apart by whether beta is 0: the reference library takes 1.25 times as long with one."""
+    ran = run_python(CALLS + "one(alpha=1.0, beta=0.0); one(alpha=1.0, beta=1.0); one(alpha=1.0, beta=0.0)")
+    without, reads = sorted(ran.log, key=lambda line: -line["count"])
+    assert (without["beta"], without["count"], reads["beta"], reads["count"]) == ("zero", 2, "one", 1)
+    assert without["seconds"] == pytest.approx(1e-9 * 5 * 6 * 7) and reads["seconds"] == pytest.approx(1.25e-9 * 5 * 6 * 7)
+
+
 def test_the_log_tells_each_kind_of_call_once(tmp_path):
     """With its sizes, scalars, kernel, prediction, place and count; a forked child tells its own calls alone, and none of threads that were gone before.
     A record has each call once."""

@@ -645,7 +645,7 @@ def test_the_c_sizes_of_a_system_are_the_plans(tmp_path):
     exporter.export(plan, source, binary, folder := tmp_path / "out", name="lab_gemm")
     (folder / "sizes.c").write_text(SYSTEM_PROGRAM)
     run(gcc, "-std=c99", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover", "sizes.c", "-o", "sizes", cwd=folder)
-    most = prose.largest_grid(plan, source)[0] * solves.SYSTEMS
+    most = prose.largest_grid(plan, source)[0] * plan.kind.own.systems
     asked = [(m, n) for m in (0, 1, 255, 256, 257, 300, 384, 385, 511, 512, 513, 640, 700, 769, 1025, 1300, 2049, 5000) for n in (1, 70)]
     out = subprocess.run([folder / "sizes"], input="".join(f"{m} {n}\n" for m, n in [*asked, (1, most), (1, most + 1), (-1, 1), (1, -1)]),
                          capture_output=True, text=True, check=True).stdout

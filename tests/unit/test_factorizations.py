@@ -257,13 +257,15 @@ def test_cublas_gets_fp64s_routines_and_factors():
 def kernels(monkeypatch, vendor, ratio):
     """Those of FP64 with a vendor beside, of which predictions say a ratio for a size."""
     asked, ran = [], []
-    h200 = GPUS.get("h200")
-    rates = h200.rates.model_copy(update={"dram_gb_per_s": 8.0 * who.C_READS})  # an element of C a nanosecond
-    row = {"type": F64, "gpu": h200.model_copy(update={"rates": rates})}
+    row = {"type": F64, "gpu": GPUS.get("h200")}
     monkeypatch.setattr(who.road, "plan", lambda spec: asked.append(spec) or SimpleNamespace(hints=who.Shape(0, 0, 0, ""), **row))
     monkeypatch.setattr(who, "replace", lambda one, **change: one._replace(**change) if isinstance(one, who.Shape) else SimpleNamespace(**row, **change))
-    told = lambda found: None if found is None else SimpleNamespace(seconds=1e-6, fp32_seconds=1e-6 * found)
-    monkeypatch.setattr(who, "verdict", lambda plan: told(ratio(plan.hints)))
+    def told(plan, reads_c):
+        """An element of C that is read is a nanosecond."""
+        found = ratio(plan.hints)
+        return None if found is None else SimpleNamespace(seconds=1e-6 + reads_c * 1e-9 * plan.hints.m * plan.hints.n, fp32_seconds=1e-6 * found)
+
+    monkeypatch.setattr(who, "verdict", told)
     made = object.__new__(who.Kernels)
     who.Matmul.__init__(made, "as-fp64")
     made.xp, made.dtype, made._spec, made._vendor, made._plans, made._slower = np, np.float64, who.spec_of("as-fp64", "h200", "f64"), vendor, {}, {}
@@ -296,12 +298,16 @@ def test_as_fp64_multiplies_by_the_vendors_product_where_that_is_predicted_to_be
     assert len(ran) == 1 and not asked
 
 
-def test_fp64s_triangular_systems_are_the_vendors_or_lapacks(monkeypatch):
-    made, _, _ = kernels(monkeypatch, None, lambda shape: 1)
-    solved = []
-    monkeypatch.setattr(who, "Vendor", lambda dtype: SimpleNamespace(_solve=lambda *given: solved.append((dtype, *given[2:]))))
-    made.solve(np.eye(3), np.ones((3, 2)), unit=True)
-    assert solved == [(np.float64, "left", True, False, True)]
+def test_fp64s_triangular_systems_are_the_vendors_where_it_is_faster_or_lapacks(monkeypatch):
+    solved, triangle, c = [], np.eye(3), np.ones((3, 2))
+    vendor = SimpleNamespace(_solve=lambda *given: solved.append(("vendor", *given[2:])))
+    made, asked, _ = kernels(monkeypatch, vendor, lambda shape: 0.5)
+    made._kernel = lambda shape, **problem: SimpleNamespace(solve=lambda out, given: solved.append((out is c, given is triangle, problem["kind"])))
+    made.solve(triangle, c, unit=True)
+    made._slower.clear()
+    monkeypatch.setattr(who, "verdict", lambda plan, reads_c: SimpleNamespace(seconds=1.0, fp32_seconds=2.0))
+    made.solve(triangle, c, unit=True)
+    assert solved == [("vendor", "left", True, False, True), (True, True, "trsm")] and asked[-1].spec.problem.diag == "unit"
     triangle, c = np.tril(DRAW.standard_normal((4, 4))) + 4 * np.eye(4), DRAW.standard_normal((4, 3))
     x = who.Copied("mine", who.spec_of("residues14", "a100", "f64"), "emulator").solve(triangle, c.copy())
     np.testing.assert_allclose(triangle @ x, c, rtol=1e-12)

@@ -28,7 +28,7 @@ DESIGNS = all_designs()
 OWNERS = {
     PACKS_APART: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory"},
     SPLITS_APART: set(),
-    STORED_B: {"portable", "cuda_cores", "specialised", "packed", "residues"},
+    STORED_B: {"portable", "cuda_cores", "specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory"},
     PROMOTES_AT_ONCE: {"portable", "cuda_cores", "strided", "residues_portable", "straight", "grouped"},
     COMBINED_SUMS: {"residues", "residues_portable", "tensor_memory", "packed_tensor_memory", "residues_tensor_memory"},
     PERSISTENT: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory", "residues_tensor_memory"},

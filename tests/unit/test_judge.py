@@ -242,6 +242,12 @@ def test_questions_of_bits_go_past_the_last_whole_stage(scheme):
         assert problem.a[:, oracles.wrapping_k(plan):].any() and problem.b[oracles.wrapping_k(plan):].any()
 
 
+def test_a_permutation_has_every_row_of_a_tile_that_has_more_of_them_than_k():
+    plan = plan_of("residues7", tile={"block": [128, 32, 32], "warp": [32, 32, 32]}, promote=0)
+    problem = oracles.permutation(plan)
+    assert problem.a.shape == (135, 99) and ((problem.a != 0).sum(axis=1) == 1).all() and (problem.a != 0).any(axis=0).all()
+
+
 def test_a_question_of_integers_has_rows_and_columns_of_every_kind():
     """Each alone among ordinary ones: of zeros, of subnormal numbers, and of numbers near FP32's largest."""
     problem = oracles.probes(plan_of(scheme="mixpert2", tile=TINY, promote=0))

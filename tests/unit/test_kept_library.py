@@ -13,7 +13,7 @@ import pytest
 
 from gemmgen import drivers
 from gemmgen.build import nvrtc
-from gemmgen.catalog.element import C64, C128, F64
+from gemmgen.catalog.element import C64, C128, ELEMENTS, F64
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, GemmgenError
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS
@@ -176,8 +176,10 @@ def world(monkeypatch, tmp_path):
     log = tmp_path / "built"
     monkeypatch.setattr(kept, "INSTALLED", {"nvidia": "a_library_that_is_not_installed", "amd": "neither_is_this"})
     asked = []
-    monkeypatch.setattr(kept, "_name", lambda gpu, element="f32": "made_up_library")
+    monkeypatch.setattr(kept, "_name", lambda gpu, element="f32", which="": "made_up_library")
     monkeypatch.setattr(kept, "recipe_of", lambda gpu, element: asked.append(f"{gpu.name} {element.name}") or {"name": "made_up_library", "gpus": [gpu.name]})
+    monkeypatch.setattr(kept, "recipe_of_same_bits", lambda gpu, element: asked.append(f"the same bits, {element.name}") or {
+        "name": "made_up_library", "gpus": [gpu.name]})
     monkeypatch.setattr(kept, "recipe", lambda gpu: asked.append(gpu.name) or {"name": "made_up_library", "gpus": [gpu.name]})
 
     def build(told, beside, *others):
@@ -223,8 +225,17 @@ def test_another_driver_or_gpu_has_a_library_of_its_own(world):
     assert kept.package(H200, element="f64") and world.built() == 4 and world.asked[-1] == "h200 f64"
     forget()
     assert kept.package(H200, element="c64") and world.built() == 5 and world.asked[-1] == "h200 c64"
+    forget()
+    assert kept.package(H200, which=kept.SAME_BITS) and world.built() == 6 and world.asked[-1] == "the same bits, f32"
     assert {path.name.split("-cuda")[0] for path in world.folder.iterdir() if path.is_dir()} == {
-        "h200-fp32", "h100-fp32", "h200-fp64", "h200-complex-fp32"}
+        "h200-fp32", "h100-fp32", "h200-fp64", "h200-complex-fp32", "h200-fp32-reproducible"}
+
+
+def test_a_library_of_the_same_bits_is_of_one_scheme_whatever_is_faster():
+    for element, scheme in (("f32", "residues7"), ("c64", "residues7"), ("f64", "residues14"), ("c128", "residues14")):
+        for gpu in ("rtx4090", "mi300x"):
+            [(_, spec, _)] = library_from(kept.recipe_of_same_bits(GPUS.get(gpu), ELEMENTS[element])).specs
+            assert (spec.spec.problem.type, spec.spec.split.scheme, spec.spec.accuracy.reproducible) == (element, scheme, True)
 
 
 def test_of_processes_that_begin_together_one_builds(world):

@@ -138,7 +138,7 @@ def test_designs_compute_kinds_that_they_ask():
     able = {one.name for one in all_designs() if one.computes(Halved())}
     assert able == {"portable", "cuda_cores", "specialised", "residues", "residues_portable", "residues_tensor_memory", "tensor_memory"}
     assert {one.name for one in all_designs() if one.computes(STRIDED)} == {
-        "grouped", "specialised", "strided", "tensor_memory", "residues", "residues_portable"}
+        "grouped", "specialised", "strided", "tensor_memory", "residues", "residues_portable", "residues_tensor_memory"}
 
 
 def test_a_parameter_gets_the_argument_that_its_kind_passes_on():

@@ -338,6 +338,12 @@ def test_where_no_kernel_is_found_the_reason_is_told():
     assert "bf16" in caught.value.got
 
 
+def test_kernels_of_a_library_of_the_same_bits_have_one_scheme():
+    """Where plain FP32 is faster at every size, too, and where scheme = "auto" would be words."""
+    chosen = choose(solved(use=[{"scheme": "auto"}], gpus=["rtx4090"], reproducible=True, sizes=[[512] * 3]))
+    assert {one.plan.scheme.name for one in chosen.kernels} == {"residues7"}
+
+
 def test_strided_batches_are_weighed_as_one_launch():
     fixed = {"split": {"scheme": "ootomo"}, "fragment": {"policy": "wgmma"}, "tile": {"block": [64, 64, 64]}}
     found = choice.pool(solved(use=[fixed], gpus=["h100"], batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]]))

@@ -114,6 +114,8 @@ BAD = {
     "a spec's error": ({"use": [{"split": {"scheme": "half"}, "accuracy": {"relative_frobenius": 1e-6}}]}, "one of them", "[[use]] 1: [accuracy]", None),
     "no such spec": ({"use": [{"spec": "none.toml"}]}, None, "none.toml", "cannot be read"),
     "no such table": ({"use": [{"table": "none.json"}]}, None, "none.json", "cannot be read as a dispatch table"),
+    "the same bits, an error": ({"reproducible": True, "use": [{"accuracy": {"as": "fp32"}}]}, 'scheme = "residues7"', "reproducible", "each GPU may"),
+    "the same bits, two schemes": ({"reproducible": True, "use": [{"scheme": "auto"}, {"scheme": "residues8"}]}, "auto and residues8", "reproducible", None),
     "a gpu of none": ({"use": [{"scheme": "half", "gpus": ["h100"]}]}, "a100", "[[use]] 1 gpus", "names a GPU that the library is not for"),
 }
 
@@ -127,6 +129,14 @@ def test_what_is_refused(case, tmp_path):
     assert where in error.where
     assert problem is None or error.problem.startswith(problem)
     assert needs is None or needs in str(error)
+
+
+def test_specs_of_a_library_of_the_same_bits_ask_for_them():
+    """Of each type of elements one scheme; no portable kernel, whose sums are FP32's, stands behind them."""
+    loaded = library_from({**GOOD, "reproducible": True, "use": [{"scheme": "auto"}, {"scheme": "residues14"}]})
+    assert all(spec.spec.accuracy.reproducible for _, spec, _ in loaded.specs) and not loaded.has_portable
+    usual = library_from({**GOOD, "use": [{"scheme": "ootomo"}]})
+    assert usual.has_portable and not usual.specs[0][1].spec.accuracy.reproducible
 
 
 @pytest.mark.parametrize("sections, told", [

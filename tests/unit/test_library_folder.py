@@ -104,6 +104,15 @@ def test_the_manifest_tells_all_files_and_kernels(folder):
     assert (folder / "src/code/portable_nn.ptx").read_bytes().endswith(b"\0")
 
 
+def test_what_a_library_of_the_same_bits_says_of_itself(library_of):
+    """And that its preload library takes what a kernel serves on every GPU, however fast the vendor is there."""
+    tile = {"block": [64, 64, 64], "warp": [32, 32, 64]}
+    files = contents.all_files(library_of(reproducible=True, shim=["cublas"], use=[{"split": {"scheme": "residues7"}, "tile": tile}]))
+    told = json.loads(files["manifest.json"])
+    assert told["reproducible"] and told["fallback"] == [] and "same bits on every GPU" in files["include/lab.h"].decode()
+    assert 'number("LAB_MIN_GAIN", 0)' in files["shim/core.c"].decode()
+
+
 def test_what_the_library_says_of_itself(library_of, monkeypatch):
     """Its version and the driver's as numbers, the last extent; and of kernels what the C tables hold."""
     monkeypatch.setattr(contents, "numeric_version", lambda: "3.14.7")
@@ -561,7 +570,7 @@ def test_cmake_builds_it_without_a_warning(folder, tmp_path, shared, arrays, add
     need("cmake", "gcc", "nm", "pkg-config")
     shutil.copytree(folder, tmp_path / "lab")
     folder = tmp_path / "lab"
-    for file, content in shim.files(SimpleNamespace(name="lab", guard="LAB", shim=("cublas",))).items():
+    for file, content in shim.files(SimpleNamespace(name="lab", guard="LAB", shim=("cublas",), reproducible=False)).items():
         (folder / file).parent.mkdir(exist_ok=True)
         text = "int lab_kernels(void);\nint shim(void);\nint shim(void) { return lab_kernels(); }\n" if file.endswith("/core.c") else "extern int none;\n"
         (folder / file).write_bytes(text.encode() if file.endswith(".c") else content)

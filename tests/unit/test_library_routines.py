@@ -19,9 +19,10 @@ from gemmgen.library import choice as chosen_kernels
 from gemmgen.library import tables
 from gemmgen.library.candidates import like
 from gemmgen.library.choice import pool
-from gemmgen.library.file import library_from
+from gemmgen.library.file import library_from, load_library
 from gemmgen.library.made import estimates
 from gemmgen.library.routines import LEVEL3, NUMBERS, number, sized, stands, ways_of
+from gemmgen.solve import applicable
 from gemmgen.spec import Problem
 from library_calls import of_plan
 from ways import plan_of
@@ -117,7 +118,7 @@ def test_large_products_decide_which_kernel_a_way_has(monkeypatch):
     monkeypatch.setattr(candidate_kernels, "retargeted", lambda *_: [("", None)])
     library = loaded("syrk", sizes=[[64] * 3, [8192] * 3])
     for slower, large_first in ((3, True), (1e30, True), (1e31, False)):  # 1.05 to the power of 128^1.5, which is 5e30
-        fast_when_small, fast_when_large = (SimpleNamespace(seconds=np.array(one)) for one in ((1e-6, 1.05e-3), (1e-6 * slower, 1e-3)))
+        fast_when_small, fast_when_large = (SimpleNamespace(seconds=np.array(one), symbols=()) for one in ((1e-6, 1.05e-3), (1e-6 * slower, 1e-3)))
         monkeypatch.setattr(candidate_kernels, "_of_way", lambda *_: [fast_when_small, fast_when_large])  # noqa: B023
         first, second = candidate_kernels.of_routine(library, library.gpus[0], {"kind": "syrk", "layout": "nt"})
         assert (first is fast_when_large, second is fast_when_small) == (large_first, large_first), slower
@@ -156,6 +157,7 @@ def test_a_kind_whose_launches_the_runtime_does_not_know_is_refused():
 def test_routines_of_fp64_are_those_that_have_kernels(monkeypatch):
     """Beside FP32's a routine without any is told; alone it is refused, as of FP32."""
     monkeypatch.setattr(chosen_kernels, "ways_of", lambda name, element: islice(ways_of(name, element), 2))
+    monkeypatch.setattr(applicable.Case, "serves_kind", property(lambda case: not case.kind.solves or case.spec.problem.type == "f32"))
     two = {"gpus": ["a100"], "kernels_at_most": 2, "sizes": [[512, 512, 512]]}
     both = pool(loaded("syr2k", "trsm", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
     assert len(both.routines) == 2 + 2 + 2 and both.notes == ("routines: there is no trsm of FP64 on a100",)
@@ -170,3 +172,13 @@ def test_routines_of_fp64_are_those_that_have_kernels(monkeypatch):
     assert candidate_kernels.of_routine(alone, alone.gpus[0], next(ways_of("syrk"))) == [], "FP32's"
     symm = loaded("symm", **two, use=[{"scheme": "residues12"}])
     assert {one.element for one in candidate_kernels.of_routine(symm, symm.gpus[0], {**next(ways_of("symm")), "type": "f64"})} == {"f64"}
+
+
+def test_a_routines_candidates_are_of_several_warp_tiles():
+    """Those of one tile spill together."""
+    of = candidate_kernels._of_several_warps
+    assert of([3, 0, 1, 2, 4], [(64, 128), (64, 64), (64, 128), (64, 128), (32, 32)]) == [3, 0, 1, 4]
+    assert len(of(range(100), [(at // 3, 0) for at in range(100)])) == candidate_kernels.MOST_TILES
+    library = load_library("general")
+    found = candidate_kernels.of_routine(library, library.gpus[0], {"kind": "syrk", "uplo": "upper", "layout": "nt"})
+    assert len({one.plan.warp[:2] for one in found}) >= 3 and found[0].plan.warp[:2] == (64, 128)

@@ -16,7 +16,7 @@ from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.split import joined, row_factors, split
+from gemmgen.split import joined, split
 from gemmgen.verify import fixed
 from gemmgen.verify.metrics import exact, relative_frobenius
 from ways import sampled
@@ -138,12 +138,46 @@ def test_a_rows_factor_is_by_the_norm_of_its_largest_segment():
     x[2, 7] = np.inf
     x[3] *= np.float32(2.0**-140)
     x[4, SEGMENT_K:] = 0
-    factors = row_factors(x, system)
+    factors = system.factors(x)
     assert factors[1] == 1 and np.isnan(factors[2])
     for line in (0, 3, 4, 5):
         norms = [np.linalg.norm(x[line, at : at + SEGMENT_K].astype(np.float64)) for at in range(0, x.shape[1], SEGMENT_K)]
         assert 1 - 2.0**-19 < factors[line] * max(norms) / system.target <= 1
         assert factors[line].view(np.uint64) & np.uint64(0xFFFFFFFF) == 0  # cut, so that products with FP32 are exact
+
+
+def test_no_order_of_k_changes_a_factor():
+    """Nor does what is 0; of elements of many magnitudes, whose squares FP64 sums to other bits in every order."""
+    system, rng = SCHEMES.get("residues8").family.residues, np.random.default_rng(6)
+    x = (rng.uniform(-1, 1, (4, SEGMENT_K)) * np.exp2(rng.integers(-30, 1, (4, SEGMENT_K)))).astype(np.float32)
+    factors = system.factors(x)
+    assert all((system.factors(x[:, rng.permutation(SEGMENT_K)]) == factors).all() for _ in range(3))
+    assert (system.factors(np.concatenate([x[:, ::-1], 0 * x], axis=1)) == factors).all()
+
+
+@pytest.mark.parametrize("data", ["equal", "one above all", "subnormal", "smallest", "largest"])
+def test_a_factor_is_within_2_to_the_minus_19_of_its_norms(data):
+    """Where elements rounded down to integers lose most: K small ones beside one, and each alone. Exact arithmetic, of the last bit of FP32 and of the first."""
+    x = np.full((1, SEGMENT_K), 1.0, np.float32)
+    if data == "one above all":
+        x[0, 1:] = np.float32(2.0**-27 * (1 - 2.0**-24))
+    x *= np.float32({"subnormal": 2.0**-140, "smallest": 2.0**-149, "largest": 2.0**127}.get(data, 1.0))
+    square = sum(Fraction(float(one)) ** 2 for one in set(x[0].tolist()) for _ in [0] * int((x[0] == one).sum()))
+    for name in NAMES:
+        system = SCHEMES.get(name).family.residues
+        ratio = Fraction(float(system.factors(x)[0])) ** 2 * square / Fraction(system.target) ** 2
+        assert (1 - Fraction(1, 2**19)) ** 2 < ratio <= 1
+
+
+def test_no_norm_is_below_the_exact_one():
+    """Of elements that lose three quarters of a unit each, beside one that decides the unit: in some of these rows the cut of the factor hides nothing."""
+    system = SCHEMES.get("residues8").family.residues
+    first, other = np.linspace(1, 2, 200, endpoint=False).astype(np.float32), np.float32((1 - 2.0**-24) * 2.0**-5)
+    x = np.full((len(first), SEGMENT_K), other)
+    x[:, 0] = first
+    ratios = [Fraction(float(factor)) ** 2 * (Fraction(float(one)) ** 2 + (SEGMENT_K - 1) * Fraction(float(other)) ** 2)
+              for factor, one in zip(system.factors(x), first)]
+    assert max(ratios) <= system.target**2
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -216,8 +250,8 @@ def test_sums_of_segments_have_a_place_only_where_there_are_several():
 
 
 @pytest.mark.parametrize(("sections", "needs"), [
-    ({"problem": {"kind": "strided"}}, 'kind = "gemm"'),
-    ({"problem": {"kind": "strided"}, "target": {"gpu": "a100"}}, "residues of f64, or words"),
+    ({"problem": {"kind": "grouped"}}, "kind = gemm"),
+    ({"problem": {"kind": "pointers"}, "target": {"gpu": "b200"}}, "kind = gemm"),
     ({"tile": {"split_k": 2}}, "1"),
     ({"tile": {"split_k": 2}, "target": {"gpu": "mi300x"}}, "1"),
     ({"tile": {"block": [256, 128, 64], "warp": [128, 64, 64]}, "target": {"gpu": "a100"}}, "and about"),
@@ -239,12 +273,13 @@ def test_the_contract_takes_as_many_moduli_as_it_needs(asked, k, found):
     assert reaching[0] == found
 
 
-@pytest.mark.parametrize(("name", "tflops"), [("residues8", (109, 149, 168, 152))])
+@pytest.mark.parametrize(("name", "tflops"), [("residues8", (114, 149, 168, 152))])
 def test_times_are_within_a_tenth_of_those_measured_on_an_h200(name, tflops):
     """Of products of 2048 to 16384, total with the passes; of several races the middle (docs/results/residues.md)."""
     for size, measured in zip((2048, 4096, 8192, 16384), tflops):
         plan = solve(spec(split={"scheme": name}, problem=dict.fromkeys("mnk", size)))
-        assert plan.block == (128, 256, 128) and plan.stages == 4 and plan.cluster == 2  # as measured
+        # As measured. At 2048 a tile of 128 x 256 is slower: the residues of C that it keeps displace those of the operands from L2.
+        assert (plan.block, plan.stages) == (((128, 128, 128), 7) if size == 2048 else ((128, 256, 128), 4)) and plan.cluster == 2
         assert 0.9 <= measured / plan.model["tflops"] <= 1.1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import pickle
 import re
 import sys
 from dataclasses import replace
@@ -16,16 +17,20 @@ from ways import plan_of
 
 from gemmgen import abi, run
 from gemmgen.errors import InfeasibleSpec, SpecError
-from gemmgen.kinds import GEMM, TRSM, kind_of, solves
+from gemmgen.catalog.element import ELEMENTS
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.kinds import GEMM, TRSM, ComplexProduct, OfComplex, kind_of, solves
 from gemmgen.kinds.solves import Trsm
 from gemmgen.kinds.triangles import LOWER, UPPER
 from gemmgen.kinds.triangular import LEFT, NONUNIT, RIGHT, UNIT, Trmm
+from gemmgen.model import time
 from gemmgen.render import render
 from gemmgen.run import Result
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.timing import contender
 from gemmgen.verify import Judge
+from gemmgen.verdict import NATIVE, native_seconds, own_seconds, plain_seconds, verdict
 from gemmgen.verify import solves as judging
 
 ALL = [Trsm(*options) for options in itertools.product((LOWER, UPPER), (LEFT, RIGHT), (NONUNIT, UNIT))]
@@ -95,6 +100,46 @@ def test_rounds_solve_the_system(monkeypatch, kind, contiguous):
         largest = kind.largest(*c.shape)
         products = [(one.m, one.n, one.k) for one in rounds if not one.solves]
         assert largest == (tuple(map(max, zip(*products))) if products else (0, 0, 0))
+
+
+@pytest.mark.parametrize("kind", [OfComplex("c64", "cn", Trsm(UPPER)), OfComplex("c128", "nt", Trsm(LOWER, RIGHT, UNIT))], ids=str)
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_rounds_of_complex_elements_are_those_of_elements(kind, contiguous):
+    """As kernels of the real product have them: twice the columns and k, and columns that begin twice as far."""
+    m, n = (1300, 70) if kind.left else (70, 1300)
+    own, alpha = kind.of_reals.rounds(m, n, 0, -0.5 + 2j, 0.0, contiguous), -0.5 + 2j
+    found = kind.rounds(m, 2 * n, 0, alpha, 0.0, contiguous)
+    assert len(found) == len(own) == 11
+    for real, one in zip(found, own):
+        assert (real.solves, real.m, real.n, real.k, real.alpha, real.beta) == (one.solves, one.m, 2 * one.n, 2 * one.k, one.alpha, one.beta)
+        assert real.at == {name: (of, row, 2 * column) for name, (of, row, column) in one.at.items()}
+    assert kind.largest(m, 2 * n) == tuple(times * one for times, one in zip((1, 2, 2), kind.of_reals.largest(m, n)))
+    assert kind.between == ComplexProduct(kind.options["type"], kind.options["layout"]) and TRSM.between == GEMM
+    told = found[0].given({"a": 0, "b": 0, "c": 0, "lda": 7, "ldb": 7, "ldc": 13}, lambda operand, elements: elements)
+    assert (told["alpha"], told["alpha_i"]) == (-0.5, 2.0)
+
+
+@pytest.mark.parametrize(("type", "systems", "part", "threads", "together"), [("f32", 32, 64, 256, 1), ("f64", 16, 32, 128, 2), ("c64", 16, 32, 128, 2),
+                                                                              ("c128", 8, 32, 64, 4)])
+def test_larger_elements_have_fewer_right_hand_sides(type, systems, part, threads, together):
+    """So that their unknowns take 32 KiB, and every GPU has room for them and a part of the triangle."""
+    own = Trsm(type=type).own
+    assert tuple(Trsm.chains) == tuple(ELEMENTS) and Trsm(type=type).vendor_chain == Trsm.chains[type]
+    assert (own.systems, own.part, own.threads, own.together, own.element.name) == (systems, part, threads, together, type)
+    assert own.element.bytes * solves.BLOCK * systems == 32 << 10 and own.shared_bytes <= min(gpu.limits.shared_bytes_per_block for gpu in GPUS.rows())
+    assert own.multiplied == sum(first for first in range(0, 256, part)) * part * systems * (4 if type[0] == "c" else 1)
+
+
+@pytest.mark.parametrize(("others", "systems", "pair"), [(2112, "16", 1), (2113, None, 1), (4224, None, 1), (4225, "64", 2)])
+def test_thread_blocks_have_as_few_right_hand_sides_as_every_sm_has_one(others, systems, pair):
+    """On Hopper; a plan's identity says so, as its text is another."""
+    plan = solve(spec(512, others, 512, "h200"))
+    assert (plan.kind.options.get("systems"), plan.identity.get("systems"), plan.kind.own.pair) == (systems, systems, pair)
+    assert f"SYSTEMS = {systems or 32};" in render(plan).text and pickle.loads(pickle.dumps(plan.kind)) == plan.kind
+    assert ("Number x[2]" in render(plan).text) == (pair == 2)
+    batch = solve(spec(512, 64, 512, "h200", matrices=100))
+    assert batch.kind.batched and batch.kind.own.systems == 64 and batch.launches.repeated
+    assert solve(spec(512, others, 512)).kind == Trsm() and solve(spec(512, others, 512, "h200", {"scheme": "residues14"}, type="f64")).kind.own.systems == 16
 
 
 def test_races_know_no_rounds(monkeypatch):
@@ -220,11 +265,61 @@ def test_the_model_knows_a_solve(gpu, scheme):
 @pytest.mark.parametrize("side", [LEFT, RIGHT])
 def test_the_time_of_blocks_by_hand(side):
     """Of two blocks of unknowns, each with one thread block more than the H200 has SMs."""
-    others = 132 * solves.SYSTEMS + 1
+    others = 132 * 64 + 1
     of = solve(spec(*((512, others) if side == LEFT else (others, 512)), gpu="h200", side=side)).model
-    cycles = 256 * 207 + 6 * 64 * 64 * 32 / 128
+    cycles = 256 * 230 + 6 * 64 * 64 * 64 / 128
     wanted = 2 * (3 * of["launch_seconds"] + 2 * cycles / of["clock_hz"] + 8 * 256 * others / of["dram_rate"])
     assert (of["sms"], of["solve_seconds"]) == (132, pytest.approx(wanted))
+
+
+def test_systems_of_fp64_are_compared_with_native_fp64():
+    """Half of a product at the native rate, and what unknowns wait for one another."""
+    plan = solve(spec(4096, 4096, 4096, "rtx5090", {"scheme": "residues14"}, type="f64"))
+    whole, start = native_seconds(plan.gpu, 4096, 4096, 4096), time.NATIVE_START
+    assert plain_seconds(plan) == (pytest.approx(start + (whole - start) / 2 + 3.8e-7 * 4096), NATIVE)
+    own, numbers = plan.kind.own, time.rate_numbers(plan.gpu, "s8")
+    assert numbers["f64_fma_per_clock"] == pytest.approx(2, rel=0.05) and time.rate_numbers(GPUS.get("h200"), "s8")["f64_fma_per_clock"] == 64
+    assert own.cycles.value(numbers) == pytest.approx(256 * solves.UNKNOWN_CYCLES["f64", 16] + own.multiplied / numbers["f64_fma_per_clock"])
+    blocks = 4 * -(-4096 // 32 // 170) * own.cycles.value(numbers) / numbers["clock_hz"] * 4
+    assert plan.model["solve_seconds"] == pytest.approx(blocks + 16 * (3 * numbers["launch_seconds"] + 16 * 256 * 4096 / numbers["dram_rate"]))
+
+
+def test_a_verdict_adds_up_rounds():
+    """Products of 256 unknowns by residues leave most of an H200 idle: 8192 unknowns took 16.1 ms there (docs/results/level3.md), where native FP64 takes 13.0."""
+    plan = solve(spec(8192, 8192, 8192, "h200", {"scheme": "residues14"}, type="f64"))
+    told = verdict(plan)
+    assert told.seconds == own_seconds(plan) == pytest.approx(16.1e-3, rel=0.05) and plan.model["seconds"] < 0.8 * told.seconds
+    assert told.fp32_seconds == pytest.approx(13.0e-3, rel=0.05) and told.ratio < 1
+    one = replace(plan, hints=replace(plan.hints, m=200, k=200))
+    assert own_seconds(one) == one.model["solve_seconds"], "a single block has no products"
+    batch = solve(spec(512, 64, 512, "h200", matrices=100))
+    assert own_seconds(batch) > batch.model["solve_seconds"]
+
+
+@pytest.mark.parametrize(("layout", "side", "sign"), [("cn", LEFT, "-"), ("tn", LEFT, ""), ("nc", RIGHT, "-"), ("nn", RIGHT, "")])
+def test_a_conjugated_triangle_is_read_so(layout, side, sign):
+    plan = solve(spec(512, 512, 512, split={"scheme": "scaled"}, type="c64", layout=layout, side=side))
+    text = render(plan).text
+    assert f"ahead[i] = {{from[0], {sign}from[1]}};" in text
+    own = abi.interface(plan).launches[0]
+    assert own.params[-4:] == ("n" if side == LEFT else "m", "k", "alpha", "alpha_i")
+    assert own.blocks({"m": 33, "n": 66, "k": 9}) == 3, "of 16 complex right-hand sides"
+
+
+@pytest.mark.parametrize(("side", "waits"), [(LEFT, ">="), (RIGHT, "<")])
+def test_a_round_overlaps_the_one_before(side, waits):
+    """The pass splits the triangle while a block is solved, and waits for X; the block's first part of the triangle is read while a product runs."""
+    tile = {"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}
+    way, problem = dict(gpu="h200", fragment={"policy": "wgmma"}, tile=tile), {"kind": "trsm", "side": side}
+    plan, batch = (plan_of(**way, problem=problem | more) for more in ({}, {"matrices": 3}))
+    assert [launch.overlaps for launch in abi.interface(plan).launches] == [True, True, True]
+    text = render(plan).text
+    wait, go = (f'asm volatile("griddepcontrol.{one};" ::: "memory");' for one in ("wait", "launch_dependents"))
+    assert re.search(rf"if \(\(int\)blockIdx.x {waits} blocks_a\) \{{ {re.escape(wait)} \}}", text)
+    solving = text[text.index("fetch(0, 0);"):text.index("known[unknown_at(p, j)] = scaled")]
+    assert 0 < solving.index(wait) < solving.index(go) < solving.index("given[")
+    for other in (replace(plan, kind=GEMM), batch, replace(plan_of(stages=3), kind=Trsm())):
+        assert not abi.overlaps_rounds(other)
 
 
 @pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(LOWER, RIGHT, UNIT)], ids=named)
@@ -238,9 +333,9 @@ def test_the_kernel_is_one_of_its_side_and_order(kind):
 def test_threads_read_shared_memory_without_bank_conflicts():
     """Eight rows in a line, as products read them, and eight that are four apart, as substitution does: their chunks of 16 bytes lie in all 32 banks."""
     text = render(replace(plan_of(stages=3), kind=Trsm())).text
-    moved = re.search(r"exchanged\(int row\) \{ return (.*); \}", text)[1].replace("/", "//")
-    of = [eval(moved, {"row": row}) for row in range(solves.PART)]  # noqa: S307
-    for first in range(0, solves.PART, 8):
+    moved = re.search(r"exchanged\(int row, int groups\) \{ return \((.*) & \(.*; \}", text)[1].replace("/", "//")
+    of = [(eval(moved, {"row": row}) & 7) * 4 for row in range(TRSM.own.part)]  # noqa: S307
+    for first in range(0, TRSM.own.part, 8):
         assert {chunk // 4 for chunk in of[first : first + 8]} == set(range(8))
     for first in (*range(4), *range(32, 36)):
         assert {chunk // 4 for chunk in of[first : first + 32 : 4]} == set(range(8))
@@ -291,7 +386,8 @@ def right(plan, a, b, c, alpha, solver):
     given, rhs = (a, c) if kind.left else (b.T, c.T)
     t = kind.whole(given)
     order = slice(None) if kind.below else slice(None, None, -1)
-    x = np.zeros_like(rhs) if alpha == 0 else solver(t[order, order], np.float32(alpha) * rhs[order])[order]
+    with np.errstate(all="ignore"):
+        x = np.zeros_like(rhs) if alpha == 0 else solver(t[order, order], rhs.dtype.type(alpha) * rhs[order])[order]
     return x if kind.left else x.T
 
 
@@ -311,6 +407,25 @@ def test_substitution_in_fp32_passes(monkeypatch, kind):
     share, forward = map(float, re.fullmatch(
         r"residuals of at most (0\.\d\d) of the worst case, 1\.00 times FP32's own; (0\.\d\d) of the worst case beside the exact solution", told).groups())
     assert passed and share > 0 and forward > 0
+
+
+def in_own(t, c):
+    return judging.substituted(t, c, c.dtype)
+
+
+@pytest.mark.parametrize(("type", "scheme", "kind"), [
+    ("f64", "residues14", Trsm(type="f64")), ("c64", "ootomo", OfComplex("c64", "cn", Trsm(UPPER, LEFT))),
+    ("c128", "residues14", OfComplex("c128", "nc", Trsm(LOWER, RIGHT, UNIT))),
+])
+@pytest.mark.long
+def test_substitution_in_the_elements_own_arithmetic_passes(monkeypatch, type, scheme, kind):
+    """And nothing coarser: the last bit of an element of FP32, or of a part, in the place of its own."""
+    way = dict(type=type, scheme=scheme, kind=kind, **({"promote": 0} if scheme == "residues14" else {}))
+    passed, told = asked(monkeypatch, in_own, **way)
+    assert passed and "1.00 times" in told, told
+    if type != "c64":
+        passed, told = asked(monkeypatch, lambda t, c: in_own(t, c.astype(np.complex64 if type[0] == "c" else np.float32)).astype(c.dtype), **way)
+        assert not passed and "times FP64's own" in told
 
 
 def with_inverse(t, c):
@@ -372,10 +487,10 @@ def test_kernels_without_repair_are_asked_for_infinities_of_one_block(monkeypatc
     asked(monkeypatch, change=lambda result, c, **told: sizes.append(len(c)) or result)
     asked_fast = len(sizes)
     asked(monkeypatch, special="fast", change=lambda result, c, **told: sizes.append(len(c)) or result)
-    assert solves.BLOCK + solves.PART + 3 in sizes[:asked_fast] and max(size for size in sizes[asked_fast:] if size < 3 * solves.BLOCK) == solves.BLOCK + 5
+    assert solves.BLOCK + TRSM.own.part + 3 in sizes[:asked_fast] and max(size for size in sizes[asked_fast:] if size < 3 * solves.BLOCK) == solves.BLOCK + 5
 
 
-@pytest.mark.parametrize(("unknowns", "sides", "measured"), [(8192, 4096, 2847.3e-6), (2048, 2048, 401.7e-6)])
+@pytest.mark.parametrize(("unknowns", "sides", "measured"), [(8192, 4096, 2754.8e-6), (2048, 2048, 344.2e-6), (8192, 8192, 4792.7e-6)])
 def test_the_model_has_the_time_that_was_measured(unknowns, sides, measured):
     """On an H200, docs/results/level3.md, with a copy of the right-hand sides."""
     of = solve(spec(unknowns, sides, unknowns, gpu="h200")).model

@@ -80,6 +80,13 @@ def test_the_type_is_told_and_part_of_the_name():
     assert b == "const unsigned short*"
 
 
+def test_a_stage_in_front_of_tensor_memory_has_one_word_of_b():
+    """Worked out by hand: of a tile of 128 x 64 two words of A and one of B, each of 32 k and 2 B."""
+    tile = {"block": [128, 64, 32], "warp": [128, 64, 32], "cluster": 1}
+    plan = planned(gpu="b200", fragment={"policy": "tcgen05"}, tile=tile)
+    assert (plan.design.name, plan.model["stage_bytes"]) == ("tensor_memory", 32 * 2 * (2 * 128 + 64))
+
+
 def test_the_pass_over_b_moves_half_of_what_fp32_is():
     two, three = planned().model, planned("f32", "ootomo").model
     assert two["split_bytes"] < three["split_bytes"] and two["seconds"] < three["seconds"]
@@ -99,7 +106,7 @@ def test_a_contract_weighs_the_schemes_of_its_b():
 @pytest.mark.parametrize(("asked", "complaint"), [
     ({"b": "f32"}, "takes a B of f16"), ({"b": "bf16"}, "takes a B of f16"), ({"scheme": "ootomo"}, "takes a B of f32"),
     ({"kind": "strided"}, "batches have a B of FP32 alone"),
-    ({"gpu": "b200", "fragment": {"policy": "tcgen05"}}, "no B of f16 as it is stored"),
+    ({"kind": "symm", "gpu": "b200", "fragment": {"policy": "tcgen05"}}, "kind symm has a B of FP32 alone"),
 ])
 def test_what_it_does_not_have_is_refused(asked, complaint):
     with pytest.raises(InfeasibleSpec, match=complaint) as refused:

@@ -397,6 +397,18 @@ def test_allocations_are_powers_of_two_side_by_side():
             memory.span(address, columns)
 
 
+def test_the_warp_that_took_tensor_memory_gives_it_back():
+    memory = TensorMemory(4)
+    assert memory.allocate(1, 32, "there") == 480
+    memory.fence_before(np.arange(32, 64))
+    memory.meet(np.arange(4))
+    memory.fence_after(np.arange(128))
+    with pytest.raises(Fault, match="given back by another warp than took it") as fault:
+        memory.free(np.arange(32), 480, 32)
+    assert (fault.value.got, fault.value.needs) == ("warp 0", "warp 1, which allocated it")
+    memory.free(np.arange(32, 64), 480, 32)
+
+
 def test_warps_of_one_quarter_see_what_the_other_has_stored_after_a_fence():
     """Warps 1 and 5 have the same lanes, warp 2 has others and need not know."""
     memory, values = TensorMemory(8), np.ones((4, 32), np.uint32)

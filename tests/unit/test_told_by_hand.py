@@ -506,15 +506,23 @@ def test_what_probe_and_report_say_without_a_device(monkeypatch):
 @pytest.mark.parametrize(("kind", "stays", "size"), [
     ("emulator", False, (77, 57, 1029)), ("emulator", True, (141, 73, 293)), ("cuda", False, (1031, 1013, 4099)), ("hip", True, (2571, 1533, 4099)),
 ])
-def test_the_size_of_the_headline_product(kind, stays, size):
-    """With three stages of 32 and no promotion 8 of them: 256; with promotion every 1024 2304."""
+def test_the_size_of_the_headline_product(kind, stays, size, monkeypatch):
+    """With three stages of 32 and no promotion 8 of them: 256; with promotion every 1024 2304. Shorter where the emulator would take longer than 15 s."""
     plan = SimpleNamespace(block=(64, 64, 32), design=SimpleNamespace(stays=stays), promote=0, stages=3,
-                           scheme=SimpleNamespace(family=SimpleNamespace(run_k=None)), kind=SimpleNamespace(reals=2))
+                           scheme=SimpleNamespace(family=SimpleNamespace(run_k=None, residues=None)), kind=SimpleNamespace(reals=2))
+    of_k = 15.0 / 1024
+    monkeypatch.setattr(judging, "seconds", lambda plan, size, processes: of_k * size[2] / processes)
     assert oracles.wrapping_k(plan) == 256 or stays
     m, n, k = real = size if not (kind == "emulator" and stays) else (141, 73, 261)
     assert judging.default_size(plan, kind) == (m, (n + 1) // 2, (k + 1) // 2), "of complex numbers"
     plan.kind.reals = 1
     assert judging.default_size(plan, kind) == real
+    if (kind, stays) == ("emulator", False):
+        for of_k, k in ((15.0 / 1023, 517), (15.0 / 512, 517), (15.0 / 511, 261), (1.0, 261)):
+            assert judging.default_size(plan, kind) == (77, 57, k)
+        plan.block = (64, 64, 64)
+        assert judging.default_size(plan, kind) == (77, 57, 517), "every stage is used again"
+        plan.block, of_k = (64, 64, 32), 15.0 / 1024
     plan.promote, plan.stages = 1024, 5
     assert oracles.wrapping_k(plan) == 11 * 32 + 2048 and judging.default_size(plan, "emulator")[2] == 2405
     plan.promote = 65536
@@ -523,6 +531,14 @@ def test_the_size_of_the_headline_product(kind, stays, size):
     with pytest.raises(SpecError) as refused:
         oracles.wrapping_k(plan)
     assert refused.value.remedy == "promote = 65536, or 0, which is never"
+
+
+@pytest.mark.parametrize(("moduli", "stages", "wrapping"), [(7, 2, 3), (7, 10, 3), (7, 11, 4), (16, 7, 3), (3, 7, 5)])
+def test_residues_fill_the_ring_of_stages_once_for_each_modulus(moduli, stages, wrapping):
+    """Twice and one more by all k together, and by three stages of k at least."""
+    family = SimpleNamespace(run_k=None, residues=SimpleNamespace(moduli=range(moduli)))
+    plan = SimpleNamespace(block=(64, 64, 128), promote=0, stages=stages, scheme=SimpleNamespace(family=family))
+    assert oracles.wrapping_k(plan) == wrapping * 128
 
 
 def test_outliers_lie_in_the_second_tile_each_way():

@@ -647,3 +647,11 @@ def test_which_gpu_is_here(monkeypatch):
 
     assert [here(name) for name in ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA X", "")] == ["h200", "h100", "h100", None]
     assert here("NVIDIA H200", fitting=()) is None and here("AMD Instinct MI300X", fitting=("mi300x",)) is None  # another vendor's is not timed
+
+
+def test_a_product_that_adds_is_predicted_with_the_c_that_it_reads():
+    """In seconds of an engine without a GPU and in the order of levels: M26 more."""
+    gemms = [Gemm("c", 4096, 4096, 256, "nn", 1.0, beta, ()) for beta in (0.0, 0.5)]
+    levels, _ = levels_for(gemms, "h200", ["half"])
+    [[without], [reads]] = tune.Simulation("h200").seconds(gemms, levels)
+    assert without == float(levels[0].plans[gemms[0].shape].model["seconds"]) and reads - without == pytest.approx(2.2 * 4 * 4096**2 / (0.835 * 4.8e12))

@@ -180,6 +180,7 @@ class Runs(Family):
 class ResidueWords(Integers):
     """Residues modulo several numbers, of rows that have factors, which need more than their largest elements."""
 
+    reproducible: ClassVar[bool] = True
     scale_type: ClassVar[str] = "double"
     """The C type of what a row's scale is told by."""
 
@@ -209,7 +210,6 @@ class WideResidueWords(ResidueWords):
     """The same of FP64 elements, of rows that have powers of two by their norms."""
 
     wide: ClassVar[bool] = True
-    reproducible: ClassVar[bool] = True
     scale_type: ClassVar[str] = "int"
 
 

@@ -23,10 +23,18 @@ class Preferred(NamedTuple):
     reason: str
 
 
-def preferred_scheme(unit: MatrixUnit, b: str = "f32", element: str = "f32") -> Preferred:
-    """Which scheme of the elements' own accuracy a matrix unit is best served with, for a B of this type."""
+def preferred_scheme(unit: MatrixUnit, b: str = "f32", element: str = "f32", reproducible: bool = False) -> Preferred:
+    """Which scheme of the elements' own accuracy a matrix unit is best served with, for a B of this type.
+
+    Args:
+        reproducible: one whose C is the same bits on every GPU.
+    """
     if element == "f64":
         return Preferred("residues14", "fourteen moduli are the fewest whose error is no larger than that of sums in FP64, at any k")
+    if reproducible:
+        return Preferred("residues7", (
+            "C is the same bits on every GPU, and seven moduli are the fewest whose error is no larger than that of sums in FP32, at any k"
+        ))
     if b == "f16":
         return Preferred("ootomo_b16", "B is one FP16 word as it is stored, and a residual of A scaled by 2^11 loses least")
     if b == "bf16":

@@ -12,7 +12,6 @@ from typing import Any
 from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.designs.residues import norms
 from gemmgen.designs.specialised import equations as specialised
 from gemmgen.model import resources, time, traffic
 from gemmgen.model.equation import Equation
@@ -27,21 +26,20 @@ JOIN_INSTRUCTIONS, WIDE_JOIN_INSTRUCTIONS = 5, 12
 STORE_INSTRUCTIONS, WIDE_STORE_INSTRUCTIONS = 24, 90
 """Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store; of FP64 elements carries, a rounding of 128 bits by
 integer arithmetic, and its store."""
-WIDE_PASS_SHARE, WIDE_PASS_SECONDS = 1.3, 1.2e-5
-"""How long passes over FP64 elements take, over what their traffic asks for, and what each takes besides: both together 45, 114, 363, 1490 and 6150 us on an
-H200 from 1024 to 16384, where these give 45, 106, 373, 1460 and 6210 (docs/results/f64.md)."""
+WIDE_PASS_SHARE, WIDE_PASS_SECONDS = 1.14, 1.2e-5
+"""How long passes over FP64 elements take, over what their traffic asks for, and what each takes besides: both together 96, 320, 1177 and 4561 us on an
+H200 from 2048 to 16384, where these give 96, 310, 1170 and 4600 (docs/results/f64.md)."""
 ANY_K = 1 << 31
 """K of any product."""
 
 
-def of_elements(scheme: Scheme, layout: str) -> dict[str, Any]:
-    """The symbols that the type of elements decides: their size; bytes that the passes read of each, once more for norms that are by integers, and of
-    those that a block does not hold twice; k of a sum that is joined by itself, and bytes of what waits for others; what it takes to join a residue and to
+def of_elements(scheme: Scheme) -> dict[str, Any]:
+    """The symbols that the type of elements decides: their size; bytes that the passes read of each, once more for norms that are by integers;
+    k of a sum that is joined by itself, and bytes of what waits for others; what it takes to join a residue and to
     store an element."""
     wide, size = scheme.family.wide, ELEMENTS[scheme.element].bytes
     return {
-        "c_bytes": size, "pass_bytes": size * (2 if wide else 1), "again_bytes": size * wide,
-        "held_a": norms.held(layout[0] == "n"), "held_b": norms.held(layout[1] == "t"),
+        "c_bytes": size, "pass_bytes": size * (2 if wide else 1),
         "segment_k": float(ANY_K if wide else SEGMENT_K), "total_bytes": 0 if wide else 8,
         "join_slots": WIDE_JOIN_INSTRUCTIONS if wide else JOIN_INSTRUCTIONS, "store_slots": WIDE_STORE_INSTRUCTIONS if wide else STORE_INSTRUCTIONS,
     }
@@ -71,9 +69,8 @@ DRAM_BYTES = Equation(
     "C once; operands once a wave, unless L2 still holds them from the split; residues written and read once",
 )
 SPLIT_BYTES = Equation(
-    "Q11", "split_bytes", "batch * (K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))"
-    " + again_bytes * (M * max(0, K - held_a) + N * max(0, K - held_b)))", "B",
-    "elements in once, FP64 twice, for norms and for residues, which go out and of which few stay in L2; and again what no block holds of a row",
+    "Q11", "split_bytes", "batch * K * (M + N) * (pass_bytes + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
+    "elements in once, FP64 twice, for norms and for residues, which go out and of which few stay in L2",
 )
 INTENSITY = Equation("Q12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
 
@@ -120,11 +117,15 @@ SPLIT_SECONDS = Equation(
     "Q35", "split_seconds", "pass_share * split_bytes / dram_rate + split_passes * pass_seconds", "s",
     "FP32's elements wait in shared memory while a row's norm is found; of FP64 the second pass waits for the first",
 )
+BESIDE_SECONDS = Equation(
+    "Q58", "beside_seconds", "where(total_bytes > 0, where(plane_bytes > l2_size, blocks_at_once * BM * BN * moduli / dram_rate, 0), 0)", "s",
+    "of FP32: where L2 does not hold both operands' residues, those of C take their place there and are written back once",
+)
 KERNEL_SECONDS = Equation("Q23", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
     "Q24", "seconds",
     "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds"
-    " + where(cluster > 1, cluster_seconds, 0)", "s",
+    " + beside_seconds + where(cluster > 1, cluster_seconds, 0)", "s",
     "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 
@@ -139,7 +140,7 @@ TRAFFIC = (
 )
 TIME = (
     TENSOR_CYCLES, SHARED_CYCLES, specialised.L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, REDUCE_CYCLES, JOIN_BYTES, JOIN_CYCLES, HIDDEN_CYCLES,
-    KERNEL_CYCLES, UNIT_SECONDS, KERNEL_SECONDS, SPLIT_SECONDS, SECONDS, time.TFLOPS,
+    KERNEL_CYCLES, UNIT_SECONDS, KERNEL_SECONDS, SPLIT_SECONDS, BESIDE_SECONDS, SECONDS, time.TFLOPS,
 )
 GROUPS = (
     ("Resources", (*RESOURCES, *BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *LAUNCH)),

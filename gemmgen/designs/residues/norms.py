@@ -4,17 +4,11 @@ from __future__ import annotations
 
 THREADS = 512
 HELD = 32
-"""Elements of which a thread keeps what the second look at a row needs: it reads others once more. With 64 an SM has one block, and an H200 takes 1.5 times as
-long (docs/results/f64.md)."""
-ROWS, COLUMNS = 2, 8
-"""Whose norms a block finds, over all k: where k is contiguous, and where not, neighbours of which fill 64 bytes."""
-
-
-def lines(contiguous: bool) -> int:
-    """Rows of A or columns of B of a block, by whether their k is contiguous."""
-    return ROWS if contiguous else COLUMNS
-
-
-def held(contiguous: bool) -> int:
-    """Elements of a row or column that a block's threads keep."""
-    return HELD * THREADS // lines(contiguous)
+"""Elements of a span of k of which a thread keeps what their squares need until the span's largest exponent is known. With 64 an SM has one block, and an H200
+takes 1.5 times as long (docs/results/f64.md)."""
+BLOCKS = 2
+"""Of the pass that an SM holds at once: the compiler is told how few registers that leaves. Where a kind gives elements, as of complex ones,
+it is not: it spilled for sm_100a."""
+LINES = 16
+"""Rows of A or columns of B whose norms a block finds, over all k; where k is not contiguous they are neighbours, which fill 128 bytes. With 8 an H200
+takes 1.08 times as long at 8192 (docs/results/f64.md)."""

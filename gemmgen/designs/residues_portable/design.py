@@ -56,7 +56,7 @@ class PortableResidues(OfResidues, portable.Portable):
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            **of_elements(scheme, layout), "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1,
+            **of_elements(scheme), "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1,
         }
 
     def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:

@@ -39,13 +39,13 @@ DRAM_BYTES = Equation(
     "Q29", "dram_bytes",
     "c_bytes * batch * M * N + where(plane_bytes + c_bytes * batch * M * N <= l2_size, 0,"
     " max(plane_bytes, waves * wave_products * (wave_rows * BM + wave_columns * BN) * K * moduli))"
-    " + where(total_bytes > 0, where(K > segment_k, 16 * M * N * (ceil(K / segment_k) - 1), 0),"
+    " + where(total_bytes > 0, where(K > segment_k, 16 * batch * M * N * (ceil(K / segment_k) - 1), 0),"
     " where(moduli * batch * M * N > l2_size, 2 * moduli * batch * M * N, 0))",
     "B", "T13 of all residues; and FP64 sums of the segments of k, where there are several, written and read; or the residues of FP64's C",
 )
 SPLIT_BYTES = Equation(
-    "Q30", "split_bytes", "batch * (K * (M + N) * (pass_bytes + moduli) + again_bytes * (M * max(0, K - held_a) + N * max(0, K - held_b)))", "B",
-    "elements in once, FP64 twice, for norms and for residues, which go out; and again what no block holds of a row",
+    "Q30", "split_bytes", "batch * K * (M + N) * (pass_bytes + moduli)", "B",
+    "elements in once, FP64 twice, for norms and for residues, which go out",
 )
 REDUCE_CYCLES = Equation(
     "Q31", "reduce_cycles",

@@ -19,7 +19,7 @@ from gemmgen.designs.residues.equations import WIDE_PASS_SECONDS, WIDE_PASS_SHAR
 from gemmgen.designs.residues_tensor_memory import equations
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.tensor_memory import design as tensor_memory
-from gemmgen.kinds import GEMM
+from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers
 
@@ -31,7 +31,7 @@ ACCUMULATORS = Feature("a few elements of C in registers", spills=True, constrai
 
 class TensorMemoryResidues(residues.OfResidues, tensor_memory.TensorMemory):
     name = "residues_tensor_memory"
-    kinds = (GEMM.name,)
+    kinds = (GEMM.name, STRIDED.name)
     family = "residues"
     features = (
         specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, tensor_memory.ONE_INSTRUCTION, tensor_memory.PAIRS, specialised.FEW_WARPGROUPS,
@@ -56,7 +56,7 @@ class TensorMemoryResidues(residues.OfResidues, tensor_memory.TensorMemory):
         measured = gpu.measured.of("residues", gpu.name)
         passes = (WIDE_PASS_SHARE, WIDE_PASS_SECONDS) if scheme.family.wide else (measured.pass_share.value, measured.pass_seconds.value)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **of_elements(scheme, layout),
+            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **of_elements(scheme),
             "buffers": equations.BUFFERS, "other_registers": equations.OTHER_REGISTERS,
             **dict(zip(("pass_share", "pass_seconds"), passes)),
         }

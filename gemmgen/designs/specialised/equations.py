@@ -32,8 +32,9 @@ OTHER_REGISTERS = 32
 
 RUNS_GUARD = 24
 """What it has besides where slices may begin in a run of k: three sums of 64 x 128 spilled 56 B beside 32."""
-RUN_OPERATIONS = 16
-"""Of FP32 for each element where a run of k ends: a tile of 128 x 128 takes 1.1 to 1.3 us longer for each run (H200, docs/results/run_scales.md)."""
+RUN_OPERATIONS = 34
+"""Of FP32 for each element where a run of k ends: a tile of 128 x 128 of one run takes 2 to 3 us longer than without one (an H200, k from 64 to 256,
+docs/results/small.md). Of several runs the power that sets the clock hides half of that (W30; docs/results/run_scales.md)."""
 
 OPERAND_BYTES = 32
 """Of a row that one wgmma takes, whatever its words."""
@@ -206,7 +207,10 @@ UNIT_SECONDS = Equation(
     " * where((compensated > 0) & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)", "s",
     "as fast as the chip's power allows, or as sums move; blocks of a cluster wait for one another's sums, and a warpgroup alone for its own",
 )
-KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
+KERNEL_SECONDS = Equation(
+    "W31", "kernel_seconds", "sqrt((kernel_cycles / clock_hz)**2 + (dram_bytes / dram_rate)**2)", "s",
+    "cycles and device memory: neither hides all of the other where both take as long, as where k is short and C large",
+)
 SECONDS = Equation(
     "W32", "seconds",
     "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds"

@@ -12,7 +12,7 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
-from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, COMPLEX, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, Feature
+from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, COMPLEX, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, STORED_B, Feature
 from gemmgen.designs.parts import Checked, Equations
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.tensor_memory import equations, refusals
@@ -51,7 +51,7 @@ class TensorMemory(Design):
     features = (
         specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, ONE_INSTRUCTION, PAIRS, specialised.FEW_WARPGROUPS, common.PROMOTION, common.RUNS_OF_K,
         common.SLICES_OF_RUNS, TENSOR_MEMORY, common.STAGES_IN_SHARED, specialised.ACCUMULATORS, common.SLICES_OF_K, PERSISTENT,
-        PACKS_APART, COMBINED_SUMS, ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
+        PACKS_APART, STORED_B, COMBINED_SUMS, ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
     )
     forms = Equations(
         pipeline=RESOURCES, launch=equations.LAUNCH, predictions=(*equations.TRAFFIC, *equations.TIME), groups=(

@@ -12,6 +12,7 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs.specialised import equations as specialised
 from gemmgen.designs.specialised.equations import MOST_REGISTERS
+from gemmgen.model import time
 from gemmgen.model.equation import Equation
 
 TENSOR_COLUMNS = 512
@@ -103,7 +104,7 @@ KERNEL_CYCLES = Equation(
 )
 _OWN = {
     specialised.CHAIN_CYCLES: CHAIN_CYCLES, specialised.STAGE_CYCLES: STAGE_CYCLES, specialised.TILE_CYCLES: TILE_CYCLES,
-    specialised.KERNEL_CYCLES: KERNEL_CYCLES,
+    specialised.KERNEL_CYCLES: KERNEL_CYCLES, specialised.KERNEL_SECONDS: time.KERNEL_SECONDS,
 }
 TIME = (DRAIN, *(_OWN.get(one, one) for one in specialised.TIME))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import singledispatch
 
 import numpy as np
@@ -21,7 +22,7 @@ SPARE_BITS = 4
 
 def product(
     scheme: Scheme, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
-    part: slice = slice(None),
+    part: slice | np.ndarray = slice(None),
 ) -> np.ndarray:
     """A [M, K] B [K, N] of the scheme's elements, as a kernel without slices of k computes it.
 
@@ -31,17 +32,19 @@ def product(
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
         fragment_k: k of one matrix instruction; of several types of words, of the leading ones': integer sums are exact in any order.
         compensated: whether only a sum's leading bits move and the rest stays in the accumulator, which is empty afterwards otherwise.
-        part: the k that are summed, one after another; the words, and the scales of runs, are those of all.
+        part: the k that are summed, one after another: a slice or, of words whose scales are not of runs, indices, of tiles of k whole ones. The words, and
+            the scales of rows and runs, are those of all.
 
     Raises:
         EmulationError: the unit has no such words.
     """
-    if scheme.family.run_k is None:
+    if scheme.family.tile_k:  # whose scales are of the part alone
         a, b, part = a[:, part], b[part], slice(None)
     of_a, of_b = split(a, scheme, operand="a"), split(np.ascontiguousarray(b.T), scheme, operand="b")
-    if scheme.family.run_k is None:
-        return _product(scheme.family, unit, a, b, of_a, of_b, promote, fragment_k, compensated)
-    return _by_runs(scheme.family, unit, of_a, of_b, promote, fragment_k, compensated, part)
+    if scheme.family.run_k:
+        return _by_runs(scheme.family, unit, of_a, of_b, promote, fragment_k, compensated, part)
+    of_a, of_b = (replace(words, planes=words.planes[:, :, part]) for words in (of_a, of_b))
+    return _product(scheme.family, unit, a[:, part], b[part], of_a, of_b, promote, fragment_k, compensated)
 
 
 @singledispatch

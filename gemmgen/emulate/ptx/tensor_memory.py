@@ -55,7 +55,7 @@ class TensorMemory:
     Attributes:
         each: warps of a CTA; warps: of all.
         data: `[128 ctas, 512]` uint32; written: which of them hold anything.
-        allocated: of each CTA, first column -> number of columns; permitted: whether more may be allocated.
+        allocated: of each CTA, first column -> number of columns; takers: CTA and first column -> the warp; permitted: whether more may be allocated.
         time: counts accesses.
         read, stored: `[warps, 512]`, when a warp last did so; multiplied: the same of products that it issued.
         taken: `[warps, 512]`, when a warp allocated the column.
@@ -72,6 +72,7 @@ class TensorMemory:
         self.data = np.zeros((LANES * ctas, COLUMNS), np.uint32)
         self.written = np.zeros((LANES * ctas, COLUMNS), bool)
         self.allocated: list[dict[int, int]] = [{} for _ in range(ctas)]
+        self.takers: dict[tuple[int, int], int] = {}
         self.permitted = [True] * ctas
         cta = np.arange(warps) // self.each
         self._quarter = 4 * cta + np.arange(warps) % self.each % 4
@@ -101,7 +102,7 @@ class TensorMemory:
                 "tensor memory is allocated that no other thread of the CTA can give back in time", got=f"{columns} columns",
                 needs=f"at most {COLUMNS} columns at once, or tcgen05.dealloc before",
             )
-        self.allocated[cta][base] = columns
+        self.allocated[cta][base], self.takers[cta, base] = columns, warp
         self.written[self.lanes(cta), base : base + columns] = False
         self.time += 1
         self.taken[warp, base : base + columns] = self.known[32 * warp : 32 * warp + 32, warp] = self.time
@@ -115,6 +116,12 @@ class TensorMemory:
             raise Fault(
                 "tensor memory is given back that is not one whole allocation", got=f"{columns} columns from {_address(address)} on",
                 needs=" or ".join(f"{count} from {_address(base)} on" for base, count in self.allocated[cta].items()) or "tcgen05.alloc first",
+            )
+        warp, taker = int(threads[0]) // 32, self.takers[cta, address]
+        if warp != taker:
+            raise Fault(
+                "tensor memory is given back by another warp than took it", got=f"warp {warp % self.each}",
+                needs=f"warp {taker % self.each}, which allocated it",
             )
         span = slice(address, address + columns)
         known = self.known[threads].min(0)

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 OPS = ("nn", "nt", "tn", "tt")
 EMULATED_GPU = "a100"
 """Whose kernels are emulated where no GPU is named."""
-C_READS = 10
-"""What a kernel of residues takes to read C, in times of its bytes at the memory's rate: measured on an H200 of LU's products with k = 1024."""
 BATCHES = 64
 """Batches whose launches are kept prepared."""
 
@@ -308,7 +306,7 @@ class Kernels(Matmul):
         """Whether the vendor multiplies, as its product is predicted to be faster; asked once for a size.
 
         Args:
-            adds: whether C is read, which predictions leave out.
+            adds: whether C is read.
         """
         if self._vendor is None:
             return False
@@ -317,9 +315,8 @@ class Kernels(Matmul):
             if kernel not in self._plans:
                 self._plans[kernel] = road.plan(sized(self._spec, *shape, **problem))
             plan = self._plans[kernel]
-            told = verdict(replace(plan, hints=replace(plan.hints, m=shape.m, n=shape.n, k=shape.k)))
-            reads = adds * C_READS * shape.m * shape.n * plan.type.bytes / (1e9 * plan.gpu.rates.dram_gb_per_s)
-            self._slower[key] = told is not None and told.fp32_seconds < told.seconds + reads
+            told = verdict(replace(plan, hints=replace(plan.hints, m=shape.m, n=shape.n, k=shape.k)), adds)
+            self._slower[key] = told is not None and told.fp32_seconds < told.seconds
         return self._slower[key]
 
     def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
@@ -337,9 +334,9 @@ class Kernels(Matmul):
             self._kernel(shape, **of_syrk(both)).into(out, a, a, alpha, beta)
 
     def _solve(self, triangle: Any, c: Any, side: str, lower: bool, transposed: bool, unit: bool) -> None:
-        if self.dtype == np.float64:
-            return Vendor(self.dtype)._solve(triangle, c, side, lower, transposed, unit)
         shape, problem = of_solve(c.shape, side, lower, transposed, unit)
+        if self.dtype == np.float64 and self._loses(shape, False, **problem):
+            return self._vendor._solve(triangle, c, side, lower, transposed, unit)
         self._kernel(shape, **problem).solve(c, triangle)
 
     def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:

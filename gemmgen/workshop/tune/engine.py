@@ -18,6 +18,7 @@ import numpy as np
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, split
+from gemmgen.verdict import seconds_of
 from gemmgen.workshop.tune.precisions import Level
 from gemmgen.workshop.programs.program import Gemm, in_fp64
 from gemmgen.workshop.tune.walk import Choice
@@ -136,4 +137,4 @@ class Simulation:
 
 
 def _predicted(plans: Mapping[tuple[int, int, int, str], Plan], gemm: Gemm) -> float:
-    return float(plans[gemm.shape].model["seconds"]) if gemm.shape in plans else inf
+    return seconds_of(plans[gemm.shape], gemm.beta != 0) if gemm.shape in plans else inf

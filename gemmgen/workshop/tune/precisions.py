@@ -11,6 +11,7 @@ from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import LoadedSpec, loads
+from gemmgen.verdict import seconds_of
 from gemmgen.workshop.programs.program import Gemm
 
 USUAL = ("half", "mixpert1", "mixpert2", "mixpert3", "mixpert4", "bf16x3", "legemm", "scaled", "ootomo", "tf32x3", "bf16x6", "fp32")
@@ -81,6 +82,6 @@ def levels_for(
                                  has="; ".join(left_out) or None, remedy="gemmgen list schemes, or another --gpu")
 
     def cost(level: Level) -> float:
-        return sum(float(level.plans[gemm.shape].model["seconds"]) for gemm in gemms if gemm.shape in level.plans)
+        return sum(seconds_of(level.plans[gemm.shape], gemm.beta != 0) for gemm in gemms if gemm.shape in level.plans)
 
     return tuple(sorted(made, key=cost)), tuple(left_out)

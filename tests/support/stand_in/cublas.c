@@ -192,10 +192,12 @@ BATCHED_EX(cublasGemmBatchedEx_64, int64_t)
 #define IS_UNIT(diag) ((diag) == 1)
 #include "level3.h"
 LEVEL3(cublasSsyrk_v2, cublasSsyr2k_v2, cublasSsyrkx, cublasSsymm_v2, cublasStrmm_v2, cublasStrsm_v2)
-LEVEL3_OF_DOUBLE(cublasDsyrk_v2, cublasDsyr2k_v2, cublasDsyrkx, cublasDsymm_v2, cublasDtrmm_v2)
-LEVEL3_OF_PAIRS(cublasCsyrk_v2, cublasCsyr2k_v2, cublasCsyrkx, cublasCsymm_v2, cublasCtrmm_v2, cublasChemm_v2, cublasCherk_v2, cublasCher2k_v2)
-LEVEL3_OF_PAIRS(cublasZsyrk_v2, cublasZsyr2k_v2, cublasZsyrkx, cublasZsymm_v2, cublasZtrmm_v2, cublasZhemm_v2, cublasZherk_v2, cublasZher2k_v2)
-LEVEL3_BATCHED(cublasStrsmBatched)
+LEVEL3_OF_DOUBLE(cublasDsyrk_v2, cublasDsyr2k_v2, cublasDsyrkx, cublasDsymm_v2, cublasDtrmm_v2, cublasDtrsm_v2)
+LEVEL3_OF_PAIRS(cublasCsyrk_v2, cublasCsyr2k_v2, cublasCsyrkx, cublasCsymm_v2, cublasCtrmm_v2, cublasCtrsm_v2, cublasChemm_v2, cublasCherk_v2,
+                cublasCher2k_v2)
+LEVEL3_OF_PAIRS(cublasZsyrk_v2, cublasZsyr2k_v2, cublasZsyrkx, cublasZsymm_v2, cublasZtrmm_v2, cublasZtrsm_v2, cublasZhemm_v2, cublasZherk_v2,
+                cublasZher2k_v2)
+LEVEL3_BATCHED(cublasStrsmBatched, cublasDtrsmBatched, cublasCtrsmBatched, cublasZtrsmBatched)
 
 /* Another function, which the preload library leaves alone. */
 int cublasSgemv_v2(

@@ -130,28 +130,36 @@ BATCHED(NAME(hipblasZgemmBatched_64, rocblas_zgemm_batched_64), int64_t, double 
 LEVEL3(rocblas_ssyrk, rocblas_ssyr2k, rocblas_ssyrkx, rocblas_ssymm, rocblas_strmm, rocblas_strsm)
 LEVEL3_STRIDED(rocblas_ssyrk_strided_batched, rocblas_ssyr2k_strided_batched, rocblas_ssyrkx_strided_batched, rocblas_ssymm_strided_batched,
                rocblas_strmm_strided_batched, rocblas_strsm_strided_batched)
-LEVEL3_OF_DOUBLE(rocblas_dsyrk, rocblas_dsyr2k, rocblas_dsyrkx, rocblas_dsymm, rocblas_dtrmm)
-LEVEL3_OF_PAIRS(rocblas_csyrk, rocblas_csyr2k, rocblas_csyrkx, rocblas_csymm, rocblas_ctrmm, rocblas_chemm, rocblas_cherk, rocblas_cher2k)
-LEVEL3_OF_PAIRS(rocblas_zsyrk, rocblas_zsyr2k, rocblas_zsyrkx, rocblas_zsymm, rocblas_ztrmm, rocblas_zhemm, rocblas_zherk, rocblas_zher2k)
+LEVEL3_OF_DOUBLE(rocblas_dsyrk, rocblas_dsyr2k, rocblas_dsyrkx, rocblas_dsymm, rocblas_dtrmm, rocblas_dtrsm)
+LEVEL3_OF_PAIRS(rocblas_csyrk, rocblas_csyr2k, rocblas_csyrkx, rocblas_csymm, rocblas_ctrmm, rocblas_ctrsm, rocblas_chemm, rocblas_cherk,
+                rocblas_cher2k)
+LEVEL3_OF_PAIRS(rocblas_zsyrk, rocblas_zsyr2k, rocblas_zsyrkx, rocblas_zsymm, rocblas_ztrmm, rocblas_ztrsm, rocblas_zhemm, rocblas_zherk,
+                rocblas_zher2k)
 LEVEL3_STRIDED_OF_DOUBLE(rocblas_dsyrk_strided_batched, rocblas_dsyr2k_strided_batched, rocblas_dsyrkx_strided_batched, rocblas_dsymm_strided_batched,
-                         rocblas_dtrmm_strided_batched)
+                         rocblas_dtrmm_strided_batched, rocblas_dtrsm_strided_batched)
 LEVEL3_STRIDED_OF_PAIRS(rocblas_csyrk_strided_batched, rocblas_csyr2k_strided_batched, rocblas_csyrkx_strided_batched, rocblas_csymm_strided_batched,
-                        rocblas_ctrmm_strided_batched, rocblas_chemm_strided_batched, rocblas_cherk_strided_batched, rocblas_cher2k_strided_batched)
+                        rocblas_ctrmm_strided_batched, rocblas_ctrsm_strided_batched, rocblas_chemm_strided_batched, rocblas_cherk_strided_batched,
+                        rocblas_cher2k_strided_batched)
 LEVEL3_STRIDED_OF_PAIRS(rocblas_zsyrk_strided_batched, rocblas_zsyr2k_strided_batched, rocblas_zsyrkx_strided_batched, rocblas_zsymm_strided_batched,
-                        rocblas_ztrmm_strided_batched, rocblas_zhemm_strided_batched, rocblas_zherk_strided_batched, rocblas_zher2k_strided_batched)
-LEVEL3_BATCHED(rocblas_strsm_batched)
+                        rocblas_ztrmm_strided_batched, rocblas_ztrsm_strided_batched, rocblas_zhemm_strided_batched, rocblas_zherk_strided_batched,
+                        rocblas_zher2k_strided_batched)
+LEVEL3_BATCHED(rocblas_strsm_batched, rocblas_dtrsm_batched, rocblas_ctrsm_batched, rocblas_ztrsm_batched)
 #else
 LEVEL3(hipblasSsyrk, hipblasSsyr2k, hipblasSsyrkx, hipblasSsymm, hipblasStrmm, hipblasStrsm)
 LEVEL3_STRIDED(hipblasSsyrkStridedBatched, hipblasSsyr2kStridedBatched, hipblasSsyrkxStridedBatched, hipblasSsymmStridedBatched,
                hipblasStrmmStridedBatched, hipblasStrsmStridedBatched)
-LEVEL3_OF_DOUBLE(hipblasDsyrk, hipblasDsyr2k, hipblasDsyrkx, hipblasDsymm, hipblasDtrmm)
-LEVEL3_OF_PAIRS(hipblasCsyrk, hipblasCsyr2k, hipblasCsyrkx, hipblasCsymm, hipblasCtrmm, hipblasChemm, hipblasCherk, hipblasCher2k)
-LEVEL3_OF_PAIRS(hipblasZsyrk, hipblasZsyr2k, hipblasZsyrkx, hipblasZsymm, hipblasZtrmm, hipblasZhemm, hipblasZherk, hipblasZher2k)
+LEVEL3_OF_DOUBLE(hipblasDsyrk, hipblasDsyr2k, hipblasDsyrkx, hipblasDsymm, hipblasDtrmm, hipblasDtrsm)
+LEVEL3_OF_PAIRS(hipblasCsyrk, hipblasCsyr2k, hipblasCsyrkx, hipblasCsymm, hipblasCtrmm, hipblasCtrsm, hipblasChemm, hipblasCherk,
+                hipblasCher2k)
+LEVEL3_OF_PAIRS(hipblasZsyrk, hipblasZsyr2k, hipblasZsyrkx, hipblasZsymm, hipblasZtrmm, hipblasZtrsm, hipblasZhemm, hipblasZherk,
+                hipblasZher2k)
 LEVEL3_STRIDED_OF_DOUBLE(hipblasDsyrkStridedBatched, hipblasDsyr2kStridedBatched, hipblasDsyrkxStridedBatched, hipblasDsymmStridedBatched,
-                         hipblasDtrmmStridedBatched)
+                         hipblasDtrmmStridedBatched, hipblasDtrsmStridedBatched)
 LEVEL3_STRIDED_OF_PAIRS(hipblasCsyrkStridedBatched, hipblasCsyr2kStridedBatched, hipblasCsyrkxStridedBatched, hipblasCsymmStridedBatched,
-                        hipblasCtrmmStridedBatched, hipblasChemmStridedBatched, hipblasCherkStridedBatched, hipblasCher2kStridedBatched)
+                        hipblasCtrmmStridedBatched, hipblasCtrsmStridedBatched, hipblasChemmStridedBatched, hipblasCherkStridedBatched,
+                        hipblasCher2kStridedBatched)
 LEVEL3_STRIDED_OF_PAIRS(hipblasZsyrkStridedBatched, hipblasZsyr2kStridedBatched, hipblasZsyrkxStridedBatched, hipblasZsymmStridedBatched,
-                        hipblasZtrmmStridedBatched, hipblasZhemmStridedBatched, hipblasZherkStridedBatched, hipblasZher2kStridedBatched)
-LEVEL3_BATCHED(hipblasStrsmBatched)
+                        hipblasZtrmmStridedBatched, hipblasZtrsmStridedBatched, hipblasZhemmStridedBatched, hipblasZherkStridedBatched,
+                        hipblasZher2kStridedBatched)
+LEVEL3_BATCHED(hipblasStrsmBatched, hipblasDtrsmBatched, hipblasCtrsmBatched, hipblasZtrsmBatched)
 #endif

@@ -122,8 +122,8 @@ TRIANGLE(triangle_of_double, double)
         beside_square(TRMM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a, lda, b, ldb, 0, c, ldc); \
         return 0; \
     }
-#define TRSM_OF(name, integer) \
-    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *a, integer lda, float *b, integer ldb) \
+#define TRSM_OF(name, integer, real) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const real *alpha, const real *a, integer lda, real *b, integer ldb) \
     { \
         called(#name); \
         NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb) \
@@ -135,11 +135,11 @@ TRIANGLE(triangle_of_double, double)
 /* Of both widths. */
 #define LEVEL3(syrk, syr2k, syrkx, symm, trmm, trsm) \
     SYRK_OF(syrk, int, float) OF_TWO(syr2k, int, float, SYR2K) OF_TWO(syrkx, int, float, SYRKX) SYMM_OF(symm, int, float) TRMM_OF(trmm, int, float) \
-    TRSM_OF(trsm, int) \
+    TRSM_OF(trsm, int, float) \
     SYRK_OF(syrk##_64, int64_t, float) OF_TWO(syr2k##_64, int64_t, float, SYR2K) OF_TWO(syrkx##_64, int64_t, float, SYRKX) SYMM_OF(symm##_64, int64_t, float) \
-    TRMM_OF(trmm##_64, int64_t, float) TRSM_OF(trsm##_64, int64_t)
-#define LEVEL3_OF_DOUBLE(syrk, syr2k, syrkx, symm, trmm) \
-    TRMM_OF(trmm, int, double) TRMM_OF(trmm##_64, int64_t, double) \
+    TRMM_OF(trmm##_64, int64_t, float) TRSM_OF(trsm##_64, int64_t, float)
+#define LEVEL3_OF_DOUBLE(syrk, syr2k, syrkx, symm, trmm, trsm) \
+    TRMM_OF(trmm, int, double) TRMM_OF(trmm##_64, int64_t, double) TRSM_OF(trsm, int, double) TRSM_OF(trsm##_64, int64_t, double) \
     SYRK_OF(syrk, int, double) OF_TWO(syr2k, int, double, SYR2K) OF_TWO(syrkx, int, double, SYRKX) SYMM_OF(symm, int, double) \
     SYRK_OF(syrk##_64, int64_t, double) OF_TWO(syr2k##_64, int64_t, double, SYR2K) OF_TWO(syrkx##_64, int64_t, double, SYRKX) \
     SYMM_OF(symm##_64, int64_t, double)
@@ -161,7 +161,11 @@ TRIANGLE(triangle_of_double, double)
 #define PAIRS_OF_A_TRIANGLE(name, integer) \
     NOTED(name, (void *h, int side, int uplo, int op, int diag, integer m, integer n, const void *alpha, const void *a, integer lda, const void *b, \
                  integer ldb, void *c, integer ldc), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb, AT(c), ldc)
-#define LEVEL3_OF_PAIRS(syrk, syr2k, syrkx, symm, trmm, hemm, herk, her2k) \
+#define PAIRS_OF_A_SYSTEM(name, integer) \
+    NOTED(name, (void *h, int side, int uplo, int op, int diag, integer m, integer n, const void *alpha, const void *a, integer lda, void *b, integer ldb), \
+          side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb)
+#define LEVEL3_OF_PAIRS(syrk, syr2k, syrkx, symm, trmm, trsm, hemm, herk, her2k) \
+    PAIRS_OF_A_SYSTEM(trsm, int) PAIRS_OF_A_SYSTEM(trsm##_64, int64_t) \
     PAIRS_OF_ONE(syrk, int) PAIRS_OF_ONE(herk, int) PAIRS_OF_TWO(syr2k, int) PAIRS_OF_TWO(syrkx, int) PAIRS_OF_TWO(symm, int) \
     PAIRS_OF_ONE(syrk##_64, int64_t) PAIRS_OF_ONE(herk##_64, int64_t) PAIRS_OF_TWO(syr2k##_64, int64_t) PAIRS_OF_TWO(syrkx##_64, int64_t) \
     PAIRS_OF_TWO(symm##_64, int64_t) \
@@ -218,8 +222,8 @@ TRIANGLE(triangle_of_double, double)
             beside_square(TRMM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a + at * sa, lda, b + at * sb, ldb, 0, c + at * sc, ldc); \
         return 0; \
     }
-#define TRSM_STRIDED_OF(name, integer) \
-    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *a, integer lda, int64_t sa, float *b, \
+#define TRSM_STRIDED_OF(name, integer, real) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const real *alpha, const real *a, integer lda, int64_t sa, real *b, \
              integer ldb, int64_t sb, integer batch) \
     { \
         called(#name); \
@@ -233,10 +237,11 @@ TRIANGLE(triangle_of_double, double)
     }
 #define LEVEL3_STRIDED(syrk, syr2k, syrkx, symm, trmm, trsm) \
     SYRK_STRIDED_OF(syrk, int, float) OF_TWO_STRIDED(syr2k, int, float, SYR2K) OF_TWO_STRIDED(syrkx, int, float, SYRKX) SYMM_STRIDED_OF(symm, int, float) \
-    TRMM_STRIDED_OF(trmm, int, float) TRSM_STRIDED_OF(trsm, int) SYRK_STRIDED_OF(syrk##_64, int64_t, float) OF_TWO_STRIDED(syr2k##_64, int64_t, float, SYR2K) \
+    TRMM_STRIDED_OF(trmm, int, float) TRSM_STRIDED_OF(trsm, int, float) SYRK_STRIDED_OF(syrk##_64, int64_t, float) OF_TWO_STRIDED(syr2k##_64, int64_t, float, SYR2K) \
     OF_TWO_STRIDED(syrkx##_64, int64_t, float, SYRKX) SYMM_STRIDED_OF(symm##_64, int64_t, float) TRMM_STRIDED_OF(trmm##_64, int64_t, float) \
-    TRSM_STRIDED_OF(trsm##_64, int64_t)
-#define LEVEL3_STRIDED_OF_DOUBLE(syrk, syr2k, syrkx, symm, trmm) \
+    TRSM_STRIDED_OF(trsm##_64, int64_t, float)
+#define LEVEL3_STRIDED_OF_DOUBLE(syrk, syr2k, syrkx, symm, trmm, trsm) \
+    TRSM_STRIDED_OF(trsm, int, double) TRSM_STRIDED_OF(trsm##_64, int64_t, double) \
     TRMM_STRIDED_OF(trmm, int, double) TRMM_STRIDED_OF(trmm##_64, int64_t, double) \
     SYRK_STRIDED_OF(syrk, int, double) OF_TWO_STRIDED(syr2k, int, double, SYR2K) OF_TWO_STRIDED(syrkx, int, double, SYRKX) SYMM_STRIDED_OF(symm, int, double) \
     SYRK_STRIDED_OF(syrk##_64, int64_t, double) OF_TWO_STRIDED(syr2k##_64, int64_t, double, SYR2K) OF_TWO_STRIDED(syrkx##_64, int64_t, double, SYRKX) \
@@ -252,7 +257,11 @@ TRIANGLE(triangle_of_double, double)
     NOTED(name, (void *h, int side, int uplo, int op, int diag, integer m, integer n, const void *alpha, const void *a, integer lda, int64_t sa, \
                  const void *b, integer ldb, int64_t sb, void *c, integer ldc, int64_t sc, integer batch), \
           side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(c), ldc, sc, batch)
-#define LEVEL3_STRIDED_OF_PAIRS(syrk, syr2k, syrkx, symm, trmm, hemm, herk, her2k) \
+#define PAIRS_OF_A_SYSTEM_STRIDED(name, integer) \
+    NOTED(name, (void *h, int side, int uplo, int op, int diag, integer m, integer n, const void *alpha, const void *a, integer lda, int64_t sa, void *b, \
+                 integer ldb, int64_t sb, integer batch), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, batch)
+#define LEVEL3_STRIDED_OF_PAIRS(syrk, syr2k, syrkx, symm, trmm, trsm, hemm, herk, her2k) \
+    PAIRS_OF_A_SYSTEM_STRIDED(trsm, int) PAIRS_OF_A_SYSTEM_STRIDED(trsm##_64, int64_t) \
     PAIRS_OF_ONE_STRIDED(syrk, int) PAIRS_OF_ONE_STRIDED(herk, int) PAIRS_OF_TWO_STRIDED(syr2k, int) PAIRS_OF_TWO_STRIDED(syrkx, int) \
     PAIRS_OF_TWO_STRIDED(symm, int) PAIRS_OF_TWO_STRIDED(hemm, int) PAIRS_OF_TWO_STRIDED(her2k, int) PAIRS_OF_A_TRIANGLE_STRIDED(trmm, int) \
     PAIRS_OF_ONE_STRIDED(syrk##_64, int64_t) PAIRS_OF_ONE_STRIDED(herk##_64, int64_t) PAIRS_OF_TWO_STRIDED(syr2k##_64, int64_t) \
@@ -261,9 +270,9 @@ TRIANGLE(triangle_of_double, double)
 
 /* ---- Arrays of pointers ---- */
 
-#define TRSM_BATCHED_OF(name, integer) \
-    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const float *alpha, const float *const a[], integer lda, \
-             float *const b[], integer ldb, integer batch) \
+#define TRSM_BATCHED_OF(name, integer, real) \
+    int name(void *h, int side, int uplo, int op, int diag, integer m, integer n, const real *alpha, const real *const a[], integer lda, \
+             real *const b[], integer ldb, integer batch) \
     { \
         called(#name); \
         NOTE(AT(h), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb, batch) \
@@ -273,4 +282,10 @@ TRIANGLE(triangle_of_double, double)
             beside_square(TRSM, IS_RIGHT(side), IS_UPPER(uplo), IS_T(op), IS_UNIT(diag), m, n, *alpha, a[at], lda, b[at], ldb, 0, b[at], ldb); \
         return 0; \
     }
-#define LEVEL3_BATCHED(trsm) TRSM_BATCHED_OF(trsm, int) TRSM_BATCHED_OF(trsm##_64, int64_t)
+#define PAIRS_OF_SYSTEMS(name, integer) \
+    NOTED(name, (void *h, int side, int uplo, int op, int diag, integer m, integer n, const void *alpha, const void *const a[], integer lda, void *const b[], \
+                 integer ldb, integer batch), side, uplo, op, diag, m, n, AT(alpha), AT(a), lda, AT(b), ldb, batch)
+#define LEVEL3_BATCHED(of_float, of_double, of_pairs, of_wide_pairs) \
+    TRSM_BATCHED_OF(of_float, int, float) TRSM_BATCHED_OF(of_float##_64, int64_t, float) TRSM_BATCHED_OF(of_double, int, double) \
+    TRSM_BATCHED_OF(of_double##_64, int64_t, double) PAIRS_OF_SYSTEMS(of_pairs, int) PAIRS_OF_SYSTEMS(of_pairs##_64, int64_t) \
+    PAIRS_OF_SYSTEMS(of_wide_pairs, int) PAIRS_OF_SYSTEMS(of_wide_pairs##_64, int64_t)
