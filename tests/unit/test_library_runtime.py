@@ -500,7 +500,7 @@ def test_nothing_but_the_functions_of_the_header_is_exported(made):
     found = {line.split()[-1] for line in subprocess.run(["nm", "-D", "--defined-only", file], check=True, capture_output=True, text=True).stdout.splitlines()}
     header = (made.folder / f"{NAME}.h").read_text()
     declared = set(re.findall(rf"LAB_API [\w ]*?\*?({NAME}_\w+)\(", header))
-    assert found == declared and len(declared) == 50
+    assert found == declared and len(declared) == 53
 
 
 @needs_gcc
