@@ -300,7 +300,7 @@ def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
         try:
             heads.append((next(solutions), solutions))
         except InfeasibleSpec as error:
-            refused.append(error)
+            refused.append(error.with_traceback(None))
     if not heads:
         raise refused[-1]
     while heads:

@@ -144,7 +144,8 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         try:
             found += _of_scheme(loaded, scheme, gpu, asked)
         except (InfeasibleSpec, UnknownName) as error:  # a shape that the scheme's words do not have is asked of no kernel
-            refused.append(error)
+            # A traceback's frames refer to this list, and those that called them to gigabytes of candidates, until Python looks for cycles.
+            refused.append(error.with_traceback(None))
     if found:  # of those that are predicted to be as fast, the first is taken
         return sorted(found, key=lambda one: asked.times(one.scheme, one.unit, one.choices.promote[0], one.compensated))
     short = [error for error in refused if isinstance(error, Short)]
@@ -182,7 +183,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
             try:
                 found.append(_request(loaded, of_words, gpu, fragment, design, asked))
             except InfeasibleSpec as error:
-                refused.insert(len(refused) if suits or design.name == spec.pipeline.design else 0, error)
+                refused.insert(len(refused) if suits or design.name == spec.pipeline.design else 0, error.with_traceback(None))
         requests = found
     if not requests:
         raise min((error for error in refused if isinstance(error, Short)), key=lambda error: error.times, default=refused[-1])

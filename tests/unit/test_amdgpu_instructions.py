@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.emulate.amdgpu.local import banks_of, phases
+from gemmgen.emulate.amdgpu.strip import Strip
 from gemmgen.emulate.core.banks import extra_wavefronts
 from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import EmulationError
@@ -1616,3 +1618,20 @@ def test_emulators_of_one_text_share_its_program_and_nothing_else():
         first.programs["k"] = program
     with pytest.raises(TypeError):
         program.blocks[0].code[0] = None
+
+
+def test_a_barrier_that_waves_miss_is_told_of_their_own_workgroup():
+    """A fault's lane counts over the columns of a wave of the program: those of its first wave in each workgroup, then those of its second."""
+    told = []
+    waves = [SimpleNamespace(indices=[0]), SimpleNamespace(indices=[1, 2])]
+    blocks = [SimpleNamespace(last=SimpleNamespace(statement=f"barrier {at}")) for at in range(2)]
+    strip = SimpleNamespace(
+        ctas=4, waves=waves, fail=lambda wave, instruction, fault: told.append((wave, instruction.statement, fault.lane, fault.got)),
+        launch=SimpleNamespace(program=SimpleNamespace(blocks=blocks), source=SimpleNamespace(site=lambda statement: statement)),
+    )
+    standing = np.zeros((3, 4), int)
+    standing[:, 2], standing[:, 3] = (-1, -1, 1), (0, -1, 1)
+    for cta in (2, 3):
+        Strip._deadlock(strip, standing, cta, "waves wait")
+    assert told == [(waves[1], "barrier 1", 1 * 4 + 2, "wave 0, 1 has ended; wave 2 waits at barrier 1"),
+                    (waves[0], "barrier 0", 3, "wave 0 waits at barrier 0; wave 1 has ended; wave 2 waits at barrier 1")]

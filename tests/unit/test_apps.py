@@ -169,6 +169,20 @@ def test_an_application_runs_on_drawn_data_without_scikit_learn(name, monkeypatc
     assert outcome.as_dict()["sizes"] | SMALL[name] == outcome.as_dict()["sizes"]
 
 
+@pytest.mark.parametrize("name", apps.NAMES)
+def test_every_size_is_one_of_the_data_but_those_of_the_method(name):
+    """A size that is asked for, 1 too, is the application's, and its arrays have other shapes with another size."""
+    app = apps.find(name)
+    known = app.sized(SMALL[name], small=True)
+    assert [app.sized({size: 1}, small=False)[size] for size in app.sizes] == [1] * len(app.sizes)
+
+    def shapes(**sizes):
+        return {name: x.shape for name, x in app.make(known | sizes, "drawn", 0).inputs.items()}
+
+    same = {size for size in app.sizes if shapes(**{size: 2 * known[size]}) == shapes()}
+    assert same == {"iterations", "neighbours", "steps", "block", "tiles", "head"} & {*app.sizes}
+
+
 @pytest.mark.parametrize("name", [name for name in apps.NAMES if "digits" in apps.find(name).data])
 def test_data_are_those_that_are_named(name):
     app, of = apps.find(name), SMALL[name] | {"features": 24}

@@ -26,6 +26,7 @@ from gemmgen.workshop.bringup import (
     launch_limits,
     maps,
     probe,
+    profiled,
     rates,
     sample,
     toml_values,
@@ -352,15 +353,23 @@ def test_the_row_of_an_instruction_by_hand():
 PROFILE = Profile(draws=10, half=3, single=7, single_21=10, worst=5, example=(926.0, 934.40637207, 934.40631104), passing=4, of=20)
 
 
-@pytest.mark.parametrize(("figures", "design", "verdict", "passes"), [
-    ({}, "4 instructions", "half multiplication with single-precision accumulation: all 10 sums", False),
-    ({"half": 10, "single_21": 9}, "16 instructions", "all 10 sums are d_HALF", True),
-    ({"half": 10}, "4 instructions", "half multiplication with single", False),
-    ({"single_21": 9}, "none: the paper", "neither primitive: 3 sums are d_HALF, 9 are d_FLOAT up to 21 mantissa bits", False),
+@pytest.mark.parametrize(("figures", "design", "verdict", "passes", "code"), [
+    ({}, "4 instructions", "half multiplication with single-precision accumulation: all 10 sums", False, 0),
+    ({"half": 10, "single_21": 9}, "16 instructions", "all 10 sums are d_HALF", True, 0),
+    ({"half": 10}, "4 instructions", "half multiplication with single", False, 0),
+    ({"single_21": 9}, "none: the paper", "neither primitive: 3 sums are d_HALF, 9 are d_FLOAT up to 21 mantissa bits", False, 1),
 ])
-def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes):
+def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes, code, gemmgen, monkeypatch):
     one = replace(PROFILE, **figures)
     assert one.design.startswith(design) and one.verdict.startswith(verdict) and one.half_passes is passes
+    asked = []
+    monkeypatch.setattr(profiled, "machine_for", lambda device, gpu: SimpleNamespace(arch=GPUS.get(gpu).arch))
+    monkeypatch.setattr(profiled, "profile_device", lambda machine, fragment, draws, seed, progress: asked.append((fragment.name, draws, seed)) or SimpleNamespace(
+        printed=one, as_text=lambda: one.verdict, as_dict=one.as_dict))
+    for arguments, said in (((), one.verdict), (("--json",), json.dumps(one.as_dict()["draws"]))):
+        ran = gemmgen("gpu", "profile", "--device", "emulator", "--gpu", "a100", "--only", MMA, "--draws", "7", "--seed", "3", *arguments)
+        assert (ran.code, said in ran.out) == (code, True)
+    assert asked == [(MMA, 7, 3)] * 2
 
 
 def test_a_profiles_lines_and_what_it_overlooks():
@@ -792,3 +801,23 @@ def test_a_summary_says_what_differs_changed_and_was_left_out():
         assert part in text, part
     assert "INCOMPLETE: 1 sought and not found: gpu row" in findings.summary(told) and findings.missed(told) == ["gpu row"]
     assert "changed       nothing since the last time" in findings.summary(told_of(changed=[])) and "no shipped unit" in findings.summary(told_of(shipped=None))
+
+
+@pytest.mark.parametrize(("arguments", "missed", "code", "asked"), [
+    (("cuda",), (), 0, ("mine", verb.ON_A_GPU, None, verb.KERNELS, 0)),
+    (("cuda",), ("rate l2",), 1, ("mine", verb.ON_A_GPU, None, verb.KERNELS, 0)),
+    (("emulator", "--gpu", "a100"), ("gpu row",), 1, ("mine", verb.ON_AN_EMULATOR, None, verb.EMULATED_KERNELS, 0)),
+    (("emulator", "--gpu", "a100", "--only", MMA), ("gpu row",), 0, ("mine", verb.ON_AN_EMULATOR, [MMA], 0, 0)),  # no whole row is asked for
+    (("cuda", "--only", MMA, "--kernels", "3", "--products", "5", "--seed", "7", "--name", "other"), ("gpu row", "rate l2"), 1, ("other", 5, [MMA], 3, 7)),
+])
+def test_a_probe_is_of_what_is_typed_and_its_exit_code_says_what_was_not_found(arguments, missed, code, asked, gemmgen, monkeypatch, tmp_path):
+    got = []
+
+    def bring_up(machine, name, *, products, chosen, seed, before, kernels, progress):
+        got.append((name, products, chosen and [one.name for one in chosen], kernels, seed))
+        return None, told_of(values={one: {"value": None, "standing": "not found", "how": "too little"} for one in missed}), {}
+
+    monkeypatch.setattr(bringup, "bring_up", bring_up)
+    monkeypatch.setattr(profiled, "machine_for", lambda device, gpu: SimpleNamespace(arch="sm_80"))
+    ran = gemmgen("gpu", "probe", "--device", *arguments, "-o", tmp_path / "mine")
+    assert (ran.code, got, "INCOMPLETE" in ran.out) == (code, [asked], bool(code))

@@ -504,6 +504,8 @@ packed = [[0, 1]]
     ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[3, 0]]"), "offsets of a power of two below 256"),
     ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[4, 4]]"), "along one axis"),
     ("mma_m16n8k16_f16", "min_arch = 80\n", "", "min_arch, and neither archs nor builtin"),
+    ("mma_m16n8k16_f16", "min_arch = 80\n", 'min_arch = 80\narchs = ["gfx90a"]\n', "min_arch, and neither archs nor builtin"),
+    ("mma_m16n8k16_f16", "min_arch = 80\n", 'min_arch = 80\nbuiltin = "__builtin_fmaf"\n', "min_arch, and neither archs nor builtin"),
 ])
 def test_a_fragment_that_no_kernel_could_use_is_refused(tmp_path, name, before, after, complaint):
     assert_refused(tmp_path, FRAGMENTS, name, before, after, complaint)

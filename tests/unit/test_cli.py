@@ -588,6 +588,13 @@ def test_a_verbs_progress_has_a_subject_is_as_quiet_as_asked_and_gone_before_the
             assert bool(calls) <= any(ast.unparse(node) == "progress.clear()" for node in ast.walk(body))
 
 
+def test_what_a_verb_does_unasked():
+    """Nobody who types a verb alone gets JSON, silence, a folder that is written over, or less than the whole answer."""
+    switched_on = {
+        f"{verb} {name}" for verb in VERBS for name, one in inspect.signature(VERBS[verb].function).parameters.items() if one.default is True}
+    assert switched_on == {"run audit", "bench main_kernel", "study choose learn", "tune exhaustive"}
+
+
 def test_quiet_progress_says_nothing(capsys, clock):
     progress = output.Progress("x", quiet=True)
     progress.step("a 1 of 2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from fractions import Fraction
 from math import inf, prod, sqrt
@@ -454,6 +455,21 @@ def test_a_users_matrix_stays_fp64(tmp_path, capsys):
     np.save(tmp_path / "a.npy", np.full((2, 2), 1 / 3))
     assert matrix("--a", tmp_path / "a.npy", element=F64)[0, 0] == 1 / 3 and capsys.readouterr().err == ""
     assert matrix("--a", tmp_path / "a.npy")[0, 0] == np.float32(1 / 3) and "rounded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("type", "case", "given"), [
+    ("f64", "spread", "8eae655cf2a58446"), ("f64", "special", "1779c579fdbc592c"), ("f64", "everything", "faeaa6e5e27e5fb0"),
+    ("c128", "special", "c4730e7ad353093e"), ("c128", "everything", "335db7650039e78a"),
+    ("f32", "spread", "0c282b4f220c37ce"), ("f32", "special", "05ed892172a3c3c8"), ("f32", "everything", "e610066871cd58a2"),
+    ("c64", "special", "d78f31d54fa7e5a9"), ("c64", "everything", "d54100868385cc4a"),
+])
+def test_a_published_digest_is_of_these_inputs(type, case, given):
+    """Of others every right kernel would be called wrong."""
+    *matrices, alpha, beta = digests.inputs(type, case)
+    assert hashlib.sha256(b"".join(np.ascontiguousarray(x).tobytes() for x in matrices if x is not None)).hexdigest().startswith(given)
+    reals = (-1 / 3, 0.7) if case == "everything" else (1, 0)
+    imaginary = (0.3, -0.1) if type[0] == "c" and case == "everything" else (0, 0)
+    assert ((alpha.real, beta.real), (alpha.imag, beta.imag)) == (reals, imaginary)
 
 
 class Stop(Exception):

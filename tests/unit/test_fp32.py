@@ -164,6 +164,13 @@ def test_the_cuda_cores_stand_in_for_the_matrix_units():
         assert 0.4 < reached < gpu.measured.fma_efficiency.value
 
 
+@pytest.mark.parametrize(("scheme", "gpu"), [("tf32x3", "h100"), ("ootomo", "a100")])
+def test_words_of_any_type_are_multiplied_as_fast_as_fp32_on_cuda_cores(scheme, gpu):
+    """So three products take three times as long."""
+    plan = way_of(scheme, gpu, fragment={"policy": "fma"}, promote="auto")
+    assert 0.1 < plan.model["tflops"] / plan.gpu.rates.f32_tflops < 1 / len(plan.scheme.products) == 1 / 3
+
+
 # ---- the error
 
 

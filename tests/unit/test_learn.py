@@ -79,6 +79,7 @@ def test_a_gpu_without_rows_keeps_its_prior_and_says_so(rows):
     for what, gpu in (([], "a100"), (rows, "a100"), (rows[: LEAST_ROWS - 1], GPU), ([replace(row, verdict="right", seconds=None) for row in rows], GPU)):
         one = learn(what, gpu)
         assert not one.constants and not one.helped and "the prior holds" in one.reason and one.gpu == GPUS.get(gpu) and one.lines == ""
+        assert (one.rows, one.kernels, one.sizes) == (LEAST_ROWS - 1 if len(what) == LEAST_ROWS - 1 else 0, 0, 0)  # nothing was fitted to any
     assert "assumed)" in learn([], "a100").reason and "fitted" in learn([], GPU).reason
     with pytest.raises(UnknownName):
         learn(rows, "a1000")

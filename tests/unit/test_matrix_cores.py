@@ -175,6 +175,8 @@ def test_a_deep_and_b_not_is_seen(name):
     ("registers = [[2, 0]]\npacked = [[1, 0]]", "registers = [[1, 0]]\npacked = [[2, 0]]", "registers of a and b that stand for the same k"),
     ('archs = ["gfx908", "gfx90a", "gfx942", "gfx950"]', "min_arch = 90", "archs and builtin, and no min_arch"),
     ('builtin = "__builtin_amdgcn_mfma_f32_32x32x8f16"', "", "archs and builtin, and no min_arch"),
+    ('archs = ["gfx908", "gfx90a", "gfx942", "gfx950"]', "", "archs and builtin, and no min_arch"),
+    ("deepest = 2", "deepest = 2\nmin_arch = 90", "archs and builtin, and no min_arch"),
     ("__builtin_amdgcn_mfma_f32_32x32x8f16", "__builtin_trap(); __builtin_amdgcn_mfma", "match pattern"),
     ('"gfx908", ', '"sm_80", ', "match pattern"),
     ("deepest = 2", "instructions = 2", "no number of instructions"),

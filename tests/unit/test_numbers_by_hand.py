@@ -255,6 +255,17 @@ def test_a_constraint_at_its_bound(design, name, sides):
         assert constraint.holds(ONE | allowed) and not constraint.holds(ONE | refused)
 
 
+@pytest.mark.parametrize(("equations", "gpu", "terascale"), [
+    (tensor_memory, "b200", dict(ootomo=2250 * 0.7, bf16x6=2250 * 0.7, tf32x3=1125 * 0.7, mixpert4=4500 * 0.7, e4m3x6=4500 * 0.7)),
+    (tensor_memory, "b300", dict(ootomo=2250 * 0.7, mixpert4=2250 * 0.7 / 15)),
+    (specialised, "h200", dict(ootomo=650, tf32x3=325, e4m3x6=1300, f16_s8=975, residues8=1300, mixpert4=1300 / 0.74)),
+])
+def test_power_sustains_a_rate_of_each_type_of_words(equations, gpu, terascale):
+    """Of products of two types the mean time counts: f16_s8's one of FP16 takes as long as its two of INT8."""
+    found = {name: equations.constants(SCHEMES.get(name), GPUS.get(gpu))["unit_rate"] / 1e12 for name in terascale}
+    assert found == pytest.approx(terascale, rel=1e-3)
+
+
 # ---- the search
 
 OPEN = {"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}

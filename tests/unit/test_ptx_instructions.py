@@ -14,6 +14,7 @@ from gemmgen.emulate.core import strips
 from gemmgen.emulate.core.integer import picked_bytes
 from gemmgen.emulate.core.memory import Arena
 from gemmgen.emulate.core.report import Source
+from gemmgen.emulate.ptx.registers import Registers
 from gemmgen.errors import EmulationError
 
 WIDTH = {"u8": 16, "s8": 16, "u16": 16, "s16": 16, "f16": 16, "b16": 16, "bf16": 16}
@@ -1040,6 +1041,7 @@ def test_a_place_and_an_instruction_in_words():
     """An instruction of no known line has the file's name alone, and one that would fill lines is cut."""
     source, short = Source("k.cu", ("first", "  second  ")), SimpleNamespace(text="ret;", line=2, callers=(9,))
     assert (source.where("k", short), source.quote(short)) == ("k.cu:2 (entry k, inlined at line 9)", "`ret;` from `second`")
+    assert source.site(short) == "k.cu:2, inlined at line 9"
     long = SimpleNamespace(text=200 * "r" + ";", line=0, callers=())
     assert (source.where("k", long), source.quote(long)) == ("k.cu (entry k)", f"`{200 * 'r'} ...`")
     assert source.quote(SimpleNamespace(text=200 * "r", line=3, callers=())) == f"`{200 * 'r'}`"
@@ -1066,3 +1068,17 @@ def test_emulators_of_one_text_share_its_program_and_nothing_else():
         program.blocks[0].code[0] = None
     with pytest.raises(ValueError, match="read-only"):
         next(iter(program.constants.values()))[...] = 0
+
+
+def test_a_mov_of_a_register_in_flight_goes_to_some_lanes():
+    """Those lanes wait for the matrix instruction that has the source; the others keep what the target held, in flight or not."""
+    lanes, some, flown = 4, np.array([True, True, False, False]), np.arange(4, dtype=np.float32) + 10
+    registers = Registers(lanes, 4)
+    registers.put(1, np.arange(4, dtype=np.float32), None)
+    registers.fly(0, flown, np.full(lanes, 5, np.int32), None)
+    registers.fly(2, -flown, np.full(lanes, 7, np.int32), None)
+    for target, kept, groups in ((1, [2, 3], -1), (2, [-12, -13], 7), (3, [0, 0], -1)):
+        assert registers.rename(target, 0, some)
+        moved = registers.r[target]
+        assert (moved.data.tolist(), moved.groups.tolist(), moved.written) == ([10, 11, *kept], [5, 5, groups, groups], True)
+    assert registers.rename(3, 0, None) and registers.r[3] is registers.r[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from gemmgen.designs import Choices, portable
 from gemmgen.designs.portable.design import BUFFERED, LEAST_WARP, PREDICTED
 from gemmgen.kinds import all_kinds
 from gemmgen.render import render
+from gemmgen import solve as solving
 from gemmgen.solve import search
 from gemmgen.cli.explain import text
 from gemmgen.solve import check, choices, explain, judged, ranked, solve
@@ -456,3 +458,16 @@ def test_an_error_is_asked_of_sums_that_end_before_a_scale_may_change(data):
         assert solve(loads(data))
     except GemmgenError as error:
         assert_typed(error)
+
+
+@pytest.mark.parametrize("asked", [{"accuracy": {"as": "fp32"}, "target": {"gpu": "t4"}}, {"split": {"scheme": "ootomo"}, "target": {"gpu": "h100"}}], ids=["error", "scheme"])
+def test_the_candidates_are_freed_with_the_solution(asked):
+    """At once, and not when Python looks for cycles: those of all schemes of one GPU take gigabytes."""
+    loaded = loads(asked | {"tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}})
+    gc.collect()
+    gc.disable()
+    try:
+        explain(loaded)
+        assert not [one for one in gc.get_objects() if isinstance(one, solving._Solution)]
+    finally:
+        gc.enable()

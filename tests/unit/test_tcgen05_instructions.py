@@ -420,11 +420,16 @@ def test_warps_of_one_quarter_see_what_the_other_has_stored_after_a_fence():
         memory.fence_after(threads[warp])
     memory.store(1, threads[1], 32 << 16 | 480, values, "there")
     memory.store(2, threads[2], 64 << 16 | 480, values, "there")
-    for act in ([], [memory.settle], [memory.fence_before]):
+    for act, needs in (
+        ([], "tcgen05.wait::st by warp 1 before it says so"),
+        ([memory.settle], "tcgen05.fence::before_thread_sync by all threads of warp 1 before their barrier"),
+        ([memory.fence_before], "a barrier that orders the two"),
+    ):
         for each in act:
             each(threads[1], *([1] if each == memory.settle else []))
-        with pytest.raises(Fault, match="need not have written yet"):
+        with pytest.raises(Fault, match="need not have written yet") as fault:
             memory.load(5, threads[5], 32 << 16 | 480, 4, "here")
+        assert fault.value.needs == needs
     memory.meet(np.array([1, 5]))
     with pytest.raises(Fault, match="need not have written yet") as fault:
         memory.store(5, threads[5], 32 << 16 | 480, values, "here")
@@ -450,7 +455,11 @@ def test_a_commit_covers_its_own_threads_products_until_then():
     with pytest.raises(Fault, match="known to be done") as fault:
         memory.load(0, threads, 464, 16, "here")
     assert "no commit covers" in fault.value.got
-    memory.hear(threads, memory.commit(32))
+    told = memory.commit(32)
+    with pytest.raises(Fault, match="known to be done") as fault:
+        memory.load(0, threads, 464, 16, "here")
+    assert fault.value.needs == "a wait for the mbarrier at which the commit arrives"
+    memory.hear(threads, told)
     with pytest.raises(Fault, match="known to be done") as fault:
         memory.load(0, threads, 464, 16, "here")
     assert "fence::after_thread_sync" in fault.value.needs

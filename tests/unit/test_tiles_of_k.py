@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,9 @@ from gemmgen.emulate.core.product import product
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.solve.fallback import with_fallback
+from gemmgen.spec import loads
 from gemmgen.split import split, stands_out
 from gemmgen.verify import Judge, fixed
 
@@ -99,6 +103,33 @@ def test_the_fallbacks_tiles_are_parts_of_the_main_kernels():
     assert not any(launch.overlaps for launch in abi.interface(plan).launches)  # multiplying warps read flags that no barrier of theirs waits for
     assert plan.hash != plan_of(
         gpu="h200", scheme="mixpert4", promote=0, fragment={"policy": "wgmma"}, tile={"block": [64, 96, 64], "warp": [64, 96, 64]}).hash
+
+
+def test_a_fallback_has_the_first_tile_that_fits():
+    """Refused choices, clusters and slices of k are passed over; where nothing is left, the first refusal is told."""
+    told = {"target": {"gpu": "h200"}, "split": {"scheme": "mixpert4", "fallback": "tf32x3"}, "tile": {"block": [64, 96, 64], "warp": [64, 96, 64]}}
+    loaded, asked = loads(told | {"fragment": {"policy": "wgmma"}}), []
+    plan = solve(loaded)
+    right = plan.fallback
+
+    def offered(*choices):
+        """In turn; none is a refusal, and so is what follows."""
+        left = iter(choices)
+
+        def found(of):
+            asked.append(of.spec.tile.block)
+            if choice := next(left, None):
+                return choice
+            raise InfeasibleSpec("spec", f"refusal {len(asked)}")
+
+        return found
+
+    found = with_fallback(loaded, plan, offered(None, replace(right, split_k=2), replace(right, cluster=2), right))
+    assert found == plan and asked == [(64, 96, 32), (64, 96, 16), (64, 48, 32), (32, 96, 32)]
+    asked.clear()
+    with pytest.raises(InfeasibleSpec, match="no kernel of tf32x3 has tiles that fit into 64x96") as refused:
+        with_fallback(loaded, plan, offered(None, replace(right, split_k=2)))
+    assert refused.value.got == "refusal 1" and len(asked) > 20
 
 
 def test_a_fallback_reads_its_operands_twice_and_is_checked_as_a_kernel_of_its_own():

@@ -284,7 +284,7 @@ def test_a_bad_program_is_refused(chain, before, after, problem):
 def test_sizes_and_files_of_ones_own(chain, monkeypatch):
     assert load_program(chain, sizes={"n": 16}).gemms[0].shape == (16, 16, 48, "nn")
     monkeypatch.setattr(recorded, "MAX_EXTENT", 16)
-    assert load_program(chain, sizes={"n": 16}).gemms
+    assert load_program(chain, sizes={"n": 16}).gemms and load_program(chain, sizes={"n": 1}).gemms[0].shape == (1, 1, 48, "nn")
     for bad, error in (({"m": 3}, UnknownName), ({"n": 0}, SpecError), ({"n": 17}, SpecError)):
         with pytest.raises(error, match="--size"):
             load_program(chain, sizes=bad)
@@ -433,6 +433,9 @@ def test_a_run_reuses_what_did_not_change(profiles, monkeypatch):
 def test_the_emulators_unit_serves_small_programs(chain):
     tuned = tune.tune(chain, 1e-4, gpu="a100", device="emulator", levels=["half", "ootomo"])
     assert tuned.error(tuned.choice) <= 1e-4 and tuned.device == "emulator of a100" and tuned.found.whole is not None
+    for kind, multiplied, said in (("emulator", emulated, "by the model of the matrix unit"), ("model", simulated, "simulated, without")):
+        engine = tune.Simulation("a100", kind)
+        assert engine._multiply is multiplied and engine.errors.startswith(said) and engine.name == f"{kind} of a100"
     with pytest.raises(SpecError, match="too slow"):
         tune.tune(load_program(PERCEPTRON, sizes={"batch": 4096}), 1e-4, gpu="h100", device="emulator", levels=["half"])
 
@@ -502,6 +505,10 @@ def test_kernels_that_the_compiler_refuses_are_left_out_unless_all_are(monkeypat
     assert list(built) == [("half", 1)] and left_out == ("half: refuses",)
     with pytest.raises(BuildError, match="refuses"):
         on_gpu._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
+    monkeypatch.setattr(on_gpu, "why_not", lambda plan: DeviceError("CUDA", f"does not run {plan}"))
+    monkeypatch.setattr(on_gpu.products, "arrays", lambda: pytest.fail("goes on"))
+    with pytest.raises(DeviceError, match="does not run the first plan"):
+        on_gpu.Gpu([SimpleNamespace(name="half", specs={1: "good"}, plans={1: "the first plan", 2: "another"})])
 
 
 def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, gemmgen, tmp_path):

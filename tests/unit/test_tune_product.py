@@ -185,6 +185,10 @@ def test_plots_have_measured_points_full_and_predicted_ones_hollow():
     assert {name: (one.xaxis.title.text, one.xaxis.type, one.yaxis.title.text, one.yaxis.type) for name, one in drawn.items()} == told
     [model] = figure("model", rows).data
     assert len(model.x) == 2 and figure("model", rows[-2:], "t").layout.title.text == "t: no kernel has a time"
+    predicted, measured, *_ = FIGURES["model"]
+    row = replace(rows[0], seconds=3e-6, predicted_seconds=2e-6)
+    assert [measured(one) for one in (row, replace(row, verdict="wrong"), replace(row, seconds=None))] == [pytest.approx(3), None, None]
+    assert [predicted(one) for one in (row, replace(row, predicted_seconds=None), replace(row, predicted_seconds=-1.0))] == [pytest.approx(2), None, None]
     with pytest.raises(UnknownName) as refusal:
         figure("frontiers", rows)
     assert all(name in str(refusal.value) for name in FIGURES)

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.element import ELEMENTS, F32
-from gemmgen.catalog.number import FORMATS, INTEGERS, Format, WordType, word_bytes
-from gemmgen.catalog.scheme.family import Family, family_of, into
+from gemmgen.catalog.number import FORMATS, Format, WordType, word_bytes
+from gemmgen.catalog.scheme.family import Family, family_of
 from gemmgen.catalog.scheme.precision import Precision, reaches, stands
 from gemmgen.catalog.scheme.word import ELEMENT, STORED, Accumulator, Product, Word
 from gemmgen.catalog.table import Row, Title
@@ -177,8 +177,6 @@ class Scheme(Row):
         kind = next(word.type for operand in "ab" for word in self._told[operand] if word.fixed)
         if self.normalize == "none":
             raise ValueError(f'normalize = "row" or "tile" with words of {kind}: they have no exponent')
-        if self.family.tile_k and any(self.tile_k * into(self, acc) * INTEGERS[acc.word].largest ** 2 >= 2**22 for acc in self.accumulators):
-            raise ValueError("sums of a tile below 2^22, whose bits stand in an FP32 number's fraction")
         if self.family.exact and self.own_promote != "never":
             raise ValueError(f'own_promote = "never" with words of {kind}: their sums are exact')
         for operand in "ab":

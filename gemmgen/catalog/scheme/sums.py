@@ -24,7 +24,8 @@ Sums = Literal["residual chain", "residues"]
 
 OFFSET_BITS = 0x4B400000
 OFFSET = 1.5 * 2.0**23
-"""INT32 sums of a tile begin at these bits, which are this number's: the bits of the sum s, |s| < 2^22, are then those of OFFSET + s."""
+"""INT32 sums of a tile begin at these bits, which are this number's: the bits of the sum s, |s| < 2^22, are then those of OFFSET + s. At most four products
+of 32 k have one scale: of an operand's four words, only one of each scale is not zero."""
 
 
 class Moved(NamedTuple):
