@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gemmgen import abi
 from gemmgen.catalog.epilogue import NONE
@@ -179,8 +178,8 @@ def rows(kernels: Sequence[Kernel], *, name: str, finish: Sequence[Image], rules
     largest, _ = kernels[0].built.plan.gpu.maker.largest_grid(FINISH_THREADS)
     parts += [
         "/* ---- All of them ---- */\n", _array("kernel", "kernels", table),
-        f"enum {{ KERNELS = {len(kernels)}, FUNCTIONS = {first}, MOST_BUFFERS = {_most(kernels, lambda one: one.buffers)}, "
-        f"MOST_LAUNCHES = {_most(kernels, lambda one: one.launches)}, MOST_PARAMETERS = {_most_parameters(kernels)} }};\n",
+        f"enum {{ KERNELS = {len(kernels)}, FUNCTIONS = {first}, MOST_BUFFERS = {_most_buffers(kernels)}, "
+        f"MOST_PARAMETERS = {_most_parameters(kernels)} }};\n",
         _array("image", "finish_images", _images(finish, name)),
         f"enum {{ FINISH_IMAGES = {len(finish)}, FIRST_FINISH_IMAGE = {first_image}, IMAGES = {first_image + len(finish)}, "
         f"FINISH_THREADS = {FINISH_THREADS}, FINISH_ROWS = {FINISH_TILE[0]}, FINISH_COLUMNS = {FINISH_TILE[1]}, FINISH_LARGEST_GRID = {largest} }};\n",
@@ -190,8 +189,8 @@ def rows(kernels: Sequence[Kernel], *, name: str, finish: Sequence[Image], rules
     return "\n".join(parts)
 
 
-def _most(kernels: Sequence[Kernel], what: Any) -> int:
-    return max(len(what(kernel.built.source.interface)) for kernel in kernels)
+def _most_buffers(kernels: Sequence[Kernel]) -> int:
+    return max(len(kernel.built.source.interface.buffers) for kernel in kernels)
 
 
 def _most_parameters(kernels: Sequence[Kernel]) -> int:

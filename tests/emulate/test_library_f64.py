@@ -183,15 +183,20 @@ def test_types_do_not_take_one_anothers_kernels(made):
 
 
 def test_a_product_is_compared_with_native_fp64(made):
-    """M25 by hand, for an A100: 6 us, 40 ns for each of 512 k, 80 % of 19.5 TFLOP/s, and what C takes of device memory."""
+    """M25 by hand, for an A100: 6 us, 40 ns for each of 512 k, 80 % of 19.5 TFLOP/s, and what C takes of device memory, in and out, as there is a beta."""
     one, choice = Call(made, *drawn()), sized(Choice)
     for x, size in zip("mnk", (8192, 4096, 2048)):
         setattr(one.problem, x, size)
     one.problem.lda, one.problem.ldb, one.problem.ldc, one.problem.batch = 2048, 4096, 4096, 1
-    assert made("select", ctypes.byref(one.problem), ctypes.byref(sized(Target, arch=b"sm_80", units=108)), ctypes.byref(choice)) == OK
+    target, without = sized(Target, arch=b"sm_80", units=108), sized(Choice)
+    assert made("select", ctypes.byref(one.problem), ctypes.byref(target), ctypes.byref(choice)) == OK
+    one.problem.beta = None
+    assert made("select", ctypes.byref(one.problem), ctypes.byref(target), ctypes.byref(without)) == OK
     gpu = made.kernels[1].built.plan.gpu
     memory = 8 * (8192 * 4096) / (gpu.rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value)
-    assert choice.sgemm_seconds == pytest.approx(26.48e-6 + 2 * 8192 * 4096 * 2048 / (0.8 * 19.5e12) + memory, rel=3e-3)
+    assert choice.sgemm_seconds == pytest.approx(26.48e-6 + 2 * 8192 * 4096 * 2048 / (0.8 * 19.5e12) + 2 * memory, rel=3e-3)
+    reading = choice.sgemm_seconds - without.sgemm_seconds
+    assert 0 < reading == pytest.approx(choice.seconds - without.seconds), "its kernel reads C once, too"
 
 
 def test_what_ends_c_moves_twice_the_bytes_of_fp32(made):

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -334,6 +335,7 @@ def test_one_export_serves_several_architectures_of_nvidia(tmp_path):
     assert "set(kernel_architectures 80 89 90)" in cmake and all(file.removeprefix("lab_gemm") in cmake for file in cubins)
     assert " ".join(f"-gencode arch=compute_{number},code=sm_{number}" for number in (80, 89, 90)) in readme
     assert "(sm_80), and for sm_89, sm_90" in header and "sm_80, sm_89, sm_90" in readme
+    assert "\n    cmake -S . -B build && cmake --build build\n" in readme and "imaginary" not in header
     assert "code_objects" not in json.loads((exported(tmp_path / "one") / "manifest.json").read_text())
 
 
@@ -502,6 +504,8 @@ def test_hip_counts_the_threads_of_a_grid_in_32_bits():
     plan, source, _ = prepared("mi210-nn")
     blocks, words = prose.largest_grid(plan, source)
     assert blocks * 256 < 2**32 <= (blocks + 1) * 256 and words == "2^32 - 1 threads"
+    of_several = SimpleNamespace(launches=[SimpleNamespace(threads=one) for one in (64, 1024, 256)])
+    assert prose.largest_grid(plan, of_several)[0] == (2**32 - 1) // 1024, "of the launch with most threads"
     assert prose.largest_grid(*prepared()[:2]) == (2**31 - 1, "2^31 - 1 blocks")
 
 
@@ -610,6 +614,7 @@ def test_a_kinds_function_takes_what_it_has_and_says_what_a_column_major_caller_
     declared = re.search(r"_API int lab_gemm\(([^;]*);", header)[1]
     assert re.findall(r"(\w+)[,)]", declared) == [*arguments.split(), "workspace", "workspace_bytes", "stream"]
     assert f"A column major caller{told}" in header
+    assert ("of a batch has its" in header) == ("stride_" in arguments)
     if problem["kind"] == "trsm":  # a lower triangle's unknowns are found from the first where it stands left, from the last where it stands right
         left = problem.get("side") != "right"
         bounds = json.loads((tmp_path / "out" / "manifest.json").read_text())

@@ -117,6 +117,10 @@ def test_functions_are_those_of_kind_and_walk(case, tmp_path):
     others = {"lab_gemm_workspace_bytes", "lab_gemm_prepare", "lab_gemm_tiles", "lab_gemm_read_status", "lab_gemm_error_string"}
     assert functions == {entry, *others, *(() if plan.kind.strides else ("lab_gemm_check",))}
     assert ("lab_gemm_problem" in header) == (not plan.kind.uniform)
+    told = {"take tiles from a queue": plan.batch.walk == "persistent", "or a launch was aborted": plan.batch.walk == "persistent",
+            " *  list, count ": plan.batch.walk != "persistent", "There is a block for each tile of a list": plan.batch.walk != "persistent",
+            " *  problems ": not plan.kind.uniform, " *  m, n, k ": plan.kind.uniform, " *  a, lda, stride_a ": plan.kind.strides}
+    assert {words for words in told if words in header} == {words for words, are_told in told.items() if are_told}
     values = [int(value) for value in re.findall(r"^    lab_gemm_[A-Z_]+ = (-?\d+)", header, re.M)]
     assert len(set(values)) == len(values) > 8
     for at, argument in enumerate(batch.arguments(plan, "lab_gemm"), 1):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import random
 import re
+import shutil
 import subprocess
+import sys
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -433,6 +435,13 @@ def test_a_driver_that_is_too_old(tmp_path):
         library["version"] = version
         assert library("prepare") == code
         assert choice_of(library, problem()).kernel == 0, "a choice for a target asks no driver"
+    # Where the driver's file is none of a driver, or is not there, a program goes on and is told.
+    shutil.copy(library.folder / "lib.so", library.folder / "libdriver.so")
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-ISc", "import ctypes; print(ctypes.CDLL('./lib.so').lab_prepare())"], cwd=library.folder,
+                              capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, f"{NO_DRIVER}\n"), done.stderr
+        (library.folder / "libdriver.so").unlink(missing_ok=True)
 
 
 @needs_gcc
@@ -491,7 +500,7 @@ def test_nothing_but_the_functions_of_the_header_is_exported(made):
     found = {line.split()[-1] for line in subprocess.run(["nm", "-D", "--defined-only", file], check=True, capture_output=True, text=True).stdout.splitlines()}
     header = (made.folder / f"{NAME}.h").read_text()
     declared = set(re.findall(rf"LAB_API [\w ]*?\*?({NAME}_\w+)\(", header))
-    assert found == declared and len(declared) == 50
+    assert found == declared and len(declared) == 53
 
 
 @needs_gcc
@@ -563,6 +572,18 @@ def test_the_vendors_gemm_is_told_of_the_librarys_own_gpus_and_else_of_the_first
         return float(re.search(r"\{\{[^}]*, ([^,}]*)\}", row)[1])
 
     assert output("h200") == output("h200", "h100") == h200.output and output("h100") == output("h100", "h200") == tables.sgemm_estimate(GPUS.get("h100")).output
+
+
+def test_the_runtime_has_room_for_the_kernel_with_most_buffers_and_parameters_wherever_it_stands():
+    """Of fewer, buffers and parameters of a call would lie beyond their arrays."""
+    few, many = of_plan("few", plan_of(), None), of_plan("many", plan_of(**WAYS["tiles of k"]), None)
+    sources = [one.built.source for one in (few, many)]
+    most = {"BUFFERS": [len(one.interface.buffers) for one in sources],
+            "PARAMETERS": [max(len(launch.parameters) for launch in one.launches) for one in sources]}
+    assert all(first < last for first, last in most.values()), most
+    for two in ((few, many), (many, few)):
+        text = tables.rows(two, name=NAME, finish=())
+        assert {part: int(re.search(rf"MOST_{part} = (\d+)", text)[1]) for part in most} == {part: last for part, (_, last) in most.items()}
 
 
 def test_what_the_runtime_cannot_launch_is_refused():
