@@ -129,7 +129,7 @@ GG_DEVICE Number quotient(Number x, Number d, Number inverse) {
 }
 GG_DEVICE bool is_finite(Number x) { return larger_of(x) <= 0x1.fffffep+127f; }
 
-constexpr int PART = 64, SYSTEMS = 32;
+constexpr int PART = 64, SYSTEMS = 32, EACH = 1;  // EACH: right-hand sides of a thread
 // Groups of four elements of a row are exchanged by this in shared memory, where it has so many. Of FP32 chunks of 16 bytes of eight rows in a line, and of
 // eight that are four apart, touch each bank once.
 GG_DEVICE int exchanged(int row, int groups) { return ((row / 4 ^ row % 4 * 2) & (groups < 8 ? groups - 1 : 7)) * 4; }
@@ -282,10 +282,10 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
         if (!divides) {
             // 8 threads have 1 right-hand side, and each of them 8 of the unknowns: four in a line, of every 32.
             // A thread solves for its four, and all take them out of the rows behind.
-            const int place = thread % 8, own = thread / 8 * 1, row = 4 * place;
-            Number x[1][2][4];
+            const int place = thread % 8, own = thread / 8 * EACH, row = 4 * place;
+            Number x[EACH][2][4];
 #pragma unroll
-            for (int j = 0; j < 1; ++j)
+            for (int j = 0; j < EACH; ++j)
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
 #pragma unroll
@@ -295,14 +295,14 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
 #pragma unroll 2
                 for (int turn = 0; turn < 8; ++turn) {
                     const int kk = 32 * i + 4 * turn, solver = thread % 32 / 8 * 8 + turn;
-                    Number solved[1][4];
+                    Number solved[EACH][4];
                     const Four square1 = *(const Four*)(part + part_at(kk + 1, kk));
                     const Four square2 = *(const Four*)(part + part_at(kk + 2, kk));
                     const Four square3 = *(const Four*)(part + part_at(kk + 3, kk));
                     const Number first = part[part_at(kk, kk)];
                     const Four over = *(const Four*)(inverse + kk);
 #pragma unroll
-                    for (int j = 0; j < 1; ++j) {
+                    for (int j = 0; j < EACH; ++j) {
                         solved[j][0] = x[j][i][0];
                         solved[j][0] = quotient(solved[j][0], first, over.x);
                         solved[j][1] = x[j][i][1];
@@ -319,7 +319,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                         solved[j][3] = quotient(solved[j][3], square3.w, over.w);
                     }
 #pragma unroll
-                    for (int j = 0; j < 1; ++j)
+                    for (int j = 0; j < EACH; ++j)
 #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             if (place == turn) x[j][i][e] = solved[j][e];
@@ -331,7 +331,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                         for (int e = 0; e < 4; ++e) {
                             const Four factor = *(const Four*)(part + part_at(32 * o + row + e, kk));
 #pragma unroll
-                            for (int j = 0; j < 1; ++j) {
+                            for (int j = 0; j < EACH; ++j) {
                                 Number rest = x[j][o][e];
                                 rest = less(factor.x, solved[j][0], rest);
                                 rest = less(factor.y, solved[j][1], rest);
@@ -344,7 +344,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
             }
             bool odd = false;
 #pragma unroll
-            for (int j = 0; j < 1; ++j)
+            for (int j = 0; j < EACH; ++j)
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
 #pragma unroll
@@ -352,7 +352,7 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
             divides = __any_sync(0xffffffffu, odd);
             if (!divides) {
 #pragma unroll
-                for (int j = 0; j < 1; ++j)
+                for (int j = 0; j < EACH; ++j)
 #pragma unroll
                     for (int i = 0; i < 2; ++i)
 #pragma unroll
