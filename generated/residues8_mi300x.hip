@@ -75,6 +75,13 @@ GG_DEVICE int __dp4a(int x, int y, int z) {
 #endif
 }
 
+// What a wavefront's lanes have written to shared memory is there for its others: they go in step, so that only the compiler is told.
+GG_DEVICE void wavefront_barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+
 // `x` of the lane whose number differs from this one's in the bits of `mask`.
 GG_DEVICE u32 shuffle_xor(u32 x, int mask) {
     const int lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));

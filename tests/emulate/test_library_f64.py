@@ -200,10 +200,10 @@ def test_a_product_is_compared_with_native_fp64(made):
 
 
 def test_what_ends_c_moves_twice_the_bytes_of_fp32(made):
-    """Predicted seconds with scalars on the device less those without, at two sizes of C."""
+    """Predicted seconds with alpha on the device less those without, at two sizes of C, of which none is read."""
     def seconds(element: int, extent: int, flags: int) -> float:
         one, choice = Call(made, *drawn(), flags=flags), sized(Choice)
-        one.problem.element, one.problem.batch = element, 1
+        one.problem.element, one.problem.batch, one.problem.beta = element, 1, None
         for field in ("m", "n", "k", "lda", "ldb", "ldc"):
             setattr(one.problem, field, extent)
         assert made("select", ctypes.byref(one.problem), ctypes.byref(sized(Target, arch=b"sm_80", units=108)), ctypes.byref(choice)) == OK

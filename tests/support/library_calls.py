@@ -651,7 +651,7 @@ class Reference:
         for turn in range(0, of.batch, max(1, batch)):
             if turn == 0 and layout.zeroed > first:
                 found.append(("fill", (base + first, 0, layout.zeroed - first, stream)))
-            if turn and layout.again[1]:
+            if turn and layout.again[1] > layout.again[0]:
                 found.append(("fill", (base + layout.again[0], 0, layout.again[1] - layout.again[0], stream)))
             a, b, c = at(of.a, turn), at(of.b, turn), at(of.c, turn)
             arguments = {

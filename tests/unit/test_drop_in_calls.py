@@ -298,10 +298,11 @@ variants = {
     "batch": (G,), "more": (G, None, {"batch": 1}), "stride a": (G, at(9, 0)), "stride b": (G, at(12, 0)), "stride c": (G, at(16, 60)),
     "listed": (B,), "wide": ("cublasDgemm_v2",), "pairs": (C,), "conjugates": (C, None, {"ta": 2}), "transposed pairs": (C, None, {"ta": T}),
 }
-for turn in ("first", "second"):
+for turns in (("first", "second"), ("later",)):
     for name, (function, *rest) in variants.items():
         change, how = (rest + [None, {}][len(rest):])
-        tell(**{f"{turn} {name}": asked(function, change, **how)})
+        for turn in turns:
+            tell(**{f"{turn} {name}": asked(function, change, **how)})
 gpu.stand_in_context(0xc9)
 tell(**{"first context": asked(S), "second context": asked(S)})
 watched.watched_answer(-23, 0)
@@ -320,6 +321,8 @@ def test_a_decision_is_remembered_for_calls_that_are_alike_in_all_it_depends_on(
             assert found == [1, 1], name
         elif name.startswith("second"):
             assert found == [0, 1], name
+    later = [found for name, found in ran.told.items() if name.startswith("later")]
+    assert later.count([0, 1]) >= len(later) - 4, "two may share a place in the table"
     # Without a driver or a device now, there may be one later.
     assert ran.told["none"] == ran.told["none again"] == ran.told["no driver"] == ran.told["no driver again"] == [1, 0]
     assert ran.told["refused"] == [1, 0] and ran.told["refused again"] == [0, 0]

@@ -67,7 +67,7 @@ def test_generations_are_those_of_the_archs():
 def test_only_what_was_timed_is_called_so():
     """Hopper's alone was; what others take over is assumed, and says whose it is."""
     timed = constants(GENERATION_TABLE.get("hopper").measured)
-    assert {name for name, one in timed.items() if one.assumed} == {"fma_efficiency", "wgmma.efficiency"}
+    assert {name for name, one in timed.items() if one.assumed} == {"wgmma.efficiency"}
     for name in GENERATION_TABLE.names():
         row = GENERATION_TABLE.get(name)
         if name != "hopper":
@@ -77,9 +77,9 @@ def test_only_what_was_timed_is_called_so():
 
 def test_a_row_says_only_what_differs():
     told = tomllib.loads((GENERATION_TABLE.folder / "turing.toml").read_text())["measured"]
-    assert set(told) == {"mma_efficiency", "clock_efficiency"}
+    assert set(told) == {"mma_efficiency", "clock_efficiency", "fma_efficiency"}
     turing, hopper = (constants(GENERATION_TABLE.get(name).measured) for name in ("turing", "hopper"))
-    assert {name for name in hopper if turing[name].value != hopper[name].value} == {"mma_efficiency", "clock_efficiency"}
+    assert {name for name in hopper if turing[name].value != hopper[name].value} == set(told)
     assumed = {name for name, one in hopper.items() if one.assumed}
     assert assumed and all(turing[name].source == hopper[name].source for name in assumed)  # once, whoever takes it over
 

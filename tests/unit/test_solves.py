@@ -284,7 +284,7 @@ def test_systems_of_fp64_are_compared_with_native_fp64():
 
 
 def test_a_verdict_adds_up_rounds():
-    """Products of 256 unknowns by residues leave most of an H200 idle: 8192 unknowns took 16.1 ms there (docs/results/level3.md), where native FP64 takes 13.0."""
+    """Products of 256 unknowns by residues leave most of an H200 idle: 8192 unknowns took 16.1 ms there (docs/results/level3.md), native FP64's 13.0."""
     plan = solve(spec(8192, 8192, 8192, "h200", {"scheme": "residues14"}, type="f64"))
     told = verdict(plan)
     assert told.seconds == own_seconds(plan) == pytest.approx(16.1e-3, rel=0.05) and plan.model["seconds"] < 0.8 * told.seconds

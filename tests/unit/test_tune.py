@@ -341,6 +341,7 @@ def test_a_levels_cost_counts_each_gemm_of_a_shape(monkeypatch):
     """Of two levels the one that is cheaper for the shapes, each taken once, is dearer for the program, which multiplies one of them three times."""
     seconds = {("half", 8): 1.0, ("half", 16): 5.0, ("ootomo", 8): 2.0, ("ootomo", 16): 3.0}
     monkeypatch.setattr(levels_module, "solve", lambda spec: SimpleNamespace(model={"seconds": seconds[spec.spec.split.scheme, spec.spec.problem.m]}))
+    monkeypatch.setattr(levels_module, "seconds_of", lambda plan, reads_c: plan.model["seconds"])
     gemms = [Gemm(f"g{at}", m, 8, 8) for at, m in enumerate((8, 16, 8, 8))]
     for named in (["half", "ootomo"], ["ootomo", "half"]):
         assert [level.name for level in levels_for(gemms, "a100", named)[0]] == ["half", "ootomo"]

@@ -237,7 +237,7 @@ def test_a_kind_is_compared_with_the_vendor_s_routine(kind, share, chain):
 @pytest.mark.parametrize(("problem", "scheme", "reads", "computed", "each"), [
     ({"kind": "gemm"}, "scaled", 2.2, 1, 4), ({"kind": "syrk", "layout": "nt"}, "scaled", 2.2, 0.5, 4),
     ({"kind": "strided", "matrices": 3}, "scaled", 2.2, 3, 4),
-    ({"type": "f64"}, "residues14", 8.4, 1, 8),
+    ({"type": "f64"}, "residues14", 1, 1, 8),
 ])
 def test_a_c_that_is_read_takes_both_longer(problem, scheme, reads, computed, each):
     """M26 by hand: its bytes at 0.835 of 4.8 TB/s, and as many times that by the kernel."""
