@@ -87,9 +87,6 @@ GG_DEVICE u32 shuffle_xor(u32 x, int mask) {
     const int lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
     return (u32)__builtin_amdgcn_ds_bpermute((lane ^ mask) * 4, (int)x);
 }
-GG_DEVICE double shuffle_xor(double x, int mask) {
-    return __hiloint2double((int)shuffle_xor((u32)__double2hiint(x), mask), (int)shuffle_xor((u32)__double2loint(x), mask));
-}
 
 // Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
 // the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
