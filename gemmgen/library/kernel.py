@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from gemmgen.build import Binary, Built, build, without_line_info
 from gemmgen.catalog.element import F32, Element
 from gemmgen.catalog.gpu import arch_number
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
 from gemmgen.kinds import GEMM
@@ -117,7 +118,7 @@ def finish_source(arch: str, elements: Sequence[Element] = (F32,)) -> Source:
     """The text of the kernels that apply scalars of the device, bias and activation, one for each type of elements."""
     maker = vendor_of(arch)
     # What the platform's prologue asks of a plan: none of it is needed here.
-    plan = SimpleNamespace(lanes=maker.warp_size(arch_number(arch)), scheme=SimpleNamespace(family=SimpleNamespace(residues=None)), batch=None, kind=GEMM)
+    plan = SimpleNamespace(lanes=maker.warp_size(arch_number(arch)), scheme=SCHEMES.get("fp32"), batch=None, kind=GEMM)
     text = render_text("library/finish.j2", platform=f"platform/{maker.platform}.j2", plan=plan, symbol=FINISH,
                        symbol_of=finish_symbol, elements=elements, threads=FINISH_THREADS, tile=FINISH_TILE, activations=activations(maker.platform))
     return Source(name=FINISH, text=text, suffix=maker.files.source_suffix, interface=None, arch=arch, allow_spills=False)
