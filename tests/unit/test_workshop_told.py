@@ -244,6 +244,18 @@ def test_a_transformed_programs_levels_are_written_where_it_has_a_choice(monkeyp
         tuned((1e-4, 1e-5))
 
 
+def test_a_version_is_a_whole_number_or_the_beginning_of_a_commit():
+    """Of one store's versions each is asked for beside others; a row of another program has neither."""
+    there = [{"generator": "1.2", "commit": "abcdef0123456789"}, {"generator": "1.3", "commit": None}, {"generator": None, "commit": None}]
+    store = SimpleNamespace(query=lambda sql: SimpleNamespace(to_pylist=lambda: there))
+    for versions in (("1.2", "1.3"), ("abc", "1.3"), ("1.3", "abcdef0123456789")):
+        results._told_apart(store, versions)
+    for versions, wrong in ((("1.2", "1"), "1"), (("bcd", "1.3"), "bcd"), (("1.2", ""), "")):
+        with pytest.raises(SpecError, match="no trials of") as refusal:
+            results._told_apart(store, versions)
+        assert (refusal.value.got, refusal.value.has) == (wrong, "1.2 abcdef012345, 1.3, ")
+
+
 def test_facts_of_an_import_are_names_and_values():
     assert results._facts(["a=1", "b=", "c=x=y"]) == {"a": "1", "b": "", "c": "x=y"}
     for bad in ("a", "=1", ""):

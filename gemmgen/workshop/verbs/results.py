@@ -184,7 +184,7 @@ def _told_apart(store: Any, versions: tuple[str, str]) -> None:
     for version in versions:
         if not any(version and (version == one["generator"] or (one["commit"] or "").startswith(version)) for one in there):
             raise SpecError("--changes", "names a version that the store has no trials of", got=version,
-                            has=", ".join(f"{one['generator']} {one['commit'][:12]}".strip() for one in there) or "no trials",
+                            has=", ".join(" ".join(filter(None, (one["generator"], (one["commit"] or "")[:12]))) for one in there) or "no trials",
                             needs="a version of gemmgen, or the beginning of a commit", remedy="gemmgen study ask STORE --studies")
 
 
