@@ -256,6 +256,13 @@ def test_files_that_no_study_keeps_are_refused(own, tmp_path):
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+def test_a_row_may_bring_eight_files_of_64_kib(tmp_path):
+    files = {f"{at}/mine.toml": "#" * own_rows.MOST_BYTES if at == 5 else "" for at in range(8)}
+    found = own_rows._files_of(told({"own": {"scheme": "0/mine.toml", "gpu": "5/mine.toml", "files": files}}))
+    assert [found[what].read_text() == files[key] for what, key in (("scheme", "0/mine.toml"), ("gpu", "5/mine.toml"))] == [True, True]
+    assert own_rows.MOST_BYTES == 1 << 16 and found["gpu"].is_relative_to(tmp_path / "cache" / "rows")
+
+
 def test_what_a_row_brings_refers_to_nothing_else(trap):
     """Nor does it stand for a row of another name, and a file that is no row is refused by its table."""
     text = (SPECS / "gpus" / "a100.toml").read_text().replace('name = "a100"', 'name = "mine"')
