@@ -76,7 +76,7 @@ def results(
     if regret:
         return _regret(store, where, as_json)
     name = "" if sql else names[0] if names else "studies"
-    parameters = dict(zip(questions()[name].parameters, changes or ())) if name else {}
+    parameters = dict(zip(("before", "after"), changes or ()))
     if show_sql:
         if sql:
             raise SpecError("--sql", "prints a ready-made question", got="SQL of your own", needs="--best or another", remedy="gemmgen study ask --help")
