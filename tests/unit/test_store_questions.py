@@ -332,7 +332,7 @@ def test_the_verb_prints_tables_json_and_csv(gemmgen, tmp_path):
     assert "wrote" in gemmgen("study", "ask", tmp_path / "s", "SELECT kernel, seconds, reason FROM trials", "--csv", tmp_path / "x.csv").out
     assert list(csv.reader((tmp_path / "x.csv").open(newline="")))[1:] == [['a, "b"', "3e-06", ""], ["k1", "2.34567e-06", ""], ["k2", "", "two\nlines"]]
     ran = gemmgen("study", "ask", tmp_path / "s", "FROM trials", "--rows", "1")
-    assert len(ran.out.splitlines()) == 2 and "2 more rows" in ran.err
+    assert len(ran.out.splitlines()) == 2 and "2 more rows" in ran.err and gemmgen("study", "ask", tmp_path / "s", "FROM trials", "--rows", "3").err == ""
     assert len(json.loads(gemmgen("study", "ask", tmp_path / "s", "FROM latest", "--json").out)) == 3
     assert json.loads(gemmgen("study", "ask", tmp_path / "s", "--json").out)[0]["trials"] == 3
     assert len(json.loads(gemmgen("study", "ask", tmp_path / "s", "--best", "--where", "m = 128", "--json").out)) == 1
