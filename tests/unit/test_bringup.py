@@ -380,6 +380,8 @@ def test_orders_that_no_row_says():
     """Steps of unlike sizes have no block; answers that name no order, and units that change their order, fit no row."""
     assert Order(((0, 1), (2, 3), (4,)), 0).block == 2 and Order(((0, 1, 2),), 0).block == 3
     assert Order(((0, 1), (2,), (3, 4)), 0).block is None is Order(((0,), (1, 2)), 0).block
+    assert [Order(steps, 0).text for steps in (((0, 1), (2, 3)), ((0, 1, 2),), ((0, 2), (1, 3)), ((0, 1), (2,), (3, 4)))] == [
+        "2 at once, in turn of k", "3 at once, all of an instruction's", "0 2; then 1 3", "0 1; then 2; then 3 4"]
     after = {(0, 1), (1, 2), (2, 0)}  # each after the one before it, all around
 
     def terms(asked, c):
