@@ -687,11 +687,13 @@ def test_what_is_not_said_of_an_application_is_left_to_it_and_a_race_has_seven_r
     monkeypatch.setattr(race, "run", lambda app, *, progress, **how: asked.append((app.name, how)))
     monkeypatch.setattr(verb, "text", lambda outcome: "told")
     assert gemmgen("app", "lu").out == "told\n"
-    own = ("--by", " half, ,numpy", "--size", "n=40", "--type", "f32", "--data", "drawn", "--device", "hip", "--gpu", "h200", "--threshold", "1e-3", "--rounds", "3", "--seed", "5")
+    own = ("--by", " half, ,numpy", "--size", "n=40", "--type", "f32", "--data", "drawn", "--device", "hip", "--gpu", "h200",
+           "--threshold", "1e-3", "--rounds", "3", "--seed", "5")
     assert gemmgen("app", "kmeans", *own).out == "told\n"
     usual = {"by": None, "sizes": {}, "data": None, "device": "auto", "gpu": None, "rounds": 7, "seed": 0, "threshold": None, "type": None}
-    assert asked == [("lu", usual), ("kmeans", {"by": ["half", "numpy"], "sizes": {"n": 40}, "data": "drawn", "device": "hip", "gpu": "h200", "rounds": 3, "seed": 5,
-                                                "threshold": 1e-3, "type": "f32"})]
+    assert asked == [("lu", usual), ("kmeans", {
+        "by": ["half", "numpy"], "sizes": {"n": 40}, "data": "drawn", "device": "hip", "gpu": "h200", "rounds": 3, "seed": 5, "threshold": 1e-3,
+        "type": "f32"})]
 
 
 def test_without_scikit_learn_it_is_said_what_to_do(gemmgen, monkeypatch):

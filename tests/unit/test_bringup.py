@@ -774,6 +774,16 @@ def test_a_sum_is_right_to_21_bits_where_it_is_less_than_four_last_places_off(mo
     for steps in (((0, 1, 2, 3),), ((0,), (1, 2, 3))):  # where steps are of unlike sizes, the rules are those of the largest
         profile(dots, Order(steps, 0), draws=8)
     assert asked == [("f16", 4), ("f16", 3)]
+    monkeypatch.setattr(egemm, "every", lambda word, block: [SimpleNamespace(unit=lambda word, off=off: off) for off in (0, 3, -3, 4, -4, 8)])
+
+    def off_by(places, word, left, right, c):
+        x, y = left.astype(np.float32), right.astype(np.float32)
+        return ((x[:, 0] * y[:, 0] + x[:, 1] * y[:, 1]).view(np.int32) + np.int32(places)).view(np.float32)
+
+    monkeypatch.setattr(egemm.units, "dot", off_by)
+    assert profile(dots, AT_ONCE, draws=8).passing == 3
+    words = [x.view(np.float16)[:, :2] for x in egemm.drawn(4, 1000, 1)[:2]]
+    assert all(0 <= x.min() < 0.5 and 31.5 < x.max() < 33 for x in words), "the paper's words are of [0, 32)"
 
 
 @pytest.mark.parametrize(("multiply", "verdict"), [

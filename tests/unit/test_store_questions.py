@@ -347,7 +347,8 @@ def test_the_verb_hands_a_question_what_it_is_asked_with(gemmgen, tmp_path, monk
     import pyarrow.parquet as parquet
 
     for generator, seconds in (("1", 4e-6), ("2", 1e-6)):
-        stored(tmp_path / "s", {"seconds": seconds, "generator": generator, "kernel": "k"}, {"seconds": seconds, "generator": generator, "kernel": "k", "m": 128})
+        row = {"seconds": seconds, "generator": generator, "kernel": "k"}
+        stored(tmp_path / "s", row, row | {"m": 128})
     for path in parquet_files(tmp_path / "s"):
         parquet.write_table(parquet.read_table(path).drop_columns(["commit"]), path)
     for versions, ratio in ((("1", "2"), 0.25), (("2", "1"), 4)):

@@ -527,7 +527,8 @@ def test_a_level_keeps_the_shapes_of_its_kernels_and_goes_with_the_last(monkeypa
 
     monkeypatch.setattr(on_gpu, "first_that_builds", builds)
     told = []
-    device = on_gpu.Gpu([Level("half", {1: "good", 2: "bad"}, {1: 0, 2: 0}), Level("ootomo", {1: "bad"}, {1: 0}), Level("tf32", {1: "other"}, {1: 0})], told.append)
+    levels = [Level("half", {1: "good", 2: "bad"}, {1: 0, 2: 0}), Level("ootomo", {1: "bad"}, {1: 0}), Level("tf32", {1: "other"}, {1: 0})]
+    device = on_gpu.Gpu(levels, told.append)
     assert device.levels == (Level("half", {1: "good", 2: "bad"}, {1: "plan of good"}), Level("tf32", {1: "other"}, {1: "plan of other"}))
     assert device.left_out == ("half: refuses", "ootomo: refuses") and told == [f"compile kernel {at} of 4" for at in range(1, 5)]
     assert device.name == "NVIDIA H100 of paper" and device.sgemm_seconds == inf

@@ -256,7 +256,9 @@ def test_values_of_an_answer_are_plain_in_json_and_short_in_a_table():
         '[64, 1.5, "2026-01-02T03:04:05.000678", {"1": 2}, [null, true, "b\'x\'"], 1.23456789, null, "two\\nlines", "00000000-0000-0000-0000-000000000005"]')
     assert [results._cell(one) for one in values[:3] + values[5:8]] == [64, 1.5, "2026-01-02 03:04:05", 1.235, "-", "two lines"]
     store = SimpleNamespace(query=lambda sql: {"rows": [SimpleNamespace(as_py=lambda: count)]})
-    for count, name, where, told in ((0, "best", "m = 5", "--where m = 5 leaves no trial"), (2, "best", "m = 5", "nothing"), (2, "", "m = 5", "the SQL"), (0, "", "", "the SQL")):
+    for count, name, where, told in (
+        (0, "best", "m = 5", "--where m = 5 leaves no trial"), (2, "best", "m = 5", "nothing"), (2, "", "m = 5", "the SQL"), (0, "", "", "the SQL"),
+    ):
         found = results._why_empty(store, name, where)
         assert found == questions()["best"].empty if told == "nothing" else found.startswith(told)
 
