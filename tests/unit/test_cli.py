@@ -599,6 +599,16 @@ def test_what_a_verb_does_unasked():
     }
 
 
+def test_why_a_program_could_not_write_its_log(tmp_path, monkeypatch):
+    from gemmgen.verbs import run
+
+    (tmp_path / "there").write_text("")
+    places = [tmp_path / "there", tmp_path / "new", tmp_path, Path("/dev/null"), tmp_path / "no" / "new"]
+    assert [run._not_written(path) for path in places] == [None, None, "is a folder", "is no regular file", "is in no folder"]
+    monkeypatch.setattr(run.os, "access", lambda path, how: False)  # which root never meets
+    assert [run._not_written(path) for path in places[:2]] == ["may not be written", "is in a folder that may not be written"]
+
+
 def test_quiet_progress_says_nothing(capsys, clock):
     progress = output.Progress("x", quiet=True)
     progress.step("a 1 of 2")
