@@ -133,6 +133,7 @@ def test_the_asynchronous_proxy_reads_what_its_writer_has_fenced():
     for other in (beside[:1], beside[2:]):
         with pytest.raises(Fault, match="an ordinary store wrote"):
             memory.load_async(other)
+    CtaMemory(2, 64, proxies=False).fence(np.array([1]), np.array([0]))  # where nothing reads by that proxy a fence does nothing
 
 
 def test_wavefronts_beyond_one_for_each_phase():
