@@ -117,7 +117,7 @@ DIFFERENT = {
     **{f"a uniform register that {how}": PARTLY.format(
         whole=f"ULDC UR4, c[0x0][0x238]\nIMAD.U32 R2, RZ, RZ, UR4\n{written}", part=f"IMAD.U32 R2, RZ, RZ, {register}") for how, register, written in (
         ("a sum changed", "UR4", "UIADD3 UR4, UR4, 0x1, URZ"), ("a pair reached", "UR5", "ULDC UR5, c[0x0][0x238]\nULDC.64 UR4, c[0x0][0x210]"),
-        ("a vector register set", "UR4", "R2UR UR4, R3"), ("a guard kept", "UR4", "@P2 ULDC UR4, c[0x0][0x23c]"),
+        ("a vector register set", "UR4", "R2UR UR4, R3"), ("a guard kept", "UR4", "ULDC UR4, c[0x0][0x23c]\n@P2 ULDC UR4, c[0x0][0x238]"),
         ("a lane was elected into", "UR4", "ELECT P2, UR4, PT"))},
     "a uniform register that a part of the warp loaded": PARTLY.format(whole="LDC R2, c[0x0][0x238]", part="ULDC UR4, c[0x0][0x238]\nIMAD.U32 R2, RZ, RZ, UR4"),
     "the last of two matrices": "LDSM.16.M88.2 R2, [R10]\nISETP.NE.AND P1, PT, R3, RZ, PT",
