@@ -14,7 +14,7 @@ SHORT = {("a100", "c128", "gemm", "nn", 256)}
 FIRST = [  # what spilled: the norms of complex FP64, the pass of complex FP32 along k, and main kernels
     *SHORT, ("l40s", "c64", "gemm", "nt", 256), ("h200", "c64", "gemm", "nt", 1024), ("rtx5090", "c64", "gemm", "tt", 1024), ("b200", "c128", "strided", "nn", 1024),
     ("a100", "c64", "gemm", "nn", 4096), ("rtx3090", "c64", "strided", "nn", 256), ("rtx3090", "c128", "strided", "nn", 256),
-    ("l40s", "c128", "strided", "nn", 256), ("t4", "c128", "syrk", "nt", 256), ("rtx5090", "c128", "gemm", "nn", 4096),
+    ("l40s", "c128", "strided", "nn", 256), ("t4", "c128", "syrk", "nt", 256), ("rtx5090", "c128", "gemm", "nn", 4096), ("t4", "c128", "gemm", "nn", 1024),
     ("rtx5090", "f64", "strided", "nn", 4096), ("rtx5090", "f64", "gemm", "nt", 1024), ("rtx5090", "f64", "strided", "nn", 256),
 ]
 
