@@ -46,8 +46,8 @@ _DIFFER = {
 _OF_LANES = ("SR_CLOCK", "SR_GLOBALTIMER", "SR_EQMASK", "SR_LEMASK", "SR_LTMASK", "SR_GEMASK", "SR_GTMASK")
 
 _UNIFORM = "uniform"
-"""A value that is the same in all lanes. An int is one that is known as well, and the place of a launch's parameter, `c[0x0][0x238]`, one that the launch does not
-change. What has no value in a state may differ."""
+"""A value that is the same in all lanes. An int is one that is known as well, and the place of a launch's parameter, `c[0x0][0x238]`, one that the launch
+does not change. What has no value in a state may differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,7 +354,8 @@ def once(lda):
 
 def rounds(told):
     tell(**{f"{told}, {round}": [once(lda) for lda in mine[:4]] for round in (1, 2)}, **{f"{told}, beside": [once(lda) for lda in others[:4]]})
-    tell(**{f"{told}, fifth": [once(lda) for lda in (mine[4], *mine[1:5])], f"{told}, first again": [once(lda) for lda in (mine[0], *mine[2:5], mine[1], mine[0])]})
+    tell(**{f"{told}, fifth": [once(lda) for lda in (mine[4], *mine[1:5])]})
+    tell(**{f"{told}, first again": [once(lda) for lda in (mine[0], *mine[2:5], mine[1], mine[0])]})
     tell(**{f"{told}, beside again": [once(lda) for lda in others[:4]]})
 
 rounds("one thread")

@@ -548,7 +548,8 @@ def test_fp64_and_complex_elements_take_registers_to_be_stored():
 
 @pytest.mark.parametrize(("type_", "layout", "matrices", "split", "norms"), [
     ("f64", "nn", 1, 3, 2), ("c128", "nn", 1, 3, 2), ("c128", "nc", 1, 3, 2), ("c128", "nn", 4, 2, 1), ("f64", "nn", 4, 2, 2),
-    ("c64", "nn", 1, 3, None), ("c64", "nt", 1, 2, None), ("c64", "nc", 1, 2, None), ("c64", "nn", 4, 1, None), ("c64", "nt", 4, 1, None), ("f32", "nt", 1, 3, None),
+    ("c64", "nn", 1, 3, None), ("c64", "nt", 1, 2, None), ("c64", "nc", 1, 2, None), ("c64", "nn", 4, 1, None), ("c64", "nt", 4, 1, None),
+    ("f32", "nt", 1, 3, None),
 ])
 def test_how_many_blocks_of_a_pass_the_compiler_leaves_registers_for(type_, layout, matrices, split, norms):
     problem = {"type": type_, "layout": layout, **dict.fromkeys("mnk", 256), **({"kind": "strided", "matrices": 4} if matrices > 1 else {})}

@@ -29,7 +29,7 @@ KEPT_REGISTERS = Equation(
 )
 DEMAND = Equation(
     "Q26", "demand", f"max({registers.DEMAND.form} + per_kept * kept_registers, where((total_bytes > 0) | (amd > 0), 0, {WIDE_STORE_REGISTERS}))",
-    "registers a thread", "G14, and what is kept; AMD's compiler reduces many sums at a time. By a dozen compiled kernels. ptxas stores FP64 elements with no less",
+    "registers a thread", "G14, and what is kept; AMD's compiler reduces many sums at a time; by compiled kernels. ptxas stores FP64 elements with no less",
 )
 REGISTERS = Equation(
     "Q33", "registers", "min(register_budget, ceil(demand + spare_kept * kept_registers))", "registers a thread",
