@@ -28,12 +28,12 @@ GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
 
 constexpr int MODULI = 14;  // residues of an element, of which a stage has one
 // An element of A, of the real matrix that stands for the complex one.
-GG_DEVICE double given_a(const double* x, long long ld, long long o, long long kk) {
+GG_DEVICE double given_a(const double* x, long long ld, int o, int kk) {
     const auto at = [&](long long o, long long kk) { return x[kk * ld + o]; };
     return kk & 1 ? -at(2 * o + 1, kk >> 1) : at(2 * o, kk >> 1);
 }
 // An element of B, of the real matrix that stands for the complex one.
-GG_DEVICE double given_b(const double* x, long long ld, long long o, long long kk) {
+GG_DEVICE double given_b(const double* x, long long ld, int o, int kk) {
     const auto at = [&](long long o, long long kk) { return x[kk * ld + o]; };
     return ~o & kk & 1 ? -at(o ^ (kk & 1), kk >> 1) : at(o ^ (kk & 1), kk >> 1);
 }
@@ -291,7 +291,7 @@ GG_DEVICE void norms_b(int block, const double* __restrict__ x, long long ld, in
     if (part == 0 && o < outer) scales[o] = power_of(most, squares);
 }
 
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 2)
 gemmgen_residues14_wgmma_128x256x128_44ed4c6b_norms(
     const double* __restrict__ a, long long lda, const double* __restrict__ b, long long ldb,
     int m, int n, int k, int* __restrict__ a_scales, int* __restrict__ b_scales)

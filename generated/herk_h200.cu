@@ -50,7 +50,7 @@ GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
 
 constexpr int WORDS = 2;
 // An element of B, of the real matrix that stands for the complex one.
-GG_DEVICE float given_b(const float* x, long long ld, long long o, long long kk) {
+GG_DEVICE float given_b(const float* x, long long ld, int o, int kk) {
     const auto at = [&](long long o, long long kk) { return x[o * ld + kk]; };
     return o & ~kk & 1 ? -at(o >> 1, kk ^ (o & 1)) : at(o >> 1, kk ^ (o & 1));
 }

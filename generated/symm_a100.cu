@@ -50,7 +50,7 @@ GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 2;
 // An element of B, of which a triangle is read.
-GG_DEVICE float given_b(const float* x, long long ld, long long o, long long kk) {
+GG_DEVICE float given_b(const float* x, long long ld, int o, int kk) {
     const auto at = [&](long long o, long long kk) { return x[kk * ld + o]; };
     return kk < o ? at(o, kk) : at(kk, o);
 }

@@ -359,17 +359,20 @@ gemmgen_ootomo_wgmma_128x128x64_78fc8615_solve(
                         for (int e = 0; e < 4; ++e) known[unknown_at(begin + 32 * i + row + e, own + j)] = x[j][i][e];
             }
         }
-        if (divides && thread < 256 && thread % 32 < 4) {  // so that an Inf or a NaN stands where substitution has it
-            const int own = thread / 32 * 4 + thread % 32;
+        if (divides) {  // so that an Inf or a NaN stands where substitution has it
+            // 8 threads have every 8th unknown of a right-hand side.
+            const int own = thread / 32 * 4 + thread % 32 / 8, mine = thread % 8;
 #pragma unroll 1
-            for (int kk = 0; kk < PART && own < others; ++kk) {
+            for (int kk = 0; kk < PART; ++kk) {
                 const Number x = divided(known[unknown_at(begin + kk, own)], part[part_at(kk, kk)]);
-                known[unknown_at(begin + kk, own)] = x;
+                __syncwarp();  // all have read it
+                if (mine == 0) known[unknown_at(begin + kk, own)] = x;
 #pragma unroll 1
-                for (int o = kk + 1; o < PART; ++o) {
+                for (int o = kk + 1 + mine; o < PART; o += 8) {
                     Number* const to = known + unknown_at(begin + o, own);
                     *to = less(part[part_at(o, kk)], x, *to);
                 }
+                __syncwarp();
             }
         }
         __syncthreads();

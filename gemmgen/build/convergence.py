@@ -46,7 +46,8 @@ _DIFFER = {
 _OF_LANES = ("SR_CLOCK", "SR_GLOBALTIMER", "SR_EQMASK", "SR_LEMASK", "SR_LTMASK", "SR_GEMASK", "SR_GTMASK")
 
 _UNIFORM = "uniform"
-"""A value that is the same in all lanes; an int is one that is known as well. What has no value in a state may differ."""
+"""A value that is the same in all lanes. An int is one that is known as well, and the place of a launch's parameter, `c[0x0][0x238]`, one that the launch
+does not change. What has no value in a state may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,9 @@ class _Low:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """A number that a part of a warp was given while lanes were apart: until they are together again others may hold another."""
+    """A number or parameter that a part of a warp was given while lanes were apart: until they are together again others may hold another."""
 
-    number: int
+    number: int | str
 
 
 _Value = str | int | _Lanes | _Low | _Own | None
@@ -138,6 +139,8 @@ class _State:
             there = other.values.get(register)
             if value == there:
                 values[register] = value
+            elif value == _Own(there) or _Own(value) == there:  # a part of a warp has what all had
+                values[register] = value if isinstance(value, _Own) else there
             elif isinstance(value, (str, int, _Low)) and isinstance(there, (str, int, _Low)):  # whole warps wrote both
                 low = [one.bits for one in (value, there) if isinstance(one, _Low)]
                 values[register] = _Low(min(low)) if low else _UNIFORM
@@ -292,10 +295,23 @@ class _Run:
             change(at, one)
         elif results:
             self._write(one, results, self._value(one, sources))
+        self._write_uniform(at, one)
         if one.operation.startswith("ATOM"):
             self.drawn |= set(results)
         if "R1" in results:
             self._forget_stack()
+
+    def _write_uniform(self, at: int, one: Instruction) -> None:
+        """Of uniform registers, which no lane has apart, only parameters of the launch are known, and only those that whole warps loaded."""
+        if not one.operands or not re.match(r"U|P", one.operands[0]) or one.operation in _TWO_RESULTS:
+            return
+        for register in filter(re.compile(r"UR\d+$").match, one.operands):
+            for number in range(4):  # no result is wider
+                self.values.pop(f"UR{int(register[2:]) + number}", None)
+        if one.name in ("ULDC", "LDCU", "UMOV") and not one.guard and self.parted is None:
+            value = self._known(one.operands[1])
+            if isinstance(value, (int, str)) and value != _UNIFORM:
+                self.values[one.operands[0]] = value
 
     def _join(self) -> None:
         self.parted, self.whole_if = None, frozenset()
@@ -373,7 +389,7 @@ class _Run:
         if operation == "SHFL":
             return _UNIFORM if ".IDX" in one.name and self.missing(one) is None and isinstance(self._known(one.operands[3]), (str, int)) else None
         values = [self._known(source, one.guard) for source in sources]
-        if operation == "MOV":
+        if one.name in ("MOV", "LDC"):
             return values[0]
         if one.name.startswith(("IMAD.MOV", "IMAD.U32")) and values[:2] == [0, 0]:
             return values[2]
@@ -385,9 +401,9 @@ class _Run:
 
     def _known(self, source: str, guard: str = "") -> _Value:
         """The value of an operand as written, to an instruction with this guard."""
-        plain, number, registers = _read(source)
-        if number is not None:
-            return number
+        plain, known, registers = _read(source)
+        if known is not None:
+            return known
         if guard and (plain, guard) in self.guarded:
             return self.guarded[plain, guard]
         if plain in self.values:
@@ -397,7 +413,7 @@ class _Run:
 
     def _write(self, one: Instruction, results: tuple[str, ...], value: _Value) -> None:
         if self.parted is not None and one.guard not in self.whole_if and not (isinstance(value, _Lanes) and value.thread):
-            value = _Own(value) if isinstance(value, int) else None
+            value = None if value == _UNIFORM else _Own(value) if isinstance(value, (int, str)) else None
         for register in results:
             given = value
             if self.guarded:
@@ -465,11 +481,12 @@ def _number(text: str) -> int | None:
 
 
 @cache
-def _read(source: str) -> tuple[str, int | None, tuple[str, ...]]:
-    """An operand: without marks, its number if it is one, and the registers and predicates that decide it."""
+def _read(source: str) -> tuple[str, int | str | None, tuple[str, ...]]:
+    """An operand: without marks, its number if it is one or its place if it is a parameter of the launch, and the registers and predicates that decide it."""
     plain = source.removesuffix(".reuse")
     registers = tuple(f"P{bit}" for bit in range(7)) if plain == "PR" else tuple(re.findall(r"(?<![\w.])(R\d+|P\d)(?!\w)", plain))
-    return plain, _number(plain), registers
+    known = plain if re.fullmatch(r"c\[0x0\]\[0x[0-9a-f]+\]", plain) else _number(plain)
+    return plain, known, registers
 
 
 def _parts(one: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:

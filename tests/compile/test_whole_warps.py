@@ -34,16 +34,8 @@ def test_a_kernel_of_clusters_is_disassembled_and_right():
     assert all(part in text for part in (" BAR.SYNC", " UCGABAR_WAIT", " SHFL.BFLY", " HGMMA", " BSYNC", "//## File")) and not apart(text)
 
 
-NOT_PROVEN = {
-    "trsm_h200": "lanes part where alpha, k and counters that begin at constants are compared, read by eye the same in all lanes; the analysis does not see it",
-}
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=NOT_PROVEN[name]) if name in NOT_PROVEN else ())
-    for name, loaded in shipped().items() if GPUS.get(loaded.spec.target.gpu).vendor == "nvidia"
-])
+@pytest.mark.parametrize("name", [name for name, loaded in shipped().items() if GPUS.get(loaded.spec.target.gpu).vendor == "nvidia"])
 def test_every_shipped_kernel_keeps_warps_whole(name):
     assert told(solved(shipped()[name])) == ""
 

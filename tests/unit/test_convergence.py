@@ -61,6 +61,8 @@ def test_a_barrier_is_reached_by_whole_warps_or_told(code, found):
     assert faults(LANE + code) == found
 
 
+PARTLY = "{whole}\nBSSY B0, `(.L_8)\n@P0 BRA `(.L_7)\n{part}\n.L_7:\nBSYNC B0\n.L_8:\nISETP.NE.AND P1, PT, R2, RZ, PT"
+"""P1 depends on R2, which a part of the warp wrote anew."""
 SAME = {
     "a parameter": "ISETP.GT.AND P1, PT, R2, c[0x0][0x210], PT",
     "the block": "S2R R2, SR_CTAID.X\nISETP.GT.AND P1, PT, R2, 0x3, PT",
@@ -81,6 +83,11 @@ SAME = {
     "a register beside that of one matrix": "MOV R4, 0x1\nLDSM.16.M88 R3, [R10]\nISETP.NE.AND P1, PT, R4, RZ, PT",
     "what was written under the same guard": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P2 ISETP.NE.AND P1, PT, R2, RZ, PT",
     "what a guard wrote, where its branch goes": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P2 BRA `(.L_7)\nEXIT\n.L_7:\nISETP.NE.AND P1, PT, R2, RZ, PT",
+    "a parameter that a part of the warp loaded, too": PARTLY.format(whole="LDC R2, c[0x0][0x238]", part="MOV R2, c[0x0][0x238]"),
+    "a number that a part of the warp was given, too": PARTLY.format(whole="MOV R2, 0x1", part="MOV R2, 0x1"),
+    "a parameter by way of a uniform register": PARTLY.format(
+        whole="ULDC UR4, c[0x0][0x238]\nIMAD.U32 R2, RZ, RZ, UR4\nULDC UR8, c[0x0][0x238]\nIMAD R9, R9, UR4, RZ", part="IMAD.U32 R2, RZ, RZ, UR8"),
+    "a uniform register that gets another value": "ULDC UR4, c[0x0][0x238]\nUIADD3 UR4, UR4, 0x1, URZ\nISETP.NE.AND P1, PT, R2, UR4, PT",
 }
 DIFFERENT = {
     "threads within a warp": "ISETP.GE.AND P1, PT, R0, 0x41, PT",
@@ -102,7 +109,17 @@ DIFFERENT = {
     "a sum's carry": "IADD3 R2, P1, R0, R0, RZ",
     "what another guard wrote": "MOV R2, R0\n@P2 MOV R2, 0x1\n@P3 ISETP.NE.AND P1, PT, R2, RZ, PT",
     "what a guard wrote, where its branch does not go": "MOV R2, R0\n@P2 MOV R2, 0x1\n@!P2 BRA `(.L_7)\nEXIT\n.L_7:\nISETP.NE.AND P1, PT, R2, RZ, PT",
-    "what a part of the warp was given": "MOV R2, RZ\nBSSY B0, `(.L_8)\n@P0 BRA `(.L_7)\nMOV R2, 0x1\n.L_7:\nBSYNC B0\n.L_8:\nISETP.NE.AND P1, PT, R2, RZ, PT",
+    "what a part of the warp was given": PARTLY.format(whole="MOV R2, RZ", part="MOV R2, 0x1"),
+    "another parameter of a part of the warp": PARTLY.format(whole="LDC R2, c[0x0][0x238]", part="LDC R2, c[0x0][0x23c]"),
+    "a byte of the parameter": PARTLY.format(whole="LDC R2, c[0x0][0x238]", part="LDC.U8 R2, c[0x0][0x238]"),
+    "a part's place in a table": PARTLY.format(whole="LDC R2, c[0x0][R4+0x238]", part="LDC R2, c[0x0][R4+0x238]"),
+    "a word that memory had later": PARTLY.format(whole="LDG.E R2, desc[UR4][R4.64]", part="LDG.E R2, desc[UR4][R4.64]"),
+    **{f"a uniform register that {how}": PARTLY.format(
+        whole=f"ULDC UR4, c[0x0][0x238]\nIMAD.U32 R2, RZ, RZ, UR4\n{written}", part=f"IMAD.U32 R2, RZ, RZ, {register}") for how, register, written in (
+        ("a sum changed", "UR4", "UIADD3 UR4, UR4, 0x1, URZ"), ("a pair reached", "UR5", "ULDC UR5, c[0x0][0x238]\nULDC.64 UR4, c[0x0][0x210]"),
+        ("a vector register set", "UR4", "R2UR UR4, R3"), ("a guard kept", "UR4", "ULDC UR4, c[0x0][0x23c]\n@P2 ULDC UR4, c[0x0][0x238]"),
+        ("a lane was elected into", "UR4", "ELECT P2, UR4, PT"))},
+    "a uniform register that a part of the warp loaded": PARTLY.format(whole="LDC R2, c[0x0][0x238]", part="ULDC UR4, c[0x0][0x238]\nIMAD.U32 R2, RZ, RZ, UR4"),
     "the last of two matrices": "LDSM.16.M88.2 R2, [R10]\nISETP.NE.AND P1, PT, R3, RZ, PT",
     "the last of four matrices": "LDSM.16.MT88.4 R2, [R10]\nISETP.NE.AND P1, PT, R5, RZ, PT",
     "a product of the matrix unit": "HMMA.16816.F32 R4, R8, R12, R4\nISETP.NE.AND P1, PT, R7, RZ, PT",

@@ -12,7 +12,7 @@ from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import Emulator, TensorMap
 from gemmgen.emulate.core import strips
 from gemmgen.emulate.core.integer import picked_bytes
-from gemmgen.emulate.core.memory import Arena
+from gemmgen.emulate.core.memory import Arena, Fault
 from gemmgen.emulate.core.report import Source
 from gemmgen.emulate.ptx.registers import Registers
 from gemmgen.errors import EmulationError
@@ -1070,15 +1070,103 @@ def test_emulators_of_one_text_share_its_program_and_nothing_else():
         next(iter(program.constants.values()))[...] = 0
 
 
+def flown(registers: Registers, slot: int, first: float = 10, group: int = 5, mask: np.ndarray | None = None) -> None:
+    """Hand a register to a group of matrix instructions that write first, first + 1 and so on."""
+    registers.fly(slot, np.arange(registers.lanes, dtype=np.float32) + first, np.full(registers.lanes, group, np.int32), mask)
+
+
 def test_a_mov_of_a_register_in_flight_goes_to_some_lanes():
     """Those lanes wait for the matrix instruction that has the source; the others keep what the target held, in flight or not."""
-    lanes, some, flown = 4, np.array([True, True, False, False]), np.arange(4, dtype=np.float32) + 10
-    registers = Registers(lanes, 4)
+    some = np.array([True, True, False, False])
+    registers = Registers(4, 5)
     registers.put(1, np.arange(4, dtype=np.float32), None)
-    registers.fly(0, flown, np.full(lanes, 5, np.int32), None)
-    registers.fly(2, -flown, np.full(lanes, 7, np.int32), None)
-    for target, kept, groups in ((1, [2, 3], -1), (2, [-12, -13], 7), (3, [0, 0], -1)):
+    flown(registers, 0)
+    flown(registers, 2, first=20, group=7)
+    assert registers.rename(4, 2, None)
+    for target, kept, groups in ((1, [2, 3], -1), (2, [22, 23], 7), (3, [0, 0], -1)):
         assert registers.rename(target, 0, some)
         moved = registers.r[target]
         assert (moved.data.tolist(), moved.groups.tolist(), moved.written) == ([10, 11, *kept], [5, 5, groups, groups], True)
     assert registers.rename(3, 0, None) and registers.r[3] is registers.r[0]
+    last = registers.r[4]
+    assert registers.rename(-1, 0, None) and registers.r[4] is last
+
+
+SOME, LAST = np.array([True, True, False, False]), np.array([False, False, False, True])
+STEPS: dict[str, tuple[list[tuple], int | None]] = {
+    # what is done to the registers, flown(slot) or rename(target, slot), each with its mask; the lane at which the last step is a fault
+    "another's last name": ([(0, None), (1, None), (1, 0, None)], 0),
+    "an older one's last name": ([(1, None), (0, None), (1, 0, None)], 0),
+    "its last name in some lanes": ([(0, None), (1, None), (1, 0, LAST)], 3),
+    "a name of some lanes, in others": ([(0, None), (1, SOME), (1, 0, LAST)], None),
+    "a name of some lanes, in these": ([(0, None), (1, SOME), (1, 0, None)], 0),
+    "a name beside another": ([(0, None), (1, None), (2, 1, None), (1, 0, None)], None),
+    "a name beside another in some lanes": ([(0, None), (1, None), (2, 1, SOME), (1, 0, None)], 2),
+    "a name beside another in these lanes": ([(0, None), (1, None), (2, 1, SOME), (1, 0, SOME)], None),
+    "a name beside another, added to in other lanes": ([(0, None), (1, None), (2, 1, None), (1, SOME), (1, 0, LAST)], None),
+    "its own": ([(0, None), (0, 0, None)], None),
+    "the older of two names": ([(0, None), (1, 0, None), (1, None), (0, 1, None)], None),  # a loop's: what was added to goes back to its first name
+    "the older of two names in some lanes": ([(0, None), (1, 0, SOME), (1, SOME), (0, 1, SOME)], None),
+    "the newer of two names": ([(0, None), (1, 0, None), (1, None), (1, 0, None)], 0),
+    "the newer of two names in some lanes": ([(0, None), (1, 0, SOME), (1, SOME), (1, 0, None)], 0),
+    "two in turn": ([(0, None), (1, None), (2, 0, None), (0, 1, None), (1, 2, None)], None),
+    "what is read": ([(0, None), "read", (1, 0, None)], 0),
+    "what is read in some lanes": ([(0, None), "read", (1, 0, LAST)], 3),
+    "what is read and a name in some lanes": ([(0, SOME), "some read", (1, 0, SOME)], None),
+    "what a load from tensor memory writes": ([(0, None), "load", (1, 0, None)], 0),
+    "a name after the wait": ([(0, None), (1, None), "wait", (2, None), (1, 2, None)], None),
+}
+
+
+@pytest.mark.parametrize(("steps", "lane"), STEPS.values(), ids=STEPS)
+def test_a_mov_takes_no_last_name_from_a_register_in_flight(steps, lane):
+    registers, group = Registers(4, 5), np.full(4, 5, np.int32)
+    for number in range(5):
+        registers.put(number, np.zeros(4, np.float32), None)
+    written = []
+
+    def step(one):
+        if one == "wait":
+            registers.finished[:] = 6
+        elif one in ("read", "some read"):
+            for slot in (1, 3):
+                registers.fly(slot, None, group, None if one == "read" else LAST)
+        elif one == "load":
+            registers.fly(1, np.zeros(4, np.float32), group, None, load=True)
+        elif len(one) == 2:
+            flown(registers, one[0], 10 * len(written), 7 if "wait" in written else 5, one[1])
+        else:
+            registers.rename(*one)
+        written.append(one)
+
+    for one in steps[:-1]:
+        step(one)
+    if lane is None:
+        step(steps[-1])
+        return
+    before = registers.r[steps[-1][0]]
+    with pytest.raises(Fault, match="a register is written that a (wgmma|tcgen05.ld) may not have (written|read) yet") as error:
+        step(steps[-1])
+    assert error.value.lane == lane and error.value.needs and registers.r[steps[-1][0]] is before
+    assert ("read yet" in str(error.value)) == ("read" in steps) and ("tcgen05" in str(error.value)) == ("load" in steps)
+
+
+def test_lanes_that_a_mov_leaves_out_are_only_read_as_before():
+    """Of a register that a wgmma only reads, some lanes are given one in flight: the others may be read, and not written."""
+    registers = Registers(4, 3)
+    for number in range(3):
+        registers.put(number, np.arange(4, dtype=np.float32), None)
+    flown(registers, 0, mask=SOME)
+    registers.fly(1, None, np.full(4, 5, np.int32), LAST)
+    assert registers.rename(1, 0, SOME) and registers.r[1].written.tolist() == [True, True, False, False]
+    registers.active = ~SOME
+    assert registers.get(1, np.dtype(np.float32)).tolist() == [10, 11, 2, 3]
+    for mask, problem in ((LAST, "written that a wgmma may not have read"), (SOME, "written that a wgmma may not have written")):
+        with pytest.raises(Fault, match=problem):
+            registers.put(1, np.zeros(4, np.float32), mask)
+    with pytest.raises(Fault, match="may not have read"):
+        registers.accumulator(1)
+    registers.active = SOME
+    with pytest.raises(Fault, match="a register is read that a wgmma may not have written"):
+        registers.get(1, np.dtype(np.float32))
+    assert registers.accumulator(1).tolist() == [10, 11, 2, 3]

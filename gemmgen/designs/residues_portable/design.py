@@ -57,6 +57,7 @@ class PortableResidues(OfResidues, portable.Portable):
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
         return super().constants(layout, scheme, fragment, gpu, hints) | {
             **of_elements(scheme), "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1,
+            "reals": hints.reals,
         }
 
     def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:

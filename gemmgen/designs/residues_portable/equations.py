@@ -17,21 +17,28 @@ JOIN_INSTRUCTIONS = 16
 """Issue slots for each element of C beside its store: the fraction to FP64, two products there, and to FP32. Of FP64 elements those of all residues too
 (`residues.equations.of_elements`)."""
 
+WIDE_STORE_REGISTERS = 80
+"""Registers that ptxas stores FP64's elements with, at least, and spills none: 76 to 92 where it was let, by a dozen compiled kernels."""
+WIDE_GUARD, COMPLEX_GUARD = 24, 10
+"""Registers: of FP64's elements with two fragment buffers, and of complex ones of FP32, which both parts are stored with; ptxas spilled 8 to 588 B where
+the model had up to as many left."""
+
 KEPT_REGISTERS = Equation(
     "Q25", "kept_registers", "where(total_bytes > 0, 2 * WM * WN / warp_size, 0)", "registers a thread",
     "sums of residues with their weights: 64 bits for each element; FP64's residues are bytes in the workspace",
 )
 DEMAND = Equation(
-    "Q26", "demand", f"{registers.DEMAND.form} + per_kept * kept_registers", "registers a thread",
-    "G14, and what is kept; AMD's compiler reduces many sums at a time. By a dozen compiled kernels",
+    "Q26", "demand", f"max({registers.DEMAND.form} + per_kept * kept_registers, where((total_bytes > 0) | (amd > 0), 0, {WIDE_STORE_REGISTERS}))",
+    "registers a thread", "G14, and what is kept; AMD's compiler reduces many sums at a time; by compiled kernels. ptxas stores FP64 elements with no less",
 )
 REGISTERS = Equation(
     "Q33", "registers", "min(register_budget, ceil(demand + spare_kept * kept_registers))", "registers a thread",
     "ptxas joins and stores several elements at a time where registers are left. By a dozen compiled kernels",
 )
 UNEVEN = Equation(
-    "Q34", "uneven", f"{registers.UNEVEN.form} + where(fragment_buffers > 1, spare_kept * kept_registers, 0)", "registers a thread",
-    "G17; two fragment buffers were seen to spill where one did not",
+    "Q34", "uneven", f"{registers.UNEVEN.form} + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"
+    f" + where(amd > 0, 0, where(total_bytes > 0, where(reals > 1, {COMPLEX_GUARD}, 0), where(fragment_buffers > 1, {WIDE_GUARD}, 0)))", "registers a thread",
+    "G17; two fragment buffers were seen to spill where one did not, FP64's elements and complex ones where others did not",
 )
 STAGES_K = Equation("Q27", "stages_k", "ceil(K / BK) * moduli", "stages a block", "all of k for each modulus")
 PLANE_BYTES = Equation("Q28", "plane_bytes", "batch * (M + N) * K * moduli", "B", "both operands' residues, a byte each, of all products")

@@ -1,0 +1,29 @@
+"""The model's first choice of residues builds: neither its main kernel nor its passes spill."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmgen import road
+from gemmgen.build import build
+from gemmgen.render import render
+from gemmgen.solve import solve
+
+SCHEMES = {"f32": "residues8", "c64": "residues8", "f64": "residues14", "c128": "residues14"}
+SHORT = {("a100", "c128", "gemm", "nn", 256)}
+FIRST = [  # what spilled: the norms of complex FP64, the pass of complex FP32 along k, and main kernels
+    *SHORT, ("l40s", "c64", "gemm", "nt", 256), ("h200", "c64", "gemm", "nt", 1024), ("rtx5090", "c64", "gemm", "tt", 1024), ("b200", "c128", "strided", "nn", 1024),
+    ("a100", "c64", "gemm", "nn", 4096), ("rtx3090", "c64", "strided", "nn", 256), ("rtx3090", "c128", "strided", "nn", 256),
+    ("l40s", "c128", "strided", "nn", 256), ("t4", "c128", "syrk", "nt", 256), ("rtx5090", "c128", "gemm", "nn", 4096), ("t4", "c128", "gemm", "nn", 1024),
+    ("rtx5090", "f64", "strided", "nn", 4096), ("rtx5090", "f64", "gemm", "nt", 1024), ("rtx5090", "f64", "strided", "nn", 256),
+]
+
+
+@pytest.mark.parametrize(("gpu", "type_", "kind", "layout", "size"), [
+    pytest.param(*one, marks=() if one in SHORT else pytest.mark.long, id="-".join(map(str, one))) for one in FIRST
+])
+def test_the_first_choice_of_residues_builds(gpu, type_, kind, layout, size):
+    problem = {"kind": kind, "type": type_, "layout": layout, **dict.fromkeys("mnk", size), **({"matrices": 4} if kind == "strided" else {})}
+    plan = solve(road.load({"problem": problem, "split": {"scheme": SCHEMES[type_]}, "target": {"gpu": gpu}}))
+    source = render(plan)
+    assert not source.allow_spills and build(source).kernels[source.name].registers <= plan.gpu.limits.registers_per_thread
