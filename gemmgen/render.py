@@ -232,7 +232,7 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             whole_columns=views.WHOLE_COLUMNS,
             run_floats=views.RUN_FLOATS,
             # Strides take registers, those of complex elements that are read once the most: ptxas spilled 8 B of 128.
-            residue_blocks=views.RESIDUE_BLOCKS - plan.launches.repeated * (plan.kind.reals if plan.launches.splits_whole else 1),
+            residue_blocks=views.RESIDUE_BLOCKS - bool(plan.batch) * (plan.kind.reals if plan.launches.splits_whole else 1),
             given_blocks=views.GIVEN_BLOCKS,
             norms=norms,
             solves=solves,
