@@ -202,7 +202,7 @@ def test_parts_of_a_product_begin_where_the_list_says():
     main = wide[wide.index("const Products products", wide.index("_split(")):]
     assert main.count("griddepcontrol") + main.count("wait_for_previous") == wide[wide.index("Work work_at"):].count("for (int turn = first_turn"), main
     repaired = wide[wide.index("while (bad) {"):]
-    assert "const Product own = product_at(products, work.entry);" in repaired and "= product.a" not in wide  # registers hold no operands before
+    assert "const Product own = product_at(products, work.entry);" in repaired and "= product.a," not in wide  # registers hold no operands before
     tensors = render(plan_of("grouped", "tensor memory")).text
     assert tensors.count("const Placed place = list[work.place];") == 1 and "const float alpha" not in tensors
 
