@@ -92,20 +92,12 @@ UNKNOWN_CYCLES = {("f32", 16): 139, ("f32", 32): 168, ("f32", 64): 230, ("f64", 
 solves a block of FP32 in 33.1 us for 4096 right-hand sides (docs/results/level3.md). Of other GPUs assumed."""
 
 
-def alone(gpu: Gpu) -> bool:
-    """Whether the compiler is told that one block of the solving kernel on an SM is enough.
+def late(gpu: Gpu, element: Element) -> bool:
+    """Whether a block reads a part of the triangle when it stores that to shared memory, and not while it works on the part before.
 
-    NVRTC 13.5 leaves room for two otherwise on all NVIDIA GPUs from sm_86 on but Hopper, and spills.
+    A thread of complex FP64 has 16 elements of 16 bytes on their way otherwise, which RDNA's 256 registers do not hold beside its sums.
     """
-    return gpu.maker.platform == "cuda" and gpu.arch_number >= 86 and gpu.arch_number != 90
-
-
-def opaque(gpu: Gpu) -> bool:
-    """Whether the solving kernel hides from the compiler which elements of the triangle and which unknowns a thread reads.
-
-    clang computes their addresses once for all parts otherwise, and spills up to 41 registers on RDNA.
-    """
-    return gpu.maker.platform == "hip" and gpu.limits.warp_size == 32
+    return gpu.maker.platform == "hip" and gpu.limits.warp_size == 32 and element.bytes == 16
 
 
 def block_seconds(numbers: Numbers, own: Substitution = Substitution(F32)) -> tuple[float, float, float]:

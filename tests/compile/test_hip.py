@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -277,11 +278,26 @@ def test_threads_get_the_same_bytes():
     assert all(binary == built[0] for binary in built)
 
 
+@pytest.mark.parametrize(("text", "asked", "given"), [(COPY, True, True), (COPY, False, False), ("#include <own.h>\n" + COPY, True, False)])
+def test_lines_are_kept_where_they_are_asked_for_and_tell_of_no_folder(text, asked, given):
+    options = hip._options(Request(text, "gfx942", "copy.hip", ()), asked)
+    assert set(options).issuperset(hip._LINE_INFO) == given and hip._LINE_INFO
+
+
+def test_the_assembler_knows_the_machine_and_no_other_option(monkeypatch):
+    told, assemble = [], clang.Clang.assemble
+    monkeypatch.setattr(clang.Clang, "assemble", lambda self, assembly, options, out: told.append(options) or assemble(self, assembly, options, out))
+    compile_hip(COPY, "gfx1100", options=["-mwavefrontsize64", "-mllvm", "-amdgpu-early-inline-all=true", "-DN=1"], cache=None)
+    assert told == [("-mcpu=gfx1100", "-mwavefrontsize64")]
+
+
 def test_the_second_time_it_comes_from_the_cache(tmp_path):
+    start = time.perf_counter()
     first = compile_hip(COPY, "gfx90a", cache=Cache(tmp_path))
+    assert 0 < first.seconds <= time.perf_counter() - start
     second = compile_hip(COPY, "gfx90a", cache=Cache(tmp_path))
     assert (first.from_cache, second.from_cache) == (False, True)
-    assert first == second and first.seconds == second.seconds > 0
+    assert first == second and first.seconds == second.seconds
 
 
 def test_the_key_holds_all_that_determines_the_bytes():

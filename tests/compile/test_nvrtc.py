@@ -9,11 +9,13 @@ import dataclasses
 import hashlib
 import importlib.util
 import json
+import mmap
 import pickle
 import random
 import re
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -468,7 +470,9 @@ def test_a_damaged_library_is_a_build_error(damage, monkeypatch, tmp_path):
 
 def test_the_second_build_comes_from_the_cache(tmp_path):
     cache = Cache(tmp_path)
+    start = time.perf_counter()
     first = compile_cuda(SCALE, "sm_80", cache=cache)
+    assert 0 < first.seconds <= time.perf_counter() - start
     second = compile_cuda(SCALE, "sm_80", cache=cache)
     assert (first.from_cache, second.from_cache) == (False, True)
     assert second == first
@@ -485,6 +489,10 @@ def test_the_key_holds_all_that_determines_the_bytes(tmp_path):
     ]
     assert len({binary.key for binary in built}) == len(built)
     assert compile_cuda(SCALE, "sm_80", cache=Cache(tmp_path)).key == built[0].key
+    compiler = find_compiler()
+    build = re.fullmatch(r"NVRTC \d+\.\d+ build ([0-9a-f]{16,})", compiler.identity)  # a rebuilt library of the same size is another compiler
+    with compiler.path.open("rb") as library, mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as bytes_of:
+        assert bytes_of.rfind(bytes.fromhex(build[1])) > 0
     request = Request(SCALE, "sm_80", "kernel.cu", ())
     other = dataclasses.replace(find_compiler(), identity="NVRTC 13.9 build 00")
     keys = [request.key(compiler, cuda._options(request, True)) for compiler in (find_compiler(), other)]

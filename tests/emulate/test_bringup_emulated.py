@@ -111,6 +111,22 @@ def test_another_vendors_kernels_that_measure_wait_for_all_threads_alike():
     assert len(waits) == 11 and waits == {symbol: 0 if symbol in ("fill_chain", "stamp") else 3 for symbol in waits}
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "gfx90a"])
+def test_memory_is_read_and_written_by_sixteen_bytes_an_instruction(arch):
+    """As the rates of shared and device memory are of the widest accesses that there are."""
+    amd = arch == "gfx90a"
+    source = plain_source("rates.j2", arch, "rates", warp=64 if amd else 32, async_copies=not amd, bulk_copies=not amd, stamps=["stamp"])
+    text = (gcn_of if amd else ptx_of)(source.text, source.arch)
+    starts = r"^(\w+): *; @\1\n" if amd else r"\.entry (\w+)\("
+    parts = re.split(starts, text, flags=re.M)
+    bodies = dict(zip(parts[1::2], parts[2::2]))
+    for symbol, shared, wide in (("shared_read", r"ds_read\w*|ld\.shared\S*", r"ds_read_b128|ld\.shared\.v4\S*"),
+                                 ("read_memory", r"global_load\w*|ld\S*global\S*", r"global_load_dwordx4|ld\S*global\S*v4\S*"),
+                                 ("write_memory", r"global_store\w*|st\S*global\S*", r"global_store_dwordx4|st\S*global\S*v4\S*")):
+        accesses = re.findall(rf"\b(?:{shared})", bodies[symbol])
+        assert len(accesses) >= 8 and all(re.fullmatch(wide, one) for one in accesses), symbol
+
+
 @pytest.mark.parametrize("name", ["mma_m16n8k16_f16", "wgmma_m64n8k16_f16"])
 def test_a_step_is_as_many_instructions_as_its_rate_counts(name):
     """Of words that are one, each adds k to every sum."""

@@ -10,6 +10,7 @@ import pytest
 from assembled import assembled
 from ways import TINY, plan_of
 
+from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.emulate import SCHEDULES, TOGETHER
 from gemmgen.kinds import Kind
@@ -19,6 +20,7 @@ from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
 from gemmgen.render import render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.unused import without_unused
 from gemmgen.verify import kinds
 
 WAYS = {
@@ -259,6 +261,40 @@ def test_a_system_of_two_ragged_blocks(way, kind, layout):
     a, b, c = (t, None, c) if kind.left else (None, np.ascontiguousarray(t.T), np.ascontiguousarray(c.T))
     result = gemm(device, plan, source, a, b, np.ascontiguousarray(c), alpha=1.0)
     assert (result.c == (x if kind.left else x.T)).all() and result.intact and not any(result.status.values())
+
+
+@pytest.mark.parametrize(("type", "layout", "problem"), [
+    ("c128", "nc", {"side": "right"}), ("f64", "tn", {"uplo": "upper"}), ("c64", "nn", {"diag": "unit"}),
+])
+def test_a_block_of_unknowns_of_larger_elements(type, layout, problem):
+    """Of two parts and two thread blocks, by the kernel that solves alone: small integers, so that every bit is known, and a divisor without an inverse."""
+    element = ELEMENTS[type]
+    wide = dict(scheme="residues12", promote=0, tile={"block": [32, 32, 64], "warp": [16, 16, 64]}, stages=2)
+    plan = plan_of(**(wide if element.part.bytes == 8 else dict(tile=TINY)), type=type, layout=layout, problem={"kind": "trsm", **problem})
+    kind, source = plan.kind, render(plan)
+    head, solver, rest = source.text.partition('extern "C" __global__')
+    body, closing, after = rest.partition("\n}\n")
+    source = replace(source, text=without_unused(head + solver + body + closing + after[after.rindex("}  // namespace"):]))
+    rng, size, others = np.random.default_rng(8), 2 * kind.own.part - 5, kind.own.systems + 1
+    units = np.array([1.0, -1.0] + [1j, -1j, 1 + 1j] * (element.reals > 1))
+    t = np.tril(rng.integers(0, 12, (size, size)) == 0, -1) * rng.choice(units, (size, size))
+    t[np.arange(size) % 4 > 1] = 0  # few unknowns serve others, so that they stay small
+    t += np.diag(np.where(np.arange(size) < kind.own.part, units[-1], rng.choice(units, size)))
+    if kind.unit:
+        np.fill_diagonal(t, 1)
+    else:
+        t[5, :5], t[5, 5] = 0, 2.0**20 * element.part.tiniest * units[-1]
+    x = rng.integers(-3, 4, (size, others)) * 1.0
+    if element.reals > 1:
+        x = x + 1j * rng.integers(-3, 4, (size, others))
+    order = slice(None) if kind.below else slice(None, None, -1)
+    c, t, x = (t @ x)[order], t[order, order], x[order]
+    read = np.tril(np.ones(t.shape, bool), -kind.unit) if kind.below else np.triu(np.ones(t.shape, bool), kind.unit)
+    t, c, x = np.where(read, t, np.nan), c, x * (alpha := 2j if element.reals > 1 else -2.0)
+    t, c, x = (np.ascontiguousarray(one if kind.left else one.T).astype(element.dtype) for one in (t, c, x))
+    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER, processes=1)
+    result = gemm(device, plan, source, *((t, None) if kind.left else (None, t)), c, alpha=alpha)
+    assert (result.c == x).all() and result.intact
 
 
 @pytest.mark.long

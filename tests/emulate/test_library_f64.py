@@ -114,11 +114,13 @@ def test_scalars_are_fp64s_on_the_host_and_on_the_device(made):
     Call(made, *drawn(), bias=bias.ctypes.data).check(bias.copy(), roundings=2)
 
 
-def test_a_batch_by_strides_and_by_pointers(made):
+@pytest.mark.parametrize("transpose", [(0, 0), (1, 0)], ids=["in one launch", "one by one"])
+def test_a_batch_by_strides_and_by_pointers(made, transpose):
+    """No kernel for batches reads an A that is transposed."""
     a, b, c = drawn(count=2)
     a[1] *= 2.0**600
-    Call(made, a, b, c, beta=0.5).check(roundings=2)
-    Call(made, a, b, c, alpha=1 / 3, beta=0.5, flags=POINTERS).check(roundings=3)
+    Call(made, a, b, c, transpose=transpose, beta=0.5).check(roundings=2)
+    Call(made, a, b, c, transpose=transpose, alpha=1 / 3, beta=0.5, flags=POINTERS).check(roundings=3)
 
 
 def test_a_batch_is_one_launch_of_each_kernel(made):

@@ -100,6 +100,19 @@ def test_with_alpha_0_c_is_scaled_and_the_operands_are_not_looked_at(name):
     assert np.array_equal(gemm(*made(name), a, b, c, alpha=0.0, beta=2.0).c, 2 * c)
 
 
+@pytest.mark.parametrize("name", ["warpgroups, integer words", *(pytest.param(name, marks=pytest.mark.long) for name in (
+    "packed integers", "tensor memory, integer words", "mfma, integer words"))])
+def test_rows_that_no_integers_stand_for_are_not_looked_at_with_alpha_0(name):
+    """Where nothing computes C again, an element of such a row is NaN: here of whole tiles and of parts of them."""
+    plan = plan_of(**EVERY_WAY.get(name, AMD_WAYS.get(name)), special="fast")
+    source, (m, n) = render(plan), (plan.block[0] + 1, plan.block[1] + 2)
+    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER, processes=1)
+    a, b = np.full((m, 3), np.nan, np.float32), np.full((3, n), np.inf, np.float32)
+    for c, beta in ((None, 0.0), (np.ones((m, n), np.float32), 2.0)):
+        assert (gemm(device, plan, source, a, b, c, alpha=0.0, beta=beta).c == beta).all()
+    assert np.isnan(gemm(device, plan, source, a, b).c).all()
+
+
 @pytest.mark.parametrize(("name", "beta"), covering(itertools.product([name for name in WAYS if "scales" not in name and "thin" not in name], [0.0, 2.0])))
 def test_alpha_and_beta_of_elements_that_are_computed_again(name, beta):
     a, b, c = integers(64, 64, 41)

@@ -125,11 +125,15 @@ def test_the_asynchronous_proxy_reads_what_its_writer_has_fenced():
                 assert f"written by thread {(0, 5, 0)[number]}" in error.value.got
             else:
                 memory.load_async(places[number : number + 1])
-    memory.wrote(places, np.array([0, 5, 0]))
+    beside = np.array([0, 16, 32])
+    memory.store(beside, 16, np.zeros(3, np.complex128))
+    memory.wrote(beside, np.array([0, 5, 0]))
     memory.land_range(16, np.zeros(16, np.uint8))  # a bulk copy comes by the same proxy
-    memory.load_async(places[1:2])
-    with pytest.raises(Fault):
-        memory.load_async(places[:1])
+    memory.load_async(beside[1:2])
+    for other in (beside[:1], beside[2:]):
+        with pytest.raises(Fault, match="an ordinary store wrote"):
+            memory.load_async(other)
+    CtaMemory(2, 64, proxies=False).fence(np.array([1]), np.array([0]))  # where nothing reads by that proxy a fence does nothing
 
 
 def test_wavefronts_beyond_one_for_each_phase():
