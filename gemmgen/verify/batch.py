@@ -28,9 +28,9 @@ def among_others(device: Device, plan: Plan, source: Source, a: np.ndarray, b: n
     """
     asked = Product(a, b, options.get("c"), options.get("alpha", 1.0), options.get("beta", 0.0), options.get("placement", Placement()))
     if not plan.kind.uniform:
-        others = [_even(size, seed, plan.type.dtype) for seed, size in enumerate(BESIDE)]
+        others = [_even(size, seed, asked.a.dtype) for seed, size in enumerate(BESIDE)]
     else:  # all of one size, and with the same factors and places
-        like = _even(asked.sizes, 0, plan.type.dtype)
+        like = _even(asked.sizes, 0, asked.a.dtype)
         others = [Product(like.a, like.b, None if asked.c is None else np.ones_like(asked.c), asked.alpha, asked.beta, asked.placement)]
     result = batch(device, plan, source, [*others[:1], asked, *others[1:]])
     return Result(result.products[1], result.status, result.seconds, result.intact)
