@@ -169,28 +169,38 @@ def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
 def _kept(family: Family, plan: Plan) -> tuple[Buffer, ...]:
     """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once; or
     sums of segments of k, where registers hold the rest."""
-    each = (BATCH,) if plan.launches.repeated else ()
     kept = (
         Buffer("residues", "unsigned char", plan.numbers["kept_bytes"], (), False, "residues of the tiles that are at work, and sums of segments before")
         if plan.design.stays else
-        Buffer("segments", "double", 8, ("m_padded", "n_padded", *each), False, "sums of the segments of k before, where there are several",
-               above_k=SEGMENT_K)
+        Buffer("segments", "double", *_of_all_c(plan, 8), False, "sums of the segments of k before, where there are several", above_k=SEGMENT_K)
     )
-    return (
-        *_buffer_pair("scales", "double", 16, False, ("factors of A's rows, and one over each", "factors of B's columns, and one over each"), each),
-        kept,
-    )
+    return *_of_lines(plan, "double", 16, ("factors of A's rows, and one over each", "factors of B's columns, and one over each")), kept
 
 
 @_kept.register
 def _(family: WideResidueWords, plan: Plan) -> tuple[Buffer, ...]:
     """Powers of two of rows and columns, and what results leave modulo each number: for the blocks that there are at once, or of all C."""
-    moduli, each = len(plan.scheme.words), (BATCH,) if plan.launches.repeated else ()
     return (
-        *_buffer_pair("scales", "int", 4, False, ("log2 of what A's rows are multiplied by", "log2 of what B's columns are multiplied by"), each),
+        *_of_lines(plan, "int", 4, ("log2 of what A's rows are multiplied by", "log2 of what B's columns are multiplied by")),
         Buffer("residues", "unsigned char", plan.numbers["kept_bytes"], (), False, "residues of the tiles that are at work")
-        if plan.design.stays else Buffer("residues", "unsigned char", moduli, ("m_padded", "n_padded", *each), False, "residues of C"),
+        if plan.design.stays else Buffer("residues", "unsigned char", *_of_all_c(plan, len(plan.scheme.words)), False, "residues of C"),
     )
+
+
+def _of_lines(plan: Plan, element: str, factor: int, meanings: tuple[str, str]) -> tuple[Buffer, ...]:
+    """The buffers of scales: so many bytes for each row of A and column of B, of all products."""
+    if plan.launches.packs_products:
+        return tuple(
+            Buffer(f"{x}_scales", element, factor * tile, (f"{x}_panels",), False, meaning) for x, tile, meaning in zip("ab", plan.block, meanings)
+        )
+    return _buffer_pair("scales", element, factor, False, meanings, (BATCH,) if plan.launches.repeated else ())
+
+
+def _of_all_c(plan: Plan, factor: int) -> tuple[int, tuple[str, ...]]:
+    """The factor and the extents of a buffer that has so many bytes for each element of all tiles of C."""
+    if plan.launches.packs_products:
+        return factor * plan.block[0] * plan.block[1], ("turns",)
+    return factor, ("m_padded", "n_padded", *((BATCH,) if plan.launches.repeated else ()))
 
 
 def _status(counters: Sequence[Counters]) -> Buffer:
@@ -216,24 +226,30 @@ def _factors_of_c(plan: Plan) -> tuple[Parameter, ...]:
 
 
 def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
-    """Of a batch: elements from one matrix to the next, and how many there are, unless the kernel need not know."""
+    """Of a batch: elements from one matrix to the next, where no pointers tell, and how many there are, unless the kernel need not know."""
     if not plan.launches.repeated:
         return ()
+    if plan.kind.indirect:
+        return (Line((given(BATCH, "int", "products"),), "how many products there are"),) if counted else ()
     strides = [given(f"stride_{x}", "long long", f"elements from one {x.upper()} to the next") for x in names]
     if not counted:
         return (Line(tuple(strides), "elements from matrix to matrix"),)
     return (Line((*strides, given(BATCH, "int", "products")), "elements from matrix to matrix, and how many products there are"),)
 
 
+def _matrix(plan: Plan, x: str, element: str, meaning: str, const: bool) -> Parameter:
+    """An operand; of a batch that arrays of pointers locate, and whose schedule is a formula, `list_` and the operand: a pointer for each product."""
+    if plan.launches.repeated and plan.kind.indirect:
+        return Parameter(f"list_{x}", f"{'const ' * const}{element}* const", f"pointers to each product's {meaning}", pointer=True, restrict=True, argument=x)
+    return given(x, element, meaning, pointer=True, const=const, restrict=True)
+
+
 def _a(plan: Plan) -> tuple[Parameter, ...]:
-    return (
-        given("a", plan.inputs.elements_of("a"), "operand A", pointer=True, const=True, restrict=True),
-        given("lda", "long long", "elements from one stored row of A to the next"),
-    )
+    return _matrix(plan, "a", plan.inputs.elements_of("a"), "operand A", const=True), given("lda", "long long", "elements from one stored row of A to the next")
 
 
 def _b(plan: Plan) -> tuple[Parameter, ...]:
-    return given("b", plan.inputs.elements_of("b"), "operand B", pointer=True, const=True, restrict=True), given("ldb", "long long", "the same of B")
+    return _matrix(plan, "b", plan.inputs.elements_of("b"), "operand B", const=True), given("ldb", "long long", "the same of B")
 
 
 def _ends(plan: Plan) -> tuple[Line, ...]:
@@ -247,7 +263,7 @@ def _ends(plan: Plan) -> tuple[Line, ...]:
 
 
 def _c(plan: Plan) -> tuple[Parameter, ...]:
-    return given("c", plan.output.element, "result C", pointer=True, restrict=True), given("ldc", "long long", "the same of C")
+    return _matrix(plan, "c", plan.output.element, "result C", const=False), given("ldc", "long long", "the same of C")
 
 
 def _words(operand: Operand, const: bool) -> Parameter:
@@ -312,11 +328,7 @@ def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int,
 
 def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
     """The same of a kernel whose blocks take whole rows or columns, all in whole clusters."""
-    rows = plan.launches.whole_rows * plan.launches.whole_cluster
-    return tuple(
-        ((operand.outer + "_padded", rows if operand.k_contiguous else views.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1), *_each(plan))
-        for operand in operands
-    )
+    return tuple(((operand.outer + "_padded", plan.launches.whole_taken(operand)), (WHOLE_CLUSTER, 1), *_each(plan)) for operand in operands)
 
 
 def _runs(plan: Plan, operands: Sequence[Operand]) -> Grid:
@@ -337,12 +349,10 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     launches: list[Launch] = []
     if plan.kind.solves:
         launches.append(_solve(plan, f"{name}_{SOLVE}"))
-    if plan.scheme.family.residues and not plan.launches.splits_whole:
-        launches.append(Launch(
-            symbol=f"{name}_norms", role="norms", meaning="the power of two of each row of A and column of B, by its Euclidean norm",
-            grid=tuple(((one.outer, norms.LINES), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before),
-            threads=norms.THREADS, shared_bytes=0,
-            lines=(Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False))), *_strides(plan, "ab")),
+    if plan.launches.finds_norms:
+        grid = tuple(((one.outer, norms.LINES), ("k", views.WHOLE_K), *_each(plan)) for one in plan.launches.split_before)
+        launches.append(_norms(
+            f"{name}_norms", grid, Line((*_a(plan), *_b(plan))), Line((*_SIZES, *_factors(plan, const=False))), *_strides(plan, "ab"),
         ))
     if plan.scales.takes_maxima and not plan.launches.splits_whole:
         launches.append(Launch(
@@ -398,19 +408,36 @@ def _fallback(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Laun
     )
 
 
+def _norms(symbol: str, grid: Grid, *lines: Line) -> Launch:
+    meaning = "the power of two of each row of A and column of B, by its Euclidean norm"
+    return Launch(symbol=symbol, role="norms", meaning=meaning, grid=grid, threads=norms.THREADS, shared_bytes=0, lines=lines)
+
+
+def _split_shared(plan: Plan) -> int:
+    """Bytes of dynamic shared memory of the split pass."""
+    return plan.launches.whole_shared if plan.scheme.family.residues and not plan.geometry.static_shared else 0
+
+
+def _kept_results(plan: Plan) -> Line:
+    """What results leave modulo each number, or sums of segments of k, for the main kernel."""
+    if plan.design.stays or plan.scheme.family.wide:
+        residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
+        return Line((residues,), "[blocks]: [modulus][tile]" + ", and sums of segments" * (not plan.scheme.family.wide))
+    return Line((_into("segments", "double", "sums of the segments of k before", restrict=True),), "[blocks of C][elements of a thread][THREADS]")
+
+
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, scaled = plan.launches.split_before, plan.scheme.normalize == "row"
     tiles, whole = plan.launches.split_tile, plan.launches.splits_whole
 
     found = "the factors" if plan.scheme.family.residues else "the largest magnitudes"
-    shared = plan.launches.whole_shared if plan.scheme.family.residues and not plan.geometry.static_shared else 0
 
     def over(operands: Sequence[Operand]) -> Grid:
         return _runs(plan, operands) if plan.scheme.family.run_k else _over(plan, operands, *tiles, padded=True)
 
     return Launch(
         symbol=symbol, role="split", meaning=f"{found} of rows and columns, and operands into words" if whole else "operands into words",
-        grid=_whole(plan, before) if whole else over(before), threads=views.SPLIT_THREADS, shared_bytes=shared,
+        grid=_whole(plan, before) if whole else over(before), threads=views.SPLIT_THREADS, shared_bytes=_split_shared(plan),
         lines=(
             Line((*_a(plan), *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
             *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.family.tile_k else []),
@@ -438,12 +465,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     if plan.fallback:
         lines.append(Line(_flags(const=True), "tiles that another kernel computes"))
     if plan.scheme.family.residues:
-        if plan.design.stays or plan.scheme.family.wide:
-            residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
-            lines.append(Line((residues,), "[blocks]: [modulus][tile]" + ", and sums of segments" * (not plan.scheme.family.wide)))
-        else:
-            segments = _into("segments", "double", "sums of the segments of k before", restrict=True)
-            lines.append(Line((segments,), "[blocks of C][elements of a thread][THREADS]"))
+        lines.append(_kept_results(plan))
     if plan.launches.takes_operands:
         lines.append(Line(_a(plan), "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
@@ -520,18 +542,22 @@ def _packed(plan: Plan) -> Interface:
         given("list", "Placed", "the products that have a C, the longest first", pointer=True, const=True, restrict=True),
         given("listed", "int", "how many those are"),
     )
+    residues, whole = plan.scheme.family.residues, plan.launches.splits_whole
     split = Launch(
         symbol=f"{name}_split", role="split", meaning="operands of all products into words, and the list of tiles",
-        grid=((("split_blocks", 1),),), threads=views.SPLIT_THREADS, shared_bytes=0, lines=(
+        grid=((("split_blocks", 1),),), threads=views.SPLIT_THREADS, shared_bytes=_split_shared(plan) if whole else 0,
+        cluster=plan.launches.whole_cluster if whole else 1, lines=(
             *_products(plan), Line(listed), Line((works,)), Line(tuple(_words(operand, const=False) for operand in a_b)),
-            Line(tuple(counted[f"{operand.name}_status"] for operand in a_b)),
+            *(_row_scales(plan, found=whole) if residues else ()), Line(tuple(counted[f"{operand.name}_status"] for operand in a_b)),
         ),
     )
     main = Launch(
         symbol=name, role="gemm", meaning="the products of the words, and every C",
-        grid=((("turns", 1), *((("cluster", 1),) if plan.cluster > 1 else ())),), threads=plan.threads, shared_bytes=plan.shared_bytes, lines=(
+        grid=((("turns", 1), *((("cluster", 1),) if plan.cluster > 1 else ())),), threads=plan.threads,
+        shared_bytes=0 if plan.geometry.static_shared else plan.shared_bytes, lines=(
             *_products(plan), Line((works, given("turns", "int", "turns")), "tiles of C, in clusters" if plan.cluster > 1 else "tiles of C"),
             *(Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in a_b),
+            *((Line(listed[:1]), *_row_scales(plan), _kept_results(plan)) if residues else ()),
             *([Line((counted["repaired"],))] if plan.special == "exact" else []),
         ),
         most_blocks=plan.launches.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
@@ -540,5 +566,10 @@ def _packed(plan: Plan) -> Interface:
         _status(counters), Buffer("works", "Work", WORK_BYTES, ("turns",), False, "the tiles of all products"),
         *(Buffer(f"{one.name}_words", "unsigned char", plan.packing.packed_stage_bytes(one), (f"{one.name}_stages",), False,
                  f"{one.name.upper()}'s words, packed") for one in a_b),
+        *(_buffers_of_residues(plan) if residues else ()),
     )
-    return Interface(constants={"cluster": plan.cluster}, padded={}, buffers=buffers, counters=counters, launches=(split, main))
+    constants = {"cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.launches.whole_cluster} if whole else {})
+    launches = [split, main]
+    if plan.launches.finds_norms:
+        launches.insert(0, _norms(f"{name}_norms", ((("norm_blocks", 1),),), *_products(plan), Line(listed), Line(_factors(plan, const=False))))
+    return Interface(constants=constants, padded={}, buffers=buffers, counters=counters, launches=tuple(launches))

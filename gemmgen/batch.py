@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.element import Element
+
 WALKS = {
     "persistent": "blocks stay and walk a list that they make themselves, the longest tiles first",
     "workgroups": "a block for each tile of a list that the host made, as BatchGEMM has it: of a tile for fewer threads the other warps end at once",
@@ -30,11 +32,22 @@ PROBLEM = np.dtype([
 """One product of a grouped batch as kernels read it, 64 bytes: addresses of A, B and C, elements from one stored row to the next, sizes, factors."""
 
 
-PLACED = np.dtype([
-    ("entry", np.int32), ("block", np.int32), ("turn", np.int32), ("a_stage", np.int32), ("b_stage", np.int32), ("reserved", np.int32, 3),
-])
+
+def problem_of(element: Element) -> np.dtype:
+    """The same with factors of another type of elements: those of FP64 take the reserved bytes as well."""
+    fields = [(name, *PROBLEM.fields[name]) for name in PROBLEM.names if not (element.bytes == 8 and name == "reserved")]
+    own, at = {"alpha": element.dtype, "beta": element.dtype}, PROBLEM.fields["alpha"][1]
+    offsets = {"alpha": at, "beta": at + element.bytes}
+    return np.dtype({
+        "names": [name for name, *_ in fields], "formats": [own.get(name, kind) for name, kind, _ in fields],
+        "offsets": [offsets.get(name, offset) for name, _, offset in fields], "itemsize": PROBLEM.itemsize,
+    })
+
+
+PLACED = np.dtype([(name, np.int32) for name in ("entry", "block", "turn", "a_stage", "b_stage", "a_panel", "b_panel", "norm")])
 """One product of the host's list for kernels that pack words first, 32 bytes: its number in the batch; its first block of the split pass; its first
-turn of the main kernel; the stages of packed words of A and of B that come before its own."""
+turn of the main kernel; the stages of packed words of A and of B that come before its own. Of residues besides: panels of rows of A and of columns of B
+before its own, whose factors come before its own; its first block of the pass that finds norms. 0 of other schemes."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,8 @@ class Listed:
 
     Attributes:
         rows: the list, as the design's kernels read it.
-        extents: what grids and buffers ask (`gemmgen.abi`): `turns`, of a kernel that packs words also `split_blocks`, `a_stages`, `b_stages`.
+        extents: what grids and buffers ask (`gemmgen.abi`): `turns`, of a kernel that packs words also `split_blocks`, `a_stages`, `b_stages`, of residues
+            `a_panels`, `b_panels`, `norm_blocks`, and the largest `k`.
     """
 
     rows: np.ndarray

@@ -242,11 +242,11 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
 def _residue_blocks(plan: Plan) -> int:
     """Of the pass that splits into residues: how many an SM holds at once."""
     if not plan.launches.splits_whole:
-        return views.RESIDUE_BLOCKS - plan.launches.repeated
+        return views.RESIDUE_BLOCKS - bool(plan.batch)
     # Strides take registers, those of complex elements that are read once the most: ptxas spilled 8 B of 128. Of complex elements along k it spilled
     # 92 B of 80 for sm_90a.
     along = any(plan.operands["ab".index(operand)].k_contiguous for operand in plan.kind.given)
-    return views.RESIDUE_BLOCKS - max(plan.launches.repeated * plan.kind.reals, int(along))
+    return views.RESIDUE_BLOCKS - max(bool(plan.batch) * plan.kind.reals, int(along))
 
 
 def render_text(template: str, **values: Any) -> str:

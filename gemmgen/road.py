@@ -242,7 +242,7 @@ def multiply_batch(kernel: Kernel, products: Sequence[Product], *, device: str =
     from gemmgen.run.mixed import mixed
 
     built = build(kernel)
-    if not built.plan.launches.of_products:
+    if not (built.plan.launches.of_products or built.plan.kind.indirect):
         raise SpecError("multiply_batch", "is given a kernel of another kind", got=f"kind {built.plan.kind}", needs='[problem] kind = "grouped" or "pointers"',
                         remedy="road.multiply for one product, gemmgen.run.strided for a strided batch")
     opened = [open_device(built, device)]

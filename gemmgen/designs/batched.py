@@ -16,7 +16,13 @@ from gemmgen.errors import InfeasibleSpec
 
 
 class Batched:
-    """Batches, as a design's kernels take them; here of products of one size, with the tile that the search finds."""
+    """Batches, as a design's kernels take them; here of products of one size, with the tile that the search finds.
+
+    Attributes:
+        lists: whether the host lists the products one by one, whatever their kind, where no formula tells a block's product and tile.
+    """
+
+    lists = False
 
     def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment, place: str) -> Batch:
         """What a plan knows of the batch that a spec describes, of a kind that the design has kernels for.

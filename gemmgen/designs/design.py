@@ -24,7 +24,7 @@ from gemmgen.designs.modelled import Decided
 from gemmgen.designs.parts import Checked, Text
 from gemmgen.designs.searched import Searched
 from gemmgen.errors import InfeasibleSpec
-from gemmgen.kinds import GEMM, STRIDED, Kind
+from gemmgen.kinds import GEMM, POINTERS, STRIDED, Kind
 from gemmgen.model.equation import Constraint, Equation
 
 __all__ = ["Asked", "Choices", "Decided", "Design", "Hints", "Way", "refuse_arguments", "refuse_batch", "refuse_pipeline", "refuse_scales"]
@@ -76,7 +76,7 @@ class Design(Searched, Batched):
             return kind.name in self.kinds
         read = self.has(GIVEN_TRIANGLES) or self.has(COMPLEX) and not kind.twice
         given = (self.has(COMPLEX) or kind.reals == 1) and (read or not kind.packs)
-        return (STRIDED if kind.batched else GEMM).name in self.kinds and self.has(ANY_KIND) and given
+        return (POINTERS if kind.indirect else STRIDED if kind.batched else GEMM).name in self.kinds and self.has(ANY_KIND) and given
 
     def of(self, kind: Kind) -> Design:
         """The design with the kind's equations of traffic and time in place of its own of the same symbols, and the kind's constraints besides its own."""

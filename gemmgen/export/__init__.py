@@ -87,11 +87,13 @@ def target_archs(plan: Plan, asked: Iterable[str]) -> list[str]:
 
 
 def _refuse_packed(plan: Plan) -> None:
-    """Kernels of such batches need a workspace and a list of products that exported C does not make yet."""
-    if plan.launches.packs_products:
+    """Kernels of such batches need a workspace and a list of products that exported C does not make yet; it has no arrays of pointers beside a workspace."""
+    if plan.launches.packs_products or plan.launches.repeated and plan.kind.indirect:
+        other = "a kernel of `gemmgen library`, which takes arrays of pointers" if plan.scheme.family.residues else \
+            f'[fragment] policy = "{plan.gpu.portable_policy}"'
         raise SpecError(
             "export", "writes no kernels for batches whose words are packed first", got=f"kind {plan.kind} on policy {plan.fragment.policy}",
-            needs="a kernel that splits on the way, or a strided batch", remedy=f'[fragment] policy = "{plan.gpu.portable_policy}", or kind = "strided"',
+            needs="a kernel that splits on the way, or a strided batch", remedy=f'kind = "strided", or {other}',
         )
 
 

@@ -55,6 +55,8 @@ def kind_of(problem: Any) -> Kind:
         return ComplexProduct(problem.type, problem.layout)
     if found == STRIDED and problem.element.reals > 1:
         return ComplexProduct(problem.type, problem.layout).strided()
+    if found == POINTERS and problem.element.reals > 1:
+        return ComplexProduct(problem.type, problem.layout).listed()
     if found in OF_COMPLEX and problem.element.reals > 1:
         return OfComplex(problem.type, problem.layout, found.of(problem)).of_batch(problem)
     return found.of(problem).of_batch(problem)

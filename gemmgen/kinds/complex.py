@@ -10,7 +10,7 @@ import numpy as np
 from gemmgen.catalog.element import ELEMENTS, Element
 from gemmgen.errors import SpecError
 from gemmgen.interface import Round
-from gemmgen.kinds.batches import STRIDED
+from gemmgen.kinds.batches import POINTERS, STRIDED
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS, GEMM, LAYOUTS, Kind, Problem
 from gemmgen.kinds.triangular import stages
 
@@ -66,7 +66,7 @@ class ComplexProduct(Kind):
 
     @property
     def asked(self) -> str:
-        return STRIDED.name if self.batched and self._whole else self.name[1:]
+        return (POINTERS if self.indirect else STRIDED).name if self.batched and self._whole else self.name[1:]
 
     @property
     def _whole(self) -> bool:
@@ -77,6 +77,11 @@ class ComplexProduct(Kind):
         found = super().strided()
         if self._whole:
             found.meaning = "products of complex matrices of one size, which lie a stride apart"
+        return found
+
+    def listed(self) -> Kind:
+        found = super().listed()
+        found.meaning = "products of complex matrices of one size, whose addresses are in an array of pointers"
         return found
 
     def extents(self, m: int, n: int, k: int) -> tuple[int, int, int]:

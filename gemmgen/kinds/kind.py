@@ -147,14 +147,18 @@ class Kind:
 
     def __eq__(self, other: object) -> bool:
         """Kinds have no state but their options and whether they are of a batch, and one that came from another process is the same."""
-        return type(self) is type(other) and (self.name, self.options, self.batched) == (other.name, other.options, other.batched)
+        return type(self) is type(other) and self._told == other._told
+
+    @property
+    def _told(self) -> tuple[Any, ...]:
+        return self.name, self.batched, self.indirect, *self.options.items()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.batched, *self.options.items()))
+        return hash(self._told)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process makes it anew: what a kind computes with does not travel."""
-        return _made, (type(self), tuple(self.options.values()), self.batched)
+        return _made, (type(self), tuple(self.options.values()), self.batched, self.indirect)
 
     @property
     def plain(self) -> bool:
@@ -217,6 +221,12 @@ class Kind:
         found.batched = found.strides = True
         if self.one_operand:
             found.aliases = {**self.aliases, "stride_b": "stride_a"}
+        return found
+
+    def listed(self) -> Kind:
+        """The same of products of one size, whose addresses arrays of pointers hold."""
+        found = copy(self)
+        found.batched = found.indirect = True
         return found
 
     def check(self, problem: Any, place: str) -> None:
@@ -389,9 +399,9 @@ class Kind:
         return np.ones((m, n), bool)
 
 
-def _made(kind: type[Kind], options: tuple[str, ...], batched: bool) -> Kind:
+def _made(kind: type[Kind], options: tuple[str, ...], batched: bool, indirect: bool) -> Kind:
     found = kind(*options)
-    return found.strided() if batched and not found.batched else found
+    return found if found.batched or not batched else found.listed() if indirect else found.strided()
 
 
 GEMM = Kind()

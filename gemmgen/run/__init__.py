@@ -300,7 +300,7 @@ def strided(
         a: [batch, M, K] of the plan's elements; each matrix is stored as the plan's layout says. None where the plan's kind solves for a triangular B.
         b: [batch, K, N] likewise; None where the plan's kind of product has no B.
         c: [batch, M, N] likewise; None is NaN everywhere, which beta = 0 must not let through. Of a kind that solves the right-hand sides.
-        placement: where the matrices lie; they follow one another.
+        placement: where the matrices lie; they follow one another. Where arrays of pointers locate them, the last product's come first.
         strides: 0 for an A or B of which all products take the first matrix.
         ends: the epilogue's arguments by name: vectors [batch, N] or [batch, M] of FP32, or [N] or [M] for all products, and numbers.
 
@@ -309,7 +309,8 @@ def strided(
         EmulationError, DeviceError: from the driver.
     """
     if not plan.launches.repeated:
-        raise SpecError("plan", "is not for strided batches", got=plan.kind.name, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
+        raise SpecError("plan", "is for no batch of one size", got=plan.kind.name, needs='[problem] kind = "strided"',
+                        remedy="gemmgen.run.gemm for one product")
     if plan.kind.solves:
         return _solved(device, plan, source, a, b, c, alpha, placement, strides["ab".index(plan.solved.name)])
     _check_factors(plan, alpha, beta)
@@ -350,10 +351,12 @@ def _products(
     check_sums(plan, k)
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
     c = np.full((batch, m, n), plan.type.poison) if c is None else kind.in_memory(c, "n")
-    stored_a, lda, stride_a = stored(kind.in_memory(a, layout[0]), placement, 0, plan.type)
+    turned = slice(None, None, -1 if kind.indirect else 1)  # the last product's matrices first, where no stride tells where the next one's are
+    stored_a, lda, stride_a = stored(kind.in_memory(a, layout[0])[turned], placement, 0, plan.type)
     plan.inputs.stored_b.require(b)
-    stored_b, ldb, stride_b = stored(kind.in_memory(b, layout[1]), placement, 1, plan.inputs.stored_b)
-    stored_c, ldc, stride_c = stored(c, placement, 2, plan.output)
+    stored_b, ldb, stride_b = stored(kind.in_memory(b, layout[1])[turned], placement, 1, plan.inputs.stored_b)
+    stored_c, ldc, stride_c = stored(c[turned], placement, 2, plan.output)
+    own = {"a": stride_a, "b": stride_b, "c": stride_c}
     stride_a, stride_b = (own if asked is None else asked for own, asked in zip((stride_a, stride_b), strides))
     interface = source.interface
     extents = interface.extents(m, n, k, batch)
@@ -367,6 +370,10 @@ def _products(
             "alpha_i": alpha.imag, "beta_i": beta.imag,
             **ended(device, plan.epilogue, ends),
         }
+        if kind.indirect:
+            for x in "abc":
+                at = np.arange(batch)[turned] if given[f"stride_{x}"] else np.full(batch, batch - 1)
+                given[x] = device.upload((device.address(given[x]) + at * own[x] * plan.type.bytes).astype(np.uint64), f"{x}_list")
         if interface.rounds:
             counters = {place: held for place, held in memory.items() if place[0] == STATUS}
             for number, one in enumerate(interface.rounds(m, n, k, complex(alpha), complex(beta))):
@@ -380,7 +387,7 @@ def _products(
     finally:
         device.release()
     inside, intact = unstored(out, stored_c, (batch, m, n), ldc, stride_c)
-    return Result(kind.from_memory(plan.output.values(inside)), status, seconds, intact)
+    return Result(kind.from_memory(plan.output.values(inside[turned])), status, seconds, intact)
 
 
 def ended(device: Device, epilogue: Epilogue, ends: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.batch import PROBLEM, Listed
+from gemmgen.batch import Listed, problem_of
 from gemmgen.catalog.element import F32, Element
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.shown import Shown, shown_run
-from gemmgen.run import Device, Placement, allocated, check_extents, counted, launch_all, stored, unstored
+from gemmgen.run import Device, Placement, allocated, check_extents, counted, launch_all, stored, strided, unstored
 
 APART = 8
 """Poisoned elements between one matrix of a strided batch and the next."""
@@ -115,11 +115,13 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
         EmulationError, DeviceError: from the driver.
     """
     for one in products:
-        check_extents(one.a, one.b, one.c, element=plan.type)
+        check_extents(one.a, one.b, one.c, element=plan.kind.element_of(plan.type))
     sizes = sizes_of(products)
     if plan.kind.uniform and len(set(map(tuple, sizes))) > 1:
         raise SpecError("products", f"a kernel for problems of kind {plan.kind} has one size", got=f"{len(set(map(tuple, sizes)))} sizes",
                         needs="products of one size", remedy='[problem] kind = "grouped"')
+    if plan.launches.repeated:
+        return _alike(device, plan, source, products)
     interface = source.interface
     threshold = plan.own.threshold if threshold is None and plan.batch.tiles else threshold
     listed = plan.design.listed(plan, sizes, threshold)
@@ -135,6 +137,26 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
     finally:
         device.release()
     return BatchResult(tuple(c for c, _ in found), status, seconds, all(intact for _, intact in found))
+
+
+def _alike(device: Device, plan: Plan, source: Source, products: Sequence[Product]) -> BatchResult:
+    """Products of one size, for launches that are told one set of factors and leading dimensions.
+
+    Raises:
+        SpecError: they have several.
+    """
+    told = {(one.alpha, one.beta, one.placement) for one in products}
+    if len(told) > 1:
+        raise SpecError("products", f"of a kernel for problems of kind {plan.kind} share factors and leading dimensions", got=f"{len(told)} sets",
+                        needs="one alpha, beta and placement", remedy='[problem] kind = "grouped"')
+    if not products:
+        products = [Product(*(np.zeros((0, 0), plan.kind.element_of(plan.type).dtype),) * 2)]
+    alpha, beta, placement = products[0].alpha, products[0].beta, products[0].placement
+    a, b = (np.stack([getattr(one, x) for one in products]) for x in "ab")
+    missing = np.full((a.shape[1], b.shape[2]), np.nan, a.dtype)
+    c = None if all(one.c is None for one in products) else np.stack([missing if one.c is None else one.c for one in products])
+    found = strided(device, plan, source, a, b, c, alpha=alpha, beta=beta, placement=replace(placement, apart=tuple(APART + own for own in placement.apart)))
+    return BatchResult(tuple(found.c) if told else (), found.status, found.seconds, found.intact)
 
 
 @dataclass
@@ -190,9 +212,10 @@ def _held(device: Device, plan: Plan, products: Sequence[Product], apart: int = 
 
 def _given(device: Device, plan: Plan, products: Sequence[Product], held: Sequence[_Held], listed: Listed) -> dict[str, Any]:
     """The call's arguments by name, those of all kinds of kernels."""
-    problems = np.zeros(len(products), PROBLEM)
+    problems = np.zeros(len(products), problem_of(plan.type))
+    told = list(problems.dtype.names[:-1] if "reserved" in problems.dtype.names else problems.dtype.names)
     for at, (one, place) in enumerate(zip(products, held)):
-        problems[at] = (place.a, place.b, place.c, place.lda, place.ldb, place.ldc, *one.sizes, one.alpha, one.beta, (0, 0))
+        problems[told][at] = (place.a, place.b, place.c, place.lda, place.ldb, place.ldc, *one.sizes, one.alpha, one.beta)
     refuse_overlap(problems, plan.type)
     given: dict[str, Any] = {
         "batch": len(products), "list": device.upload(listed.rows, "list"), "listed": len(listed.rows), "turns": listed.extents["turns"],

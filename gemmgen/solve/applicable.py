@@ -56,9 +56,9 @@ class Case:
     @property
     def serves_kind(self) -> bool:
         """Whether there are kernels of this kind for elements of a type of their own."""
-        if self.kind.batched and (not self.kind.strides or self.kind.exchanged or any(self.kind.k_range) and self.spec.problem.part != F32):
+        if self.kind.batched and (self.kind.exchanged or any(self.kind.k_range) and self.spec.problem.part != F32):
             return False
-        if self.spec.problem.element.reals > 1:
+        if self.spec.problem.element.reals > 1:  # each product's record holds real factors
             return self.kind.reals > 1
         return not self.kind.twice
 
@@ -194,9 +194,9 @@ OF_TARGET = (
     Refusal(
         "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " do not compute products of this kind",
         lambda case: case.kind.name + (", matrices" if case.kind.batched else ""),
-        lambda case: ("gemm, gemmt, syrk, symm, trsm or strided; syr2k and trmm" if case.spec.problem.element.reals == 1
-                      else "gemm, herk, syrk, gemmt, hemm, symm, trmm, trsm or strided; her2k and syr2k" if case.spec.problem.part == F32
-                      else "gemm, herk, syrk, gemmt, hemm, symm, trsm or strided; her2k, syr2k and trmm") + " of single products",
+        lambda case: ("gemm, gemmt, syrk, symm, trsm, strided, pointers or grouped; syr2k and trmm" if case.spec.problem.element.reals == 1
+                      else "gemm, herk, syrk, gemmt, hemm, symm, trmm, trsm, strided or pointers; her2k and syr2k" if case.spec.problem.part == F32
+                      else "gemm, herk, syrk, gemmt, hemm, symm, trsm, strided or pointers; her2k, syr2k and trmm") + " of single products",
         'kind = "gemm", or type = "f32"',
     ),
     Refusal(

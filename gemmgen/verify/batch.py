@@ -28,9 +28,9 @@ def among_others(device: Device, plan: Plan, source: Source, a: np.ndarray, b: n
     """
     asked = Product(a, b, options.get("c"), options.get("alpha", 1.0), options.get("beta", 0.0), options.get("placement", Placement()))
     if not plan.kind.uniform:
-        others = [_even(size, seed) for seed, size in enumerate(BESIDE)]
+        others = [_even(size, seed, asked.a.dtype) for seed, size in enumerate(BESIDE)]
     else:  # all of one size, and with the same factors and places
-        like = _even(asked.sizes, 0)
+        like = _even(asked.sizes, 0, asked.a.dtype)
         others = [Product(like.a, like.b, None if asked.c is None else np.ones_like(asked.c), asked.alpha, asked.beta, asked.placement)]
     result = batch(device, plan, source, [*others[:1], asked, *others[1:]])
     return Result(result.products[1], result.status, result.seconds, result.intact)
@@ -72,7 +72,7 @@ def nothing(device: Device, plan: Plan, source: Source) -> Answer:
     """A batch without products, and one of empty ones."""
     none: BatchResult = batch(device, plan, source, [])
     sizes = [(0, 5, 3), (0, 5, 3)] if plan.kind.uniform else [(0, 5, 3), (4, 0, 2), (0, 0, 0)]
-    empty = batch(device, plan, source, [_even(size, 0) for size in sizes])
+    empty = batch(device, plan, source, [_even(size, 0, plan.type.dtype) for size in sizes])
     fine = not none.products and all(c.size == 0 for c in empty.products) and empty.intact
     return fine, "a batch of no products and one of empty ones do nothing" if fine else "an empty batch wrote something"
 
@@ -89,22 +89,22 @@ def ragged(plan: Any, seed: int = 8) -> list[Product]:
     sizes += [(2 * tiles[-1].m + 1, tiles[-1].n + 7, 3 * tiles[-1].k), (1, 1, 1), (5, 130, 7), (0, 4, 9), (9, 0, 3), (17, 12, 0), (40, 3, 33), (64, 64, 70)]
     if plan.kind.uniform:
         sizes = [(tiles[-1].m + 5, tiles[-1].n + 9, tiles[-1].k + 3)] * 5
-    found = []
+    found, size = [], plan.type.bytes
     for at, (m, n, k) in enumerate(sizes):
         alpha, beta = (1.0, 0.0) if at % 3 == 0 else (-1.5, 0.0) if at % 3 == 1 else (0.75, 2.0)
         if at == len(sizes) - 2 and not plan.kind.uniform:
             alpha, beta = 0.0, 1.5
-        placement = Placement() if at % 2 == 0 else Placement((at % 4, 3, 1), (4 * (at % 4), 8, 12))
+        placement = Placement() if at % 2 == 0 else Placement((at % 4, 3, 1), (size * (at % 4), 2 * size, 3 * size))
         if plan.kind.uniform:
-            alpha, beta, placement = -1.5, 2.0, Placement((3, 5, 1), (4, 8, 12))
+            alpha, beta, placement = -1.5, 2.0, Placement((3, 5, 1), (size, 2 * size, 3 * size))
         a, b, c = (plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, k), (k, n), (m, n)))
         found.append(Product(a, b, c if beta else None, alpha, beta, placement))
     return found
 
 
-def _even(sizes: tuple[int, int, int], seed: int) -> Product:
+def _even(sizes: tuple[int, int, int], seed: int, dtype: Any = np.float32) -> Product:
     """A product of which no element is lossy in any scheme's words."""
     m, n, k = sizes
     rng = np.random.default_rng(seed)
-    a, b = ((rng.integers(8, 16, shape) / 16).astype(np.float32) for shape in ((m, k), (k, n)))
+    a, b = ((rng.integers(8, 16, shape) / 16).astype(dtype) for shape in ((m, k), (k, n)))
     return Product(a, b)

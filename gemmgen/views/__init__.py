@@ -5,7 +5,6 @@ All arithmetic happens here and in `gemmgen.plan`; templates loop and substitute
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log2
 from typing import Any
@@ -19,7 +18,7 @@ from gemmgen.catalog.scheme import Accumulator, Product
 from gemmgen.designs.feature import COMBINED_SUMS, PROMOTES_AT_ONCE
 from gemmgen.designs.portable.design import PIECES
 from gemmgen.model.error import mean_cut
-from gemmgen.views.memory import COPY_BYTES, Copying, Operand, Rows, Swizzle
+from gemmgen.views.memory import COPY_BYTES, Copying, Operand, Rows, Swizzle, View
 
 SPLIT_THREADS = 256
 SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split kernel takes
@@ -47,17 +46,6 @@ RUN_FLOATS = 32  # of a thread that holds its part of a run of k while the large
 def _power_of_two(least: float) -> int:
     """The smallest power of two that is at least so much, from 1 on."""
     return 1 << max(0, ceil(log2(max(1.0, least))))
-
-
-@dataclass(frozen=True)
-class View:
-    """Numbers of a plan that are about one thing.
-
-    Attributes:
-        plan: whose they are.
-    """
-
-    plan: Any
 
 
 class Geometry(View):
@@ -174,8 +162,9 @@ class Launches(View):
 
     @property
     def repeated(self) -> bool:
-        """Whether the schedule's formulas go through a batch, whose matrices lie a stride apart; not where products are looked up."""
-        return self.plan.kind.strides and not self.plan.batch.tiles
+        """Whether the schedule's formulas go through a batch of products of one size; not where products are looked up."""
+        of_one_size = self.plan.kind.batched and self.plan.kind.uniform
+        return of_one_size and not self.plan.batch.tiles and not self.plan.design.lists
 
     @property
     def of_products(self) -> bool:
@@ -186,6 +175,11 @@ class Launches(View):
     def packs_products(self) -> bool:
         """Whether a pass packs the words of many such products before the main kernel."""
         return self.of_products and bool(self.split_before)
+
+    @property
+    def finds_norms(self) -> bool:
+        """Whether a launch before the split pass finds the norms of rows and columns."""
+        return bool(self.plan.scheme.family.residues) and not self.splits_whole
 
     @property
     def batch_tiles(self) -> tuple[Tile, ...]:
@@ -218,6 +212,10 @@ class Launches(View):
         if not self.plan.scheme.family.residues:
             return WHOLE_ROWS
         return max(1, SPLIT_THREADS // max(self.plan.lanes, _power_of_two(self.plan.hints.k / self.whole_floats)))
+
+    def whole_taken(self, operand: Operand) -> int:
+        """Rows of A or columns of B that the blocks of a cluster take together in that launch."""
+        return self.whole_rows * self.whole_cluster if operand.k_contiguous else WHOLE_COLUMNS
 
     @property
     def whole_floats(self) -> int:

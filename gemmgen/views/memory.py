@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
 
 COPY_BYTES = 16  # one cp.async
+
+
+@dataclass(frozen=True)
+class View:
+    """Numbers of a plan that are about one thing.
+
+    Attributes:
+        plan: whose they are.
+    """
+
+    plan: Any
 
 
 @dataclass(frozen=True)

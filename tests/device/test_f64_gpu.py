@@ -8,7 +8,8 @@ from ways import HOPPER, plan_of
 
 from gemmgen.build import build
 from gemmgen.render import render
-from gemmgen.run import cuda, gemm
+from gemmgen.run import Placement, cuda, gemm
+from gemmgen.run.batch import Product, batch
 from gemmgen.split import joined, split
 from gemmgen.verify import Judge, digests, oracles
 
@@ -70,3 +71,24 @@ def test_the_digests_are_the_published_ones(name):
     judge = made(name)
     for case in ("uniform", "spread", "special", digests.ASKED):
         assert digests.found(judge.device, judge.plan, judge.source, case) == digests.DIGESTS[digests.asked(judge.plan, case)], case
+
+
+@pytest.mark.parametrize("kind", ["pointers", "grouped"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_products_that_are_told_one_by_one_have_the_references_bits(name, kind):
+    """Of one size with a pointer each, or of several sizes, one without k: alpha A B + beta C with A B as the reference has it, and nothing written beside C."""
+    way = KERNELS[name]
+    plan = plan_of(**way, problem={"type": "f64", "kind": kind, "matrices": 8})
+    if reason := cuda.why_not(plan):
+        pytest.skip(f"NOT RUN: {reason.problem}")
+    source = render(plan)
+    binary = build(source)
+    device = cuda.CudaDevice(binary)
+    rng = np.random.default_rng(3)
+    sizes = [(131, 70, 517)] * 5 if kind == "pointers" else [(131, 70, 517), (1, 1, 1), (300, 513, 1030), (40, 9, 0), (65, 129, 64)]
+    products = [Product(rng.uniform(-1, 1, (m, k)), rng.uniform(-1, 1, (k, n)), placement=Placement((1, 3, 2), (8, 16, 24))) for m, n, k in sizes]
+    found = batch(device, plan, source, products)
+    assert found.intact and not any(found.status.values())
+    for one, c in zip(products, found.products):
+        want = joined(split(one.a, plan.scheme), split(np.ascontiguousarray(one.b.T), plan.scheme), plan.scheme) if one.sizes[2] else np.zeros_like(c)
+        assert (c == want).all(), one.sizes

@@ -13,14 +13,16 @@ from ways import AMD_WAYS, WAYS, plan_of
 from gemmgen.catalog.element import F64
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.designs.residues import norms
-from gemmgen.emulate import EAGER_LOWEST, TOGETHER
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm, strided
+from gemmgen.run.batch import Product, batch
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.split import joined, split
 from gemmgen.verify import Judge, digests
+from gemmgen.verify.batch import QUESTIONS
 
 MINE = {name: way for name, way in (WAYS | AMD_WAYS).items() if "FP64" in name}
 LONG = pytest.mark.long
@@ -118,6 +120,79 @@ def test_a_batch_by_warpgroups_has_the_bits_of_each_product():
     a[1] *= 2.0**-600
     found = strided(device, plan, source, a, b, placement=Placement((1, 3, 2), (8, 16, 24), (5, 7, 9)))
     assert found.intact and all((found.c[at] == reference(plan, a[at], b[at])).all() for at in range(3))
+
+
+OF_PRODUCTS = {
+    **{name: sections for name, sections in OF_BATCHES.items() if "kind" not in sections["problem"] and sections["split"]["scheme"] != "ootomo"},
+    "FP64 by lanes": {"problem": {"type": "f64", "layout": "nt"}, "split": {"scheme": "residues12"}, "tile": {"block": [32, 32, 64], "warp": [16, 32, 64]},
+                      "target": {"gpu": "a100"}},
+    "FP64 by WMMA": {"problem": {"type": "f64"}, "split": {"scheme": "residues12"}, "tile": {"block": [32, 32, 64], "warp": [16, 32, 64]},
+                     "target": {"gpu": "rx7900xtx"}},
+    "FP64 by MFMA of CDNA 2": {"problem": {"type": "f64"}, "split": {"scheme": "residues12"}, "tile": {"block": [32, 32, 64], "warp": [32, 32, 64]},
+                               "target": {"gpu": "mi210"}},
+    "FP32 by warpgroups": {"problem": {"type": "f32", "layout": "tn"}, "split": {"scheme": "residues6"},
+                           "tile": {"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}, "target": {"gpu": "h200"}},
+    "FP32 by lanes": {"problem": {"type": "f32"}, "split": {"scheme": "residues6"}, "tile": {"block": [32, 32, 64], "warp": [16, 32, 64]},
+                      "target": {"gpu": "a100"}},
+    "FP32 in tensor memory": {"problem": {"type": "f32"}, "split": {"scheme": "residues6"}, "fragment": {"policy": "tcgen05"},
+                              "tile": {"block": [128, 32, 64], "warp": [128, 32, 64]}, "target": {"gpu": "b200"}},
+}
+"""Batches of residues whose products arrays of pointers locate, or each of which has a size of its own."""
+
+
+def of_products(name, kind, schedule=EAGER_LOWEST):
+    sections = OF_PRODUCTS[name]
+    problem = {**dict.fromkeys("mnk", 128), "matrices": 8, **sections["problem"], "kind": kind}
+    return made(solve(loads({**sections, "problem": problem, "build": {"allow_spills": True}})), schedule)
+
+
+@LONG
+@pytest.mark.parametrize("name", OF_PRODUCTS)
+def test_products_of_one_size_have_the_strided_batchs_bits_however_they_are_told(name):
+    """With alpha and beta, ragged, misaligned, and rows of the second product of another magnitude: where pointers locate them, which go from the last product
+    to the first, and where each has a record."""
+    device, plan, source = of_products(name, "strided")
+    element, rng = plan.kind.element_of(plan.type), np.random.default_rng(7)
+    a, b, c = (element.rounded(rng.uniform(-1, 1, shape) + (1j * rng.uniform(-1, 1, shape) if plan.kind.reals > 1 else 0))
+               for shape in ((3, 66, 5), (3, 5, 3), (3, 66, 3)))
+    a[1] *= 2.0**-30
+    size = plan.type.bytes
+    place = Placement((1, 3, 2), (size, 2 * size, 3 * size), (5, 7, 9))
+    want = strided(device, plan, source, a, b, c, alpha=1.5, beta=-0.5, placement=place)
+    for kind in ("pointers", "grouped")[:1 if plan.kind.reals > 1 else 2]:
+        for schedule in (EAGER_LOWEST, LAZY_HIGHEST):
+            found = batch(*of_products(name, kind, schedule), [Product(*each, 1.5, -0.5, place) for each in zip(a, b, c)])
+            assert found.intact and found.status == want.status and np.stack(found.products).tobytes() == want.c.tobytes(), (kind, schedule)
+
+
+@LONG
+@pytest.mark.parametrize("name", [name for name in OF_PRODUCTS if "complex" not in name])
+def test_a_batch_of_several_sizes_answers_the_judge(name):
+    """Sizes of 0, one product without a C, one with alpha = 0, in either order of warps; and what is not finite is repaired from its own operands, once."""
+    device, plan, source = of_products(name, "grouped")
+    for schedule in (EAGER_LOWEST, LAZY_HIGHEST):
+        device.set_schedule(schedule)
+        for question in QUESTIONS.values():
+            passed, told = question(device, plan, source)
+            assert passed, told
+    assert not sum(device.conflicts.values()) or plan.gpu.vendor == "amd"
+    rng = np.random.default_rng(2)
+    products = [Product(*(plan.type.rounded(rng.uniform(-1, 1, shape)) for shape in ((m, 40), (40, 68)))) for m in (68, 130, 9)]
+    products[1].a[3, 5] = np.inf
+    found = batch(device, plan, source, products)
+    assert not np.isfinite(found.products[1][3]).any() and np.isfinite(np.delete(found.products[1], 3, axis=0)).all()
+    assert (found.status["a_nonfinite"], found.status["repaired"]) == (1, 68)
+
+
+@LONG
+def test_sums_of_several_segments_are_each_products_own():
+    """FP32's sums of segments of k wait in the workspace, in a part of each tile."""
+    device, plan, source = of_products("FP32 by lanes", "grouped")
+    rng = np.random.default_rng(3)
+    products = [Product(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, 8192 + 70), (8192 + 70, 3)))) for m in (2, 40)]
+    found = batch(device, plan, source, products)
+    for one, c in zip(products, found.products):
+        assert (c == reference(plan, one.a, one.b)).all()
 
 
 @pytest.mark.long

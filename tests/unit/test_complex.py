@@ -199,7 +199,7 @@ def test_an_error_is_asked_of_sums_of_twice_as_many_terms():
 
 @pytest.mark.parametrize(("problem", "more", "key"), [
     ({"kind": "grouped"}, {}, "[problem] kind"),
-    ({"kind": "pointers"}, {"split": {"scheme": "residues8"}}, "[problem] kind"), ({"b": "f16"}, {}, "[problem] b"),
+    ({"kind": "grouped"}, {"split": {"scheme": "residues8"}}, "[problem] kind"), ({"b": "f16"}, {}, "[problem] b"),
     ({"c": "bf16"}, {}, "[problem] c"), ({}, {"epilogue": {"do": ["relu"]}}, "[epilogue] do"), ({"type": "c128"}, {}, "[split] scheme"),
     ({}, {"accuracy": {"as": "fp64"}, "split": {}}, "[accuracy] as"), ({"type": "f32", "layout": "nc"}, {}, "[problem] layout"),
     ({}, {"split": {"scheme": "ootomo", "where": "shared"}}, "[split] where"),

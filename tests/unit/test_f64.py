@@ -386,8 +386,9 @@ def test_residues_of_a_triangle_are_fp64s(gpu):
 
 
 @pytest.mark.parametrize(("sections", "told"), [
-    ({"problem": {"kind": "pointers"}}, ("[problem] kind", "do not compute products of this kind")),
-    ({"problem": {"kind": "grouped"}}, ("[problem] kind", "gemm, gemmt, syrk, symm, trsm or strided; syr2k and trmm of single products")),
+    ({"problem": {"kind": "trmm", "matrices": 3}}, ("[problem] kind", "trsm, strided, pointers or grouped; syr2k and trmm of single products")),
+    ({"problem": {"kind": "grouped"}, "tile": {"split_k": 2}}, ("[tile] split_k", "without slices of k")),
+    ({"problem": {"kind": "grouped"}, "batch": {"walk": "workgroups"}}, ("[batch] walk", "kernels with several tiles")),
     ({"problem": {"kind": "syr2k", "layout": "nt", "matrices": 3}}, ("[problem] kind", "do not compute products of this kind")),
     ({"problem": {"b": "f16"}}, ("[problem] b", "a B of the same type")),
     ({"problem": {"c": "f16"}}, ("[problem] c", "store C in the same type")),

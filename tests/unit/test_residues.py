@@ -250,8 +250,6 @@ def test_sums_of_segments_have_a_place_only_where_there_are_several():
 
 
 @pytest.mark.parametrize(("sections", "needs"), [
-    ({"problem": {"kind": "grouped"}}, "kind = gemm"),
-    ({"problem": {"kind": "pointers"}, "target": {"gpu": "b200"}}, "kind = gemm"),
     ({"tile": {"split_k": 2}}, "1"),
     ({"tile": {"split_k": 2}, "target": {"gpu": "mi300x"}}, "1"),
     ({"tile": {"block": [256, 128, 64], "warp": [128, 64, 64]}, "target": {"gpu": "a100"}}, "and about"),

@@ -23,6 +23,10 @@ from gemmgen.model import traffic
 from gemmgen.model.equation import solved
 
 
+EXTENTS = {"block": "split_blocks", "norm": "norm_blocks"}
+"""What grids and buffers call the sum of a field of the host's list, where that is not the field with an s."""
+
+
 class PackedProducts(Design):
     """What a design of strided batches becomes where each product has a size of its own.
 
@@ -32,6 +36,7 @@ class PackedProducts(Design):
 
     kinds = (GROUPED.name, POINTERS.name)
     section: ClassVar[str]
+    lists = True
 
     def suits(self, hints: Hints) -> bool:
         """For who asks for it: the hints of a batch tell one size of many, and small ones lose most of a tile."""
@@ -53,31 +58,50 @@ class PackedProducts(Design):
             SpecError: there are more blocks, turns or stages than 32 bits count.
         """
         bm, bn, bk = plan.block
-        outer, along = plan.launches.split_tile
         m, n, k = (np.maximum(sizes[:, at], 0).astype(np.int64) for at in range(3))
         order = np.lexsort((np.arange(len(sizes)), -(-(-k // bk))))
         order = order[(m[order] > 0) & (n[order] > 0)]
         m, n, k = m[order], n[order], k[order]
         rows, columns, stages = -(-m // bm), -(-n // bn), -(-k // bk)
-        blocks_k = -(-stages * bk // along)
         counts = {
-            # A product without k has nothing to split, and turns that a block has to write.
-            "split_blocks": np.maximum(1, (-(-rows * bm // outer) + -(-columns * bn // outer)) * blocks_k),
-            "turns": -(-rows // plan.cluster) * columns, "a_stages": rows * stages, "b_stages": columns * stages,
+            "block": self.split_blocks(plan, rows * bm, columns * bn, stages * bk),
+            "turn": -(-rows // plan.cluster) * columns, "a_stage": rows * stages, "b_stage": columns * stages, **self.counts_besides(rows, columns, m, n, k),
         }
         listed = np.zeros(len(order), PLACED)
         listed["entry"] = order
-        for field, count in zip(("block", "turn", "a_stage", "b_stage"), counts.values()):
+        for field, count in counts.items():
             if count.sum() >= 2**31:
                 raise refusals.too_many(field.replace("_", " ") + "s", int(count.sum()))
             listed[field] = np.cumsum(count) - count
-        return Listed(listed, {name: int(count.sum()) for name, count in counts.items()})
+        extents = {EXTENTS.get(field, f"{field}s"): int(count.sum()) for field, count in counts.items()}
+        return Listed(listed, extents | self.extents_besides(k))
+
+    def split_blocks(self, plan: Any, m: np.ndarray, n: np.ndarray, k: np.ndarray) -> np.ndarray:
+        """[products] blocks of the split pass, of padded sizes. A product without k has nothing to split, and turns that a block has to write."""
+        outer, along = plan.launches.split_tile
+        return np.maximum(1, (-(-m // outer) + -(-n // outer)) * -(-k // along))
+
+    def counts_besides(self, rows: np.ndarray, columns: np.ndarray, m: np.ndarray, n: np.ndarray, k: np.ndarray) -> dict[str, np.ndarray]:
+        """What the list counts besides, by its field: [products] of each.
+
+        Args:
+            rows, columns: of tiles.
+        """
+        return {}
+
+    def extents_besides(self, k: np.ndarray) -> dict[str, int]:
+        """What grids and buffers ask that is no sum over the list."""
+        return {}
 
     def each_seconds(self, plan: Any, sizes: np.ndarray) -> np.ndarray:
         m, n, k = np.maximum(sizes, 1).astype(np.float64).T
         known = solved((traffic.TILES, *self.equations.predictions), self.resources(plan) | {"M": m, "N": n, "K": k, "batch": FULL})
-        uneven = plan.gpu.measured.of(self.section, plan.gpu.name).uneven_store_cycles.value
+        uneven = self.uneven_store_cycles(plan.gpu)
         return known["seconds"] / FULL + np.where(n % 4 > 0, m * n * uneven / (known["sms"] * known["clock_hz"]), 0)
+
+    def uneven_store_cycles(self, gpu: Gpu) -> float:
+        """Of an element of C whose rows do not begin at 16 bytes."""
+        return gpu.measured.of(self.section, gpu.name).uneven_store_cycles.value
 
     def told_of(self, plan: Any) -> dict[str, str]:
         bm, bn, _ = plan.block
@@ -95,7 +119,7 @@ def features_of(design: type[Design]) -> tuple[Feature, ...]:
 
 def text_of(design: type[Design]) -> Text:
     """A design's, with the list as schedule."""
-    return replace(design.text, template=f"designs/{design.name}/kernel.j2", schedule="lib/products.j2")
+    return replace(design.text, template=design.text.template or f"designs/{design.name}/kernel.j2", schedule="lib/products.j2")
 
 
 class Packed(PackedProducts, Specialised):

@@ -15,7 +15,7 @@ from gemmgen.designs.parts import Equations
 from gemmgen.designs.residues import equations, refusals
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.specialised.equations import LEAST_OTHERS
-from gemmgen.kinds import GEMM, STRIDED
+from gemmgen.kinds import GEMM, POINTERS, STRIDED
 from gemmgen.model.equation import Constraint, Numbers
 
 GROUP_N = (64, 128, 192, 256)
@@ -57,7 +57,7 @@ class OfResidues:
 
 class ResidueKernels(OfResidues, specialised.Specialised):
     name = "residues"
-    kinds = (GEMM.name, STRIDED.name)
+    kinds = (GEMM.name, STRIDED.name, POINTERS.name)
     family = "residues"
     features = (
         specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, specialised.FEW_WARPGROUPS, RESIDUES, common.STAGES_IN_SHARED, ACCUMULATORS,

@@ -16,7 +16,7 @@ from gemmgen.designs.portable import design as portable
 from gemmgen.designs.residues.design import SLICES, OfResidues
 from gemmgen.designs.residues.equations import of_elements
 from gemmgen.designs.residues_portable import equations
-from gemmgen.kinds import GEMM, STRIDED
+from gemmgen.kinds import GEMM, POINTERS, STRIDED
 from gemmgen.model import registers, traffic
 from gemmgen.model.equation import Constraint, Numbers, solved
 
@@ -31,7 +31,7 @@ RESIDUES = Feature("residues, one modulus after the other", equations=(equations
 
 class PortableResidues(OfResidues, portable.Portable):
     name = "residues_portable"
-    kinds = (GEMM.name, STRIDED.name)
+    kinds = (GEMM.name, STRIDED.name, POINTERS.name)
     register_section = None
     family = "residues"
     features = (

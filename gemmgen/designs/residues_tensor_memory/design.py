@@ -19,7 +19,7 @@ from gemmgen.designs.residues.equations import WIDE_PASS_SECONDS, WIDE_PASS_SHAR
 from gemmgen.designs.residues_tensor_memory import equations
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.tensor_memory import design as tensor_memory
-from gemmgen.kinds import GEMM, STRIDED
+from gemmgen.kinds import GEMM, POINTERS, STRIDED
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers
 
@@ -31,7 +31,7 @@ ACCUMULATORS = Feature("a few elements of C in registers", spills=True, constrai
 
 class TensorMemoryResidues(residues.OfResidues, tensor_memory.TensorMemory):
     name = "residues_tensor_memory"
-    kinds = (GEMM.name, STRIDED.name)
+    kinds = (GEMM.name, STRIDED.name, POINTERS.name)
     family = "residues"
     features = (
         specialised.SWIZZLED_ROWS, specialised.WARPGROUPS, common.RING, tensor_memory.ONE_INSTRUCTION, tensor_memory.PAIRS, specialised.FEW_WARPGROUPS,
