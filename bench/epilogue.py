@@ -10,6 +10,7 @@ Raises DeviceError without a CUDA GPU.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,11 @@ def finish(plan: Plan, inputs: timing.Inputs) -> Contender:
     return Contender("finish", lambda index: launches[index % inputs.sets](), judged=False)
 
 
+def saved(found: Mapping[str, float]) -> float:
+    """How much of the launch's price the fused form saves, of the seconds of each form: 1 is all of it, and below 0 it costs more than the launch."""
+    return (found["plain + finish"] - found["fused"]) / (found["plain + finish"] - found["plain"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("specs", nargs="+", type=Path)
@@ -69,9 +75,8 @@ def main() -> int:
             field = {"fused": timing.generated("fused", fused.plan, fused.source, fused.binary, inputs), "plain": own,
                      "plain + finish": Contender("plain + finish", both, judged=False)}
             found = raced(field, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.3)
-            saved = (found["plain + finish"] - found["fused"]) / (found["plain + finish"] - found["plain"])
             print(f"{path.stem} {'x'.join(map(str, size))}: " + ", ".join(f"{name} {1e6 * seconds:.1f} us" for name, seconds in found.items())
-                  + f"; saved {saved:.2f}")
+                  + f"; saved {saved(found):.2f}")
     return 0
 
 

@@ -680,6 +680,22 @@ def test_the_command_lists_runs_and_refuses(gemmgen, monkeypatch):
         assert ran.code == 2 and said in ran.err, arguments
 
 
+def test_what_is_not_said_of_an_application_is_left_to_it_and_a_race_has_seven_rounds(gemmgen, monkeypatch):
+    from gemmgen.workshop.verbs import apps as verb
+
+    asked = []
+    monkeypatch.setattr(race, "run", lambda app, *, progress, **how: asked.append((app.name, how)))
+    monkeypatch.setattr(verb, "text", lambda outcome: "told")
+    assert gemmgen("app", "lu").out == "told\n"
+    own = ("--by", " half, ,numpy", "--size", "n=40", "--type", "f32", "--data", "drawn", "--device", "hip", "--gpu", "h200",
+           "--threshold", "1e-3", "--rounds", "3", "--seed", "5")
+    assert gemmgen("app", "kmeans", *own).out == "told\n"
+    usual = {"by": None, "sizes": {}, "data": None, "device": "auto", "gpu": None, "rounds": 7, "seed": 0, "threshold": None, "type": None}
+    assert asked == [("lu", usual), ("kmeans", {
+        "by": ["half", "numpy"], "sizes": {"n": 40}, "data": "drawn", "device": "hip", "gpu": "h200", "rounds": 3, "seed": 5, "threshold": 1e-3,
+        "type": "f32"})]
+
+
 def test_without_scikit_learn_it_is_said_what_to_do(gemmgen, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)

@@ -18,7 +18,7 @@ from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.errors import SpecError
-from gemmgen.workshop.bringup import bring_up, probe
+from gemmgen.workshop.bringup import bring_up, egemm, probe
 from gemmgen.workshop.bringup import rates as measured_rates
 from gemmgen.workshop.bringup.described import Described, described
 from gemmgen.workshop.bringup.dots import Dots
@@ -380,12 +380,15 @@ def test_orders_that_no_row_says():
     """Steps of unlike sizes have no block; answers that name no order, and units that change their order, fit no row."""
     assert Order(((0, 1), (2, 3), (4,)), 0).block == 2 and Order(((0, 1, 2),), 0).block == 3
     assert Order(((0, 1), (2,), (3, 4)), 0).block is None is Order(((0,), (1, 2)), 0).block
+    assert [Order(steps, 0).text for steps in (((0, 1), (2, 3)), ((0, 1, 2),), ((0, 2), (1, 3)), ((0, 1), (2,), (3, 4)))] == [
+        "2 at once, in turn of k", "3 at once, all of an instruction's", "0 2; then 1 3", "0 1; then 2; then 3 4"]
     after = {(0, 1), (1, 2), (2, 0)}  # each after the one before it, all around
 
     def terms(asked, c):
+        assert all(2.0**-20 <= x for one in asked for x in map(abs, one.values())), "a product of normal words, however few their exponents are"
         return np.float32([min(x for x in one.values() if x > 0) * (tuple(one) in after) for one in asked])
 
-    around = find_order(SimpleNamespace(depth=3, largest=30, span=50, terms=terms))
+    around = find_order(SimpleNamespace(depth=3, largest=20, span=40, terms=terms))
     assert not around.consistent and around.block is None
     whole = find_traits(dots_of(NARROW, aligning_24), AT_ONCE)
     assert described(around, whole, FORMATS["bf16"]) is None is described(AT_ONCE, Traits(), FORMATS["bf16"])
@@ -753,7 +756,7 @@ def in_half(word, a, b, c):
     return (x[:, :, :1] * y[:, :1] + x[:, :, 1:2] * y[:, 1:2]).astype(np.float32)
 
 
-def test_a_sum_is_right_to_21_bits_where_it_is_less_than_four_last_places_off():
+def test_a_sum_is_right_to_21_bits_where_it_is_less_than_four_last_places_off(monkeypatch):
     """Of FP32's 23 bits of fraction two are hidden; the largest distance and the first draw that differs are told."""
     class Off:
         depth = 4
@@ -766,6 +769,21 @@ def test_a_sum_is_right_to_21_bits_where_it_is_less_than_four_last_places_off():
     found = profile(dots := Off(), AT_ONCE, draws=8)
     assert (found.single, found.single_21, found.worst) == (2, 5, 7) and found.example[1] == dots.single[1] < found.example[2]
     assert found.passing < found.of and found.verdict.startswith("neither primitive") and "5 are d_FLOAT up to 21" in found.verdict
+    asked = []
+    monkeypatch.setattr(egemm, "every", lambda word, block: asked.append((word, block)) or [])
+    for steps in (((0, 1, 2, 3),), ((0,), (1, 2, 3))):  # where steps are of unlike sizes, the rules are those of the largest
+        profile(dots, Order(steps, 0), draws=8)
+    assert asked == [("f16", 4), ("f16", 3)]
+    monkeypatch.setattr(egemm, "every", lambda word, block: [SimpleNamespace(unit=lambda word, off=off: off) for off in (0, 3, -3, 4, -4, 8)])
+
+    def off_by(places, word, left, right, c):
+        x, y = left.astype(np.float32), right.astype(np.float32)
+        return ((x[:, 0] * y[:, 0] + x[:, 1] * y[:, 1]).view(np.int32) + np.int32(places)).view(np.float32)
+
+    monkeypatch.setattr(egemm.units, "dot", off_by)
+    assert profile(dots, AT_ONCE, draws=8).passing == 3
+    words = [x.view(np.float16)[:, :2] for x in egemm.drawn(4, 1000, 1)[:2]]
+    assert all(0 <= x.min() < 0.5 and 31.5 < x.max() < 33 for x in words), "the paper's words are of [0, 32)"
 
 
 @pytest.mark.parametrize(("multiply", "verdict"), [

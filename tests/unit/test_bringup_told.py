@@ -372,6 +372,20 @@ def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes, 
     assert asked == [(MMA, 7, 3)] * 2
 
 
+@pytest.mark.parametrize(("arch", "only", "got"), [
+    ("sm_80", "mma_m16n8k16_bf16", "mma_m16n8k16_bf16"),  # other words
+    ("sm_80", "fma_m16n32k8_f16", "fma_m16n32k8_f16"),  # no matrix unit
+    ("sm_100a", "tcgen05_m128n16k16_f16", "tcgen05_m128n16k16_f16"),  # sums that no lane holds
+    ("sm_60", None, "sm_60"),  # no instruction at all
+])
+def test_an_instruction_that_cannot_be_profiled_is_refused_where_it_was_named(arch, only, got, gemmgen, monkeypatch):
+    monkeypatch.setattr(profiled, "machine_for", lambda device, gpu: SimpleNamespace(arch=arch))
+    monkeypatch.setattr(profiled, "profile_device", lambda *arguments: pytest.fail("profiled"))
+    ran = gemmgen("gpu", "profile", "--device", "cuda", *(("--only", only) if only else ()), "--json")
+    told = json.loads(ran.out)
+    assert (ran.code, told["where"], told["got"]) == (2, "--only" if only else "--device", got) and "profiled so" in told["problem"]
+
+
 def test_a_profiles_lines_and_what_it_overlooks():
     assert PROFILE.lines == [
         "10 draws of a1 b1 + a2 b2: 3 are d_HALF, 7 are d_FLOAT bit for bit, 10 are d_FLOAT up to 21 mantissa bits; "

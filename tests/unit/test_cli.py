@@ -590,9 +590,23 @@ def test_a_verbs_progress_has_a_subject_is_as_quiet_as_asked_and_gone_before_the
 
 def test_what_a_verb_does_unasked():
     """Nobody who types a verb alone gets JSON, silence, a folder that is written over, or less than the whole answer."""
-    switched_on = {
-        f"{verb} {name}" for verb in VERBS for name, one in inspect.signature(VERBS[verb].function).parameters.items() if one.default is True}
-    assert switched_on == {"run audit", "bench main_kernel", "study choose learn", "tune exhaustive"}
+    defaults = {f"{verb} {name}": one.default for verb in VERBS for name, one in inspect.signature(VERBS[verb].function).parameters.items()}
+    assert {name for name, value in defaults.items() if value is True} == {"run audit", "bench main_kernel", "study choose learn", "tune exhaustive"}
+    assert {name: value for name, value in defaults.items() if isinstance(value, int | float) and not isinstance(value, bool)} == {
+        "app rounds": 7, "app seed": 0, "gpu from-row kernels": 0, "gpu probe seed": 0, "gpu profile draws": 10_000, "gpu profile seed": 0, "run min_gain": 1,
+        "run frames": 1, "study ask rows": 200, "study ask seconds": 60, "study ask memory": 4096, "study choose kernels": 8, "study choose seed": 1,
+        "study learn seed": 1, "study report seed": 1, "tune period": 0,
+    }
+
+
+def test_why_a_program_could_not_write_its_log(tmp_path, monkeypatch):
+    from gemmgen.verbs import run
+
+    (tmp_path / "there").write_text("")
+    places = [tmp_path / "there", tmp_path / "new", tmp_path, Path("/dev/null"), tmp_path / "no" / "new"]
+    assert [run._not_written(path) for path in places] == [None, None, "is a folder", "is no regular file", "is in no folder"]
+    monkeypatch.setattr(run.os, "access", lambda path, how: False)  # which root never meets
+    assert [run._not_written(path) for path in places[:2]] == ["may not be written", "is in a folder that may not be written"]
 
 
 def test_quiet_progress_says_nothing(capsys, clock):

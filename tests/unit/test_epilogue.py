@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import runpy
 from dataclasses import replace
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -239,3 +241,11 @@ def test_explain_tells_what_it_does_and_takes(gemmgen, write_spec):
     told = gemmgen("explain", write_spec('[epilogue]\ndo = ["bias", "gelu_tanh"]\n' + SETTLED), "--full").out
     assert "a bias for each column, then GELU by tanh" in told and "Y1" in told and "as a kernel behind it" in told
     assert "Y1" not in gemmgen("explain", write_spec(SETTLED), "--full").out
+
+
+def test_the_benchmark_tells_how_much_of_a_launch_is_saved():
+    path = Path(__file__).parents[2] / "bench" / "epilogue.py"
+    if not path.is_file():
+        pytest.skip("no bench/ in this distribution")
+    saved = runpy.run_path(str(path))["saved"]
+    assert [saved({"plain": 10.0, "plain + finish": 14.0, "fused": fused}) for fused in (10.0, 11.0, 14.0, 16.0)] == [1, 0.75, 0, -0.5]

@@ -24,7 +24,7 @@ from gemmgen.workshop.explore import gpus, strategies
 from gemmgen.workshop.explore import regret as replaying
 from gemmgen.workshop.explore.regret import regret
 from gemmgen.workshop.explore.running import Progress
-from gemmgen.workshop.explore.space import Pool, by_number, in_turn
+from gemmgen.workshop.explore.space import Candidates, Pool, by_number, in_turn
 from gemmgen.workshop.explore.store import Store
 from gemmgen.workshop.explore.strategies import ETA, Ask, Outcome, strategy_called
 from gemmgen.workshop.explore.studies import STRATEGIES, Problem, json_schema, load_study, study_from
@@ -210,6 +210,16 @@ def test_without_nvidia_smi_there_is_no_gpu(monkeypatch):
 
 
 # ---- strategies
+
+
+def test_of_no_candidates_nothing_is_known_and_nothing_is_asked():
+    none = np.zeros(0, int)
+    empty = Candidates(None, (), (), (), 0, {}, (), {}, 0.0, none, none, none, none, none)
+    pool = empty.pool
+    assert [len(one) for one in (pool.problem, pool.stratum, pool.order, pool.seconds, pool.error, pool.way, pool.family, pool.listed)] == [0] * 8
+    assert len(empty) == 0 and empty.first(0) is None and pool.names == ()
+    for name in STRATEGIES:
+        assert strategy_called(name, pool, seed=1).ask() is None, name
 
 
 def pool_of(count=60, strata=2, seed=0):

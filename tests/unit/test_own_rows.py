@@ -223,12 +223,26 @@ def test_every_reader_of_a_store_with_planted_paths(trap, gemmgen, tmp_path):
     assert not (tmp_path / "cache" / "rows").exists()
 
 
+def test_files_that_name_one_another_are_kept_once_each(tmp_path):
+    """In a circle too, and two of one name; the quotes of a name are as they were."""
+    (tmp_path / "other").mkdir()
+    for place, text in (("a.toml", 'x = ["other/a.toml", "b.toml"]'), ("b.toml", "x = 'a.toml'"), ("other/a.toml", 'y = "../b.toml"')):
+        (tmp_path / place).write_text(text)
+    found = own_rows._kept((("scheme", tmp_path / "a.toml"), ("gpu", tmp_path / "b.toml"), ("fragment", tmp_path / "a.toml")))
+    named = {name: found[name] for name in ("scheme", "gpu", "fragment")}
+    assert named == {"scheme": "0/a.toml", "gpu": "1/b.toml", "fragment": "0/a.toml"}
+    assert found["files"] == {"0/a.toml": 'x = ["../2/a.toml", "../1/b.toml"]', "1/b.toml": "x = '../0/a.toml'", "2/a.toml": 'y = "../1/b.toml"'}
+    assert own_rows._kept(()) == {}
+
+
 FOREIGN = {
     "no object": 5, "no files": {"scheme": "0/mine.toml"}, "empty": {"scheme": "0/mine.toml", "files": {}}, "of nothing": {"files": {"0/mine.toml": ""}},
     "out of its folder": {"scheme": "../mine.toml", "files": {"../mine.toml": ""}}, "from the root": {"scheme": "/mine.toml", "files": {"/mine.toml": ""}},
     "another key": {"scheme": "1/mine.toml", "files": {"0/mine.toml": ""}}, "no text": {"scheme": "0/mine.toml", "files": {"0/mine.toml": 5}},
     "no unicode": {"scheme": "0/mine.toml", "files": {"0/mine.toml": "\ud800"}}, "too large": {"scheme": "0/mine.toml", "files": {"0/mine.toml": "#" * 70_000}},
     "too many": {"scheme": "0/mine.toml", "files": {f"{at}/mine.toml": "" for at in range(9)}},
+    "one of two out of its folder": {"scheme": "0/mine.toml", "files": {"0/mine.toml": "", "../mine.toml": ""}},
+    "one of two too large": {"scheme": "0/mine.toml", "files": {"0/mine.toml": "", "1/mine.toml": "#" * 70_000}},
     "a line more": {"scheme": "0/mine.toml\n", "files": {"0/mine.toml\n": ""}}, "a list": {"scheme": ["0/mine.toml"], "files": {"0/mine.toml": ["x"]}},
 }
 
@@ -240,6 +254,13 @@ def test_files_that_no_study_keeps_are_refused(own, tmp_path):
         spec_of(row)
     assert refusal.value.where.startswith(f"row {row.trial}") and refusal.value.needs
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_a_row_may_bring_eight_files_of_64_kib(tmp_path):
+    files = {f"{at}/mine.toml": "#" * own_rows.MOST_BYTES if at == 5 else "" for at in range(8)}
+    found = own_rows._files_of(told({"own": {"scheme": "0/mine.toml", "gpu": "5/mine.toml", "files": files}}))
+    assert [found[what].read_text() == files[key] for what, key in (("scheme", "0/mine.toml"), ("gpu", "5/mine.toml"))] == [True, True]
+    assert own_rows.MOST_BYTES == 1 << 16 and found["gpu"].is_relative_to(tmp_path / "cache" / "rows")
 
 
 def test_what_a_row_brings_refers_to_nothing_else(trap):

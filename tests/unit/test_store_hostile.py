@@ -23,7 +23,7 @@ from gemmgen.workshop.choose.shapes import shapes_of
 from gemmgen.workshop.explore import report as reporting
 from gemmgen.workshop.explore.store import Store, Writer, compact, questions
 from gemmgen.workshop.explore.store.parquet import content_of, table_of
-from gemmgen.workshop.explore.trial_row import LIMITS, Row, possible
+from gemmgen.workshop.explore.trial_row import LIMITS, SCHEMA_VERSION, Row, possible
 
 ENDLESS = "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM a) SELECT count(*) FROM a"
 
@@ -62,6 +62,19 @@ def test_what_no_trial_can_have_counts_as_absent_and_no_error_as_none(tmp_path):
         assert possible(name, low) and possible(name, high) and not any(possible(name, value) for value in (nan, None, -1, -inf))
     assert [one.size for one in shapes_of(rows[-2:])] == [(64, 32, 2**31 - 1)]
     assert store.answer("best")["microseconds"].to_pylist() == [pytest.approx(1)] * 3
+
+
+def test_a_rows_numbers_have_limits_and_defaults_that_stores_keep():
+    limits = {
+        "m n k promote stages split_k predicted_registers registers spills shared_bytes blocks_per_sm rounds": (0, 2_147_483_647),
+        "predicted_seconds seconds reference_seconds": (1e-12, 1e9), "predicted_error error scaled": (0, inf),
+        "spread clock_mhz power_w solve_seconds compile_seconds judge_seconds time_seconds": (0, 1e9),
+    }
+    assert LIMITS == {name: pair for names, pair in limits.items() for name in names.split()}
+    for name, (low, high) in LIMITS.items():
+        assert not possible(name, np.nextafter(low, -1)) and possible(name, high) and (high == inf or not possible(name, np.nextafter(float(high), inf)))
+    row = Row("s", "t", "kernel", "timed", "k", "h200", 1, 2, 3, "nn")
+    assert (row.promote, row.stages, row.split_k, SCHEMA_VERSION) == (0, 0, 1, 1)
 
 
 def test_times_that_python_has_not(tmp_path, gemmgen):

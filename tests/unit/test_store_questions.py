@@ -332,7 +332,7 @@ def test_the_verb_prints_tables_json_and_csv(gemmgen, tmp_path):
     assert "wrote" in gemmgen("study", "ask", tmp_path / "s", "SELECT kernel, seconds, reason FROM trials", "--csv", tmp_path / "x.csv").out
     assert list(csv.reader((tmp_path / "x.csv").open(newline="")))[1:] == [['a, "b"', "3e-06", ""], ["k1", "2.34567e-06", ""], ["k2", "", "two\nlines"]]
     ran = gemmgen("study", "ask", tmp_path / "s", "FROM trials", "--rows", "1")
-    assert len(ran.out.splitlines()) == 2 and "2 more rows" in ran.err
+    assert len(ran.out.splitlines()) == 2 and "2 more rows" in ran.err and gemmgen("study", "ask", tmp_path / "s", "FROM trials", "--rows", "3").err == ""
     assert len(json.loads(gemmgen("study", "ask", tmp_path / "s", "FROM latest", "--json").out)) == 3
     assert json.loads(gemmgen("study", "ask", tmp_path / "s", "--json").out)[0]["trials"] == 3
     assert len(json.loads(gemmgen("study", "ask", tmp_path / "s", "--best", "--where", "m = 128", "--json").out)) == 1
@@ -340,6 +340,28 @@ def test_the_verb_prints_tables_json_and_csv(gemmgen, tmp_path):
     sql = "SELECT 1.5::DECIMAL(9,2) a, [1, NULL] b, {'x': 1} c, sum(m) d, \"at\" e FROM trials GROUP BY ALL ORDER BY e LIMIT 1"
     values = json.loads(gemmgen("study", "ask", tmp_path / "s", sql, "--json").out)
     assert values == [{"a": 1.5, "b": [1, None], "c": {"x": 1}, "d": 64, "e": values[0]["e"]}] and values[0]["e"].startswith("2026-01-01T00:")
+
+
+def test_the_verb_hands_a_question_what_it_is_asked_with(gemmgen, tmp_path, monkeypatch):
+    """Versions in their order, of rows without a commit too; the rows of --where for --regret; and with --export-t4 what a merge did."""
+    import pyarrow.parquet as parquet
+
+    for generator, seconds in (("1", 4e-6), ("2", 1e-6)):
+        row = {"seconds": seconds, "generator": generator, "kernel": "k"}
+        stored(tmp_path / "s", row, row | {"m": 128})
+    for path in parquet_files(tmp_path / "s"):
+        parquet.write_table(parquet.read_table(path).drop_columns(["commit"]), path)
+    for versions, ratio in ((("1", "2"), 0.25), (("2", "1"), 4)):
+        found = json.loads(gemmgen("study", "ask", tmp_path / "s", "--changes", *versions, "--json").out)
+        assert [(one["m"], one["ratio"], one["faster"]) for one in found] == [(64, pytest.approx(ratio), ratio < 1), (128, pytest.approx(ratio), ratio < 1)]
+    asked = []
+    monkeypatch.setattr("gemmgen.workshop.explore.regret.regret", lambda rows: asked.extend(row.m for row in rows) or 5)
+    monkeypatch.setattr("gemmgen.workshop.verbs.results.regret_dict", lambda found: {"found": found})
+    assert json.loads(gemmgen("study", "ask", tmp_path / "s", "--regret", "--where", "m > 64", "--json").out) == {"found": 5} and asked == [128, 128]
+    done = json.loads(gemmgen("study", "ask", tmp_path / "s", "--merge", "--export-t4", tmp_path / "x.json", "--json").out)
+    assert done == {"merged": {"files": 2, "into": 1, "rows": 4}, "exported": 4}
+    monkeypatch.setattr(Store, "many_files", lambda self: True)
+    assert f"gemmgen study ask {tmp_path / 's'} --merge" in gemmgen("study", "ask", tmp_path / "s", "--best").err
 
 
 def test_the_verb_merges_and_tells_of_torn_files(gemmgen, tmp_path):

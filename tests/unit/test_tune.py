@@ -512,6 +512,41 @@ def test_kernels_that_the_compiler_refuses_are_left_out_unless_all_are(monkeypat
         on_gpu.Gpu([SimpleNamespace(name="half", specs={1: "good"}, plans={1: "the first plan", 2: "another"})])
 
 
+@dataclasses.dataclass(frozen=True)
+class Level:
+    name: str
+    specs: dict
+    plans: dict
+
+
+def test_a_level_keeps_the_shapes_of_its_kernels_and_goes_with_the_last(monkeypatch, fake_gpu):
+    def builds(spec):
+        if spec == "bad":
+            raise BuildError("NVRTC", "refuses")
+        return Built(f"plan of {spec}", None, None)
+
+    monkeypatch.setattr(on_gpu, "first_that_builds", builds)
+    told = []
+    levels = [Level("half", {1: "good", 2: "bad"}, {1: 0, 2: 0}), Level("ootomo", {1: "bad"}, {1: 0}), Level("tf32", {1: "other"}, {1: 0})]
+    device = on_gpu.Gpu(levels, told.append)
+    assert device.levels == (Level("half", {1: "good", 2: "bad"}, {1: "plan of good"}), Level("tf32", {1: "other"}, {1: "plan of other"}))
+    assert device.left_out == ("half: refuses", "ootomo: refuses") and told == [f"compile kernel {at} of 4" for at in range(1, 5)]
+    assert device.name == "NVIDIA H100 of paper" and device.sgemm_seconds == inf
+
+
+def test_a_gemm_without_a_kernel_takes_for_ever_and_equal_ones_are_timed_once(monkeypatch, fake_gpu):
+    device = object.__new__(on_gpu.Gpu)
+    told = []
+    device._progress, device._contenders = told.append, {}
+    gemms = [Gemm("first", 2, 3, 4), Gemm("second", 5, 6, 7), Gemm("third", 2, 3, 4)]
+    device._built = {("a", gemms[0].shape): "k0", ("a", gemms[1].shape): "k1", ("b", gemms[1].shape): "k2"}
+    asked = []
+    monkeypatch.setattr(on_gpu.products, "contenders", lambda size, kernels: asked.append((size, kernels)) or [*kernels, "cublas-sgemm"])
+    found = device.seconds(gemms, [SimpleNamespace(name="b"), SimpleNamespace(name="a")])
+    assert found == [[inf, 0.001], [0.001, 0.002], [inf, 0.001]] and device.sgemm_seconds == pytest.approx(0.002 + 0.003 + 0.002)
+    assert asked == [((2, 3, 4), {"a": "k0"}), ((5, 6, 7), {"b": "k2", "a": "k1"})] and told == ["time 2x3x4 nn (1 of 2)", "time 5x6x7 nn (2 of 2)"]
+
+
 def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, gemmgen, tmp_path):
     out = tmp_path / "out.json"
     same = [part for name in ("batch", "inputs", "hidden", "outputs") for part in ("--size", f"{name}=64")]

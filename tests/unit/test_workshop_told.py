@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
 from types import SimpleNamespace
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -21,6 +25,7 @@ from gemmgen.workshop.bench.plots import _ratios
 from gemmgen.workshop.bench.statistics import best_rivals
 from gemmgen.workshop.bringup import kernels, processes
 from gemmgen.workshop.explore import report, running, workers
+from gemmgen.workshop.explore.store.questions import questions
 from gemmgen.workshop.explore.trial_row import Row as TrialRow
 from gemmgen.workshop.explore.trial_row import row_from
 from gemmgen.workshop.programs.program import Gemm
@@ -242,6 +247,32 @@ def test_a_transformed_programs_levels_are_written_where_it_has_a_choice(monkeyp
     assert given == ("built lab", ["program", "--x"], "c.npy", 1e-4) and (how["kernels"], how["period"], how["reference"]) == (["a", "b"], 7, None)
     with pytest.raises(SpecError, match="is one number with --library"):
         tuned((1e-4, 1e-5))
+
+
+def test_values_of_an_answer_are_plain_in_json_and_short_in_a_table():
+    at = datetime(2026, 1, 2, 3, 4, 5, 678)
+    values = [Decimal("64.00"), Decimal("1.50"), at, {1: Decimal(2)}, (None, True, b"x"), 1.23456789, None, "two\nlines", UUID(int=5)]
+    assert json.dumps([results._plain(one) for one in values]) == (
+        '[64, 1.5, "2026-01-02T03:04:05.000678", {"1": 2}, [null, true, "b\'x\'"], 1.23456789, null, "two\\nlines", "00000000-0000-0000-0000-000000000005"]')
+    assert [results._cell(one) for one in values[:3] + values[5:8]] == [64, 1.5, "2026-01-02 03:04:05", 1.235, "-", "two lines"]
+    store = SimpleNamespace(query=lambda sql: {"rows": [SimpleNamespace(as_py=lambda: count)]})
+    for count, name, where, told in (
+        (0, "best", "m = 5", "--where m = 5 leaves no trial"), (2, "best", "m = 5", "nothing"), (2, "", "m = 5", "the SQL"), (0, "", "", "the SQL"),
+    ):
+        found = results._why_empty(store, name, where)
+        assert found == questions()["best"].empty if told == "nothing" else found.startswith(told)
+
+
+def test_a_version_is_a_whole_number_or_the_beginning_of_a_commit():
+    """Of one store's versions each is asked for beside others; a row of another program has neither."""
+    there = [{"generator": "1.2", "commit": "abcdef0123456789"}, {"generator": "1.3", "commit": None}, {"generator": None, "commit": None}]
+    store = SimpleNamespace(query=lambda sql: SimpleNamespace(to_pylist=lambda: there))
+    for versions in (("1.2", "1.3"), ("abc", "1.3"), ("1.3", "abcdef0123456789")):
+        results._told_apart(store, versions)
+    for versions, wrong in ((("1.2", "1"), "1"), (("bcd", "1.3"), "bcd"), (("1.2", ""), "")):
+        with pytest.raises(SpecError, match="no trials of") as refusal:
+            results._told_apart(store, versions)
+        assert (refusal.value.got, refusal.value.has) == (wrong, "1.2 abcdef012345, 1.3, ")
 
 
 def test_facts_of_an_import_are_names_and_values():

@@ -76,7 +76,7 @@ def results(
     if regret:
         return _regret(store, where, as_json)
     name = "" if sql else names[0] if names else "studies"
-    parameters = dict(zip(questions()[name].parameters, changes or ())) if name else {}
+    parameters = dict(zip(("before", "after"), changes or ()))
     if show_sql:
         if sql:
             raise SpecError("--sql", "prints a ready-made question", got="SQL of your own", needs="--best or another", remedy="gemmgen study ask --help")
@@ -184,7 +184,7 @@ def _told_apart(store: Any, versions: tuple[str, str]) -> None:
     for version in versions:
         if not any(version and (version == one["generator"] or (one["commit"] or "").startswith(version)) for one in there):
             raise SpecError("--changes", "names a version that the store has no trials of", got=version,
-                            has=", ".join(f"{one['generator']} {one['commit'][:12]}".strip() for one in there) or "no trials",
+                            has=", ".join(" ".join(filter(None, (one["generator"], (one["commit"] or "")[:12]))) for one in there) or "no trials",
                             needs="a version of gemmgen, or the beginning of a commit", remedy="gemmgen study ask STORE --studies")
 
 

@@ -4,7 +4,7 @@
 -- compare what the two versions predict.
 -- Empty: both versions have trials, but none of the same candidate; gemmgen study run STUDY with each version, into one store.
 WITH both_versions AS (
-    SELECT generator = $after OR starts_with(commit, $after) AS is_after, gpu, layout, m, n, k, data,
+    SELECT coalesce(generator = $after OR starts_with(commit, $after), false) AS is_after, gpu, layout, m, n, k, data,
            hash(CASE kind WHEN 'kernel' THEN spec ELSE kind || ' ' || kernel END) AS candidate,
            arg_max(struct_pack(verdict, seconds, spread, predicted_seconds), "at") AS ended
     FROM trials
