@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -109,3 +110,11 @@ def test_verify_says_what_it_sampled(monkeypatch, gemmgen, write_spec):
     report = road.verify(road.build(spec), device="emulator", size=(1000, 900, 48))
     assert report.as_dict()["sample"] == {"blocks": 12, "of": 928, "sentence": "sampled 12 of 928 blocks"} and report.passed
     assert np.isfinite(report.errors.relative_frobenius)
+
+
+def test_a_pass_needs_all_that_its_blocks_read():
+    """Whichever of a block's lines somebody needs: an earlier pass, whose blocks may have fewer lines, writes something for each."""
+    plan = SimpleNamespace(launches=SimpleNamespace(split_before=(SimpleNamespace(name="a"), SimpleNamespace(name="b"))))
+    launch, lines = SimpleNamespace(grid=((("m", 8), ("k", 32)), (("n", 4), ("k", 32)))), {"a": {11, 30}, "b": {1}}
+    assert [*sample._of_pass(plan, launch, {"m": 20, "n": 5, "k": 40}, lines)] == [2, 3, 6, 7]  # of A's three times two blocks, then of B's
+    assert lines == {"a": {*range(8, 16), 30}, "b": {0, 1, 2, 3}}

@@ -124,6 +124,18 @@ def test_large_products_decide_which_kernel_a_way_has(monkeypatch):
         assert (first is fast_when_large, second is fast_when_small) == (large_first, large_first), slower
 
 
+def test_and_which_comes_first_of_one_spec(monkeypatch):
+    of_specs = []
+    whole = candidate_kernels._of_way
+    monkeypatch.setattr(candidate_kernels, "_of_way", lambda *asked: of_specs.append((asked[4], [*whole(*asked)])) or of_specs[-1][1])
+    library = loaded("syrk", sizes=[[64] * 3, [8192] * 3], use=[{"scheme": "scaled"}])
+    candidate_kernels.of_routine(library, library.gpus[0], {"kind": "syrk", "layout": "nt"})
+    for sizes, found in of_specs:
+        costs = [np.log(one.seconds) @ candidate_kernels.weights(sizes) ** 3 for one in found]
+        assert len(found) > 1 and costs[0] == min(costs) < costs[-1]
+    assert of_specs
+
+
 def test_an_estimate_is_of_the_kind_s_own_work(chosen):
     """Of half of the tiles: of sizes that the kind has, within a fifth of the model."""
     choice = chosen.choose()
