@@ -56,6 +56,7 @@ __device__ int min(int, int);
 __device__ int max(int, int);
 __device__ unsigned max(unsigned, unsigned);
 __device__ void __syncthreads();
+__device__ void __syncwarp();
 __device__ void __threadfence();
 __device__ unsigned __shfl_xor_sync(unsigned, unsigned, int);
 __device__ int __any_sync(unsigned, int);

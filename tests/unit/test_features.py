@@ -26,19 +26,21 @@ from gemmgen.spec import loads
 
 DESIGNS = all_designs()
 OWNERS = {
-    PACKS_APART: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory"},
+    PACKS_APART: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory", "packed_residues"},
     SPLITS_APART: set(),
-    STORED_B: {"portable", "cuda_cores", "specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory"},
-    PROMOTES_AT_ONCE: {"portable", "cuda_cores", "strided", "residues_portable", "straight", "grouped"},
-    COMBINED_SUMS: {"residues", "residues_portable", "tensor_memory", "packed_tensor_memory", "residues_tensor_memory"},
-    PERSISTENT: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory", "residues_tensor_memory"},
+    STORED_B: {"portable", "cuda_cores", "specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory", "packed_residues"},
+    PROMOTES_AT_ONCE: {"portable", "cuda_cores", "strided", "residues_portable", "straight", "grouped", "packed_residues_portable"},
+    COMBINED_SUMS: {"residues", "residues_portable", "tensor_memory", "packed_tensor_memory", "residues_tensor_memory", "packed_residues",
+                    "packed_residues_portable", "packed_residues_tensor_memory"},
+    PERSISTENT: {"specialised", "packed", "residues", "tensor_memory", "packed_tensor_memory", "residues_tensor_memory", "packed_residues",
+                 "packed_residues_tensor_memory"},
     ANY_KIND: {"portable", "cuda_cores", "specialised", "strided", "residues", "residues_portable", "tensor_memory", "residues_tensor_memory"},
     GIVEN_TRIANGLES: {"portable", "cuda_cores", "specialised", "strided", "tensor_memory"},
     COMPLEX: {"portable", "cuda_cores", "specialised", "strided", "residues", "residues_portable", "tensor_memory", "residues_tensor_memory"},
     PIECES: {"portable", "strided"},
     PADDED_ROWS: {"portable", "strided"},
     CACHED_FRAGMENTS: {"portable", "strided"},
-    CLUSTERS: {"specialised", "packed", "residues"},
+    CLUSTERS: {"specialised", "packed", "residues", "packed_residues"},
     TURNS: {"specialised", "packed"},
 }
 """The designs whose kernels have a feature, written down by hand."""

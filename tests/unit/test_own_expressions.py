@@ -147,7 +147,7 @@ def test_a_spec_that_leaves_nothing_open_has_no_bounds():
 
 def test_the_symbols_are_listed_with_meaning_and_whose_they_are(gemmgen):
     rows = {row["name"]: row for row in explaining.symbols()}
-    assert rows["blocks_per_sm"]["symbol"] == "resident_blocks" and rows["demand"]["of"] == "(cuda_cores, portable, residues_portable, straight, strided, thin)"
+    assert rows["blocks_per_sm"]["symbol"] == "resident_blocks" and rows["demand"]["of"] == "(cuda_cores, packed_residues_portable, portable, residues_portable, straight, strided, thin)"
     assert all(row["meaning"] for row in rows.values())
     assert {one.symbol for design in all_designs() for _, group in design.equations.groups for one in group} <= {row["symbol"] for row in rows.values()}
     ran = gemmgen("explain", "--symbols")

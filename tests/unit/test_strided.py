@@ -132,7 +132,7 @@ def test_a_runner_refuses_what_overlaps_and_what_is_no_batch():
     with pytest.raises(SpecError, match="not a matrix"):
         gemm(None, plan, source, a, b)
     single = plan_of("gemm")
-    with pytest.raises(SpecError, match="not for strided batches"):
+    with pytest.raises(SpecError, match="for no batch of one size"):
         strided(None, single, render(single), a, b)
 
 

@@ -731,7 +731,7 @@ def test_an_empty_batch_is_one_of_no_products_and_one_of_empty_ones(monkeypatch,
         return BatchResult(tuple(np.zeros(one.sizes[:2]) for one in products), {}, None, True)
 
     monkeypatch.setattr(of_batches, "batch", batch)
-    assert of_batches.nothing(None, SimpleNamespace(kind=kind), None)[0] and asked == [[], sizes]
+    assert of_batches.nothing(None, SimpleNamespace(kind=kind, type=F32), None)[0] and asked == [[], sizes]
 
 
 def test_products_that_overlap_are_named_as_they_were_given():
@@ -1478,7 +1478,8 @@ def test_a_batchs_matrices_are_where_its_kernel_is_told(monkeypatch, kind, layou
     listed = SimpleNamespace(rows=np.arange(6, dtype=np.int32), extents={"turns": 4})
     design = SimpleNamespace(listed=lambda plan, sizes, threshold: asked.append((sizes.tolist(), threshold)) or listed)
     plan = SimpleNamespace(
-        kind=kind, layout=layout, output=USUAL, type=F32, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design)
+        kind=kind, layout=layout, output=USUAL, type=F32, own=SimpleNamespace(threshold=9), batch=SimpleNamespace(tiles=(1,)), design=design,
+        launches=SimpleNamespace(repeated=False))
     source = SimpleNamespace(interface=SimpleNamespace(constants={"chunk": 2}))
     for spoils in (False, True):
         device = Memory()
