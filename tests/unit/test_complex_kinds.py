@@ -325,7 +325,7 @@ def test_residues_are_of_one_product_and_of_a_tiles_own_k():
         able = [kind.name for kind in (GEMMT, SYRK, SYMM, TRMM, SYR2K, Syr2kInTurn()) if design_called(design).computes(kind)]
         assert able == ["gemmt", "syrk", "symm", "trmm", "syr2k"]
         assert all(design_called(design).computes(OfComplex("c128", "nc", kind)) for kind in (HERK, HEMM, TRMM, HER2K))
-    with pytest.raises(InfeasibleSpec, match="gemm, gemmt, syrk, symm, trsm or strided; syr2k and trmm of single products"):
+    with pytest.raises(InfeasibleSpec, match="gemm, gemmt, syrk, symm, trsm, strided, pointers or grouped; syr2k and trmm of single products"):
         solve(spec("trmm", "nn", "h200", "f64", matrices=3))
     tile = {"block": [32, 32, 64], "warp": [16, 16, 64]}
     for gpu, own in (("a100", tile), ("h200", {"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1})):
