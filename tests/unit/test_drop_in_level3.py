@@ -299,7 +299,8 @@ watched = watch()
 a, b, c, scalar = (array(*([0.5] * 64)) for _ in range(4))
 trmm, symm = (function(default, f"cublasS{kind}_v2", KINDS[kind].replace(" ", "")) for kind in ("trmm", "symm"))
 at = ctypes.addressof
-symm(handle, 0, 0, 5, 5, at(scalar), at(a), 5, at(b), 5, at(scalar), at(c), 5)
+nothing = array(0.0)  # as beta, which a triangular product has not: only the kind differs
+symm(handle, 0, 0, 5, 5, at(scalar), at(a), 5, at(b), 5, at(nothing), at(c), 5)
 for to in (c, b, c, b):
     trmm(handle, 0, 0, 0, 0, 5, 5, at(scalar), at(a), 5, at(b), 5, at(to), 5)
 tell(selects=watched.watched_selects(), products=kernels())

@@ -460,6 +460,10 @@ def finite(result, **told):
     return replace(result, c=np.where(np.isinf(result.c), np.float32(3e38), result.c))
 
 
+def turned(result, **told):
+    return replace(result, c=np.where(np.isinf(result.c), -result.c, result.c))
+
+
 def read(result, *, alpha, c, **told):
     return replace(result, c=alpha * c) if alpha == 0 else result
 
@@ -472,9 +476,9 @@ def without_alpha(result, *, alpha, **told):
     return replace(result, c=result.c / alpha) if alpha else result
 
 
-@pytest.mark.parametrize(("change", "told"), [(finite, "Inf and NaN"), (read, "something was read"), (outside, "beside C were written"),
+@pytest.mark.parametrize(("change", "told"), [(finite, "Inf and NaN"), (turned, "Inf and NaN"), (read, "something was read"), (outside, "beside C were written"),
                                               (without_alpha, "of the worst case;")],
-                         ids=["no infinity", "read", "outside", "without alpha"])
+                         ids=["no infinity", "infinities of another sign", "read", "outside", "without alpha"])
 def test_a_solve_that_is_wrong_fails(monkeypatch, change, told):
     with np.errstate(all="ignore"):
         passed, said = asked(monkeypatch, change=change)
