@@ -498,3 +498,12 @@ def test_the_model_has_the_time_that_was_measured(unknowns, sides, measured):
     """On an H200, docs/results/level3.md, with a copy of the right-hand sides."""
     of = solve(spec(unknowns, sides, unknowns, gpu="h200")).model
     assert of["seconds"] == pytest.approx(measured, rel=0.2)
+
+
+def test_an_unknown_is_written_by_one_thread_when_all_have_read_it():
+    """Threads of a warp may run apart, which the emulator's do not: so its text is read."""
+    text = render(solve(loads({"problem": {"kind": "trsm"}, "split": {"scheme": "half"}, "target": {"gpu": "a100"}}))).text
+    loop = text.partition("const Number x = divided(known")[2]
+    steps = [line.strip() for line in loop.splitlines()[1:12]]
+    assert steps[0].startswith("__syncwarp();") and steps[1].startswith("if (mine == 0) known[")
+    assert steps.index("__syncwarp();") > steps.index(next(one for one in steps if one.startswith("*to = less(")))
