@@ -181,7 +181,11 @@ def ranked(design: Design, space: Space, fixed: Numbers, objective: Objective | 
     """
     known = design.predicted({**fixed, **space.columns})
     length = len(space.columns["BM"])
-    known = {name: np.broadcast_to(value, length) for name, value in known.items() if np.ndim(value) <= 1}
+    # Of the largest products bytes are integers beyond 64 bits, which arrays hold as FP64, as they hold sizes.
+    known = {
+        name: np.broadcast_to(float(value) if isinstance(value, int) and value >= 2**63 else value, length)
+        for name, value in known.items() if np.ndim(value) <= 1
+    }
     seconds = known["seconds"]
     first, *others = design.preference(known)
     if objective:
