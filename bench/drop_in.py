@@ -1,6 +1,6 @@
 """What does a library's preload library do for programs that know nothing of it? Each runs as it is and with it, in turns.
 
-    python bench/drop_in.py DIR [--programs torch,lu,hpl,cupy,jax,overhead] [--rounds 2] [--no-audit] [--json FILE]
+    python bench/drop_in.py DIR [--programs torch,lu,hpl,cholesky,cupy,jax,overhead] [--rounds 2] [--no-audit] [--json FILE]
     python bench/drop_in.py DIR --profile vision,encoder [--json FILE]
 
 DIR is a folder of `gemmgen library` with shim = ["cublas"]. The programs, all in FP32:
@@ -11,6 +11,7 @@ DIR is a folder of `gemmgen library` with shim = ["cublas"]. The programs, all i
 - lu: of a 16384 x 16384 matrix, by cupyx.scipy.linalg.lu_factor, and in blocks and recursively as HPL does it, by cuBLAS's own functions. The error is HPL's
   scaled residual, computed in FP64.
 - hpl: the same with panels of its own, bench/programs/hpl.py; the error is the mean residual of three matrices.
+- cholesky: of a 16384 x 16384 matrix, by cuSOLVER's spotrf; the error is the factor's times its transpose against the matrix.
 - cupy: products by the operator @ of all layouts. jax: products under jit. The errors are relative Frobenius errors against FP64.
 - overhead: microseconds of the host for a call that is passed on and for one that is taken, beside the vendor's function and the library's own.
 
@@ -34,8 +35,8 @@ from pathlib import Path
 from gemmgen.library import dropped, shim
 
 FOLDER = Path(__file__).with_name("programs")
-PROGRAMS = {"torch": "models", "lu": "lu", "hpl": "hpl", "cupy": "cupy_products", "jax": "jax_products", "overhead": "overhead"}
-NEEDS = {"torch": "torch", "lu": "cupy", "hpl": "cupy", "cupy": "cupy", "jax": "jax", "overhead": "torch"}
+PROGRAMS = {"torch": "models", "lu": "lu", "hpl": "hpl", "cholesky": "cholesky", "cupy": "cupy_products", "jax": "jax_products", "overhead": "overhead"}
+NEEDS = {"torch": "torch", "lu": "cupy", "hpl": "cupy", "cholesky": "cupy", "cupy": "cupy", "jax": "jax", "overhead": "torch"}
 
 
 def installed(module: str) -> bool:

@@ -208,15 +208,16 @@ def problem_of(race: Race, operands: tuple[Any, ...], **more: Any) -> Problem:
     return problem(m, n, k, *(x.data.ptr for x in operands), **told, **more)
 
 
-def gemm_of(calls: Calls, race: Race, kernel: int = 0) -> Any:
-    return called(calls, [problem_of(race, one, kernel=kernel, flags=UNCOUNTED) for one in race.sets])
+def gemm_of(calls: Calls, race: Race, kernel: int = 0, workspace: Any = None) -> Any:
+    return called(calls, [problem_of(race, one, kernel=kernel, flags=UNCOUNTED) for one in race.sets], workspace=workspace)
 
 
-def called(calls: Calls, problems: list[Problem], packed: list[Packed] | None = None) -> Any:
-    """What multiplies the problem of a number, with workspace of its own."""
+def called(calls: Calls, problems: list[Problem], packed: list[Packed] | None = None, workspace: Any = None) -> Any:
+    """What multiplies the problem of a number, with workspace of its own where none is given."""
     import cupy
 
-    workspace = cupy.empty(max(256, calls.choice(problems[0], packed=packed and packed[0]).workspace_bytes), cupy.uint8)
+    if workspace is None:
+        workspace = cupy.empty(max(256, calls.choice(problems[0], packed=packed and packed[0]).workspace_bytes), cupy.uint8)
     at = ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes)
     name = "gemm_packed" if packed else "gemm"
     return lambda i, kept=workspace: calls(name, *(ctypes.byref(x[i]) for x in (problems, packed) if x), *at, stream_pointer())
@@ -292,14 +293,16 @@ def products(libraries: dict[Path, Calls], alone: bool, sizes: Any = SIZES, insi
                 for number in range(calls.function("kernels")()) if not alone else (choice.kernel,):
                     of, found = problem_of(race, race.sets[0], kernel=1 + number), sized(Choice)
                     if calls.function("select")(ctypes.byref(of), None, ctypes.byref(found)) == 0 and not found.is_fallback:
-                        known.setdefault(calls.kernel(number), (found.seconds, folder, number))
+                        known.setdefault(calls.kernel(number), (found.seconds, folder, number, found.workspace_bytes))
             predicted = {name: one[0] for name, one in known.items()}
             # Of the first library's: another's estimates may be of other sizes.
-            most = HOPELESS * min((one for one, folder, _ in known.values() if folder == first), default=math.inf)
+            most = HOPELESS * min((seconds for seconds, folder, *_ in known.values() if folder == first), default=math.inf)
             hopeful = [name for name, one in predicted.items() if one <= most or name == chosen]
-            contenders = {name: gemm_of(libraries[known[name][1]], race, 1 + known[name][2]) for name in hopeful}
+            # One for all, as launches follow one another: the words of a batch of models' products times all kernels fill a GPU's memory.
+            workspace = cupy.empty(max([256, choice.workspace_bytes, *(known[name][3] for name in hopeful if name in known)]), cupy.uint8)
+            contenders = {name: gemm_of(libraries[known[name][1]], race, 1 + known[name][2], workspace) for name in hopeful}
             if chosen not in contenders:  # a portable one
-                contenders[chosen] = gemm_of(libraries[first], race)
+                contenders[chosen] = gemm_of(libraries[first], race, workspace=workspace)
             times = race.run({"SGEMM": sgemm_of(race), **contenders}, 5.0)
             best = min(contenders, key=times.__getitem__)
             rows.append({
@@ -308,7 +311,7 @@ def products(libraries: dict[Path, Calls], alone: bool, sizes: Any = SIZES, insi
                 "best_error": error_of(race, contenders[best]), "measured": {name: times[name] / 1e6 for name in contenders if name in known},
                 "chosen_measured": times[chosen] / 1e6, "predicted": predicted,
             })
-            del race, contenders
+            del race, contenders, workspace
             cupy.get_default_memory_pool().free_all_blocks()
             if keep:
                 keep(rows)

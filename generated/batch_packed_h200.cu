@@ -608,8 +608,8 @@ gemmgen_ootomo_wgmma_128x128x64_261b3129(
             const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
             const bool together = ldc % 2 == 0 && ((u64)c & 7) == 0;
             const bool quads = ldc % 4 == 0 && ((u64)c & 15) == 0;
-            // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
-            bool done = !read_c && quads && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            // A tile that nothing is added to, and whose rows end between two stores, is stored by the same few instructions for all.
+            bool done = !read_c && quads && (n % 4 == 0 || n0 + BLOCK_N <= n);
             if (done) {
                 // The even lane of two takes the first of two groups of eight columns, the odd one the second.
                 const bool odd = lane & 1;
@@ -622,6 +622,8 @@ gemmgen_ootomo_wgmma_128x128x64_261b3129(
                             const int r = at / 2 * 8 + at % 2 * 2;
                             const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
                             const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
+                            const int to = odd ? column + 6 : column;
+                            const bool inside = row < m && to < n;
                             float product[4] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
                                                 fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1]),
                                                 fmaf(acc_correction[i][j][r + 4], 0x1p-11f, sum_main[i][j][r + 4]),
@@ -633,7 +635,7 @@ gemmgen_ootomo_wgmma_128x128x64_261b3129(
                             }
                             const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
                             const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
-                            *(float4*)(c + row * ldc + (odd ? column + 6 : column)) =
+                            if (inside) *(float4*)(c + row * ldc + to) =
                                 odd ? make_float4(first, second, product[2], product[3]) : make_float4(product[0], product[1], first, second);
                         }
                 __syncwarp();  // what is computed again follows what the other lane has stored

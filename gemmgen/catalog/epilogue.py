@@ -175,7 +175,9 @@ class Epilogue:
         for before, after, step in self._walked(x, given):
             if step is not None:
                 grows = step.slope(*_spread(step, given))
-                slope, own = slope * grows, own * grows + step.roundoff * np.maximum(np.abs(before), np.abs(after))
+                # Below the smallest normal number FP32's spacing no longer shrinks.
+                size = np.maximum(np.maximum(np.abs(before), np.abs(after)), SMALLEST_NORMAL)
+                slope, own = slope * grows, own * grows + step.roundoff * size
         return slope, own
 
     def _walked(self, x: np.ndarray, given: Mapping[str, Any]) -> Iterator[tuple[np.ndarray, np.ndarray, Step | None]]:
@@ -232,6 +234,8 @@ def _spread(step: Step, given: Mapping[str, Any]) -> list[np.ndarray]:
 
 U = 2.0**-24
 """Unit roundoff of FP32."""
+SMALLEST_NORMAL = 2.0**-126
+"""Of FP32."""
 
 EXPONENTIAL = """// e^x; of what is below FP32's range about 1e-38, of what is above it about 2e38.
 GG_DEVICE float power_of_e(float x) {

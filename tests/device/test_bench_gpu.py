@@ -144,7 +144,7 @@ def test_a_whole_bench():
     assert at["ootomo, main kernel"].seconds < at["ootomo"].seconds
     assert at["ootomo"].relative_frobenius < 2e-6 < at["cublas-f16"].relative_frobenius
     assert table.environment["cuBLAS"].isdigit() and benching.from_csv(benching.as_csv(table))[1] == table.rows
-    found, left_out = share.share_of(table, [kernel])
+    found, left_out = share.share_of(table, share.made([kernel]))
     assert left_out == [] and [one.name for one in found.results] == [SGEMM, "cublas-f16", "cublas-tf32", source.name] * 2
     assert found.device == table.device and share.Share.model_validate_json(share.as_json(found)) == found
 

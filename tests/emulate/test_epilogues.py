@@ -127,14 +127,16 @@ def test_products_of_a_strided_batch_have_vectors_of_their_own_or_one(data):
     }))
     source = render(plan)
     device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
-    of = [integers(65, 31, k) for k in (40, 40, 40)]
-    a, b, c = (np.stack([one[at] * (1 + number) for number, one in enumerate(of)]) for at in range(3))
-    given = vectors(65, 31)
-    each = given | {"bias": np.stack([given["bias"] + i for i in range(3)])}
-    for ends in (given, each):
-        result = strided(device, plan, source, a, b, c, alpha=2.0, beta=-1.0, ends=ends)
-        want = [ended(2 * a[i] @ b[i] - c[i], **ends | {"bias": np.broadcast_to(ends["bias"], (3, 31))[i]}) for i in range(3)]
-        assert np.array_equal(result.c, np.stack(want)) and result.intact
+    # Nothing is added to the second C, which ends between four neighbours that are stored together, nor to the third, which ends within them.
+    for n, beta, extra in ((31, -1.0, 0), (36, 0.0, 0), (34, 0.0, 2)):
+        of = [integers(65, n, k) for k in (40, 40, 40)]
+        a, b, c = (np.stack([one[at] * (1 + number) for number, one in enumerate(of)]) for at in range(3))
+        given = vectors(65, n)
+        each = given | {"bias": np.stack([given["bias"] + i for i in range(3)])}
+        for ends in (given, each):
+            result = strided(device, plan, source, a, b, c, alpha=2.0, beta=beta, ends=ends, placement=Placement((0, 0, extra)))
+            want = [ended(2 * a[i] @ b[i] + beta * c[i], **ends | {"bias": np.broadcast_to(ends["bias"], (3, n))[i]}) for i in range(3)]
+            assert np.array_equal(result.c, np.stack(want)) and result.intact
     assert Judge(plan, source, None, device).batch().passed
 
 

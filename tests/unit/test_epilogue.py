@@ -174,6 +174,18 @@ def test_an_error_grows_by_the_slope_of_every_later_step():
     assert slope.tolist() == [[4, 4]] and own.tolist() == [[rows.U * (4 * 4 + 16), rows.U * (4 * 8 + 24)]]
 
 
+@pytest.mark.parametrize("do", [("gelu",), ("bias", "gelu_tanh"), ("scale", "relu")])
+def test_sums_below_the_normal_range_are_found_behind_what_rounds_them(do):
+    """Half of an odd number of FP32's smallest steps is no such number."""
+    plan = plan_with(*do)
+    right, given = np.ldexp(np.array([[-979279.0, 1.0, 3.0, 4194303.0]]), -149), quiet(plan, 1, 4)
+    c = plan.epilogue.values(right, given).astype(np.float32)
+    kept = right if "relu" not in do else np.maximum(right, 0)
+    assert (c != plan.epilogue.values(right, given)).any() == ("scale" not in do)
+    assert np.array_equal(np.where(kept == 0, 0, traced(plan, c, right, given)), kept)
+    assert (np.abs(traced(plan, c + np.float32(2.0**-140), right, given) - right) > 2.0**-142).all()
+
+
 def test_a_vector_that_is_not_there_adds_what_changes_no_zero():
     assert rows.Argument("bias", "n", "what is added", optional=True).at("i", "j") == "(bias ? bias[j] : -0.0f)"
     assert rows.Argument("bias", "m", "what is added").at("i", "j") == "bias[i]"
