@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assembled import gcn_of, ptx_of
+from assembled import assembled, gcn_of, ptx_of
 from fake_hip import MI210, FakeHip, emulating, install
 
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.emulate import Emulator
+from gemmgen.run.emulator import UnplannedDevice
+from gemmgen.verify.unit_probe import probe, probe_source
 from gemmgen.workshop import bringup
 from gemmgen.workshop.bringup import launch_limits, rates
 from gemmgen.workshop.bringup.instruction import probe_instruction
@@ -38,6 +40,15 @@ def test_an_emulated_instruction_is_what_its_rows_say(gpu, name):
 def test_emulated_integers_are_exact(gpu, name):
     one = probe_instruction(EmulatedMachine(GPUS.get(gpu)), FRAGMENTS.get(name), 500)
     assert one.maps.same_as(one.fragment) and one.whole[0] == one.whole[1] and one.traits.value("sums") == "wrap around in INT32"
+
+
+@pytest.mark.parametrize(("gpu", "name"), [("a100", "mma_m8n8k16_s8"), ("h200", "wgmma_m64n8k8_tf32"), ("mi210", "mfma_m16n16k16_f16")])
+def test_a_unit_that_its_own_kernel_asks_answers_as_modelled(gpu, name):
+    """Each element of each tile, whether lanes hold B or shared memory does."""
+    row, fragment = GPUS.get(gpu), FRAGMENTS.get(name)
+    source = probe_source(fragment, fragment.arch or row.arch)
+    found = probe(UnplannedDevice(row, source, assembled(source)), fragment, row)
+    assert [found.agreeing(tile) for tile in range(len(found.names))] == [one.size for one in found.d]
 
 
 def test_a_row_that_was_changed_is_found(monkeypatch):
