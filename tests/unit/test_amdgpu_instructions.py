@@ -1462,6 +1462,7 @@ def test_a_permutation_in_rows_reads_what_its_lanes_need_and_switches_none_off()
     ("gfx950", "v_permlane16_swap_b32 v2, v4, v6", "instruction has 3 operands"),
     ("gfx1100", "v_permlane16_b32 v8, v2, s20, s21, v4", "instruction has 5 operands"),
     ("gfx942", "v_readfirstlane_b32 s20, s0", "operand s0 is not a vector register"),
+    ("gfx1100", "v_mov_b16_e32 v12.l, v2.l\nv_add_f32_e32 v8, v12, v2", "register v12 is read, part of which nothing has written"),
     ("gfx942", "s_waitcnt 1", "wait cannot be read"),
     ("gfx942", "s_waitcnt vscnt(0)", "gfx942 has no counter vscnt"),
     ("gfx1201", "s_barrier_signal 1", "barrier other than the workgroup's"),

@@ -957,6 +957,7 @@ def test_a_copy_fills_up_with_zeros(size):
         ("bar.arrive 1, 64;", "threads only arrive at a barrier, and none waits"),
         ("mov.u32 %r4, 48; bar.sync 1, %r4;", "a barrier for part of a warp"),
         ("@%p2 bar.sync 1, 64;", "a barrier in divergent code"),
+        ("setp.lt.u32 %p2, %tid.x, 32; @%p2 bra one; bar.sync 0; bra over; one: bar.sync 0; over:", "warps of one CTA meet at different barriers"),
         ("ld.shared.v4.b32 {{{d}, %r3, %r4, %r5}}, [s+8];", "an access of 16 bytes is not aligned"),
         ("ld.shared.v4.b64 {{%rd1, %rd1, %rd1, %rd1}}, [s];", "access is wider than 16 bytes"),
         ("ld.shared.b32 {d}, [s+2033];", "reaches outside shared memory"),

@@ -187,6 +187,11 @@ KERNEL = """
         ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32.satfinite {%f1}, {%r1}, {%r1}, {%f1};", "FP32 accumulators"),
         ("cp.async.cg.shared.global [%r1], [%rd1], 8;", "cannot copy 8 bytes"),
         ("bar.sync 0, 48;", "part of a warp"),
+        ("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd1], 16, [%r2], %rs1;", "cannot be multicast"),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2], %rs1;", "has 5 operands"),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd1], 16, [%r2];", "has 4 operands"),
+        ("setmaxnreg.dec.sync.aligned.u32 20;", "a thread cannot have so many registers"),
+        ("wgmma.fence.sync.aligned %r1;", "has 1 operands"),
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_refused_before_anything_runs(statement, problem):
