@@ -1447,9 +1447,9 @@ def test_a_permutation_in_rows_reads_what_its_lanes_need_and_switches_none_off()
     """Lanes 4 to 7 read the four below them, which alone hold something; then every lane moves again."""
     start = "v_mov_b32_e32 v8, 5\ns_mov_b32 s20, 0x32103210\ns_mov_b32 s21, 0\ns_mov_b32 exec_lo, 0xf\nv_mov_b32_e32 v12, v2\n"
     move = "v_permlane16_b32 v8, v12, s20, s21"
-    for on, bits, want in (("0xff", "", {lane: lane % 4 + 100 for lane in range(8)}), ("0xf0", " op_sel:[1,0]", {lane: lane % 4 + 100 for lane in range(4, 8)})):
+    for on, bits, moved in (("0xff", "", range(8)), ("0xf0", " op_sel:[1,0]", range(4, 8))):
         got = lanes(f"{start}s_mov_b32 exec_lo, {on}\n{move}{bits}\ns_mov_b32 exec_lo, -1", "gfx1100")
-        assert got.tolist() == [want.get(lane, 5) for lane in range(32)]
+        assert got.tolist() == [lane % 4 + 100 if lane in moved else 5 for lane in range(32)]
     behind = f"{start}s_mov_b32 exec_lo, 0xf0\n{move}\nv_add_nc_u32_e32 v8, 1, v8\ns_mov_b32 exec_lo, -1"  # no lane that is read is on
     assert lanes(behind, "gfx1100").tolist() == [6 if 4 <= lane < 8 else 5 for lane in range(32)]
     with pytest.raises(EmulationError, match="register v12 is read, which nothing has written"):
