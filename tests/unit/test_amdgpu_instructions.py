@@ -452,6 +452,8 @@ def test_subnormals_are_flushed_where_the_mode_says_so(target):
         same(run("s_denorm_mode 0\nv_mul_f32_e32 v8, v2, v4", F32, x, y, target=target), flush(flush(x) * flush(y)))
         set_mode = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\nv_mul_f32_e32 v8, v2, v4"
         same(run(set_mode, F32, x, y, target=target), flush(flush(x) * flush(y)))
+        same(run(set_mode.replace("4, 2", "4, 4"), F32, x, y, target=target), flush(flush(x) * flush(y)))
+        same(run("s_round_mode 0\nv_mul_f32_e32 v8, v2, v4", F32, x, y, target=target), x * y)
         same(run("v_mov_b32_e32 v8, v2", F32, x, denormals=0, target=target), x)
         # The quotient that a division ends with was flushed, or not, where it was computed.
         small = x[(x != 0) & (np.abs(x) < F32(2.0**-126))]
@@ -464,8 +466,9 @@ def test_subnormals_are_flushed_where_the_mode_says_so(target):
         ):
             body = f"{compare.format(mask)}\nv_cndmask_b32_e64 v8, 0, 1, {mask}"
             assert (run(body, U32, x, y, denormals=0, target=target) == want).all(), compare
-    with pytest.raises(EmulationError, match="rounding mode"):
-        run("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 3", F32, x, y, target=target)
+    for body in ("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 3", "s_round_mode 4"):
+        with pytest.raises(EmulationError, match="a rounding mode other than to nearest"):
+            run(body, F32, x, y, target=target)
 
 
 UNARY = {
@@ -755,6 +758,8 @@ COVERED = {
     "the first of two in order": "ds_read_b32 v8, v10\nds_read_b32 v9, v10\ns_waitcnt lgkmcnt(1)",
     "behind others that may be slower": "s_load_dword s20, s[4:5], 0x0\n"
     "ds_read_b32 v8, v10\nds_read_b32 v9, v10\ns_waitcnt lgkmcnt(1)",
+    "behind a write of caches": "global_load_dword v8, v21, s[4:5]\nbuffer_wbl2 sc1\nbuffer_inv sc1\ns_waitcnt vmcnt(1)",
+    "every counter by a plain number": "ds_read_b32 v9, v10\nglobal_load_dword v8, v21, s[4:5]\ns_waitcnt 0\nv_mov_b32_e32 v9, v9",
     "among loads and stores": "global_load_dword v8, v21, s[4:5]\nglobal_store_dword v21, v2, s[10:11]\ns_waitcnt vmcnt(1)",
     "over a load of the same kind": "global_load_dword v8, v21, s[6:7]\nglobal_load_dword v8, v21, s[4:5]\ns_waitcnt vmcnt(0)",
     "flat, of global memory": "v_mov_b32_e32 v12, s4\nv_mov_b32_e32 v13, s5\nv_add_co_u32_e32 v12, vcc, v12, v21\n"
@@ -1438,6 +1443,40 @@ def test_patterns_of_swizzles_and_rows():
     assert (lanes("v_mov_b32_e32 v8, 5\n" + one.replace("0x104", "0x114")) == np.where(LANE == 5, 107, np.where((LANE >= 4) & (LANE < 8), 0, 5))).all()
 
 
+def test_a_permutation_in_rows_reads_what_its_lanes_need_and_switches_none_off():
+    """Lanes 4 to 7 read the four below them, which alone hold something; then every lane moves again."""
+    start = "v_mov_b32_e32 v8, 5\ns_mov_b32 s20, 0x32103210\ns_mov_b32 s21, 0\ns_mov_b32 exec_lo, 0xf\nv_mov_b32_e32 v12, v2\n"
+    move = "v_permlane16_b32 v8, v12, s20, s21"
+    for on, bits, moved in (("0xff", "", range(8)), ("0xf0", " op_sel:[1,0]", range(4, 8))):
+        got = lanes(f"{start}s_mov_b32 exec_lo, {on}\n{move}{bits}\ns_mov_b32 exec_lo, -1", "gfx1100")
+        assert got.tolist() == [lane % 4 + 100 if lane in moved else 5 for lane in range(32)]
+    behind = f"{start}s_mov_b32 exec_lo, 0xf0\n{move}\nv_add_nc_u32_e32 v8, 1, v8\ns_mov_b32 exec_lo, -1"  # no lane that is read is on
+    assert lanes(behind, "gfx1100").tolist() == [6 if 4 <= lane < 8 else 5 for lane in range(32)]
+    with pytest.raises(EmulationError, match="register v12 is read, which nothing has written"):
+        lanes(f"{start}s_mov_b32 exec_lo, 0x1ff\n{move.replace('s20, s21', 's20, 0x44')}\ns_mov_b32 exec_lo, -1", "gfx1100")
+
+
+@pytest.mark.parametrize(("target", "body", "problem"), [
+    ("gfx950", "s_mov_b64 exec, 1\nv_permlane32_swap_b32 v2, v4", "rows are swapped while EXEC switches lanes off"),
+    ("gfx950", "v_permlane16_swap_b32 v2, v11", "register v11 is read, which nothing has written"),
+    ("gfx950", "v_permlane16_swap_b32 v2, v4, v6", "instruction has 3 operands"),
+    ("gfx1100", "v_permlane16_b32 v8, v2, s20, s21, v4", "instruction has 5 operands"),
+    ("gfx942", "v_readfirstlane_b32 s20, s0", "operand s0 is not a vector register"),
+    ("gfx1100", "v_mov_b16_e32 v12.l, v2.l\nv_add_f32_e32 v8, v12, v2", "register v12 is read, part of which nothing has written"),
+    ("gfx942", "s_waitcnt 1", "wait cannot be read"),
+    ("gfx942", "s_waitcnt vscnt(0)", "gfx942 has no counter vscnt"),
+    ("gfx1201", "s_barrier_signal 1", "barrier other than the workgroup's"),
+    ("gfx942", "s_setreg_imm32_b32 hwreg(HW_REG_TRAPSTS, 4, 4), 0", "hardware register is not supported"),
+    ("gfx942", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 8, 1), 0", "only the rounding and subnormal modes can be set"),
+    ("gfx942", "s_setreg_imm32_b32 hwreg(HW_REG_MODE), 0", "only the rounding and subnormal modes can be set"),
+    ("gfx942", "v_mov_b32_e32 v12, v2\nv_mov_b32_e32 v13, src_shared_base_hi\nflat_atomic_add v[12:13], v2", "a flat atomic operation on LDS"),
+    ("gfx942", "global_atomic_add v21, v2, s[4:5], s20", "instruction has 4 operands"),
+])
+def test_what_is_not_done_here_is_told(target, body, problem):
+    with pytest.raises(EmulationError, match=problem):
+        lanes(f"{body}\nv_mov_b32_e32 v8, v2\n{WAITS[target]}", target, np.arange(64, dtype=U32) * 4)
+
+
 def test_a_permutation_from_a_lane_that_is_off_gives_zero_whatever_that_lane_holds():
     """Of four lanes each reads the one four farther on, whose register nothing has written."""
     body = "v_mov_b32_e32 v8, 5\nv_lshlrev_b32_e32 v10, 2, v0\ns_mov_b64 exec, 0xff\nv_mov_b32_e32 v12, v2\ns_mov_b64 exec, 0xf0\nPERMUTE\n"
@@ -1494,6 +1533,8 @@ def test_words_and_parts_of_words_in_scratch_memory():
     x, y = np.resize(WORDS, 64), np.resize(WORDS[::-1], 64)
     store = "v_and_b32_e32 v10, 1, v0\nv_lshlrev_b32_e32 v10, 2, v10\nscratch_store_dword v10, v2, off offset:8\n"  # odd lanes to 12, even ones to 8
     assert (run(f"{store}scratch_load_dword v8, v10, off offset:8\ns_waitcnt vmcnt(0)", U32, x, settings=SCRATCH) == x).all()
+    body = "scratch_store_dword off, v2, off sc0 sc1\nscratch_load_dword v8, off, off nt\ns_waitcnt vmcnt(0)"  # what caches do changes nothing
+    assert (run(body, U32, x, settings=SCRATCH) == x).all()
     store = "scratch_store_dwordx2 off, v[2:3], off offset:8\nscratch_store_short off, v4, off offset:10\nscratch_store_byte off, v4, off offset:13\n"
     longs = x.astype(U64) | y.astype(U64) << U64(32)
     want = python(lambda word, half: word & ~0xFF00FFFF0000 | (half & 0xFFFF) << 16 | (half & 255) << 40, longs, y)
@@ -1514,6 +1555,9 @@ def test_words_and_parts_of_words_in_scratch_memory():
     ("scratch_store_dword off, v2, off offset:-4", "a write of 4 bytes reaches outside scratch memory"),
     ("scratch_store_short off, v2, off offset:15", "a write of 2 bytes reaches outside scratch memory"),
     ("buffer_load_dword v8, v10, s[12:15], 0 offen", "buffer instruction is not supported"),
+    ("scratch_load_ubyte_d16 v8, off, off", "half of a register in scratch memory"),
+    ("scratch_store_short_d16_hi off, v2, off", "half of a register in scratch memory"),
+    ("scratch_store_dword off, v2, off, s20", "instruction has 4 operands"),
 ])
 def test_what_is_no_place_of_scratch_memory(access, problem):
     with pytest.raises(EmulationError, match=problem):
@@ -1549,6 +1593,14 @@ def test_waits_for_one_counter():
     for wait in ("s_waitcnt_vmcnt null, 0x1", "s_waitcnt_vscnt null, 0x0", "s_waitcnt_lgkmcnt null, 0x0"):
         with pytest.raises(EmulationError, match="is read while a load into it is in flight"):
             run(f"{load}{wait}{add}", U32, x, target="gfx1100")
+    # RDNA 4's caches are emptied as a load, and written back as a store.
+    for caches, fine in (("global_inv", True), ("global_wb", False), ("global_wbinv", False)):
+        body = f"{load}{caches} scope:SCOPE_DEV\ns_wait_loadcnt 0x1{add}"
+        if fine:
+            assert (run(body, U32, x, target="gfx1201") == 2 * x).all()
+        else:
+            with pytest.raises(EmulationError, match="is read while a load into it is in flight"):
+                run(body, U32, x, target="gfx1201")
     with pytest.raises(EmulationError, match="wait for a number in a register is not supported"):
         run(f"{load}s_waitcnt_vmcnt s4, 0x0{add}", U32, x, target="gfx1100")
 

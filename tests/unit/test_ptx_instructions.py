@@ -814,6 +814,31 @@ def test_parts_of_words_and_vectors_in_memory(text, function):
     assert got.tolist() == [function(int(x), int(y)) & 0xFFFFFFFF for x, y in zip(a, b, strict=True)]
 
 
+def test_parts_of_parameters():
+    """Each half of an address, by itself and of a pair."""
+    a = np.arange(64, dtype=np.uint32)
+    for load in ("ld.param.v2.u32 {{v, w}}, [p_a];", "ld.param.u32 v, [p_a]; ld.param.u32 w, [p_a+4];"):
+        text = f"{{{{ .reg .b32 v, w; .reg .b64 g; {load} mov.b64 g, {{{{v, w}}}}; mad.wide.u32 g, {{a}}, 4, g; ld.global.b32 {{d}}, [g]; }}}}"
+        assert (run(text, np.uint32, a) == a).all()
+
+
+@pytest.mark.parametrize(("count", "trans"), [(1, ""), (2, ".trans"), (4, ""), (4, ".trans")])
+def test_matrices_are_loaded_from_rows_in_any_order(count, trans):
+    """Of two warps of each CTA, whose lanes name rows of the other warp's; the address has an offset."""
+    a = np.random.default_rng(3).integers(0, 2**32, 128).astype(np.uint32)
+    rows = np.stack([a, ~a, a ^ np.uint32(0x1234ABCD), a], 1).reshape(2, 64, 4).view(np.uint16)  # [CTA, row, column]
+    names = ", ".join(f"m{i}" for i in range(count))
+    for matrix in range(count):
+        text = f"{PLACE} .reg .b32 {names}, u, w, q; not.b32 u, {{a}}; xor.b32 w, {{a}}, 0x1234ABCD; st.shared.v4.b32 [s], {{{{{{a}}, u, w, {{a}}}}}};" \
+            " bar.sync 0; mad.lo.u32 q, %tid.x, 7, 3; and.b32 q, q, 63; mov.u32 s, sh; mad.lo.u32 q, q, 16, s; sub.u32 q, q, 32;" \
+            f" ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{{{names}}}}}, [q+32]; mov.b32 {{d}}, m{matrix};"
+        got = run(f"{{{{ {text} }}}}", np.uint32, a, declare=SHARED).view(np.uint16).reshape(2, 2, 8, 4, 2)  # [CTA, warp, g, t, half]
+        for warp in range(2):
+            taken = rows[:, (7 * (32 * warp + 8 * matrix + np.arange(8)) + 3) % 64]
+            want = (taken.transpose(0, 2, 1) if trans else taken).reshape(2, 8, 4, 2)
+            assert (got[:, warp] == want).all()
+
+
 UPDATES = {
     "add.u32": lambda old, x: old + x, "min.u32": min, "max.u32": max, "min.s32": lambda old, x: min(signed(old), signed(x)),
     "max.s32": lambda old, x: max(signed(old), signed(x)), "and.b32": lambda old, x: old & x, "or.b32": lambda old, x: old | x,
@@ -914,15 +939,34 @@ def test_a_copy_fills_up_with_zeros(size):
         ("cp.async.cg.shared.global [s], [%rd2], 8;", "cp.async.cg cannot copy 8 bytes"),
         ("cp.async.ca.shared.global [s], [%rd2], 2;", "cp.async.ca cannot copy 2 bytes"),
         ("cp.async.ca.shared.global [s], [%rd2+4], 4;", "reaches outside its buffer"),
+        ("add.u32 s, s, 0x2000000; ld.shared::cluster.b32 {d}, [s];", "the address is of no CTA of the cluster"),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{{d}}}, [s+8];", "an access of 16 bytes is not aligned"),
+        ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {{{d}}}, [s];", "there are not as many registers as matrices"),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{{d}}}, [s], {a};", "instruction has 3 operands"),
+        ("ld.shared.v2.b32 {{{d}}}, [s];", "does not have as many registers as the access has members"),
+        ("st.shared.v2.b32 [s], {{{d}}};", "there are not as many registers as the access has members"),
+        ("ld.shared.b32 {d}, [s], {a};", "instruction has 3 operands"),
+        ("st.shared.b32 [s], {a}, {a};", "instruction has 3 operands"),
+        ("ld.param.b32 {d}, [q];", "parameter is not declared"),
+        ("red.shared.add.b16 [s], {a};", "type b16 is not supported here"),
+        ("red.shared.max.f32 [s], {a};", "type f32 is not supported here"),
+        ("red.shared.add.u32 [s], {a}, {a};", "instruction has 3 operands"),
+        ("vote.sync.any.pred %p2, %p2, -1, {a};", "instruction has 4 operands"),
+        ("shfl.sync.idx.b32 {d}, {a}, 1, 31, -1, {a};", "instruction has 6 operands"),
+        ("bar.arrive 1, 64, {a};", "instruction has 3 operands"),
         ("bar.arrive 1, 64;", "threads only arrive at a barrier, and none waits"),
         ("mov.u32 %r4, 48; bar.sync 1, %r4;", "a barrier for part of a warp"),
         ("@%p2 bar.sync 1, 64;", "a barrier in divergent code"),
+        ("setp.lt.u32 %p2, %tid.x, 32; @%p2 bra one; bar.sync 0; bra over; one: bar.sync 0; over:", "warps of one CTA meet at different barriers"),
         ("ld.shared.v4.b32 {{{d}, %r3, %r4, %r5}}, [s+8];", "an access of 16 bytes is not aligned"),
         ("ld.shared.v4.b64 {{%rd1, %rd1, %rd1, %rd1}}, [s];", "access is wider than 16 bytes"),
         ("ld.shared.b32 {d}, [s+2033];", "reaches outside shared memory"),
         ("div.u32 {d}, {a}, {d};", "an integer is divided by zero"),
         ("mov.u32 %r4, 0xFFFFFFFD; bar.warp.sync %r4;", "a warp barrier is executed by a lane its member mask leaves out"),
         ("mov.u32 %r4, 0xFFFFFFFD; shfl.sync.idx.b32 {d}, {a}, 1, 31, %r4;", "a shuffle is executed by a lane its member mask leaves out"),
+        ("mov.u32 %r4, 0xFFFFFFFD; vote.sync.any.pred %p2, %p2, %r4;", "a vote is executed by a lane its member mask leaves out"),
+        ("mov.u32 %r4, 0xFFFFFFFD; elect.sync {d}|%p2, %r4;", "an election is executed by a lane its member mask leaves out"),
+        ("mov.u32 %r4, 0x1FF; @%p2 shfl.sync.idx.b32 {d}, {a}, 9, 31, %r4;", "a shuffle reads a lane that does not take part"),
         ("mov.u32 %r4, -1; @%p2 bar.warp.sync %r4;", "a warp barrier names lanes in its member mask that do not reach it"),
         ("mov.b32 %r4, 5; mov.b32 %r4, %r5; add.u32 {d}, %r4, {a};", "a register is read before it was written"),
     ],

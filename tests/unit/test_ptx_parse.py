@@ -121,6 +121,12 @@ def test_blocks_of_inline_assembly_have_names_of_their_own():
     assert all(name in entry.registers for name in locals_)
 
 
+def test_a_name_of_a_block_is_no_part_of_another_word():
+    body = "{ .reg .b32 x, x1F, f3F800000; mov.b32 x, %tid.x; mov.b32 x1F, 0x1F; mov.b32 f3F800000, 0f3F800000; }"
+    entry = parse(KERNEL.format(statement=body)).entries["k"]
+    assert [s.operands for s in entry.body if s.opcode == "mov.b32"] == [("x@1", "%tid.x"), ("x1F@1", "0x1F"), ("f3F800000@1", "0f3F800000")]
+
+
 def test_operands_split_outside_brackets():
     assert split_operands("%f1|%p2, {%r1, %r2}, [%rd1+4], 0f3F800000") == [
         "%f1|%p2", "{%r1, %r2}", "[%rd1+4]", "0f3F800000",
@@ -187,6 +193,11 @@ KERNEL = """
         ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32.satfinite {%f1}, {%r1}, {%r1}, {%f1};", "FP32 accumulators"),
         ("cp.async.cg.shared.global [%r1], [%rd1], 8;", "cannot copy 8 bytes"),
         ("bar.sync 0, 48;", "part of a warp"),
+        ("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd1], 16, [%r2], %rs1;", "cannot be multicast"),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2], %rs1;", "has 5 operands"),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd1], 16, [%r2];", "has 4 operands"),
+        ("setmaxnreg.dec.sync.aligned.u32 20;", "a thread cannot have so many registers"),
+        ("wgmma.fence.sync.aligned %r1;", "has 1 operands"),
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_refused_before_anything_runs(statement, problem):

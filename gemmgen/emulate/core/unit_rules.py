@@ -104,7 +104,6 @@ class Truncate(Rule):
         return np.int32 if self.length * (2 - 2.0**-self.form.fraction_bits) ** 2 * 2**self.bits < 2**31 else np.int64
 
     def one_block(self, a, b, c):
-        c = c.astype(np.float64)
         products = a * b
         exponents = np.where(products == 0, _NO_EXPONENT, exponent(a, self.smallest) + exponent(b, self.smallest))
         top = np.maximum(exponents.max(-1), np.where(c == 0, _NO_EXPONENT, exponent(c, -126)))

@@ -267,7 +267,7 @@ _UNEVEN = re.compile(r"\s\s|[^\S ]")  # white space that is more than one blank
 _LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
 _GUARD = re.compile(r"@\s*(!?)\s*([%$\w]+)\s*")
 _REGISTER = re.compile(r"([%$\w]+)\s*(?:<(\d+)>)?")
-_IDENTIFIER = re.compile(r"[%$A-Za-z_][\w$]*")
+_IDENTIFIER = re.compile(r"(?<![.\w])[%$A-Za-z_][\w$]*")  # not the x of %tid.x, nor that of 0x1F
 
 
 class _Body:

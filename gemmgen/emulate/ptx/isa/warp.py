@@ -220,10 +220,9 @@ def _arrival(cursor: Cursor):
 # ---------------------------------------------------------------- fragments
 
 
-@instruction("ldmatrix", "stmatrix")
+@instruction("ldmatrix")
 def matrix_rows(cursor: Cursor):
-    """8x8 matrices of 16-bit words between shared memory and fragments."""
-    storing = cursor.base == "stmatrix"
+    """8x8 matrices of 16-bit words from shared memory to fragments."""
     cursor.choice("sync")
     cursor.choice("aligned")
     cursor.choice("m8n8")
@@ -232,16 +231,14 @@ def matrix_rows(cursor: Cursor):
     cursor.choice("shared", "shared::cta")
     cursor.choice("b16")
     cursor.count(2)
-    names = cursor.vector(1 if storing else 0)
+    names = cursor.vector(0)
     if len(names) != count:
         cursor.refuse("there are not as many registers as matrices")
     place = cursor.decoder.place(cursor.statement)
-    at = 0 if storing else 1
-    narrow = cursor.width(cursor.operands[at].strip("[ ]").split("+")[0].strip()) != 8
+    narrow = cursor.width(cursor.operands[1].strip("[ ]").split("+")[0].strip()) != 8
     type_ = "u32" if narrow else "u64"
-    slot, offset = cursor.address(at, type_)
-    slots = [cursor.source(name, "b32") for name in names] if storing else []
-    targets = [] if storing else [cursor.target(name) for name in names]
+    slot, offset = cursor.address(1, type_)
+    targets = [cursor.target(name) for name in names]
     dtype = DTYPES[type_]
 
     def run(warp, mask):
@@ -257,11 +254,6 @@ def matrix_rows(cursor: Cursor):
             base = np.tile(warp.shared_base[chosen], 8 * count)  # of lane 0, as of every lane of a column
             offsets = shared.offsets(rows.reshape(-1), base, 16)
             warp.strip.conflicts.count(place, rows, None, 16)
-            if storing:
-                words = [warp.full(s, U32).reshape(32, -1)[:, chosen] for s in slots]
-                shared.store(offsets, 16, _rows_of(words, transposed))
-                shared.wrote(offsets, warp.tid[lanes])
-                return None
             loaded = shared.load(offsets, 16)
         except Fault as fault:
             if fault.lane is not None:
@@ -284,17 +276,6 @@ def _fragments_of(rows: np.ndarray, count: int, ctas: int, transposed: bool) -> 
             words = matrix.reshape(8, ctas, 4, 2).transpose(0, 2, 1, 3)
         result.append(np.ascontiguousarray(words).view(np.uint32).reshape(32, ctas))
     return result
-
-
-def _rows_of(words: list[np.ndarray], transposed: bool) -> np.ndarray:
-    """The way back."""
-    matrices = []
-    for word in words:
-        ctas = word.shape[1]
-        halves = np.ascontiguousarray(word).view(np.uint16).reshape(8, 4, ctas, 2)  # [g, t, cta, half]
-        order = (1, 3, 2, 0) if transposed else (0, 2, 1, 3)
-        matrices.append(np.ascontiguousarray(halves.transpose(order)).reshape(8, ctas, 8))
-    return np.ascontiguousarray(np.stack(matrices)).reshape(-1, 8).view(np.complex128).reshape(-1)
 
 
 def spread(words: np.ndarray, chosen: np.ndarray | slice, warp) -> np.ndarray:
