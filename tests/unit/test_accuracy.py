@@ -23,7 +23,8 @@ from gemmgen.model import accuracy
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted, word_sizes
 from gemmgen import picture
 from gemmgen.solve import solve
-from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, contract, fp32_estimate, tf32_estimate
+from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, Short, contract, fp32_estimate, tf32_estimate
+from gemmgen.solve.promotion import promotion
 from gemmgen.solve.request import requests
 from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point, joined, with_scheme
 from gemmgen.spec import loads
@@ -207,6 +208,26 @@ def test_what_nobody_reaches_is_refused_with_the_best():
         predicted(row, unit.of(row.leading, "wgmma"), 4096, promote).estimate for row in FP32_SCHEMES if not (row.exact or row.b) for promote in (16, 32, 64)
     )
     assert error.has.startswith("at best ") and float(error.has.split(": ")[1].split()[0]) == pytest.approx(best, rel=0.3) and error.remedy
+
+
+@pytest.mark.parametrize("figures", [(9.0, 3.0, 5.0), (3.0, 5.0, 9.0), (9.0, 5.0, 3.0)])
+def test_a_scheme_that_falls_short_is_told_with_its_least_error(figures):
+    intervals = (0, 64, 32)
+    known = dict(zip(intervals, figures))
+    asking_for = SimpleNamespace(
+        key="scaled", asked=1.0, text="", promotions=lambda *_: [(each, "plain") for each in intervals],
+        times=lambda scheme, unit, promote, compensated: known[promote], told=lambda scheme, unit, promote, compensated: f"promote {promote}",
+    )
+    split_ = SimpleNamespace(sums="auto", promote=None)
+    case = SimpleNamespace(
+        spec=SimpleNamespace(split=split_, problem=SimpleNamespace(extents=(64, 64, 4096)), tile=SimpleNamespace(block="auto")), place="spec",
+        fragment=SimpleNamespace(on_matrix_unit=True, shape=(16, 8, 16)), unit=object(), scheme=SCHEMES.get("ootomo"),
+        design=SimpleNamespace(own=(), promote=lambda wanted, *_: wanted),
+    )
+    with pytest.raises(Short) as refused:
+        promotion(case, asking_for)
+    least = min(intervals, key=known.get)
+    assert (refused.value.times, refused.value.figure) == (known[least], f"promote {least}")
 
 
 @pytest.mark.parametrize(("asked", "needs"), [

@@ -231,7 +231,8 @@ def test_rates_are_constants_of_the_generation():
     found = gpu_row.of_rates(session_of(*more, fragments=[fragment]))
     assert found["", "mma_efficiency"].value == 1.0 and found["", "l2_bytes_per_clock"].value == 64.0 and ("", "dram_efficiency") not in found
     shared = next(one for one in FRAGMENTS.rows() if one.from_shared and one.word == "f16")
-    assert gpu_row.of_rates(session_of(*told, fragments=[shared], arch="sm_90a"))["wgmma", "sustained_f16_tflops"].value == 600.0
+    for fragments in ([shared], [fragment, shared], [shared, fragment]):
+        assert gpu_row.of_rates(session_of(*told, fragments=fragments, arch="sm_90a"))["wgmma", "sustained_f16_tflops"].value == 600.0
     assert gpu_row.of_rates(session_of()) == {}
 
 
