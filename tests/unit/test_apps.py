@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import math
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog import output as outputs
+from gemmgen.catalog.element import F32
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
 from gemmgen.workshop.apps import bert, cholesky, data, dense, graph, inception, kmeans, knn, llm, lu, mlp, polar, race, tuned
@@ -794,6 +796,31 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     for at in range(products.PREPARED + 5):
         multiplier.into(out, a, b, float(at), 0.0)
     assert len(multiplier._prepared) == products.PREPARED
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_a_kernels_product_is_a_new_array_of_the_stored_operands_extents(layout, monkeypatch):
+    from gemmgen.timing import products
+
+    waited, c = [], np.arange(15, dtype=np.float32).reshape(3, 5)
+    stream = SimpleNamespace(synchronize=lambda: waited.append(True))
+    cupy = SimpleNamespace(ascontiguousarray=np.ascontiguousarray, full=np.full, nan=np.nan, cuda=SimpleNamespace(get_current_stream=lambda: stream))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(products, "refusals", nullcontext)
+    multiplier = object.__new__(products.Multiplier)
+    multiplier._plan = SimpleNamespace(layout=layout, type=F32)
+
+    def into(out, a, b, alpha, beta):
+        assert a.flags.c_contiguous and b.flags.c_contiguous and out.dtype == np.float32
+        left, right = a if layout[0] == "n" else a.T, b if layout[1] == "n" else b.T
+        assert beta or np.isnan(out).all(), "what is not written shows"
+        out[...] = alpha * left @ right + (beta * out if beta else 0)
+
+    multiplier.into = into
+    a, b = np.ones((3, 7), np.float32) * 2, np.ones((7, 5), np.float32)
+    stored = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
+    assert np.array_equal(multiplier(*stored, None, 0.5, 9.0), np.full((3, 5), 7.0)), "beta counts only with C"
+    assert np.array_equal(multiplier(*stored, c, 1.0, -1.0), 14 - c) and np.array_equal(c, np.arange(15).reshape(3, 5)) and waited == [True, True]
 
 
 def test_k_of_a_strided_batch_is_its_matrices():

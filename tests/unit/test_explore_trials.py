@@ -307,6 +307,45 @@ def test_gpus_of_several_kinds_each_time_their_own_trials(tmp_path):
     assert {row.gpu for row in Store(tmp_path).rows("kind = 'reference'")} == {"a100", "h200"}
 
 
+def test_kernels_that_are_built_first_wait_for_the_reference_of_their_size(tmp_path):
+    times = []
+
+    class Late(WithGpu):
+        def submit(self, key, resource, target, *args, seconds):
+            times.extend((one.size, one.reference) for one in args if isinstance(one, Task) and one.made)
+            super().submit(key, resource, target, *args, seconds=seconds)
+            self.waiting.sort(key=lambda one: one[1].endswith("first_to_build"))  # found when nothing else is left to do
+
+        def answer(self, target):
+            found = super().answer(target)
+            return ({"of": len(self.waiting)}, found[1]) if target.endswith("first_to_build") else found
+
+    data = {**BAD, "study": {**BAD["study"], "sizes": [64, 128], "trials": 4}}
+    progress = Running(explore.study(data).candidates(), tmp_path, pool := Late()).run()
+    assert progress.done == 4 and Counter(row.verdict for row in Store(tmp_path).rows("kind = 'kernel'")) == {"timed": 4}
+    assert sorted(size[0] for size, _ in times) == [64, 64, 128, 128] and len(pool.specs_of_references) == 2
+    of = {size: {str(one) for other, one in times if other == size} for size, _ in times}
+    assert all(len(found) == 1 for found in of.values()) and len(set.union(*of.values())) == 2, "each size has its own"
+
+
+def test_what_no_gpu_times_is_judged_on_the_emulator_where_the_study_says_so(tmp_path):
+    class Emulated(InHere):
+        judged: list = []
+
+        def submit(self, key, resource, target, *args, seconds):
+            if target.endswith(":emulated"):
+                self.judged = [*self.judged, (resource, args[0].made, args[0].spec["problem"]["m"])]
+            super().submit(key, resource, target, *args, seconds=seconds)
+
+        def answer(self, target):
+            return {"verdict": "emulated", "reason": ""} if target.endswith(":emulated") else super().answer(target)
+
+    data = {**BAD, "study": {**BAD["study"], "sizes": [64, 128], "trials": 2, "emulate": True}}
+    Running(explore.study(data).candidates(), tmp_path, pool := Emulated()).run()
+    assert {row.m: row.verdict for row in Store(tmp_path).rows("kind = 'kernel'")} == {64: "emulated", 128: "emulated"}
+    assert sorted(pool.judged) == [(COMPILE, b"made", 64), (COMPILE, b"made", 128)]
+
+
 def test_an_unknown_rival_is_refused(tmp_path):
     with pytest.raises(GemmgenError, match="library routine"):
         Running(explore.study({**BAD, "study": {**BAD["study"], "rivals": ["blas"]}}).candidates(), tmp_path, InHere())
