@@ -18,7 +18,7 @@ from explored import GPU, plans, row_of, sizes, timed
 from gemmgen import road
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
-from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.errors import DeviceError, GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library import dispatch
 from gemmgen.library.cover import cost_of
 from gemmgen.paths import SPECS
@@ -107,6 +107,46 @@ def test_a_programme_that_ends_with_a_worse_set_leaves_greedys_and_its_bound(mon
     for told, least in ((first.cost + 0.5, first.cost), (0.5 * (first.least + first.cost), 0.5 * (first.least + first.cost)), (-1.0, first.least)):
         monkeypatch.setattr(few, "exact", lambda *given, told=told: replace(first, kernels=(3,), cost=first.cost + 1, least=told, method="exact"))
         assert best_set(known, 2) == replace(first, least=least)
+
+
+def test_without_scipy_the_greedy_set_serves_unless_the_programme_is_asked_for(monkeypatch):
+    known = made([[1, 1, 8, 8], [8, 8, 1, 1.5], [2, 2, 2, 2], [9, 9, 9, 1]])
+
+    def missing(*given):
+        raise GemmgenError("scipy", "is not installed")
+
+    monkeypatch.setattr(few, "exact", missing)
+    assert best_set(known, 2) == best_set(known, 2, "greedy") == greedy(known, 2)
+    with pytest.raises(GemmgenError, match="is not installed"):
+        best_set(known, 2, "exact")
+
+
+def test_what_is_said_of_a_stores_times_and_errors():
+    known = made([[1.0, 2.0], [3.0, np.inf]])
+    for measured, errors, told in (
+        ([[True, True], [True, False]], (1e-7, 2e-7), ["mine: all 3 times were measured"]),
+        ([[True, True], [False, False]], (1e-7, 1e-6), ["mine: 2 of 3 times were measured; for the others the model stands in, with constants"]),
+        ([[False, False], [False, False]], (1e-7, None),
+         ["mine: nothing was timed at these shapes; all times are the model's, with constants"]),
+        ([[True, True], [True, False]], (1e-7, 1.1e-6),
+         ["mine: all 3 times were measured", "mine: kernels differ in their error, from 1.0e-07 to 1.1e-06; --error says how large it may be"]),
+    ):
+        assert few._notes("mine", replace(known, measured=np.array(measured), error=errors), "constants") == told
+
+
+def test_constants_are_fitted_where_that_helps_and_else_are_the_rows_own(monkeypatch):
+    row, own = row_of(plans()[0], (64, 64, 64)), (None, "the constants of the GPU's row")
+    answer = SimpleNamespace(gpu="fitted", rows=12, helped=True)
+    monkeypatch.setattr(few, "learnt", lambda rows, gpu: answer if gpu.name == GPU and rows == [row] else None)
+    assert few._model([row], True) == ("fitted", "constants fitted to 12 rows") and few._model([row], False) == own
+    answer.helped = False
+    assert few._model([row], True) == own
+
+    def refuse(rows, gpu):
+        raise GemmgenError("store", "too few rows")
+
+    monkeypatch.setattr(few, "learnt", refuse)
+    assert few._model([row], True) == own
 
 
 def test_each_layout_gets_a_kernel_first_or_the_request_is_refused():

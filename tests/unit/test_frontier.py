@@ -250,6 +250,30 @@ def test_the_exit_code_says_whether_the_contract_was_kept(gemmgen, monkeypatch, 
     assert gemmgen("bench", write_spec(), "--frontier", "--json").code == (0 if kept else 1)
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_frontier_is_saved_as_soon_as_it_is_measured_and_then_drawn(gemmgen, monkeypatch, write_spec, tmp_path, drawn):
+    found, out = SimpleNamespace(kept=True, as_dict=lambda: {"kept": True}), tmp_path / "out"
+
+    def run(fields, *, measured, **how):
+        assert not [*out.iterdir()]
+        measured(found)
+        assert {path.name: path.read_text() for path in out.iterdir()} == {"frontier.json": '{\n  "kept": true\n}\n', "frontier.txt": "a table\n"}
+        return found
+
+    def draw(one, suffix):
+        if not drawn:
+            raise DeviceError("matplotlib", "is not installed")
+        return f"a picture {suffix}".encode()
+
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.frontier_racers", lambda *of: ({}, []))
+    monkeypatch.setattr(benching, "run", run)
+    monkeypatch.setattr(benching, "as_text", lambda one: "a table")
+    monkeypatch.setattr("gemmgen.workshop.bench.plots.measured_frontier_image", draw)
+    done = gemmgen("bench", write_spec(), "--frontier", "--out", str(out))
+    assert done.code == 0 and done.out == "a table\n" and ("frontier.svg: not drawn: is not installed" in done.err) != drawn
+    assert {path.name for path in out.iterdir()} == {"frontier.json", "frontier.txt", *["frontier.svg"] * drawn}
+
+
 def test_one_spec_at_a_time(capsys):
     assert main(["bench", "specs/kernels/hopper.toml", "specs/kernels/half_a100.toml", "--frontier"]) == 2
     assert "one SPEC" in capsys.readouterr().err
