@@ -378,6 +378,11 @@ def test_what_has_not_the_same_bits_everywhere_is_refused(given, problem, got):
     assert refused.value.where == "matmul: accuracy" and refused.value.problem.startswith(f"reproducible {problem}") and got in str(refused.value.got)
 
 
+def test_shapes_that_do_not_fit_are_refused_before_a_library_is_asked_for():
+    with pytest.raises(SpecError, match="do not fit"):
+        same_bits(lying(), SimpleNamespace(**{**vars(lying()), "shape": (3, 4)}), lambda *given: pytest.fail("a library was asked for"))
+
+
 def test_numpys_arrays_are_in_no_gpus_memory():
     with pytest.raises(SpecError, match="CuPy and torch"):
         api.matmul(made(3, 3), made(3, 3), accuracy="reproducible")

@@ -479,8 +479,12 @@ def test_a_kernel_of_another_device_gets_copies_and_is_built_once_for_a_kind(mon
     triangle = a[:, :3] + 4 * np.eye(3, dtype=np.float32)
     assert np.allclose(np.tril(triangle) @ copied.solve(triangle, c.copy(), side="left"), c, atol=1e-5)
     assert layouts == ["nn", "nn", "nt", who.of_solve((3, 2), "left", True, False, False)[0].op]
+    before = len(copied.kernels)
+    assert np.allclose(copied.syrk(a, out=square, alpha=1.0, both=False), a @ a.T) and len(copied.kernels) == before + 1, "a triangle is another kernel"
+    copied.batch([(a, b, np.empty((3, 2), np.float32))])
+    assert len(copied.kernels) == before + 1, "a batch of one product is by the kernel for batches that is there"
     copied.release()
-    assert sorted(released) == ["gemm", "grouped", "syrk", "trsm"]
+    assert sorted(released) == ["gemm", "grouped", "syrk", "syrk", "trsm"]
 
 
 def test_the_command_tells_milliseconds_and_the_largest_products_first():

@@ -215,6 +215,10 @@ def test_what_a_fit_of_registers_says_of_itself(monkeypatch):
     monkeypatch.undo()
     told = calibrate.registers_section(replace(found, table=gpu.registers), gpu, "none")
     assert "17 kernels" in told and "mean error 25.0 % of kernels" in told
+    assert "[registers." not in told, "what is as before is not told again"
+    own = {"thin": gpu.registers.thin.model_copy(update={"offset": 12.25}), "plain": gpu.registers.plain.model_copy(update={"ahead": (7.5,) * 5})}
+    other = tomllib.loads(calibrate.registers_section(replace(found, table=gpu.registers.model_copy(update=own)), gpu, "none"))["registers"]
+    assert other.keys() == {"source", "offset", "squeeze", "plain", "thin"} and other["plain"] == {"ahead": [7.5] * 5} and other["thin"] == {"offset": 12.2}
     assert "25.0 % of the 13 that the launch bound" in told
 
 
