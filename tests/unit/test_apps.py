@@ -678,7 +678,7 @@ def test_the_command_lists_runs_and_refuses(gemmgen, monkeypatch):
     assert ran.code == 0 and "not timed" in ran.out and "scaled residual" in ran.out
     for arguments, said in (
         (["kmean"], "unknown application"), (["kmeans", "--size", "rows=3"], "no size of kmeans"), (["kmeans", "--size", "points=0"], "out of range"),
-        (["kmeans", "--data", "iris"], "unknown to kmeans"), (["kmeans", "--rounds", "0"], "--rounds"),
+        (["kmeans", "--data", "iris"], "unknown to kmeans"), (["kmeans", "--rounds", "0"], "--rounds"), (["kmeans", "--rounds", "1", "--data", "iris"], "unknown to kmeans"),
         (["cholesky", "--size", "tiles=5"], "tiles that divide n"),
         (["llm", "--by", "numpy", "--threshold", "1e-5"], "cannot be asked of llm"),
     ):

@@ -30,6 +30,7 @@ from gemmgen.workshop.bringup import (
     rates,
     sample,
     toml_values,
+    unit_row,
 )
 from gemmgen.workshop.bringup.data_sheet import Known, Numbers, Relation, _whole
 from gemmgen.workshop.bringup.egemm import Profile
@@ -234,6 +235,128 @@ def test_rates_are_constants_of_the_generation():
     for fragments in ([shared], [fragment, shared], [shared, fragment]):
         assert gpu_row.of_rates(session_of(*told, fragments=fragments, arch="sm_90a"))["wgmma", "sustained_f16_tflops"].value == 600.0
     assert gpu_row.of_rates(session_of()) == {}
+
+
+def unit_found(fits, extremes=(), **more):
+    rule = SimpleNamespace(rule="truncate", block=4, fraction_bits=24, sum_bits=None, flushes=False, text="rule r", _asdict=lambda: {"rule": "truncate"})
+    other = SimpleNamespace(text="described", _asdict=lambda: {"described": True})
+    return SimpleNamespace(**{**dict(
+        fits=fits, candidate=rule, same=(other,), described=None, against=["x"], of=40, asked=70, turns=[9, 8], agreeing=99, proof=100,
+        kinds={"usual": (100, 99)} | ({findings.EXTREMES: extremes} if extremes else {})), **more})
+
+
+def unit_instruction(name, found=None, whole=None, **more):
+    traits = SimpleNamespace(found={"sums": SimpleNamespace(name="sums", value=name, how=f"ladders of {name}", asked=5)})
+    return SimpleNamespace(fragment=SimpleNamespace(name=name, instruction=f"{name}.sync", word="f16", policy="mma"), found=found, whole=whole,
+                           order=SimpleNamespace(text="at once", asked=6), traits=traits, **more)
+
+
+@pytest.mark.parametrize("kind", ["cuda", "emulator"])
+def test_a_units_row_and_values_are_what_its_instructions_turned_out_to_be(kind, monkeypatch):
+    session, told = session_of(), []
+    session.machine.kind, session.name = kind, "mine"
+    session.instructions = [unit_instruction("one", unit_found(True)), unit_instruction("two", unit_found(False, (8, 7))),
+                            unit_instruction("three", unit_found(True, (8, 8), proof=23)), unit_instruction("four", whole=(10, 9)),
+                            unit_instruction("five", whole=(10, 10))]
+    monkeypatch.setattr(unit_row, "unit_row", lambda instructions: [one.fragment.name for one in instructions])
+    monkeypatch.setattr(unit_row, "text_of", lambda *given: told.append(given) or "a row")
+    unit_row.measure(session)
+    checked = ['verified = "223 random products returned by A GPU"']
+    if kind == "emulator":
+        checked = ['verified = ""', 'unchecked = "found on an emulator, not checked on hardware"']
+    assert told == [(["one", "two", "three", "four", "five"], "mine", "gemmgen gpu probe on A GPU", checked)] and session.rows == {"units/mine.toml": "a row"}
+    how, proof, ordered = "40 rules told apart by 70 products in 2 turns", "99 of 100 random products", "6 products of an accumulator, its negative and a small one"
+    rule = {"rule": "truncate", "block": 4, "fraction_bits": 24, "flushes_subnormals": False}  # of bits of the sum nothing is known
+    anything, whole = "random words and sums of any bits", "random words, half with sums that leave INT32"
+    assert session.values == [
+        *(Value(f"unit one {name}", value, how, proof=proof) for name, value in rule.items()), Value("unit one order", "at once", ordered),
+        Value("unit one sums", "one", "ladders of one", proof="5 products"),
+        Value("unit two rule", None, f"{how}; the nearest is rule r", "not found", proof),
+        Value("unit two extremes as the rule", False, anything, proof="7 of 8 random products"), Value("unit two order", "at once", ordered),
+        Value("unit two sums", "two", "ladders of two", proof="5 products"),
+        *(Value(f"unit three {name}", value, how, proof="99 of 23 random products") for name, value in rule.items()),
+        Value("unit three extremes as the rule", True, anything, proof="8 of 8 random products"), Value("unit three order", "at once", ordered),
+        Value("unit three sums", "three", "ladders of three", proof="5 products"),
+        Value("unit four exact", False, whole, proof="9 of 10 products"), Value("unit four sums", "four", "ladders of four", proof="5 products"),
+        Value("unit five exact", True, whole, proof="10 of 10 products"), Value("unit five sums", "five", "ladders of five", proof="5 products"),
+    ]
+    monkeypatch.setattr(unit_row, "text_of", lambda *given: "")
+    unit_row.measure(empty := session_of())
+    assert empty.rows == {} and empty.values == []
+
+
+def test_an_instruction_as_data():
+    maps_ = SimpleNamespace(same_as=lambda fragment: fragment.name == "one", fits=False, complaints=["odd"], tiles=7, anchored=True)
+    error = SimpleNamespace(as_dict=lambda: {"where": "here"})
+    none = {"asked": 5, "seconds": 1.234, "error": None, "maps": None, "profile": None}
+    head = {"instruction": "one.sync", "word": "f16", "policy": "mma", "asked": 5, "seconds": 1.23}
+    assert findings._instruction(unit_instruction("one", **{**none, "error": error})) == {"name": "one", **head, "error": {"where": "here"}}
+    found = findings._instruction(unit_instruction("one", unit_found(True), **{**none, "maps": maps_}))
+    assert found == {"name": "one", **head, "error": None, "maps": {"as_shipped": True, "bit_rows": False, "complaints": ["odd"], "products": 7, "numbers": "memory"},
+                     "rule": {"fits": True, "rule": {"rule": "truncate"}, "not_told_apart": [{"described": True}], "rules": 40, "described": None,
+                              "turns": [9, 8], "products": 70, "random": {"usual": (100, 99)}, "against": ["x"]}}
+    maps_.anchored = False
+    described = unit_found(False, described=SimpleNamespace(_asdict=lambda: {"own": 1}))
+    found = findings._instruction(unit_instruction("two", described, (10, 9), **{**none, "maps": maps_, "profile": SimpleNamespace(as_dict=lambda: "profiled")}))
+    assert (found["maps"]["as_shipped"], found["maps"]["numbers"]) == (False, "the catalog's where it puts the same elements together")
+    assert (found["rule"]["described"], found["integers"], found["egemm"]) == ({"own": 1}, {"products": 10, "exact": 9}, "profiled")
+
+
+def test_instructions_are_probed_in_turn_and_new_maps_are_rows(monkeypatch):
+    asked, steps = [], []
+    names = {"shipped": (True, True), "new": (True, False), "odd": (False, False), "none": None}
+
+    def probed(machine, fragment, products, seed, egemm):
+        asked.append((machine.name, fragment.name, products, seed, egemm))
+        known = names[fragment.name]
+        return SimpleNamespace(name=fragment.name, maps=known and SimpleNamespace(fits=known[0], same_as=lambda other: other is fragment and known[1]))
+
+    session = session_of(fragments=[SimpleNamespace(name=name) for name in names], seed=3, progress=steps.append)
+    monkeypatch.setattr(fragments, "suited", lambda given: given[1])
+    monkeypatch.setattr(fragments, "probe_instruction", probed)
+    monkeypatch.setattr(fragments, "_value", lambda one: one.name)
+    monkeypatch.setattr(fragments, "row_text", lambda found, device: f"a row of {device}")
+    fragments.measure(session)
+    assert asked == [("A GPU", name, 100, 3, name == "new") for name in names] and session.values == [*names]
+    assert steps == ["shipped (1 of 4)", "new (2 of 4)", "odd (3 of 4)", "none (4 of 4)"] and [one.name for one in session.instructions] == [*names]
+    assert session.rows == {"fragments/new.toml": "a row of A GPU"}
+
+
+def test_a_report_names_what_was_not_probed_to_the_end(monkeypatch):
+    for part in ("_against", "_traits", "_egemm", "_facts", "_shipped"):
+        monkeypatch.setattr(findings, part, lambda of, part=part: ["", part])
+    monkeypatch.setattr(findings, "_line", lambda one: f"| {one.fragment.name} |")
+
+    def probed(name, fits=True, shipped=False, error=None, maps_=True):
+        found = SimpleNamespace(fits=fits, same_as=lambda fragment: shipped, complaints=[f"complaint {at}" for at in (1, 2)])
+        return SimpleNamespace(fragment=SimpleNamespace(name=name), maps=found if maps_ else None, error=error)
+
+    session = session_of(arch="sm_80")
+    session.seconds, session.sections = {"maps": 1.5, "rates": 20.0}, [("A title", "its text")]
+    session.instructions = [probed("new"), probed("odd", False), probed("wide", False, True), probed("lost", error=DeviceError("GPU", "hangs"), maps_=False)]
+    told = {"arch": "sm_80", "generator": "gemmgen 1", "seconds": 21.5, "products": 9, "seed": 4, "changed": None, "not_measured": {"times": "of kernels"}}
+    head = ["# A GPU (sm_80), brought up", "", "By gemmgen 1 in 21.5 s, 9 random products of proof an instruction, seed 4.", "", "Seconds: maps 1.5, rates 20.", ""]
+    table_ = ["## Instructions", "", "| instruction | maps | sums | rule | told apart by | random products |", "| --- | --- | --- | --- | --- | --- |"]
+    rest = ["", "_shipped", "", "_against", "", "_traits", "", "_egemm", "", "_facts", "", "## Not measured", "", "- times: of kernels", "", "## A title", "", "its text"]
+    rows_ = ["| new |", "| odd |", "| wide |", "| lost |"]
+    odd = ["", "Maps without bit rows, and what was not probed to the end:", "", "- `odd` complaint 1", "- `odd` complaint 2", "- `lost`: GPU: hangs"]
+    assert findings.markdown(told, session).splitlines() == [*head, *table_, *rows_, *odd, *rest]
+    session.instructions = session.instructions[:1]
+    for changed, lines in (([], ["Nothing."]), (["a", "b"], ["- a", "- b"])):
+        assert findings.markdown(told | {"changed": changed}, session).splitlines() == [
+            *head, "## What changed since the last time", "", *lines, "", *table_, "| new |", *rest]
+
+
+def test_what_is_fitted_needs_kernels_and_a_row(monkeypatch):
+    ran = []
+    monkeypatch.setattr(calibrate, "Processes", lambda: nullcontext("a pool"))
+    for name in ("fit_registers", "fit_times"):
+        monkeypatch.setattr(calibrate, name, lambda session, pool, name=name: ran.append((name, pool)))
+    for count, has_row in ((0, True), (5, False), (5, True)):
+        session = session_of(kernels=count)
+        session.rows = {session.gpu_row: "a row"} if has_row else {}
+        calibrate.measure(session)
+        assert (ran == [("fit_registers", "a pool"), ("fit_times", "a pool")]) == (not session.not_sought) == (count > 0 and has_row)
 
 
 def test_a_generations_row_tells_its_constants_by_section():

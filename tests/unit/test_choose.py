@@ -225,6 +225,16 @@ def test_a_time_is_the_median_of_all_of_the_kernel_at_the_size():
         assert found.seconds.tolist() == [[wanted]] and found.measured.all()
 
 
+def test_kernels_of_other_layouts_than_the_shapes_are_no_candidates():
+    plan, size = plans()[0], (64, 96, 32)
+    rows = [row_of(plan, size, layout=layout, identity=layout, trial=layout, verdict="timed", seconds=seconds, error=1e-7)
+            for layout, seconds in (("nt", 1e-6), ("nn", 2e-6), ("tn", 3e-6))]
+    found = costs(rows, GPU, [Shape(*size)])
+    assert [row.layout for row in found.rows] == ["nn"] and found.seconds.tolist() == [[2e-6]] and found.best.tolist() == [2e-6]
+    both = made([[1, 4, 7], [2, 3, np.inf]])
+    assert both.best.tolist() == [1, 3, 7] and made([[1, np.inf], [2, np.inf]]).best.tolist() == [1, np.inf]
+
+
 def test_a_brief_time_counts_only_where_no_whole_one_is():
     rows = timed(plans(few=1), sizes(2), rival=None)
     brief = [replace(row, seconds=5 * row.seconds, extra='{"effort":0.1}') for row in rows]

@@ -160,7 +160,10 @@ def test_a_candidates_spec_has_its_plan_alone(gpu, space):
 def test_settled_names_of_files_are_from_the_root(tmp_path):
     (tmp_path / "mine.toml").write_text((SPECS / "schemes" / "half.toml").read_text().replace('name = "half"', 'name = "mine"'))
     loaded = loads({"split": {"scheme": "mine.toml"}, "target": {"gpu": "a100"}}).model_copy(update={"folder": tmp_path})
-    assert settled_spec(loaded, solve(loaded))["split"]["scheme"] == str(tmp_path / "mine.toml")
+    found = settled_spec(loaded, plan := solve(loaded))
+    assert found["split"]["scheme"] == str(tmp_path / "mine.toml") and found["target"]["gpu"] == "a100"
+    own = loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"target": loaded.spec.target.model_copy(update={"gpu": "gpu.toml"})})})
+    assert settled_spec(own, plan)["target"]["gpu"] == str(tmp_path / "gpu.toml")
 
 
 def test_a_limit_on_the_error_rejects_and_makes_schemes_compete():

@@ -232,6 +232,8 @@ def test_the_roofs_are_the_units():
     _, fp32, matrix = (float(one) for one in re.findall(r'<line [^>]*y2="(-?[0-9.]+)"', drawn))
     lanes, unit = roofs(e.plan, e.numbers).values()
     assert (fp32 - matrix) / high == pytest.approx(math.log(unit / lanes) / math.log(top / low), rel=0.03), "as far apart as the axis says"
+    *others, own = re.findall(r'<circle [^>]*r="([0-9]+)" fill="([^"]+)"', drawn)
+    assert own == ("6", "#009E73") and others and set(others) == {("3", "#bbb")}, "the kernel stands out"
 
 
 # ---- the frontier
