@@ -395,6 +395,28 @@ def test_what_is_sought_of_a_device_with_a_clock():
     assert len(names) == len(rates.OF_A_ROW) + 2 + len(rates.RAW)
 
 
+def test_limits_that_no_unit_explains_are_not_found(monkeypatch):
+    """Of those that the driver tells nothing is said."""
+    for name in ("register_files", "shared_files"):
+        monkeypatch.setattr(launch_limits, name, lambda *given: [])
+    tried = SimpleNamespace(
+        warp=32, registers_per_thread=lambda: 255, register_blocks=lambda threads, needs: {need: 65536 // (threads * need) for need in needs},
+        shared_bytes_per_block=lambda opt_in: 99_000 if opt_in else 48_000, most_shared=lambda blocks, most: 99_000 // blocks)
+    for told, of_registers, of_shared in (
+        ((), ["register_allocation_unit", "registers_per_sm"], ["shared_allocation_unit", "shared_bytes_per_sm", "shared_bytes_reserved_per_block"]),
+        (("registers_per_sm", "shared_bytes_per_sm"), ["register_allocation_unit"], ["shared_allocation_unit", "shared_bytes_reserved_per_block"]),
+    ):
+        session = session_of(*(Value(f"gpu {name}", 1, "the driver", "told") for name in told))
+        launch_limits._registers(session, tried, 2048, 32)
+        assert [one.name for one in session.values if one.standing == "not found"] == [f"gpu {name}" for name in of_registers]
+        assert session.value("gpu register_allocation_unit").how == (
+            "occupancy of blocks of 128 threads of 55 kernels, 24 to 245 registers a thread: no unit of up to 64 registers a thread explains it")
+        launch_limits._shared(session, tried, 8)
+        assert [one.name for one in session.values if one.standing == "not found"] == [f"gpu {name}" for name in of_registers + of_shared]
+        assert session.value("gpu shared_allocation_unit").how == "occupancy: the largest of which an SM holds 2 to 8 blocks: no unit explains it"
+        assert (session.value("gpu shared_bytes_per_block").value, session.value("gpu shared_bytes_without_opt_in").value) == (99_000, 48_000)
+
+
 def test_a_limit_says_what_explains_it():
     resident = {32: 16, 64: 12, 96: 8}
     tried = SimpleNamespace(warp=32, threads_per_block=lambda: 96, residents=lambda most: resident, cluster_blocks=lambda: 8)

@@ -363,6 +363,19 @@ def test_what_decides_is_what_has_the_smaller_regret_where_it_was_not_chosen():
     assert asked.decided_by == "rules" and asked.regret == found.regret.model_copy(update={"worst": asked.regret.worst})
 
 
+def test_what_decides_is_told_a_line_each():
+    rules = [dispatch.Rule(at_most=at_most, kernel=kernel) for at_most, kernel in (({"m": 64}, "a"), ({"m": 128, "n": 64, "k": 32}, "b"), ({}, "c"))]
+    part = SimpleNamespace(gpu="mine", layout="nt", rules=rules, decided_by="rules")
+    kernels = {label: SimpleNamespace(gpu=gpu, layout=layout, estimate=f"estimate of {label}") for label, gpu, layout in (
+        ("a", "mine", "nt"), ("b", "other", "nt"), ("c", "mine", "nn"), ("d", "mine", "nt"))}
+    table = SimpleNamespace(kernels=kernels)
+    lines = dispatch.as_text(table, part).splitlines()
+    assert [line.rsplit("  ", 1) for line in lines] == [[f"{str(rule):<{max(len(str(one)) for one in rules)}}", rule.kernel] for rule in rules]
+    assert dispatch.as_lines(table, part) == [(str(rule), rule.kernel) for rule in rules]
+    part.decided_by = "estimates"
+    assert dispatch.as_text(table, part) == "a  estimate of a\nd  estimate of d"
+
+
 def test_shapes_held_out_by_a_share_are_not_learnt_from():
     """Held-out times that make one kernel the best at these alone change the figure, and not the rules that it is of."""
     rows, shapes = timed(plans(few=3), sizes(20), rival=None), [Shape(*one) for one in sizes(20)]

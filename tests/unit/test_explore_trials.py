@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -592,6 +592,50 @@ def test_a_sample_is_held_to_what_words_hold_of_it(layout):
         c = wants[1].copy()
         c[:, :] = np.where(np.arange(n) % 2, c, value)
         assert "worst case" in wrong(c)[0]
+
+
+def test_what_does_not_build_or_has_no_emulator_costs_no_more_than_its_trial(monkeypatch):
+    from gemmgen.errors import BuildError, NotEmulated
+    from gemmgen.workshop.explore import trial
+
+    asked, check = [], SimpleNamespace(passed=True, detail="spills")
+    used = SimpleNamespace(registers=99, spill_bytes=16, shared_bytes=4096, occupancy=SimpleNamespace(blocks=2))
+
+    @dataclass(frozen=True)
+    class Text:
+        allow_spills: bool = False
+
+    def build(source, line_info):
+        asked.append((source.allow_spills, line_info))
+        if failing:
+            raise BuildError("NVRTC", "does not know sm_1")
+        return SimpleNamespace(compiler="NVRTC 13", seconds=3.0, from_cache=from_cache)
+
+    for name, value in {"loads": dict, "solve": lambda spec: "plan", "render": lambda plan: Text(), "facts": lambda plan, source: {"kernel": "k"}, "build": build,
+                        "reason": lambda error: error.problem, "resources": lambda *given: used,
+                        "Judge": lambda *given: SimpleNamespace(resources=lambda: check), "oracles": SimpleNamespace(probes=lambda plan: "probes"),
+                        "pickle": SimpleNamespace(dumps=lambda made: made)}.items():
+        monkeypatch.setattr(trial, name, value)
+    failing, from_cache = True, False
+    columns, made = compiled(Task(SPEC, (1, 1, 1)))
+    assert columns.pop("solve_seconds") >= 0 and (columns, made) == ({"kernel": "k", "verdict": "refused", "reason": "does not know sm_1"}, b"")
+    failing = False
+    for probed, from_cache, passed in ((True, False, True), (False, True, True), (True, False, False)):
+        check.passed = passed
+        columns, made = compiled(Task(SPEC, (1, 1, 1)), probed)
+        columns.pop("solve_seconds")
+        verdict = {"verdict": "compiled", "reason": ""} if passed else {"verdict": "refused", "reason": "spills"}
+        assert columns == {"kernel": "k", "compiler": "NVRTC 13", "registers": 99, "spills": 16, "shared_bytes": 4096, "blocks_per_sm": 2,
+                           "compile_seconds": 0.0 if from_cache else 3.0, **verdict}
+        assert (made.probes == "probes" and made.source == Text()) if probed and passed else made == b""
+    assert set(asked) == {(True, False)}, "spills are told with their figures, so the compiler may spill"
+
+    def refuses(kind, *given):
+        raise NotEmulated("here", "no model of this unit")
+
+    monkeypatch.setattr(trial, "_made", lambda task: SimpleNamespace(plan=None, source=None, binary=None))
+    monkeypatch.setattr("gemmgen.run.open_device", refuses)
+    assert emulated(Task(SPEC, (1, 1, 1))) == {"verdict": "compiled", "reason": "no model of this unit"}
 
 
 @pytest.mark.slow

@@ -276,6 +276,10 @@ def test_a_report_tells_what_failed_was_counted_and_is_worse_than_fp32():
     assert lines[6:9] == ["checks     FAILED c       x", " " * 26 + "y", "           ok     longer  z"]
     assert lines[9] == "standing   compiled" and lines[11] == "accuracy   U as FP32 (1.50); V 20 times FP32's" and lines[12] == "counted    a_lossy 3"
     assert lines[13:] == ["PASSED as what scheme half promises: V 20 times FP32's, in 7 s"]
+    judged.sample, judged.smaller = SimpleNamespace(told="4 of 9 blocks"), "the size is smaller"
+    assert show.report(kernel, judged, 7.4).splitlines()[9:11] == [
+        "blocks     4 of 9 blocks of C, whole k, corners and edges among them; --whole computes all", "size       the size is smaller"]
+    judged.sample, judged.smaller = None, ""
     judged.of_fp32, judged.status = {"U": 1.5}, {}
     assert show.report(kernel, judged, 7.4).splitlines()[12:] == ["PASSED as FP32, in 7 s"]
     judged.passed = False
