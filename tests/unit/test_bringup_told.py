@@ -395,6 +395,100 @@ def test_what_is_sought_of_a_device_with_a_clock():
     assert len(names) == len(rates.OF_A_ROW) + 2 + len(rates.RAW)
 
 
+def bare_rates(*values, **more):
+    """`Rates` of a session, with nothing but what a test gives it."""
+    found = object.__new__(rates.Rates)
+    found.session, found.lines = session_of(*values), []
+    vars(found).update(more)
+    return found
+
+
+@pytest.mark.parametrize(("best", "peaks", "missing", "asked"), [
+    ({}, None, ["tensor_fma_per_clock", "tensor_boost_mhz", "f16_tflops"], []),
+    ({"bf16": (900.0, "c")}, {"bf16": 1024}, ["tensor_boost_mhz", "f16_tflops"], []),
+    ({"bf16": (900.0, "c"), "f16": (1024.0, "a")}, {"bf16": 1024, "f16": 1024}, [], [("tensor_boost_mhz", 1500.0), ("f16_tflops", 1400, 1024)]),
+])
+def test_the_matrix_units_peaks_are_powers_of_two_of_what_was_reached(best, peaks, missing, asked):
+    """The clock is that of the fastest instruction of FP16 words, whatever others have."""
+    told = []
+    one = bare_rates(instructions={name: SimpleNamespace(word=word) for name, word in (("a", "f16"), ("b", "f16"), ("c", "bf16"))})
+    one._clock = lambda name, found, what: told.append((name, found.clock)) or 1400
+    one._tflops = lambda *given: told.append(given) or one.session.put(Value("gpu f16_tflops", 2.8, "x")) or one.session.put(Value("gpu tensor_boost_mhz", 1400, "x"))
+    one._tensor(best, {name: SimpleNamespace(clock=clock) for name, clock in (("a", 1400.0), ("b", 1500.0), ("c", 1900.0))})
+    found = {value.name.removeprefix("gpu "): value for value in one.session.values}
+    assert [name for name, value in found.items() if value.standing == "not found"] == missing and told == asked
+    if peaks:
+        assert found["tensor_fma_per_clock"].value == peaks and "bf16: 900 reached by c, 88 % of 1024" in found["tensor_fma_per_clock"].how
+
+
+@pytest.mark.parametrize(("told", "size", "put", "spread_over"), [
+    ((), 49.7, (50, "measured"), 49.7), ((), None, (None, "not found"), 4.0), ((Value("gpu l2_mib", 40, "the driver", "told"),), 49.7, (40, "told"), 40.0),
+    ((Value("gpu l2_mib", 40, "the driver", "told"),), None, (40, "told"), 40.0),
+])
+def test_a_cache_is_as_large_as_the_driver_tells_or_as_latency_shows(told, size, put, spread_over):
+    asked, raw = [], []
+    one = bare_rates(*told, most=256 << 20, _latency=lambda nbytes, threads=256: (nbytes, threads), _far_latency=lambda: "far",
+                     _raw=lambda name, found, how="": raw.append((name, found)), _l2_size=lambda: size, _bandwidth=asked.append)
+    one.session.progress = lambda text: None
+    one._caches()
+    assert asked == [spread_over] and raw == [("l2 latency_cycles", (1 << 19, 1)), ("dram latency_ns", "far")]
+    value = one.session.value("gpu l2_mib")
+    assert (value.value, value.standing) == put
+
+
+@pytest.mark.parametrize(("told", "reached", "put"), [
+    ((), {"read": 900.0, "write": 950.0, "copy": None}, (950.0, "measured")), ((), {"read": None, "write": None, "copy": None}, (None, "not found")),
+    ((Value("gpu dram_gb_per_s", 1000.0, "the driver", "told"),), {"read": 900.0, "write": 950.0, "copy": 1.0}, (1000.0, "told")),
+])
+def test_bandwidth_is_the_best_of_several_launches_and_the_drivers_where_it_tells(told, reached, put):
+    def measured(value, mhz=1000.0):
+        return Measured((value,) * 3, (mhz, 1000.0, 1000.0))
+
+    asked, raw = [], {}
+
+    def dram(symbol, share, blocks):
+        asked.append((symbol, share, blocks))
+        return measured(blocks, mhz=1500.0 if blocks == 40 else 1000.0)  # the most that was reached was at an uneven clock
+
+    one = bare_rates(*told, Value("gpu device_memory_bytes", (80 << 30) - 5, "x", "told"), sms=10, _l2_bytes=lambda mib, blocks: measured(mib * blocks), _dram=dram)
+    one._raw = lambda name, found: raw.update({name: found.value}) or reached.get(name.removeprefix("dram ").partition("_")[0])
+    one._bandwidth(4.0)
+    assert raw == {"l2 bytes_per_clock": 80.0, **dict.fromkeys(("dram read_gb_per_s", "dram write_gb_per_s", "dram copy_gb_per_s"), 20)}
+    assert asked == [(symbol, share, blocks) for symbol, share in (("read_memory", 1), ("write_memory", 1), ("copy_memory", 2)) for blocks in (10, 20, 40)]
+    value = one.session.value("gpu dram_gb_per_s")
+    assert (value.value, value.standing) == put and one.session.value("gpu dram_gib").value == 80
+
+
+def test_copies_that_the_driver_does_not_time_are_told_as_not_measured():
+    taken, plain = iter([0.25, 0.5, None, *[0.5] * 40]), []
+    one = bare_rates(kernels=SimpleNamespace(copy_seconds=lambda nbytes, to_device: next(taken)), _plain=lambda *given: plain.append(given))
+    one._host()
+    assert one.lines == ["| host to_device_gb_per_s | | | | not measured with this driver |"]
+    [(name, value, spread, clock, _, proof)] = plain
+    assert (name, spread, clock) == ("host from_device_gb_per_s", 0.0, 0.0) and value == pytest.approx(128 * 2**20 / 0.5 * 1e-9) and "of 128 MiB" in proof
+
+
+def test_a_gap_is_from_the_end_of_a_launch_to_the_begin_of_the_next_while_the_queue_is_full():
+    stamps, launched = np.zeros((8, 4), np.uint64), []
+    stamps[:, 1] = np.cumsum([0, 9000, 9000, 9000, 3000, 3000, 3000, 3000])  # nanoseconds; the first launches wait for the host
+    stamps[:, 2] = stamps[:, 1] + 1000
+    one = bare_rates(vendor=SimpleNamespace(platform="cuda"), warp=32, memory="memory", kernels=SimpleNamespace(
+        zeros=lambda nbytes, name: "stamps", series=lambda *given: launched.append(given), download=lambda memory, dtype, count: stamps.ravel()[:count]))
+    assert one._gap("stamp_dependent", 8, 5) == pytest.approx((8 + 2 * 4) / 5) and one._gap("stamp", 8, 5) > 0
+    assert [(given[0], given[1:3], len(given[3]), given[4]) for given in launched] == [("stamp_dependent", (1, 32), 8, True), ("stamp", (1, 32), 8, False)]
+    assert [call[4] for call in launched[0][3]] == [("int", at) for at in range(8)]
+
+
+@pytest.mark.parametrize(("word", "size", "dtype"), [
+    ("f16", 2, np.float16), ("bf16", 2, np.uint16), ("tf32", 4, np.float32), ("e4m3", 1, np.uint8), ("s8", 1, np.uint8)])
+def test_words_that_a_chip_is_heated_with_fill_4_kib_and_are_near_1(word, size, dtype):
+    found = rates._words(SimpleNamespace(word=word, word_bytes=size))
+    assert found.nbytes == 4096 and found.dtype == dtype and len(set(found.tolist())) > 100
+    if word in ("f16", "tf32", "bf16"):
+        numbers = found.astype(np.float32) if word != "bf16" else (found.astype(np.uint32) << 16).view(np.float32)
+        assert abs(float(numbers.std()) - 1) < 0.1
+
+
 def test_limits_that_no_unit_explains_are_not_found(monkeypatch):
     """Of those that the driver tells nothing is said."""
     for name in ("register_files", "shared_files"):
