@@ -705,3 +705,13 @@ def test_who_tries(monkeypatch, asked, wanted):
     monkeypatch.setattr(workers, "Cluster", lambda *given: given)
     monkeypatch.setattr(workers, "OneProcess", lambda: "one")
     assert explore.pool_of(*asked) == wanted
+
+
+def test_a_study_runs_in_one_process_unless_more_are_asked_for(monkeypatch, tmp_path):
+    asked, closed = [], []
+    explored = explore.study(BAD)
+    monkeypatch.setattr(type(explored), "candidates", lambda self: "candidates")
+    monkeypatch.setattr(explore, "pool_of", lambda *given: asked.append(given) or SimpleNamespace(close=lambda: closed.append(True)))
+    monkeypatch.setattr("gemmgen.workshop.explore.running.Running", lambda *given, **how: SimpleNamespace(run=lambda: (given[0], given[1], how["trials"])))
+    assert explored.run(tmp_path, trials=3) == ("candidates", tmp_path, 3) and explored.run("s3://a", scheduler="tcp://x:1", workers=None)[1] == "s3://a"
+    assert asked == [(None, 0), ("tcp://x:1", None)] and len(closed) == 2

@@ -108,6 +108,12 @@ def test_the_table_and_its_json():
     assert flat["sizes"][0]["contract"]["kept"] and flat["sizes"][0]["entries"][5]["beaten_by"]["uniform"] == "fine"
 
 
+@pytest.mark.parametrize(("predicted", "measured", "told"), [
+    ({"uniform": 3e-7}, 2e-7, "1.50"), ({"uniform": np.inf}, 2e-7, ""), ({"positive": 3e-7}, 2e-7, ""), ({"uniform": 3e-7}, 0.0, ""), ({"uniform": 3e-7}, np.inf, "")])
+def test_errors_are_compared_where_both_are_numbers(predicted, measured, told):
+    assert benching._ratio(SimpleNamespace(predicted=(1.0, predicted), error={"uniform": measured}.get)) == told
+
+
 @pytest.fixture(scope="module")
 def small():
     """(spec, frontier) of two schemes at a size for the emulator."""
