@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -590,6 +591,26 @@ def test_the_row_of_an_instruction_by_hand():
     assert lines[lines.index("[a]"):] == ["[a]", "lanes = [[0, 2]]", "registers = [[8, 0]]", "", "[c]", "lanes = [[0, 2]]", "registers = [[8, 0]]"]
 
 
+@pytest.mark.parametrize("name", [MMA, "wgmma_m64n8k32_s8", "mfma_m16n16k32_s8", "wmma_m16n16k16_f16", "rdna3_m16n16k16_f16", "tcgen05_m128n16k16_f16"])
+def test_the_row_of_an_instruction_is_what_it_was_probed_by(name):
+    """Of each interface, with the catalog's own maps: the row comes back, but for what only people say."""
+    fragment = FRAGMENTS.get(name)
+    held = {label: SimpleNamespace(bits=one) if (one := getattr(fragment, label)) else None for label in "abc"}
+    found = tomllib.loads(fragments.row_text(SimpleNamespace(fragment=fragment, tiles=7, **held), "A GPU"))
+    known = fragment.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    assert found.pop("map_source") == "measured"
+    source = found.pop("source")
+    assert source.startswith("gemmgen gpu probe on A GPU: ") and source.endswith(
+        "numbers loaded from memory" if fragment.interface.library_fragment else "7 products of one word of A with numbered words of B")
+    for label in "abc":
+        bits, own = found.pop(label, {}), getattr(fragment, label)
+        assert bits == (fragments._bits(own) if own else {})
+    assert found == {key: known[key] for key in found} and {*ROW_FACTS} & {*known} <= {*found}
+
+
+ROW_FACTS = ("name", "vendor", "policy", "min_arch", "archs", "arch", "also", "instruction", "builtin", "shape", "word", "widest", "sparse_from", "deepest", "descriptor")
+
+
 PROFILE = Profile(draws=10, half=3, single=7, single_21=10, worst=5, example=(926.0, 934.40637207, 934.40631104), passing=4, of=20)
 
 
@@ -674,6 +695,11 @@ def test_values_differ_where_they_are_further_apart_than_their_tolerance():
     assert same(100, 105.2, 0.05) and same(105.2, 100, 0.05) and not same(100, 106, 0.05) and not same(100, 101, 0.0)
     assert same({1: (2, 3)}, {"1": [2, 3]}, 0.1) and not same("a", "b", 0.5)
     assert findings._shown(Value("x", None, "")) == "" and findings._shown(Value("x", 2.50, "")) == "2.5" and findings._shown(Value("x", 7, "")) == "7"
+    assert findings._shown(Value("x", 1234567.0, "")) == "1.23457e+06" and findings._shown(Value("x", 1234567, "")) == "1234567"
+    values = Value("gpu sms", 10, "counted"), Value("rate x", 1.5, "timed"), Value("gpu l2_mib", None, "throttled", "not found"), Value("gpu clock", 1.5, "told", "told")
+    assert findings._facts(session_of(*values)) == [
+        "", "## Of the GPU's row, and what the driver tells", "", "| value | | standing | by |", "| --- | --- | --- | --- |",
+        "| sms | 10 | measured | counted |", "| l2_mib |  | not found | throttled |", "| clock | 1.5 | told | told |"]
 
 
 # ---------------------------------------------------------------- from a data sheet
@@ -1023,7 +1049,7 @@ def told_of(**more):
         "device": "NVIDIA X", "arch": "sm_77", "seconds": 93.5, "changed": None, "shipped": {"unit": "hopper", "differences": []}, "not_measured": {},
         "instructions": [
             {"name": "a", "maps": {"as_shipped": True}, "rule": rule}, {"name": "b", "maps": {"as_shipped": False}, "rule": rule | {"fits": False, "random": {}}},
-            {"name": "c", "integers": {"products": 1000, "exact": 1000}}, {"name": "d", "error": {}},
+            {"name": "c", "integers": {"products": 1000, "exact": 1000}}, {"name": "d", "error": {}}, {"name": "e", "integers": {"products": 100, "exact": 97}},
         ],
         "values": {
             "gpu sms": value | {"value": 77, "standing": "told"}, "gpu registers_per_sm": value | {"value": 65536}, "gpu l2_mib": value,
@@ -1038,7 +1064,7 @@ def test_a_bring_ups_summary_has_the_verdict_first_and_ten_lines():
     assert list(lines)[0] == "verdict" and len(lines) <= 10
     assert {name: text.strip() for name, text in lines.items()} == {
         "verdict": "INCOMPLETE: 2 sought and not found: rate clock sustained_tflops, kernel fp32", "device": "NVIDIA X (sm_77), in 93.5 s",
-        "instructions": "2 of 4 described by a rule; lane maps of 2 found, 1 as shipped", "proof": "1,149 of 1,150 random products as the rules say",
+        "instructions": "3 of 5 described by a rule; lane maps of 2 found, 1 as shipped", "proof": "1,246 of 1,250 random products as the rules say",
         "unit": "as the shipped hopper", "GPU": "1 values told, 2 values measured; 77 SMs, 65536 registers an SM", "rates": "3000.5 GB/s of memory",
         "kernels": "1 of 2 verified",
     }
@@ -1053,6 +1079,8 @@ def test_a_summary_says_what_differs_changed_and_was_left_out():
     text = findings.summary(told, without=["gpu row"])
     for part in ("COMPLETE: all that was sought", "unlike the shipped ada: x; y", "a; b; c and 1 more", "not measured  kernels, calibration", rates.NO_CLOCK):
         assert part in text, part
+    assert "changed       a; b; c" in findings.summary(told_of(changed=["a", "b", "c"])).splitlines()
+    assert "rates         none" in findings.summary(told_of(values={"gpu row": nothing | {"how": "too little"}})).splitlines()
     assert "INCOMPLETE: 1 sought and not found: gpu row" in findings.summary(told) and findings.missed(told) == ["gpu row"]
     assert "changed       nothing since the last time" in findings.summary(told_of(changed=[])) and "no shipped unit" in findings.summary(told_of(shipped=None))
 
