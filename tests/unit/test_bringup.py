@@ -18,7 +18,7 @@ from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.errors import DeviceError, SpecError
-from gemmgen.workshop.bringup import bring_up, egemm, probe
+from gemmgen.workshop.bringup import bring_up, egemm, probe, unit_rules
 from gemmgen.workshop.bringup import rates as measured_rates
 from gemmgen.workshop.bringup.described import Described, described
 from gemmgen.workshop.bringup.dots import Dots
@@ -631,6 +631,21 @@ def test_the_catalogs_row_is_held_against_what_was_found():
     known[2].found.same = [Candidate("truncate", 8, 25)]  # which no product told from what was found
     assert differences(known, UNITS.get("hopper")) == []
     assert "flushes_subnormals = true" in text_of(unit_row([turned_out(F16, Candidate("tree", 4, flushes=True))]), "hidden", "a test", [])
+
+
+@pytest.mark.parametrize(("steps", "consistent", "block"), [
+    (((0, 1), (2, 3)), True, 2), (((0, 1), (2,)), True, 2), (((0,), (1, 2, 3), (4, 5)), True, 3), (((0, 1), (2, 3)), False, 2)])
+def test_rules_are_told_apart_in_steps_as_long_as_the_longest(steps, consistent, block, monkeypatch):
+    class Told(Exception):
+        pass
+
+    def asked(word, size):
+        raise Told(word, size)
+
+    monkeypatch.setattr(unit_rules, "every", asked)
+    with pytest.raises(Told) as found:
+        unit_rules.tell_apart(SimpleNamespace(word="f16", asked=0), Order(steps, 1, consistent))
+    assert found.value.args == ("f16", block)
 
 
 def test_words_that_no_row_can_say_are_left_out_with_the_reason(tmp_path):
