@@ -458,6 +458,9 @@ def test_bandwidth_is_the_best_of_several_launches_and_the_drivers_where_it_tell
     assert asked == [(symbol, share, blocks) for symbol, share in (("read_memory", 1), ("write_memory", 1), ("copy_memory", 2)) for blocks in (10, 20, 40)]
     value = one.session.value("gpu dram_gb_per_s")
     assert (value.value, value.standing) == put and one.session.value("gpu dram_gib").value == 80
+    one.session.values[:] = []
+    one._bandwidth(4.0)
+    assert one.session.value("gpu dram_gib").standing == "not found"
 
 
 def test_copies_that_the_driver_does_not_time_are_told_as_not_measured():
@@ -488,6 +491,36 @@ def test_words_that_a_chip_is_heated_with_fill_4_kib_and_are_near_1(word, size, 
     if word in ("f16", "tf32", "bf16"):
         numbers = found.astype(np.float32) if word != "bf16" else (found.astype(np.uint32) << 16).view(np.float32)
         assert abs(float(numbers.std()) - 1) < 0.1
+
+
+@pytest.mark.parametrize(("told", "unit", "whole", "others", "reserved"), [
+    ({}, 128, 900, (512, 256), 16), ({"per_sm": 1000}, 256, 1000, (512,), 8), ({"per_sm": 2000}, 512, 2000, (), 8), ({"per_sm": 5000}, 128, 900, (512, 256), 16),
+    ({"per_sm": 1000, "reserved_per_block": 16}, 128, 900, (512, 256), 16), ({"reserved_per_block": 8}, 256, 1000, (512,), 8),
+])
+def test_the_least_unit_is_believed_that_agrees_with_what_the_driver_tells(told, unit, whole, others, reserved, monkeypatch):
+    """Of files that explain 900 to 999, 1000 to 1999 and 1000 to 2999; where none agrees, what was seen counts."""
+    files = {size: launch_limits.File(size, *of) for size, of in ((128, (900, 1000, 16)), (256, (1000, 2000, 8)), (512, (1000, 3000, 8)))}
+    monkeypatch.setattr(launch_limits, "register_files", lambda *given: [*files.values()][::-1])
+    monkeypatch.setattr(launch_limits, "shared_files", lambda sizes: [*files.values()])
+    tried = SimpleNamespace(
+        warp=32, registers_per_thread=lambda: 255, register_blocks=lambda threads, needs: {need: 65536 // (threads * need) for need in needs},
+        shared_bytes_per_block=lambda opt_in: 99_000, most_shared=lambda blocks, most: most if blocks == 2 else 0 if blocks == 8 else 99_000 // blocks)
+    explained = f", which {files[unit].low} to {files[unit].high - 1} explain"
+
+    def measured(measure, kind, most):
+        found = {}
+        monkeypatch.setattr(Session, "found", lambda self, name, value, how: found.update({name: (value, how)}))
+        measure(session_of(*(Value(f"gpu {kind}_{name}", value, "the driver", "told") for name, value in told.items())), tried, *most)
+        return found
+
+    if "reserved_per_block" not in told:
+        found, too = measured(launch_limits._registers, "registers", (2048, 32)), f"; {', '.join(map(str, others))} explain it too" if others else ""
+        seen = "occupancy of blocks of 128 threads of 55 kernels, 24 to 245 registers a thread"
+        assert found["gpu register_allocation_unit"] == (unit, seen + too) and found["gpu registers_per_sm"] == (whole, seen + explained)
+    found, too = measured(launch_limits._shared, "shared_bytes", (8,)), f"; {', '.join(map(str, sorted(others)))} explain it too" if others else ""
+    seen = "occupancy: the largest of which an SM holds 3 to 7 blocks"  # as much as a block may have, or nothing, tells nothing
+    assert found["gpu shared_allocation_unit"] == (unit, seen + too) and found["gpu shared_bytes_reserved_per_block"] == (reserved, seen)
+    assert found["gpu shared_bytes_per_sm"] == (whole, seen + explained)
 
 
 def test_limits_that_no_unit_explains_are_not_found(monkeypatch):
