@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 from dataclasses import replace
@@ -18,12 +19,14 @@ from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core.product import product
+from gemmgen.decisions import SUMS
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model import accuracy
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted, word_sizes
 from gemmgen import picture
 from gemmgen.solve import solve
-from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, contract, fp32_estimate, tf32_estimate
+from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, Short, contract, fp32_estimate, tf32_estimate
+from gemmgen.solve.promotion import promotion
 from gemmgen.solve.request import requests
 from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point, joined, with_scheme
 from gemmgen.spec import loads
@@ -207,6 +210,74 @@ def test_what_nobody_reaches_is_refused_with_the_best():
         predicted(row, unit.of(row.leading, "wgmma"), 4096, promote).estimate for row in FP32_SCHEMES if not (row.exact or row.b) for promote in (16, 32, 64)
     )
     assert error.has.startswith("at best ") and float(error.has.split(": ")[1].split()[0]) == pytest.approx(best, rel=0.3) and error.remedy
+
+
+def promoting(sums="auto", promote=None, on_unit=True, to_nearest=False, choice=True, run_k=None, design=lambda wanted: wanted):
+    """What the interval of promotion is decided of: a fragment with k = 16 and a sum of 4096; the design takes `design` of what it is asked."""
+    return SimpleNamespace(
+        spec=SimpleNamespace(split=SimpleNamespace(sums=sums, promote=promote), tile=SimpleNamespace(block="a block"),
+                             problem=SimpleNamespace(extents=(64, 128, 4096))),
+        place="spec", fragment=SimpleNamespace(on_matrix_unit=on_unit, shape=(8, 4, 16)), unit=SimpleNamespace(rounds_to_nearest=to_nearest),
+        scheme=SimpleNamespace(name="mine", family=SimpleNamespace(run_k=run_k)),
+        design=SimpleNamespace(own=(SUMS,) if choice else (), promote=lambda wanted, scheme, block, k, fragment: design(wanted) if (block, k) == (
+            "a block", 4096) else None),
+    )
+
+
+@pytest.mark.parametrize(("options", "decided"), [
+    ({}, (48, "plain")), ({"sums": "plain"}, (48, "plain")), ({"promote": 0}, (0, "plain")), ({"promote": 32, "sums": "compensated"}, (32, "compensated")),
+    ({"sums": "compensated"}, (64, "compensated")), ({"sums": "compensated", "to_nearest": True}, (32, "compensated")), ({"on_unit": False}, (0, "plain")),
+    ({"design": lambda wanted: wanted + 16}, (64, "plain")),
+])
+def test_an_interval_that_no_error_asks_for(options, decided, monkeypatch):
+    asked = []
+    monkeypatch.setattr("gemmgen.solve.promotion.promote_for", lambda *given: asked.append(given) or 48)
+    case = promoting(**options)
+    assert promotion(case, None) == decided and all(one == (case.scheme, case.unit, 16, 4096) for one in asked)
+    monkeypatch.setattr("gemmgen.solve.promotion.promote_for", lambda *given: 0)  # what the error needs none for, no design promotes
+    assert promotion(promoting(design=lambda wanted: 7), None) == (0, "plain")
+
+
+FIGURES = {(0, "plain"): 9.0, (64, "plain"): 3.0, (32, "plain"): 1.0, (16, "plain"): 0.5, (64, "compensated"): 0.7, (32, "compensated"): 0.1}
+
+
+@pytest.mark.parametrize(("options", "changed", "decided"), [
+    ({}, {}, (32, "plain")), ({"sums": "compensated"}, {}, (64, "compensated")), ({"choice": False, "sums": "compensated"}, {(32, "compensated"): 2.0},
+                                                                                 2.0),
+    ({}, {(32, "plain"): 1.1, (16, "plain"): 1.2}, (64, "compensated")), ({"choice": False}, {(32, "plain"): 1.1, (16, "plain"): 1.2}, 1.1),
+    ({"promote": 16}, {}, (16, "plain")), ({"promote": 64}, {(64, "compensated"): 2.0}, 2.0), ({"promote": 64, "sums": "plain"}, {}, 3.0),
+    ({"on_unit": False}, {}, 9.0), ({"on_unit": False}, {(0, "plain"): 1.0}, (0, "plain")),
+    ({"design": lambda wanted: wanted // 2}, {}, (32, "plain")), ({"design": lambda wanted: 64}, {(64, "compensated"): 8.0, (32, "compensated"): 5.0}, 3.0),
+    ({"run_k": 1024}, {}, (32, "plain")), ({"run_k": 1024}, {(0, "plain"): 0.5}, (32, "plain")), ({"run_k": 1024, "promote": 0}, {(0, "plain"): 0.5}, (0, "plain")),
+    ({"run_k": 1024, "choice": False}, {(32, "plain"): 2.0}, 2.0),
+    ({"run_k": 1024, "on_unit": False}, {}, (32, "plain")), ({"run_k": 1024, "on_unit": False, "sums": "compensated"}, {}, (32, "compensated")),
+    ({"run_k": 1024, "on_unit": False}, {(32, "plain"): 1.5}, 1.5),
+])
+def test_the_first_interval_that_gives_the_error_asked_or_the_least_error_that_there_is(options, changed, decided):
+    """`decided` is what is taken, or the figure of the refusal: the least of those that were tried."""
+    known, seen = FIGURES | changed, []
+    case = promoting(**options)
+    unit = case.unit if case.fragment.on_matrix_unit else None
+
+    def key(scheme, on, promote, compensated):
+        assert (scheme, on) == (case.scheme, unit)
+        return promote, "compensated" if compensated else "plain"
+
+    def times(*given):
+        seen.append(key(*given))
+        return known[seen[-1]]
+
+    asked = SimpleNamespace(key="scaled", asked=1e-9, text="so little", times=times, told=lambda *given: str(key(*given)), promotions=lambda k, chosen: [
+        one for one in FIGURES if one[1] == "plain" or chosen] if k == 16 else [])
+    if isinstance(decided, tuple):
+        assert promotion(case, asked) == decided
+    else:
+        with pytest.raises(Short) as refused:
+            promotion(case, asked)
+        error = refused.value
+        assert error.times == min(known[one] for one in seen) == decided and known[ast.literal_eval(error.figure)] == decided
+        assert (error.where, error.got, error.needs) == ("spec: [accuracy] scaled", 1e-9, "so little")
+    assert len(seen) == len(set(seen)), "none is predicted twice"
 
 
 @pytest.mark.parametrize(("asked", "needs"), [

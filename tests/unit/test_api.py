@@ -378,6 +378,11 @@ def test_what_has_not_the_same_bits_everywhere_is_refused(given, problem, got):
     assert refused.value.where == "matmul: accuracy" and refused.value.problem.startswith(f"reproducible {problem}") and got in str(refused.value.got)
 
 
+def test_shapes_that_do_not_fit_are_refused_before_a_library_is_asked_for():
+    with pytest.raises(SpecError, match="do not fit"):
+        same_bits(lying(), SimpleNamespace(**{**vars(lying()), "shape": (3, 4)}), lambda *given: pytest.fail("a library was asked for"))
+
+
 def test_numpys_arrays_are_in_no_gpus_memory():
     with pytest.raises(SpecError, match="CuPy and torch"):
         api.matmul(made(3, 3), made(3, 3), accuracy="reproducible")
@@ -983,6 +988,53 @@ def test_a_compiled_program_has_torchs_own_operators(torch):
 
 
 # ---- JAX
+
+
+def jax_of(backend="gpu"):
+    """JAX's products with NumPy in its place."""
+    def matmul(a, b, *, precision=None):
+        assert precision == "highest" or a.dtype == b.dtype == np.float64, "JAX may use TF32 otherwise"
+        return np.matmul(a, b)
+
+    return api._Jax(SimpleNamespace(
+        __name__="jax", jit=lambda function: function, numpy=SimpleNamespace(matmul=matmul, result_type=np.result_type, float64=np.float64),
+        default_backend=lambda: backend, config=SimpleNamespace(jax_enable_x64=True)))
+
+
+def test_jax_multiplies_other_types_itself_and_says_so(monkeypatch):
+    monkeypatch.setattr(api._Jax, "_package", lambda self: pytest.fail("a library was asked for"))
+    a, b = made(3, 4).astype(np.float16), made(4, 5)
+    for left, right, kind in ((a, a.T, "float16"), (b.astype(np.int32), b.T.astype(np.int32), "int32"), (a, b.astype(np.float64), "float64")):
+        got, told = noticed(lambda: jax_of().product(left, right))
+        assert np.array_equal(got, left @ right) and len(told) == 1 and told[0].startswith(f"gemmgen.matmul: {kind} arrays are multiplied by jax in ")
+    wide = jax_of().in_fp64(a, b.astype(np.float32))
+    assert wide.dtype == np.float64 and np.array_equal(wide, a.astype(np.float64) @ b.astype(np.float64))
+
+
+@pytest.mark.parametrize(("backend", "gpus", "asked"), [("gpu", [H200], [H200]), ("cpu", [H200], []), ("gpu", [], [])])
+def test_jax_asks_for_the_library_of_the_gpu_that_it_computes_on(backend, gpus, asked, monkeypatch):
+    found = []
+    monkeypatch.setattr("gemmgen.run.here.cuda_gpus", lambda: gpus)
+    monkeypatch.setattr(api, "_package", lambda gpu: found.append(gpu) or "a library")
+    package, told = noticed(jax_of(backend)._package)
+    assert found == asked and package == ("a library" if asked else None) and len(told) == (not asked)
+
+
+@pytest.mark.parametrize(("a", "b", "asked", "answer", "faster"), [
+    ((4, 5), (5, 6), (4, 6, 5, 1), (1.0, 2.0, False), True), ((2, 4, 5), (5, 6), (4, 6, 5, 2), (1.0, 2.0, False), True), ((4, 5), (5, 6), (4, 6, 5, 1), (2.0, 2.0, False), False),
+    ((4, 5), (5, 6), (4, 6, 5, 1), (1.0, 2.0, True), False), ((4, 5), (5, 6), (4, 6, 5, 1), None, False), ((5,), (5, 6), None, None, False), ((4, 0), (0, 6), None, None, False),
+])
+def test_jax_takes_the_library_where_it_is_predicted_to_be_faster(a, b, asked, answer, faster):
+    given = []
+
+    def select(m, n, k, batch):
+        given.append((m, n, k, batch))
+        if answer is None:
+            raise KeyError("not served")
+        return SimpleNamespace(**dict(zip(("seconds", "sgemm_seconds", "is_fallback"), answer)))
+
+    found, told = noticed(lambda: api._Jax._is_faster(SimpleNamespace(select=select, Error=KeyError), a, b))
+    assert found is faster and given == ([asked] if asked else []) and len(told) == (asked is not None and answer is None)
 
 
 def test_jaxs_arrays_by_the_library(monkeypatch, calls):

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import math
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog import output as outputs
+from gemmgen.catalog.element import F32
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
 from gemmgen.workshop.apps import bert, cholesky, data, dense, graph, inception, kmeans, knn, llm, lu, mlp, polar, race, tuned
@@ -477,8 +479,12 @@ def test_a_kernel_of_another_device_gets_copies_and_is_built_once_for_a_kind(mon
     triangle = a[:, :3] + 4 * np.eye(3, dtype=np.float32)
     assert np.allclose(np.tril(triangle) @ copied.solve(triangle, c.copy(), side="left"), c, atol=1e-5)
     assert layouts == ["nn", "nn", "nt", who.of_solve((3, 2), "left", True, False, False)[0].op]
+    before = len(copied.kernels)
+    assert np.allclose(copied.syrk(a, out=square, alpha=1.0, both=False), a @ a.T) and len(copied.kernels) == before + 1, "a triangle is another kernel"
+    copied.batch([(a, b, np.empty((3, 2), np.float32))])
+    assert len(copied.kernels) == before + 1, "a batch of one product is by the kernel for batches that is there"
     copied.release()
-    assert sorted(released) == ["gemm", "grouped", "syrk", "trsm"]
+    assert sorted(released) == ["gemm", "grouped", "syrk", "syrk", "trsm"]
 
 
 def test_the_command_tells_milliseconds_and_the_largest_products_first():
@@ -672,7 +678,7 @@ def test_the_command_lists_runs_and_refuses(gemmgen, monkeypatch):
     assert ran.code == 0 and "not timed" in ran.out and "scaled residual" in ran.out
     for arguments, said in (
         (["kmean"], "unknown application"), (["kmeans", "--size", "rows=3"], "no size of kmeans"), (["kmeans", "--size", "points=0"], "out of range"),
-        (["kmeans", "--data", "iris"], "unknown to kmeans"), (["kmeans", "--rounds", "0"], "--rounds"),
+        (["kmeans", "--data", "iris"], "unknown to kmeans"), (["kmeans", "--rounds", "0"], "--rounds"), (["kmeans", "--rounds", "1", "--data", "iris"], "unknown to kmeans"),
         (["cholesky", "--size", "tiles=5"], "tiles that divide n"),
         (["llm", "--by", "numpy", "--threshold", "1e-5"], "cannot be asked of llm"),
     ):
@@ -794,6 +800,31 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     for at in range(products.PREPARED + 5):
         multiplier.into(out, a, b, float(at), 0.0)
     assert len(multiplier._prepared) == products.PREPARED
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_a_kernels_product_is_a_new_array_of_the_stored_operands_extents(layout, monkeypatch):
+    from gemmgen.timing import products
+
+    waited, c = [], np.arange(15, dtype=np.float32).reshape(3, 5)
+    stream = SimpleNamespace(synchronize=lambda: waited.append(True))
+    cupy = SimpleNamespace(ascontiguousarray=np.ascontiguousarray, full=np.full, nan=np.nan, cuda=SimpleNamespace(get_current_stream=lambda: stream))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(products, "refusals", nullcontext)
+    multiplier = object.__new__(products.Multiplier)
+    multiplier._plan = SimpleNamespace(layout=layout, type=F32)
+
+    def into(out, a, b, alpha, beta):
+        assert a.flags.c_contiguous and b.flags.c_contiguous and out.dtype == np.float32
+        left, right = a if layout[0] == "n" else a.T, b if layout[1] == "n" else b.T
+        assert beta or np.isnan(out).all(), "what is not written shows"
+        out[...] = alpha * left @ right + (beta * out if beta else 0)
+
+    multiplier.into = into
+    a, b = np.ones((3, 7), np.float32) * 2, np.ones((7, 5), np.float32)
+    stored = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
+    assert np.array_equal(multiplier(*stored, None, 0.5, 9.0), np.full((3, 5), 7.0)), "beta counts only with C"
+    assert np.array_equal(multiplier(*stored, c, 1.0, -1.0), 14 - c) and np.array_equal(c, np.arange(15).reshape(3, 5)) and waited == [True, True]
 
 
 def test_k_of_a_strided_batch_is_its_matrices():

@@ -14,14 +14,16 @@ import pytest
 from judged import EXACT, WORST
 
 from gemmgen import road, timing
+from gemmgen.catalog.epilogue import Argument
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import INPUTS, USUAL
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import Progress
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.render import render
 from gemmgen.run import sensors
 from gemmgen.run.sensors import Sample
-from gemmgen.timing import environment, racing
+from gemmgen.timing import contender, environment, racing
 from gemmgen.workshop import bench as benching
 from gemmgen.workshop.bench import measure, plots
 from gemmgen.workshop.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
@@ -277,9 +279,6 @@ def test_errors_against_fp64_by_hand(monkeypatch):
 
 
 def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
-    from gemmgen.render import render
-    from gemmgen.timing import contender
-
     prepared, ran = [], []
 
     class Device:
@@ -318,6 +317,54 @@ def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
     assert {part.size for part in words[0]} <= places, "where the workspace of these sizes has them"
     alone.enqueue(1)
     assert len(ran) == before + 1 and prepared[ran[-1]][0] == main.symbol
+
+
+@pytest.mark.parametrize("only", ["", "gemm"])
+def test_maxima_that_launches_find_are_zero_before_each_product(monkeypatch, only):
+    spaces, before = [], []
+
+    def empty(count, kind=np.float32):
+        made = np.full(count, 7, kind)
+        spaces.extend([made] if kind is np.uint8 else [])
+        return made.view(numpy_cupy.Array)
+
+    class Device:
+        def __init__(self, binary):
+            pass
+
+        def prepared(self, symbol, blocks, threads, shared, args, overlaps):
+            def launch():
+                before.append([bool(one[: work.zeroed].any()) for one in spaces])
+                for one in spaces:
+                    one[:] = 7
+
+            return launch
+
+    cupy = numpy_cupy.install(monkeypatch)
+    cupy.empty = empty
+    monkeypatch.setattr(contender, "CudaDevice", Device)
+    plan = road.plan({"split": {"scheme": "mixpert4", "where": "prepass"}, "target": {"gpu": "a100"},
+                      "tile": {"block": [32, 32, 64], "warp": [16, 16, 64], "group": 1, "split_k": 1}, "fragment": {"policy": "mma"}})
+    source, inputs = render(plan), timing.Inputs((40, 24, 64))
+    work = source.interface.workspace(40, 24, 64)
+    assert work.zeroed and any(one.zeroed_again for one in source.interface.buffers)
+    made = timing.generated("one", plan, source, None, inputs, only=only)
+    assert len(spaces) == (inputs.sets if only else 1)
+    for at in range(inputs.sets + 1):
+        before.clear()
+        made.enqueue(at)
+        own = at % len(spaces)
+        # All launches of a product begin with zeros; one alone goes on with what those before it found.
+        assert [one[own] for one in before] == ([True] if only else [False] + [True] * (len(source.interface.launches) - 1))
+
+
+def test_an_epilogue_of_a_race_is_given_zeros_and_ones(monkeypatch):
+    cupy = numpy_cupy.install(monkeypatch)
+    cupy.zeros = np.zeros
+    arguments = [Argument("bias", "n", ""), Argument("scales", "m", ""), Argument("factor", "all", "")]
+    found = contender._ends(SimpleNamespace(epilogue=SimpleNamespace(arguments=arguments)), 3, 5)
+    assert [found["bias"].tolist(), found["scales"].tolist()] == [[0.0] * 5, [0.0] * 3] and found["bias"].dtype == np.float32
+    assert {name: value for name, value in found.items() if name not in ("bias", "scales")} == {"stride_bias": 0, "stride_scales": 0, "factor": 1}
 
 
 class _Clock:

@@ -17,8 +17,8 @@ from gemmgen.catalog.conversion import decode
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.unit import UNITS, MatrixUnit
-from gemmgen.errors import SpecError
-from gemmgen.workshop.bringup import bring_up, egemm, probe
+from gemmgen.errors import DeviceError, SpecError
+from gemmgen.workshop.bringup import bring_up, egemm, probe, unit_rules
 from gemmgen.workshop.bringup import rates as measured_rates
 from gemmgen.workshop.bringup.described import Described, described
 from gemmgen.workshop.bringup.dots import Dots
@@ -631,6 +631,60 @@ def test_the_catalogs_row_is_held_against_what_was_found():
     known[2].found.same = [Candidate("truncate", 8, 25)]  # which no product told from what was found
     assert differences(known, UNITS.get("hopper")) == []
     assert "flushes_subnormals = true" in text_of(unit_row([turned_out(F16, Candidate("tree", 4, flushes=True))]), "hidden", "a test", [])
+
+
+@pytest.mark.parametrize(("steps", "consistent", "block"), [
+    (((0, 1), (2, 3)), True, 2), (((0, 1), (2,)), True, 2), (((0,), (1, 2, 3), (4, 5)), True, 3), (((0, 1), (2, 3)), False, 2)])
+def test_rules_are_told_apart_in_steps_as_long_as_the_longest(steps, consistent, block, monkeypatch):
+    class Told(Exception):
+        pass
+
+    def asked(word, size):
+        raise Told(word, size)
+
+    monkeypatch.setattr(unit_rules, "every", asked)
+    with pytest.raises(Told) as found:
+        unit_rules.tell_apart(SimpleNamespace(word="f16", asked=0), Order(steps, 1, consistent))
+    assert found.value.args == ("f16", block)
+
+
+def test_words_that_no_row_can_say_are_left_out_with_the_reason(tmp_path):
+    """Of the instructions of one type of words the deepest counts that tells something."""
+    shallow, deep = Instruction(FRAGMENTS.get("mma_m8n8k16_s8"), whole=(10, 10)), Instruction(FRAGMENTS.get("mma_m16n8k32_s8"))
+    refused = Instruction(FRAGMENTS.get(BF16), error=DeviceError("GPU", "hangs", got="nothing", needs="an answer"))
+    known = [turned_out(F16, Candidate("truncate", 16, 25)), deep, shallow, refused, Instruction(FRAGMENTS.get(TF32))]
+    found = unit_row(known)
+    first = str(refused.error).splitlines()[0]
+    assert "\n" in str(refused.error) and found.integers == ("s8",) and found.block == {"f16": 16}
+    assert found.left_out == (f"bf16 by mma: {first}", "tf32 by mma: no rule of a row gives what it returns")
+    text = text_of(found, "hidden", "a test", ['verified = "a test"'])
+    assert text.endswith("\n") and [line for line in text.splitlines() if line.startswith(("#", "integers"))] == [
+        'integers = ["s8"]', *(f"# left out: {one}" for one in found.left_out)]
+    (tmp_path / "hidden.toml").write_text(text)
+    assert UNITS.get(str(tmp_path / "hidden.toml")).integers == ("s8",)
+    deep.whole = 10, 9
+    other = unit_row(known)
+    assert other.integers == () and "s8 by mma: no rule of a row gives what it returns" in other.left_out
+    assert "integers" not in text_of(other, "hidden", "a test", [])
+    alone = unit_row([shallow])
+    assert (alone.main, alone.integers, text_of(alone, "hidden", "a test", [])) == (None, ("s8",), None), "a row says a rule"
+
+
+def test_what_differs_is_of_words_that_the_row_has_and_that_were_probed_to_the_end():
+    maps, hopper = Maps(FRAGMENTS.get(F16), None, None, None, True, True, 0), UNITS.get("hopper")
+    silent, wrong = Instruction(FRAGMENTS.get(F16)), Instruction(FRAGMENTS.get("mma_m16n8k32_s8"), whole=(10, 9))
+    wrong.traits = SimpleNamespace(found={"sums": SimpleNamespace(text="wrap around never")})
+    assert differences([silent, wrong], hopper) == [], "nothing is known of their maps"
+    silent.maps = wrong.maps = maps
+    [said, sums] = differences([silent, wrong], hopper)
+    assert said.startswith(f"{F16}: no row says what it returns; the row says rule truncate, block 16")
+    assert sums == "mma_m16n8k32_s8: sums wrap around never; the row says exact, and wrapping around"
+    wrong.whole = 10, 10
+    assert differences([wrong], hopper) == []
+    silent.error = DeviceError("GPU", "hangs")
+    foreign = Instruction(FRAGMENTS.get("rdna3_m16n16k16_f16"), maps=maps)
+    assert differences([silent], hopper) == []
+    assert differences([foreign], hopper.model_copy(update={"block": {}, "variants": (), "integers": ()})) == []
 
 
 def test_changes_are_told_and_what_is_the_same_is_not():

@@ -107,6 +107,8 @@ def test_constants_that_were_measured_are_in_the_generations_row():
     assert found.launch_seconds.value == 3.1e-6 and found.launch_seconds.source.startswith("measured: ")
     assert found.mma_efficiency.value == 0.64 and found.dram_efficiency.assumed
     assert found.memory_cycles.assumed
+    [(title, text)] = session.sections
+    assert title == "The GPU's row" and text.startswith(f"`{session.gpu_row}`: ") and "(2 they do)" in text
     session.clear()
 
 
@@ -118,6 +120,7 @@ def test_without_rates_the_row_stays_partial_and_says_what_is_missing(monkeypatc
     assert "made_up.toml" not in session.rows and "sms = 100  # told: the driver" in text and "generation =" not in text and "tensor_fma_per_clock" in text
     [value] = [value for value in session.values if value.standing == "not found"]
     assert value.name == "gpu row" and "tensor_fma_per_clock" in value.how and "registers_per_thread" in value.how and "sms" not in value.how
+    assert session.sections == [("The GPU's row", value.how)]
 
 
 def test_a_row_that_contradicts_itself_is_not_written():
@@ -212,6 +215,10 @@ def test_what_a_fit_of_registers_says_of_itself(monkeypatch):
     monkeypatch.undo()
     told = calibrate.registers_section(replace(found, table=gpu.registers), gpu, "none")
     assert "17 kernels" in told and "mean error 25.0 % of kernels" in told
+    assert "[registers." not in told, "what is as before is not told again"
+    own = {"thin": gpu.registers.thin.model_copy(update={"offset": 12.25}), "plain": gpu.registers.plain.model_copy(update={"ahead": (7.5,) * 5})}
+    other = tomllib.loads(calibrate.registers_section(replace(found, table=gpu.registers.model_copy(update=own)), gpu, "none"))["registers"]
+    assert other.keys() == {"source", "offset", "squeeze", "plain", "thin"} and other["plain"] == {"ahead": [7.5] * 5} and other["thin"] == {"offset": 12.2}
     assert "25.0 % of the 13 that the launch bound" in told
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from gemmgen.workshop.bringup import (
     rates,
     sample,
     toml_values,
+    unit_row,
 )
 from gemmgen.workshop.bringup.data_sheet import Known, Numbers, Relation, _whole
 from gemmgen.workshop.bringup.egemm import Profile
@@ -231,8 +233,131 @@ def test_rates_are_constants_of_the_generation():
     found = gpu_row.of_rates(session_of(*more, fragments=[fragment]))
     assert found["", "mma_efficiency"].value == 1.0 and found["", "l2_bytes_per_clock"].value == 64.0 and ("", "dram_efficiency") not in found
     shared = next(one for one in FRAGMENTS.rows() if one.from_shared and one.word == "f16")
-    assert gpu_row.of_rates(session_of(*told, fragments=[shared], arch="sm_90a"))["wgmma", "sustained_f16_tflops"].value == 600.0
+    for fragments in ([shared], [fragment, shared], [shared, fragment]):
+        assert gpu_row.of_rates(session_of(*told, fragments=fragments, arch="sm_90a"))["wgmma", "sustained_f16_tflops"].value == 600.0
     assert gpu_row.of_rates(session_of()) == {}
+
+
+def unit_found(fits, extremes=(), **more):
+    rule = SimpleNamespace(rule="truncate", block=4, fraction_bits=24, sum_bits=None, flushes=False, text="rule r", _asdict=lambda: {"rule": "truncate"})
+    other = SimpleNamespace(text="described", _asdict=lambda: {"described": True})
+    return SimpleNamespace(**{**dict(
+        fits=fits, candidate=rule, same=(other,), described=None, against=["x"], of=40, asked=70, turns=[9, 8], agreeing=99, proof=100,
+        kinds={"usual": (100, 99)} | ({findings.EXTREMES: extremes} if extremes else {})), **more})
+
+
+def unit_instruction(name, found=None, whole=None, **more):
+    traits = SimpleNamespace(found={"sums": SimpleNamespace(name="sums", value=name, how=f"ladders of {name}", asked=5)})
+    return SimpleNamespace(fragment=SimpleNamespace(name=name, instruction=f"{name}.sync", word="f16", policy="mma"), found=found, whole=whole,
+                           order=SimpleNamespace(text="at once", asked=6), traits=traits, **more)
+
+
+@pytest.mark.parametrize("kind", ["cuda", "emulator"])
+def test_a_units_row_and_values_are_what_its_instructions_turned_out_to_be(kind, monkeypatch):
+    session, told = session_of(), []
+    session.machine.kind, session.name = kind, "mine"
+    session.instructions = [unit_instruction("one", unit_found(True)), unit_instruction("two", unit_found(False, (8, 7))),
+                            unit_instruction("three", unit_found(True, (8, 8), proof=23)), unit_instruction("four", whole=(10, 9)),
+                            unit_instruction("five", whole=(10, 10))]
+    monkeypatch.setattr(unit_row, "unit_row", lambda instructions: [one.fragment.name for one in instructions])
+    monkeypatch.setattr(unit_row, "text_of", lambda *given: told.append(given) or "a row")
+    unit_row.measure(session)
+    checked = ['verified = "223 random products returned by A GPU"']
+    if kind == "emulator":
+        checked = ['verified = ""', 'unchecked = "found on an emulator, not checked on hardware"']
+    assert told == [(["one", "two", "three", "four", "five"], "mine", "gemmgen gpu probe on A GPU", checked)] and session.rows == {"units/mine.toml": "a row"}
+    how, proof, ordered = "40 rules told apart by 70 products in 2 turns", "99 of 100 random products", "6 products of an accumulator, its negative and a small one"
+    rule = {"rule": "truncate", "block": 4, "fraction_bits": 24, "flushes_subnormals": False}  # of bits of the sum nothing is known
+    anything, whole = "random words and sums of any bits", "random words, half with sums that leave INT32"
+    assert session.values == [
+        *(Value(f"unit one {name}", value, how, proof=proof) for name, value in rule.items()), Value("unit one order", "at once", ordered),
+        Value("unit one sums", "one", "ladders of one", proof="5 products"),
+        Value("unit two rule", None, f"{how}; the nearest is rule r", "not found", proof),
+        Value("unit two extremes as the rule", False, anything, proof="7 of 8 random products"), Value("unit two order", "at once", ordered),
+        Value("unit two sums", "two", "ladders of two", proof="5 products"),
+        *(Value(f"unit three {name}", value, how, proof="99 of 23 random products") for name, value in rule.items()),
+        Value("unit three extremes as the rule", True, anything, proof="8 of 8 random products"), Value("unit three order", "at once", ordered),
+        Value("unit three sums", "three", "ladders of three", proof="5 products"),
+        Value("unit four exact", False, whole, proof="9 of 10 products"), Value("unit four sums", "four", "ladders of four", proof="5 products"),
+        Value("unit five exact", True, whole, proof="10 of 10 products"), Value("unit five sums", "five", "ladders of five", proof="5 products"),
+    ]
+    monkeypatch.setattr(unit_row, "text_of", lambda *given: "")
+    unit_row.measure(empty := session_of())
+    assert empty.rows == {} and empty.values == []
+
+
+def test_an_instruction_as_data():
+    maps_ = SimpleNamespace(same_as=lambda fragment: fragment.name == "one", fits=False, complaints=["odd"], tiles=7, anchored=True)
+    error = SimpleNamespace(as_dict=lambda: {"where": "here"})
+    none = {"asked": 5, "seconds": 1.234, "error": None, "maps": None, "profile": None}
+    head = {"instruction": "one.sync", "word": "f16", "policy": "mma", "asked": 5, "seconds": 1.23}
+    assert findings._instruction(unit_instruction("one", **{**none, "error": error})) == {"name": "one", **head, "error": {"where": "here"}}
+    found = findings._instruction(unit_instruction("one", unit_found(True), **{**none, "maps": maps_}))
+    assert found == {"name": "one", **head, "error": None, "maps": {"as_shipped": True, "bit_rows": False, "complaints": ["odd"], "products": 7, "numbers": "memory"},
+                     "rule": {"fits": True, "rule": {"rule": "truncate"}, "not_told_apart": [{"described": True}], "rules": 40, "described": None,
+                              "turns": [9, 8], "products": 70, "random": {"usual": (100, 99)}, "against": ["x"]}}
+    maps_.anchored = False
+    described = unit_found(False, described=SimpleNamespace(_asdict=lambda: {"own": 1}))
+    found = findings._instruction(unit_instruction("two", described, (10, 9), **{**none, "maps": maps_, "profile": SimpleNamespace(as_dict=lambda: "profiled")}))
+    assert (found["maps"]["as_shipped"], found["maps"]["numbers"]) == (False, "the catalog's where it puts the same elements together")
+    assert (found["rule"]["described"], found["integers"], found["egemm"]) == ({"own": 1}, {"products": 10, "exact": 9}, "profiled")
+
+
+def test_instructions_are_probed_in_turn_and_new_maps_are_rows(monkeypatch):
+    asked, steps = [], []
+    names = {"shipped": (True, True), "new": (True, False), "odd": (False, False), "none": None}
+
+    def probed(machine, fragment, products, seed, egemm):
+        asked.append((machine.name, fragment.name, products, seed, egemm))
+        known = names[fragment.name]
+        return SimpleNamespace(name=fragment.name, maps=known and SimpleNamespace(fits=known[0], same_as=lambda other: other is fragment and known[1]))
+
+    session = session_of(fragments=[SimpleNamespace(name=name) for name in names], seed=3, progress=steps.append)
+    monkeypatch.setattr(fragments, "suited", lambda given: given[1])
+    monkeypatch.setattr(fragments, "probe_instruction", probed)
+    monkeypatch.setattr(fragments, "_value", lambda one: one.name)
+    monkeypatch.setattr(fragments, "row_text", lambda found, device: f"a row of {device}")
+    fragments.measure(session)
+    assert asked == [("A GPU", name, 100, 3, name == "new") for name in names] and session.values == [*names]
+    assert steps == ["shipped (1 of 4)", "new (2 of 4)", "odd (3 of 4)", "none (4 of 4)"] and [one.name for one in session.instructions] == [*names]
+    assert session.rows == {"fragments/new.toml": "a row of A GPU"}
+
+
+def test_a_report_names_what_was_not_probed_to_the_end(monkeypatch):
+    for part in ("_against", "_traits", "_egemm", "_facts", "_shipped"):
+        monkeypatch.setattr(findings, part, lambda of, part=part: ["", part])
+    monkeypatch.setattr(findings, "_line", lambda one: f"| {one.fragment.name} |")
+
+    def probed(name, fits=True, shipped=False, error=None, maps_=True):
+        found = SimpleNamespace(fits=fits, same_as=lambda fragment: shipped, complaints=[f"complaint {at}" for at in (1, 2)])
+        return SimpleNamespace(fragment=SimpleNamespace(name=name), maps=found if maps_ else None, error=error)
+
+    session = session_of(arch="sm_80")
+    session.seconds, session.sections = {"maps": 1.5, "rates": 20.0}, [("A title", "its text")]
+    session.instructions = [probed("new"), probed("odd", False), probed("wide", False, True), probed("lost", error=DeviceError("GPU", "hangs"), maps_=False)]
+    told = {"arch": "sm_80", "generator": "gemmgen 1", "seconds": 21.5, "products": 9, "seed": 4, "changed": None, "not_measured": {"times": "of kernels"}}
+    head = ["# A GPU (sm_80), brought up", "", "By gemmgen 1 in 21.5 s, 9 random products of proof an instruction, seed 4.", "", "Seconds: maps 1.5, rates 20.", ""]
+    table_ = ["## Instructions", "", "| instruction | maps | sums | rule | told apart by | random products |", "| --- | --- | --- | --- | --- | --- |"]
+    rest = ["", "_shipped", "", "_against", "", "_traits", "", "_egemm", "", "_facts", "", "## Not measured", "", "- times: of kernels", "", "## A title", "", "its text"]
+    rows_ = ["| new |", "| odd |", "| wide |", "| lost |"]
+    odd = ["", "Maps without bit rows, and what was not probed to the end:", "", "- `odd` complaint 1", "- `odd` complaint 2", "- `lost`: GPU: hangs"]
+    assert findings.markdown(told, session).splitlines() == [*head, *table_, *rows_, *odd, *rest]
+    session.instructions = session.instructions[:1]
+    for changed, lines in (([], ["Nothing."]), (["a", "b"], ["- a", "- b"])):
+        assert findings.markdown(told | {"changed": changed}, session).splitlines() == [
+            *head, "## What changed since the last time", "", *lines, "", *table_, "| new |", *rest]
+
+
+def test_what_is_fitted_needs_kernels_and_a_row(monkeypatch):
+    ran = []
+    monkeypatch.setattr(calibrate, "Processes", lambda: nullcontext("a pool"))
+    for name in ("fit_registers", "fit_times"):
+        monkeypatch.setattr(calibrate, name, lambda session, pool, name=name: ran.append((name, pool)))
+    for count, has_row in ((0, True), (5, False), (5, True)):
+        session = session_of(kernels=count)
+        session.rows = {session.gpu_row: "a row"} if has_row else {}
+        calibrate.measure(session)
+        assert (ran == [("fit_registers", "a pool"), ("fit_times", "a pool")]) == (not session.not_sought) == (count > 0 and has_row)
 
 
 def test_a_generations_row_tells_its_constants_by_section():
@@ -269,6 +394,155 @@ def test_what_is_sought_of_a_device_with_a_clock():
     names = rates._names(session_of(fragments=[FRAGMENTS.get(MMA)]))
     assert {f"rate {MMA} fma_per_clock", f"rate {MMA} latency_cycles", "gpu sms", "rate f32 latency_cycles"} <= {*names}
     assert len(names) == len(rates.OF_A_ROW) + 2 + len(rates.RAW)
+
+
+def bare_rates(*values, **more):
+    """`Rates` of a session, with nothing but what a test gives it."""
+    found = object.__new__(rates.Rates)
+    found.session, found.lines = session_of(*values), []
+    vars(found).update(more)
+    return found
+
+
+@pytest.mark.parametrize(("best", "peaks", "missing", "asked"), [
+    ({}, None, ["tensor_fma_per_clock", "tensor_boost_mhz", "f16_tflops"], []),
+    ({"bf16": (900.0, "c")}, {"bf16": 1024}, ["tensor_boost_mhz", "f16_tflops"], []),
+    ({"bf16": (900.0, "c"), "f16": (1024.0, "a")}, {"bf16": 1024, "f16": 1024}, [], [("tensor_boost_mhz", 1500.0), ("f16_tflops", 1400, 1024)]),
+])
+def test_the_matrix_units_peaks_are_powers_of_two_of_what_was_reached(best, peaks, missing, asked):
+    """The clock is that of the fastest instruction of FP16 words, whatever others have."""
+    told = []
+    one = bare_rates(instructions={name: SimpleNamespace(word=word) for name, word in (("a", "f16"), ("b", "f16"), ("c", "bf16"))})
+    one._clock = lambda name, found, what: told.append((name, found.clock)) or 1400
+    one._tflops = lambda *given: told.append(given) or one.session.put(Value("gpu f16_tflops", 2.8, "x")) or one.session.put(Value("gpu tensor_boost_mhz", 1400, "x"))
+    one._tensor(best, {name: SimpleNamespace(clock=clock) for name, clock in (("a", 1400.0), ("b", 1500.0), ("c", 1900.0))})
+    found = {value.name.removeprefix("gpu "): value for value in one.session.values}
+    assert [name for name, value in found.items() if value.standing == "not found"] == missing and told == asked
+    if peaks:
+        assert found["tensor_fma_per_clock"].value == peaks and "bf16: 900 reached by c, 88 % of 1024" in found["tensor_fma_per_clock"].how
+
+
+@pytest.mark.parametrize(("told", "size", "put", "spread_over"), [
+    ((), 49.7, (50, "measured"), 49.7), ((), None, (None, "not found"), 4.0), ((Value("gpu l2_mib", 40, "the driver", "told"),), 49.7, (40, "told"), 40.0),
+    ((Value("gpu l2_mib", 40, "the driver", "told"),), None, (40, "told"), 40.0),
+])
+def test_a_cache_is_as_large_as_the_driver_tells_or_as_latency_shows(told, size, put, spread_over):
+    asked, raw = [], []
+    one = bare_rates(*told, most=256 << 20, _latency=lambda nbytes, threads=256: (nbytes, threads), _far_latency=lambda: "far",
+                     _raw=lambda name, found, how="": raw.append((name, found)), _l2_size=lambda: size, _bandwidth=asked.append)
+    one.session.progress = lambda text: None
+    one._caches()
+    assert asked == [spread_over] and raw == [("l2 latency_cycles", (1 << 19, 1)), ("dram latency_ns", "far")]
+    value = one.session.value("gpu l2_mib")
+    assert (value.value, value.standing) == put
+
+
+@pytest.mark.parametrize(("told", "reached", "put"), [
+    ((), {"read": 900.0, "write": 950.0, "copy": None}, (950.0, "measured")), ((), {"read": None, "write": None, "copy": None}, (None, "not found")),
+    ((Value("gpu dram_gb_per_s", 1000.0, "the driver", "told"),), {"read": 900.0, "write": 950.0, "copy": 1.0}, (1000.0, "told")),
+])
+def test_bandwidth_is_the_best_of_several_launches_and_the_drivers_where_it_tells(told, reached, put):
+    def measured(value, mhz=1000.0):
+        return Measured((value,) * 3, (mhz, 1000.0, 1000.0))
+
+    asked, raw = [], {}
+
+    def dram(symbol, share, blocks):
+        asked.append((symbol, share, blocks))
+        return measured(blocks, mhz=1500.0 if blocks == 40 else 1000.0)  # the most that was reached was at an uneven clock
+
+    one = bare_rates(*told, Value("gpu device_memory_bytes", (80 << 30) - 5, "x", "told"), sms=10, _l2_bytes=lambda mib, blocks: measured(mib * blocks), _dram=dram)
+    one._raw = lambda name, found: raw.update({name: found.value}) or reached.get(name.removeprefix("dram ").partition("_")[0])
+    one._bandwidth(4.0)
+    assert raw == {"l2 bytes_per_clock": 80.0, **dict.fromkeys(("dram read_gb_per_s", "dram write_gb_per_s", "dram copy_gb_per_s"), 20)}
+    assert asked == [(symbol, share, blocks) for symbol, share in (("read_memory", 1), ("write_memory", 1), ("copy_memory", 2)) for blocks in (10, 20, 40)]
+    value = one.session.value("gpu dram_gb_per_s")
+    assert (value.value, value.standing) == put and one.session.value("gpu dram_gib").value == 80
+    one.session.values[:] = []
+    one._bandwidth(4.0)
+    assert one.session.value("gpu dram_gib").standing == "not found"
+
+
+def test_copies_that_the_driver_does_not_time_are_told_as_not_measured():
+    taken, plain = iter([0.25, 0.5, None, *[0.5] * 40]), []
+    one = bare_rates(kernels=SimpleNamespace(copy_seconds=lambda nbytes, to_device: next(taken)), _plain=lambda *given: plain.append(given))
+    one._host()
+    assert one.lines == ["| host to_device_gb_per_s | | | | not measured with this driver |"]
+    [(name, value, spread, clock, _, proof)] = plain
+    assert (name, spread, clock) == ("host from_device_gb_per_s", 0.0, 0.0) and value == pytest.approx(128 * 2**20 / 0.5 * 1e-9) and "of 128 MiB" in proof
+
+
+def test_a_gap_is_from_the_end_of_a_launch_to_the_begin_of_the_next_while_the_queue_is_full():
+    stamps, launched = np.zeros((8, 4), np.uint64), []
+    stamps[:, 1] = np.cumsum([0, 9000, 9000, 9000, 3000, 3000, 3000, 3000])  # nanoseconds; the first launches wait for the host
+    stamps[:, 2] = stamps[:, 1] + 1000
+    one = bare_rates(vendor=SimpleNamespace(platform="cuda"), warp=32, memory="memory", kernels=SimpleNamespace(
+        zeros=lambda nbytes, name: "stamps", series=lambda *given: launched.append(given), download=lambda memory, dtype, count: stamps.ravel()[:count]))
+    assert one._gap("stamp_dependent", 8, 5) == pytest.approx((8 + 2 * 4) / 5) and one._gap("stamp", 8, 5) > 0
+    assert [(given[0], given[1:3], len(given[3]), given[4]) for given in launched] == [("stamp_dependent", (1, 32), 8, True), ("stamp", (1, 32), 8, False)]
+    assert [call[4] for call in launched[0][3]] == [("int", at) for at in range(8)]
+
+
+@pytest.mark.parametrize(("word", "size", "dtype"), [
+    ("f16", 2, np.float16), ("bf16", 2, np.uint16), ("tf32", 4, np.float32), ("e4m3", 1, np.uint8), ("s8", 1, np.uint8)])
+def test_words_that_a_chip_is_heated_with_fill_4_kib_and_are_near_1(word, size, dtype):
+    found = rates._words(SimpleNamespace(word=word, word_bytes=size))
+    assert found.nbytes == 4096 and found.dtype == dtype and len(set(found.tolist())) > 100
+    if word in ("f16", "tf32", "bf16"):
+        numbers = found.astype(np.float32) if word != "bf16" else (found.astype(np.uint32) << 16).view(np.float32)
+        assert abs(float(numbers.std()) - 1) < 0.1
+
+
+@pytest.mark.parametrize(("told", "unit", "whole", "others", "reserved"), [
+    ({}, 128, 900, (512, 256), 16), ({"per_sm": 1000}, 256, 1000, (512,), 8), ({"per_sm": 2000}, 512, 2000, (), 8), ({"per_sm": 5000}, 128, 900, (512, 256), 16),
+    ({"per_sm": 1000, "reserved_per_block": 16}, 128, 900, (512, 256), 16), ({"reserved_per_block": 8}, 256, 1000, (512,), 8),
+])
+def test_the_least_unit_is_believed_that_agrees_with_what_the_driver_tells(told, unit, whole, others, reserved, monkeypatch):
+    """Of files that explain 900 to 999, 1000 to 1999 and 1000 to 2999; where none agrees, what was seen counts."""
+    files = {size: launch_limits.File(size, *of) for size, of in ((128, (900, 1000, 16)), (256, (1000, 2000, 8)), (512, (1000, 3000, 8)))}
+    monkeypatch.setattr(launch_limits, "register_files", lambda *given: [*files.values()][::-1])
+    monkeypatch.setattr(launch_limits, "shared_files", lambda sizes: [*files.values()])
+    tried = SimpleNamespace(
+        warp=32, registers_per_thread=lambda: 255, register_blocks=lambda threads, needs: {need: 65536 // (threads * need) for need in needs},
+        shared_bytes_per_block=lambda opt_in: 99_000, most_shared=lambda blocks, most: most if blocks == 2 else 0 if blocks == 8 else 99_000 // blocks)
+    explained = f", which {files[unit].low} to {files[unit].high - 1} explain"
+
+    def measured(measure, kind, most):
+        found = {}
+        monkeypatch.setattr(Session, "found", lambda self, name, value, how: found.update({name: (value, how)}))
+        measure(session_of(*(Value(f"gpu {kind}_{name}", value, "the driver", "told") for name, value in told.items())), tried, *most)
+        return found
+
+    if "reserved_per_block" not in told:
+        found, too = measured(launch_limits._registers, "registers", (2048, 32)), f"; {', '.join(map(str, others))} explain it too" if others else ""
+        seen = "occupancy of blocks of 128 threads of 55 kernels, 24 to 245 registers a thread"
+        assert found["gpu register_allocation_unit"] == (unit, seen + too) and found["gpu registers_per_sm"] == (whole, seen + explained)
+    found, too = measured(launch_limits._shared, "shared_bytes", (8,)), f"; {', '.join(map(str, sorted(others)))} explain it too" if others else ""
+    seen = "occupancy: the largest of which an SM holds 3 to 7 blocks"  # as much as a block may have, or nothing, tells nothing
+    assert found["gpu shared_allocation_unit"] == (unit, seen + too) and found["gpu shared_bytes_reserved_per_block"] == (reserved, seen)
+    assert found["gpu shared_bytes_per_sm"] == (whole, seen + explained)
+
+
+def test_limits_that_no_unit_explains_are_not_found(monkeypatch):
+    """Of those that the driver tells nothing is said."""
+    for name in ("register_files", "shared_files"):
+        monkeypatch.setattr(launch_limits, name, lambda *given: [])
+    tried = SimpleNamespace(
+        warp=32, registers_per_thread=lambda: 255, register_blocks=lambda threads, needs: {need: 65536 // (threads * need) for need in needs},
+        shared_bytes_per_block=lambda opt_in: 99_000 if opt_in else 48_000, most_shared=lambda blocks, most: 99_000 // blocks)
+    for told, of_registers, of_shared in (
+        ((), ["register_allocation_unit", "registers_per_sm"], ["shared_allocation_unit", "shared_bytes_per_sm", "shared_bytes_reserved_per_block"]),
+        (("registers_per_sm", "shared_bytes_per_sm"), ["register_allocation_unit"], ["shared_allocation_unit", "shared_bytes_reserved_per_block"]),
+    ):
+        session = session_of(*(Value(f"gpu {name}", 1, "the driver", "told") for name in told))
+        launch_limits._registers(session, tried, 2048, 32)
+        assert [one.name for one in session.values if one.standing == "not found"] == [f"gpu {name}" for name in of_registers]
+        assert session.value("gpu register_allocation_unit").how == (
+            "occupancy of blocks of 128 threads of 55 kernels, 24 to 245 registers a thread: no unit of up to 64 registers a thread explains it")
+        launch_limits._shared(session, tried, 8)
+        assert [one.name for one in session.values if one.standing == "not found"] == [f"gpu {name}" for name in of_registers + of_shared]
+        assert session.value("gpu shared_allocation_unit").how == "occupancy: the largest of which an SM holds 2 to 8 blocks: no unit explains it"
+        assert (session.value("gpu shared_bytes_per_block").value, session.value("gpu shared_bytes_without_opt_in").value) == (99_000, 48_000)
 
 
 def test_a_limit_says_what_explains_it():
@@ -348,6 +622,26 @@ def test_the_row_of_an_instruction_by_hand():
     assert lines[1] == 'source = "gemmgen gpu probe on A GPU: 7 products of one word of A with numbered words of B"'
     assert {f'name = "{MMA}"', "shape = [16, 8, 8]", 'word = "f16"', f'instruction = "{fragment.instruction}"', f"min_arch = {fragment.min_arch}"} <= {*lines}
     assert lines[lines.index("[a]"):] == ["[a]", "lanes = [[0, 2]]", "registers = [[8, 0]]", "", "[c]", "lanes = [[0, 2]]", "registers = [[8, 0]]"]
+
+
+@pytest.mark.parametrize("name", [MMA, "wgmma_m64n8k32_s8", "mfma_m16n16k32_s8", "wmma_m16n16k16_f16", "rdna3_m16n16k16_f16", "tcgen05_m128n16k16_f16"])
+def test_the_row_of_an_instruction_is_what_it_was_probed_by(name):
+    """Of each interface, with the catalog's own maps: the row comes back, but for what only people say."""
+    fragment = FRAGMENTS.get(name)
+    held = {label: SimpleNamespace(bits=one) if (one := getattr(fragment, label)) else None for label in "abc"}
+    found = tomllib.loads(fragments.row_text(SimpleNamespace(fragment=fragment, tiles=7, **held), "A GPU"))
+    known = fragment.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    assert found.pop("map_source") == "measured"
+    source = found.pop("source")
+    assert source.startswith("gemmgen gpu probe on A GPU: ") and source.endswith(
+        "numbers loaded from memory" if fragment.interface.library_fragment else "7 products of one word of A with numbered words of B")
+    for label in "abc":
+        bits, own = found.pop(label, {}), getattr(fragment, label)
+        assert bits == (fragments._bits(own) if own else {})
+    assert found == {key: known[key] for key in found} and {*ROW_FACTS} & {*known} <= {*found}
+
+
+ROW_FACTS = ("name", "vendor", "policy", "min_arch", "archs", "arch", "also", "instruction", "builtin", "shape", "word", "widest", "sparse_from", "deepest", "descriptor")
 
 
 PROFILE = Profile(draws=10, half=3, single=7, single_21=10, worst=5, example=(926.0, 934.40637207, 934.40631104), passing=4, of=20)
@@ -434,6 +728,11 @@ def test_values_differ_where_they_are_further_apart_than_their_tolerance():
     assert same(100, 105.2, 0.05) and same(105.2, 100, 0.05) and not same(100, 106, 0.05) and not same(100, 101, 0.0)
     assert same({1: (2, 3)}, {"1": [2, 3]}, 0.1) and not same("a", "b", 0.5)
     assert findings._shown(Value("x", None, "")) == "" and findings._shown(Value("x", 2.50, "")) == "2.5" and findings._shown(Value("x", 7, "")) == "7"
+    assert findings._shown(Value("x", 1234567.0, "")) == "1.23457e+06" and findings._shown(Value("x", 1234567, "")) == "1234567"
+    values = Value("gpu sms", 10, "counted"), Value("rate x", 1.5, "timed"), Value("gpu l2_mib", None, "throttled", "not found"), Value("gpu clock", 1.5, "told", "told")
+    assert findings._facts(session_of(*values)) == [
+        "", "## Of the GPU's row, and what the driver tells", "", "| value | | standing | by |", "| --- | --- | --- | --- |",
+        "| sms | 10 | measured | counted |", "| l2_mib |  | not found | throttled |", "| clock | 1.5 | told | told |"]
 
 
 # ---------------------------------------------------------------- from a data sheet
@@ -783,7 +1082,7 @@ def told_of(**more):
         "device": "NVIDIA X", "arch": "sm_77", "seconds": 93.5, "changed": None, "shipped": {"unit": "hopper", "differences": []}, "not_measured": {},
         "instructions": [
             {"name": "a", "maps": {"as_shipped": True}, "rule": rule}, {"name": "b", "maps": {"as_shipped": False}, "rule": rule | {"fits": False, "random": {}}},
-            {"name": "c", "integers": {"products": 1000, "exact": 1000}}, {"name": "d", "error": {}},
+            {"name": "c", "integers": {"products": 1000, "exact": 1000}}, {"name": "d", "error": {}}, {"name": "e", "integers": {"products": 100, "exact": 97}},
         ],
         "values": {
             "gpu sms": value | {"value": 77, "standing": "told"}, "gpu registers_per_sm": value | {"value": 65536}, "gpu l2_mib": value,
@@ -798,7 +1097,7 @@ def test_a_bring_ups_summary_has_the_verdict_first_and_ten_lines():
     assert list(lines)[0] == "verdict" and len(lines) <= 10
     assert {name: text.strip() for name, text in lines.items()} == {
         "verdict": "INCOMPLETE: 2 sought and not found: rate clock sustained_tflops, kernel fp32", "device": "NVIDIA X (sm_77), in 93.5 s",
-        "instructions": "2 of 4 described by a rule; lane maps of 2 found, 1 as shipped", "proof": "1,149 of 1,150 random products as the rules say",
+        "instructions": "3 of 5 described by a rule; lane maps of 2 found, 1 as shipped", "proof": "1,246 of 1,250 random products as the rules say",
         "unit": "as the shipped hopper", "GPU": "1 values told, 2 values measured; 77 SMs, 65536 registers an SM", "rates": "3000.5 GB/s of memory",
         "kernels": "1 of 2 verified",
     }
@@ -813,6 +1112,8 @@ def test_a_summary_says_what_differs_changed_and_was_left_out():
     text = findings.summary(told, without=["gpu row"])
     for part in ("COMPLETE: all that was sought", "unlike the shipped ada: x; y", "a; b; c and 1 more", "not measured  kernels, calibration", rates.NO_CLOCK):
         assert part in text, part
+    assert "changed       a; b; c" in findings.summary(told_of(changed=["a", "b", "c"])).splitlines()
+    assert "rates         none" in findings.summary(told_of(values={"gpu row": nothing | {"how": "too little"}})).splitlines()
     assert "INCOMPLETE: 1 sought and not found: gpu row" in findings.summary(told) and findings.missed(told) == ["gpu row"]
     assert "changed       nothing since the last time" in findings.summary(told_of(changed=[])) and "no shipped unit" in findings.summary(told_of(shipped=None))
 

@@ -18,7 +18,7 @@ from explored import GPU, plans, row_of, sizes, timed
 from gemmgen import road
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
-from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.errors import DeviceError, GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library import dispatch
 from gemmgen.library.cover import cost_of
 from gemmgen.paths import SPECS
@@ -109,6 +109,46 @@ def test_a_programme_that_ends_with_a_worse_set_leaves_greedys_and_its_bound(mon
         assert best_set(known, 2) == replace(first, least=least)
 
 
+def test_without_scipy_the_greedy_set_serves_unless_the_programme_is_asked_for(monkeypatch):
+    known = made([[1, 1, 8, 8], [8, 8, 1, 1.5], [2, 2, 2, 2], [9, 9, 9, 1]])
+
+    def missing(*given):
+        raise GemmgenError("scipy", "is not installed")
+
+    monkeypatch.setattr(few, "exact", missing)
+    assert best_set(known, 2) == best_set(known, 2, "greedy") == greedy(known, 2)
+    with pytest.raises(GemmgenError, match="is not installed"):
+        best_set(known, 2, "exact")
+
+
+def test_what_is_said_of_a_stores_times_and_errors():
+    known = made([[1.0, 2.0], [3.0, np.inf]])
+    for measured, errors, told in (
+        ([[True, True], [True, False]], (1e-7, 2e-7), ["mine: all 3 times were measured"]),
+        ([[True, True], [False, False]], (1e-7, 1e-6), ["mine: 2 of 3 times were measured; for the others the model stands in, with constants"]),
+        ([[False, False], [False, False]], (1e-7, None),
+         ["mine: nothing was timed at these shapes; all times are the model's, with constants"]),
+        ([[True, True], [True, False]], (1e-7, 1.1e-6),
+         ["mine: all 3 times were measured", "mine: kernels differ in their error, from 1.0e-07 to 1.1e-06; --error says how large it may be"]),
+    ):
+        assert few._notes("mine", replace(known, measured=np.array(measured), error=errors), "constants") == told
+
+
+def test_constants_are_fitted_where_that_helps_and_else_are_the_rows_own(monkeypatch):
+    row, own = row_of(plans()[0], (64, 64, 64)), (None, "the constants of the GPU's row")
+    answer = SimpleNamespace(gpu="fitted", rows=12, helped=True)
+    monkeypatch.setattr(few, "learnt", lambda rows, gpu: answer if gpu.name == GPU and rows == [row] else None)
+    assert few._model([row], True) == ("fitted", "constants fitted to 12 rows") and few._model([row], False) == own
+    answer.helped = False
+    assert few._model([row], True) == own
+
+    def refuse(rows, gpu):
+        raise GemmgenError("store", "too few rows")
+
+    monkeypatch.setattr(few, "learnt", refuse)
+    assert few._model([row], True) == own
+
+
 def test_each_layout_gets_a_kernel_first_or_the_request_is_refused():
     inf = np.inf
     known = made([[1, 1, 1, inf], [1.1, 3, 9, inf], [inf, inf, inf, 1]], layouts=["nn", "nn", "nt"])
@@ -183,6 +223,16 @@ def test_a_time_is_the_median_of_all_of_the_kernel_at_the_size():
         rows = [row_of(plan, size, verdict="timed", seconds=one) for one in times] + [row_of(plan, other, verdict="timed", seconds=1.0)]
         found = costs(rows, GPU, [Shape(*size)])
         assert found.seconds.tolist() == [[wanted]] and found.measured.all()
+
+
+def test_kernels_of_other_layouts_than_the_shapes_are_no_candidates():
+    plan, size = plans()[0], (64, 96, 32)
+    rows = [row_of(plan, size, layout=layout, identity=layout, trial=layout, verdict="timed", seconds=seconds, error=1e-7)
+            for layout, seconds in (("nt", 1e-6), ("nn", 2e-6), ("tn", 3e-6))]
+    found = costs(rows, GPU, [Shape(*size)])
+    assert [row.layout for row in found.rows] == ["nn"] and found.seconds.tolist() == [[2e-6]] and found.best.tolist() == [2e-6]
+    both = made([[1, 4, 7], [2, 3, np.inf]])
+    assert both.best.tolist() == [1, 3, 7] and made([[1, np.inf], [2, np.inf]]).best.tolist() == [1, np.inf]
 
 
 def test_a_brief_time_counts_only_where_no_whole_one_is():
@@ -311,6 +361,19 @@ def test_what_decides_is_what_has_the_smaller_regret_where_it_was_not_chosen():
     assert found.decided_by == "estimates" and found.held_out.estimates < found.held_out.rules
     asked = choose(rows, 3, [Shape(*one) for one in where], learn=False, decide="rules").table.parts[0]
     assert asked.decided_by == "rules" and asked.regret == found.regret.model_copy(update={"worst": asked.regret.worst})
+
+
+def test_what_decides_is_told_a_line_each():
+    rules = [dispatch.Rule(at_most=at_most, kernel=kernel) for at_most, kernel in (({"m": 64}, "a"), ({"m": 128, "n": 64, "k": 32}, "b"), ({}, "c"))]
+    part = SimpleNamespace(gpu="mine", layout="nt", rules=rules, decided_by="rules")
+    kernels = {label: SimpleNamespace(gpu=gpu, layout=layout, estimate=f"estimate of {label}") for label, gpu, layout in (
+        ("a", "mine", "nt"), ("b", "other", "nt"), ("c", "mine", "nn"), ("d", "mine", "nt"))}
+    table = SimpleNamespace(kernels=kernels)
+    lines = dispatch.as_text(table, part).splitlines()
+    assert [line.rsplit("  ", 1) for line in lines] == [[f"{str(rule):<{max(len(str(one)) for one in rules)}}", rule.kernel] for rule in rules]
+    assert dispatch.as_lines(table, part) == [(str(rule), rule.kernel) for rule in rules]
+    part.decided_by = "estimates"
+    assert dispatch.as_text(table, part) == "a  estimate of a\nd  estimate of d"
 
 
 def test_shapes_held_out_by_a_share_are_not_learnt_from():

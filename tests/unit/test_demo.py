@@ -49,6 +49,13 @@ def test_the_specs_are_for_the_gpu_that_is_there(monkeypatch, name, present, cho
     assert solve(demo._shipped(name)).gpu.name == chosen
 
 
+@pytest.mark.parametrize(("verified", "digits", "code"), [(True, True, 0), (False, True, 1), (True, False, 1)])
+def test_both_parts_have_to_be_right(monkeypatch, capsys, verified, digits, code):
+    monkeypatch.setattr(demo, "_verification", lambda: verified)
+    monkeypatch.setattr(demo, "_digits", lambda: digits)
+    assert demo.main() == code and capsys.readouterr().out.startswith("\ndemo FAILED in " if code else "\ndemo PASSED in ")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("verified", "wrong", "code"), [
     (True, {"ootomo": 0, "half": 3}, 0), (False, {"ootomo": 0, "half": 3}, 1),

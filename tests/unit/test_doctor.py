@@ -99,6 +99,7 @@ H100 = {"device": "cuda", "title": "NVIDIA H100", "arch": "sm_90", "row": "h100"
 MINE = {"device": "cuda", "title": "NVIDIA X", "arch": "sm_61", "row": None, "own": False}
 MI300X = {"device": "hip", "title": "AMD GPU", "arch": "gfx942", "row": "mi300x", "own": False}
 NVRTC = {"for": "NVIDIA", "name": "NVRTC 13.3", "ready": True, "problem": None, "try": None, "archs": ["sm_75", "sm_90"]}
+CLANG = {"for": "AMD", "name": "clang", "ready": False, "problem": "was not found", "try": "pip install 'gemmgen[rocm]'", "archs": []}
 EXTRAS = {"cuda12": {"cupy-cuda12x": None}, "cuda13": {"cupy-cuda13x": "13.6"}, "rocm": {"hip-python": None}}
 
 
@@ -111,6 +112,9 @@ EXTRAS = {"cuda12": {"cupy-cuda12x": None}, "cuda13": {"cupy-cuda13x": "13.6"}, 
     ([MINE], [NVRTC], 13000, ["pip install --upgrade 'gemmgen[cuda13]'", "gemmgen gpu probe --device cuda -o my_gpu/"]),
     ([MI300X], [NVRTC], None, ["pip install 'gemmgen[rocm]'", "gemmgen init kernel --gpu mi300x -o my_kernel.toml"]),
     ([H100, H100], [NVRTC], 13000, ["gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
+    # One compiler that is there, or compiles for the GPU, is enough.
+    ([], [NVRTC, CLANG], None, ["gemmgen verify scaled_a100"]), ([], [CLANG, NVRTC], None, ["gemmgen verify scaled_a100"]),
+    ([H100], [CLANG, NVRTC], 13000, ["gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
 ])
 def test_what_to_type_next(gpus, compilers, driver, typed):
     steps = doctor.next_steps({"gpus": gpus, "compilers": compilers, "cuda_driver": driver, "extras": EXTRAS})
@@ -120,7 +124,7 @@ def test_what_to_type_next(gpus, compilers, driver, typed):
 def test_the_report_says_each_part_in_a_line(monkeypatch):
     value = {
         "gemmgen": "0.1.0", "place": "/x", "python": "3.12.1", "system": "Linux x86_64", "processors": 1, "cuda_driver": 12040, "gpus": [H100, MINE, MI300X],
-        "compilers": [NVRTC, {"for": "AMD", "name": "clang", "ready": False, "problem": "was not found", "try": "pip install 'gemmgen[rocm]'", "archs": []}],
+        "compilers": [NVRTC, CLANG],
         "host": {"cc": "/usr/bin/cc"}, "extras": {"": {"numpy": "2.0"}, "cuda12": {"cupy-cuda12x": None, "nvidia-cuda-nvrtc-cu12": "12.4"}},
         "settings": {"GEMMGEN_CACHE": "off"}, "problems": ["bad"], "next": [{"type": "gemmgen verify x", "why": "since"}],
     }

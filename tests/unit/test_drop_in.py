@@ -12,6 +12,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import dropped_in
 import numpy as np
@@ -891,6 +892,24 @@ def test_gemmgen_run_tells_what_was_taken_and_returns_the_programs_code(tmp_path
     assert len(dropped.read_record(tmp_path / "record.jsonl")) == 2 and dropped.read_log(tmp_path / "log.jsonl").taken == 9
     missing = gemmgen("--", "no-such-program")
     assert missing.returncode == 2 and "no-such-program: cannot be started" in missing.stderr
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, 0), (3, 3), (-11, 139)])
+def test_a_run_tells_its_own_lines_of_a_log_that_was_there(tmp_path, monkeypatch, code, told):
+    log = tmp_path / "log.jsonl"
+
+    def program(command, *, env, stdout, check):
+        assert command == ["program", "x"] and stdout == 5 and not check
+        with log.open("a") as file:
+            file.write('{"call": %d}\n' % calls)
+        return SimpleNamespace(returncode=code)
+
+    monkeypatch.setattr(dropped, "environment", lambda built, settings, of: {"LOG": str(settings.log)})
+    monkeypatch.setattr(dropped.subprocess, "run", program)
+    monkeypatch.setattr(dropped, "read_log", lambda path, code: (path.read_text(), code))
+    for calls in range(3):
+        assert dropped.run(None, ("program", "x"), dropped.Settings(log=log), stdout=5) == ('{"call": %d}\n' % calls, told)
+    assert len(log.read_text().splitlines()) == 3
 
 
 def test_a_record_begins_anew_and_a_log_goes_on(tmp_path, monkeypatch):

@@ -99,6 +99,19 @@ def test_an_unknown_study_gets_a_suggestion():
     assert "small_cpu" in str(caught.value)
 
 
+def test_a_study_with_other_values_is_the_same_but_for_them():
+    path = SPECS / "studies" / "small_cpu.toml"
+    study = explore.study(path).study
+    other = study.with_(gpus=["h200"], compile=None, trials=7)
+    assert (other.head.gpus, other.head.trials, other.head.compile) == (("h200",), 7, study.head.compile) and (other.place, other.folder) == (study.place, study.folder)
+    assert other.head.model_copy(update={"gpus": study.head.gpus, "trials": study.head.trials}) == study.head
+    assert other.file.model_copy(update={"study": study.file.study}) == study.file
+    assert study.with_(compile=False).head.compile is False
+    with pytest.raises(SpecError) as refused:
+        study.with_(trials=-1)
+    assert refused.value.where.startswith(study.place)
+
+
 def test_a_study_without_a_gpu_needs_one_at_hand(monkeypatch):
     monkeypatch.setattr(gpus, "gpus_here", lambda: [])
     with pytest.raises(SpecError, match="no GPU"):
@@ -147,7 +160,10 @@ def test_a_candidates_spec_has_its_plan_alone(gpu, space):
 def test_settled_names_of_files_are_from_the_root(tmp_path):
     (tmp_path / "mine.toml").write_text((SPECS / "schemes" / "half.toml").read_text().replace('name = "half"', 'name = "mine"'))
     loaded = loads({"split": {"scheme": "mine.toml"}, "target": {"gpu": "a100"}}).model_copy(update={"folder": tmp_path})
-    assert settled_spec(loaded, solve(loaded))["split"]["scheme"] == str(tmp_path / "mine.toml")
+    found = settled_spec(loaded, plan := solve(loaded))
+    assert found["split"]["scheme"] == str(tmp_path / "mine.toml") and found["target"]["gpu"] == "a100"
+    own = loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"target": loaded.spec.target.model_copy(update={"gpu": "gpu.toml"})})})
+    assert settled_spec(own, plan)["target"]["gpu"] == str(tmp_path / "gpu.toml")
 
 
 def test_a_limit_on_the_error_rejects_and_makes_schemes_compete():

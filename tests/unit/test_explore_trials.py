@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -307,6 +307,45 @@ def test_gpus_of_several_kinds_each_time_their_own_trials(tmp_path):
     assert {row.gpu for row in Store(tmp_path).rows("kind = 'reference'")} == {"a100", "h200"}
 
 
+def test_kernels_that_are_built_first_wait_for_the_reference_of_their_size(tmp_path):
+    times = []
+
+    class Late(WithGpu):
+        def submit(self, key, resource, target, *args, seconds):
+            times.extend((one.size, one.reference) for one in args if isinstance(one, Task) and one.made)
+            super().submit(key, resource, target, *args, seconds=seconds)
+            self.waiting.sort(key=lambda one: one[1].endswith("first_to_build"))  # found when nothing else is left to do
+
+        def answer(self, target):
+            found = super().answer(target)
+            return ({"of": len(self.waiting)}, found[1]) if target.endswith("first_to_build") else found
+
+    data = {**BAD, "study": {**BAD["study"], "sizes": [64, 128], "trials": 4}}
+    progress = Running(explore.study(data).candidates(), tmp_path, pool := Late()).run()
+    assert progress.done == 4 and Counter(row.verdict for row in Store(tmp_path).rows("kind = 'kernel'")) == {"timed": 4}
+    assert sorted(size[0] for size, _ in times) == [64, 64, 128, 128] and len(pool.specs_of_references) == 2
+    of = {size: {str(one) for other, one in times if other == size} for size, _ in times}
+    assert all(len(found) == 1 for found in of.values()) and len(set.union(*of.values())) == 2, "each size has its own"
+
+
+def test_what_no_gpu_times_is_judged_on_the_emulator_where_the_study_says_so(tmp_path):
+    class Emulated(InHere):
+        judged: list = []
+
+        def submit(self, key, resource, target, *args, seconds):
+            if target.endswith(":emulated"):
+                self.judged = [*self.judged, (resource, args[0].made, args[0].spec["problem"]["m"])]
+            super().submit(key, resource, target, *args, seconds=seconds)
+
+        def answer(self, target):
+            return {"verdict": "emulated", "reason": ""} if target.endswith(":emulated") else super().answer(target)
+
+    data = {**BAD, "study": {**BAD["study"], "sizes": [64, 128], "trials": 2, "emulate": True}}
+    Running(explore.study(data).candidates(), tmp_path, pool := Emulated()).run()
+    assert {row.m: row.verdict for row in Store(tmp_path).rows("kind = 'kernel'")} == {64: "emulated", 128: "emulated"}
+    assert sorted(pool.judged) == [(COMPILE, b"made", 64), (COMPILE, b"made", 128)]
+
+
 def test_an_unknown_rival_is_refused(tmp_path):
     with pytest.raises(GemmgenError, match="library routine"):
         Running(explore.study({**BAD, "study": {**BAD["study"], "rivals": ["blas"]}}).candidates(), tmp_path, InHere())
@@ -555,6 +594,50 @@ def test_a_sample_is_held_to_what_words_hold_of_it(layout):
         assert "worst case" in wrong(c)[0]
 
 
+def test_what_does_not_build_or_has_no_emulator_costs_no_more_than_its_trial(monkeypatch):
+    from gemmgen.errors import BuildError, NotEmulated
+    from gemmgen.workshop.explore import trial
+
+    asked, check = [], SimpleNamespace(passed=True, detail="spills")
+    used = SimpleNamespace(registers=99, spill_bytes=16, shared_bytes=4096, occupancy=SimpleNamespace(blocks=2))
+
+    @dataclass(frozen=True)
+    class Text:
+        allow_spills: bool = False
+
+    def build(source, line_info):
+        asked.append((source.allow_spills, line_info))
+        if failing:
+            raise BuildError("NVRTC", "does not know sm_1")
+        return SimpleNamespace(compiler="NVRTC 13", seconds=3.0, from_cache=from_cache)
+
+    for name, value in {"loads": dict, "solve": lambda spec: "plan", "render": lambda plan: Text(), "facts": lambda plan, source: {"kernel": "k"}, "build": build,
+                        "reason": lambda error: error.problem, "resources": lambda *given: used,
+                        "Judge": lambda *given: SimpleNamespace(resources=lambda: check), "oracles": SimpleNamespace(probes=lambda plan: "probes"),
+                        "pickle": SimpleNamespace(dumps=lambda made: made)}.items():
+        monkeypatch.setattr(trial, name, value)
+    failing, from_cache = True, False
+    columns, made = compiled(Task(SPEC, (1, 1, 1)))
+    assert columns.pop("solve_seconds") >= 0 and (columns, made) == ({"kernel": "k", "verdict": "refused", "reason": "does not know sm_1"}, b"")
+    failing = False
+    for probed, from_cache, passed in ((True, False, True), (False, True, True), (True, False, False)):
+        check.passed = passed
+        columns, made = compiled(Task(SPEC, (1, 1, 1)), probed)
+        columns.pop("solve_seconds")
+        verdict = {"verdict": "compiled", "reason": ""} if passed else {"verdict": "refused", "reason": "spills"}
+        assert columns == {"kernel": "k", "compiler": "NVRTC 13", "registers": 99, "spills": 16, "shared_bytes": 4096, "blocks_per_sm": 2,
+                           "compile_seconds": 0.0 if from_cache else 3.0, **verdict}
+        assert (made.probes == "probes" and made.source == Text()) if probed and passed else made == b""
+    assert set(asked) == {(True, False)}, "spills are told with their figures, so the compiler may spill"
+
+    def refuses(kind, *given):
+        raise NotEmulated("here", "no model of this unit")
+
+    monkeypatch.setattr(trial, "_made", lambda task: SimpleNamespace(plan=None, source=None, binary=None))
+    monkeypatch.setattr("gemmgen.run.open_device", refuses)
+    assert emulated(Task(SPEC, (1, 1, 1))) == {"verdict": "compiled", "reason": "no model of this unit"}
+
+
 @pytest.mark.slow
 def test_a_wrong_kernel_is_found(monkeypatch):
     """Whose C is a tenth of a thousandth too large."""
@@ -622,3 +705,13 @@ def test_who_tries(monkeypatch, asked, wanted):
     monkeypatch.setattr(workers, "Cluster", lambda *given: given)
     monkeypatch.setattr(workers, "OneProcess", lambda: "one")
     assert explore.pool_of(*asked) == wanted
+
+
+def test_a_study_runs_in_one_process_unless_more_are_asked_for(monkeypatch, tmp_path):
+    asked, closed = [], []
+    explored = explore.study(BAD)
+    monkeypatch.setattr(type(explored), "candidates", lambda self: "candidates")
+    monkeypatch.setattr(explore, "pool_of", lambda *given: asked.append(given) or SimpleNamespace(close=lambda: closed.append(True)))
+    monkeypatch.setattr("gemmgen.workshop.explore.running.Running", lambda *given, **how: SimpleNamespace(run=lambda: (given[0], given[1], how["trials"])))
+    assert explored.run(tmp_path, trials=3) == ("candidates", tmp_path, 3) and explored.run("s3://a", scheduler="tcp://x:1", workers=None)[1] == "s3://a"
+    assert asked == [(None, 0), ("tcp://x:1", None)] and len(closed) == 2

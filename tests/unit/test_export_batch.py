@@ -21,6 +21,7 @@ from gemmgen import export as exporter
 from gemmgen.batch import PROBLEM
 from gemmgen.errors import SpecError
 from gemmgen.export import batch, contents
+from gemmgen.export.prose import LARGEST_EXTENT
 from gemmgen.model.batch import listed
 from gemmgen.render import render, render_text
 from gemmgen.solve import solve
@@ -312,6 +313,11 @@ def test_bad_batches_have_no_list(hosts):
     assert code([[5, 5, 5]], capacity=-1) == code([[5, 5, 5]], counted=None) == host.codes["BAD_COUNT"]
     assert code([[2**31 - 5000, 2**31 - 5000, 1]]) == code([[2**20, 2**20, 1]] * 9) == host.codes["TOO_LARGE"]
     assert host.library.lab_tiles(None, 3, None, wide(0), ctypes.byref(count)) == host.codes["BAD_PROBLEMS"]
+    alike = hosts("strided, listed")
+    usual, beyond = {"M": 5, "N": 5, "BATCH": 2}, {"M": LARGEST_EXTENT + 1, "N": LARGEST_EXTENT + 1, "BATCH": batch.LARGEST_BATCH + 1}
+    for name in usual:
+        for value in (-1, beyond[name]):
+            assert alike.library.lab_tiles(*(usual | {name: value}).values(), None, wide(0), ctypes.byref(count)) == alike.codes[f"BAD_{name}"], (name, value)
 
 
 def test_the_tiling_takes_little_time(tmp_path, capsys):

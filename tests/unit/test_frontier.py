@@ -108,6 +108,12 @@ def test_the_table_and_its_json():
     assert flat["sizes"][0]["contract"]["kept"] and flat["sizes"][0]["entries"][5]["beaten_by"]["uniform"] == "fine"
 
 
+@pytest.mark.parametrize(("predicted", "measured", "told"), [
+    ({"uniform": 3e-7}, 2e-7, "1.50"), ({"uniform": np.inf}, 2e-7, ""), ({"positive": 3e-7}, 2e-7, ""), ({"uniform": 3e-7}, 0.0, ""), ({"uniform": 3e-7}, np.inf, "")])
+def test_errors_are_compared_where_both_are_numbers(predicted, measured, told):
+    assert benching._ratio(SimpleNamespace(predicted=(1.0, predicted), error={"uniform": measured}.get)) == told
+
+
 @pytest.fixture(scope="module")
 def small():
     """(spec, frontier) of two schemes at a size for the emulator."""
@@ -248,6 +254,30 @@ def test_the_exit_code_says_whether_the_contract_was_kept(gemmgen, monkeypatch, 
     monkeypatch.setattr("gemmgen.workshop.bench.racers.frontier_racers", lambda *of: ({}, []))
     monkeypatch.setattr(benching, "run", lambda fields, **how: SimpleNamespace(kept=kept, as_dict=lambda: {"kept": kept}))
     assert gemmgen("bench", write_spec(), "--frontier", "--json").code == (0 if kept else 1)
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_frontier_is_saved_as_soon_as_it_is_measured_and_then_drawn(gemmgen, monkeypatch, write_spec, tmp_path, drawn):
+    found, out = SimpleNamespace(kept=True, as_dict=lambda: {"kept": True}), tmp_path / "out"
+
+    def run(fields, *, measured, **how):
+        assert not [*out.iterdir()]
+        measured(found)
+        assert {path.name: path.read_text() for path in out.iterdir()} == {"frontier.json": '{\n  "kept": true\n}\n', "frontier.txt": "a table\n"}
+        return found
+
+    def draw(one, suffix):
+        if not drawn:
+            raise DeviceError("matplotlib", "is not installed")
+        return f"a picture {suffix}".encode()
+
+    monkeypatch.setattr("gemmgen.workshop.bench.racers.frontier_racers", lambda *of: ({}, []))
+    monkeypatch.setattr(benching, "run", run)
+    monkeypatch.setattr(benching, "as_text", lambda one: "a table")
+    monkeypatch.setattr("gemmgen.workshop.bench.plots.measured_frontier_image", draw)
+    done = gemmgen("bench", write_spec(), "--frontier", "--out", str(out))
+    assert done.code == 0 and done.out == "a table\n" and ("frontier.svg: not drawn: is not installed" in done.err) != drawn
+    assert {path.name for path in out.iterdir()} == {"frontier.json", "frontier.txt", *["frontier.svg"] * drawn}
 
 
 def test_one_spec_at_a_time(capsys):

@@ -440,6 +440,50 @@ def test_what_a_kernel_is_for_is_told():
     assert choice.Served(SimpleNamespace(routine={"kind": "syrk"}), None, sizes).reason == "the best kernel of its routine for 5 sizes together"
 
 
+def test_what_the_compiler_refuses_gives_way_and_nothing_is_compiled_twice(monkeypatch):
+    plans = {name: SimpleNamespace(hash=name) for name in "abcdp"}
+    spills = {name: ResourceError("kernel", f"{name} spills") for name in "abcd"}
+
+    class Found:
+        def __init__(self, *choices):
+            self.choices, self.refused = iter(choices), []
+
+        def choose(self):
+            return SimpleNamespace(kernels=[SimpleNamespace(plan=plans[name]) for name in next(self.choices)])
+
+        def refuse(self, plan, error):
+            self.refused.append((plan.hash, error))
+
+    def each(target, left):
+        assert target is made.compiled
+        asked.append([one.hash for one in left])
+        return [bad.get(one.hash, f"built {one.hash}") for one in left]
+
+    asked, told, bad, found = [], [], {"b": spills["b"]}, Found("aba", "ac", "ac")
+    choice, built = made._accepted(found, [plans["p"]], each, told.append)
+    assert asked == [["a", "b", "p"], ["c"]] and found.refused == [("b", spills["b"])] and [one.plan.hash for one in choice.kernels] == ["a", "c"]
+    assert built == {name: f"built {name}" for name in "apc"}
+    assert told == ["compile kernel 1 of 3", "compile kernel 2 of 3", "compile kernel 3 of 3", "compile kernel 1 of 1"]
+    monkeypatch.setattr(made, "TRIES", 2)
+    bad.update(spills)
+    with pytest.raises(ResourceError) as refused:
+        made._accepted(found := Found("a", "b", "c"), [], each, told.append)
+    assert refused.value is spills["b"] and [name for name, _ in found.refused] == ["a", "b"]
+
+
+def test_a_kernel_is_compiled_without_lines_or_the_refusal_is_its_value(monkeypatch):
+    plan, error = SimpleNamespace(), ResourceError("kernel", "spills")
+    monkeypatch.setattr(made, "render", lambda one: ("source of", one))
+    monkeypatch.setattr(made, "build", lambda source, line_info: ("binary of", source, line_info))
+    assert made.compiled(plan) == made.Built(plan, ("source of", plan), ("binary of", ("source of", plan), False))
+
+    def refuse(source, line_info):
+        raise error
+
+    monkeypatch.setattr(made, "build", refuse)
+    assert made.compiled(plan) is error
+
+
 def test_a_size_counts_by_the_square_root_of_its_mean_extent_and_all_of_its_products():
     assert choice.weights(((64, 64, 64, 1), (256, 64, 16, 1), (16, 16, 16, 1), (16, 16, 16, 64))) == pytest.approx([8, 8, 4, 8])
 

@@ -13,7 +13,7 @@ import pytest
 
 import reference
 from gemmgen.catalog.vendor import VENDORS
-from gemmgen.library import python
+from gemmgen.library import python, structures
 from gemmgen.library.interface import ABI
 
 
@@ -54,6 +54,10 @@ def test_structs_lie_as_the_compiler_has_them(lab, tmp_path):
     assert told == {name: str(ctypes.sizeof(mirror)) for name, mirror in mirrors.items()} | {
         f"{name}.{field}": str(getattr(mirror, field).offset) for name, mirror in mirrors.items() for field, *_ in mirror._fields_
     }
+    for name in STRUCTS:  # those of programs that load a library themselves
+        own = getattr(structures, name.capitalize())
+        mine = {name: str(ctypes.sizeof(own))} | {f"{name}.{field}": str(getattr(own, field).offset) for field, *_ in own._fields_}
+        assert mine == {key: value for key, value in told.items() if key.partition(".")[0] == name}
 
 
 @pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
@@ -699,6 +703,10 @@ def test_where_matrices_lie(lab):
     found = _c.problems(*deep)
     assert [(one.a - 64, one.b - 128, one.c - 256, one.batch, one.stride_a, one.stride_b, one.stride_c) for one in found] == [
         (4 * (100000 * i + 10000 * j), 4 * 700 * j, 4 * (5000 * i + 500 * j), 4, 1000, 63, 60) for i in range(2) for j in range(3)]
+    beside = [_c.Operand(0, (4, *extents), (apart, columns, 1)) for extents, apart, columns in (((5, 9), 45, 9), ((9, 7), 63, 7))]
+    for apart, calls in ((35, 1), (-35, 1), (0, 1), (34, 4), (-34, 4)):  # matrices of C that follow one another are one call, as long as none reaches into the next
+        found = _c.problems(*beside, _c.Operand(0, (4, 5, 7), (apart, 7, 1)))
+        assert [(one.batch, one.stride_c) for one in found] == ([(4, apart)] if calls == 1 else [(1, 0)] * 4)
     assert _c.EPILOGUES == {None: 0, "identity": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3}
     struct = _c.PackedStruct(operand=ord("b"), format=7, rows=9, columns=7, memory=256, bytes=1000)
     _c._choices.clear()

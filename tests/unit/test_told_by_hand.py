@@ -276,6 +276,10 @@ def test_a_report_tells_what_failed_was_counted_and_is_worse_than_fp32():
     assert lines[6:9] == ["checks     FAILED c       x", " " * 26 + "y", "           ok     longer  z"]
     assert lines[9] == "standing   compiled" and lines[11] == "accuracy   U as FP32 (1.50); V 20 times FP32's" and lines[12] == "counted    a_lossy 3"
     assert lines[13:] == ["PASSED as what scheme half promises: V 20 times FP32's, in 7 s"]
+    judged.sample, judged.smaller = SimpleNamespace(told="4 of 9 blocks"), "the size is smaller"
+    assert show.report(kernel, judged, 7.4).splitlines()[9:11] == [
+        "blocks     4 of 9 blocks of C, whole k, corners and edges among them; --whole computes all", "size       the size is smaller"]
+    judged.sample, judged.smaller = None, ""
     judged.of_fp32, judged.status = {"U": 1.5}, {}
     assert show.report(kernel, judged, 7.4).splitlines()[12:] == ["PASSED as FP32, in 7 s"]
     judged.passed = False
@@ -1531,6 +1535,38 @@ def test_what_of_a_gpus_times_is_measured():
     assert standing(found) == (53, 54) and found.wgmma is not None
     assert standing(found.model_copy(update={"wgmma": None})) == (37, 37)  # 16 and one assumed of 17 less
     assert standing(GPUS.get("rx9070xt").measured) == (0, 54) and standing(GPUS.get("b200").measured) == (0, 64)
+
+
+def test_a_map_of_worth_is_told_and_drawn(capsys, monkeypatch, tmp_path):
+    made, asked = (Verdict("h200", 256, 256, 256, 1.0, 4.0, scheme="scaled"),), []
+    monkeypatch.setattr("gemmgen.verdict.worth", lambda gpus, progress: asked.append([one.name for one in gpus]) or made)
+    monkeypatch.setattr("gemmgen.cli.show.worth_text", lambda found, gpus: f"{len(found)} of {len(gpus)}")
+    monkeypatch.setattr("gemmgen.picture.worth_image", lambda found, suffix: f"{len(found)} as {suffix}".encode())
+    rows.gpus("h200", worth=True)
+    rows.gpus(None, worth=True)
+    assert capsys.readouterr().out == f"1 of 1\n1 of {len(GPUS.rows())}\n" and asked == [["h200"], [one.name for one in GPUS.rows()]]
+    picture = tmp_path / "worth.svg"
+    rows.gpus("h200", worth=True, plot=picture)
+    assert capsys.readouterr().out == f"1 of 1\n{'wrote':<{show.LABEL}}{picture}\n" and picture.read_text() == "1 as .svg"
+    rows.gpus("h200", worth=True, as_json=True)
+    [told] = json.loads(capsys.readouterr().out)
+    assert told == {"scheme": "scaled", **json.loads(json.dumps(made[0].as_dict()))}
+    assert refused_with(rows.gpus, "h200", worth=True, plot=Path("worth.doc")).got == "worth.doc" and refused_with(rows.gpus, plot=picture).where == "--plot"
+
+
+def test_a_map_of_worth_has_a_cell_for_each_gpu_and_size(monkeypatch):
+    pytest.importorskip("matplotlib")
+    from gemmgen import picture
+
+    monkeypatch.setattr(picture, "content", lambda figure, suffix: figure)
+    made = [Verdict(gpu, size, size, size, 1.0, ratio, scheme=scheme) for gpu, size, ratio, scheme in (
+        ("h200", 4096, 4.0, "scaled"), ("h200", 256, 0.5, "fast"), ("a100", 256, 1.0, "other"))]
+    axis = picture.worth_image(made, ".svg").axes[0]
+    assert [[one.get_text() for one in side.get_ticklabels()] for side in (axis.xaxis, axis.yaxis)] == [["256", "4096"], ["h200", "a100"]]
+    [shades] = [np.ma.filled(one.get_array(), 9.0).tolist() for one in axis.images]
+    assert shades == [[-1.0, 2.0], [0.0, 9.0]], "a doubling is one step, and what nobody serves is blank"
+    assert {(one.get_position(), one.get_text().partition(" ")[2], one.get_color()) for one in axis.texts} == {
+        ((1, 0), "scaled", "white"), ((0, 0), "fast", "black"), ((0, 1), "other", "black")}
 
 
 def test_the_map_of_worth_tells_memory_and_standing():

@@ -41,6 +41,16 @@ def test_sentences_by_hand():
     assert [times(ratio) for ratio in (0.5, 0.994, 0.996, 3.64, 9.94, 9.96, 20.4)] == ["0.50", "0.99", "1.0", "3.6", "9.9", "10", "20"]
 
 
+def test_a_verdict_as_data():
+    one = replace(made(0.3, products=2, measured="a card", error=1.23456), fp32="its own", scheme="a scheme")
+    assert one.size == "2 of 8 x 4 x 2" and one.as_dict() == {
+        "gpu": "mine", "m": 8, "n": 4, "k": 2, "products": 2, "seconds": 0.3, "fp32_seconds": 1.0, "ratio": 3.3333, "fp32": "its own",
+        "error_over_fp32s": 1.2346, "loses": False, "how": "measured", "measured_on": "a card", "sentence": one.sentence,
+    }
+    other = made(2.0, error=inf).as_dict()
+    assert [other[name] for name in ("error_over_fp32s", "loses", "how", "measured_on")] == [None, True, "predicted", None]
+
+
 def test_what_loses():
     assert made(1 / (LOSING - 0.01)).loses and not made(1 / (LOSING + 0.01)).loses
     assert made(2.0, error=inf).loses and not made(2.0, error=FINER).loses
@@ -49,7 +59,7 @@ def test_what_loses():
 @pytest.mark.parametrize(("gpu", "ratio"), [("rtx4090", 0.70), ("rtx3090", 0.70), ("rtx5090", 0.70), ("a100", 3.2), ("h100", 4.17), ("mi300x", 2.5)])
 def test_the_model_says_where_three_products_lose(gpu, ratio):
     found = of(gpu)
-    assert found.ratio == pytest.approx(ratio, rel=0.03) and found.loses == (ratio < 1)
+    assert found.ratio == pytest.approx(ratio, rel=0.03) and found.loses == (ratio < 1) and found.size == "4096 x 4096 x 4096"
     assert found.sentence.startswith("use FP32") == (ratio < 1)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from gemmgen import road
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import explain as explaining
 from gemmgen.cli.explain_page import page, roofline, roofs
+from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Equation
 from gemmgen.paths import SPECS
 from gemmgen import picture
@@ -125,6 +127,32 @@ def test_the_runner_up_is_another_kernel_and_no_faster():
     assert explaining._slower(1.04, 1.0) == "4 % slower" and explaining._slower(1.001, 1.0) == "as fast"
 
 
+def test_a_smaller_products_choice_is_told_as_far_as_it_differs(monkeypatch):
+    e = explained("sgemm_a100")
+    asked = []
+
+    def other(**changed):
+        plan = SimpleNamespace(
+            hash="another", decided={"stages": 9}, design=e.plan.design, scheme=e.plan.scheme, block=(16, 32, 64), model={"seconds": 3.0})
+        return lambda loaded: asked.append(loaded) or SimpleNamespace(**{**vars(plan), **changed})
+
+    monkeypatch.setattr(why, "_differing", lambda plan, decided: f"{len(decided)} decision")
+    design, scheme = SimpleNamespace(name="another"), SimpleNamespace(name="mine")
+    for changed, told in (({}, "1 decision"), ({"design": design}, "design another, block 16x32x64"), ({"scheme": scheme}, "scheme mine, 1 decision"),
+                          ({"design": design, "scheme": scheme}, "scheme mine, design another, block 16x32x64")):
+        monkeypatch.setattr(why, "solve", other(**changed))
+        assert why.smaller(e) == [why.Change("a product of 1024 x 1024 x 1024", told, 3.0)]
+    assert asked[-1].spec.problem.extents == (1024, 1024, 1024)
+    monkeypatch.setattr(why, "solve", other(hash=e.plan.hash))
+    assert why.smaller(e) == []
+
+    def refuse(loaded):
+        raise InfeasibleSpec("spec", "no")
+
+    monkeypatch.setattr(why, "solve", refuse)
+    assert why.smaller(e) == []
+
+
 def test_what_would_change_a_choice():
     """More registers let a thread have two buffers on an A100; a smaller product gets another tile."""
     found = why.why(explained("sgemm_a100"))
@@ -204,6 +232,8 @@ def test_the_roofs_are_the_units():
     _, fp32, matrix = (float(one) for one in re.findall(r'<line [^>]*y2="(-?[0-9.]+)"', drawn))
     lanes, unit = roofs(e.plan, e.numbers).values()
     assert (fp32 - matrix) / high == pytest.approx(math.log(unit / lanes) / math.log(top / low), rel=0.03), "as far apart as the axis says"
+    *others, own = re.findall(r'<circle [^>]*r="([0-9]+)" fill="([^"]+)"', drawn)
+    assert own == ("6", "#009E73") and others and set(others) == {("3", "#bbb")}, "the kernel stands out"
 
 
 # ---- the frontier
