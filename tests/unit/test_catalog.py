@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from gemmgen.catalog import output
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.catalog.unit import UNITS
-from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
@@ -570,10 +568,3 @@ def test_a_unit_says_what_was_not_checked():
     assert UNITS.get("hopper").label("s8") == "hopper"  # sums of integers are exact
     assert UNITS.get("cdna3").label("e4m3fnuz") == "cdna3, after a published simulator, not checked on hardware"
     assert UNITS.get("blackwell_rtx").label("f16") == "blackwell_rtx, after two published models, not checked on hardware"
-
-
-def test_two_types_of_c_of_one_name_are_refused(monkeypatch):
-    monkeypatch.setattr(output, "entry_points", lambda group: [SimpleNamespace(name="mine", load=lambda: output.USUAL)])
-    with pytest.raises(GemmgenError, match="two have one name") as refused:
-        output.all_outputs.__wrapped__()
-    assert refused.value.got == "f32"

@@ -77,14 +77,6 @@ def test_a_system_is_solved_in_a_c_of_fp32(c):
     assert error.value.remedy == 'c = "f32"'
 
 
-def test_two_kinds_of_one_name_are_refused(monkeypatch):
-    from gemmgen import kinds
-
-    monkeypatch.setattr(kinds, "entry_points", lambda group: [type("Point", (), {"name": "x", "load": staticmethod(lambda: Kind())})()])
-    with pytest.raises(GemmgenError, match="two have one name"):
-        all_kinds.__wrapped__()
-
-
 @pytest.mark.parametrize("kind", BATCHES, ids=str)
 def test_a_launch_is_told_what_its_signature_asks_for(kind):
     """Every parameter that passes on an argument gets one, and `Products` is filled with parameters."""
