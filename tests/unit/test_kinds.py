@@ -15,7 +15,7 @@ from ways import plan_of
 from gemmgen import abi
 from gemmgen.batch import PROBLEM
 from gemmgen.designs import all_designs, design_called
-from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.interface import given
 from gemmgen.kinds import GEMM, GEMMT, GROUPED, HEMM, HER2K, HERK, POINTERS, STRIDED, SYMM, SYR2K, SYRK, TRMM, TRSM, Kind, Tiles, all_kinds, kind_called, require_plain
 from gemmgen.model.equation import Constraint, Equation
