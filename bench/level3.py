@@ -21,7 +21,7 @@ import numpy as np
 from gemmgen import road, timing
 from gemmgen.spec import load, loads
 from gemmgen.timing import Contender
-from gemmgen.timing.blas import cublas, CupysHandle
+from gemmgen.timing.blas import CupysHandle, cublas
 from gemmgen.timing.products import raced
 
 SIZES = "1024,2048,4096,8192,16384"
