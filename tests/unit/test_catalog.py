@@ -19,7 +19,6 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
 from gemmgen.split import kept_products, split
-from broken_rows import assert_refused
 
 TABLES = {"fragments": FRAGMENTS, "generations": GENERATION_TABLE, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
 
@@ -459,66 +458,6 @@ def test_wrong_words_are_refused(before, after, complaint):
     assert before in MIXED_SCHEME
     with pytest.raises(ValueError, match=complaint):
         Scheme.model_validate(tomllib.loads(MIXED_SCHEME.replace(before, after)))
-
-
-@pytest.mark.parametrize(("before", "after", "complaint"), [
-    ("[[8, 0], [0, 8]]", "[[8, 0], [0, 4]]", "covers another tile than 16x16"),
-    ("[[8, 0], [0, 8]]", "[[8, 0]]", "covers another tile"),
-    ("[[8, 0], [0, 8]]", "[[8, 0], [0, 8], [0, 0]]", "is held 2 times, not 1"),
-    ("[[8, 0], [0, 8]]", "[[8, 0], [0, 16]]", "covers another tile"),
-    ("shape = [16, 8, 16]", "shape = [16, 8, 8]", "a map of a"),
-    ("min_arch = 80", 'min_arch = "80"', "integer"),
-    ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, also, arch, archs, b, builtin, c, "),
-])
-def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
-    assert_refused(tmp_path, FRAGMENTS, "mma_m16n8k16_f16", before, after, complaint)
-
-
-MAP_OF_B = """\
-[b]                                                     # over (k, n)
-lanes = [[2, 0], [4, 0], [0, 1], [0, 2], [0, 4]]
-registers = [[8, 0]]
-packed = [[1, 0]]
-"""
-MAP_OF_A = """\
-[a]                                                     # over (m, k)
-lanes = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]]
-registers = [[8, 0], [0, 8]]
-packed = [[0, 1]]
-"""
-
-
-@pytest.mark.parametrize(("name", "before", "after", "complaint"), [
-    ("rdna4_m16n16k16_s8", "packed = [[1, 0], [2, 0]]", "packed = [[2, 0], [1, 0]]", "packed of a and b that stand for the same k"),
-    ("fma_m16n32k4_f32", "[0, 4], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 8]", "[0, 8], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 4]",
-     r"lanes that hold all they multiply; lane 0 lacks element \(0, 8\) of b"),
-    ("fma_m16n32k4_f32", "[0, 0], [1, 0], [2, 0]]\nregisters = [[0, 1], [0, 2], [4, 0]", "[0, 0], [1, 0], [4, 0]]\nregisters = [[0, 1], [0, 2], [2, 0]",
-     r"lanes that hold all they multiply; lane 0 lacks element \(4, 0\) of a"),
-    ("fma_m16n32k4_f32", 'policy = "fma"', 'policy = "mma"', "word f32 with policy fma alone"),
-    ("fma_m16n32k4_f32", 'policy = "fma"', 'policy = "mfma"', "policy mfma where the vendor is amd"),
-    ("tcgen05_m128n16k16_f16", "widest = 16", "widest = 17", "at most 256 columns and k"),
-    ("mma_m16n8k16_f16", MAP_OF_B, "", "a map of b, or a descriptor"),
-    ("mma_m16n8k16_f16", MAP_OF_A, "", "a map of a where b is in registers"),
-    ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[3, 0]]"), "offsets of a power of two below 256"),
-    ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[4, 4]]"), "along one axis"),
-    ("mma_m16n8k16_f16", "min_arch = 80\n", "", "min_arch, and neither archs nor builtin"),
-    ("mma_m16n8k16_f16", "min_arch = 80\n", 'min_arch = 80\narchs = ["gfx90a"]\n', "min_arch, and neither archs nor builtin"),
-    ("mma_m16n8k16_f16", "min_arch = 80\n", 'min_arch = 80\nbuiltin = "__builtin_fmaf"\n', "min_arch, and neither archs nor builtin"),
-])
-def test_a_fragment_that_no_kernel_could_use_is_refused(tmp_path, name, before, after, complaint):
-    assert_refused(tmp_path, FRAGMENTS, name, before, after, complaint)
-
-
-@pytest.mark.parametrize(("before", "after", "complaint"), [
-    ("[rates]", "[limits]\nshared_bytes_per_block = 166913\n[rates]", "at most shared_bytes_per_sm"),
-    ('matrix_unit = "ampere"', 'matrix_unit = "amper"', "did you mean 'ampere'"),
-    ('arch = "sm_80"', 'arch = "sm_80; rm"', "match pattern"),
-    ("NVIDIA A100 SXM4 40 GB", "A100\\n#error", "match pattern"),
-    ("sms = 108", "sms = -108", "greater than 0"),
-    ("sms = 108", "sms = 1e2", "integer"),
-])
-def test_a_wrong_gpu_is_refused(tmp_path, before, after, complaint):
-    assert_refused(tmp_path, GPUS, "a100", before, after, complaint)
 
 
 @pytest.mark.parametrize("folder", TABLES)
