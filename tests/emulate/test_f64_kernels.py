@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from verifying import assert_bits, on_emulator
+from verifying import assert_bits, on_emulator, reference
 from ways import AMD_WAYS, WAYS, plan_of
 
 from gemmgen.catalog.element import F64
@@ -23,10 +23,6 @@ from gemmgen.verify.batch import QUESTIONS
 
 MINE = {name: way for name, way in (WAYS | AMD_WAYS).items() if "FP64" in name}
 LONG = pytest.mark.long
-
-
-def reference(plan, a, b):
-    return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
 
 
 @pytest.mark.parametrize("name", [name if "warpgroups" in name else pytest.param(name, marks=LONG) for name in MINE])

@@ -11,9 +11,8 @@ from gemmgen import split as words
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.emulate import EAGER_LOWEST, TOGETHER
 from gemmgen.run import Placement, gemm, strided
-from gemmgen.split import joined, split
 from gemmgen.verify import Judge
-from verifying import assert_bits, on_emulator
+from verifying import assert_bits, on_emulator, reference
 from ways import AMD_WAYS, WAYS, plan_of
 
 SMALL = {"small": WAYS["residues"], "five digits": WAYS["residues, two beside each other"]}
@@ -49,8 +48,7 @@ def test_segments_of_k_are_joined_and_added():
     rng, k = np.random.default_rng(3), 2 * SEGMENT_K + 70
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, k), (k, 3)))
     a[1, : 2 * SEGMENT_K] = 0
-    want = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
-    assert (gemm(device, plan, source, a, b).c == want).all()
+    assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
 
 
 @pytest.mark.parametrize("way", [
@@ -74,10 +72,6 @@ def of_short_segments(monkeypatch, **told):
         monkeypatch.setattr(module, "SEGMENT_K", short)
     constant = "constexpr int SEGMENT_K = {};"
     return *on_emulator(plan, edit=lambda text: text.replace(constant.format(SEGMENT_K), constant.format(short))), short
-
-
-def reference(plan, a, b):
-    return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
 
 
 OF_BATCHES = ["residues by lanes, four stages", "tensor memory, residues, pairs", "residues, two warpgroups, cluster", "mfma, residues"]

@@ -17,7 +17,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source, render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
-from gemmgen.split import split
+from gemmgen.split import joined, split
 from gemmgen.verify import Check, Judge, Report, oracles, verify
 from gemmgen.verify.expected import sequential
 
@@ -37,6 +37,11 @@ def judge_of(plan: Plan, edit: Callable[[str], str] = lambda text: text, schedul
     """The judge of such a kernel."""
     device, _, source = on_emulator(plan, schedule, edit)
     return Judge(plan, source, device.binary, device)
+
+
+def reference(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B as the split in NumPy has it, of residues bit for bit."""
+    return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
 
 
 def report_of(plan: Plan) -> Report:
