@@ -305,7 +305,8 @@ def test_every_gpu_gives_the_same_bits(gpu, type):
 ])
 def test_every_layout_gives_the_same_bits(type, layout):
     scheme = SCHEME if type in ("f64", "c128") else OF_FP32
-    assert_digests(*on_emulator(plan_of(scheme, layout=layout, promote=0, type=type, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2)), (digests.ASKED,))
+    tile = {"block": [32, 64, 64], "warp": [32, 32, 64]}
+    assert_digests(*on_emulator(plan_of(scheme, layout=layout, promote=0, type=type, tile=tile, stages=2)), (digests.ASKED,))
 
 
 @LONG
