@@ -263,7 +263,6 @@ def of_kind(kind: str, m: int, n: int, k: int, products: int, seconds: float) ->
 
 # ---- the vendor's constants
 
-CONSTANTS = {"share": ("measured", "sgemm", "share", "value"), "start_seconds": ("measured", "sgemm", "start_seconds", "value")}
 SHARED = ("FIRST_SECONDS", "OPERAND_SHARE", "VECTOR_SHARE")
 """Of gemmgen/model/time.py: of all GPUs."""
 NOISE, PRIOR = 0.1, 0.5

@@ -19,17 +19,14 @@ from pathlib import Path
 import numpy as np
 
 from gemmgen import road, timing
-from gemmgen.errors import DeviceError
 from gemmgen.spec import load, loads
 from gemmgen.timing import Contender
-from gemmgen.timing.blas import cublas, load_library
+from gemmgen.timing.blas import CupysHandle, cublas
 from gemmgen.timing.products import raced
 
 SIZES = "1024,2048,4096,8192,16384"
 ROWS = 64
 """Of C, whose errors are told."""
-WORKSPACE = 32 << 20
-"""Bytes that cuBLAS is given, as it recommends for Hopper: with its own, a captured call allocates in the graph."""
 UPPER, TRANSPOSED, RIGHT = 1, 1, 1
 """cublasFillMode_t, cublasOperation_t and cublasSideMode_t: to cuBLAS a row-major lower triangle is a column-major upper one, and A on the left one on the right."""
 KINDS = {
@@ -42,35 +39,20 @@ RIVALS = {"syrk": "cublas-ssyrk", "syrk, both": "cublas-ssyrk", "gemmt": "cublas
 
 def cublas_level3(name: str, inputs: timing.Inputs) -> Contender:
     """cublasSsyrk, cublasSsyr2k, cublasStrmm or cublasSsymm of row-major square operands, of which A's lower triangle is read, or C's is computed."""
-    import cupy
-    from cupy.cuda import device as cupy_device
-
-    handle = ctypes.c_void_p(cupy_device.get_cublas_handle())  # first: it loads the library
-    library = load_library()
+    handle = CupysHandle(name)
     m, _, k = inputs.size
-    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
-    workspace = cupy.empty(WORKSPACE, np.uint8)
-
-    def call(a: ctypes.c_void_p, b: ctypes.c_void_p, c: ctypes.c_void_p) -> int:
-        if name == "cublas-ssyrk":
-            return library.cublasSsyrk_v2(handle, UPPER, TRANSPOSED, m, k, one.ctypes, a, k, zero.ctypes, c, m)
-        if name == "cublas-ssyr2k":
-            return library.cublasSsyr2k_v2(handle, UPPER, TRANSPOSED, m, k, one.ctypes, a, k, b, k, zero.ctypes, c, m)
-        if name == "cublas-strmm":
-            return library.cublasStrmm_v2(handle, RIGHT, UPPER, 0, 0, m, m, one.ctypes, a, m, b, m, c, m)
-        return library.cublasSsymm_v2(handle, RIGHT, UPPER, m, m, one.ctypes, a, m, b, m, zero.ctypes, c, m)
+    one, zero = np.ones(1, np.float32).ctypes, np.zeros(1, np.float32).ctypes
 
     def enqueue(index: int) -> None:
-        at = index % inputs.sets
-        stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
-        status = (
-            library.cublasSetStream_v2(handle, stream)
-            or library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(WORKSPACE))
-            or call(*(ctypes.c_void_p(x[at].data.ptr) for x in (inputs.a, inputs.b, inputs.c)))
-            or library.cublasSetStream_v2(handle, stream)  # which gives the handle, cupy's, its own workspace back
-        )
-        if status:
-            raise DeviceError("bench", f"{name} failed", got=f"cublasStatus {status}")
+        a, b, c = (ctypes.c_void_p(x[index % inputs.sets].data.ptr) for x in (inputs.a, inputs.b, inputs.c))
+        if name == "cublas-ssyrk":
+            handle.call(handle.library.cublasSsyrk_v2, UPPER, TRANSPOSED, m, k, one, a, k, zero, c, m)
+        elif name == "cublas-ssyr2k":
+            handle.call(handle.library.cublasSsyr2k_v2, UPPER, TRANSPOSED, m, k, one, a, k, b, k, zero, c, m)
+        elif name == "cublas-strmm":
+            handle.call(handle.library.cublasStrmm_v2, RIGHT, UPPER, 0, 0, m, m, one, a, m, b, m, c, m)
+        else:
+            handle.call(handle.library.cublasSsymm_v2, RIGHT, UPPER, m, m, one, a, m, b, m, zero, c, m)
 
     return Contender(name, enqueue, outputs=inputs.c, judged=False)
 

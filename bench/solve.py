@@ -29,34 +29,21 @@ from gemmgen.errors import DeviceError
 from gemmgen.kinds import solves
 from gemmgen.spec import load, loads
 from gemmgen.timing import Contender
-from gemmgen.timing.blas import load_library
+from gemmgen.timing.blas import CupysHandle, load_library
 from gemmgen.timing.products import Multiplier, raced
 
-WORKSPACE = 32 << 20
-"""Bytes that cuBLAS is given, as it recommends for Hopper: with its own, a captured call allocates in the graph."""
 RIGHT, UPPER = 1, 1
 """cublasSideMode_t and cublasFillMode_t: to cuBLAS, A X = B of row-major matrices is X^T A^T = B^T, and a lower triangle an upper one."""
 
 
 def cublas_trsm(element: Element = F32) -> Callable[[Any, Any], None]:
     """cublasStrsm, or that of other elements, of a row-major lower triangle on the left."""
-    import cupy
-    from cupy.cuda import device as cupy_device
-
-    handle = ctypes.c_void_p(cupy_device.get_cublas_handle())
-    library, one, workspace = load_library(), np.ones(1, element.dtype), cupy.empty(WORKSPACE, np.uint8)
-    trsm = getattr(library, f"cublas{element.letter.upper()}trsm_v2")
+    handle, one = CupysHandle(f"cublas-{element.letter}trsm"), np.ones(1, element.dtype).ctypes
+    trsm = getattr(handle.library, f"cublas{element.letter.upper()}trsm_v2")
 
     def solve(c: Any, a: Any) -> None:
-        (size, others), stream = c.shape, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
-        status = (
-            library.cublasSetStream_v2(handle, stream)
-            or library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(WORKSPACE))
-            or trsm(handle, RIGHT, UPPER, 0, 0, others, size, one.ctypes, ctypes.c_void_p(a.data.ptr), size, ctypes.c_void_p(c.data.ptr), others)
-            or library.cublasSetStream_v2(handle, stream)  # which gives the handle, cupy's, its own workspace back
-        )
-        if status:
-            raise DeviceError("bench", "cublasStrsm failed", got=f"cublasStatus {status}")
+        size, others = c.shape
+        handle.call(trsm, RIGHT, UPPER, 0, 0, others, size, one, ctypes.c_void_p(a.data.ptr), size, ctypes.c_void_p(c.data.ptr), others)
 
     return solve
 

@@ -18,7 +18,6 @@ from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Family, WideResidueWords
 from gemmgen.designs.residues import norms
 from gemmgen.interface import BATCH, COUNTER_BYTES, SOLVE, STATUS, TILES, Buffer, Counter, Counters, Grid, Interface, Launch, Line, Parameter, given
-from gemmgen.kinds import solves
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
 from gemmgen.views.memory import Operand

@@ -3,7 +3,7 @@
     python bench/programs/cupy_products.py [judge]
 """
 
-import json, sys
+import json
 import cupy
 
 rng = cupy.random.default_rng(1)

@@ -3,7 +3,7 @@
     python bench/programs/jax_products.py [judge]
 """
 
-import json, sys, time
+import json, time
 import jax, numpy
 
 jax.config.update("jax_default_matmul_precision", "highest")

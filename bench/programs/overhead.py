@@ -3,7 +3,7 @@
     LD_PRELOAD=... python bench/programs/overhead.py time NAME    # the name of the library behind the preload library
 """
 
-import ctypes, json, os, statistics, sys, time
+import ctypes, json, statistics, sys, time
 import torch
 
 NAME = sys.argv[2]

@@ -15,13 +15,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, Literal
 
 import numpy as np
 
+from gemmgen.catalog.brought import with_brought
 from gemmgen.catalog.vendor import VENDORS
-from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.errors import SpecError
 
 ENTRY_POINTS = "gemmgen.epilogues"
 
@@ -333,11 +333,7 @@ def all_steps() -> dict[str, Step]:
     Raises:
         GemmgenError: two have one name.
     """
-    brought = [point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)]
-    names = [one.name for one in (*SHIPPED, *brought)]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise GemmgenError("epilogues", "two steps have one name", got=", ".join(sorted(twice)), needs="a name for each", remedy="another `name` in your row")
-    return {one.name: one for one in (*SHIPPED, *brought)}
+    return with_brought(SHIPPED, ENTRY_POINTS, "steps of epilogues", "your row")
 
 
 def require_none(epilogue: Epilogue, what: str) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from importlib.metadata import entry_points
 
 import numpy as np
 
+from gemmgen.catalog.brought import with_brought
 from gemmgen.catalog.conversion import decode, encode
 from gemmgen.catalog.element import F32, F64, Element, Stored
-from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.errors import SpecError
 
 ENTRY_POINTS = "gemmgen.outputs"
 
@@ -102,11 +102,7 @@ def all_outputs() -> dict[str, Output]:
     Raises:
         GemmgenError: two have one name.
     """
-    found = [USUAL, F16, BF16, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name))]
-    names = [one.name for one in found]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise GemmgenError("types of C", "two have one name", got=", ".join(sorted(twice)), needs="a name for each", remedy="another `name` in your row")
-    return dict(zip(names, found))
+    return with_brought((USUAL, F16, BF16), ENTRY_POINTS, "types of C", "your row")
 
 
 def output_of(element: Element, c: str) -> Output:

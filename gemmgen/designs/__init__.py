@@ -9,8 +9,8 @@ import copyreg
 import pkgutil
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 
+from gemmgen.catalog.brought import with_brought
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.scheme import Sums
 from gemmgen.decisions import SHARED, Decision
@@ -31,10 +31,7 @@ def all_designs() -> tuple[Design, ...]:
         GemmgenError: two have one name.
     """
     here = [import_module(f"{__name__}.{one.name}").DESIGN for one in pkgutil.iter_modules(__path__) if one.ispkg]
-    found = (*here, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)))
-    names = [one.name for one in found]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise GemmgenError("designs", "two have one name", got=", ".join(sorted(twice)), needs="a name for each", remedy="another `name` in your design")
+    found = tuple(with_brought(here, ENTRY_POINTS, "designs", "your design").values())
     for one in found:  # sent to another process by name: it has the same designs, and some of their refusals are functions that cannot be sent
         copyreg.pickle(type(one), lambda design: (design_called, (design.name,)))
     return found

@@ -109,6 +109,35 @@ def accumulators(beside: str) -> Refusal:
     return message
 
 
+def threads(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile]", "too many threads in a block", got=plan.threads, needs=f"at most {plan.gpu.limits.threads_per_block} on {plan.gpu.name}",
+        remedy="larger warps or a smaller block",
+    )
+
+
+def block_memory(what: str, remedy: str) -> Refusal:
+    """
+    Args:
+        what: a block has in shared memory, however many stages there are.
+    """
+    def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+        return InfeasibleSpec(
+            f"{place}: [tile]", f"{what} do not fit {plan.gpu.name}", needs=plan.design.equations.of("shared_bytes").shown(numbers),
+            has=f"{plan.gpu.limits.shared_bytes_per_block} B of shared memory a block", remedy=remedy,
+        )
+    return message
+
+
+def spills(remedy: str) -> Refusal:
+    def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+        return InfeasibleSpec(
+            f"{place}: [tile] warp", "the compiler is predicted to spill registers", needs=plan.design.equations.of("demand").shown(numbers),
+            has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}", remedy=remedy,
+        )
+    return message
+
+
 def _compensation(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [split] sums", "is about sums that leave the matrix unit every so often", got=f"{plan.sums}, promote = {plan.promote}",

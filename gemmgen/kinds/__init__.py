@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
-from gemmgen.errors import GemmgenError
+from gemmgen.catalog.brought import with_brought
 from gemmgen.kinds.batches import GROUPED, POINTERS, STRIDED
 from gemmgen.kinds.complex import ComplexProduct, OfComplex
 from gemmgen.kinds.kind import GEMM, Kind, Problem, Tiles, require_plain
@@ -34,13 +33,8 @@ def all_kinds() -> dict[str, Kind]:
     Raises:
         GemmgenError: two have one name.
     """
-    brought = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
-    found = [GEMM, SYRK, HERK, SYR2K, HER2K, GEMMT, TRMM, TRSM, SYMM, HEMM, STRIDED, POINTERS, GROUPED, *(point.load() for point in brought)]
-    names = [one.name for one in found]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise GemmgenError("kinds of products", "two have one name", got=", ".join(sorted(twice)), needs="a name for each",
-                           remedy="another `name` in your kind")
-    return dict(zip(names, found))
+    shipped = (GEMM, SYRK, HERK, SYR2K, HER2K, GEMMT, TRMM, TRSM, SYMM, HEMM, STRIDED, POINTERS, GROUPED)
+    return with_brought(shipped, ENTRY_POINTS, "kinds of products", "your kind")
 
 
 def kind_called(name: str) -> Kind:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.element import ELEMENTS, Element
-from gemmgen.errors import SpecError
 from gemmgen.interface import Round
 from gemmgen.kinds.batches import POINTERS, STRIDED
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS, GEMM, LAYOUTS, Kind, Problem

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.catalog.element import ELEMENTS, F32, F64
+from gemmgen.catalog.element import ELEMENTS, F32
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library.candidates import Candidate, Group, Size, candidates_of, gpu_name, like, of_routine, of_table, retargeted, weights

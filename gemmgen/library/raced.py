@@ -17,6 +17,7 @@ import numpy as np
 from gemmgen import __version__
 from gemmgen.catalog.table import parse
 from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.kinds import STRIDED
 from gemmgen.library.dispatch import Estimate, Table, estimated
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -102,7 +103,7 @@ class Raced:
 
 
 def _strided(kernel: Mapping[str, Any]) -> bool:
-    return kernel["spec"].get("problem", {}).get("kind") == "strided"
+    return kernel["spec"].get("problem", {}).get("kind") == STRIDED.name
 
 
 def table(

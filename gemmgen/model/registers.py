@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.catalog.registers import LOOPS, Registers
+from gemmgen.catalog.registers import Registers
 from gemmgen.model.equation import Equation, Numbers, solved
 
 UNEVEN_GUARD = 12

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +58,41 @@ def load_library() -> ctypes.CDLL:
     raise DeviceError("bench", "cuBLAS cannot be found", needs="libcublas.so.13 or .12", remedy="pip install nvidia-cublas")
 
 
+class CupysHandle:
+    """cupy's handle of cuBLAS, whose calls go to the stream that is current then and have a workspace of their own.
+
+    Args:
+        name: of the contender, as errors call it.
+
+    Raises:
+        DeviceError: cuBLAS is absent.
+    """
+
+    def __init__(self, name: str):
+        import cupy
+        from cupy.cuda import device as cupy_device
+
+        self.name, self.value = name, ctypes.c_void_p(cupy_device.get_cublas_handle())  # first: it loads the library
+        self.library, self.workspace = load_library(), cupy.empty(_CUBLAS_WORKSPACE, np.uint8)
+        self._current = cupy.cuda.get_current_stream
+
+    def call(self, function: Callable[..., int], *arguments: Any) -> None:
+        """A function of the library, of the handle and these.
+
+        Raises:
+            DeviceError: cuBLAS refuses.
+        """
+        stream, workspace = (ctypes.c_void_p(one) for one in (self._current().ptr, self.workspace.data.ptr))
+        status = (
+            self.library.cublasSetStream_v2(self.value, stream)
+            or self.library.cublasSetWorkspace_v2(self.value, workspace, ctypes.c_size_t(_CUBLAS_WORKSPACE))
+            or function(self.value, *arguments)
+            or self.library.cublasSetStream_v2(self.value, stream)  # which gives the handle its usual workspace back
+        )
+        if status:
+            raise DeviceError("bench", f"{self.name} failed", got=f"cublasStatus {status}")
+
+
 def cublas(kind: str, inputs: Inputs, name: str | None = None, add: bool = False) -> Contender:
     """One of CUBLAS: row-major C = A B as column-major C^T = B^T A^T.
 
@@ -66,32 +103,19 @@ def cublas(kind: str, inputs: Inputs, name: str | None = None, add: bool = False
     Raises:
         DeviceError: cuBLAS is absent; when it runs, that it refuses.
     """
-    import cupy
-    from cupy.cuda import device as cupy_device
-
     name, gemm = name or kind, CUBLAS[kind]
-    handle = ctypes.c_void_p(cupy_device.get_cublas_handle())  # first: it loads the library
-    library = load_library()
+    handle = CupysHandle(name)
     m, n, k = inputs.size
     one, beta = np.ones(1, gemm.scalars), np.full(1, add, gemm.scalars)
     pairs, results = inputs.bytes(gemm.b_transposed) if gemm.operands == "int8" else inputs.operands(gemm.operands), inputs.results(gemm.result)
     given, returned = _CUDA_TYPES[gemm.operands], _CUDA_TYPES[gemm.result]
-    workspace = cupy.empty(_CUBLAS_WORKSPACE, np.uint8)
 
     def enqueue(index: int) -> None:
         (a, b), c = pairs[index % len(pairs)], results[index % len(pairs)]
-        at_a, at_b, at_c, at_workspace = (ctypes.c_void_p(x.data.ptr) for x in (a, b, c, workspace))
-        stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
-        status = (
-            library.cublasSetStream_v2(handle, stream)
-            or library.cublasSetWorkspace_v2(handle, at_workspace, ctypes.c_size_t(_CUBLAS_WORKSPACE))
-            or library.cublasGemmEx(
-                handle, int(gemm.b_transposed), 0, n, m, k, one.ctypes, at_b, given, k if gemm.b_transposed else n, at_a, given, k,
-                beta.ctypes, at_c, returned, n, gemm.compute, _DEFAULT_ALGORITHM,
-            )
-            or library.cublasSetStream_v2(handle, stream)  # which gives the handle, cupy's, its own workspace back
+        at_a, at_b, at_c = (ctypes.c_void_p(x.data.ptr) for x in (a, b, c))
+        handle.call(
+            handle.library.cublasGemmEx, int(gemm.b_transposed), 0, n, m, k, one.ctypes, at_b, given, k if gemm.b_transposed else n, at_a, given, k,
+            beta.ctypes, at_c, returned, n, gemm.compute, _DEFAULT_ALGORITHM,
         )
-        if status:
-            raise DeviceError("bench", f"{name} failed", got=f"cublasStatus {status}")
 
     return Contender(name, enqueue, outputs=results, judged=gemm.result != "int32")

@@ -13,6 +13,7 @@ import hashlib
 import numpy as np
 
 from gemmgen.catalog.element import ELEMENTS
+from gemmgen.kinds import GEMM
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, gemm
@@ -102,7 +103,7 @@ def digest(c: np.ndarray) -> str:
 def asked(plan: Plan, case: str = ASKED) -> tuple[str, str, str] | None:
     """The key of a kernel's digest; None where there is none: of kinds that are not one product, and where Inf and NaN are not repaired."""
     key = plan.kind.element_of(plan.type).name, plan.scheme.name, case
-    whole = plan.kind.asked == "gemm" and not plan.launches.of_products and not plan.epilogue
+    whole = plan.kind.asked == GEMM.name and not plan.launches.of_products and not plan.epilogue
     return key if whole and key in DIGESTS and plan.special != "fast" else None
 
 

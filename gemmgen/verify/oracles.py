@@ -12,7 +12,7 @@ from math import ceil
 import numpy as np
 
 from gemmgen.catalog.element import F64
-from gemmgen.catalog.number import FORMATS, INTEGERS
+from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.emulate.core.product import SPARE_BITS
 from gemmgen.errors import SpecError

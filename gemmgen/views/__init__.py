@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import ceil, log2
-from typing import Any
 
 from gemmgen.batch import Tile
 from gemmgen.catalog.fragment import Fragment, candidates

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import platform
-from pathlib import Path
 
 import pytest
-from test_export_launcher import CUDA, CUDA_HEADER, HIP, HIP_HEADER, TYPES, WORKSPACE
+from test_export_launcher import HIP_HEADER, TYPES, WORKSPACE, call_back, handle_of, on_host
 
 from gemmgen import export as exporter
-from gemmgen.build import build, find_clang
+from gemmgen.build import build
 from gemmgen.export import batch
 from gemmgen.render import render
 from gemmgen.solve import solve
@@ -50,8 +48,9 @@ def test_a_batch_is_one_launch_of_what_the_plan_says(case, tmp_path):
     plan = solve(loads({**CASES[case], "problem": {"m": 264, "n": 264, "k": 264, "matrices": 64, **CASES[case]["problem"]}, "build": {"allow_spills": True}}))
     source = render(plan)
     exporter.export(plan, source, build(source), tmp_path / "out", name="lab_gemm")
-    library, handle = loaded(plan, source, tmp_path)
+    library = on_host(plan, source, tmp_path, MORE)
     told, [launch] = [], source.launches
+    handle = handle_of(library, plan, launch.role)
 
     def on_launch(kernel, x, y, z, threads, shared, stream, args, overlaps) -> int:
         values = [ctypes.cast(args[i], ctypes.POINTER(TYPES[one.kind]))[0] for i, one in enumerate(launch.parameters)]
@@ -62,12 +61,8 @@ def test_a_batch_is_one_launch_of_what_the_plan_says(case, tmp_path):
         told.append((to, value, nbytes, stream))
         return 0
 
-    place, number, size, wide = ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_int64
-    kept = [ctypes.CFUNCTYPE(ctypes.c_int, place, *(number,) * 4, size, place, ctypes.POINTER(place), ctypes.c_int)(on_launch),
-            ctypes.CFUNCTYPE(ctypes.c_int, place, ctypes.c_int, size, place)(on_zero)]
-    for name, function in zip(("on_launch", "on_zero"), kept):
-        place.in_dll(library, name).value = ctypes.cast(function, place).value
-    library.lab_gemm_workspace_bytes.restype = size
+    place, size, wide = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64
+    call_back(library, on_launch, on_zero)
     nbytes, work = library.lab_gemm_workspace_bytes(), source.interface.workspace(0, 0, 0)
     assert nbytes == work.bytes
     assert library.lab_gemm_prepare(place(WORKSPACE), size(nbytes), place(STREAM)) == 0 and told == [(WORKSPACE, 0, work.zeroed, STREAM)]
@@ -97,30 +92,6 @@ def test_a_batch_is_one_launch_of_what_the_plan_says(case, tmp_path):
     rows.value = 0
     assert called(batch=0) == 0 and not told
     assert called(batch=-1) < 0 and not told
-
-
-def loaded(plan, source, folder: Path) -> tuple[ctypes.CDLL, int]:
-    """The launcher's host code with a runtime that calls back, and what stands for its kernel."""
-    amd, suffix = plan.gpu.vendor == "amd", source.suffix
-    header = folder / ("hip/hip_runtime.h" if amd else "cuda_runtime.h")
-    header.parent.mkdir(exist_ok=True)
-    header.write_text(HIP_HEADER if amd else CUDA_HEADER.replace("__device__ int __ffs(int);", "__device__ int __ffs(int);" + MORE))
-    (folder / "runtime.cpp").write_text(HIP if amd else CUDA)
-    found = find_clang()
-    own = Path(found.driver[0]).parent / "lib" / "include"
-    host = (*found.driver, "--driver-mode=g++", f"--target={platform.machine()}-unknown-linux-gnu", "-std=c++17", "-O1", "-fPIC", "-ffreestanding", "-nostdinc",
-            "-isystem", own, f"-I{folder}", "-Wall", "-c")
-    (folder / "string.h").write_text(
-        '#pragma once\n#include <stddef.h>\nextern "C" { void *memcpy(void *, const void *, size_t); void *memset(void *, int, size_t); }\n')
-    kind = ("-x", "hip", "-nogpuinc", f"--offload-arch={plan.arch}", "-fuse-cuid=none") if amd else (
-        "-x", "cuda", "-nocudainc", "-D__CUDACC__", "-include", "cuda_runtime.h", f"--cuda-gpu-arch={plan.arch}", "-Wno-unknown-cuda-version",
-        "-Wno-unused-function")
-    run(*host, *kind, "-nogpulib", "--cuda-host-only", "-o", folder / "launcher.o", folder / "out" / f"lab_gemm{suffix}")
-    run(*host, "-x", "c++", "-o", folder / "runtime.o", folder / "runtime.cpp")
-    run(*found.linker, "-shared", folder / "launcher.o", folder / "runtime.o", "-o", folder / "launcher.so")
-    library, symbol = ctypes.CDLL(str(folder / "launcher.so")), f"lab_gemm_kernel_{source.launches[0].role}"
-    handle = ctypes.addressof(ctypes.c_char.in_dll(library, symbol)) if amd else ctypes.cast(library[f"__device_stub__{symbol}"], ctypes.c_void_p).value
-    return library, handle
 
 
 @pytest.mark.parametrize("case", ["grouped, listed", "strided"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -170,7 +171,7 @@ class Launcher:
     good: int | None = None
 
     def __post_init__(self) -> None:
-        launches = {self._handle(f"lab_gemm_kernel_{launch.role}"): launch for launch in self.source.launches}
+        launches = {handle_of(self.library, self.plan, launch.role): launch for launch in self.source.launches}
 
         def on_launch(handle, x, y, z, threads, shared, stream, args, overlaps) -> int:
             launch = launches[handle]
@@ -182,25 +183,12 @@ class Launcher:
             self.told.append(("zero", to, value, nbytes, stream))
             return self.answer
 
-        pointer, number, size = ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t
-        self._kept = [
-            ctypes.CFUNCTYPE(ctypes.c_int, pointer, *(number,) * 4, size, pointer, ctypes.POINTER(pointer), ctypes.c_int)(on_launch),
-            ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.c_int, size, pointer)(on_zero),
-        ]
-        for name, function in zip(("on_launch", "on_zero"), self._kept):
-            pointer.in_dll(self.library, name).value = ctypes.cast(function, pointer).value
-        self.library.lab_gemm_workspace_bytes.restype = size
+        call_back(self.library, on_launch, on_zero)
 
     @property
     def answer(self) -> int:
         """The runtime's, to what was asked for last."""
         return 0 if self.good is None or len(self.told) <= self.good else REFUSED
-
-    def _handle(self, symbol: str) -> int:
-        """What stands for a kernel on the host: of CUDA the function that launches it, of HIP a variable."""
-        if self.plan.gpu.vendor == "amd":
-            return ctypes.addressof(ctypes.c_char.in_dll(self.library, symbol))
-        return ctypes.cast(self.library[f"__device_stub__{symbol}"], ctypes.c_void_p).value
 
     def __call__(self, m: int, n: int, k: int, alpha: float = -0.5, beta: float = 2.0, name: str = "lab_gemm", code: int | None = None) -> list:
         """What is asked for by a product with distances of rows of 10000 and more; `code` is the call's, if it is not the runtime's last."""
@@ -232,16 +220,19 @@ class Launcher:
         return told
 
 
-def loaded(case: dict, folder: Path) -> Launcher:
-    """The export, its host code loaded; text and machine code are a real kernel's."""
-    plan = solve(loads({**case, "build": {"allow_spills": True}}))
-    source = render(plan)
-    exporter.export(plan, source, build(source), folder / "out", name="lab_gemm")
+def on_host(plan: Plan, source: Source, folder: Path, more: str = "") -> ctypes.CDLL:
+    """The host code of the export in folder / "out", with a runtime that calls back.
+
+    Args:
+        more: what else CUDA declares.
+    """
     amd = plan.gpu.vendor == "amd"
     header = folder / ("hip/hip_runtime.h" if amd else "cuda_runtime.h")
     header.parent.mkdir(exist_ok=True)
-    header.write_text(HIP_HEADER if amd else CUDA_HEADER)
+    header.write_text(HIP_HEADER if amd else CUDA_HEADER.replace("__device__ int __ffs(int);", "__device__ int __ffs(int);" + more))
     (folder / "runtime.cpp").write_text(HIP if amd else CUDA)
+    (folder / "string.h").write_text(
+        '#pragma once\n#include <stddef.h>\nextern "C" { void *memcpy(void *, const void *, size_t); void *memset(void *, int, size_t); }\n')
     found = find_clang()
     own = Path(found.driver[0]).parent / "lib" / "include"  # freestanding: stdint.h and stddef.h are clang's own
     host = (*found.driver, "--driver-mode=g++", f"--target={platform.machine()}-unknown-linux-gnu", "-std=c++17", "-O1", "-fPIC",
@@ -252,7 +243,35 @@ def loaded(case: dict, folder: Path) -> Launcher:
     run(*host, *kind, "-nogpulib", "--cuda-host-only", "-o", folder / "launcher.o", folder / "out" / f"lab_gemm{source.suffix}")
     run(*host, "-x", "c++", "-o", folder / "runtime.o", folder / "runtime.cpp")
     run(*found.linker, "-shared", folder / "launcher.o", folder / "runtime.o", "-o", folder / "launcher.so")
-    return Launcher(plan, source, ctypes.CDLL(str(folder / "launcher.so")))
+    return ctypes.CDLL(str(folder / "launcher.so"))
+
+
+def handle_of(library: ctypes.CDLL, plan: Plan, role: str) -> int:
+    """What stands for a kernel on the host: of CUDA the function that launches it, of HIP a variable."""
+    symbol = f"lab_gemm_kernel_{role}"
+    if plan.gpu.vendor == "amd":
+        return ctypes.addressof(ctypes.c_char.in_dll(library, symbol))
+    return ctypes.cast(library[f"__device_stub__{symbol}"], ctypes.c_void_p).value
+
+
+def call_back(library: ctypes.CDLL, on_launch: Callable[..., int], on_zero: Callable[..., int]) -> None:
+    """Has the runtime ask these functions, which live as long as the library."""
+    pointer, number, size = ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t
+    library.asked = [
+        ctypes.CFUNCTYPE(ctypes.c_int, pointer, *(number,) * 4, size, pointer, ctypes.POINTER(pointer), ctypes.c_int)(on_launch),
+        ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.c_int, size, pointer)(on_zero),
+    ]
+    for name, function in zip(("on_launch", "on_zero"), library.asked):
+        pointer.in_dll(library, name).value = ctypes.cast(function, pointer).value
+    library.lab_gemm_workspace_bytes.restype = size
+
+
+def loaded(case: dict, folder: Path) -> Launcher:
+    """The export, its host code loaded; text and machine code are a real kernel's."""
+    plan = solve(loads({**case, "build": {"allow_spills": True}}))
+    source = render(plan)
+    exporter.export(plan, source, build(source), folder / "out", name="lab_gemm")
+    return Launcher(plan, source, on_host(plan, source, folder))
 
 
 @pytest.fixture(scope="module", params=CASES)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from on_a_gpu import answers, assert_right, judge_of
 from ways import HOPPER, plan_of
 
-from gemmgen.build import build
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS
-from gemmgen.render import render
-from gemmgen.run import cuda, gemm
-from gemmgen.verify import Judge, complex as of_complex, digests, oracles
+from gemmgen.run import gemm
+from gemmgen.verify import Judge, complex as of_complex, digests
 
 pytestmark = pytest.mark.device
 WGMMA = dict(HOPPER, tile={"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2})
@@ -23,12 +22,7 @@ KERNELS = {
 
 
 def made(name: str, layout: str = "nn", problem: dict | None = None) -> Judge:
-    plan = plan_of(**KERNELS[name], layout=layout, problem=problem)
-    if reason := cuda.why_not(plan):
-        pytest.skip(f"NOT RUN: {reason.problem}")
-    source = render(plan)
-    binary = build(source)
-    return Judge(plan, source, binary, cuda.CudaDevice(binary))
+    return judge_of(plan_of(**KERNELS[name], layout=layout, problem=problem))
 
 
 @pytest.mark.parametrize("layout", COMPLEX_LAYOUTS)
@@ -41,10 +35,7 @@ def test_both_parts_are_right_with_complex_factors(name, layout):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_question_is_answered(name):
-    judge = made(name, "cn")
-    checks = [judge.edges(), judge.groups(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
-              judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (515, 517, 1027), 6)).check]
-    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+    assert_right(answers(made(name, "cn")))
 
 
 def test_the_digests_are_the_published_ones():

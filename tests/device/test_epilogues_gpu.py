@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from on_a_gpu import answers, assert_right, assert_verified, judge_of
 from ways import HOPPER, STRAIGHT, TINY, plan_of
 
-from gemmgen import road
 from gemmgen.build import build
 from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.output import all_outputs
@@ -28,21 +28,13 @@ KERNELS = {
 
 
 def made(name: str, do: tuple[str, ...], c: str = "f32") -> Judge:
-    plan = replace(plan_of(**KERNELS[name]), epilogue=epilogue_of(do), output=all_outputs()[c])
-    if reason := cuda.why_not(plan):
-        pytest.skip(f"NOT RUN: {reason.problem}")
-    source = render(plan)
-    binary = build(source)
-    return Judge(plan, source, binary, cuda.CudaDevice(binary))
+    return judge_of(replace(plan_of(**KERNELS[name]), epilogue=epilogue_of(do), output=all_outputs()[c]))
 
 
 @pytest.mark.parametrize("do", [("bias", "bias_m", "relu", "scale"), ("bias", "gelu"), ("gelu_tanh",)], ids="+".join)
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_question_is_answered(name, do):
-    judge = made(name, do)
-    checks = [judge.edges(), judge.groups(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
-              judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (1031, 1013, 2051), 6)).check]
-    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+    assert_right(answers(made(name, do), (1031, 1013, 2051)))
 
 
 @pytest.mark.parametrize("c", ["f16", "bf16"])
@@ -50,7 +42,7 @@ def test_every_question_is_answered(name, do):
 def test_a_c_of_16_bits_is_the_sum_rounded(name, c):
     judge = made(name, ("bias", "relu"), c)
     checks = [judge.edges(), judge.special(), judge.accuracy("U[-1, 1]", oracles.uniform(judge.plan, -1, 1, (515, 517, 1027), 6)).check]
-    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+    assert_right(checks)
 
 
 def test_a_fused_layer_has_the_plain_kernel_s_sums():
@@ -64,8 +56,4 @@ def test_a_fused_layer_has_the_plain_kernel_s_sums():
 
 
 def test_the_shipped_layer_passes():
-    path = SPECS / "kernels" / "linear_gelu_h200.toml"
-    if reason := cuda.why_not(road.plan(path)):
-        pytest.skip(f"NOT RUN: {reason.problem}")
-    report = road.verify(path, device="cuda")
-    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+    assert_verified(SPECS / "kernels" / "linear_gelu_h200.toml")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from functools import cache
 
 import numpy as np
@@ -18,7 +17,7 @@ from gemmgen.run import cuda
 from gemmgen.run.batch import Product, batch
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from test_export_gpu import compiled_for, nvcc
+from test_export_gpu import assert_example_passes, compiled_for, nvcc
 from test_gpu import local_gpu
 
 pytestmark = pytest.mark.device
@@ -40,14 +39,7 @@ def prepared(kind: str, walk: str, scheme: str, layout: str = "nn"):
     ("strided", "workgroups", "ootomo", "nn"), ("pointers", "persistent", "ootomo", "tt"), ("pointers", "workgroups", "fp32", "nn"),
 ])
 def test_the_example_passes(kind, walk, scheme, layout, tmp_path):
-    plan, source, binary = prepared(kind, walk, scheme, layout)
-    folder = tmp_path / "out"
-    export(plan, source, binary, folder, name="lab_gemm")
-    nvcc(*compiled_for(plan), "lab_gemm.cu", "example.cpp", "-o", "example", cwd=folder)
-    done = subprocess.run([folder / "example"], capture_output=True, text=True)
-    print(done.stdout)
-    assert not done.returncode, done.stdout + done.stderr
-    assert done.stdout.count("ok ") == {"grouped": 6, "strided": 5, "pointers": 5}[kind] and "microseconds a batch" in done.stdout
+    assert_example_passes(prepared(kind, walk, scheme, layout), 6 if kind == "grouped" else 5, tmp_path / "out", "microseconds a batch")
 
 
 class Library:

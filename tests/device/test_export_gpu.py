@@ -55,16 +55,18 @@ def compiled_for(plan) -> list[str]:
     return ["-std=c++17", "-gencode", f"arch=compute_{plan.arch[3:]},code={plan.arch}"]
 
 
-@pytest.mark.parametrize(("scheme", "layout"), zip((row.name for row in FP32_SCHEMES), ["nn", "nt", "tn", "tt"] * 10))
-def test_the_example_passes(scheme, layout, tmp_path):
-    plan, source, binary = prepared(scheme, layout, "fast" if layout == "nt" else "exact")
-    folder = tmp_path / "out"
-    export(plan, source, binary, folder, name="lab_gemm")
-    nvcc(*compiled_for(plan), "lab_gemm.cu", "example.cpp", "-o", "example", cwd=folder)
+def assert_example_passes(kernel, checks: int, folder: Path, told: str = "") -> None:
+    """The example of an export of a plan, its source and binary: so many checks, and what it prints besides."""
+    export(*kernel, folder, name="lab_gemm")
+    nvcc(*compiled_for(kernel[0]), "lab_gemm.cu", "example.cpp", "-o", "example", cwd=folder)
     done = subprocess.run([folder / "example"], capture_output=True, text=True)
     print(done.stdout)
-    assert not done.returncode, done.stdout + done.stderr
-    assert done.stdout.count("ok ") == 6
+    assert not done.returncode and done.stdout.count("ok ") == checks and told in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("scheme", "layout"), zip((row.name for row in FP32_SCHEMES), ["nn", "nt", "tn", "tt"] * 10))
+def test_the_example_passes(scheme, layout, tmp_path):
+    assert_example_passes(prepared(scheme, layout, "fast" if layout == "nt" else "exact"), 6, tmp_path / "out")
 
 
 @pytest.mark.parametrize("problem", [
@@ -74,10 +76,7 @@ def test_the_example_passes(scheme, layout, tmp_path):
 def test_the_example_of_a_kind_passes(problem, tmp_path):
     plan = solve(loads({"problem": {**dict.fromkeys("mnk", 1024), **problem}, "split": {"scheme": "scaled"}, "target": {"gpu": local_gpu()}}))
     source = render(plan)
-    export(plan, source, build(source), folder := tmp_path / "out", name="lab_gemm")
-    nvcc(*compiled_for(plan), "lab_gemm.cu", "example.cpp", "-o", "example", cwd=folder)
-    done = subprocess.run([folder / "example"], capture_output=True, text=True)
-    assert not done.returncode and done.stdout.count("ok ") == (5 if problem["kind"] == "trsm" else 6), done.stdout + done.stderr
+    assert_example_passes((plan, source, build(source)), 5 if problem["kind"] == "trsm" else 6, tmp_path / "out")
 
 
 class Library:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from on_a_gpu import answers, assert_right, judge_of, needs
 from ways import HOPPER, plan_of
 
 from gemmgen.build import build
@@ -11,7 +12,7 @@ from gemmgen.render import render
 from gemmgen.run import Placement, cuda, gemm
 from gemmgen.run.batch import Product, batch
 from gemmgen.split import joined, split
-from gemmgen.verify import Judge, digests, oracles
+from gemmgen.verify import Judge, digests
 
 pytestmark = pytest.mark.device
 KERNELS = {
@@ -28,21 +29,14 @@ OF_FP32 = {
 
 
 def made(name: str, layout: str = "nn") -> Judge:
-    plan = plan_of(**(KERNELS | OF_FP32)[name], layout=layout)
-    if reason := cuda.why_not(plan):
-        pytest.skip(f"NOT RUN: {reason.problem}")
-    source = render(plan)
-    binary = build(source)
-    return Judge(plan, source, binary, cuda.CudaDevice(binary))
+    return judge_of(plan_of(**(KERNELS | OF_FP32)[name], layout=layout))
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_question_is_answered(name, layout):
     judge = made(name, layout)
-    checks = [judge.edges(), judge.groups(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
-              judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (515, 517, 1027), 6)).check, judge.digest()]
-    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+    assert_right([*answers(judge), judge.digest()])
 
 
 def assert_references(judge: Judge, a: np.ndarray, b: np.ndarray) -> None:
@@ -79,8 +73,7 @@ def test_products_that_are_told_one_by_one_have_the_references_bits(name, kind):
     """Of one size with a pointer each, or of several sizes, one without k: alpha A B + beta C with A B as the reference has it, and nothing written beside C."""
     way = KERNELS[name]
     plan = plan_of(**way, problem={"type": "f64", "kind": kind, "matrices": 8})
-    if reason := cuda.why_not(plan):
-        pytest.skip(f"NOT RUN: {reason.problem}")
+    needs(plan)
     source = render(plan)
     binary = build(source)
     device = cuda.CudaDevice(binary)

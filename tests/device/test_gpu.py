@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from verifying import assert_passed
 from ways import NVIDIA, SPLITTING, WAYS, plan_of
 
 from gemmgen.build import build, compile_cuda
@@ -43,7 +44,7 @@ def prepared(scheme: str, layout: str = "nn", **split):
 def test_every_scheme_and_layout_verifies(scheme, layout):
     plan, source, binary = prepared(scheme, layout)
     report = verify(plan, source, binary, cuda.CudaDevice(binary), size=(1031, 1013, 1029))
-    assert report.passed, [check for check in report.checks if not check.passed]
+    assert_passed(report)
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -58,7 +59,7 @@ def test_every_way_verifies(name):
     device = cuda.CudaDevice(binary)
     device.clusters_at_once = 2  # so that blocks that work off tiles get several
     report = verify(plan, source, binary, device, size=(331, 413, 1029))
-    assert report.passed, [check for check in report.checks if not check.passed]
+    assert_passed(report)
 
 
 def test_slices_of_k_repeat_bit_for_bit():

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from gemmgen.build import build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.render import render
 from gemmgen.run import cuda
-from gemmgen.run.batch import Product, batch
+from gemmgen.run.batch import batch
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify.batch import QUESTIONS
+from on_a_gpu import needs
+from test_packed_gpu import assert_right, drawn
 
 pytestmark = pytest.mark.device
 CASES = [
@@ -25,8 +26,7 @@ CASES = [
 
 
 def prepared(kind: str, walk: str, scheme: str, layout: str):
-    if reason := cuda.why_not(GPUS.get("h100")):
-        pytest.skip(f"NOT RUN: {reason.problem}")
+    needs(GPUS.get("h100"))
     plan = solve(loads({
         "problem": {"kind": kind, "layout": layout}, "split": {"scheme": scheme}, "batch": {"walk": walk}, "pipeline": {"design": "grouped"},
         "target": {"gpu": "h100"},
@@ -46,10 +46,5 @@ def test_the_questions_of_batches(case):
 @pytest.mark.parametrize("case", CASES[:4], ids="-".join)
 def test_more_tiles_than_blocks_and_more_products_than_a_list(case):
     plan, source, binary = prepared(*case)
-    rng = np.random.default_rng(3)
-    products = [Product(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))) for m, n, k in rng.integers(1, 200, (600, 3))]
-    found = batch(cuda.CudaDevice(binary), plan, source, products)
-    for one, c in zip(products, found.products):
-        magnitude = np.abs(one.a).astype(np.float64) @ np.abs(one.b)
-        assert (np.abs(c - one.a.astype(np.float64) @ one.b) <= 2e-6 * magnitude + 1e-30).all()
-    assert found.intact
+    products = drawn(600, 200)
+    assert_right(products, batch(cuda.CudaDevice(binary), plan, source, products))

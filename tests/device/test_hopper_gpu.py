@@ -9,14 +9,14 @@ from gemmgen.build import compile_cuda
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.run import cuda
 from hopper_gemm import CASES, Problem
+from on_a_gpu import needs
 
 pytestmark = pytest.mark.device
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_persistent_gemm_has_the_bits_the_emulator_says(name):
-    if reason := cuda.why_not(GPUS.get("h100")):
-        pytest.skip(f"NOT RUN: {reason.problem}")
+    needs(GPUS.get("h100"))
     case = CASES[name]
     problem = Problem.of(case)
     device = cuda.CudaDevice(compile_cuda(case.text, "sm_90a", allow_spills=True))

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import library_folder
+from torch_models import Block
 
 pytestmark = [pytest.mark.device, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")]
 SIZES = [(512, 384, 640), (1000, 777, 333), (2048, 2048, 2048), (1, 512, 512), (130, 3, 5)]
@@ -98,21 +99,9 @@ def mlp(width=1024):
     return torch.nn.Sequential(*(layer for _ in range(3) for layer in (torch.nn.Linear(width, width), torch.nn.GELU()))).cuda()
 
 
-class Block(torch.nn.Module):
-    """A transformer's layer: four Linear, two batched products."""
-
-    def __init__(self, width=512, heads=4):
-        super().__init__()
-        torch.manual_seed(0)
-        self.heads = heads
-        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
-        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
-        self.cuda()
-
-    def forward(self, x):
-        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
-        x = x + self.out((torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v).transpose(1, 2).flatten(2))
-        return x + self.down(torch.nn.functional.gelu(self.up(x)))
+def block(width=512, heads=4):
+    torch.manual_seed(0)
+    return Block(width, heads).cuda()
 
 
 def trained(model, x):
@@ -122,7 +111,7 @@ def trained(model, x):
     return [out.detach(), *(parameter.grad.clone() for parameter in model.parameters())]
 
 
-MODELS = [(mlp, (1024, 1024), 3, 5), (Block, (2, 512, 512), 6, 11)]
+MODELS = [(mlp, (1024, 1024), 3, 5), (block, (2, 512, 512), 6, 11)]
 
 
 @pytest.mark.parametrize("model, shape, forward, backward", MODELS)

@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from on_a_gpu import needs
 from ways import SHARED_PASSES, plan_of
 
 from gemmgen.build import build
@@ -46,8 +47,7 @@ def product(element: str, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", SHARED_PASSES)
 def test_products_of_whole_numbers_are_right(name, layout):
     plan = plan_of(**SHARED_PASSES[name], layout=layout)
-    if reason := cuda.why_not(plan):
-        pytest.skip(f"NOT RUN: {reason.problem}")
+    needs(plan)
     source = render(plan)
     device = cuda.CudaDevice(build(source))
     for k in (1000, 8192, 20004):

@@ -11,6 +11,7 @@ from gemmgen.paths import SPECS
 from gemmgen.run import cuda
 from gemmgen.run.batch import BatchResult, Product, batch
 from gemmgen.verify.batch import QUESTIONS
+from on_a_gpu import needs
 
 pytestmark = pytest.mark.device
 WAYS = {
@@ -22,8 +23,7 @@ WAYS = {
 
 
 def built(**sections):
-    if reason := cuda.why_not(GPUS.get("h200")):
-        pytest.skip(f"NOT RUN: {reason.problem}")
+    needs(GPUS.get("h200"))
     data = {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"}}
     return road.build({name: data.get(name, {}) | sections.get(name, {}) for name in {**data, **sections}})
 

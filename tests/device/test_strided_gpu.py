@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
 
 import pytest
 
 from gemmgen.build import first_that_builds
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.export import export
 from gemmgen.run import cuda
 from gemmgen.spec import loads
 from gemmgen.verify import Judge
-from test_export_gpu import compiled_for, nvcc
+from on_a_gpu import needs
+from test_export_gpu import assert_example_passes
 
 pytestmark = pytest.mark.device
 
 
 def prepared(layout: str, where: str):
-    if reason := cuda.why_not(GPUS.get("h100")):
-        pytest.skip(f"NOT RUN: {reason.problem}")
+    needs(GPUS.get("h100"))
     kernel = first_that_builds(loads({
         "problem": {"kind": "strided", "layout": layout, "m": 1024, "n": 1024, "k": 256, "matrices": 256}, "split": {"scheme": "ootomo", "where": where},
         "target": {"gpu": "h100"},
@@ -38,12 +36,7 @@ def test_a_batch_is_right(layout, where):
 
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 def test_the_example_passes(layout, tmp_path):
-    plan, source, binary = prepared(layout, "prepass")
-    export(plan, source, binary, tmp_path / "out", name="lab_gemm")
-    nvcc(*compiled_for(plan), "lab_gemm.cu", "example.cpp", "-o", "example", cwd=tmp_path / "out")
-    done = subprocess.run([tmp_path / "out" / "example"], capture_output=True, text=True)
-    assert not done.returncode, done.stdout + done.stderr
-    assert done.stdout.count("ok ") == 3 * 4 + 3
+    assert_example_passes(prepared(layout, "prepass"), 3 * 4 + 3, tmp_path / "out")
 
 
 @pytest.mark.parametrize("problem", [
@@ -52,8 +45,7 @@ def test_the_example_passes(layout, tmp_path):
 ], ids=lambda problem: problem["kind"])
 @pytest.mark.parametrize("scheme", ["ootomo", "scaled"])
 def test_a_batch_of_a_kind_is_right(scheme, problem):
-    if reason := cuda.why_not(GPUS.get("h100")):
-        pytest.skip(f"NOT RUN: {reason.problem}")
+    needs(GPUS.get("h100"))
     kernel = first_that_builds(loads({
         "problem": {**dict.fromkeys("mnk", 512), "matrices": 64, **problem}, "split": {"scheme": scheme}, "target": {"gpu": "h100"},
     }))

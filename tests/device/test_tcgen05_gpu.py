@@ -19,6 +19,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
 from gemmgen.verify import verify
+from on_a_gpu import needs
 from ways import TENSOR_MEMORY, WAYS, plan_of
 
 pytestmark = pytest.mark.device
@@ -26,8 +27,7 @@ pytestmark = pytest.mark.device
 
 @pytest.fixture(autouse=True)
 def on_a_b200():
-    if reason := cuda.why_not(GPUS.get("b200")):
-        pytest.skip(f"NOT RUN: {reason.problem}")
+    needs(GPUS.get("b200"))
 
 
 @pytest.mark.parametrize("name", ["blackwell_b200", "residues8_b200", "f64_b200"])

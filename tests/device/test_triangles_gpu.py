@@ -6,16 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from on_a_gpu import answers, assert_right, assert_verified, judge_of
 from ways import HOPPER, plan_of
 
-from gemmgen import road
-from gemmgen.build import build
 from gemmgen.kinds.solves import Trsm
 from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
 from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
 from gemmgen.paths import SPECS
-from gemmgen.render import render
-from gemmgen.run import cuda, gemm
+from gemmgen.run import gemm
 from gemmgen.verify import Judge, oracles
 from test_gpu import local_gpu
 
@@ -32,21 +30,14 @@ KERNELS = {
 
 
 def made(name: str, kind) -> Judge:
-    plan = replace(plan_of(**KERNELS[name], layout="tn" if kind == Symm(LOWER, RIGHT) else "nt"), kind=kind)
-    if reason := cuda.why_not(plan):
-        pytest.skip(f"NOT RUN: {reason.problem}")
-    source = render(plan)
-    binary = build(source)
-    return Judge(plan, source, binary, cuda.CudaDevice(binary))
+    return judge_of(replace(plan_of(**KERNELS[name], layout="tn" if kind == Symm(LOWER, RIGHT) else "nt"), kind=kind))
 
 
 @pytest.mark.parametrize("kind", [Syrk(LOWER), Syrk(UPPER), Syrk(BOTH), Gemmt(LOWER), Gemmt(UPPER)], ids=lambda kind: f"{kind}-{kind.options['uplo']}")
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_question_is_answered(name, kind):
     judge = made(name, kind)
-    checks = [judge.whole(), judge.edges(), judge.groups(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
-              judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (1031, 1013, 2051), 6)).check]
-    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+    assert_right([judge.whole(), *answers(judge, (1031, 1013, 2051))])
 
 
 @pytest.mark.parametrize("kind", [Trmm(LOWER), Trmm(UPPER, LEFT, UNIT), Trmm(LOWER, RIGHT), Symm(UPPER), Symm(LOWER, RIGHT), Syr2k(LOWER), Syr2k(BOTH)],
@@ -56,7 +47,7 @@ def test_kinds_that_a_pass_splits_before(name, kind):
     judge = made(name, kind)
     checks = [judge.whole(), judge.edges(), judge.special(), judge.range(), judge.bits("probes", oracles.probes(judge.plan)),
               judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (1031, 513, 1027), 6)).check]
-    assert all(check.passed for check in checks), [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+    assert_right(checks)
 
 
 @pytest.mark.parametrize("kind", [Trsm(LOWER), Trsm(UPPER), Trsm(LOWER, RIGHT), Trsm(UPPER, RIGHT, UNIT)],
@@ -65,12 +56,7 @@ def test_kinds_that_a_pass_splits_before(name, kind):
 def test_triangular_systems(name, kind):
     """Residuals of ragged systems, and Inf and NaN; of each side stored either way."""
     plan = replace(plan_of(**KERNELS[name], layout={LOWER: "nn", UPPER: "tn" if kind.left else "nt"}[kind.options["uplo"]]), kind=kind)
-    if reason := cuda.why_not(plan):
-        pytest.skip(f"NOT RUN: {reason.problem}")
-    source = render(plan)
-    binary = build(source)
-    check = Judge(plan, source, binary, cuda.CudaDevice(binary)).whole()
-    assert check.passed, check.detail
+    assert_right([judge_of(plan).whole()])
 
 
 @pytest.mark.parametrize("m", [4096, 5000])
@@ -87,11 +73,7 @@ def test_every_tile_of_a_large_triangle_is_there_and_no_other_element_is_written
 
 @pytest.mark.parametrize("name", ["syrk_h200", "syrk_a100", "syr2k_h200", "trmm_h200", "trsm_h200", "symm_a100"])
 def test_the_shipped_kernels_pass(name):
-    path = SPECS / "kernels" / f"{name}.toml"
-    if reason := cuda.why_not(road.plan(path)):
-        pytest.skip(f"NOT RUN: {reason.problem}")
-    report = road.verify(path, device="cuda")
-    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+    assert_verified(SPECS / "kernels" / f"{name}.toml")
 
 
 @pytest.mark.parametrize("scheme", ["ootomo", "scaled"])
@@ -99,8 +81,7 @@ def test_the_shipped_kernels_pass(name):
 def test_batches_of_systems_pass(problem, scheme):
     spec = {"problem": {"kind": "trsm", "m": 1024, "n": 1024, "k": 1024, "matrices": 16, **problem}, "split": {"scheme": scheme, "where": "prepass"},
             "target": {"gpu": local_gpu()}}
-    report = road.verify(spec, device="cuda")
-    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+    assert_verified(spec)
 
 
 @pytest.mark.parametrize(("type", "scheme", "size"), [
@@ -112,5 +93,4 @@ def test_systems_of_other_elements_and_thread_blocks_pass(type, scheme, size, pr
     if type[0] == "c":
         problem = problem | {"layout": "nc" if problem else "cn"}
     spec = {"problem": {"kind": "trsm", "type": type, "m": size, "n": size, "k": size, **problem}, "split": {"scheme": scheme}, "target": {"gpu": local_gpu()}}
-    report = road.verify(spec, device="cuda")
-    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+    assert_verified(spec)

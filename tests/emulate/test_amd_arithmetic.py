@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from gemmgen.emulate import TOGETHER
 from gemmgen.emulate.core.product import product
-from gemmgen.render import render
 from gemmgen.run import gemm
-from gemmgen.run.emulator import EmulatorDevice
-from gemmgen.verify import Judge, oracles
+from gemmgen.verify import oracles
 
 from amd_units import plan_on
-from assembled import assembled
-from verifying import assert_passed, report_of
+from verifying import assert_passed, judge_of, on_emulator, report_of
 from ways import covering
 
 KERNELS = [
@@ -31,13 +26,6 @@ KERNELS = [
 ])
 def test_a_kernel_is_judged_right(unit, scheme, promote, tmp_path):
     assert_passed(report_of(plan_on(unit, scheme, tmp_path, promote)))
-
-
-def judge_of(plan, edit=lambda text: text) -> Judge:
-    source = render(plan)
-    source = replace(source, text=edit(source.text))
-    binary = assembled(source)
-    return Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=TOGETHER))
 
 
 @pytest.mark.parametrize(("scale", "scheme"), covering(itertools.product([1.0, 1e-3], ["ootomo", "ootomo_flushed", "scaled"])))
@@ -61,8 +49,6 @@ def test_a_kernel_computes_what_the_scheme_does_on_the_unit(unit, scheme, promot
     """Bit for bit, without any of its code."""
     plan = plan_on(unit, scheme, tmp_path, promote)
     problem = oracles.uniform(plan, -1, 1, (70, 61, 301), 3)
-    source = render(plan)
-    binary = assembled(source)
-    c = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, problem.a, problem.b).c
+    c = gemm(*on_emulator(plan), problem.a, problem.b).c
     want = product(plan.scheme, plan.gpu.unit, problem.a, problem.b, promote=promote, fragment_k=plan.fragment.shape[2])
     assert (c.view(np.uint32) == want.view(np.uint32)).all()

@@ -8,17 +8,15 @@ import re
 import numpy as np
 import pytest
 from assembled import assembled
-from test_sabotage import accuracy, judge_of, permutation, probes, swap
-from verifying import IN_TURN, assert_a_schedule_shows, assert_passed, assert_right_in_short, report_of
+from test_sabotage import accuracy, permutation, probes, swap
+from verifying import IN_TURN, assert_a_schedule_shows, assert_passed, assert_right_in_short, judge_of, on_emulator, report_of
 from ways import AMD, AMD_WAYS, LIKE_OTHER_WAYS, WHOLE, in_turn, plan_of, tailed
 
 from gemmgen.catalog.vendor import VENDORS
-from gemmgen.emulate import TOGETHER
 from gemmgen.emulate.amdgpu import TARGETS
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
 from gemmgen.run import emulated, gemm
-from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
@@ -57,9 +55,7 @@ def test_all_ways_give_the_same_bits_and_counts(gpu):
     a[3, 4], b[7, 8] = np.inf, np.nan
     found = []
     for where in ("prepass", "shared", "register"):
-        plan = plan_of(gpu=gpu, where=where, promote=32)
-        source = render(plan)
-        found.append(gemm(EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source, a, b))
+        found.append(gemm(*on_emulator(plan_of(gpu=gpu, where=where, promote=32)), a, b))
     for other in found[1:]:
         assert np.array_equal(other.c.view(np.uint32), found[0].c.view(np.uint32))
         assert other.status == found[0].status

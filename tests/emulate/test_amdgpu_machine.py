@@ -13,7 +13,7 @@ from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.errors import EmulationError
 from assembled import gcn_of
-from awkward import sums_of_uneven_loops
+from awkward import assert_rolled, launched, line_of, sums_of_uneven_loops
 from ways import covering
 
 UNIT_OF = {"gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna4", "gfx1100": "rdna3", "gfx1201": "rdna4"}
@@ -221,16 +221,8 @@ def emulator(target, text=SOURCE, edited=None, **options):
 
 
 def run(target, entry, grid, block, shared, *args, out=None, text=SOURCE, edited=None, **options):
-    """Launch an entry: arrays among `args` are uploaded, and `out` = (dtype, shape) is
-    appended as an uninitialised buffer and returned, with the counts."""
     with emulator(target, text, edited, **options) as machine:
-        values = [machine.upload(a, name=f"arg{i}") if isinstance(a, np.ndarray) else a for i, a in enumerate(args)]
-        result = None
-        if out:
-            result = machine.alloc(int(np.prod(out[1])) * np.dtype(out[0]).itemsize, name="out")
-            values.append(result)
-        stats = machine.launch(entry, (*grid, 1, 1)[:3], (*block, 1, 1)[:3], shared, values)
-        return (machine.read(result, *out) if out else None), stats
+        return launched(machine, entry, grid, block, shared, args, out)
 
 
 # ---------------------------------------------------------------- control flow
@@ -258,11 +250,7 @@ def test_lanes_and_waves_that_end_early(target):
 def test_barriers_in_a_loop_whose_length_differs_by_workgroup(target):
     for schedule in (*SCHEDULES, TOGETHER):
         got, _ = run(target, "uneven", (4,), (128,), 0, out=(np.int32, (4, 128)), schedule=schedule)
-        for group in range(4):
-            tile = np.arange(128)
-            for step in range(2 * group + 1):
-                tile = np.roll(tile, -1) + step
-            assert got[group].tolist() == tile[::-1].tolist()
+        assert_rolled(got)
 
 
 @pytest.mark.parametrize("target", ALL)
@@ -697,12 +685,6 @@ def test_accesses_out_of_bounds_are_found(target):
         staged(target, replaced(r"(\tds_(?:write|store)_b32 v\d+, v\d+[^\n;]*)", r"\1 offset:64"))
     with pytest.raises(EmulationError, match="a read of 4 bytes reaches outside its buffer"):
         staged(target, replaced(r"(\tglobal_load_\w+ v\d+, [^\n;]*)", r"\1 offset:-4"))
-
-
-def line_of(text, part):
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if part in line]
-    assert len(lines) == 1, lines
-    return lines[0]
 
 
 @pytest.mark.parametrize("target", ALL)

@@ -6,14 +6,12 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from assembled import assembled
+from verifying import on_emulator
 from ways import AMD_WAYS, DEEP, TINY, plan_of
 
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS
-from gemmgen.render import render
 from gemmgen.run import Placement, gemm
-from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import complex as of_complex
 
 LONG = pytest.mark.long
@@ -42,9 +40,7 @@ ALL = [pytest.param(way, layout, marks=() if IN_SHORT.get(way) == layout else LO
 
 @lru_cache(4)
 def made(way: str, layout: str, schedule=TOGETHER):
-    plan = plan_of(**{"type": "c64", "layout": layout, **WAYS[way]})
-    source = render(plan)
-    return EmulatorDevice(plan, source, assembled(source), schedule=schedule), plan, source
+    return on_emulator(plan_of(**{"type": "c64", "layout": layout, **WAYS[way]}), schedule=schedule)
 
 
 def integers(rng, plan, *shape):
@@ -158,9 +154,7 @@ def triangle(name: str):
     own = DOUBLE if way.endswith("wide") else WAYS[way]
     tile = {"tile": {"block": [64, 64, 64], "warp": [32, 32, 64]}} if "tile" not in own or not own["tile"] else {}
     cluster = {"tile": {**own["tile"], "block": [64, 64, 32], "warp": [64, 64, 32]}} if way in ("wgmma", "wgmma, runs") else {}
-    plan = plan_of(**{"type": "c64", "layout": layout, **own, **tile, **cluster}, problem=problem)
-    source = render(plan)
-    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
+    return on_emulator(plan_of(**{"type": "c64", "layout": layout, **own, **tile, **cluster}, problem=problem))
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SHORT else LONG) for name in OF_TRIANGLES])

@@ -8,18 +8,15 @@ from functools import cache
 
 import numpy as np
 import pytest
-from assembled import assembled
 from test_small_products import LARGE, WAYS, integers
+from verifying import judge_of, on_emulator
 from ways import AMD_WAYS, HOPPER, TILE, TINY, covering, plan_of
 from ways import WAYS as ALL_WAYS
 
 from gemmgen.catalog.epilogue import epilogue_of
 from gemmgen.catalog.output import all_outputs
-from gemmgen.emulate import TOGETHER
-from gemmgen.render import render
 from gemmgen.run import Placement, gemm, strided
 from gemmgen.run.batch import Product, batch
-from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge
@@ -39,9 +36,7 @@ STORES = {name: WAYS[name] for name in (
 
 @cache
 def made(name: str, do: tuple[str, ...] = ALL, special: str = "exact"):
-    plan = replace(plan_of(**STORES[name], special=special), epilogue=epilogue_of(do))
-    source = render(plan)
-    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
+    return on_emulator(replace(plan_of(**STORES[name], special=special), epilogue=epilogue_of(do)))
 
 
 def vectors(m: int, n: int) -> dict:
@@ -125,8 +120,7 @@ def test_products_of_a_strided_batch_have_vectors_of_their_own_or_one(data):
         "problem": {"kind": "strided", "m": 256, "n": 256, "k": 256, "matrices": 64}, "split": {"scheme": "ootomo", "promote": 64, "where": "prepass"},
         "epilogue": {"do": ALL}, "build": {"allow_spills": True}, **data,
     }))
-    source = render(plan)
-    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
+    device, _, source = on_emulator(plan)
     # Nothing is added to the second C, which ends between four neighbours that are stored together, nor to the third, which ends within them.
     for n, beta, extra in ((31, -1.0, 0), (36, 0.0, 0), (34, 0.0, 2)):
         of = [integers(65, n, k) for k in (40, 40, 40)]
@@ -147,8 +141,7 @@ def test_products_of_a_strided_batch_have_vectors_of_their_own_or_one(data):
 ], ids=["grouped", "packed"])
 def test_steps_without_arguments_end_products_that_are_told_one_by_one(data):
     plan = solve(loads({"epilogue": {"do": ["relu"]}, "build": {"allow_spills": True}, **data}))
-    source = render(plan)
-    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
+    device, _, source = on_emulator(plan)
     products = [Product(*integers(m, n, k), alpha=-2.0, beta=beta) for m, n, k, beta in ((33, 17, 20, 0.0), (64, 16, 32, 0.0), (70, 40, 9, 1.0))]
     found = batch(device, plan, source, products)
     for one, c in zip(products, found.products):
@@ -159,8 +152,7 @@ def test_tiles_that_another_kernel_computes_are_ended_by_it():
     plan = plan_of(**ALL_WAYS["outliers fall back"])
     do = epilogue_of(("bias", "scale"))
     plan = replace(plan, epilogue=do, fallback=replace(plan.fallback, epilogue=do))
-    source = render(plan)
-    judge = Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+    judge = judge_of(plan)
     check = judge.outliers()
     assert check.passed, check.detail
 
@@ -178,8 +170,7 @@ def test_a_c_of_16_bits_is_the_sum_rounded_once(name, c_type):
     """Ties, numbers beyond the type, a NaN; and C is read back as what it holds."""
     output = all_outputs()[c_type]
     plan = replace(plan_of(**STORES[name]), output=output)
-    source = render(plan)
-    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
+    device, _, source = on_emulator(plan)
     a, b, c = integers(64, 64, 41)
     a *= 37
     a[5], a[6, 0], b[0, :] = 0, np.nan, 1

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from assembled import assembled
-from verifying import assert_bits
+from verifying import assert_bits, on_emulator, reference
 from ways import AMD_WAYS, WAYS, plan_of
 
 from gemmgen.catalog.element import F64
@@ -17,7 +15,6 @@ from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm, strided
 from gemmgen.run.batch import Product, batch
-from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.split import joined, split
@@ -28,19 +25,9 @@ MINE = {name: way for name, way in (WAYS | AMD_WAYS).items() if "FP64" in name}
 LONG = pytest.mark.long
 
 
-def made(plan, schedule=TOGETHER, change=lambda text: text):
-    source = render(plan)
-    source = replace(source, text=change(source.text))
-    return EmulatorDevice(plan, source, assembled(source), schedule=schedule), plan, source
-
-
-def reference(plan, a, b):
-    return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
-
-
 @pytest.mark.parametrize("name", [name if "warpgroups" in name else pytest.param(name, marks=LONG) for name in MINE])
 def test_bits_and_counts_are_the_references(name):
-    device, plan, source = made(plan_of(**MINE[name]), EAGER_LOWEST if "warpgroups" in name else TOGETHER)
+    device, plan, source = on_emulator(plan_of(**MINE[name]), EAGER_LOWEST if "warpgroups" in name else TOGETHER)
     assert_bits(Judge(plan, source, None, device), 67, 9, 133)
 
 
@@ -48,7 +35,7 @@ def test_residues_of_fragments_of_two_elements_share_a_word():
     """Turing's fragments hold two: four residues of a word are of two fragments, and of no register behind the last."""
     plan = plan_of("residues14", "t4", promote=0, tile={"block": [24, 16, 64], "warp": [24, 16, 64]})
     assert plan.fragment.c.register_count == 2
-    device, plan, source = made(plan)
+    device, plan, source = on_emulator(plan)
     rng = np.random.default_rng(5)
     a, b = rng.uniform(-1, 1, (27, 9)), rng.uniform(-1, 1, (9, 17))
     assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
@@ -61,7 +48,7 @@ def test_long_sums_are_reduced_where_they_stand(name):
     """As after each 65536 k: here after two stages, twice, and a rest."""
     plan = plan_of(**MINE[name])
     short = 2 * plan.block[2]
-    device, plan, source = made(plan, change=lambda text: text.replace("constexpr int SEGMENT_K = 65536;", f"constexpr int SEGMENT_K = {short};"))
+    device, plan, source = on_emulator(plan, edit=lambda text: text.replace("constexpr int SEGMENT_K = 65536;", f"constexpr int SEGMENT_K = {short};"))
     assert f"SEGMENT_K = {short};" in source.text
     rng = np.random.default_rng(3)
     a, b = rng.uniform(-1, 1, (5, 2 * short + 22)), rng.uniform(-1, 1, (2 * short + 22, 3))
@@ -73,7 +60,7 @@ def test_elements_before_a_larger_exponent_are_read_again(monkeypatch):
     monkeypatch.setattr(norms, "THREADS", 64)
     monkeypatch.setattr(norms, "HELD", 8)
     monkeypatch.setattr(norms, "LINES", 2)
-    device, plan, source = made(plan_of(scheme="residues12", promote=0, tile={"block": [32, 32, 64], "warp": [16, 32, 64]}))
+    device, plan, source = on_emulator(plan_of(scheme="residues12", promote=0, tile={"block": [32, 32, 64], "warp": [16, 32, 64]}))
     rng = np.random.default_rng(6)
     a, b = rng.uniform(-1, 1, (4, 600)), rng.uniform(-1, 1, (600, 4))
     for rows in (a, b.T):
@@ -114,7 +101,7 @@ def batch_of(name):
 
 def test_a_batch_by_warpgroups_has_the_bits_of_each_product():
     """The second product's rows have norms of their own, and the last one's tiles are those of other blocks than the first one's."""
-    device, plan, source = made(batch_of("FP64 by warpgroups"))
+    device, plan, source = on_emulator(batch_of("FP64 by warpgroups"))
     rng = np.random.default_rng(7)
     a, b = rng.uniform(-1, 1, (3, 66, 5)), rng.uniform(-1, 1, (3, 5, 3))
     a[1] *= 2.0**-600
@@ -143,7 +130,7 @@ OF_PRODUCTS = {
 def of_products(name, kind, schedule=EAGER_LOWEST):
     sections = OF_PRODUCTS[name]
     problem = {**dict.fromkeys("mnk", 128), "matrices": 8, **sections["problem"], "kind": kind}
-    return made(solve(loads({**sections, "problem": problem, "build": {"allow_spills": True}})), schedule)
+    return on_emulator(solve(loads({**sections, "problem": problem, "build": {"allow_spills": True}})), schedule)
 
 
 @LONG
@@ -198,13 +185,13 @@ def test_sums_of_several_segments_are_each_products_own():
 @pytest.mark.long
 @pytest.mark.parametrize("name", OF_BATCHES)
 def test_a_batch_answers_the_judge(name):
-    device, plan, source = made(batch_of(name))
+    device, plan, source = on_emulator(batch_of(name))
     check = Judge(plan, source, None, device).batch()
     assert check.passed, check.detail
 
 
 def test_alpha_and_beta_are_one_fused_multiply_add_and_memory_beside_c_is_left_alone():
-    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
+    device, plan, source = on_emulator(plan_of(**MINE["FP64 residues by lanes"]))
     rng = np.random.default_rng(4)
     a, b, c = (rng.uniform(-1, 1, shape) for shape in ((21, 40), (40, 19), (21, 19)))
     product = reference(plan, a, b)
@@ -220,7 +207,7 @@ def test_alpha_and_beta_are_one_fused_multiply_add_and_memory_beside_c_is_left_a
 
 def test_neighbours_along_k_are_read_together_where_they_lie_so():
     """Rows of A and of B^T that begin at 16 bytes, and whose last element has a neighbour that is not theirs; and rows of which every second begins so."""
-    device, plan, source = made(plan_of("residues12", layout="nt", promote=0, tile={"block": [32, 32, 64], "warp": [16, 32, 64]}))
+    device, plan, source = on_emulator(plan_of("residues12", layout="nt", promote=0, tile={"block": [32, 32, 64], "warp": [16, 32, 64]}))
     a, b = (np.random.default_rng(5).uniform(-1, 1, shape) for shape in ((2, 29), (29, 2)))
     for beside in (1, 2):
         assert (gemm(device, plan, source, a, b, placement=Placement((beside, beside, 0))).c == reference(plan, a, b)).all()
@@ -228,7 +215,7 @@ def test_neighbours_along_k_are_read_together_where_they_lie_so():
 
 def test_results_leave_fp64s_range_with_one_rounding():
     """Sums that are subnormal, that round to the smallest number or to nothing, and that overflow."""
-    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
+    device, plan, source = on_emulator(plan_of(**MINE["FP64 residues by lanes"]))
     a, b = np.zeros((6, 40)), np.zeros((40, 3))
     a[:, 0], b[0] = [2.0**-600, 3 * 2.0**-600, 2.0**1000, 5e-324, -(2.0**-537), 1.0], [2.0**-475, 2.0**100, (1 + 2.0**-52) * 2.0**-538]
     a[0, 1], b[1, 0] = 2.0**-620, 2.0**-480
@@ -240,7 +227,7 @@ def test_results_leave_fp64s_range_with_one_rounding():
 
 def test_what_is_beyond_fp64_is_inf_where_nothing_is_computed_again():
     """Sums in the binade above FP64's last one, the largest number, and half of its last place and a quarter more; an Inf and a NaN are counted."""
-    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"], special="fast"))
+    device, plan, source = on_emulator(plan_of(**MINE["FP64 residues by lanes"], special="fast"))
     a, b = np.zeros((7, 40)), np.zeros((40, 2))
     a[:, 0], a[3:5, 1] = [1.5 * 2.0**1023, -(2.0**1023), *[np.finfo(np.float64).max / 2] * 3, np.inf, np.nan], [2.0**969, 2.0**968]
     b[:2, 0], b[:, 1], b[9, 1] = 2, 1, -np.inf
@@ -255,7 +242,7 @@ def test_what_is_beyond_fp64_is_inf_where_nothing_is_computed_again():
 def test_what_integers_do_not_hold_is_counted_and_subnormal_elements_count_as_they_are(gpu):
     """Of elements far below their row's norm, at half of one integer, a place above it, and of subnormal ones beside normal ones; made integers by FP64
     and, of a GPU that has next to none, by integers."""
-    device, plan, source = made(plan_of(**{**MINE["FP64 residues by lanes"], "gpu": gpu}))
+    device, plan, source = on_emulator(plan_of(**{**MINE["FP64 residues by lanes"], "gpu": gpu}))
     rng, scheme = np.random.default_rng(8), plan.scheme
     a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-90, 91, shape)) for shape in ((40, 70), (70, 20)))
     a[3] *= 2.0**-900
@@ -275,7 +262,7 @@ def test_ties_of_the_last_rounding():
 
     Where larger elements that meet nothing are in the row and the column, half of a last place lies among an integer's lower 64 bits.
     """
-    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]))
+    device, plan, source = on_emulator(plan_of(**MINE["FP64 residues by lanes"]))
     a, b = np.zeros((12, 40)), np.zeros((40, 6))
     a[:4, 0], a[:4, 1], a[:4, 2] = 1, [2, 6, 2, 2], np.array([0, 0, 1, -1]) * 2.0**-6  # 66 bits below the largest
     a[4:8], a[8:] = a[:4] * 2.0**-500, a[:4]
@@ -308,7 +295,7 @@ def test_every_gpu_gives_the_same_bits(gpu, type):
     by_warpgroups = {"fragment": {"policy": "wgmma"}, "tile": {"block": [64, 32, 128], "warp": [64, 32, 128], "cluster": 1}}
     by_lanes = {"fragment": {"policy": GPUS.get(gpu).portable_policy}, "tile": {"block": [64, 32, 64], "warp": [32, 32, 64]}}
     scheme = SCHEME if type in ("f64", "c128") else OF_FP32
-    assert_digests(*made(plan_of(scheme, gpu, promote=0, type=type, **(by_warpgroups if gpu == "h200" else by_lanes))))
+    assert_digests(*on_emulator(plan_of(scheme, gpu, promote=0, type=type, **(by_warpgroups if gpu == "h200" else by_lanes))))
 
 
 @pytest.mark.parametrize(("type", "layout"), [
@@ -318,13 +305,14 @@ def test_every_gpu_gives_the_same_bits(gpu, type):
 ])
 def test_every_layout_gives_the_same_bits(type, layout):
     scheme = SCHEME if type in ("f64", "c128") else OF_FP32
-    assert_digests(*made(plan_of(scheme, layout=layout, promote=0, type=type, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}, stages=2)), (digests.ASKED,))
+    tile = {"block": [32, 64, 64], "warp": [32, 32, 64]}
+    assert_digests(*on_emulator(plan_of(scheme, layout=layout, promote=0, type=type, tile=tile, stages=2)), (digests.ASKED,))
 
 
 @LONG
 @pytest.mark.parametrize(("type", "scheme", "case"), digests.DIGESTS)
 def test_every_published_digest_is_what_a_kernel_gives(type, scheme, case):
-    assert_digests(*made(plan_of(scheme, promote=0, type=type, tile={"block": [64, 32, 64], "warp": [32, 32, 64]})), (case,))
+    assert_digests(*on_emulator(plan_of(scheme, promote=0, type=type, tile={"block": [64, 32, 64], "warp": [32, 32, 64]})), (case,))
 
 
 def test_the_reference_has_the_same_bits():
@@ -348,7 +336,7 @@ def test_what_has_a_digest_is_asked_for_it():
 def test_a_digest_sees_one_rounding_more():
     """alpha A B rounded before beta C joins it, which every bound allows."""
     rounded = lambda text: text.replace("fma(alpha, product[e], beta * was[e])", "__dadd_rn(__dmul_rn(alpha, product[e]), beta * was[e])")
-    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]), change=rounded)
+    device, plan, source = on_emulator(plan_of(**MINE["FP64 residues by lanes"]), edit=rounded)
     check = Judge(plan, source, None, device).digest()
     assert source.text != render(plan).text and not check.passed and digests.DIGESTS[digests.asked(plan)] in check.detail
 
@@ -372,7 +360,7 @@ def of_kind(name: str, gpu: str):
 def test_triangles_have_the_bits_of_the_whole_product(name):
     """Of two tiles each way; elements of the other triangle are as they were, or those of this one, and an Inf is repaired where it is computed."""
     plan = of_kind(name, "a100")
-    device, plan, source = made(plan)
+    device, plan, source = on_emulator(plan)
     rng = np.random.default_rng(6)
     a, b = rng.uniform(-1, 1, (20, 12)), rng.uniform(-1, 1, (12, 19))
     a[5, 3] = np.inf  # a row in which what is not to be read of a symmetric A is NaN
@@ -389,7 +377,7 @@ def test_triangles_have_the_bits_of_the_whole_product(name):
 @pytest.mark.long
 def test_two_products_are_added_each_with_its_own_bits():
     plan = of_kind("syr2k, upper", "a100")
-    device, plan, source = made(plan)
+    device, plan, source = on_emulator(plan)
     rng = np.random.default_rng(7)
     a, b, c = rng.uniform(-1, 1, (20, 12)), rng.uniform(-1, 1, (12, 20)), rng.uniform(-1, 1, (20, 20))
     found, upper = gemm(device, plan, source, a, b, c, beta=2.0), plan.kind.computed(20, 20)
@@ -401,7 +389,7 @@ def test_two_products_are_added_each_with_its_own_bits():
 @pytest.mark.parametrize("gpu", ["a100", "h200"])
 @pytest.mark.parametrize("name", KINDS)
 def test_the_judge_passes_triangles(name, gpu):
-    device, plan, source = made(of_kind(name, gpu), EAGER_LOWEST if gpu == "h200" else TOGETHER)
+    device, plan, source = on_emulator(of_kind(name, gpu), EAGER_LOWEST if gpu == "h200" else TOGETHER)
     check = Judge(plan, source, None, device).whole()
     assert check.passed, check.detail
 
@@ -410,7 +398,7 @@ def test_the_judge_passes_triangles(name, gpu):
 def test_graded_and_cancelling_data_ask_for_every_bit_of_small_elements(fault):
     """Elements 2^-30 of their row's largest are 0 in the wrong kernel, and nothing counts them."""
     change = (lambda text: text.replace("return (u64)__double2ll", "return scaled * scaled < 0x1p52 ? 0 : (u64)__double2ll")) if fault else (lambda text: text)
-    device, plan, source = made(plan_of(**MINE["FP64 residues by lanes"]), change=change)
+    device, plan, source = on_emulator(plan_of(**MINE["FP64 residues by lanes"]), edit=change)
     assert (source.text != render(plan).text) == bool(fault)
     check = Judge(plan, source, None, device).graded()
     assert check.passed != bool(fault), check.detail

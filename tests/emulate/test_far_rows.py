@@ -17,7 +17,9 @@ from assembled import assembled
 from test_grouped_kernels import planned as grouped
 from test_packed_batches import planned as packed
 from test_small_products import LARGE
-from test_strided_batches import portable, prepared
+from test_strided_batches import planned as warpgroups
+from test_strided_batches import portable
+from verifying import on_emulator
 from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TINY, WAYS, plan_of, tailed
 
 from gemmgen.designs.feature import PACKS_APART
@@ -74,9 +76,7 @@ BY_COLUMNS = {"straight, slices", "thin rows"}
 
 @cache
 def made(name: str):
-    plan = plan_of(**KERNELS[name])
-    source = render(plan)
-    return plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
+    return on_emulator(plan_of(**KERNELS[name]))
 
 
 def apart(rows: int, more: int, limit: int) -> int:
@@ -159,7 +159,7 @@ def told(plan, operands) -> dict[str, int]:
     return found
 
 
-def kept_right(plan, source, device, batch: int = 1, less: int = 1) -> None:
+def kept_right(device, plan, source, batch: int = 1, less: int = 1) -> None:
     """Products in one workspace, at places of every kind, some that sum nothing; of slices, in every order of warps."""
     m, n, all_k = 2 * plan.block[0] - 1, 2 * plan.block[1] - less, 2 * plan.block[2] + 15
     operands = []
@@ -210,7 +210,7 @@ def test_columns_that_a_vector_would_pass(name):
 
 def test_the_largest_of_rows_that_are_longer_than_a_block_reads():
     """Rows and columns of which the first part is read by vectors; the largest of each is anywhere, the last element of all among them."""
-    plan, source, device = made("row scales")
+    device, plan, source = made("row scales")
     m, n, k = 2 * plan.launches.absmax_outer - 1, 37, ABSMAX_TILE_K + 15
     rng = np.random.default_rng(4)
     a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))
@@ -235,8 +235,7 @@ def test_the_largest_of_rows_that_are_longer_than_a_block_reads():
 def test_a_block_of_unknowns_whose_rows_are_far_apart(kind, layout):
     """Of the triangle and of the right-hand sides, of which a second thread block has the last few."""
     plan = replace(plan_of(tile=TINY, layout=layout), kind=kind)
-    source = render(plan)
-    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER, processes=1)
+    device, _, source = on_emulator(plan, processes=1)
     rng, size, others = np.random.default_rng(6), 21, TRSM.own.systems + 5
     t = np.tril(rng.integers(0, 9, (size, size)) == 0, -1) + np.diag(rng.choice((-2.0, 1.0), size))
     x = rng.integers(-4, 5, (size, others)).astype(np.float64)
@@ -271,15 +270,9 @@ BATCHES = {
 }
 
 
-def warpgroups(way: str):
-    return prepared(way)[0]
-
-
 @pytest.mark.parametrize("name", tailed(BATCHES, {"slices", "tiles of k, mfma", "warpgroups, row scales"}))
 def test_matrices_of_a_batch_that_are_far_apart(name):
-    plan = BATCHES[name]()
-    source = render(plan)
-    kept_right(plan, source, EmulatorDevice(plan, source, assembled(source)), batch=2)
+    kept_right(*on_emulator(BATCHES[name]()), batch=2)
 
 
 OF_PRODUCTS = {

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from assembled import assembled
+from verifying import on_emulator
 from ways import TINY, plan_of
 
 from gemmgen.catalog.element import ELEMENTS
@@ -70,9 +71,7 @@ OF_TRIANGLES = WAYS | {
 
 @cache
 def made(way: str, kind: Kind, **more):
-    plan = replace(plan_of(**OF_TRIANGLES[way], **more), kind=kind)
-    source = render(plan)
-    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
+    return on_emulator(replace(plan_of(**OF_TRIANGLES[way], **more), kind=kind))
 
 
 @pytest.mark.parametrize("way", ["mma", "mma, slices", "mma, split behind shared memory"])
@@ -228,10 +227,8 @@ def test_two_products_in_one_triangle(way, uplo):
 
 @pytest.mark.parametrize(("way", "kind", "c"), [("mma", Syrk(BOTH), "f16"), ("wgmma", Gemmt(UPPER), "bf16")], ids=["f16", "bf16"])
 def test_a_triangle_of_16_bits(way, kind, c):
-    device, plan, source = made(way, kind, layout="nt")
-    plan = replace(plan, output=all_outputs()[c])
-    source = render(plan)
-    right, told = kinds.question(plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+    device, plan, source = on_emulator(replace(made(way, kind, layout="nt")[1], output=all_outputs()[c]))
+    right, told = kinds.question(plan, source, device)
     assert right, told
 
 
@@ -308,7 +305,7 @@ def test_a_block_of_unknowns_is_the_same_in_every_schedule(way, kind, layout):
     operands = (t, None) if kind.left else (None, t)
     want = gemm(device, plan, source, *operands, c, alpha=0.5).c
     for schedule in SCHEDULES:
-        assert (gemm(EmulatorDevice(plan, source, assembled(source), schedule=schedule), plan, source, *operands, c, alpha=0.5).c == want).all(), schedule
+        assert (gemm(*on_emulator(plan, schedule), *operands, c, alpha=0.5).c == want).all(), schedule
 
 
 def test_a_solve_counts_what_its_products_split():
@@ -325,7 +322,6 @@ def test_a_solve_counts_what_its_products_split():
 @pytest.mark.parametrize(("kind", "layout"), [(Syrk(LOWER), "nt"), late(Gemmt(UPPER), "nn")], ids=["syrk", "gemmt"])
 def test_scales_of_runs_of_k(kind, layout):
     """Of one operand, whose words serve twice, one is split."""
-    plan = replace(plan_of(scheme="run_scaled", layout=layout), kind=kind)
-    source = render(plan)
-    right, told = kinds.question(plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+    device, plan, source = on_emulator(replace(plan_of(scheme="run_scaled", layout=layout), kind=kind))
+    right, told = kinds.question(plan, source, device)
     assert right, told

@@ -16,7 +16,7 @@ from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, finish_s
 from assembled import assembled
 from standin import GCC, Library
 from test_library import NOT_SERVED, OK, Call, of_plan, packed_by, run_packed, status_of
-from test_strided_batches import PORTABLE, portable, prepared
+from test_strided_batches import PORTABLE, planned, portable
 from ways import AMD_WAYS, WAYS, plan_of
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
@@ -66,7 +66,7 @@ def test_every_kind_of_kernel_is_launched_as_it_wants_and_packed_words_give_the_
 
 @pytest.mark.parametrize("way", [pytest.param("packed words", marks=pytest.mark.long), pytest.param("A in registers, clusters", marks=pytest.mark.long)])
 def test_a_kernel_for_strided_batches_takes_them_in_one_launch(way, tmp_path):
-    plan, *_ = prepared(way)
+    plan = planned(way)
     library = Library(tmp_path, [of_plan("kernel", plan)], archs=["sm_90"], arch="sm_90")
     transpose = tuple(int(one == "t") for one in plan.layout)
     call = Call(library, 70, 45, 50, transpose=transpose, batch=3, alpha=0.5, beta=2.0, bias=True, on_device=True)
@@ -85,7 +85,7 @@ def test_a_kernel_for_strided_batches_takes_them_in_one_launch(way, tmp_path):
 @pytest.mark.parametrize("on_device", [False, pytest.param(True, marks=pytest.mark.long)], ids=["scalars of the host", "of the device"])
 def test_a_kernel_for_strided_batches_takes_arrays_of_pointers_in_one_launch(way, batch, on_device, tmp_path):
     """Matrices that begin at multiples of 4 bytes and of 16; one that is not finite is repaired from its own operands."""
-    plan = portable(way) if way in PORTABLE else prepared(way)[0]
+    plan = portable(way) if way in PORTABLE else planned(way)
     plan = replace(plan, batch=replace(plan.batch, pointers=True))
     library = Library(tmp_path, [of_plan("kernel", plan)], archs=[plan.gpu.arch], platform=plan.gpu.maker.platform, arch=plan.gpu.arch)
     transpose = tuple(int(one == "t") for one in plan.layout)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import assembled
-from awkward import sums_of_uneven_loops
+from awkward import assert_rolled, launched, line_of, sums_of_uneven_loops
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator
 from gemmgen.emulate.core import strips, units
@@ -33,23 +33,8 @@ def emulator(text, arch="sm_80", **options):
 
 
 def run(text, grid, block, shared, *args, out=None, arch="sm_80", **options):
-    """Launch `k`: arrays among `args` are uploaded, and `out` = (dtype, shape) is
-    appended as an uninitialised buffer and returned, with the counts."""
     with emulator(text, arch, **options) as machine:
-        values = [machine.upload(a, name=f"arg{i}") if isinstance(a, np.ndarray) else a for i, a in enumerate(args)]
-        result = None
-        if out:
-            result = machine.alloc(int(np.prod(out[1])) * np.dtype(out[0]).itemsize, name="out")
-            values.append(result)
-        stats = machine.launch("k", (*grid, 1, 1)[:3], (*block, 1, 1)[:3], shared, values)
-        return (machine.read(result, *out) if out else None), stats
-
-
-def line_of(text, part):
-    """The number of the one source line that holds `part`."""
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if part in line]
-    assert len(lines) == 1, lines
-    return lines[0]
+        return launched(machine, "k", grid, block, shared, args, out)
 
 
 def fails(text, part, match, *args, **options):
@@ -115,11 +100,7 @@ def test_barriers_in_a_loop_whose_length_differs_by_cta():
 }"""
     for schedule in SCHEDULES:
         got, _ = run(text, (4,), (64,), 0, out=(np.int32, (4, 64)), schedule=schedule)
-        for cta in range(4):
-            tile = np.arange(64)
-            for step in range(2 * cta + 1):
-                tile = np.roll(tile, -1) + step
-            assert got[cta].tolist() == tile[::-1].tolist()
+        assert_rolled(got)
 
 
 def test_partial_warps_and_blocks_of_three_dimensions():

@@ -21,6 +21,14 @@ BLOCK = {"block": [64, 64, 32], "warp": [32, 32, 32]}
 GROUP = {"block": [64, 16, 32], "warp": [64, 16, 32]}  # of a warpgroup
 
 
+def exported(plan, folder):
+    """A device with a plan's kernel, its source, and the manifest of its export."""
+    source = render(plan)
+    binary = build(source)
+    export(plan, source, binary, folder)
+    return EmulatorDevice(plan, source, binary), source, json.loads((folder / "manifest.json").read_text())
+
+
 @pytest.mark.parametrize(("scheme", "layout", "special", "more"), sampled([
     ("ootomo", "nn", "exact", {"tile": BLOCK}),
     ("scaled", "tt", "fast", {"tile": BLOCK}),
@@ -36,16 +44,12 @@ def test_the_manifest_is_enough_to_launch(scheme, layout, special, more, tmp_pat
         "problem": {"layout": layout}, "split": {"scheme": scheme, "special": special}, "fragment": fragment,
         "target": {"gpu": "a100"}, "build": {"allow_spills": True}, **more,
     }))
-    source = render(plan)
-    binary = build(source)
-    export(plan, source, binary, tmp_path / "out")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    device, source, manifest = exported(plan, tmp_path / "out")
 
     rng = np.random.default_rng(0)
     a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((70, 50), (50, 45), (70, 45)))
     a[3, 4], b[5, 6] = 1e6, np.inf
-    want = gemm(EmulatorDevice(plan, source, binary), plan, source, a, b, c, alpha=0.5, beta=2.0)
-    device = EmulatorDevice(plan, source, binary)
+    want = gemm(EmulatorDevice(plan, source, device.binary), plan, source, a, b, c, alpha=0.5, beta=2.0)
     got, status = foreign.product(manifest, device, lambda buffer: buffer.address, a, b, c, 0.5, 2.0)
     assert np.array_equal(got.view(np.uint32), want.c.view(np.uint32))
     assert status == want.status
@@ -56,15 +60,11 @@ def test_the_manifest_is_enough_to_launch(scheme, layout, special, more, tmp_pat
 def test_a_wrong_offset_in_the_manifest_would_show(tmp_path):
     """The test above can fail: the regions' sizes matter."""
     plan = solve(loads({"split": {"scheme": "ootomo"}, "tile": BLOCK, "target": {"gpu": "a100"}}))
-    source = render(plan)
-    binary = build(source)
-    export(plan, source, binary, tmp_path / "out")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    device, _, manifest = exported(plan, tmp_path / "out")
     next(r for r in manifest["workspace"]["regions"] if r["name"] == "a_words")["factor"] //= 2
     rng = np.random.default_rng(0)
     a, b = rng.uniform(-1, 1, (70, 50)).astype(np.float32), rng.uniform(-1, 1, (50, 45)).astype(np.float32)
     want = a.astype(np.float64) @ b.astype(np.float64)
-    device = EmulatorDevice(plan, source, binary)
     got, _ = foreign.product(manifest, device, lambda buffer: buffer.address, a, b, np.zeros((70, 45), np.float32), 1.0, 0.0)
     assert not np.abs(got - want).max() < 1e-3
     device.release()
@@ -76,14 +76,10 @@ def test_the_manifest_is_enough_to_solve_a_system(more, tmp_path):
     """Of three blocks: the largest product has two of known unknowns."""
     plan = solve(loads({"problem": {"kind": "trsm", **dict.fromkeys("mnk", 1024), **more}, "split": {"scheme": "ootomo"}, "tile": BLOCK, "target": {"gpu": "a100"},
                         "build": {"allow_spills": True}}))
-    source = render(plan)
-    binary = build(source)
-    export(plan, source, binary, tmp_path / "out")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    device, source, manifest = exported(plan, tmp_path / "out")
     rng, size = np.random.default_rng(3), 2 * 256 + 20
     t = np.tril(rng.uniform(-1, 1, (size, size)) / 40 + np.eye(size)).astype(np.float32)
     c = rng.uniform(-1, 1, (size, 5) if plan.kind.left else (5, size)).astype(np.float32)
-    device = EmulatorDevice(plan, source, binary)
     x = foreign.system(manifest, device, lambda buffer: buffer.address, t, c, -0.5)
     device.release()
     want = np.linalg.solve(t.astype(float), -0.5 * c) if plan.kind.left else np.linalg.solve(t.T.astype(float), -0.5 * c.T).T
@@ -96,16 +92,12 @@ def test_the_manifest_is_enough_to_launch_a_kind(problem, tmp_path):
     """What is no argument of the product has the value of the one that `aliases` names."""
     plan = solve(loads({"problem": {**dict.fromkeys("mnk", 256), **problem}, "split": {"scheme": "scaled"}, "tile": BLOCK, "target": {"gpu": "a100"},
                         "build": {"allow_spills": True}}))
-    source = render(plan)
-    binary = build(source)
-    export(plan, source, binary, tmp_path / "out")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    device, source, manifest = exported(plan, tmp_path / "out")
     rng = np.random.default_rng(4)
     shapes = ((70, 50), (50, 50)) if problem["kind"] == "trmm" else ((70, 50), (50, 70))
     a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
     c = rng.uniform(-1, 1, (70, shapes[1][1])).astype(np.float32)
-    want = gemm(EmulatorDevice(plan, source, binary), plan, source, a, b, c, alpha=0.5, beta=2.0)
-    device = EmulatorDevice(plan, source, binary)
+    want = gemm(EmulatorDevice(plan, source, device.binary), plan, source, a, b, c, alpha=0.5, beta=2.0)
     got, status = foreign.product(manifest, device, lambda buffer: buffer.address, a, b, c, 0.5, 2.0)
     assert np.array_equal(got.view(np.uint32), want.c.view(np.uint32)) and status == want.status
     device.release()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 
 import numpy as np
 import pytest
 
 import foreign_batch
-from gemmgen.build import build
-from gemmgen.export import export
-from gemmgen.render import render
 from gemmgen.run.batch import Product, batch
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from test_manifest import exported
 
 SIZES = ((20, 17, 9), (0, 5, 5), (16, 16, 0), (35, 33, 12))
 
@@ -27,16 +24,12 @@ SIZES = ((20, 17, 9), (0, 5, 5), (16, 16, 0), (35, 33, 12))
 def test_the_manifest_is_enough_to_launch_a_batch(kind, walk, layout, more, tmp_path):
     plan = solve(loads({"problem": {"kind": kind, "layout": layout, "m": 264, "n": 264, "k": 264, "matrices": 64}, "build": {"allow_spills": True}, **more,
                         "batch": {"walk": walk} | more.get("batch", {})}))
-    source = render(plan)
-    binary = build(source)
-    export(plan, source, binary, tmp_path / "out")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    device, source, manifest = exported(plan, tmp_path / "out")
     rng, stays = np.random.default_rng(0), walk == "persistent"
     sizes = SIZES if kind == "grouped" else SIZES[:1] * 2
     asked = [(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n))), 0.5, 0.0) for m, n, k in sizes]
     asked[0][0][1, 2] = np.inf
-    want = batch(EmulatorDevice(plan, source, binary), plan, source, [Product(*one) for one in asked])
-    device = EmulatorDevice(plan, source, binary)
+    want = batch(EmulatorDevice(plan, source, device.binary), plan, source, [Product(*one) for one in asked])
     got, status = foreign_batch.products(manifest, device, lambda buffer: buffer.address, asked, most_blocks=2, launches=1 + stays)
     for one, other in zip(got, want.products):
         assert np.array_equal(one.view(np.uint32), other.view(np.uint32))

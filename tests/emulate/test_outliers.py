@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from test_sabotage import judge_of
+from verifying import judge_of
 from ways import plan_of
 
 from gemmgen.abi import COUNTERS

@@ -10,7 +10,6 @@ import pytest
 from gemmgen import emulate, road
 from gemmgen.abi import interface
 from gemmgen.model.batch import divided
-from gemmgen.render import render
 from gemmgen.run import Placement, allocated, arguments
 from gemmgen.run.batch import Product, _given, batch, sizes_of
 from gemmgen.run.emulator import EmulatorDevice
@@ -18,7 +17,7 @@ from gemmgen.run.mixed import division, mixed
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify.batch import QUESTIONS, ragged
-from assembled import assembled
+from verifying import on_emulator
 from ways import tailed
 
 SMALL, SQUARE = ({"block": [64, n, 32], "warp": [64, n, 32]} for n in (32, 64))
@@ -46,16 +45,14 @@ def planned(**sections):
 
 
 def prepared(**sections):
-    plan = planned(**sections)
-    source = render(plan)
-    return plan, source, EmulatorDevice(plan, source, assembled(source))
+    return on_emulator(planned(**sections))
 
 
 @pytest.mark.parametrize("way", tailed(WAYS, {
     "packed words", "taking turns", "side by side, transposed", "below one another", "non-finite as they come", "odd groups of columns",
 }))
 def test_a_batch_is_right_in_every_way_and_order(way):
-    plan, source, device = prepared(**WAYS[way])
+    device, plan, source = prepared(**WAYS[way])
     for order in (emulate.LAZY_HIGHEST, emulate.EAGER_LOWEST):
         device.set_schedule(order)
         passed, told = QUESTIONS["batch"](device, plan, source)
@@ -66,7 +63,7 @@ def test_a_batch_is_right_in_every_way_and_order(way):
 
 
 def test_either_order_of_warps_gives_the_same_bits():
-    plan, source, device = prepared(tile={"cluster": 2})
+    device, plan, source = prepared(tile={"cluster": 2})
     found = []
     for order in (emulate.LAZY_HIGHEST, emulate.EAGER_LOWEST):
         device.set_schedule(order)
@@ -76,7 +73,7 @@ def test_either_order_of_warps_gives_the_same_bits():
 
 def test_more_products_than_lanes_of_a_warp_are_told_apart():
     """Products of 1 x 1 x 1, whose results say which they are, more of them than a warp has lanes; every 50th has no C, every 7th no k."""
-    plan, source, device = prepared()
+    device, plan, source = prepared()
     one = np.ones((1, 1), np.float32)
     products = [
         Product(one[:, :0] * 1, one[:0] * 1, one * at, beta=1.0) if at % 7 == 0 else Product(one[:0], one) if at % 50 == 1 else Product(one * at, one)
@@ -88,7 +85,7 @@ def test_more_products_than_lanes_of_a_warp_are_told_apart():
 
 
 def test_with_alpha_zero_the_operands_are_not_looked_at():
-    plan, source, device = prepared()
+    device, plan, source = prepared()
     a, b = np.full((70, 40), np.nan, np.float32), np.full((40, 70), np.inf, np.float32)
     c = np.arange(4900, dtype=np.float32).reshape(70, 70)
     placement = Placement((3, 5, 1), (4, 8, 12))
@@ -97,7 +94,7 @@ def test_with_alpha_zero_the_operands_are_not_looked_at():
 
 
 def test_what_is_not_finite_is_repaired_from_its_own_operands_and_counted_once():
-    plan, source, device = prepared(tile={"cluster": 2})
+    device, plan, source = prepared(tile={"cluster": 2})
     rng = np.random.default_rng(2)
     products = [Product(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, 40), (40, 68)))) for m in (68, 130, 9)]
     products[1].a[3, 5], products[2].b[7, 9] = np.inf, 1e6
@@ -132,7 +129,7 @@ def test_a_batch_that_two_kernels_share(monkeypatch):
 @pytest.mark.parametrize("cluster", [1, 2])
 def test_every_turn_of_a_product_without_k_is_listed(cluster):
     """More turns than its only block of the split pass has threads, in the order of raster groups."""
-    plan, source, device = prepared(tile={"cluster": cluster})
+    device, plan, source = prepared(tile={"cluster": cluster})
     rows, columns = 41, 29
     none = np.zeros((plan.block[0] * rows - 1, 0), np.float32)
     products = [Product(none, np.zeros((0, plan.block[1] * columns - 3), np.float32), np.broadcast_to(np.float32(0), (len(none), plan.block[1] * columns - 3)))]

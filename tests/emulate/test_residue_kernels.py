@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,22 +10,16 @@ from gemmgen import abi
 from gemmgen import split as words
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.emulate import EAGER_LOWEST, TOGETHER
-from gemmgen.render import render
 from gemmgen.run import Placement, gemm, strided
-from gemmgen.run.emulator import EmulatorDevice
-from gemmgen.split import joined, split
 from gemmgen.verify import Judge
-from assembled import assembled
-from verifying import assert_bits
+from verifying import assert_bits, on_emulator, reference
 from ways import AMD_WAYS, WAYS, plan_of
 
 SMALL = {"small": WAYS["residues"], "five digits": WAYS["residues, two beside each other"]}
 
 
 def made(name: str, schedule=TOGETHER):
-    plan = plan_of(**SMALL[name])
-    source = render(plan)
-    return EmulatorDevice(plan, source, assembled(source), schedule=schedule), plan, source
+    return on_emulator(plan_of(**SMALL[name]), schedule=schedule)
 
 
 @pytest.mark.parametrize("name", ["five digits"])
@@ -55,8 +48,7 @@ def test_segments_of_k_are_joined_and_added():
     rng, k = np.random.default_rng(3), 2 * SEGMENT_K + 70
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, k), (k, 3)))
     a[1, : 2 * SEGMENT_K] = 0
-    want = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
-    assert (gemm(device, plan, source, a, b).c == want).all()
+    assert (gemm(device, plan, source, a, b).c == reference(plan, a, b)).all()
 
 
 @pytest.mark.parametrize("way", [
@@ -78,13 +70,8 @@ def of_short_segments(monkeypatch, **told):
     short = 2 * plan.block[2]
     for module in (abi, words):
         monkeypatch.setattr(module, "SEGMENT_K", short)
-    source = render(plan)
-    source = replace(source, text=source.text.replace(f"constexpr int SEGMENT_K = {SEGMENT_K};", f"constexpr int SEGMENT_K = {short};"))
-    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source, short
-
-
-def reference(plan, a, b):
-    return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
+    constant = "constexpr int SEGMENT_K = {};"
+    return *on_emulator(plan, edit=lambda text: text.replace(constant.format(SEGMENT_K), constant.format(short))), short
 
 
 OF_BATCHES = ["residues by lanes, four stages", "tensor memory, residues, pairs", "residues, two warpgroups, cluster", "mfma, residues"]

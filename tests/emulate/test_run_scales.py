@@ -9,15 +9,12 @@ import pytest
 
 from gemmgen.abi import COUNTERS
 from gemmgen.emulate import EAGER_LOWEST, TOGETHER
-from gemmgen.render import render
 from gemmgen.run import gemm
-from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import split
 from gemmgen.verify import Judge
 from gemmgen.verify.bound import allowance
 from gemmgen.verify.metrics import exact
-from assembled import assembled
-from verifying import assert_bits, expected_bits
+from verifying import assert_bits, expected_bits, judge_of
 from ways import AMD_WAYS, WAYS, plan_of, tailed
 
 RUNS = [name for name, way in (WAYS | AMD_WAYS).items() if way.get("scheme") == "run_scaled"]
@@ -25,17 +22,14 @@ TENSOR = "tensor memory, pairs, run scales"
 
 
 @cache
-def judge_of(name: str, schedule=TOGETHER) -> Judge:
-    plan = plan_of(**(WAYS | AMD_WAYS)[name])
-    source = render(plan)
-    binary = assembled(source)
-    return Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=schedule))
+def of_way(name: str, schedule=TOGETHER) -> Judge:
+    return judge_of(plan_of(**(WAYS | AMD_WAYS)[name]), schedule=schedule)
 
 
 @pytest.mark.parametrize("name", tailed(RUNS, {TENSOR, "wmma of RDNA3, run scales"}))
 def test_sums_go_from_unit_to_unit(name):
     """Runs that differ by few powers of two, whose bits the reference tells, and by more than a sum in one unit could."""
-    judge = judge_of(name, EAGER_LOWEST if "warpgroups" in name else TOGETHER)
+    judge = of_way(name, EAGER_LOWEST if "warpgroups" in name else TOGETHER)
     assert_bits(judge, 35, 9, 133)
     assert not judge.device.conflicts
     check = judge.runs()
@@ -43,7 +37,7 @@ def test_sums_go_from_unit_to_unit(name):
 
 
 def product(name: str, a: np.ndarray, b: np.ndarray):
-    judge = judge_of(name)
+    judge = of_way(name)
     result = gemm(judge.device, judge.plan, judge.source, a, b)
     return judge.plan, result, allowance(judge.plan, a, b, exact(np.abs(a), np.abs(b)))
 
@@ -150,9 +144,8 @@ def test_other_fp16_words_have_run_scales_too(tmp_path):
             "split": {"scheme": str(row), "promote": 64}, "tile": {"block": [32, 32, 32], "warp": [16, 16, 32]}, "target": {"gpu": "a100"},
             "build": {"allow_spills": True},
         }))
-        source = render(plan)
-        judge = Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+        judge = judge_of(plan)
         assert_bits(judge, 20, 9, 40)
         rng = np.random.default_rng(1)
         a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((9, 600), (600, 5)))
-        assert np.array_equal(gemm(judge.device, plan, source, a, b).c, expected_bits(plan, a, b))
+        assert np.array_equal(gemm(judge.device, plan, judge.source, a, b).c, expected_bits(plan, a, b))

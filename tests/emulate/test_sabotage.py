@@ -7,19 +7,15 @@ of the rendered source that still compiles.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 
-from gemmgen.emulate import LAZY_HIGHEST, TOGETHER
+from gemmgen.emulate import LAZY_HIGHEST
 from gemmgen.errors import EmulationError
-from gemmgen.render import render
-from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles
-from assembled import assembled
-from verifying import assert_a_schedule_shows
+from verifying import assert_a_schedule_shows, judge_of
 from ways import covering, sampled
 
 
@@ -30,14 +26,6 @@ def small_plan(scheme: str, fragment_buffers: int = 1, **split):
         "pipeline": {"stages": 3, "fragment_buffers": fragment_buffers},
         "target": {"gpu": "a100"},
     }))
-
-
-def judge_of(plan, edit=lambda text: text) -> Judge:
-    source = render(plan)
-    text = edit(source.text)
-    source = replace(source, text=text)
-    binary = assembled(source)
-    return Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=TOGETHER))
 
 
 def swap(old: str, new: str, count: int = -1):

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 from assembled import assembled
-from verifying import assert_bits
+from verifying import assert_bits, judge_of, on_emulator
 from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TILE, TINY, covering, plan_of
 from ways import WAYS as EVERY_WAY
 
@@ -55,9 +55,7 @@ LARGE = 2.0**17
 
 @cache
 def made(name: str, table: str = "WAYS"):
-    plan = plan_of(**globals()[table][name])
-    source = render(plan)
-    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
+    return on_emulator(plan_of(**globals()[table][name]))
 
 
 def integers(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -105,8 +103,7 @@ def test_with_alpha_0_c_is_scaled_and_the_operands_are_not_looked_at(name):
 def test_rows_that_no_integers_stand_for_are_not_looked_at_with_alpha_0(name):
     """Where nothing computes C again, an element of such a row is NaN: here of whole tiles and of parts of them."""
     plan = plan_of(**EVERY_WAY.get(name, AMD_WAYS.get(name)), special="fast")
-    source, (m, n) = render(plan), (plan.block[0] + 1, plan.block[1] + 2)
-    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER, processes=1)
+    (m, n), (device, _, source) = (plan.block[0] + 1, plan.block[1] + 2), on_emulator(plan, processes=1)
     a, b = np.full((m, 3), np.nan, np.float32), np.full((3, n), np.inf, np.float32)
     for c, beta in ((None, 0.0), (np.ones((m, n), np.float32), 2.0)):
         assert (gemm(device, plan, source, a, b, c, alpha=0.0, beta=beta).c == beta).all()
@@ -285,6 +282,5 @@ def test_words_of_several_types_have_the_schemes_bits_and_counts():
 def test_a_sum_that_moves_over_at_once_has_fragments_of_its_own_products(scheme):
     """Where each product fetches its own, the sum that is promoted at once comes first: by itself, or of all products."""
     plan = plan_of(scheme=scheme, fragment_caching="sums", promote=16, tile=TINY, stages=2, fragment_buffers=1)
-    source = render(plan)
     assert plan.promotion.promotes_at_once and plan.geometry.fetches_each
-    assert_bits(Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)))
+    assert_bits(judge_of(plan))

@@ -20,9 +20,9 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
 from gemmgen.verbs.init import Starter, starter
-from gemmgen.verify import Judge, verify
+from gemmgen.verify import verify
 from assembled import assembled
-from verifying import assert_passed, assert_right_in_short, report_of
+from verifying import assert_passed, assert_right_in_short, judge_of, on_emulator, report_of
 from ways import IN_SHORT, covering, pairs_of_units, sampled, shipped, solved, tailed
 
 
@@ -75,9 +75,7 @@ def test_kernels_of_every_scheme_and_unit_say_what_they_lose_of_hard_data(gpu, s
         "problem": {"type": row.element, "b": row.b or "f32", "m": 64, "n": 64, "k": 64}, "split": {"scheme": scheme}, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
     }))
-    source = render(plan)
-    binary = assembled(source)
-    judge = Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=TOGETHER))
+    judge = judge_of(plan)
     for check in (judge.range(), judge.special()):
         assert check.passed, f"{check.name}: {check.detail}"
 
@@ -127,8 +125,7 @@ def test_fp32_is_the_sequential_dot_product_bit_for_bit(layout, magnitude):
         "problem": {"layout": layout}, "split": {"scheme": "fp32"},
         "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
     }))
-    source = render(plan)
-    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
+    device, _, source = on_emulator(plan)
     rng = np.random.default_rng(1)
     a, b = rng.uniform(-1, 1, (71, 83)).astype(np.float32), rng.uniform(-1, 1, (83, 45)).astype(np.float32)
     a, b = np.ldexp(a, magnitude), np.ldexp(b, magnitude)
@@ -229,12 +226,9 @@ def test_any_size_even_none(m, n, k, scheme):
     plan = solve(loads({
         "split": {"scheme": scheme}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
     }))
-    source = render(plan)
-    binary = assembled(source)
     rng = np.random.default_rng(m + n + k)
     a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
-    device = EmulatorDevice(plan, source, binary, schedule=TOGETHER)
-    result = gemm(device, plan, source, a, b, c, alpha=2.0, beta=-0.5, placement=Placement((1, 2, 3), (4, 8, 12)))
+    result = gemm(*on_emulator(plan), a, b, c, alpha=2.0, beta=-0.5, placement=Placement((1, 2, 3), (4, 8, 12)))
     want = 2.0 * (a.astype(np.float64) @ b.astype(np.float64)) - 0.5 * c.astype(np.float64)
     assert result.c.shape == (m, n) and result.intact
     assert np.abs(result.c - want).max(initial=0.0) < 1e-5

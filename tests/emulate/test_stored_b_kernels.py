@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from assembled import assembled
-from verifying import assert_bits
+from verifying import assert_bits, judge_of
 from ways import HOPPER, SMALL_GROUPS, TENSOR_MEMORY, plan_of, tailed
 
-from gemmgen.emulate import TOGETHER
-from gemmgen.render import render
-from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import Judge, oracles
 
 KERNELS = {
@@ -30,32 +26,30 @@ KERNELS = {
 }
 
 
-def judge_of(name: str) -> Judge:
-    plan = plan_of(**KERNELS[name])
-    source = render(plan)
-    return Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
+def of_kernel(name: str) -> Judge:
+    return judge_of(plan_of(**KERNELS[name]))
 
 
 @pytest.mark.parametrize("name", tailed(KERNELS, {"tensor memory", "tensor memory, pairs, k together"}))
 def test_bits_and_counts_are_the_schemes_on_the_unit(name):
-    assert_bits(judge_of(name))
+    assert_bits(of_kernel(name))
 
 
 @pytest.mark.parametrize("name", tailed(["warpgroups", "portable", "mfma that flushes", "tensor memory"], {"tensor memory"}))
 def test_each_product_special_values_and_every_magnitude(name):
     """Subnormal elements of B are words like others, but for a unit that takes them for zero, where they count as lossy."""
-    judge = judge_of(name)
+    judge = of_kernel(name)
     for check in (judge.bits("probes", oracles.probes(judge.plan)), judge.special(), judge.range()):
         assert check.passed, check.detail
 
 
 def test_odd_sizes_strides_and_misaligned_elements():
-    judge = judge_of("warpgroups, k together")
+    judge = of_kernel("warpgroups, k together")
     check = judge.edges()
     assert check.passed, check.detail
 
 
 def test_values_that_b_cannot_hold_are_refused():
-    judge = judge_of("portable")
+    judge = of_kernel("portable")
     with pytest.raises(Exception, match="no FP16 numbers"):
         judge.run(oracles.Problem(np.ones((3, 4), np.float32), np.full((4, 5), 1 / 3, np.float32)))

@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmgen.emulate import TOGETHER
 from gemmgen.kinds.solves import BLOCK
-from gemmgen.render import render
 from gemmgen.run import Placement, strided
-from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, kinds
-from assembled import assembled
+from verifying import judge_of, on_emulator
 from ways import AMD_WAYS, TILE, tailed
 from ways import WAYS as OF_ONE
 
@@ -57,7 +54,7 @@ def portable(way: str):
     }))
 
 
-def prepared(way: str):
+def planned(way: str):
     data = {
         "problem": {"kind": "strided", "m": 256, "n": 256, "k": 256, "matrices": 64}, "split": {"scheme": "ootomo", "promote": 64},
         "tile": {"cluster": 1, "split_k": 1, **SMALL}, "pipeline": {"stages": 3}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h100"},
@@ -65,16 +62,13 @@ def prepared(way: str):
     }
     for section, more in WAYS[way].items():
         data[section] = data[section] | more
-    plan = solve(loads(data))
-    source = render(plan)
-    binary = assembled(source)
-    return plan, source, binary, EmulatorDevice(plan, source, binary)
+    return solve(loads(data))
 
 
 @pytest.mark.parametrize("way", tailed(WAYS, {"packed words", "A in registers, clusters", "slices of k in clusters"}))
 def test_a_batch_is_right_in_every_way(way):
-    plan, source, binary, device = prepared(way)
-    check = Judge(plan, source, binary, device).batch()
+    device, plan, source = on_emulator(planned(way))
+    check = Judge(plan, source, device.binary, device).batch()
     assert check.passed, check.detail
     assert not sum(device.conflicts.values())
 
@@ -83,16 +77,14 @@ def test_a_batch_is_right_in_every_way(way):
 def test_a_batch_is_right_in_every_way_of_the_portable_design(way):
     plan = portable(way)
     assert plan.design.name == "strided" and plan.launches.repeated
-    source = render(plan)
-    binary = assembled(source)
-    device = EmulatorDevice(plan, source, binary)
-    check = Judge(plan, source, binary, device).batch()
+    device, _, source = on_emulator(plan)
+    check = Judge(plan, source, device.binary, device).batch()
     assert check.passed, check.detail
     assert plan.fragment.interface.by_stride or not sum(device.conflicts.values())
 
 
 def test_a_product_that_is_not_finite_is_repaired_from_its_own_operands_and_counted_once():
-    plan, source, _, device = prepared("packed words")
+    device, plan, source = on_emulator(planned("packed words"))
     rng = np.random.default_rng(2)
     a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((3, 68, 40), (3, 40, 68)))
     a[1, 3, 5], b[2, 7, 9] = np.inf, 1e6
@@ -106,7 +98,7 @@ def test_a_product_that_is_not_finite_is_repaired_from_its_own_operands_and_coun
 
 @pytest.mark.long
 def test_without_k_c_is_scaled():
-    plan, source, _, device = prepared("packed words")
+    device, plan, source = on_emulator(planned("packed words"))
     c = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
     result = strided(device, plan, source, np.zeros((2, 3, 0), np.float32), np.zeros((2, 0, 5), np.float32), c, beta=0.5)
     assert (result.c == c / 2).all() and result.intact
@@ -136,9 +128,7 @@ def test_a_batch_of_a_kind_is_right(kind, scheme, policy, more):
         "build": {"allow_spills": True},
     }))
     assert plan.launches.repeated and plan.kind.batched
-    source = render(plan)
-    binary = assembled(source)
-    check = Judge(plan, source, binary, EmulatorDevice(plan, source, binary)).batch()
+    check = judge_of(plan).batch()
     assert check.passed, check.detail
 
 
@@ -149,12 +139,12 @@ def test_each_of_two_operands_in_a_batch_of_syr2k_has_its_own_rows_scales_and_co
         "fragment": {"policy": "mma"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "split_k": 1}, "target": {"gpu": "a100"},
     }))
     assert plan.kind.twice and plan.launches.repeated
-    source, rng = render(plan), np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((2, 70, 40), (2, 40, 70)))
     a[0], b[1] = a[0] * 2**20, b[1] * 2**-20
     right = np.tril(a.astype(np.float64) @ b + (a.astype(np.float64) @ b).transpose(0, 2, 1))
     b[1, 3, 5] = np.inf
-    result = strided(EmulatorDevice(plan, source, assembled(source)), plan, source, a, b, np.zeros((2, 70, 70), np.float32), placement=Placement((3, 5, 1), (4, 8, 12)))
+    result = strided(*on_emulator(plan), a, b, np.zeros((2, 70, 70), np.float32), placement=Placement((3, 5, 1), (4, 8, 12)))
     reached = np.zeros((2, 70, 70), bool)
     reached[1, 5], reached[1, :, 5] = True, True
     assert (np.isfinite(result.c) == ~np.tril(reached)).all() and result.intact
@@ -170,8 +160,8 @@ def test_persistent_blocks_count_the_tiles_of_a_triangle_in_each_product():
         "fragment": {"policy": "wgmma"}, "tile": {"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1, "split_k": 1}, "target": {"gpu": "h100"},
         "build": {"allow_spills": True},
     }))
-    source, a = render(plan), np.random.default_rng(6).uniform(-1, 1, (2, 130, 8)).astype(np.float32)
-    result = strided(EmulatorDevice(plan, source, assembled(source)), plan, source, a, None, np.full((2, 130, 130), 7, np.float32))
+    a = np.random.default_rng(6).uniform(-1, 1, (2, 130, 8)).astype(np.float32)
+    result = strided(*on_emulator(plan), a, None, np.full((2, 130, 130), 7, np.float32))
     right = a.astype(np.float64) @ a.transpose(0, 2, 1)
     assert np.abs(np.tril(result.c - right)).max() < 1e-5 and (result.c[:, ~np.tri(130, dtype=bool)] == 7).all() and result.intact
 
@@ -181,8 +171,7 @@ def of_systems(**more) -> tuple:
         "problem": {"kind": "trsm", "m": 512, "n": 512, "k": 512, "matrices": 64, **more}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 64},
         "tile": TILE | {"split_k": 1}, "pipeline": {"stages": 3}, "target": {"gpu": "a100"}, "build": {"allow_spills": True},
     }))
-    source = render(plan)
-    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
+    return on_emulator(plan)
 
 
 @pytest.mark.parametrize(("problem", "shared"), [

@@ -48,6 +48,11 @@ def emulator(plan, source, binary):
     return EmulatorDevice(plan, source, binary, processes=1, schedule=emulate.LAZY_HIGHEST)
 
 
+def assert_verified(plan, source, binary) -> None:
+    size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
+    assert_passed(verify(plan, source, binary, emulator(plan, source, binary), size=size))
+
+
 @pytest.mark.parametrize("options", sampled([
     {}, {"group": 16}, {"split": {"promote": 64}}, {"split": {"promote": 16}}, {"split": {"promote": 0}},
     {"split": {"scheme": "scaled"}}, {"split": {"scheme": "bf16x3"}, "k": 64}, {"split": {"scheme": "tf32x3"}, "k": 16},
@@ -58,9 +63,7 @@ def emulator(plan, source, binary):
 ], 2), ids=str)
 def test_kernels_are_right_around_the_unit(options):
     """A whole report."""
-    plan, source, binary = kernel(**options)
-    size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
-    assert_passed(verify(plan, source, binary, emulator(plan, source, binary), size=size))
+    assert_verified(*kernel(**options))
 
 
 @pytest.mark.parametrize("options", [{}, PAIR], ids=["a block", "a pair"])
@@ -152,9 +155,7 @@ def test_a_batch_of_one_size_is_right(options):
 ], ids=["trmm", "symm", "trsm", "c64", "c64, integers", "c128", "epilogue"])
 def test_other_kinds_are_right(options):
     """Those whose operands are triangles, or complex."""
-    plan, source, binary = kernel(**options)
-    size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
-    assert_passed(verify(plan, source, binary, emulator(plan, source, binary), size=size))
+    assert_verified(*kernel(**options))
 
 
 LISTED = {"problem": {"kind": "grouped", "m": 64, "n": 64, "k": 256, "matrices": 4}}

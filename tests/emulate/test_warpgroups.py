@@ -17,6 +17,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import kept_products, split
 from gemmgen.verify import bound, errors, oracles
 from assembled import assembled
+from verifying import on_emulator
 from ways import HOPPER, SMALL_GROUPS, plan_of, sampled
 
 ALONE = dict(SMALL_GROUPS, promote=128)
@@ -58,10 +59,9 @@ def test_unedited_kernels_are_right(way):
 def test_what_a_block_counts_of_rows_that_are_not_aligned():
     """Copies of 4 bytes bring them; of these only what a thread copied itself has surely arrived when it counts, as the lazy schedule shows."""
     plan = plan_of(**MIXED)
-    source = render(plan)
     rng = np.random.default_rng(1)
     a, b = ((rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-30, 18, shape))).astype(np.float32) for shape in ((9, 133), (133, 5)))
-    status = gemm(EmulatorDevice(plan, source, assembled(source), schedule=LAZY_HIGHEST), plan, source, a, b).status
+    status = gemm(*on_emulator(plan, LAZY_HIGHEST), a, b).status
     words = split(a, plan.scheme)
     assert words.lossy > 100 and words.overflow > 10
     assert (status["a_lossy"], status["a_overflow"], status["a_nonfinite"]) == (words.lossy, words.overflow, words.nonfinite)
@@ -143,9 +143,7 @@ def test_mixed_and_prepass_keep_the_same_words(scheme, layout, m):
     found = []
     for where in ("prepass", "mixed"):
         plan = plan_of(**dict(SMALL_GROUPS, scheme=scheme, where=where, promote=16, layout=layout))
-        source = render(plan)
-        binary = assembled(source)
-        found.append(gemm(EmulatorDevice(plan, source, binary), plan, source, a, b))
+        found.append(gemm(*on_emulator(plan), a, b))
     assert found[0].status == found[1].status
     assert scheme == "bf16x6" or found[0].status["a_lossy"] > 100 and found[0].status["a_overflow"] > 10
     assert np.array_equal(found[0].c.view(np.uint32), found[1].c.view(np.uint32))
@@ -154,10 +152,8 @@ def test_mixed_and_prepass_keep_the_same_words(scheme, layout, m):
 def test_cut_residuals_are_what_the_scheme_says():
     """The kernel's words of `ootomo8` are NumPy's, whose products come out bit for bit where they are exact."""
     plan = plan_of(**dict(SMALL_GROUPS, scheme="ootomo8"))
-    source = render(plan)
-    binary = assembled(source)
     x = np.random.default_rng(4).uniform(-1, 1, (65, 1)).astype(np.float32)
     one = np.ones((1, 3), np.float32)
-    c = gemm(EmulatorDevice(plan, source, binary), plan, source, x, one).c
+    c = gemm(*on_emulator(plan), x, one).c
     want = kept_products(split(x, plan.scheme), split(np.ascontiguousarray(one.T), plan.scheme), plan.scheme)
     assert np.array_equal(c, want.astype(np.float32)) and not np.array_equal(c[:, 0], x[:, 0])

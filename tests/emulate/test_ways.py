@@ -6,16 +6,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from assembled import assembled
-from test_sabotage import judge_of, permutation, probes, swap
+from test_sabotage import permutation, probes, swap
 
 from gemmgen.abi import Launch
-from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
-from verifying import IN_TURN, QUESTIONS, assert_a_schedule_shows, assert_passed, assert_right_in_short, report_of
+from verifying import IN_TURN, QUESTIONS, assert_a_schedule_shows, assert_passed, assert_right_in_short, judge_of, on_emulator, report_of
 from ways import LIKE_OTHER_WAYS, SHOWN_BY_OTHERS, SMALL_GROUPS, TINY, WAYS, WHOLE, in_turn, plan_of, tailed
 
 @pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN, LIKE_OTHER_WAYS, SHOWN_BY_OTHERS))
@@ -41,8 +41,7 @@ def test_all_ways_give_the_same_bits_and_counts():
     found = []
     for where, loads_ in (("prepass", "async"), ("prepass", "spread"), ("shared", "spread"), ("register", "async")):
         plan = plan_of(where=where, loads=loads_, stages=2, promote=32)
-        source = render(plan)
-        device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
+        device, _, source = on_emulator(plan)
         found.append(gemm(device, plan, source, a, b))
     for other in found[1:3]:
         assert np.array_equal(other.c.view(np.uint32), found[0].c.view(np.uint32))
@@ -69,8 +68,7 @@ def test_slices_give_the_same_bits_in_every_order():
 def test_more_slices_than_stages():
     """Slices with nothing to sum still leave their part."""
     plan = plan_of(split_k=8)
-    source = render(plan)
-    device = EmulatorDevice(plan, source, assembled(source))
+    device, _, source = on_emulator(plan)
     for k in (0, 1, 40):
         problem = oracles.uniform(plan, -1, 1, (10, 9, k), 0)
         got = gemm(device, plan, source, problem.a, problem.b).c
@@ -137,8 +135,7 @@ def test_counting_twice_is_noticed():
 def test_b_need_not_be_split_again(way):
     """Weights stay: what splits A alone finds B's words where the product before left them."""
     plan = plan_of(**way)
-    source = render(plan)
-    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
+    device, _, source = on_emulator(plan)
     m, n, k = 70, 69, 131
     rng = np.random.default_rng(5)
     first, second, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (m, k), (k, n)))
@@ -154,5 +151,5 @@ def test_b_need_not_be_split_again(way):
         found.append(device.download(given["c"], np.float32, m * n).reshape(m, n))
         given["b"] = device.upload(np.full((k, n), np.nan, np.float32), "b")  # not to be read again
     for a, c in zip((first, second), found):
-        fresh = gemm(EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source, a, b).c
+        fresh = gemm(*on_emulator(plan), a, b).c
         assert np.array_equal(c.view(np.uint32), fresh.view(np.uint32))

@@ -27,7 +27,6 @@ of fragments loaded from 0, 1, 2, ... with a stride of 24; and products d = a b 
 column-major where `column_major` `[products, a b]` says so, c column-major, d row-major."""
 UNIT_OF = {"sm_75": "turing", "sm_80": "ampere", "sm_90": "hopper", "sm_120": "blackwell"}
 REGISTERS = {"a_f16": 8, "b_f16": 8, "a_bf16": 4, "b_bf16": 4}
-CTYPE = {"shared": "unsigned", "global": "unsigned long long", "generic": "unsigned long long"}
 
 
 def names(variable, count, start=0):

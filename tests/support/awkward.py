@@ -18,6 +18,29 @@ AWKWARD = np.array(
 )  # fmt: skip
 
 
+def launched(machine, entry: str, grid: tuple, block: tuple, shared: int, args: tuple, out: tuple | None = None):
+    """What a launch leaves in `out` = (dtype, shape), which is appended to `args` as an uninitialised buffer, and its counts; arrays are uploaded."""
+    values = [machine.upload(one, name=f"arg{at}") if isinstance(one, np.ndarray) else one for at, one in enumerate(args)]
+    result = machine.alloc(int(np.prod(out[1])) * np.dtype(out[0]).itemsize, name="out") if out else None
+    stats = machine.launch(entry, (*grid, 1, 1)[:3], (*block, 1, 1)[:3], shared, [*values, *([result] if out else [])])
+    return (machine.read(result, *out) if out else None), stats
+
+
+def line_of(text: str, part: str) -> int:
+    """The number of the one source line that holds `part`."""
+    (line,) = (number for number, line in enumerate(text.splitlines(), 1) if part in line)
+    return line
+
+
+def assert_rolled(got: np.ndarray) -> None:
+    """Of each block [blocks, threads]: 2 b + 1 steps, each of which took a neighbour's number and added the step's; then the other end's."""
+    for block, mine in enumerate(got):
+        tile = np.arange(len(mine))
+        for step in range(2 * block + 1):
+            tile = np.roll(tile, -1) + step
+        assert mine.tolist() == tile[::-1].tolist()
+
+
 def sums_of_uneven_loops(a: np.ndarray) -> list[int]:
     """What 480 threads, of which 400 have an element, sum of `a` [>= 11] in loops whose length differs between neighbours, and that some leave early."""
     found = []

@@ -92,8 +92,3 @@ def barriers(opened, text: str) -> list[tuple[str, str, str]]:
     assert isinstance(found, dict) and found["passes"], found
     return [(one["id"], one["impact"], " | ".join(node["html"][:120] for node in one["nodes"][:3]))
             for one in found["violations"] if one["impact"] in ("serious", "critical")]
-
-
-def shot(opened, path: Path) -> None:
-    """A picture of the window."""
-    opened.save_screenshot(str(path))

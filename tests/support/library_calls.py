@@ -710,7 +710,6 @@ class Reference:
     def wanted_there(self, call: Call, base: int) -> Wanted:
         """Of a call where there is a device."""
         p, function = call.problem, call.function
-        on_host = function in (SELECT, SELECT_PACKED, PACK_BYTES) and bool(call.flags & WITH_TARGET)
         if function == READ_STATUS:
             bad = {BAD_STRUCT} if not call.workspace else {BAD_WORKSPACE} if call.bytes else set()
             return Wanted(bad, asks_device=False) if bad else Wanted({OK}, [("copy", (None, 56, call.stream)), ("synchronize", ())], exact={"bytes": 7654321})
@@ -1217,8 +1216,7 @@ class Draw:
 
     def make_workspace(self, call: Call) -> None:
         """The caller's, as large as it has to be or a byte less, or the pool's."""
-        of, reference = self.of, self.reference
-        needed = self.needed(call)
+        of, needed = self.of, self.needed(call)
         if needed is None:
             return
         if call.function == GEMM_PACKED and needed[1] and of.random() < 0.5:

@@ -22,7 +22,7 @@ from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError, UnknownName
-from gemmgen.kinds import GEMM, all_kinds, kind_called
+from gemmgen.kinds import all_kinds, kind_called
 from gemmgen.render import render
 from gemmgen.run import emulated
 from gemmgen.solve import solve

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 
 from gemmgen.build import build
 from gemmgen.designs.feature import PACKS_APART
-from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER, Schedule
 from gemmgen.emulate.core.product import product
 from gemmgen.errors import EmulationError
 from gemmgen.plan import Plan
-from gemmgen.render import render
+from gemmgen.render import Source, render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
-from gemmgen.split import split
+from gemmgen.split import joined, split
 from gemmgen.verify import Check, Judge, Report, oracles, verify
 from gemmgen.verify.expected import sequential
 
 from assembled import assembled
+
+
+def on_emulator(
+    plan: Plan, schedule: Schedule = TOGETHER, edit: Callable[[str], str] = lambda text: text, processes: int | None = None,
+) -> tuple[EmulatorDevice, Plan, Source]:
+    """A plan's kernel, built without machine code from its edited text."""
+    source = render(plan)
+    source = replace(source, text=edit(source.text))
+    return EmulatorDevice(plan, source, assembled(source), schedule=schedule, processes=processes), plan, source
+
+
+def judge_of(plan: Plan, edit: Callable[[str], str] = lambda text: text, schedule: Schedule = TOGETHER) -> Judge:
+    """The judge of such a kernel."""
+    device, _, source = on_emulator(plan, schedule, edit)
+    return Judge(plan, source, device.binary, device)
+
+
+def reference(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B as the split in NumPy has it, of residues bit for bit."""
+    return joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
 
 
 def report_of(plan: Plan) -> Report:

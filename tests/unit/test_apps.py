@@ -11,7 +11,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import numpy_cupy
+import on_paper
 import pytest
+from on_paper import OnPaper
 
 from gemmgen.catalog import output as outputs
 from gemmgen.catalog.element import F32
@@ -532,13 +535,8 @@ def test_a_gpus_tile_is_factored_without_pivots_on_the_stream_of_the_program(mon
 
     def kept(x):
         made[x.ctypes.data] = x
-        x = x.view(Addressed)
+        x = x.view(numpy_cupy.Array)
         return x
-
-    class Addressed(np.ndarray):
-        @property
-        def data(self):
-            return SimpleNamespace(ptr=self.ctypes.data)
 
     def getrf(handle, m, n, a, lda, work, pivots, info):
         asked.append((handle, m, n, lda, pivots, made[work].size, made[info].dtype))
@@ -736,17 +734,8 @@ def test_drawn_points_lie_around_their_centres():
     assert points.shape == (5000, 6) and set(owner) == {0, 1, 2} and abs(points.std() - 17**0.5) < 0.3
 
 
-class OnPaper:
-    """An array of a GPU that is not there: an address and strides."""
-
-    def __init__(self, address, shape, row=None, apart=None):
-        self.data, self.shape, self.itemsize = SimpleNamespace(ptr=address), shape, 4
-        self.strides = (*([] if apart is None else [4 * apart]), 4 * (row or shape[-1]), 4)
-
-
 def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepared_once(monkeypatch):
     from gemmgen import road
-    from gemmgen.render import render
     from gemmgen.timing import products
 
     prepared, launched, spaces = [], [], []
@@ -762,27 +751,16 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
         def __call__(self):
             launched.append(list(self.args))
 
-    class Device:
-        def __init__(self, binary):
-            pass
-
-        def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
-            prepared.append(Launch([value for _, value in args]))
-            return prepared[-1]
-
-    def empty(count, kind):
-        spaces.append(np.full(count, 7, np.uint8))
-        return spaces[-1]
+    def launch(symbol, blocks, args):
+        prepared.append(Launch([value for _, value in args]))
+        return prepared[-1]
 
     def passed(since):
         return {value for args in launched[since:] for value in args if isinstance(value, int | float)}
 
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=empty, uint8=np.uint8))
-    monkeypatch.setattr(products, "CudaDevice", Device)
     tile = {"block": [32, 32, 32], "warp": [16, 16, 32]}
     plan = road.plan({"problem": {"layout": "nt"}, "split": {"scheme": "ootomo", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}})
-    source = render(plan)
-    multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
+    multiplier, source = on_paper.multiplier(monkeypatch, plan, launch, spaces)
     a, b, out = OnPaper(1000, (40, 64), 100), OnPaper(2000, (24, 64)), OnPaper(3000, (40, 24), 77)
     multiplier.into(out, a, b, -1.0, 1.0)
     used = len(prepared)
@@ -843,8 +821,6 @@ def test_maxima_are_zero_before_each_product_of_a_solve(monkeypatch):
     """What the product before it found is not the next one's; blocks of unknowns lie behind one another."""
     from gemmgen import road
     from gemmgen.kinds.solves import BLOCK, Trsm
-    from gemmgen.render import render
-    from gemmgen.timing import products
 
     ran, spaces = [], []
 
@@ -865,26 +841,12 @@ def test_maxima_are_zero_before_each_product_of_a_solve(monkeypatch):
             ran.append((roles[self.symbol].role, dict(zip(roles[self.symbol].params, self.args)), cleared_alone))
             spaces[-1][:] = 7
 
-    class Device:
-        def __init__(self, binary):
-            pass
-
-        def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
-            return Launch(symbol, [value for _, value in args])
-
-    def empty(count, kind):
-        spaces.append(np.full(count, 7, np.uint8))
-        return spaces[-1]
-
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=empty, uint8=np.uint8))
-    monkeypatch.setattr(products, "CudaDevice", Device)
     tile = {"block": [32, 32, 32], "warp": [16, 16, 32]}
     plan = replace(road.plan({"split": {"scheme": "scaled", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}}), kind=Trsm())
-    source = render(plan)
+    multiplier, source = on_paper.multiplier(monkeypatch, plan, lambda symbol, blocks, args: Launch(symbol, [value for _, value in args]), spaces)
     roles = {launch.symbol: launch for launch in source.launches}
     work = source.interface.workspace(3 * BLOCK, 5, 3 * BLOCK)
     assert work.lengths["a_absmax"] and work.lengths["b_absmax"]
-    multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
     for _ in range(2):  # the second time by what was prepared
         ran.clear()
         multiplier.solve(OnPaper(3000, (3 * BLOCK, 5), 7), OnPaper(1000, (3 * BLOCK, 3 * BLOCK), 800), 2.0)
@@ -897,28 +859,19 @@ def test_the_systems_of_a_batch_are_solved_by_the_launches_of_one(monkeypatch):
     """Each has the blocks of all, and is told how far systems lie apart: of a product between, B is C's."""
     from gemmgen import road
     from gemmgen.kinds.solves import BLOCK
-    from gemmgen.render import render
-    from gemmgen.timing import products
 
     told = []
 
-    class Device:
-        def __init__(self, binary):
-            pass
+    def prepared(symbol, blocks, args):
+        launch = next(one for one in source.launches if one.symbol == symbol)
+        told.append((launch.role, blocks, dict(zip(launch.params, (value for _, value in args)))))
+        return SimpleNamespace(point=lambda at, address: None, __call__=None)
 
-        def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
-            launch = next(one for one in source.launches if one.symbol == symbol)
-            told.append((launch.role, blocks, dict(zip(launch.params, (value for _, value in args)))))
-            return SimpleNamespace(point=lambda at, address: None, __call__=None)
-
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=lambda count, kind: np.zeros(count, np.uint8), uint8=np.uint8))
-    monkeypatch.setattr(products, "CudaDevice", Device)
     plan = road.plan({
         "problem": {"kind": "trsm", "m": 512, "n": 64, "k": 512, "matrices": 9}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 64},
         "tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "split_k": 1, "group": 1}, "pipeline": {"stages": 3, "fragment_buffers": 1},
         "target": {"gpu": "a100"}})
-    source = render(plan)
-    multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
+    multiplier, source = on_paper.multiplier(monkeypatch, plan, prepared, [])
     with pytest.raises(TypeError):  # what was prepared is not launched here
         multiplier.solve(OnPaper(3000, (5, 2 * BLOCK, 40), 50, 99000), OnPaper(1000, (5, 2 * BLOCK, 2 * BLOCK), 800, 990000), 2.0)
     assert [role for role, _, _ in told] == ["solve", "split", "gemm", "solve"]

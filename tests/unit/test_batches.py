@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import numpy_cupy
 import pytest
 from one_by_one import OneByOne
 
@@ -107,14 +108,6 @@ def test_work_and_bytes_of_a_cell():
 # ---- matrices on a device
 
 
-class _Array(np.ndarray):
-    """NumPy's array with an address where cupy has it."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
 class _Refused(Exception):
     pass
 
@@ -123,7 +116,7 @@ class _Refused(Exception):
 def gpu(monkeypatch):
     """cupy in NumPy: enough of it for a batch, the comparison with FP64 and the race."""
     def device(array):
-        return np.asarray(array).view(_Array)
+        return np.asarray(array).view(numpy_cupy.Array)
 
     runtime = SimpleNamespace(
         memGetInfo=lambda: (1 << 28, 1 << 30), getDeviceProperties=lambda number: {"l2CacheSize": 1 << 16, "name": b"A GPU"}, CUDARuntimeError=_Refused,

@@ -5,23 +5,20 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from gemmgen.catalog import output
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.catalog.unit import UNITS
-from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
 from gemmgen.split import kept_products, split
-from broken_rows import assert_refused
 
 TABLES = {"fragments": FRAGMENTS, "generations": GENERATION_TABLE, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
 
@@ -463,66 +460,6 @@ def test_wrong_words_are_refused(before, after, complaint):
         Scheme.model_validate(tomllib.loads(MIXED_SCHEME.replace(before, after)))
 
 
-@pytest.mark.parametrize(("before", "after", "complaint"), [
-    ("[[8, 0], [0, 8]]", "[[8, 0], [0, 4]]", "covers another tile than 16x16"),
-    ("[[8, 0], [0, 8]]", "[[8, 0]]", "covers another tile"),
-    ("[[8, 0], [0, 8]]", "[[8, 0], [0, 8], [0, 0]]", "is held 2 times, not 1"),
-    ("[[8, 0], [0, 8]]", "[[8, 0], [0, 16]]", "covers another tile"),
-    ("shape = [16, 8, 16]", "shape = [16, 8, 8]", "a map of a"),
-    ("min_arch = 80", 'min_arch = "80"', "integer"),
-    ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, also, arch, archs, b, builtin, c, "),
-])
-def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
-    assert_refused(tmp_path, FRAGMENTS, "mma_m16n8k16_f16", before, after, complaint)
-
-
-MAP_OF_B = """\
-[b]                                                     # over (k, n)
-lanes = [[2, 0], [4, 0], [0, 1], [0, 2], [0, 4]]
-registers = [[8, 0]]
-packed = [[1, 0]]
-"""
-MAP_OF_A = """\
-[a]                                                     # over (m, k)
-lanes = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]]
-registers = [[8, 0], [0, 8]]
-packed = [[0, 1]]
-"""
-
-
-@pytest.mark.parametrize(("name", "before", "after", "complaint"), [
-    ("rdna4_m16n16k16_s8", "packed = [[1, 0], [2, 0]]", "packed = [[2, 0], [1, 0]]", "packed of a and b that stand for the same k"),
-    ("fma_m16n32k4_f32", "[0, 4], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 8]", "[0, 8], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 4]",
-     r"lanes that hold all they multiply; lane 0 lacks element \(0, 8\) of b"),
-    ("fma_m16n32k4_f32", "[0, 0], [1, 0], [2, 0]]\nregisters = [[0, 1], [0, 2], [4, 0]", "[0, 0], [1, 0], [4, 0]]\nregisters = [[0, 1], [0, 2], [2, 0]",
-     r"lanes that hold all they multiply; lane 0 lacks element \(4, 0\) of a"),
-    ("fma_m16n32k4_f32", 'policy = "fma"', 'policy = "mma"', "word f32 with policy fma alone"),
-    ("fma_m16n32k4_f32", 'policy = "fma"', 'policy = "mfma"', "policy mfma where the vendor is amd"),
-    ("tcgen05_m128n16k16_f16", "widest = 16", "widest = 17", "at most 256 columns and k"),
-    ("mma_m16n8k16_f16", MAP_OF_B, "", "a map of b, or a descriptor"),
-    ("mma_m16n8k16_f16", MAP_OF_A, "", "a map of a where b is in registers"),
-    ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[3, 0]]"), "offsets of a power of two below 256"),
-    ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[4, 4]]"), "along one axis"),
-    ("mma_m16n8k16_f16", "min_arch = 80\n", "", "min_arch, and neither archs nor builtin"),
-    ("mma_m16n8k16_f16", "min_arch = 80\n", 'min_arch = 80\narchs = ["gfx90a"]\n', "min_arch, and neither archs nor builtin"),
-    ("mma_m16n8k16_f16", "min_arch = 80\n", 'min_arch = 80\nbuiltin = "__builtin_fmaf"\n', "min_arch, and neither archs nor builtin"),
-])
-def test_a_fragment_that_no_kernel_could_use_is_refused(tmp_path, name, before, after, complaint):
-    assert_refused(tmp_path, FRAGMENTS, name, before, after, complaint)
-
-
-@pytest.mark.parametrize(("before", "after", "complaint"), [
-    ("[rates]", "[limits]\nshared_bytes_per_block = 166913\n[rates]", "at most shared_bytes_per_sm"),
-    ('matrix_unit = "ampere"', 'matrix_unit = "amper"', "did you mean 'ampere'"),
-    ('arch = "sm_80"', 'arch = "sm_80; rm"', "match pattern"),
-    ("NVIDIA A100 SXM4 40 GB", "A100\\n#error", "match pattern"),
-    ("sms = 108", "sms = -108", "greater than 0"),
-    ("sms = 108", "sms = 1e2", "integer"),
-])
-def test_a_wrong_gpu_is_refused(tmp_path, before, after, complaint):
-    assert_refused(tmp_path, GPUS, "a100", before, after, complaint)
-
-
 @pytest.mark.parametrize("folder", TABLES)
 def test_an_unknown_name_lists_the_table(folder):
     table = TABLES[folder]
@@ -570,10 +507,3 @@ def test_a_unit_says_what_was_not_checked():
     assert UNITS.get("hopper").label("s8") == "hopper"  # sums of integers are exact
     assert UNITS.get("cdna3").label("e4m3fnuz") == "cdna3, after a published simulator, not checked on hardware"
     assert UNITS.get("blackwell_rtx").label("f16") == "blackwell_rtx, after two published models, not checked on hardware"
-
-
-def test_two_types_of_c_of_one_name_are_refused(monkeypatch):
-    monkeypatch.setattr(output, "entry_points", lambda group: [SimpleNamespace(name="mine", load=lambda: output.USUAL)])
-    with pytest.raises(GemmgenError, match="two have one name") as refused:
-        output.all_outputs.__wrapped__()
-    assert refused.value.got == "f32"

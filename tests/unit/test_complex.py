@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 import re
-import subprocess
 from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from programs import need, run
+from programs import Example, need, run
 from schema_check import violations
 from test_export import HOST_RUNTIME, prepared
 from ways import TINY, plan_of
@@ -373,15 +372,10 @@ def test_the_example_takes_what_is_right_and_nothing_else(tmp_path):
     (folder / "library.cpp").write_text(HOST_LIBRARY)
     run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "library.cpp", "-o", "example", cwd=folder)
 
-    def example(**settings):
-        return subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env=settings)
-
-    right = example()
-    assert (right.returncode, right.stdout.count("ok "), right.stdout.count("FAILED")) == (0, 6, 0), right.stdout
-    assert example(NO_DEVICE="1").returncode == 77
+    example = Example(folder)
+    example.assert_right(6)
     for fault in range(1, 5):
-        wrong = example(FAULT=str(fault))
-        assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
+        example.assert_fails(fault)
 
 
 # ---- the judge

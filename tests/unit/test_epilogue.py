@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import runpy
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from gemmgen import abi
 from gemmgen.catalog import epilogue as rows
 from gemmgen.catalog.epilogue import NONE, Epilogue, Step, epilogue_of
 from gemmgen.catalog.output import all_outputs
-from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.library import ends as fused
 from gemmgen.model.epilogue import costs
 from gemmgen.render import render
@@ -87,15 +86,6 @@ def test_a_step_is_refused_on_a_platform_that_lacks_its_functions(monkeypatch):
     finally:
         monkeypatch.undo()
         rows.all_steps.cache_clear()
-
-
-def test_two_steps_of_one_name_are_refused(monkeypatch):
-    monkeypatch.setattr(rows, "entry_points", lambda group: [EntryPoint("relu", "gemmgen.catalog.epilogue:RELU", group)])
-    rows.all_steps.cache_clear()
-    with pytest.raises(GemmgenError, match="two steps have one name"):
-        rows.all_steps()
-    monkeypatch.undo()
-    rows.all_steps.cache_clear()
 
 
 def test_a_step_whose_functions_only_kernels_call_says_what_a_program_checks_it_by():

@@ -31,13 +31,12 @@ from gemmgen.designs import all_decisions
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.export import prose
 from gemmgen.export.manifest import SCHEMA_VERSION
-from gemmgen.kinds import solves
 from gemmgen.paths import SPECS
 from gemmgen.plan import Hints
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from programs import need, run
+from programs import Example, need, run
 from schema_check import violations
 from ways import covering, sampled
 
@@ -900,16 +899,11 @@ def test_the_example_takes_what_is_right_and_nothing_else(layout, do, tmp_path):
     run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", f"-DTA={int(layout[0] == 't')}", f"-DTB={int(layout[1] == 't')}", "example.cpp",
         "library.cpp", "-o", "example", cwd=folder)
 
-    def example(**settings: str) -> subprocess.CompletedProcess:
-        return subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env=settings)
-
-    right = example()
-    assert (right.returncode, right.stdout.count("ok "), right.stdout.count("FAILED")) == (0, 6, 0), right.stdout
-    assert example(NO_DEVICE="1").returncode == 77
+    example = Example(folder)
+    example.assert_right(6)
     for fault in range(1, 7) if layout == "tn" else ():
-        wrong = example(FAULT=str(fault))
-        assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
-        assert fault != 3 or wrong.stdout.count("FAILED") == 2, "an element that is no number is in no bound, its own neither"
+        told = example.assert_fails(fault)
+        assert fault != 3 or told.count("FAILED") == 2, "an element that is no number is in no bound, its own neither"
     refused = example(FAULT="7")
     assert (refused.returncode, refused.stderr) == (1, "lab_gemm: refused\n") and "FAILED" not in refused.stdout
 

@@ -9,7 +9,6 @@ import ctypes
 import json
 import os
 import re
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -26,7 +25,7 @@ from gemmgen.model.batch import listed
 from gemmgen.render import render, render_text
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from programs import need, run
+from programs import Example, need, run
 from schema_check import violations
 from test_export import HOST_RUNTIME, SCHEMA, built_as_the_readme_says, stand_in, toolkit
 
@@ -567,16 +566,10 @@ def test_the_example_takes_what_is_right_and_nothing_else(case, tmp_path):
     run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", *turned, f"-DOVERFLOWS={overflows}", "example.cpp", "library.cpp", "host.o", "-o",
         "example", cwd=folder)
 
-    def example(**settings: str) -> subprocess.CompletedProcess:
-        return subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env=settings)
-
-    right = example()
-    checks = 6 if plan.kind.name == "grouped" else 5
-    assert (right.returncode, right.stdout.count("ok "), right.stdout.count("FAILED")) == (0, checks, 0), right.stdout + right.stderr
-    assert example(NO_DEVICE="1").returncode == 77
+    example = Example(folder)
+    example.assert_right(6 if plan.kind.name == "grouped" else 5)
     for fault in (1, 2, 3, 4, 6, *([5] if overflows != "0" else [])):
-        wrong = example(FAULT=str(fault))
-        assert wrong.returncode == 1 and wrong.stdout.count("FAILED") == 1, (fault, wrong.stdout)
+        assert example.assert_fails(fault).count("FAILED") == 1, fault
     for fault in (7, 8, 9):
         wrong = example(FAULT=str(fault))
         assert (wrong.returncode, wrong.stderr) == (1, "lab_gemm: refused\n") and "FAILED" not in wrong.stdout

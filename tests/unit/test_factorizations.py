@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+import numpy_cupy
+import on_paper
 import pytest
 
 from gemmgen.catalog.element import F64
@@ -18,6 +21,7 @@ from gemmgen.workshop.apps import matmul as who
 from gemmgen.workshop.apps.problem import App, Problem
 
 DRAW = np.random.default_rng(35)
+OnPaper = partial(on_paper.OnPaper, itemsize=8)
 TYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
 
@@ -130,14 +134,6 @@ def test_work_beside_begins_after_what_was_enqueued_and_is_waited_for():
         assert nothing is None
 
 
-class Addressed(np.ndarray):
-    """An array whose address is what cupy calls `data.ptr`."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
 @pytest.mark.parametrize("rows", [9, 60000])
 def test_a_gpus_panel_is_factored_by_getrf_and_its_pivots_become_an_order(monkeypatch, rows):
     """cuSOLVER counts pivots from 1; an order that shared memory does not hold lies in the GPU's memory."""
@@ -146,7 +142,7 @@ def test_a_gpus_panel_is_factored_by_getrf_and_its_pivots_become_an_order(monkey
 
     def kept(x):
         made[x.ctypes.data] = x
-        return x.view(Addressed)
+        return x.view(numpy_cupy.Array)
 
     def getrf(handle, m, n, a, lda, work, pivots, info):
         asked.append((m, n, lda))
@@ -224,15 +220,6 @@ def test_the_errors_of_a_factorization_are_of_what_is_stored(monkeypatch):
 
 
 # ---- who multiplies FP64
-
-
-class OnPaper:
-    """An FP64 array of a GPU that is not there: an address and strides."""
-
-    itemsize = 8
-
-    def __init__(self, address, shape, row=None):
-        self.data, self.shape, self.strides = SimpleNamespace(ptr=address), shape, (8 * (row or shape[-1]), 8)
 
 
 def test_cublas_gets_fp64s_routines_and_factors():
@@ -332,24 +319,16 @@ def test_who_multiplies_fp64_is_found_or_refused(monkeypatch, tmp_path):
 def test_matrices_of_fp64_are_counted_in_their_own_bytes(monkeypatch):
     """Leading dimensions of a kernel's launches, beside the one for FP32 in tests/unit/test_apps.py."""
     from gemmgen import road
-    from gemmgen.render import render
-    from gemmgen.timing import products
 
     told = []
 
-    class Device:
-        def __init__(self, binary):
-            pass
+    def prepared(symbol, blocks, args):
+        told.append(args)
+        return SimpleNamespace(point=lambda at, address: None, __call__=None)
 
-        def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
-            told.append(args)
-            return SimpleNamespace(point=lambda at, address: None, __call__=None)
-
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=lambda count, kind: np.zeros(count, np.uint8), uint8=np.uint8))
-    monkeypatch.setattr(products, "CudaDevice", Device)
     plan = road.plan({"problem": {"type": "f64", "m": 64, "n": 64, "k": 64}, "split": {"scheme": "residues12"}, "target": {"gpu": "a100"},
                       "tile": {"block": [32, 32, 64], "warp": [16, 32, 64], "group": 1}, "pipeline": {"stages": 2}})
-    multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=render(plan), binary=None))
+    multiplier, _ = on_paper.multiplier(monkeypatch, plan, prepared, [])
     with pytest.raises(TypeError):  # what was prepared is not launched here
         multiplier.into(OnPaper(3000, (40, 24), 77), OnPaper(1000, (40, 64), 100), OnPaper(2000, (64, 24), 31), -1 / 3, 1.0)
     passed = {value for args in told for _, value in args if isinstance(value, int | float)}

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gemmgen import designs
+from gemmgen import designs, kinds
+from gemmgen.catalog import brought, epilogue, output
 from gemmgen.catalog.scheme.lookup import SCHEMES
 from gemmgen.designs import all_decisions, all_designs, design_called
 from gemmgen.designs.feature import (
@@ -106,13 +107,22 @@ def test_features_on_tiles_come_first_and_bring_their_equations():
     assert "side" not in straight.equations.all and Equations().extended(()) == Equations()
 
 
-def test_two_designs_or_two_decisions_of_one_name_are_refused(monkeypatch):
-    """The second would never be found, and a spec's word would mean the first one's."""
-    straight = design_called("straight")
-    monkeypatch.setattr(designs, "entry_points", lambda group: [SimpleNamespace(name="brought", load=lambda: straight)])
+@pytest.mark.parametrize(("table", "group"), [
+    (all_designs, "designs"), (kinds.all_kinds, "kinds"), (epilogue.all_steps, "epilogues"), (output.all_outputs, "outputs"),
+], ids=["designs", "kinds", "epilogues", "outputs"])
+def test_two_things_of_one_name_are_refused(monkeypatch, table, group):
+    """The second would never be found."""
+    found = [*table()] if group == "designs" else [*table().values()]
+    asked = []
+    monkeypatch.setattr(brought, "entry_points", lambda group: asked.append(group) or [SimpleNamespace(name="one", load=lambda: found[-1])])
     with pytest.raises(GemmgenError, match="two have one name") as error:
-        all_designs.__wrapped__()
-    assert error.value.got == "straight"
+        table.__wrapped__()
+    assert error.value.got == found[-1].name and asked == [f"gemmgen.{group}"]
+
+
+def test_two_decisions_of_one_name_are_refused(monkeypatch):
+    """A spec's word would mean the first one's."""
+    straight = design_called("straight")
 
     class Brought(type(straight)):
         own = (SUMS, replace(SUMS, meaning="another"))

@@ -265,6 +265,20 @@ def test_a_header_of_ones_own_row(gemmgen, tmp_path, name, guard):
     assert not [line for line in ran.out.splitlines() if line.startswith("#error here") or line.startswith("#error there")]
 
 
+MAP_OF_B = """\
+[b]                                                     # over (k, n)
+lanes = [[2, 0], [4, 0], [0, 1], [0, 2], [0, 4]]
+registers = [[8, 0]]
+packed = [[1, 0]]
+"""
+MAP_OF_A = """\
+[a]                                                     # over (m, k)
+lanes = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]]
+registers = [[8, 0], [0, 8]]
+packed = [[0, 1]]
+"""
+
+
 @pytest.mark.parametrize(("name", "before", "after", "complaint"), [
     ("mma_m16n8k16_f16", "registers = [[8, 0], [0, 8]]", "registers = [[3, 0], [0, 8]]", r"power of two.*\(3, 0\)"),
     ("mma_m16n8k16_f16", "registers = [[8, 0], [0, 8]]", "registers = [[8, 8], [0, 8]]", r"power of two.*\(8, 8\)"),
@@ -286,6 +300,24 @@ def test_a_header_of_ones_own_row(gemmgen, tmp_path, name, guard):
     ("mma_m16n8k8_f16", 'min_arch = 75', 'archs = ["gfx90a"]', "min_arch, and neither archs nor builtin, where the vendor is nvidia"),
     ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "mfma"', "policy mfma where the vendor is amd"),
     ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "hmma"', "'mma', 'wmma', 'fma', 'wgmma', 'tcgen05' or 'mfma'"),
+    ("mma_m16n8k16_f16", "[[8, 0], [0, 8]]", "[[8, 0], [0, 4]]", "covers another tile than 16x16"),
+    ("mma_m16n8k16_f16", "[[8, 0], [0, 8]]", "[[8, 0]]", "covers another tile"),
+    ("mma_m16n8k16_f16", "[[8, 0], [0, 8]]", "[[8, 0], [0, 8], [0, 0]]", "is held 2 times, not 1"),
+    ("mma_m16n8k16_f16", "[[8, 0], [0, 8]]", "[[8, 0], [0, 16]]", "covers another tile"),
+    ("mma_m16n8k16_f16", "shape = [16, 8, 16]", "shape = [16, 8, 8]", "a map of a"),
+    ("mma_m16n8k16_f16", "min_arch = 80", 'min_arch = "80"', "integer"),
+    ("mma_m16n8k16_f16", 'policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, also, arch, archs, b, builtin, c, "),
+    ("rdna4_m16n16k16_s8", "packed = [[1, 0], [2, 0]]", "packed = [[2, 0], [1, 0]]", "packed of a and b that stand for the same k"),
+    ("fma_m16n32k4_f32", "[0, 4], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 8]", "[0, 8], [0, 0], [0, 0]]\nregisters = [[1, 0], [2, 0], [0, 4]",
+     r"lanes that hold all they multiply; lane 0 lacks element \(0, 8\) of b"),
+    ("fma_m16n32k4_f32", "[0, 0], [1, 0], [2, 0]]\nregisters = [[0, 1], [0, 2], [4, 0]", "[0, 0], [1, 0], [4, 0]]\nregisters = [[0, 1], [0, 2], [2, 0]",
+     r"lanes that hold all they multiply; lane 0 lacks element \(4, 0\) of a"),
+    ("tcgen05_m128n16k16_f16", "widest = 16", "widest = 17", "at most 256 columns and k"),
+    ("mma_m16n8k16_f16", MAP_OF_B, "", "a map of b, or a descriptor"),
+    ("mma_m16n8k16_f16", MAP_OF_A, "", "a map of a where b is in registers"),
+    ("mma_m16n8k16_f16", MAP_OF_A, MAP_OF_A.replace("[4, 0]]", "[3, 0]]"), "offsets of a power of two below 256"),
+    ("mma_m16n8k16_f16", "min_arch = 80\n", "", "min_arch, and neither archs nor builtin"),
+    ("mma_m16n8k16_f16", "min_arch = 80\n", 'min_arch = 80\nbuiltin = "__builtin_fmaf"\n', "min_arch, and neither archs nor builtin"),
 ])
 def test_a_row_that_cannot_be_is_refused(tmp_path, name, before, after, complaint):
     assert_refused(tmp_path, FRAGMENTS, name, before, after, complaint)

@@ -161,7 +161,12 @@ def test_gpus_of_one_chip_differ_only_where_they_do(one, other, differing):
     ("{ f16 = 1024, bf16", "{ bf16", "tensor_fma_per_clock of f16"),
     ("tf32 = 512", "tf32 = 0", "greater than 0"),
     ("tf32 = 512", "f8 = 512", "'f16', 'bf16', 'tf32', 's8'"),
-    ("[rates]", "[limits]\nshared_bytes_per_block = 167936\n[rates]", "less shared_bytes_reserved_per_block"),
+    ("[rates]", "[limits]\nshared_bytes_per_block = 166913\n[rates]", "at most shared_bytes_per_sm.*less shared_bytes_reserved_per_block"),
+    ('matrix_unit = "ampere"', 'matrix_unit = "amper"', "did you mean 'ampere'"),
+    ('arch = "sm_80"', 'arch = "sm_80; rm"', "match pattern"),
+    ("NVIDIA A100 SXM4 40 GB", "A100\\n#error", "match pattern"),
+    ("sms = 108", "sms = -108", "greater than 0"),
+    ("sms = 108", "sms = 1e2", "integer"),
     *(("[rates]", f"[limits]\n{line}\n[rates]", told) for line, told in (
         ("threads_per_sm = 992", "threads_per_block of at most threads_per_sm"), ("threads_per_sm = 2040", "threads_per_sm of whole warps, 32 threads each"),
         ("threads_per_block = 1000", "threads_per_block of whole warps"), ("register_allocation_unit = 48", "register_allocation_unit of whole warps"),
@@ -172,7 +177,7 @@ def test_gpus_of_one_chip_differ_only_where_they_do(one, other, differing):
     ("l2_mib = 40", "", "is missing"),
     ("l2_mib = 40", "l2_mib = 40\nl3_mib = 1", "unknown key"),
 ])
-def test_numbers_that_disagree_are_refused(tmp_path, before, after, complaint):
+def test_a_row_that_cannot_be_is_refused(tmp_path, before, after, complaint):
     assert_refused(tmp_path, GPUS, "a100", before, after, complaint)
 
 

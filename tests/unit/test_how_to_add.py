@@ -143,66 +143,34 @@ def test_a_gpu_is_added_as_its_page_says(carry_out, tmp_path):
     assert (tmp_path / "my_kernel.cu").is_file() and list((tmp_path / "my_build").glob("*.cubin"))
 
 
-def test_a_scheme_is_added_as_its_page_says(carry_out, tmp_path):
-    done = carry_out(PAGES["scheme"])
-    assert (done.files, done.commands, done.said) == (2, 4, 6)
-    assert "my_scheme" in (tmp_path / "my_kernel.cu").read_text()
+ADDED = {
+    # a page: (files, commands and lines that it says are printed, what the kernel's text has then)
+    "scheme": ((2, 4, 6), ("my_scheme",)),
+    "fragment": ((2, 6, 5), ("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32",)),
+    "design": ((5, 5, 12), ("2 rows of warps together", "WARP_ROWS = 2;")),
+    "schedule": ((4, 2, 5), ("raster_columns",)),
+    "policy": ((4, 2, 6), ("load_pair",)),
+    "output-type": ((4, 4, 7), ("u32* __restrict__ c", "stored as TF32")),
+    "epilogue": ((4, 4, 8), ("x = silu(x);", "const float* __restrict__ bias")),
+    "kind": ((4, 5, 11), ("const int to_stage = min(stages_k, (m0 + TILE_M + BLOCK_K - 1) / BLOCK_K);", "of an A with zeros above its diagonal")),
+}
 
 
-def test_a_fragment_is_added_as_its_page_says(carry_out, tmp_path):
-    done = carry_out(PAGES["fragment"])
-    assert (done.files, done.commands, done.said) == (2, 6, 5)
-    assert "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32" in (tmp_path / "my_kernel.cu").read_text()
+@pytest.mark.parametrize("page", [page if page in ("scheme", "fragment") else pytest.param(page, marks=pytest.mark.slow) for page in ADDED])
+def test_it_is_added_as_its_page_says(page, carry_out, tmp_path):
+    counts, says = ADDED[page]
+    done = carry_out(PAGES[page])
+    assert (done.files, done.commands, done.said) == counts
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert not [one for one in says if one not in text and one not in one_spaced(text.replace("//", ""))]
+    assert page != "policy" or "ldmatrix.sync" not in text
     assert "my_mma_m16n8k8_bf16" not in {path.stem for path in (SPECS / "fragments").glob("*.toml")}
 
 
-@pytest.mark.slow
-def test_a_design_is_added_as_its_page_says(carry_out, tmp_path):
-    done = carry_out(PAGES["design"])
-    assert (done.files, done.commands, done.said) == (5, 5, 12)
-    text = (tmp_path / "my_kernel.cu").read_text()
-    assert "2 rows of warps together" in one_spaced(text.replace("//", "")) and "WARP_ROWS = 2;" in text
-
-
-@pytest.mark.slow
-def test_a_schedule_is_added_as_its_page_says(carry_out, tmp_path):
-    done = carry_out(PAGES["schedule"])
-    assert (done.files, done.commands, done.said) == (4, 2, 5)
-    assert "raster_columns" in (tmp_path / "my_kernel.cu").read_text()
-
-
-@pytest.mark.slow
-def test_a_policy_is_added_as_its_page_says(carry_out, tmp_path):
-    done = carry_out(PAGES["policy"])
-    assert (done.files, done.commands, done.said) == (4, 2, 6)
-    text = (tmp_path / "my_kernel.cu").read_text()
-    assert "load_pair" in text and "ldmatrix.sync" not in text
-
-
-@pytest.mark.slow
-def test_an_output_type_is_added_as_its_page_says(carry_out, tmp_path):
-    done = carry_out(PAGES["output-type"])
-    assert (done.files, done.commands, done.said) == (4, 4, 7)
-    text = (tmp_path / "my_kernel.cu").read_text()
-    assert "u32* __restrict__ c" in text and "stored as TF32" in text
-
-
-@pytest.mark.slow
-def test_an_epilogue_is_added_as_its_page_says(carry_out, tmp_path):
-    done = carry_out(PAGES["epilogue"])
-    assert (done.files, done.commands, done.said) == (4, 4, 8)
-    text = (tmp_path / "my_kernel.cu").read_text()
-    assert "x = silu(x);" in text and "const float* __restrict__ bias" in text
-    written = [tmp_path / "gemmgen_silu.py", tmp_path / "gemmgen_silu-1.0.dist-info" / "entry_points.txt"]
-    assert sum(len(file.read_text().splitlines()) for file in written) < 40
-
-
-@pytest.mark.slow
-def test_a_kind_is_added_as_its_page_says(carry_out, tmp_path):
-    done = carry_out(PAGES["kind"])
-    assert (done.files, done.commands, done.said) == (4, 5, 11)
-    text = (tmp_path / "my_kernel.cu").read_text()
-    assert "const int to_stage = min(stages_k, (m0 + TILE_M + BLOCK_K - 1) / BLOCK_K);" in text and "of an A with zeros above its diagonal" in text
+def test_an_epilogue_and_a_kind_are_short():
+    """The files that the page on an epilogue writes have fewer than 40 lines together; the page on a kind has fewer than 450."""
+    written = re.findall(r"^```(?:python|ini)\n(.*?)^```$", PAGES["epilogue"], re.S | re.M)
+    assert len(written) >= 2 and sum(len(one.splitlines()) for one in written) < 40
     assert len(PAGES["kind"].splitlines()) < 450
 
 

@@ -15,7 +15,7 @@ from ways import plan_of
 from gemmgen import abi
 from gemmgen.batch import PROBLEM
 from gemmgen.designs import all_designs, design_called
-from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.interface import given
 from gemmgen.kinds import GEMM, GEMMT, GROUPED, HEMM, HER2K, HERK, POINTERS, STRIDED, SYMM, SYR2K, SYRK, TRMM, TRSM, Kind, Tiles, all_kinds, kind_called, require_plain
 from gemmgen.model.equation import Constraint, Equation
@@ -75,14 +75,6 @@ def test_a_system_is_solved_in_a_c_of_fp32(c):
     with pytest.raises(InfeasibleSpec, match=r"\[problem\] c: .*") as error:
         solve(loads({"problem": {"kind": "trsm", "c": c}, "target": {"gpu": "a100"}}))
     assert error.value.remedy == 'c = "f32"'
-
-
-def test_two_kinds_of_one_name_are_refused(monkeypatch):
-    from gemmgen import kinds
-
-    monkeypatch.setattr(kinds, "entry_points", lambda group: [type("Point", (), {"name": "x", "load": staticmethod(lambda: Kind())})()])
-    with pytest.raises(GemmgenError, match="two have one name"):
-        all_kinds.__wrapped__()
 
 
 @pytest.mark.parametrize("kind", BATCHES, ids=str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -58,9 +59,15 @@ def room_of(module: str) -> str:
 
 
 @cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Every node of a file that a test of this file asks for, wherever it stands."""
+    wanted = ast.Import | ast.ImportFrom | ast.ClassDef | ast.Compare | ast.Attribute
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, wanted)]
+
+
 def statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
-    """Every import of a file, wherever it stands."""
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    """Every import of a file."""
+    return [node for node in nodes(path) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def imports(path: Path) -> list[str]:
@@ -186,6 +193,50 @@ def test_importing_the_package_is_cheap():
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == ["loaded"]
 
 
+COMPARED = {
+    "gemmgen/cli/explain.py: kind == GEMM": "what one product computes needs no words",
+    "gemmgen/designs/design.py: (POINTERS if kind.indirect else STRIDED if kind.batched else GEMM).name in self.kinds":
+        "kernels of any kind are those of one product or of a batch",
+    "gemmgen/library/tables.py: plan.kind.asked not in (GEMM.name, STRIDED.name, *LEVEL3)": "the routines of a library's interface",
+    "gemmgen/library/raced.py: kernel['spec'].get('problem', {}).get('kind') == STRIDED.name": "a manifest has the name of a kind alone",
+    "gemmgen/solve/applicable.py: GROUPED.name in design.kinds": "several tiles are a choice of designs for products of different sizes",
+    "gemmgen/verdict.py: kind in (GEMM, STRIDED)": "the vendor's SGEMM is their routine, and no share of it",
+    "gemmgen/verify/digests.py: plan.kind.asked == GEMM.name": "digests were published of one product, of real or complex elements",
+}
+"""Where a kind of products is compared with another outside of its own room, and why."""
+
+
+def kinds_compared(nodes: Iterable[ast.AST], names: set[str]) -> list[str]:
+    """Each comparison with a kind of those, by its name as text or as a constant."""
+    found = []
+    for node in nodes:
+        if isinstance(node, ast.Compare):
+            others = {part.value if isinstance(part, ast.Constant) else part.id.lower() if part.id.isupper() else ""
+                      for part in ast.walk(node) if isinstance(part, ast.Constant | ast.Name)}
+            found += [ast.unparse(node)] if others & names and "kind" in ast.unparse(node) else []
+    return found
+
+
+def test_what_a_kind_is_it_is_asked_for():
+    """It is not found out by a comparison, and its name is written in its own room alone."""
+    from gemmgen.kinds import all_kinds
+
+    found = {f"gemmgen/{path.relative_to(PACKAGE)}: {one}" for path in FILES if room_of_file(path) != "kinds"
+             for one in kinds_compared(nodes(path), {*all_kinds()})}
+    assert found == {*COMPARED}
+    tree = ast.parse("a = plan.kind in (SYRK, TRSM) or row.kind == 'kernel' or kind.name != 'gemm'")
+    assert kinds_compared(ast.walk(tree), {*all_kinds()}) == [
+        "plan.kind in (SYRK, TRSM)", "kind.name != 'gemm'",
+    ]
+
+
+def test_a_schemes_k_of_a_tile_is_asked_for_in_its_own_room():
+    """Others ask the scheme's family, which is one of several classes."""
+    asked = {room_of_file(path) for path in FILES for node in nodes(path)
+             if isinstance(node, ast.Attribute) and node.attr in ("fixed", "tiled", "residues", "tile_k") and ast.unparse(node.value).endswith("scheme")}
+    assert asked <= {"catalog"}
+
+
 MOST_LINES, MOST_MEMBERS = 600, 25
 LARGE = {
     "gemmgen/kinds/kind.py: Kind": "the page on a new kind of product goes through them one by one, and a kind says only those that differ",
@@ -218,6 +269,6 @@ def test_members_are_counted_by_hand():
 
 def test_no_class_has_many_members():
     found = {f"gemmgen/{path.relative_to(PACKAGE)}: {node.name}": len(members(node))
-             for path in FILES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)}
+             for path in FILES for node in nodes(path) if isinstance(node, ast.ClassDef)}
     assert {name for name, count in found.items() if count > MOST_MEMBERS} == {*LARGE}, found
     assert len(all_decisions()) <= MOST_MEMBERS  # the fields that a plan has of them

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 import reference
+from programs import need, run
 from schema_check import violations
 
 from gemmgen import road
@@ -66,18 +67,6 @@ def folder(library_of, tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("library") / "lab"
     write(library_of(), place)
     return place
-
-
-def need(*tools: str) -> None:
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"needs {tool}")
-
-
-def run(*command, cwd: Path) -> str:
-    done = subprocess.run([str(one) for one in command], cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 WARNED = ("-std=gnu99", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror")
@@ -185,9 +174,8 @@ def test_a_library_of_fp64_has_no_portable_kernel_and_an_example_in_fp64(library
     assert told["title"] == "FP64 matrix products on the matrix units of a100" and 'finish_symbols[] = {\n    NULL,\n    "finish_f64"' in files["src/tables.h"].decode()
     for name in ("include/lab.h", "example.c"):
         (tmp_path / Path(name).name).write_bytes(files[name])
-    if shutil.which("gcc"):
-        run("gcc", *WARNED, "-fsyntax-only", "-I.", "example.c", cwd=tmp_path)
     assert "static double a[" in files["example.c"].decode() and "problem.element = lab_F64;" in files["example.c"].decode()
+    run(*need("gcc"), *WARNED, "-fsyntax-only", "-I.", "example.c", cwd=tmp_path)
 
 
 def test_a_library_of_complex_numbers_tells_letters_types_and_an_example_of_pairs(library_of, tmp_path):
@@ -205,9 +193,8 @@ def test_a_library_of_complex_numbers_tells_letters_types_and_an_example_of_pair
     assert all(f"lab_{one}(" in header for one in ("cgemm", "cherk", "zsyrk", "ztrsm"))
     for name in ("include/lab.h", "example.c"):
         (tmp_path / Path(name).name).write_bytes(files[name])
-    if shutil.which("gcc"):
-        run("gcc", *WARNED, "-fsyntax-only", "-I.", "example.c", cwd=tmp_path)
     assert "static float complex a[" in files["example.c"].decode() and "problem.element = lab_C64;" in files["example.c"].decode()
+    run(*need("gcc"), *WARNED, "-fsyntax-only", "-I.", "example.c", cwd=tmp_path)
 
 
 def test_the_same_library_gives_the_same_bytes(library_of):

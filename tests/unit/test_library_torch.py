@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch for the CPU is not installed")
 
 import reference
+from torch_models import Block
 
 EVERY = ["mm", "addmm", "bmm", "linear"]
 
@@ -93,21 +94,6 @@ def mlp(width=8):
     torch.manual_seed(0)
     first, second, third = torch.nn.Linear(width, 2 * width), torch.nn.Linear(2 * width, 2 * width, bias=False), torch.nn.Linear(2 * width, width)
     return torch.nn.Sequential(first, torch.nn.ReLU(), second, torch.nn.GELU(), third)
-
-
-class Block(torch.nn.Module):
-    """A transformer's layer: four Linear, two batched products."""
-
-    def __init__(self, width=16, heads=2):
-        super().__init__()
-        self.heads = heads
-        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
-        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
-        x = x + self.out((torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v).transpose(1, 2).flatten(2))
-        return x + self.down(torch.nn.functional.gelu(self.up(x)))
 
 
 def trained(model, x):

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import numpy_cupy
 import pytest
 
 from gemmgen.errors import DeviceError, GemmgenError, SpecError
@@ -171,18 +172,10 @@ def test_every_claim_is_of_schemes_that_are_measured():
 # ---- the calls of cuBLAS
 
 
-class _OnDevice(np.ndarray):
-    """A NumPy array with cupy's way of telling where it lies."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
 def _fake_cupy(monkeypatch) -> None:
     cupy = ModuleType("cupy")
     cupy.__version__ = "0"
-    cupy.empty = lambda shape, dtype: np.empty(shape, dtype).view(_OnDevice)
+    cupy.empty = lambda shape, dtype: np.empty(shape, dtype).view(numpy_cupy.Array)
     cupy.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: None)
     cuda = ModuleType("cupy.cuda")
     cuda.device = SimpleNamespace(get_cublas_handle=lambda: 77)
@@ -200,9 +193,9 @@ class _Inputs(Inputs):
         m, n, k = self.size = size
         self.sets = sets
         rng = np.random.default_rng(size[0])
-        self.a = [rng.uniform(-1, 1, (m, k)).astype(np.float32).view(_OnDevice) for _ in range(sets)]
-        self.b = [rng.uniform(-1, 1, (k, n)).astype(np.float32).view(_OnDevice) for _ in range(sets)]
-        self.c = [np.empty((m, n), np.float32).view(_OnDevice) for _ in range(sets)]
+        self.a = [rng.uniform(-1, 1, (m, k)).astype(np.float32).view(numpy_cupy.Array) for _ in range(sets)]
+        self.b = [rng.uniform(-1, 1, (k, n)).astype(np.float32).view(numpy_cupy.Array) for _ in range(sets)]
+        self.c = [np.empty((m, n), np.float32).view(numpy_cupy.Array) for _ in range(sets)]
 
 
 @pytest.mark.parametrize("name", papers.LIBRARY)

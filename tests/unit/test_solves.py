@@ -29,7 +29,6 @@ from gemmgen.run import Result
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.timing import contender
-from gemmgen.verify import Judge
 from gemmgen.verdict import NATIVE, native_seconds, own_seconds, plain_seconds, verdict
 from gemmgen.verify import solves as judging
 

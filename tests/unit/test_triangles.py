@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from programs import need, run
+from programs import Example, need, run
 from schema_check import violations
 from test_export import ENDED, HOST_LIBRARY, HOST_RUNTIME, SCHEMA, SMALL, stand_in
 from ways import plan_of
@@ -312,14 +312,10 @@ def test_the_example_of_a_triangle_takes_what_is_right_and_nothing_else(kind, up
     run(gxx, *options, "-Wall", "-Wextra", "-Werror", "-c", "example.cpp", cwd=folder)
     run(gxx, *options, "-Wall", "-Wextra", "-Werror", "example.o", "library.cpp", "-o", "example", cwd=folder)
 
-    def example(**settings: str) -> subprocess.CompletedProcess:
-        return subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env=settings)
-
-    right = example()
-    assert (right.returncode, right.stdout.count("ok "), right.stdout.count("FAILED")) == (0, 6 + (uplo == BOTH), 0), right.stdout
+    example = Example(folder)
+    example.assert_right(6 + (uplo == BOTH))
     for fault in (1, 2, 3, 4, 5):  # the last element off; all; no number; one beside C; a count that is missing
-        wrong = example(FAULT=str(fault))
-        assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
+        example.assert_fails(fault)
     outside = library.replace(f"STORED ({stored})", "STORED 1") if uplo != BOTH else library.replace("case 1: c[(m - 1) * ldc + n - 1]", "case 1: c[1]")
     (folder / "library.cpp").write_text(outside)
     run(gxx, *options, "example.o", "library.cpp", "-o", "example", cwd=folder)

@@ -88,7 +88,7 @@ def test_words_that_a_pass_has_split_may_be_loaded_in_any_way():
 def test_the_models_stages_are_those_of_the_mean_tile(kind, gpu):
     asked = spec("trmm", 4096, 4096, 4096, gpu, **kind.options)
     plan = solve(loads(asked.spec.model_dump(mode="json", exclude_unset=True) | {"fragment": {"policy": "wgmma" if gpu == "h200" else "mfma"}}))
-    (bm, bn, bk), height = plan.block, plan.block[0] * plan.cluster if kind.left else plan.block[1]
+    bk, height = plan.block[2], plan.block[0] * plan.cluster if kind.left else plan.block[1]
     each = [-(-min(4096, (at + 1) * height) // bk) for at in range(-(-4096 // height))]
     assert abs(plan.model["stages_k"] * plan.split_k - np.mean(each)) <= plan.split_k + 1
     whole = replace(plan, kind=GEMM)

@@ -43,7 +43,7 @@ def reads_once(scheme: Scheme) -> bool:
 
 
 class OfResidues:
-    """What designs for residues have in common beside the design that each derives from: how they split, and that nothing is promoted."""
+    """What designs for residues have in common beside the design that each derives from: how they split, what a stage is, and that nothing is promoted."""
 
     def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
         return reads_once(scheme)
@@ -53,6 +53,20 @@ class OfResidues:
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return 0
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
+        return super().constants(layout, scheme, fragment, gpu, hints) | {
+            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **equations.of_elements(scheme),
+        }
+
+
+def pass_constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
+    """What the passes over the operands of a GPU with a copy engine take."""
+    measured = gpu.measured.of("residues", gpu.name)
+    if scheme.family.wide:
+        return {"pass_share": equations.WIDE_PASS_SHARE, "pass_seconds": equations.WIDE_PASS_SECONDS}
+    return {"pass_share": measured.pass_share.value, "pass_seconds": measured.pass_seconds.value}
 
 
 class ResidueKernels(OfResidues, specialised.Specialised):
@@ -78,13 +92,8 @@ class ResidueKernels(OfResidues, specialised.Specialised):
         return found
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
-        """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
-        measured = gpu.measured.of("residues", gpu.name)
-        passes = (equations.WIDE_PASS_SHARE, equations.WIDE_PASS_SECONDS) if scheme.family.wide else (measured.pass_share.value, measured.pass_seconds.value)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **specialised.TURNS.absent,
-            **equations.of_elements(scheme), "other_registers": equations.OTHER_REGISTERS,
-            **dict(zip(("pass_share", "pass_seconds"), passes)),
+            **specialised.TURNS.absent, "other_registers": equations.OTHER_REGISTERS, **pass_constants(scheme, gpu),
         }
 
     # ---- search

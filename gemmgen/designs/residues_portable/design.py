@@ -14,7 +14,6 @@ from gemmgen.designs.design import Asked, Hints, Way, refuse_pipeline
 from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, COMPLEX, PROMOTES_AT_ONCE, Feature
 from gemmgen.designs.portable import design as portable
 from gemmgen.designs.residues.design import SLICES, OfResidues
-from gemmgen.designs.residues.equations import of_elements
 from gemmgen.designs.residues_portable import equations
 from gemmgen.kinds import GEMM, POINTERS, STRIDED
 from gemmgen.model import registers, traffic
@@ -54,11 +53,7 @@ class PortableResidues(OfResidues, portable.Portable):
         return super().ways(asked)
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
-        """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
-        return super().constants(layout, scheme, fragment, gpu, hints) | {
-            **of_elements(scheme), "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1,
-            "reals": hints.reals,
-        }
+        return super().constants(layout, scheme, fragment, gpu, hints) | {"reals": hints.reals}
 
     def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
         known = solved(registers.EQUATIONS, numbers)

@@ -15,7 +15,6 @@ from gemmgen.designs.design import Hints
 from gemmgen.designs.feature import ANY_KIND, COMBINED_SUMS, COMPLEX, PERSISTENT, Feature
 from gemmgen.designs.parts import Checked, Equations
 from gemmgen.designs.residues import design as residues
-from gemmgen.designs.residues.equations import WIDE_PASS_SECONDS, WIDE_PASS_SHARE, of_elements
 from gemmgen.designs.residues_tensor_memory import equations
 from gemmgen.designs.specialised import design as specialised
 from gemmgen.designs.tensor_memory import design as tensor_memory
@@ -52,13 +51,8 @@ class TensorMemoryResidues(residues.OfResidues, tensor_memory.TensorMemory):
         return Columns(plan)
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
-        """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
-        measured = gpu.measured.of("residues", gpu.name)
-        passes = (WIDE_PASS_SHARE, WIDE_PASS_SECONDS) if scheme.family.wide else (measured.pass_share.value, measured.pass_seconds.value)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **of_elements(scheme),
-            "buffers": equations.BUFFERS, "other_registers": equations.OTHER_REGISTERS,
-            **dict(zip(("pass_share", "pass_seconds"), passes)),
+            "buffers": equations.BUFFERS, "other_registers": equations.OTHER_REGISTERS, **residues.pass_constants(scheme, gpu),
         }
 
     # ---- search

@@ -51,7 +51,7 @@ STAGES_IN_REGISTERS = Feature("stages in registers", constraints=(
 ))
 WARPS_THAT_SHARE = Feature("warps that share a tile, each with its own part of every stage", constraints=(
     Constraint("C31", "block k", "(WK % FK == 0) & (BK % WK == 0)", "warps that share a tile take equal parts of every stage", refusals.warps_k),
-    Constraint("C32", "threads", "threads <= threads_per_block", "the hardware's limit", refusals.threads),
+    Constraint("C32", "threads", "threads <= threads_per_block", "the hardware's limit", common.threads),
 ))
 PROMOTION = Feature("promotion", constraints=(Constraint(
     "C33", "promotion", "(promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))",
@@ -62,10 +62,12 @@ SPLIT_BY_LANES = Feature("lanes split what they multiply", constraints=(
                "scales of rows or tiles of k ask for a pass over the operands first, which may as well split them", scaled_in_kernel),
 ))
 SUMS_IN_SHARED = Feature("warps add up their sums in shared memory", constraints=(
-    Constraint("C34", "shared memory", "shared_bytes <= shared_bytes_per_block", "the sums of a block's warps meet there", refusals.sums),
+    Constraint("C34", "shared memory", "shared_bytes <= shared_bytes_per_block", "the sums of a block's warps meet there",
+               common.block_memory("the sums of a block", "a smaller block, or fewer warps that share its k")),
 ))
 PREDICTED_SPILLS = Feature("registers that the model predicts", steers=True, constraints=(
-    Constraint("C35", "predicted to spill", "demand <= register_budget", "what ptxas cannot hold it spills", refusals.spills),
+    Constraint("C35", "predicted to spill", "demand <= register_budget", "what ptxas cannot hold it spills",
+               common.spills("a smaller warp tile, or fewer stages")),
 ))
 
 

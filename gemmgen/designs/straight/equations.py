@@ -6,6 +6,8 @@ sums of all warps once at the end (S3).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.model import registers, resources, time, traffic
 from gemmgen.model.equation import Equation
@@ -85,10 +87,15 @@ CONSTANT_OF = {
 """Symbol: the constant of a GPU's row, under [measured.straight], that it stands for."""
 
 
-def constants(gpu: Gpu) -> dict[str, float]:
-    """The symbols that no candidate changes, beside those that every design has."""
-    measured = gpu.measured.of("straight", gpu.name)
+def constants(gpu: Gpu, section: str = "straight", constant_of: Mapping[str, str] = CONSTANT_OF) -> dict[str, float]:
+    """The symbols that no candidate changes, beside those that every design has, where lanes split and one launch reads each operand.
+
+    Args:
+        section: of the GPU's row, under [measured].
+        constant_of: as `CONSTANT_OF`.
+    """
+    measured = gpu.measured.of(section, gpu.name)
     return {
         "sharers": 1, "split_register": 1, "split_shared": 0, "once_rate": gpu.rates.dram_gb_per_s * 1e9 * measured.dram_efficiency.value,
-        **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()},
+        **{symbol: getattr(measured, constant).value for symbol, constant in constant_of.items()},
     }

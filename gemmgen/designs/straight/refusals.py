@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemmgen.designs.straight.equations import DEMAND, SHARED_BYTES
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Numbers
 
@@ -30,25 +29,4 @@ def warp_n(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [tile] warp", "warp n is not a whole number of fragments", got=plan.warp[1], needs=f"a multiple of {unit} ({plan.fragment.name})",
         remedy=f"warp n = {max(unit, plan.warp[1] // unit * unit)}",
-    )
-
-
-def threads(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    return InfeasibleSpec(
-        f"{place}: [tile]", "too many threads in a block", got=plan.threads, needs=f"at most {plan.gpu.limits.threads_per_block} on {plan.gpu.name}",
-        remedy="larger warps or a smaller block",
-    )
-
-
-def sums(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    return InfeasibleSpec(
-        f"{place}: [tile]", f"the sums of a block do not fit {plan.gpu.name}", needs=SHARED_BYTES.shown(numbers),
-        has=f"{plan.gpu.limits.shared_bytes_per_block} B of shared memory a block", remedy="a smaller block, or fewer warps that share its k",
-    )
-
-
-def spills(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    return InfeasibleSpec(
-        f"{place}: [tile] warp", "the compiler is predicted to spill registers", needs=DEMAND.shown(numbers),
-        has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}", remedy="a smaller warp tile, or fewer stages",
     )

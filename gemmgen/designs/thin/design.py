@@ -17,7 +17,6 @@ from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
 from gemmgen.designs.feature import Feature
 from gemmgen.designs.parts import Equations, Text
-from gemmgen.designs.straight.refusals import threads
 from gemmgen.designs.thin import equations, refusals
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import resources
@@ -47,11 +46,13 @@ STREAMED = Feature("one operand is streamed through registers, and the thin one 
         "C54", "block k", "(WK % (4 * lanes_k) == 0) & (WK >= 4 * lanes_k * (stages - 1)) & (BK % WK == 0)",
         "whole steps, as many for each warp; and what is on its way does not reach beyond the next stage", refusals.depth,
     ),
-    Constraint("C55", "threads", "threads <= threads_per_block", "the hardware's limit", threads),
-    Constraint("C56", "shared memory", "shared_bytes <= shared_bytes_per_block", "the thin operand's part of two stages, and the sums", refusals.shared),
+    Constraint("C55", "threads", "threads <= threads_per_block", "the hardware's limit", common.threads),
+    Constraint("C56", "shared memory", "shared_bytes <= shared_bytes_per_block", "the thin operand's part of two stages, and the sums",
+               common.block_memory("the thin operand's part of two stages, or the sums of a block,", "a smaller block k, or a smaller block")),
 ))
 PREDICTED_SPILLS = Feature("registers that the model predicts", steers=True, constraints=(
-    Constraint("C57", "predicted to spill", "demand <= register_budget", "what the compiler cannot hold it spills", refusals.spills),
+    Constraint("C57", "predicted to spill", "demand <= register_budget", "what the compiler cannot hold it spills",
+               common.spills("a smaller warp, or fewer stages")),
 ))
 
 

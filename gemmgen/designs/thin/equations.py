@@ -100,9 +100,4 @@ CONSTANT_OF = {
 
 
 def constants(gpu: Gpu) -> dict[str, float]:
-    """The symbols that no candidate changes, beside those that every design has."""
-    measured = gpu.measured.of("thin", gpu.name)
-    return {
-        "sharers": 1, "split_register": 1, "split_shared": 0, "once_rate": gpu.rates.dram_gb_per_s * 1e9 * measured.dram_efficiency.value,
-        **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()},
-    }
+    return straight.constants(gpu, "thin", CONSTANT_OF)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemmgen.designs.thin.equations import DEMAND, LINE_LANES, SHARED_BYTES
+from gemmgen.designs.thin.equations import LINE_LANES
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Numbers
 
@@ -50,18 +50,4 @@ def depth(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
         got=f"warp k = {plan.warp[2]} of block k = {plan.block[2]}",
         needs=f"a warp k that is a multiple of {unit}, {least} at least with {plan.stages} stages, and divides block k",
         remedy=f"warp k = {least}, block k = {-(-plan.block[2] // least) * least}",
-    )
-
-
-def shared(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    return InfeasibleSpec(
-        f"{place}: [tile]", f"the thin operand's part of two stages, or the sums of a block, do not fit {plan.gpu.name}", needs=SHARED_BYTES.shown(numbers),
-        has=f"{plan.gpu.limits.shared_bytes_per_block} B of shared memory a block", remedy="a smaller block k, or a smaller block",
-    )
-
-
-def spills(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    return InfeasibleSpec(
-        f"{place}: [tile] warp", "the compiler is predicted to spill registers", needs=DEMAND.shown(numbers),
-        has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}", remedy="a smaller warp, or fewer stages",
     )

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
+from gemmgen.emulate.core.report import split_outside
 from gemmgen.errors import EmulationError
 
 
@@ -276,17 +277,7 @@ def _split(text: str, separator: str) -> list[str]:
     """The parts of `text` between separators that stand outside brackets."""
     if "[" not in text and "(" not in text:
         return [part.strip() for part in text.split(separator) if part.strip()]
-    parts, depth, start = [], 0, 0
-    for i, char in enumerate(text):
-        if char in "[(":
-            depth += 1
-        elif char in "])":
-            depth -= 1
-        elif char == separator and depth == 0:
-            parts.append(text[start:i])
-            start = i + 1
-    parts.append(text[start:])
-    return [part.strip() for part in parts if part.strip()]
+    return [part for part in split_outside(text, separator) if part]
 
 
 # ---------------------------------------------------------------- metadata

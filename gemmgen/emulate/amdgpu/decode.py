@@ -16,18 +16,7 @@ import numpy as np
 
 from gemmgen.emulate.amdgpu.assembly import Kernel, Statement
 from gemmgen.emulate.amdgpu.names import canonical
-from gemmgen.emulate.amdgpu.operands import (
-    DTYPES,
-    NULL,
-    PARTS,
-    Movement,
-    Operand,
-    Read,
-    constant,
-    parse_operand,
-    reads,
-    reads_loosely,
-)
+from gemmgen.emulate.amdgpu.operands import DTYPES, NULL, PARTS, Movement, Read, constant, parse_operand, reads, reads_loosely
 from gemmgen.emulate.amdgpu.program import Block, Instruction, Program, Run
 from gemmgen.emulate.amdgpu.target import Target
 from gemmgen.emulate.core.flow import entry_first

@@ -18,11 +18,11 @@ from gemmgen.emulate.amdgpu.program import Program
 from gemmgen.emulate.amdgpu.strip import Launch
 from gemmgen.emulate.amdgpu.target import target_named
 from gemmgen.emulate.core.host import HostMemory
-from gemmgen.emulate.core.launch import KEPT_PROGRAMS, LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
+from gemmgen.emulate.core.launch import KEPT_PROGRAMS, LAZY_HIGHEST, LaunchStats, Schedule, checked_launch
 from gemmgen.emulate.core.memory import Buffer
 from gemmgen.emulate.core.report import Source
 from gemmgen.emulate.core.strips import Progress, run_strips
-from gemmgen.errors import EmulationError, UnknownName
+from gemmgen.errors import EmulationError
 
 Value = Buffer | int | float | bytes | None
 _PACKET_BYTES = 64  # of a dispatch packet
@@ -102,16 +102,8 @@ class AmdEmulator(HostMemory):
                 something it must not.
         """
         self._open()
-        if entry not in self.programs:
-            raise UnknownName(self.source.name, "entry", entry, self.programs)
-        program = self.programs[entry]
+        program, grid, block = checked_launch(self.programs, self.source, entry, grid, block, lambda program: program.kernel.most_threads)
         kernel = program.kernel
-        grid, block = checked_dims(entry, "grid", grid), checked_dims(entry, "block", block)
-        if int(np.prod(block)) > kernel.most_threads:
-            raise EmulationError(
-                f"entry {entry}", "the block has more threads than the kernel allows",
-                got=block, needs=f"at most {kernel.most_threads} threads",
-            )  # fmt: skip
         self._fill_segment(kernel, args, grid, block, int(shared_bytes))
         self._fill_packet(grid, block)
         launch = Launch(

@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+
+
+def highest_bit(x: np.ndarray) -> np.ndarray:
+    """Position of the highest set bit, -1 for zero, int32."""
+    result = np.full(x.shape, -1, np.int32)
+    for bit in range(8 * x.dtype.itemsize):
+        result = np.where(x >> x.dtype.type(bit) != 0, np.int32(bit), result)
+    return result
+
+
+def reversed_bits(x: np.ndarray) -> np.ndarray:
+    bits = 8 * x.dtype.itemsize
+    result = np.zeros((), x.dtype)
+    for bit in range(bits):
+        result = result | (x >> x.dtype.type(bit) & x.dtype.type(1)) << x.dtype.type(bits - 1 - bit)
+    return result
+
+
+def function_of_bits(table: int, dtype: np.dtype) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+    """A function of each three bits a, b and c, which is bit 4 a + 2 b + c of its table."""
+
+    def function(a, b, c):
+        result = np.zeros((), dtype)
+        for row in range(8):
+            if table >> row & 1:
+                result = result | (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+        return result
+
+    return function
 
 
 def high_half(x: np.ndarray, y: np.ndarray) -> np.ndarray:

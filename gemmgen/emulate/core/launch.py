@@ -3,12 +3,16 @@ run, what a launch did, and how strips of blocks are run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from math import prod
+from typing import Literal, Protocol, TypeVar
 
-from gemmgen.errors import EmulationError
+from gemmgen.emulate.core.report import Source
+from gemmgen.errors import EmulationError, UnknownName
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,27 @@ class GridLaunch(Protocol):
 
     def run_strip(self, ctas: Sequence[int]) -> LaunchStats:
         """Run the blocks with these linear numbers to their end."""
+
+
+def checked_launch(
+    programs: Mapping[str, P], source: Source, entry: str, grid: Sequence[int], block: Sequence[int], most: Callable[[P], int],
+) -> tuple[P, tuple[int, int, int], tuple[int, int, int]]:
+    """The program of an entry, the grid and the block of its launch.
+
+    Args:
+        most: threads of a block that a program may have.
+
+    Raises:
+        UnknownName: there is no such entry.
+        EmulationError: the grid or the block is none, or too large.
+    """
+    if entry not in programs:
+        raise UnknownName(source.name, "entry", entry, programs)
+    program = programs[entry]
+    grid, block = checked_dims(entry, "grid", grid), checked_dims(entry, "block", block)
+    if prod(block) > most(program):
+        raise EmulationError(f"entry {entry}", "the block has more threads than the kernel allows", got=block, needs=f"at most {most(program)} threads")
+    return program, grid, block
 
 
 def checked_dims(entry: str, what: str, dims: Sequence[int]) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Where in the source an emulated instruction came from, and how an error says so."""
+"""The text of an emulated instruction: its parts, where in the source it came from, and how an error says so."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ from gemmgen.errors import EmulationError
 
 
 _LONGEST = 200  # characters quoted of an instruction
+
+
+def split_outside(text: str, separator: str) -> list[str]:
+    """The parts of an instruction's text between separators that stand outside brackets and braces."""
+    parts, depth, start = [], 0, 0
+    for at, char in enumerate(text):
+        if char in "{[(":
+            depth += 1
+        elif char in "}])":
+            depth -= 1
+        elif char == separator and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    parts.append(text[start:].strip())
+    return parts
 
 
 class Statement(Protocol):

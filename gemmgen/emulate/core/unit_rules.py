@@ -80,7 +80,22 @@ _ZERO = -1000  # exponent of a zero factor; a product with one stays below -600
 _FLOAT64_BITS = FORMATS["f32"].fraction_bits + 29  # fraction bits of a float64
 
 
-class Truncate(Rule):
+class Aligned(Rule):
+    """What the rules of products that are aligned as whole numbers have in common."""
+
+    def as_added(self, products: np.ndarray, c: np.ndarray, result: np.ndarray) -> np.ndarray:
+        """`result` [...], but what IEEE addition gives where one of `products` [..., k] or `c` [...] is not finite."""
+        special = ~(np.isfinite(products).all(-1) & np.isfinite(c))
+        if special.any():
+            result = np.where(special, (products.sum(-1) + c).astype(np.float32), result)
+        return result + np.float32(0)  # -0 + 0 is +0
+
+    def factor(self, x):
+        exponents = _factor_exponents(x, self.smallest)
+        return (x, exponents), exponents == 128
+
+
+class Truncate(Aligned):
     """NVIDIA's rule.
 
     1. each product a*b is exact; its exponent is the sum of its factors' exponents
@@ -110,14 +125,7 @@ class Truncate(Rule):
         total = np.trunc(np.ldexp(products, (self.bits - top)[..., None])).sum(-1)
         total = total + np.trunc(np.ldexp(c, self.bits - top))
         result = _toward_zero(np.ldexp(total, top - self.bits), self.sum_bits)
-        special = ~(np.isfinite(products).all(-1) & np.isfinite(c))
-        if special.any():
-            result = np.where(special, (products.sum(-1) + c).astype(np.float32), result)
-        return result + np.float32(0)  # -0 + 0 is +0
-
-    def factor(self, x):
-        exponents = _factor_exponents(x, self.smallest)
-        return (x, exponents), exponents == 128
+        return self.as_added(products, c, result)
 
     def fast_block(self, a, b, c):
         (a, exponents_a), (b, exponents_b) = a, b
@@ -168,7 +176,7 @@ _SUM_BITS = 31
 """Fraction bits of the floor rule's sum; the products' sum has one more when it meets the accumulator."""
 
 
-class Floor(Rule):
+class Floor(Aligned):
     """CDNA 3's rule.
 
     1. products as under `Truncate`; one of 2**128 or more is Inf;
@@ -199,10 +207,7 @@ class Floor(Rule):
         total = np.ldexp(dot + addend, both)
         unit = exponent(total, -126) - _SUM_BITS
         result = np.ldexp(np.floor(np.ldexp(total, -unit)), unit).astype(np.float32)
-        special = ~(np.isfinite(products).all(-1) & np.isfinite(c))
-        if special.any():
-            result = np.where(special, (products.sum(-1) + c).astype(np.float32), result)
-        return result + np.float32(0)
+        return self.as_added(products, c, result)
 
     def _dot(self, products: np.ndarray, exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The aligned products' sum in units of 2**(top - bits), and top."""
@@ -212,10 +217,6 @@ class Floor(Rule):
     def _addend(self, c: np.ndarray, below: np.ndarray) -> np.ndarray:
         """The accumulator, whose exponent is so much below the larger of both."""
         return c
-
-    def factor(self, x):
-        exponents = _factor_exponents(x, self.smallest)
-        return (x, exponents), exponents == 128
 
     def fast_block(self, a, b, c):
         (a, exponents_a), (b, exponents_b) = a, b

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core.host import HostMemory
-from gemmgen.emulate.core.launch import KEPT_PROGRAMS, LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
+from gemmgen.emulate.core.launch import KEPT_PROGRAMS, LAZY_HIGHEST, LaunchStats, Schedule, checked_launch
 from gemmgen.emulate.core.memory import Buffer
 from gemmgen.emulate.core.report import Source
 from gemmgen.emulate.core.strips import Progress, run_strips
@@ -23,7 +24,7 @@ from gemmgen.emulate.ptx.order import Writes
 from gemmgen.emulate.ptx.parse import Module, Param, parse
 from gemmgen.emulate.ptx.program import Program
 from gemmgen.emulate.ptx.strip import Launch
-from gemmgen.errors import EmulationError, UnknownName
+from gemmgen.errors import EmulationError
 
 Argument = Buffer | int | float | bytes | None
 
@@ -102,11 +103,7 @@ class Emulator(HostMemory):
                 something it must not.
         """
         self._open()
-        if entry not in self.programs:
-            raise UnknownName(self.source.name, "entry", entry, self.programs)
-        program = self.programs[entry]
-        grid, block = checked_dims(entry, "grid", grid), checked_dims(entry, "block", block)
-        self._check_threads(program, block)
+        program, grid, block = checked_launch(self.programs, self.source, entry, grid, block, lambda program: prod(program.entry.threads or (1024,)))
         cluster = self._cluster(program, grid)
         before = self._writes.grown(self._arena.nbytes) if overlaps and self._writes else None
         self._writes = Writes(program, grid, block, self._arena.nbytes)
@@ -126,15 +123,6 @@ class Emulator(HostMemory):
             cluster=cluster,
         )
         return run_strips(launch, self.strip, self.processes, progress, ctas)
-
-    def _check_threads(self, program: Program, block: tuple[int, int, int]) -> None:
-        threads, limit = int(np.prod(block)), program.entry.threads
-        most = int(np.prod(limit)) if limit else 1024
-        if threads > most:
-            raise EmulationError(
-                f"entry {program.entry.name}", "the block has more threads than the kernel allows",
-                got=block, needs=f"at most {most} threads",
-            )  # fmt: skip
 
     @staticmethod
     def _cluster(program: Program, grid: tuple[int, int, int]) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
+from gemmgen.emulate.core.report import split_outside
 from gemmgen.errors import EmulationError
 
 SIZES = {
@@ -399,17 +400,7 @@ def split_operands(text: str) -> list[str]:
     """Operand texts, split at the commas outside brackets and braces."""
     if "{" not in text and "[" not in text:
         return [part.strip() for part in text.split(",")] if text.strip() else []
-    parts, depth, start = [], 0, 0
-    for index, char in enumerate(text):
-        if char in "{[(":
-            depth += 1
-        elif char in "}])":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
-    parts.append(text[start:].strip())
-    return parts
+    return split_outside(text, ",")
 
 
 def _refuse(problem: str, got: str, entry: str = "", line: int = 0) -> NoReturn:

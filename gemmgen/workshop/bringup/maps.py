@@ -229,7 +229,7 @@ def _named(raw: Raw, pairs: np.ndarray, tiles: int) -> Maps:
         i_a, i_c = row_names[row_a], row_names[_padded(row_c, sizes["c"])]
         found = {"a": (i_a, k_a), "c": (i_c, column_c)}
     else:
-        row_b, column_b, k_b = None, _padded(column_b, sizes["b"]), _padded(k_b, sizes["b"])
+        column_b, k_b = _padded(column_b, sizes["b"]), _padded(k_b, sizes["b"])
         row_c, column_c = _padded(row_c, sizes["c"]), _padded(column_c, sizes["c"])
         rows, _ = _names(row_c, _of_row(fragment, "c", 0, shapes["c"]), shapes["c"])
         columns, _ = _names(column_c, _of_row(fragment, "c", 1, shapes["c"]), shapes["c"])

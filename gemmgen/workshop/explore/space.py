@@ -24,7 +24,6 @@ from gemmgen.plan import Plan
 from gemmgen.solve import Ranked, ranked
 from gemmgen.solve.request import Request, requests
 from gemmgen.solve.settled import settled_spec
-from gemmgen.spec import LoadedSpec
 from gemmgen.workshop.explore.studies import Combination, Problem, Study
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.isa.alu import Elementwise, carried, either, elementwise, loose, put_pair, shuffled, writes
 from gemmgen.emulate.amdgpu.operands import DTYPES, VCC
-from gemmgen.emulate.core.integer import dot_of_bytes, high_half, picked_bytes
+from gemmgen.emulate.core.integer import dot_of_bytes, function_of_bits, high_half, highest_bit, picked_bytes, reversed_bits
 
 U32, U64, I32, I64 = DTYPES["u32"], DTYPES["u64"], DTYPES["i32"], DTYPES["i64"]
 _31, _ONE, _ZERO = np.uint32(31), np.uint32(1), np.uint32(0)
@@ -79,7 +79,7 @@ _SHUFFLES = {
     "v_perm_b32": (["u32", "u32", "u32!"], permute_bytes),
     "v_alignbit_b32": (["u32", "u32", "u32!"], lambda x, y, n: _aligned(x, y, n & _31)),
     "v_alignbyte_b32": (["u32", "u32", "u32!"], lambda x, y, n: _aligned(x, y, (n & np.uint32(3)) * np.uint32(8))),
-    "v_bfrev_b32": (["u32"], lambda x: reverse_bits(x)),
+    "v_bfrev_b32": (["u32"], reversed_bits),
 }
 _MIXES = {
     "v_xor_b32": (["u32", "u32"], np.bitwise_xor),
@@ -100,14 +100,6 @@ _SUMS = {
 
 def _aligned(x, y, n):
     return ((x.astype(U64) << np.uint64(32) | y) >> n.astype(U64)).astype(U32)
-
-
-def reverse_bits(x):
-    bits = 8 * x.dtype.itemsize
-    result = np.zeros((), x.dtype)
-    for bit in range(bits):
-        result = result | (x >> x.dtype.type(bit) & x.dtype.type(1)) << x.dtype.type(bits - 1 - bit)
-    return result
 
 
 def _register(table: dict, rule) -> None:
@@ -257,23 +249,15 @@ def _signed_24(x):
     return (x << np.uint32(8)).view(I32) >> np.int32(8)
 
 
-def leading(x: np.ndarray) -> np.ndarray:
-    """Position of the highest set bit, -1 for zero, int32."""
-    result = np.full(x.shape, -1, np.int32)
-    for bit in range(8 * x.dtype.itemsize):
-        result = np.where(x >> x.dtype.type(bit) != 0, np.int32(bit), result)
-    return result
-
-
 def count_leading_zeros(x):
     """-1 for zero."""
-    top = leading(x)
+    top = highest_bit(x)
     return np.where(top < 0, top, np.int32(8 * x.dtype.itemsize - 1) - top).view(U32)
 
 
 def count_trailing_zeros(x):
     """-1 for zero."""
-    return leading(x & (~x + x.dtype.type(1))).view(U32)
+    return highest_bit(x & (~x + x.dtype.type(1))).view(U32)
 
 
 def count_leading_signs(x):
@@ -433,19 +417,11 @@ def _sign_changed(cursor: Cursor, index: int):
 
 @instruction("v_bitop3_b32", "v_bitop3_b16")
 def any_logic(cursor: Cursor):
-    """Any function of three bits, by its table: bit 4 a + 2 b + c of it is the result."""
+    """Any function of three bits, by its table."""
     cursor.count(4)
     table, type_ = cursor.number("bitop3"), "u" + cursor.name[-2:]
     *halves, high = cursor.bits("op_sel", (0, 0, 0, 0))
-
-    def function(a, b, c):
-        result = np.zeros((), DTYPES[type_])
-        for row in range(8):
-            if table >> row & 1:
-                result = result | (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
-        return result
-
-    return elementwise(cursor, function, [type_] * 3, type_, halves=halves, high=high)
+    return elementwise(cursor, function_of_bits(table, DTYPES[type_]), [type_] * 3, type_, halves=halves, high=high)
 
 
 @instruction("v_swap_b32")

@@ -10,16 +10,9 @@ from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.isa.alu import Elementwise, called, either, loose, put_pair, shuffled, writes
 from gemmgen.emulate.amdgpu.isa.conversion import packed, to_f16, to_integer, toward_zero_f16
 from gemmgen.emulate.amdgpu.isa.floating import fma, maximum, minimum, with_nans
-from gemmgen.emulate.amdgpu.isa.integer import (
-    bit_field,
-    count_leading_signs,
-    count_leading_zeros,
-    count_trailing_zeros,
-    reverse_bits,
-    signed_bit_field,
-)
+from gemmgen.emulate.amdgpu.isa.integer import bit_field, count_leading_signs, count_leading_zeros, count_trailing_zeros, signed_bit_field
 from gemmgen.emulate.amdgpu.operands import DTYPES, EXEC
-from gemmgen.emulate.core.integer import high_half
+from gemmgen.emulate.core.integer import high_half, reversed_bits
 
 U32, U64, I32, I64, F32 = DTYPES["u32"], DTYPES["u64"], DTYPES["i32"], DTYPES["i64"], DTYPES["f32"]
 
@@ -67,8 +60,8 @@ def _loose_with_scc(cursor: Cursor, function: Callable, types: Sequence[str], ru
 # ---------------------------------------------------------------- moves and bits
 
 _MOVES = {
-    "s_mov_b32": ("u32", lambda x: x), "s_mov_b64": ("u64", lambda x: x), "s_brev_b32": ("u32", reverse_bits),
-    "s_brev_b64": ("u64", reverse_bits),
+    "s_mov_b32": ("u32", lambda x: x), "s_mov_b64": ("u64", lambda x: x), "s_brev_b32": ("u32", reversed_bits),
+    "s_brev_b64": ("u64", reversed_bits),
     "s_sext_i32_i8": ("u32", lambda x: x.astype(np.int8).astype(I32).view(U32)),
     "s_sext_i32_i16": ("u32", lambda x: x.astype(np.int16).astype(I32).view(U32)),
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gemmgen.emulate.core.integer import dot_of_bytes, high_half, picked_bytes
+from gemmgen.emulate.core.integer import dot_of_bytes, function_of_bits, high_half, highest_bit, picked_bytes, reversed_bits
 from gemmgen.emulate.core.memory import SHARED_WINDOW, Fault
 from gemmgen.emulate.core.rounding import flush
 from gemmgen.emulate.ptx.decode import DTYPES, Cursor, instruction
@@ -243,18 +243,7 @@ def cnot(cursor: Cursor):
 def lop3(cursor: Cursor):
     cursor.choice("b32")
     cursor.count(5)
-    table = cursor.constant(4)
-
-    def function(a, b, c):
-        result = np.zeros((), np.uint32)
-        for row in range(8):
-            if table >> row & 1:
-                result = result | (
-                    (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
-                )
-        return result
-
-    return elementwise(cursor, ["b32"] * 3, function)
+    return elementwise(cursor, ["b32"] * 3, function_of_bits(cursor.constant(4), U32))
 
 
 @instruction("shl", "shr")
@@ -344,14 +333,6 @@ def permute_bytes(cursor: Cursor):
     return elementwise(cursor, ["b32"] * 3, function)
 
 
-def _leading(x: np.ndarray) -> np.ndarray:
-    """Position of the highest set bit, -1 for zero, int32."""
-    result = np.full(x.shape, -1, np.int32)
-    for bit in range(8 * x.dtype.itemsize):
-        result = np.where(x >> x.dtype.type(bit) != 0, np.int32(bit), result)
-    return result
-
-
 @instruction("popc")
 def popc(cursor: Cursor):
     type_ = cursor.choice("b32", "b64")
@@ -362,7 +343,7 @@ def popc(cursor: Cursor):
 def clz(cursor: Cursor):
     type_ = cursor.choice("b32", "b64")
     top = np.int32(8 * SIZES[type_] - 1)
-    return elementwise(cursor, [type_], lambda x: (top - _leading(x)).view(np.uint32))
+    return elementwise(cursor, [type_], lambda x: (top - highest_bit(x)).view(np.uint32))
 
 
 @instruction("bfind")
@@ -372,7 +353,7 @@ def bfind(cursor: Cursor):
     unsigned, top = np.dtype(f"u{SIZES[type_]}"), np.int32(8 * SIZES[type_] - 1)
 
     def function(x):
-        position = _leading(np.where(x < 0, ~x, x).view(unsigned))
+        position = highest_bit(np.where(x < 0, ~x, x).view(unsigned))
         if shift_amount:
             position = np.where(position < 0, position, top - position)
         return position.view(np.uint32)
@@ -382,16 +363,7 @@ def bfind(cursor: Cursor):
 
 @instruction("brev")
 def brev(cursor: Cursor):
-    type_ = cursor.choice("b32", "b64")
-    bits = 8 * SIZES[type_]
-
-    def function(x):
-        result = np.zeros((), x.dtype)
-        for bit in range(bits):
-            result = result | (((x >> x.dtype.type(bit)) & x.dtype.type(1)) << x.dtype.type(bits - 1 - bit))
-        return result
-
-    return elementwise(cursor, [type_], function)
+    return elementwise(cursor, [cursor.choice("b32", "b64")], reversed_bits)
 
 
 # ---------------------------------------------------------------- comparing and choosing
