@@ -652,19 +652,13 @@ constexpr int SEGMENT_STAGES = SEGMENT_K / BLOCK_K;
 
 // Where a block is among its stages: all of a segment of k for each modulus, one segment after another.
 struct Turn {
-    int modulus, segment, left, beyond;  // stages of the segment, of which so many are left for this modulus; and of further segments
+    int modulus, left, begin;  // stages of the segment that are left for this modulus, and stages of segments before
 };
-GG_DEVICE Turn first_turn(int stages_k) {
-    const int segment = min(stages_k, SEGMENT_STAGES);
-    return {0, segment, segment, stages_k - segment};
-}
-GG_DEVICE void next_modulus(Turn& turn) {
-    if (++turn.modulus == MODULI) {
-        turn.modulus = 0;
-        turn.segment = min(turn.beyond, SEGMENT_STAGES);
-        turn.beyond -= turn.segment;
-    }
-    turn.left = turn.segment;
+GG_DEVICE int segment_of(const Turn& turn, int stages_k) { return min(stages_k - turn.begin, SEGMENT_STAGES); }
+GG_DEVICE Turn first_turn(int stages_k) { return {0, min(stages_k, SEGMENT_STAGES), 0}; }
+GG_DEVICE void next_modulus(Turn& turn, int stages_k) {
+    if (++turn.modulus == MODULI) turn.modulus = 0, turn.begin += SEGMENT_STAGES;
+    turn.left = segment_of(turn, stages_k);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -713,14 +707,14 @@ gemmgen_residues8_mma_128x64x128_22c55bc6(
                     acc_of_256[i][j][r] = 0;
                 }
         if (stages_k > SEGMENT_STAGES && multiplied.modulus == MODULI - 1) {
-            const bool first = multiplied.segment + multiplied.beyond == stages_k;
+            const bool first = multiplied.begin == 0;
             int mine = (int)threadIdx.x;
             asm volatile("" : "+r"(mine));
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
                 for (int j = 0; j < FRAGMENTS_N; ++j) {
-                    asm volatile("" ::: "memory");  // for the compiler: no loads from farther down
+                    __syncwarp();  // for the compiler: no loads from farther down
 #pragma unroll
                     for (int r = 0; r < 4; ++r) {
                         double* const total = totals + mine + ((i * FRAGMENTS_N + j) * 4 + r) * THREADS;
@@ -730,7 +724,7 @@ gemmgen_residues8_mma_128x64x128_22c55bc6(
                     }
                 }
         }
-        next_modulus(multiplied);
+        next_modulus(multiplied, stages_k);
     };
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
@@ -749,9 +743,9 @@ gemmgen_residues8_mma_128x64x128_22c55bc6(
             cp_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
         a_from += MODULI * A_BYTES, b_from += MODULI * B_BYTES;
         if (--filled.left == 0) {
-            const long long back = filled.modulus + 1 < MODULI ? filled.segment * MODULI - 1 : MODULI - 1;  // residues
+            const long long back = filled.modulus + 1 < MODULI ? segment_of(filled, stages_k) * MODULI - 1 : MODULI - 1;  // residues
             a_from -= back * A_BYTES, b_from -= back * B_BYTES;
-            next_modulus(filled);
+            next_modulus(filled, stages_k);
         }
     };
 
