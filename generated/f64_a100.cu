@@ -755,10 +755,7 @@ gemmgen_residues14_mma_256x128x64_b3e6d41e(
         }
         free_slot = slot;
         slot = next_slot;
-        if (--multiplied.left % EXACT_STAGES == 0) {
-            reduce();
-            if (index + 1 < stage_count) fetch(0, stages + slot * STAGE_BYTES, 0);  // again: no register holds them meanwhile
-        }
+        if (--multiplied.left % EXACT_STAGES == 0) reduce();
     }
 
     const int row0 = m0 + warp_m + (lane >> 2);

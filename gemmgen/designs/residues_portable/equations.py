@@ -20,7 +20,7 @@ JOIN_INSTRUCTIONS = 16
 STORE_REGISTERS, STORE_SPARE = 80, 108
 """Registers that ptxas stores FP64's elements with and spills none, at least, and those it takes where the launch leaves them: 76 to 92 and 92 to 128, by
 a hundred compiled kernels of sm_75 to sm_120."""
-KEPT_GUARD, COMPLEX_GUARD = 0.6, 10
+KEPT_GUARD, COMPLEX_GUARD = 0.4, 10
 """Registers for each that holds sums of several moduli, beside two fragment buffers, and of complex elements of FP32, which both parts are stored with;
 ptxas spilled 8 to 588 B where the model had up to as many left."""
 
