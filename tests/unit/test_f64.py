@@ -388,6 +388,7 @@ def test_residues_of_a_triangle_are_fp64s(gpu):
 
 @pytest.mark.parametrize(("sections", "told"), [
     ({"problem": {"kind": "trmm", "matrices": 3}}, ("[problem] kind", "trsm, strided, pointers or grouped; syr2k and trmm of single products")),
+    *(({"problem": {"kind": "grouped", "type": type}}, ("[problem] kind", "hold alpha and beta as real numbers", 'kind = "strided"')) for type in ("c64", "c128")),
     ({"problem": {"kind": "grouped"}, "tile": {"split_k": 2}}, ("[tile] split_k", "without slices of k")),
     ({"problem": {"kind": "grouped"}, "batch": {"walk": "workgroups"}}, ("[batch] walk", "kernels with several tiles")),
     ({"problem": {"kind": "syr2k", "layout": "nt", "matrices": 3}}, ("[problem] kind", "do not compute products of this kind")),
