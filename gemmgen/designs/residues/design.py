@@ -83,7 +83,8 @@ class ResidueKernels(OfResidues, specialised.Specialised):
         passes = (equations.WIDE_PASS_SHARE, equations.WIDE_PASS_SECONDS) if scheme.family.wide else (measured.pass_share.value, measured.pass_seconds.value)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
             "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, **specialised.TURNS.absent,
-            **equations.of_elements(scheme), "other_registers": equations.OTHER_REGISTERS + (equations.BATCH_REGISTERS if hints.matrices > 1 and scheme.family.wide else 0),
+            **equations.of_elements(scheme),
+            "other_registers": equations.OTHER_REGISTERS + (equations.BATCH_REGISTERS if hints.matrices > 1 and scheme.family.wide else 0),
             **dict(zip(("pass_share", "pass_seconds"), passes)),
         }
 
