@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen import road
+from gemmgen.batch import problem_of
 from gemmgen.build import Built
 from gemmgen.catalog.element import Element
 from gemmgen.run import arguments
@@ -50,17 +51,41 @@ def launches(built: Built, cupy: Any, a: Any, b: Any, c: Any, beta: float = 0.0)
     kind, products = built.plan.kind, a.shape[0] if a.ndim == 3 else 1
     m, n, k = kind.extents(a.shape[-2], b.shape[-1], a.shape[-1])
     device, interface = CudaDevice(built.binary), built.source.interface
-    extents, work = interface.extents(m, n, k, products), interface.workspace(m, n, k, products)
+    listed = built.plan.design.listed(built.plan, np.array([[m, n, k]] * products), None) if built.plan.launches.packs_products else None
+    extents = listed.extents | interface.constants if listed else interface.extents(m, n, k, products)
+    work = interface.laid_out(extents)
     space = cupy.empty(work.bytes, cupy.uint8)
     space[: work.zeroed].fill(0)
     memory = {(one.name, at): space[work.offsets[one.name] + at :] for one in interface.buffers for at in interface.places(one)}
     given = {"a": a, "b": b, "c": c, "m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": beta,
              "alpha_i": 0.0, "beta_i": 0.0, "batch": products,
              **{f"stride_{name}": kind.reals * x.shape[-2] * x.shape[-1] for name, x in zip("abc", (a, b, c))}}
+    if kind.indirect or listed:
+        given |= of_products(built, cupy, listed, given)
     again = any(work.lengths[one.name] for one in interface.buffers if one.zeroed_again)
     return ({"zeros": lambda: space[: work.zeroed].fill(0)} if again else {}) | {
         one.role: device.prepared(one.symbol, one.blocks(extents), one.threads, one.shared_bytes, arguments(one, given, memory), one.overlaps and not again)
         for one in interface.launches
+    }
+
+
+def of_products(built: Built, cupy: Any, listed: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a batch whose matrices arrays of pointers locate, or records: of matrices that lie side by side.
+
+    Args:
+        listed: what the host lists of a grouped batch; None for arrays of pointers.
+    """
+    matrices = {name: given[name] for name in "abc"}
+    records = np.zeros(given["batch"], problem_of(built.plan.type))
+    for name, x in matrices.items():
+        records[name] = x.data.ptr + np.arange(len(x), dtype=np.uint64) * x[0].nbytes
+    if listed is None:
+        return {name: cupy.asarray(records[name]) for name in matrices}
+    for name in ("m", "n", "k", "lda", "ldb", "ldc", "alpha", "beta"):
+        records[name] = given[name]
+    on_device = {"problems": records, "list": listed.rows}
+    return {name: cupy.asarray(np.frombuffer(x.tobytes(), np.uint8)) for name, x in on_device.items()} | {
+        "listed": len(listed.rows), "turns": listed.extents["turns"],
     }
 
 

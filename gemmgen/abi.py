@@ -413,8 +413,9 @@ def _norms(symbol: str, grid: Grid, *lines: Line) -> Launch:
 
 
 def _split_shared(plan: Plan) -> int:
-    """Bytes of dynamic shared memory of the split pass."""
-    return plan.launches.whole_shared if plan.scheme.family.residues and not plan.geometry.static_shared else 0
+    """Bytes of dynamic shared memory of the split pass: elements of residues wait there until their row's norm is found, where one pass does both."""
+    whole = plan.scheme.family.residues and plan.launches.splits_whole
+    return plan.launches.whole_shared if whole and not plan.geometry.static_shared else 0
 
 
 def _kept_results(plan: Plan) -> Line:
@@ -544,7 +545,7 @@ def _packed(plan: Plan) -> Interface:
     residues, whole = plan.scheme.family.residues, plan.launches.splits_whole
     split = Launch(
         symbol=f"{name}_split", role="split", meaning="operands of all products into words, and the list of tiles",
-        grid=((("split_blocks", 1),),), threads=views.SPLIT_THREADS, shared_bytes=_split_shared(plan) if whole else 0,
+        grid=((("split_blocks", 1),),), threads=views.SPLIT_THREADS, shared_bytes=_split_shared(plan),
         cluster=plan.launches.whole_cluster if whole else 1, lines=(
             *_products(plan), Line(listed), Line((works,)), Line(tuple(_words(operand, const=False) for operand in a_b)),
             *(_row_scales(plan, found=whole) if residues else ()), Line(tuple(counted[f"{operand.name}_status"] for operand in a_b)),

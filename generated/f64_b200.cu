@@ -894,33 +894,37 @@ gemmgen_residues14_tcgen05_128x256x128_4ea03b59(
 
             const int row0 = m0 + warp_m + lane;
             const int column0 = n0 + warp_n;
+            uint4 four[MODULI];  // residues of 4 pieces
             // Some residues of the next piece, on their way while one is joined: device memory holds what L2 does not. Registers do not hold all of them.
             constexpr int EARLY = 4;
             uint4 next[EARLY];
             const auto fetch = [&](int piece) {
 #pragma unroll
-                for (int modulus = 0; modulus < EARLY; ++modulus) next[modulus] = kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
+                for (int modulus = 0; modulus < EARLY; ++modulus) next[modulus] = kept[(modulus * PIECES + piece / 4) * (WARPGROUPS * 128)];
             };
             if (work.count > 0) fetch(0);
 #pragma unroll 1
-            for (int piece = 0; piece < PIECES; ++piece) {
-                u32 held[MODULI][4];
+            for (int piece = 0; piece < 4 * PIECES; ++piece) {
+                u32 held[MODULI][1];
                 if (work.count > 0) {
 #pragma unroll
                     for (int modulus = 0; modulus < MODULI; ++modulus) {
-                        const uint4 four = modulus < EARLY ? next[modulus < EARLY ? modulus : 0] : kept[(modulus * PIECES + piece) * (WARPGROUPS * 128)];
-                        held[modulus][0] = four.x, held[modulus][1] = four.y, held[modulus][2] = four.z, held[modulus][3] = four.w;
+                        if (piece % 4 == 0)
+                            four[modulus] = modulus < EARLY ? next[modulus < EARLY ? modulus : 0] : kept[(modulus * PIECES + piece / 4) * (WARPGROUPS * 128)];
+                        else
+                            four[modulus].x = four[modulus].y, four[modulus].y = four[modulus].z, four[modulus].z = four[modulus].w;
+                        held[modulus][0] = four[modulus].x;
                     }
-                    if (piece + 1 < PIECES) fetch(piece + 1);
+                    if (piece % 4 == 0 && piece + 4 < 4 * PIECES) fetch(piece + 4);
                 }
                 // All of a piece at once, and then their stores: nothing waits for a branch.
-                double product[16] = {};
+                double product[4] = {};
                 u32 unusual = 0;  // a bit an element: beyond the range of normal numbers
                 u32 bad = 0;  // the same: not finite
                 if (work.count > 0) {
 #pragma unroll
-                    for (int e = 0; e < 16; ++e) {
-                        const int at = piece * 16 + e, r = at % 128;
+                    for (int e = 0; e < 4; ++e) {
+                        const int at = piece * 4 + e, r = at % 128;
                         const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
                         const int row = row0 + i * 128;
                         const int column = column0 + j * 128 + (r & 15) + (r >> 4) * 16;
@@ -935,26 +939,26 @@ gemmgen_residues14_tcgen05_128x256x128_4ea03b59(
                         unusual |= usual && power != ASIDE ? 0 : 1u << e;
                     }
                     while (unusual) {  // one after the other, from the workspace again
-                        const int e = __ffs((int)unusual) - 1, at = piece * 16 + e, r = at % 128;
+                        const int e = __ffs((int)unusual) - 1, at = piece * 4 + e, r = at % 128;
                         unusual &= unusual - 1;
                         const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
                         const int row = row0 + i * 128;
                         const int column = column0 + j * 128 + (r & 15) + (r >> 4) * 16;
                         u32 word[MODULI];
                         for (int modulus = 0; modulus < MODULI; ++modulus)
-                            word[modulus] = ((const u32*)(kept + (modulus * PIECES + piece) * (WARPGROUPS * 128)))[e / 4];
+                            word[modulus] = ((const u32*)(kept + (modulus * PIECES + piece / 4) * (WARPGROUPS * 128)))[piece % 4];
                         u64 high, low;
                         whole_of(word, e % 4, high, low);
                         const int power = power_of_both(a_scales[min(row, m - 1)], b_scales[min(column, n - 1)]);
                         const double found = power == ASIDE ? __longlong_as_double(0x7ff8000000000000ll) : rounded(high, low, power);
 #pragma unroll
-                        for (int other = 0; other < 16; ++other) product[other] = other == e ? found : product[other];
+                        for (int other = 0; other < 4; ++other) product[other] = other == e ? found : product[other];
                     }
                 }
                 u32 wanted = 0;  // a bit an element: it is one of C, and finite
 #pragma unroll
-                for (int e = 0; e < 16; ++e) {
-                    const int at = piece * 16 + e, r = at % 128;
+                for (int e = 0; e < 4; ++e) {
+                    const int at = piece * 4 + e, r = at % 128;
                     const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
                     const int row = row0 + i * 128;
                     const int column = column0 + j * 128 + (r & 15) + (r >> 4) * 16;
@@ -963,14 +967,14 @@ gemmgen_residues14_tcgen05_128x256x128_4ea03b59(
                     wanted |= inside && finite ? 1u << e : 0;
                     bad |= inside && !finite ? 1u << e : 0;
                 }
-                double was[16];
+                double was[4];
 #pragma unroll
-                for (int e = 0; e < 16; ++e) was[e] = -0.0;  // which changes no number
+                for (int e = 0; e < 4; ++e) was[e] = -0.0;  // which changes no number
                 const bool together = (((u64)c | (u64)ldc * 8) & 15) == 0;  // neighbours
                 if (beta != 0.0) {  // as in BLAS, C is not read where beta is 0
 #pragma unroll
-                    for (int e = 0; e < 16; e += 2) {
-                        const int at = piece * 16 + e, r = at % 128;
+                    for (int e = 0; e < 4; e += 2) {
+                        const int at = piece * 4 + e, r = at % 128;
                         const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
                         const int row = row0 + i * 128;
                         const int column = column0 + j * 128 + (r & 15) + (r >> 4) * 16;
@@ -985,8 +989,8 @@ gemmgen_residues14_tcgen05_128x256x128_4ea03b59(
                     }
                 }
 #pragma unroll
-                for (int e = 0; e < 16; e += 2) {
-                    const int at = piece * 16 + e, r = at % 128;
+                for (int e = 0; e < 4; e += 2) {
+                    const int at = piece * 4 + e, r = at % 128;
                     const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
                     const int row = row0 + i * 128;
                     const int column = column0 + j * 128 + (r & 15) + (r >> 4) * 16;
@@ -1002,7 +1006,7 @@ gemmgen_residues14_tcgen05_128x256x128_4ea03b59(
                 // Integers have no Inf and no NaN, and what a sum in FP64 comes to beyond its range depends on the order: these elements are
                 // computed again from the operands themselves.
                 while (bad) {
-                    const int at = piece * 16 + __ffs((int)bad) - 1, r = at % 128;
+                    const int at = piece * 4 + __ffs((int)bad) - 1, r = at % 128;
                     bad &= bad - 1;
                     const int j = at / 128 % FRAGMENTS_N, i = at / (128 * FRAGMENTS_N);
                     const long long row = row0 + i * 128;

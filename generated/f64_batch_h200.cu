@@ -893,8 +893,6 @@ gemmgen_residues14_wgmma_128x128x128_c69ecdc4(
             }
             first = false;
 
-            auto* const a = batch_a + work.entry * stride_a;
-            auto* const b = batch_b + work.entry * stride_b;
             auto* const a_scales = batch_a_scales + work.entry * ((long long)blocks_m * BLOCK_M);
             auto* const b_scales = batch_b_scales + work.entry * ((long long)blocks_n * BLOCK_N);
             auto* const c = batch_c + work.entry * stride_c;
@@ -1008,6 +1006,8 @@ gemmgen_residues14_wgmma_128x128x128_c69ecdc4(
                 // Integers have no Inf and no NaN, and what a sum in FP64 comes to beyond its range depends on the order: these elements are
                 // computed again from the operands themselves.
                 while (bad) {
+                    auto* const a = batch_a + work.entry * stride_a;
+                    auto* const b = batch_b + work.entry * stride_b;
                     const int at = piece * 16 + __ffs((int)bad) - 1, r = at % 64;
                     bad &= bad - 1;
                     const int j = at / 64 % FRAGMENTS_N, i = at / (64 * FRAGMENTS_N);

@@ -723,25 +723,14 @@ GG_DEVICE double rounded_usually(u64 high, u64 low, int exponent, bool& usual) {
 // log2 of what the integers of a row and a column are multiplied by; a row or column that is set aside shows.
 GG_DEVICE int power_of_both(int of_row, int of_column) { return of_row == ASIDE || of_column == ASIDE ? ASIDE : -of_row - of_column; }
 
-constexpr int EXACT_STAGES = SEGMENT_K / BLOCK_K;      // after which sums are reduced where they stand
-constexpr int SEGMENT_STAGES = 1 << 30;             // all of k is one segment: its residues add up
+constexpr int EXACT_STAGES = SEGMENT_K / BLOCK_K;  // after which sums are reduced where they stand
 
-// Where a block is among its stages: all of a segment of k for each modulus, one segment after another.
+// Where a block is among its stages: all of k for each modulus.
 struct Turn {
-    int modulus, segment, left, beyond;  // stages of the segment, of which so many are left for this modulus; and of further segments
+    int modulus, left;  // stages that are left for this modulus
 };
-GG_DEVICE Turn first_turn(int stages_k) {
-    const int segment = min(stages_k, SEGMENT_STAGES);
-    return {0, segment, segment, stages_k - segment};
-}
-GG_DEVICE void next_modulus(Turn& turn) {
-    if (++turn.modulus == MODULI) {
-        turn.modulus = 0;
-        turn.segment = min(turn.beyond, SEGMENT_STAGES);
-        turn.beyond -= turn.segment;
-    }
-    turn.left = turn.segment;
-}
+GG_DEVICE Turn first_turn(int stages_k) { return {0, stages_k}; }
+GG_DEVICE void next_modulus(Turn& turn, int stages_k) { ++turn.modulus, turn.left = stages_k; }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
 gemmgen_residues14_mfma_224x128x32_fc3004f2(
@@ -795,7 +784,7 @@ gemmgen_residues14_mfma_224x128x32_fc3004f2(
                         bytes_of((u32)four[r], (u32)four[r + 1], (u32)four[r + 2], (u32)four[r + 3]);
                     four[r] = four[r + 1] = four[r + 2] = four[r + 3] = 0;
                 }
-        next_modulus(multiplied);
+        next_modulus(multiplied, stages_k);
     };
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
@@ -824,9 +813,9 @@ gemmgen_residues14_mfma_224x128x32_fc3004f2(
         store_shared_16(stage + WORDS * A_BYTES + copy_to, b_held[0]);
         a_from += MODULI * A_BYTES, b_from += MODULI * B_BYTES;
         if (--filled.left == 0) {
-            const long long back = filled.modulus + 1 < MODULI ? filled.segment * MODULI - 1 : MODULI - 1;  // residues
+            const long long back = stages_k * MODULI - 1;  // residues
             a_from -= back * A_BYTES, b_from -= back * B_BYTES;
-            next_modulus(filled);
+            next_modulus(filled, stages_k);
         }
     };
 

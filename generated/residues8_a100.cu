@@ -1,16 +1,16 @@
-// kernel    gemmgen_residues8_mma_128x64x128_22c55bc6
+// kernel    gemmgen_residues8_mma_128x96x64_b7342151
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    residues8: residues modulo eight numbers, eight exact products (Ozaki scheme II)
 // words     8 x s8, 32 bits; products of the residues modulo 256, 255, 253, 251, 247, 241, 239, 233; dropped none
 // promote   never (residues8's own)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32
-// decided   block 128x64x128, warp 64x32x128, split prepass, loads async, 2 stages, group 8, 1 slice of k, promote 0, 1 fragment buffer
-// block     128 threads, 49152 B of dynamic shared memory
+// decided   block 128x96x64, warp 32x48x64, split prepass, loads async, 4 stages, group 8, 1 slice of k, promote 0, 2 fragment buffers
+// block     256 threads, 57344 B of dynamic shared memory
 // target    sm_80
-// plan      22c55bc6, rendered by gemmgen 0.1.0
+// plan      b7342151, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_22c55bc6 {
+namespace gemmgen_b7342151 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -22,9 +22,9 @@ typedef unsigned long long u64;
 // Address of shared memory as the asynchronous copies and ldmatrix take it.
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
 // the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int MODULI = 8, WORDS = 1;  // residues of an element, of which a stage has one
 
@@ -238,13 +238,13 @@ GG_DEVICE void split_a(
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
-    u8* __restrict__ words,        // packed stages, edges zero: [m / 128][k / 128][modulus: 8][m: 128][k: 128], rows swizzled
+    u8* __restrict__ words,        // packed stages, edges zero: [m / 128][k / 64][modulus: 8][m: 128][k: 64], rows swizzled
     double* __restrict__ scales,   // factors, [m], and behind those of all panels one over each
     u64* __restrict__ counters,    // lossy, overflow, nonfinite
     float* const kept)             // shared memory
 {
     const int row = (int)threadIdx.x / 128, mine = (int)threadIdx.x % 128, o_read = block * 2 + row;
-    const int end = (k + 127) / 128 * 128, panels = (outer + 127) / 128;
+    const int end = (k + 63) / 64 * 64, panels = (outer + 127) / 128;
     const bool inside = o_read < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
     const float* const from = x + (inside ? (long long)o_read * ld : 0);
     // Four neighbours lie together. Eight threads that write neighbouring fours, or read every fourth, touch all banks.
@@ -352,10 +352,10 @@ GG_DEVICE void split_a(
 
             bool rare = false;
             if (o < panels * 128 && kk < end) {
-                const int at = o % 128, chunk = kk % 128 / 16;  // of 16 bytes
-                u8* const to = words + ((long long)(o / 128) * (end / 128) + kk / 128) * 131072 + at * 128 + swizzle(at, chunk) * 16;
+                const int at = o % 128, chunk = kk % 64 / 16;  // of 16 bytes
+                u8* const to = words + ((long long)(o / 128) * (end / 64) + kk / 64) * 65536 + at * 64 + swizzle(at, chunk) * 16;
                 rare = split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
-                    *(uint4*)(to + modulus * 16384) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+                    *(uint4*)(to + modulus * 8192) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
                 });
             }
             if (__any_sync(0xffffffffu, rare)) {
@@ -390,7 +390,7 @@ GG_DEVICE void split_b(
     const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
-    u8* __restrict__ words,        // packed stages, edges zero: [n / 64][k / 128][modulus: 8][n: 64][k: 128], rows swizzled
+    u8* __restrict__ words,        // packed stages, edges zero: [n / 96][k / 64][modulus: 8][n: 96][k: 64], rows swizzled
     double* __restrict__ scales,   // factors, [n], and behind those of all panels one over each
     u64* __restrict__ counters,    // lossy, overflow, nonfinite
     float* const kept)             // shared memory
@@ -398,7 +398,7 @@ GG_DEVICE void split_b(
     const int panel = block * 32, begin = 0;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int mine = (int)threadIdx.x / 8, first = panel + (int)threadIdx.x % 8 * 4;
-    const int end = (k + 127) / 128 * 128, panels = (outer + 63) / 64;
+    const int end = (k + 63) / 64 * 64, panels = (outer + 95) / 96;
     const bool pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && outer % 4 == 0;  // of 16 bytes
     // Element k of a column lies here: 32 neighbours together, and 16 bytes free after every 16 k, so that threads which read along k touch all banks.
     const auto place = [](int kk) { return kk * 32 + kk / 16 * 4; };
@@ -500,8 +500,8 @@ GG_DEVICE void split_b(
         factors[column] = factor_of(tops[column], most);
     }
     __syncthreads();
-    if (column < 32 && panel + column < panels * 64)  // of zeros behind the last, too: warps stay whole
-        scales[panel + column] = factors[column], scales[panels * 64 + panel + column] = 1.0 / factors[column];
+    if (column < 32 && panel + column < panels * 96)  // of zeros behind the last, too: warps stay whole
+        scales[panel + column] = factors[column], scales[panels * 96 + panel + column] = 1.0 / factors[column];
 #pragma unroll 1
     for (;;) {
 #pragma unroll 1
@@ -516,11 +516,11 @@ GG_DEVICE void split_b(
             for (int i = 0; i < 16; ++i) value[i] = kept[place(local) + i * 32 + line];
 
             bool rare = false;
-            if (o < panels * 64 && kk < end) {
-                const int at = o % 64, chunk = kk % 128 / 16;  // of 16 bytes
-                u8* const to = words + ((long long)(o / 64) * (end / 128) + kk / 128) * 65536 + at * 128 + swizzle(at, chunk) * 16;
+            if (o < panels * 96 && kk < end) {
+                const int at = o % 96, chunk = kk % 64 / 16;  // of 16 bytes
+                u8* const to = words + ((long long)(o / 96) * (end / 64) + kk / 64) * 49152 + at * 64 + swizzle(at, chunk) * 16;
                 rare = split_run(value, factor, [&](int modulus, const u32 (&packed)[4]) {
-                    *(uint4*)(to + modulus * 8192) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+                    *(uint4*)(to + modulus * 6144) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
                 });
             }
             if (__any_sync(0xffffffffu, rare)) {
@@ -547,7 +547,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-gemmgen_residues8_mma_128x64x128_22c55bc6_split(
+gemmgen_residues8_mma_128x96x64_b7342151_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -570,23 +570,23 @@ GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
     *to = fmaf(alpha, product, beta * was);
 }
 
-//                n0        BLOCK_N = 64
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
-//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 32, modulo one number after the other. A thread has 64 sums in
+//                n0        BLOCK_N = 96
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 96] with
+//        m0  | w | w  | w  | WARP_M     4 x 2 warps of 32 x 48, modulo one number after the other. A thread has 48 sums in
 //   BLOCK_M  +---+----+----+ - -        registers, and beside each 64 bits for what the sums before left.
 //    = 128   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 2 stages of k, 128 deep: one is
-//              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 128;
-constexpr int WARP_M = 64, WARP_N = 32;
+//            +---+----+----+            Shared memory holds 4 stages of k, 64 deep: one is
+//              WARP_N                   multiplied while 3 are on the way.
+constexpr int BLOCK_M = 128, BLOCK_N = 96, BLOCK_K = 64;
+constexpr int WARP_M = 32, WARP_N = 48;
 constexpr int WARPS_N = 2;
-constexpr int THREADS = 128;
-constexpr int STAGES = 2;
-constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int THREADS = 256;
+constexpr int STAGES = 4;
+constexpr int FRAGMENT_BUFFERS = 2;
 constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
-constexpr int FRAGMENTS_M = 4, FRAGMENTS_N = 4;  // fragments of m16n8k32 in a warp
-constexpr int K_STEPS = 4;  // instructions along k in a stage
-constexpr int ROW_BYTES = 128;  // one row of a stage
+constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 6;  // fragments of m16n8k32 in a warp
+constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int ROW_BYTES = 64;  // one row of a stage
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one residue of a stage
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
@@ -652,23 +652,17 @@ constexpr int SEGMENT_STAGES = SEGMENT_K / BLOCK_K;
 
 // Where a block is among its stages: all of a segment of k for each modulus, one segment after another.
 struct Turn {
-    int modulus, segment, left, beyond;  // stages of the segment, of which so many are left for this modulus; and of further segments
+    int modulus, left, begin;  // stages of the segment that are left for this modulus, and stages of segments before
 };
-GG_DEVICE Turn first_turn(int stages_k) {
-    const int segment = min(stages_k, SEGMENT_STAGES);
-    return {0, segment, segment, stages_k - segment};
-}
-GG_DEVICE void next_modulus(Turn& turn) {
-    if (++turn.modulus == MODULI) {
-        turn.modulus = 0;
-        turn.segment = min(turn.beyond, SEGMENT_STAGES);
-        turn.beyond -= turn.segment;
-    }
-    turn.left = turn.segment;
+GG_DEVICE int segment_of(const Turn& turn, int stages_k) { return min(stages_k - turn.begin, SEGMENT_STAGES); }
+GG_DEVICE Turn first_turn(int stages_k) { return {0, min(stages_k, SEGMENT_STAGES), 0}; }
+GG_DEVICE void next_modulus(Turn& turn, int stages_k) {
+    if (++turn.modulus == MODULI) turn.modulus = 0, turn.begin += SEGMENT_STAGES;
+    turn.left = segment_of(turn, stages_k);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemmgen_residues8_mma_128x64x128_22c55bc6(
+gemmgen_residues8_mma_128x96x64_b7342151(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][MODULI][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][MODULI][BLOCK_N][BLOCK_K]
     const double* __restrict__ a_scales, const double* __restrict__ b_scales,
@@ -713,14 +707,14 @@ gemmgen_residues8_mma_128x64x128_22c55bc6(
                     acc_of_256[i][j][r] = 0;
                 }
         if (stages_k > SEGMENT_STAGES && multiplied.modulus == MODULI - 1) {
-            const bool first = multiplied.segment + multiplied.beyond == stages_k;
+            const bool first = multiplied.begin == 0;
             int mine = (int)threadIdx.x;
             asm volatile("" : "+r"(mine));
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
                 for (int j = 0; j < FRAGMENTS_N; ++j) {
-                    asm volatile("" ::: "memory");  // for the compiler: no loads from farther down
+                    __syncwarp();  // for the compiler: no loads from farther down
 #pragma unroll
                     for (int r = 0; r < 4; ++r) {
                         double* const total = totals + mine + ((i * FRAGMENTS_N + j) * 4 + r) * THREADS;
@@ -730,28 +724,28 @@ gemmgen_residues8_mma_128x64x128_22c55bc6(
                     }
                 }
         }
-        next_modulus(multiplied);
+        next_modulus(multiplied, stages_k);
     };
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = (int)threadIdx.x * 16;
     const u32 copy_to = copy_from;
-    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 131072 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 65536 + copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 65536 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 49152 + copy_from;
 
     // Starts the copies of the next stage of k into the place at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
+        for (int i = 0; i < 2; ++i)
             cp_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-            cp_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
+        for (int i = 0; i < 2; ++i)
+            if ((int)threadIdx.x + i * THREADS < 384) cp_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
         a_from += MODULI * A_BYTES, b_from += MODULI * B_BYTES;
         if (--filled.left == 0) {
-            const long long back = filled.modulus + 1 < MODULI ? filled.segment * MODULI - 1 : MODULI - 1;  // residues
+            const long long back = filled.modulus + 1 < MODULI ? segment_of(filled, stages_k) * MODULI - 1 : MODULI - 1;  // residues
             a_from -= back * A_BYTES, b_from -= back * B_BYTES;
-            next_modulus(filled);
+            next_modulus(filled, stages_k);
         }
     };
 
@@ -796,18 +790,28 @@ gemmgen_residues8_mma_128x64x128_22c55bc6(
     }
     int slot = 0;                // where stage `index` of k lies
     int free_slot = STAGES - 1;  // the stage that was multiplied last
+    cp_async_wait<STAGES - 2>();
+    __syncthreads();
+    if (stage_count > 0) fetch(0, stages, 0);
 #pragma unroll 1
     for (int index = 0; index < stage_count; ++index) {
         const u32 stage = stages + slot * STAGE_BYTES;
         const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
-        cp_async_wait<STAGES - 2>();  // this thread's part of stage `index` is there,
-        __syncthreads();  // everyone's is, and no one reads `free_slot` any more
-        if (index + STAGES - 1 < stage_count) fill(stages + free_slot * STAGE_BYTES);
-        cp_async_commit();  // an empty commit group keeps their count in step
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
-            fetch(0, stage, step);
-            multiply(0);
+            // While one buffer's fragments are multiplied, the next step's are fetched into the other.
+            if (step + 1 < K_STEPS) {
+                fetch((step + 1) % 2, stage, step + 1);
+            } else {
+                cp_async_wait<STAGES - 2>();  // this thread's part of the next stage is there,
+                __syncthreads();  // everyone's is, and no one reads `stage` any more
+                if (index + 1 < stage_count) fetch(0, stages + next_slot * STAGE_BYTES, 0);
+            }
+            if (step == 0) {
+                if (index + STAGES - 1 < stage_count) fill(stages + free_slot * STAGE_BYTES);
+                cp_async_commit();  // an empty commit group keeps their count in step
+            }
+            multiply(step % 2);
         }
         free_slot = slot;
         slot = next_slot;
@@ -903,4 +907,4 @@ gemmgen_residues8_mma_128x64x128_22c55bc6(
         }
 }
 
-}  // namespace gemmgen_22c55bc6
+}  // namespace gemmgen_b7342151

@@ -1031,6 +1031,7 @@ gemmgen_residues8_wgmma_128x256x128_53cec344(
                 if (work.count > SEGMENT_STAGES) {
 #pragma unroll
                     for (int at = 0; at < SUMS; at += 2) {
+                        if (at % 32 == 0) __syncwarp();  // for the compiler: no loads from farther down
                         const double2 two = *(const double2*)(totals + at / 2 * (WARPGROUPS * 256));
                         put(at, two.x), put(at + 1, two.y);
                     }

@@ -740,19 +740,13 @@ constexpr int SEGMENT_STAGES = SEGMENT_K / BLOCK_K;
 
 // Where a block is among its stages: all of a segment of k for each modulus, one segment after another.
 struct Turn {
-    int modulus, segment, left, beyond;  // stages of the segment, of which so many are left for this modulus; and of further segments
+    int modulus, left, begin;  // stages of the segment that are left for this modulus, and stages of segments before
 };
-GG_DEVICE Turn first_turn(int stages_k) {
-    const int segment = min(stages_k, SEGMENT_STAGES);
-    return {0, segment, segment, stages_k - segment};
-}
-GG_DEVICE void next_modulus(Turn& turn) {
-    if (++turn.modulus == MODULI) {
-        turn.modulus = 0;
-        turn.segment = min(turn.beyond, SEGMENT_STAGES);
-        turn.beyond -= turn.segment;
-    }
-    turn.left = turn.segment;
+GG_DEVICE int segment_of(const Turn& turn, int stages_k) { return min(stages_k - turn.begin, SEGMENT_STAGES); }
+GG_DEVICE Turn first_turn(int stages_k) { return {0, min(stages_k, SEGMENT_STAGES), 0}; }
+GG_DEVICE void next_modulus(Turn& turn, int stages_k) {
+    if (++turn.modulus == MODULI) turn.modulus = 0, turn.begin += SEGMENT_STAGES;
+    turn.left = segment_of(turn, stages_k);
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
@@ -801,7 +795,7 @@ gemmgen_residues8_mfma_128x128x128_223f5aff(
                     acc_of_256[i][j][r] = 0;
                 }
         if (stages_k > SEGMENT_STAGES && multiplied.modulus == MODULI - 1) {
-            const bool first = multiplied.segment + multiplied.beyond == stages_k;
+            const bool first = multiplied.begin == 0;
             int mine = thread_id();
             asm volatile("" : "+v"(mine));
 #pragma unroll
@@ -818,7 +812,7 @@ gemmgen_residues8_mfma_128x128x128_223f5aff(
                     }
                 }
         }
-        next_modulus(multiplied);
+        next_modulus(multiplied, stages_k);
     };
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
@@ -849,9 +843,9 @@ gemmgen_residues8_mfma_128x128x128_223f5aff(
             store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
         a_from += MODULI * A_BYTES, b_from += MODULI * B_BYTES;
         if (--filled.left == 0) {
-            const long long back = filled.modulus + 1 < MODULI ? filled.segment * MODULI - 1 : MODULI - 1;  // residues
+            const long long back = filled.modulus + 1 < MODULI ? segment_of(filled, stages_k) * MODULI - 1 : MODULI - 1;  // residues
             a_from -= back * A_BYTES, b_from -= back * B_BYTES;
-            next_modulus(filled);
+            next_modulus(filled, stages_k);
         }
     };
 

@@ -91,8 +91,11 @@ def _refuse_packed(plan: Plan) -> None:
     if plan.launches.packs_products or plan.launches.repeated and plan.kind.indirect:
         other = "a kernel of `gemmgen library`, which takes arrays of pointers" if plan.scheme.family.residues else \
             f'[fragment] policy = "{plan.gpu.portable_policy}"'
+        lacking = "a list of all products with the first tile and the first panel of each, which the host makes before it launches" \
+            if plan.launches.packs_products else "arrays of addresses beside a workspace, where exported C passes one address of A, B and C"
         raise SpecError(
-            "export", "writes no kernels for batches whose words are packed first", got=f"kind {plan.kind} on policy {plan.fragment.policy}",
+            "export", f"writes no kernels for batches whose words are packed first: they take {lacking}",
+            got=f"kind {plan.kind} on policy {plan.fragment.policy}",
             needs="a kernel that splits on the way, or a strided batch", remedy=f'kind = "strided", or {other}',
         )
 

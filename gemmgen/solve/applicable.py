@@ -192,6 +192,12 @@ EXACT = "the sums of {scheme.name} are integers, and exact"
 WIDE = "kernels for elements of {spec.problem.type}"
 OF_TARGET = (
     Refusal(
+        "[problem] kind", lambda case: case.spec.problem.element.reals > 1 and case.kind.name == GROUPED.name,
+        "a product of a grouped batch is told by 64 bytes, which hold alpha and beta as real numbers: complex elements have no such kernels",
+        lambda case: case.kind.name, "products of one size, strided or (residues) pointers; or elements of f32 or f64",
+        'kind = "strided"',
+    ),
+    Refusal(
         "[problem] kind", lambda case: case.of_wide and not case.serves_kind, WIDE + " do not compute products of this kind",
         lambda case: case.kind.name + (", matrices" if case.kind.batched else ""),
         lambda case: ("gemm, gemmt, syrk, symm, trsm, strided, pointers or grouped; syr2k and trmm" if case.spec.problem.element.reals == 1

@@ -10,11 +10,17 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 
 SCHEMES = {"f32": "residues8", "c64": "residues8", "f64": "residues14", "c128": "residues14"}
-SHORT = {("a100", "c128", "gemm", "nn", 256)}
+BATCHES = ("strided", "pointers", "grouped")
+SHORT = {("rtx5090", "c128", "strided", "nn", 4096)}
 FIRST = [  # what spilled: the norms of complex FP64, the pass of complex FP32 along k, and main kernels
-    *SHORT, ("l40s", "c64", "gemm", "nt", 256), ("h200", "c64", "gemm", "nt", 1024), ("rtx5090", "c64", "gemm", "tt", 1024), ("b200", "c128", "strided", "nn", 1024),
+    *SHORT, ("a100", "c128", "gemm", "nn", 256), ("l40s", "c64", "gemm", "nt", 256), ("h200", "c64", "gemm", "nt", 1024), ("rtx5090", "c64", "gemm", "tt", 1024), ("b200", "c128", "strided", "nn", 1024),
     ("a100", "c64", "gemm", "nn", 4096), ("rtx3090", "c64", "strided", "nn", 256), ("rtx3090", "c128", "strided", "nn", 256),
     ("l40s", "c128", "strided", "nn", 256), ("t4", "c128", "syrk", "nt", 256), ("rtx5090", "c128", "gemm", "nn", 4096), ("t4", "c128", "gemm", "nn", 1024),
+    ("h200", "c128", "trmm", "nn", 4096), ("h200", "c128", "trsm", "nn", 4096), ("h200", "c128", "strided", "nn", 256), ("h200", "c128", "strided", "nn", 2048),
+    ("h200", "c128", "pointers", "nn", 512), ("h200", "c64", "strided", "nt", 1024), ("h200", "c64", "pointers", "nt", 1024), ("h200", "f64", "pointers", "nn", 4096),
+    ("b200", "c128", "gemm", "nn", 1024), ("b200", "f64", "strided", "nn", 4096), ("b200", "f64", "pointers", "nn", 1024), ("b200", "c128", "hemm", "nn", 1024),
+    ("b200", "f64", "grouped", "nn", 4096), ("h200", "f64", "grouped", "nn", 4096), ("gb300", "c128", "strided", "nn", 1024), ("gb300", "c128", "trmm", "nn", 1024),
+    ("a100", "f32", "syrk", "nt", 4096), ("rtx3090", "f32", "syrk", "nt", 4096), ("t4", "c128", "gemm", "nn", 4096), ("rtx5090", "c128", "strided", "nn", 1024),
     ("rtx5090", "f64", "strided", "nn", 4096), ("rtx5090", "f64", "gemm", "nt", 1024), ("rtx5090", "f64", "strided", "nn", 256),
 ]
 
@@ -23,7 +29,9 @@ FIRST = [  # what spilled: the norms of complex FP64, the pass of complex FP32 a
     pytest.param(*one, marks=() if one in SHORT else pytest.mark.long, id="-".join(map(str, one))) for one in FIRST
 ])
 def test_the_first_choice_of_residues_builds(gpu, type_, kind, layout, size):
-    problem = {"kind": kind, "type": type_, "layout": layout, **dict.fromkeys("mnk", size), **({"matrices": 4} if kind == "strided" else {})}
+    problem = {"kind": kind, "type": type_, "layout": layout, **dict.fromkeys("mnk", size), **({"matrices": 4} if kind in BATCHES else {})}
     plan = solve(road.load({"problem": problem, "split": {"scheme": SCHEMES[type_]}, "target": {"gpu": gpu}}))
     source = render(plan)
-    assert not source.allow_spills and build(source).kernels[source.name].registers <= plan.gpu.limits.registers_per_thread
+    assert not source.allow_spills
+    used = build(source).kernels[source.name].registers
+    assert 0.8 * used <= plan.numbers["registers"] <= 1.25 * used

@@ -21,6 +21,7 @@ from gemmgen.catalog.output import USUAL
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.cli.inputs import matrix
+from gemmgen.designs.residues import norms
 from gemmgen.designs.residues_portable import equations
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.library.tables import check
@@ -387,6 +388,7 @@ def test_residues_of_a_triangle_are_fp64s(gpu):
 
 @pytest.mark.parametrize(("sections", "told"), [
     ({"problem": {"kind": "trmm", "matrices": 3}}, ("[problem] kind", "trsm, strided, pointers or grouped; syr2k and trmm of single products")),
+    *(({"problem": {"kind": "grouped", "type": type}}, ("[problem] kind", "hold alpha and beta as real numbers", 'kind = "strided"')) for type in ("c64", "c128")),
     ({"problem": {"kind": "grouped"}, "tile": {"split_k": 2}}, ("[tile] split_k", "without slices of k")),
     ({"problem": {"kind": "grouped"}, "batch": {"walk": "workgroups"}}, ("[batch] walk", "kernels with several tiles")),
     ({"problem": {"kind": "syr2k", "layout": "nt", "matrices": 3}}, ("[problem] kind", "do not compute products of this kind")),
@@ -537,14 +539,74 @@ def test_a_digest_knows_one_nan(type):
 
 
 def test_fp64_and_complex_elements_take_registers_to_be_stored():
-    """On NVIDIA, by compiled kernels: FP64's at least 80 and, with two fragment buffers, 24 more than are predicted; complex FP32's 10 more."""
-    least = {(0, 0): 80, (8, 0): 30, (0, 1): 30}
-    known = dict.fromkeys(equations.DEMAND.variables, 0) | {"generation": 30.0}
-    assert {one: equations.DEMAND.value(known | dict(zip(("total_bytes", "amd"), one))) for one in least} == least
-    assert equations.DEMAND.value(known | {"generation": 90.0}) == 90
-    guards = {(0, 0, 1, 1): 0, (0, 0, 1, 2): 24, (0, 0, 2, 2): 24, (8, 0, 1, 2): 0, (8, 0, 2, 1): 10, (8, 0, 2, 2): 10, (0, 1, 2, 2): 0, (8, 1, 2, 2): 0}
+    """On NVIDIA, by compiled kernels: FP64's at least 80, complex ones' 84; complex FP32's 10 more than are predicted, and 0.4 for each that holds sums of
+    several moduli beside two fragment buffers."""
+    least = {(0, 0, 1): 80, (0, 0, 2): 84, (8, 0, 1): 0, (8, 0, 2): 0, (0, 1, 2): 0}
+    assert {one: equations.LEAST_STORE.value(dict(zip(("total_bytes", "amd", "reals"), one))) for one in least} == least
+    known = dict.fromkeys(equations.DEMAND.variables, 0) | {"generation": 30.0, "least_store": 80}
+    assert equations.DEMAND.value(known) == 80 and equations.DEMAND.value(known | {"generation": 90.0, "turn_registers": 7}) == 97
+    guards = {(0, 0, 1, 1): 0, (0, 0, 2, 2): 0, (8, 0, 1, 1): 0, (8, 0, 1, 2): 20, (8, 0, 2, 1): 10, (8, 0, 2, 2): 30, (0, 1, 2, 2): 0, (8, 1, 2, 2): 0}
     known = dict.fromkeys(equations.UNEVEN.variables, 0) | {"WM": 64, "WN": 32}
-    assert {one: equations.UNEVEN.value(known | dict(zip(("total_bytes", "amd", "reals", "fragment_buffers"), one))) for one in guards} == guards
+    assert {
+        one: equations.UNEVEN.value(known | dict(zip(("total_bytes", "amd", "reals", "fragment_buffers"), one), kept_registers=50 if one[0] else 0))
+        for one in guards
+    } == guards
+    # Where a loop's demand may be squeezed, what stores take may not: they fit a budget as they are.
+    squeezed = known | {"least_store": 80, "squeeze": 11, "fragment_buffers": 1, "reals": 1}
+    assert [equations.UNEVEN.value(squeezed | {"demand": demand}) for demand in (80, 85, 91, 120)] == [11, 6, 0, 0]
+
+
+FILE = dict(register_allocation_unit=256, warp_size=32, registers_per_sm=65536, threads=256)
+SPARE = dict(register_budget=255, spare_kept=0.4, kept_registers=0, total_bytes=0, amd=0, launch_share=168, loop=0, fragment_registers=40, accumulator_registers=64)
+
+
+@pytest.mark.parametrize(("equation", "numbers", "value"), [
+    (equations.TURN_REGISTERS, dict(total_bytes=0, amd=0), 7), (equations.TURN_REGISTERS, dict(total_bytes=8, amd=0), 0),
+    (equations.TURN_REGISTERS, dict(total_bytes=0, amd=1), 0),
+    # 2 blocks of 256 threads fit an SM with 121 to 128 registers, 3 with 80, and 1 with more than 128.
+    (equations.LAUNCH_SHARE, FILE | dict(demand=120.5), 128), (equations.LAUNCH_SHARE, FILE | dict(demand=79.2), 80),
+    (equations.LAUNCH_SHARE, FILE | dict(demand=80.5), 128), (equations.LAUNCH_SHARE, FILE | dict(demand=128.5), 256),
+    (equations.LAUNCH_SHARE, FILE | dict(threads=480, demand=90.0), 136),
+    # Stores take 108 where few are held, 72 more than sums; an unrolled loop fetches half of a step's fragments ahead; the launch leaves no more.
+    (equations.REGISTERS, SPARE | dict(demand=90.2), 108), (equations.REGISTERS, SPARE | dict(demand=90.2, accumulator_registers=8), 91),
+    (equations.REGISTERS, SPARE | dict(demand=140.2, loop=1), 161), (equations.REGISTERS, SPARE | dict(demand=140.2, loop=2), 141),
+    (equations.REGISTERS, SPARE | dict(demand=160.2, loop=1), 168), (equations.REGISTERS, SPARE | dict(demand=250.0, loop=1, launch_share=256), 255),
+    (equations.REGISTERS, SPARE | dict(demand=140.2, loop=1, total_bytes=8, kept_registers=50), 161),
+    (equations.REGISTERS, SPARE | dict(demand=90.2, loop=1, amd=1), 91),
+])
+def test_what_fp64s_loop_holds_and_what_it_takes_where_registers_are_left(equation, numbers, value):
+    assert equation.value(numbers) == value
+
+
+@pytest.mark.parametrize(("gpu", "kind", "type_", "said"), [
+    ("b200", "gemm", "c128", 2), ("b200", "trmm", "c128", 1), ("l40s", "trmm", "c128", 2), ("b200", "trmm", "f64", 2), ("b200", "trsm", "c128", 2),
+])
+def test_blocks_of_the_norms_that_an_sm_holds(gpu, kind, type_, said):
+    problem = {"kind": kind, "type": type_, **dict.fromkeys("mnk", 256)}
+    assert norms.blocks(solve(road.load({"problem": problem, "split": {"scheme": "residues14"}, "target": {"gpu": gpu}}))) == said
+
+
+@pytest.mark.parametrize(("matrices", "element", "others"), [(1, "f64", 48), (4, "f64", 56), (4, "f32", 48)])
+def test_a_tile_of_a_batch_leaves_registers_for_which_product_it_is_of(matrices, element, others):
+    """With 192 sums of a thread ptxas spilled: 240 hold no more than 48 others."""
+    problem = {"kind": "strided", "type": element, **dict.fromkeys("mnk", 4096), "matrices": matrices}
+    plan = solve(road.load({"problem": problem, "split": {"scheme": "residues14" if element == "f64" else "residues8"}, "target": {"gpu": "h200"}}))
+    assert plan.numbers["other_registers"] == others and plan.numbers["accumulator_registers"] + others <= plan.numbers["register_budget"]
+
+
+def launched(gpu, scheme, kind, role):
+    problem = {"kind": kind, "type": "f64" if scheme == "residues14" else "f32", **dict.fromkeys("mnk", 256), "matrices": 4}
+    plan = solve(road.load({"problem": problem, "split": {"scheme": scheme}, "target": {"gpu": gpu}}))
+    return plan, next(one for one in interface(plan).launches if one.role == role)
+
+
+@pytest.mark.parametrize("kind", ["strided", "grouped"])
+@pytest.mark.parametrize(("gpu", "scheme", "takes"), [("h200", "residues14", False), ("h200", "residues8", True), ("mi300x", "residues8", False)])
+def test_elements_wait_in_shared_memory_where_one_pass_does_all(gpu, scheme, takes, kind):
+    """FP64's second pass reads them again: nothing of its text names dynamic shared memory."""
+    plan, split = launched(gpu, scheme, kind, "split")
+    assert split.shared_bytes == (plan.launches.whole_shared if takes else 0)
+    assert ("extern __shared__" in render(plan).text.split(f"{split.symbol}(")[1].split('extern "C"')[0]) == takes
 
 
 @pytest.mark.parametrize(("type_", "layout", "matrices", "split", "norms"), [

@@ -93,7 +93,8 @@ class ResidueKernels(OfResidues, specialised.Specialised):
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            **specialised.TURNS.absent, "other_registers": equations.OTHER_REGISTERS, **pass_constants(scheme, gpu),
+            **specialised.TURNS.absent, **pass_constants(scheme, gpu),
+            "other_registers": equations.OTHER_REGISTERS + (equations.BATCH_REGISTERS if hints.matrices > 1 and scheme.family.wide else 0),
         }
 
     # ---- search

@@ -16,8 +16,9 @@ from gemmgen.designs.specialised import equations as specialised
 from gemmgen.model import resources, time, traffic
 from gemmgen.model.equation import Equation
 
-OTHER_REGISTERS = 48
-"""Addresses, the loop, the stages' bookkeeping, and what sums are reduced with."""
+OTHER_REGISTERS, BATCH_REGISTERS = 48, 8
+"""Addresses, the loop, the stages' bookkeeping, and what sums are reduced with; of FP64's batches also which product a tile is of, and where its matrices
+lie: with 192 sums ptxas spilled 32 to 92 B."""
 REDUCE_INSTRUCTIONS = 6
 """Issue slots for each sum that is reduced: an addition, a high and a low product, each at half the rate; beside them, in another unit, a shift and a byte's
 share of packing."""

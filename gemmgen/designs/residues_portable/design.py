@@ -42,7 +42,7 @@ class PortableResidues(OfResidues, portable.Portable):
     held_ways = tuple(way for way in portable.HELD_WAYS if way.where == "prepass")
     slices = (1,)
     forms = replace(
-        portable.Portable.forms.grouped("Registers", (*registers.EQUATIONS, equations.DEMAND, registers.BUDGET, equations.REGISTERS, equations.UNEVEN))
+        portable.Portable.forms.grouped("Registers", (*registers.EQUATIONS, *equations.REGISTER_EQUATIONS))
         .grouped("Traffic", (*traffic.BLOCK_EQUATIONS, *equations.TRAFFIC, traffic.TLP)).grouped("Time", equations.TIME),
         predictions=(*traffic.BLOCK_EQUATIONS, *equations.TRAFFIC, traffic.TLP, *equations.TIME),
     )
@@ -58,4 +58,4 @@ class PortableResidues(OfResidues, portable.Portable):
     def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
         known = solved(registers.EQUATIONS, numbers)
         known |= registers.coefficients(table, known["loop"]) | {"per_kept": table.kept.demand, "spare_kept": table.kept.spare}
-        return solved((equations.DEMAND, registers.BUDGET, equations.REGISTERS, equations.UNEVEN), known)
+        return solved(equations.REGISTER_EQUATIONS, known)

@@ -17,29 +17,48 @@ JOIN_INSTRUCTIONS = 16
 """Issue slots for each element of C beside its store: the fraction to FP64, two products there, and to FP32. Of FP64 elements those of all residues too
 (`residues.equations.of_elements`)."""
 
-WIDE_STORE_REGISTERS = 80
-"""Registers that ptxas stores FP64's elements with, at least, and spills none: 76 to 92 where it was let, by a dozen compiled kernels."""
-WIDE_GUARD, COMPLEX_GUARD = 24, 10
-"""Registers: of FP64's elements with two fragment buffers, and of complex ones of FP32, which both parts are stored with; ptxas spilled 8 to 588 B where
-the model had up to as many left."""
+STORE_REGISTERS, STORE_SPARE = 80, 108
+"""Registers that ptxas stores FP64's elements with and spills none, at least, and those it takes where the launch leaves them: 76 to 92 and 92 to 128, by
+a hundred compiled kernels of sm_75 to sm_120."""
+KEPT_GUARD, COMPLEX_GUARD = 0.4, 10
+"""Registers for each that holds sums of several moduli, beside two fragment buffers, and of complex elements of FP32, which both parts are stored with;
+ptxas spilled 8 to 588 B where the model had up to as many left."""
 
 KEPT_REGISTERS = Equation(
     "Q25", "kept_registers", "where(total_bytes > 0, 2 * WM * WN / warp_size, 0)", "registers a thread",
     "sums of residues with their weights: 64 bits for each element; FP64's residues are bytes in the workspace",
 )
+TURN_REGISTERS = Equation(
+    "Q59", "turn_registers", "where((total_bytes > 0) | (amd > 0), 0, 7)", "registers a thread",
+    "of FP64's loop beside G14: the modulus and the stages left of it, of the copies and of the products; stages of k; and where residues lie",
+)
+LEAST_STORE = Equation(
+    "Q61", "least_store", f"where((total_bytes > 0) | (amd > 0), 0, {STORE_REGISTERS} + 4 * (reals - 1))", "registers a thread",
+    "ptxas stores FP64 elements with no less, and complex ones with the imaginary parts of two factors",
+)
 DEMAND = Equation(
-    "Q26", "demand", f"max({registers.DEMAND.form} + per_kept * kept_registers, where((total_bytes > 0) | (amd > 0), 0, {WIDE_STORE_REGISTERS}))",
-    "registers a thread", "G14, and what is kept; AMD's compiler reduces many sums at a time; by compiled kernels. ptxas stores FP64 elements with no less",
+    "Q26", "demand", f"max({registers.DEMAND.form} + per_kept * kept_registers + turn_registers, least_store)",
+    "registers a thread", "G14, and what is kept; AMD's compiler reduces many sums at a time; by compiled kernels",
+)
+LAUNCH_SHARE = Equation(
+    "Q60", "launch_share", "register_allocation_unit / warp_size * floor(registers_per_sm / threads"
+    " / max(1, floor(registers_per_sm / threads / (register_allocation_unit / warp_size * ceil(demand * warp_size / register_allocation_unit))))"
+    " * warp_size / register_allocation_unit)",
+    "registers a thread", "that as many blocks as fit an SM leave: ptxas is told how many of FP64's do",
 )
 REGISTERS = Equation(
-    "Q33", "registers", "min(register_budget, ceil(demand + spare_kept * kept_registers))", "registers a thread",
-    "ptxas joins and stores several elements at a time where registers are left. By a dozen compiled kernels",
+    "Q33", "registers", "min(register_budget, ceil(max(demand + spare_kept * kept_registers, where((total_bytes > 0) | (amd > 0), 0,"
+    f" min(launch_share, max(min({STORE_SPARE}, 72 + accumulator_registers), demand + where(loop == 1, fragment_registers / 2, 0)))))))", "registers a thread",
+    "ptxas joins and stores several elements at a time where registers are left, and fetches a part of the next step's fragments ahead in unrolled loops."
+    " By a hundred compiled kernels",
 )
 UNEVEN = Equation(
-    "Q34", "uneven", f"{registers.UNEVEN.form} + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"
-    f" + where(amd > 0, 0, where(total_bytes > 0, where(reals > 1, {COMPLEX_GUARD}, 0), where(fragment_buffers > 1, {WIDE_GUARD}, 0)))", "registers a thread",
-    "G17; two fragment buffers were seen to spill where one did not, FP64's elements and complex ones where others did not",
+    "Q34", "uneven", f"{registers.UNEVEN.form} + where(fragment_buffers > 1, where(amd > 0, 0, {KEPT_GUARD} * kept_registers), 0)"
+    f" + where((amd == 0) & (total_bytes > 0) & (reals > 1), {COMPLEX_GUARD}, 0) + where(least_store > 0, max(0, least_store + squeeze - demand), 0)",
+    "registers a thread", "G17; two fragment buffers were seen to spill where one did not, and complex elements of FP32 where others did not; stores"
+    " cannot be squeezed",
 )
+REGISTER_EQUATIONS = (TURN_REGISTERS, LEAST_STORE, DEMAND, registers.BUDGET, LAUNCH_SHARE, REGISTERS, UNEVEN)
 STAGES_K = Equation("Q27", "stages_k", "ceil(K / BK) * moduli", "stages a block", "all of k for each modulus")
 PLANE_BYTES = Equation("Q28", "plane_bytes", "batch * (M + N) * K * moduli", "B", "both operands' residues, a byte each, of all products")
 DRAM_BYTES = Equation(
