@@ -35,3 +35,16 @@ def test_the_first_choice_of_residues_builds(gpu, type_, kind, layout, size):
     assert not source.allow_spills
     used = build(source).kernels[source.name].registers
     assert 0.8 * used <= plan.numbers["registers"] <= 1.25 * used
+
+
+@pytest.mark.parametrize(("gpu", "type_", "kind", "size", "told"), [
+    ("h200", "c128", "pointers", 512, "uint4 four[MODULI];  // residues of 4 pieces"), ("h200", "c128", "trsm", 4096, "constexpr int EARLY = 2;"),
+    ("b200", "f64", "strided", 4096, "uint4 four[MODULI];  // residues of 4 pieces"), ("b200", "f64", "strided", 4096, "four[modulus].x = four[modulus].y, "),
+    ("b200", "f64", "strided", 4096, "fetch(piece + 4);"),
+    ("a100", "f32", "gemm", 4096, "__syncwarp();  // for the compiler: no loads from farther down"),
+], ids=["batches of complex elements", "beside 192 sums", "tensor memory", "one piece after the other", "four pieces after four", "sums of segments"])
+def test_residues_are_joined_by_as_few_as_registers_hold(gpu, type_, kind, size, told):
+    """Four elements at a time, beside 192 sums of complex elements two moduli ahead, and one sum of a segment before the next is read."""
+    problem = {"kind": kind, "type": type_, "layout": "nn", **dict.fromkeys("mnk", size), **({"matrices": 4} if kind in BATCHES else {})}
+    plan = solve(road.load({"problem": problem, "split": {"scheme": SCHEMES[type_]}, "target": {"gpu": gpu}}))
+    assert told in render(plan).text

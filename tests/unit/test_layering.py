@@ -199,6 +199,7 @@ COMPARED = {
         "kernels of any kind are those of one product or of a batch",
     "gemmgen/library/tables.py: plan.kind.asked not in (GEMM.name, STRIDED.name, *LEVEL3)": "the routines of a library's interface",
     "gemmgen/library/raced.py: kernel['spec'].get('problem', {}).get('kind') == STRIDED.name": "a manifest has the name of a kind alone",
+    "gemmgen/solve/applicable.py: case.kind.name == GROUPED.name": "the description of a product among others has room for real alpha and beta alone",
     "gemmgen/solve/applicable.py: GROUPED.name in design.kinds": "several tiles are a choice of designs for products of different sizes",
     "gemmgen/verdict.py: kind in (GEMM, STRIDED)": "the vendor's SGEMM is their routine, and no share of it",
     "gemmgen/verify/digests.py: plan.kind.asked == GEMM.name": "digests were published of one product, of real or complex elements",
