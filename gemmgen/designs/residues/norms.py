@@ -17,7 +17,7 @@ takes 1.08 times as long at 8192 (docs/results/f64.md)."""
 
 
 def blocks(plan: Any) -> int:
-    """How many of the pass the compiler is told that an SM holds.
+    """How many blocks of the pass an SM is to hold, which the compiler is told.
 
     Where a kind gives elements, of batches one: strides take registers, and ptxas spilled 32 B of complex ones for sm_100a. Of a complex operand of which a
     triangle is read one from sm_100 on: ptxas (NVRTC 13.5) spilled 156 to 388 B.
