@@ -732,3 +732,35 @@ def test_lists_of_names_and_numbers():
     assert benching.suites("paper,uniform,paper") == ("paper", "uniform") and benching.batch_rivals("all") == NAMES and benching.batch_rivals(" ") == ()
     with pytest.raises(UnknownName):
         benching.suites("papers")
+
+
+def test_torchs_product_runs_on_the_batchs_stream_and_leaves_torchs_as_it_was(monkeypatch):
+    """A stream that stayed current would be used after its owner has destroyed it, by whatever program goes on."""
+    cupy, current, seen = numpy_cupy.install(monkeypatch), ["torch's"], []
+    cupy.cuda.get_current_stream = lambda: SimpleNamespace(ptr=7)
+
+    class Inside:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __enter__(self):
+            current.append(self.stream)
+
+        def __exit__(self, *error):
+            current.pop()
+
+    def bmm(a, b, out):  # as torch.bmm
+        seen.append(current[-1])
+        out[...] = a @ b
+
+    torch = SimpleNamespace(
+        backends=SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=True))), as_tensor=lambda x, device: x, bmm=bmm,
+        cuda=SimpleNamespace(stream=Inside, ExternalStream=lambda at: f"stream {at}", set_stream=current.append),
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    draw = np.random.default_rng(3)
+    a, b, c = draw.random((2, 5, 3, 4)), draw.random((2, 5, 4, 6)), np.zeros((2, 5, 3, 6))
+    call = rivals()["torch-bmm-padded"].prepare(SimpleNamespace(padded=SimpleNamespace(a=a, b=b, c=c)), 1)
+    assert current == ["torch's"] and not seen and torch.backends.cuda.matmul.allow_tf32 is False
+    call()
+    assert current == ["torch's"] and seen == ["stream 7"] and np.array_equal(c[1], a[1] @ b[1]) and not c[0].any()

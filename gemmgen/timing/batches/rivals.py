@@ -240,9 +240,14 @@ class TorchBmm:
         except ImportError as error:
             raise DeviceError("bench", f"{error.name or error} is not installed", remedy="pip install torch") from None
         torch.backends.cuda.matmul.allow_tf32 = False
-        torch.cuda.set_stream(torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr))
+        stream = torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr)
         a, b, c = (torch.as_tensor(x, device="cuda") for x in self._arrays(batch, set_index))
-        return partial(torch.bmm, a, b, out=c)
+
+        def enqueue() -> None:
+            with torch.cuda.stream(stream):  # left current, torch would go on with it after its owner has destroyed it
+                torch.bmm(a, b, out=c)
+
+        return enqueue
 
     def _arrays(self, batch: DeviceBatch, at: int) -> tuple[Any, Any, Any]:
         if self.padded:
