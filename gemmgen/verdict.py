@@ -174,7 +174,7 @@ def plain_seconds(plan: Plan, reads_c: bool = False) -> tuple[float, str] | None
         h = plan.hints
         seconds = native_seconds(plan.gpu, h.m, h.n, h.k, h.matrices if plan.kind.batched else 1)
         if seconds is not None and plan.kind.solves:
-            return _of_routine(plan.kind, seconds, time.NATIVE_START + time.NATIVE_FIRST_SECONDS * min(h.k, time.NATIVE_FIRST_K), h.k, h.matrices), NATIVE
+            return _of_routine(plan.kind, seconds, time.NATIVE_START + time.NATIVE_FIRST_SECONDS * min(h.k, time.NATIVE_FIRST_K), h.m, h.k, h.matrices), NATIVE
         # Of a triangle of C the vendor computes half, at the same rate.
         return None if seconds is None else ((seconds / 2 if plan.kind.tiles else seconds) + vendors_reading, NATIVE)
     try:
@@ -201,13 +201,14 @@ def vendor_seconds_of(gpu: Gpu, kind: Kind, m: int, n: int, k: int, products: in
     if kind.vendor_share is None:
         return None
     known = time.sgemm_numbers(gpu)
-    return _of_routine(kind, whole, known["sgemm_start"] + known["sgemm_first"] * min(k, time.FIRST_K), k, products)
+    return _of_routine(kind, whole, known["sgemm_start"] + known["sgemm_first"] * min(k, time.FIRST_K), m, k, products)
 
 
-def _of_routine(kind: Kind, whole: float, start: float, k: int, matrices: int) -> float:
+def _of_routine(kind: Kind, whole: float, start: float, m: int, k: int, matrices: int) -> float:
     """Seconds of the vendor's own routine of a kind, of those of the whole product."""
     together = kind.vendor_together if matrices > 1 else 1
-    return start + together * (kind.vendor_share * (whole - start) + kind.vendor_chain * k)
+    waits = next((share for most, share in kind.vendor_few if m <= most and matrices == 1), 1.0)
+    return start + together * (kind.vendor_share * (whole - start) + waits * kind.vendor_chain * k)
 
 
 def plain_plan(plan: Plan) -> Plan:

@@ -172,7 +172,7 @@ class OfComplex(ComplexProduct):
         self.operand, self.left = getattr(one, "operand", None), getattr(one, "left", False)
         if one.solves:  # parts of the triangle are multiplied, by kernels of one product
             self.solves, self.below, self.unit, self.beside, self.own, self.steps = True, one.below, one.unit, one.beside, one.own, one.steps
-            self.vendor_chain, self.vendor_together = one.vendor_chain, one.vendor_together
+            self.vendor_chain, self.vendor_few, self.vendor_together = one.vendor_chain, one.vendor_few, one.vendor_together
             self.layouts = one.layouts
             return
         self.layouts = one.layouts = COMPLEX_LAYOUTS if one.layouts == LAYOUTS else one.layouts + BESIDE.get(self.operand, ())

@@ -105,6 +105,8 @@ class Kind:
         vendor_share: of the seconds of the whole product by the vendor's SGEMM, but for its launch, what the vendor's own routine takes; None where there is
             none. Measured on an H200 (docs/results/level3.md).
         vendor_chain: seconds by which each unknown waits for the one before besides, measured likewise.
+        vendor_few: (right-hand sides at most, their part of that wait) of one system on the right, ascending: rows of C, which the vendor has as columns.
+            Measured of FP32 on an H200, where others wait whole.
         vendor_together: times as long as both the vendor's routine for many such problems takes, measured likewise.
         equations: of the model's traffic and time, each in place of a design's own of the same symbol: T6, `tiles`, where not all are
             computed. Those of new symbols stand before the one that asks for them.
@@ -138,6 +140,7 @@ class Kind:
     counts = ("", "")
     vendor_share: float | None = None
     vendor_chain = 0.0
+    vendor_few: tuple[tuple[int, float], ...] = ()
     vendor_together = 1.0
     equations: tuple[Equation, ...] = ()
     constraints: tuple[Constraint, ...] = ()

@@ -142,6 +142,8 @@ class Trsm(OneTriangle):
 
     name = "trsm"
     vendor_share, vendor_together = 0.5, 2.2
+    few = ((1, 0.22), (4, 0.4))
+    """What `vendor_few` is of systems on the right."""
     chains = {"f32": 2.7e-7, "f64": 3.8e-7, "c64": 4.5e-7, "c128": 4.8e-7}
     """Seconds by which each unknown of the vendor's routine waits for the one before, by elements, in the order of their numbers."""
     meaning = "a triangular system, whose solution takes the place of its right-hand sides"
@@ -151,6 +153,7 @@ class Trsm(OneTriangle):
         more = {"type": "" if type == F32.name else type, "systems": systems}
         super().__init__({"uplo": uplo, "side": side, "diag": diag} | {key: value for key, value in more.items() if value})
         self.unit, self.own, self.vendor_chain = diag == UNIT, Substitution(ELEMENTS[type], int(systems or 0)), self.chains[type]
+        self.vendor_few = () if self.left else self.few
         self.layouts = ("nn", "tn") if self.left else ("nn", "nt")  # the other operand is C
         self.beside = "n" if self.left else "m"
         of = f"the {uplo} triangle of {self.operand.upper()}{', whose diagonal is 1' if self.unit else ''}"

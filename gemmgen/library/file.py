@@ -20,7 +20,7 @@ from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import SpecError
 from gemmgen.kinds import GEMM, STRIDED
 from gemmgen.kinds.kind import COMPLEX_LAYOUTS, LAYOUTS
-from gemmgen.library.dispatch import Table, load_table
+from gemmgen.library.dispatch import Estimate, Table, load_table
 from gemmgen.library.routines import LEVEL3
 from gemmgen.spec import MAX_EXTENT, Accuracy, BuildChoice, FragmentChoice, LoadedSpec, Name, Pipeline, Solve, Split, Tile, load, loads
 
@@ -114,7 +114,7 @@ class LibraryFile(Strict):
     packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
     routines: Annotated[tuple[Literal[*LEVEL3], ...], Field(strict=False)] = Field(
         (), description="BLAS's level 3 beside GEMM: each has a kernel for every GPU and way in which its operands may stand, beyond kernels_at_most; "
-        "of a dispatch table they have the scheme that is fastest for the largest of the sizes"
+        "of a dispatch table they have the scheme that is fastest in the mean of the larger sizes"
     )
     reproducible: bool = Field(
         False, description="whether C of alpha A B + beta C is the same bits on every GPU that libraries with these schemes serve: each type of elements has "
@@ -198,14 +198,23 @@ class LoadedLibrary:
 
     @property
     def for_routines(self) -> tuple[tuple[str, LoadedSpec, frozenset[str]], ...]:
-        """Where kernels for level 3 come from, as of `specs`: those, and of each dispatch table the scheme that is fastest by it for the largest product."""
-        largest = max(self.sizes, key=math.prod)[:3]
+        """Where kernels for level 3 come from, as of `specs`: those, and of each dispatch table the scheme that is fastest by it.
+
+        Fastest in the geometric mean over products of at least a 512th of the largest's work, as routines compute theirs in parts.
+        """
+        single = [(m, n, k) for m, n, k, products in self.sizes if products == 1] or [size[:3] for size in self.sizes]
+        most = max(map(math.prod, single))
+        sizes = [size for size in single if 512 * math.prod(size) >= most]
         found = list(self.specs)
         for place, table, names in self.tables:
             for gpu in sorted(names):
-                if mine := [one for one in table.kernels.values() if one.gpu == gpu]:
-                    fastest = min(mine, key=lambda one: one.estimate.seconds(*largest))
-                    found.append((place, loads({"split": {"scheme": fastest.spec["split"]["scheme"]}}, place), frozenset({gpu})))
+                mine: dict[str, list[Estimate]] = {}
+                for one in table.kernels.values():
+                    if one.gpu == gpu:
+                        mine.setdefault(one.spec["split"]["scheme"], []).append(one.estimate)
+                if mine:
+                    scheme = min(mine, key=lambda name: sum(math.log(min(one.seconds(*size) for one in mine[name])) for size in sizes))
+                    found.append((place, loads({"split": {"scheme": scheme}}, place), frozenset({gpu})))
         return tuple(found)
 
     @property

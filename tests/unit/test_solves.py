@@ -114,6 +114,7 @@ def test_rounds_of_complex_elements_are_those_of_elements(kind, contiguous):
         assert real.at == {name: (of, row, 2 * column) for name, (of, row, column) in one.at.items()}
     assert kind.largest(m, 2 * n) == tuple(times * one for times, one in zip((1, 2, 2), kind.of_reals.largest(m, n)))
     assert kind.between == ComplexProduct(kind.options["type"], kind.options["layout"]) and TRSM.between == GEMM
+    assert kind.vendor_few == kind.of_reals.vendor_few and bool(kind.vendor_few) is not kind.left
     told = found[0].given({"a": 0, "b": 0, "c": 0, "lda": 7, "ldb": 7, "ldc": 13}, lambda operand, elements: elements)
     assert (told["alpha"], told["alpha_i"]) == (-0.5, 2.0)
 

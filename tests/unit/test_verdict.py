@@ -244,6 +244,17 @@ def test_a_kind_is_compared_with_the_vendor_s_routine(kind, share, chain):
     assert verdicts.vendor_seconds(many) == pytest.approx(start + together * (share * (whole - start) + chain * 4096))
 
 
+@pytest.mark.parametrize(("side", "sides", "matrices", "waits"), [
+    ("right", 1, None, 0.22), ("right", 2, None, 0.4), ("right", 4, None, 0.4), ("right", 5, None, 1), ("right", 4, 2, 1), ("left", 1, None, 1)])
+def test_the_vendor_has_few_rows_of_right_hand_sides_as_columns(side, sides, matrices, waits):
+    """So that its unknowns wait less; of one system alone."""
+    m, n = (4096, sides) if side == "left" else (sides, 4096)
+    problem = {"kind": "trsm", "side": side, "layout": "nn", "m": m, "n": n, "k": 4096} | ({"matrices": matrices} if matrices else {})
+    plan = road.plan({"problem": problem, "split": {"scheme": "scaled"}, "target": {"gpu": "h200"}})
+    start, whole = time.sgemm_numbers(plan.gpu)["sgemm_start"] + 256 * 15e-9, sgemm_seconds(plan.gpu, m, n, 4096, matrices or 1)
+    assert verdicts.vendor_seconds(plan) == pytest.approx(start + (2.2 if matrices else 1) * (0.5 * (whole - start) + waits * 2.7e-7 * 4096))
+
+
 @pytest.mark.parametrize(("problem", "scheme", "reads", "computed", "each"), [
     ({"kind": "gemm"}, "scaled", 2.2, 1, 4), ({"kind": "syrk", "layout": "nt"}, "scaled", 2.2, 0.5, 4),
     ({"kind": "strided", "matrices": 3}, "scaled", 2.2, 3, 4),
