@@ -142,7 +142,7 @@ class Trsm(OneTriangle):
 
     name = "trsm"
     vendor_share, vendor_together = 0.5, 2.2
-    few = ((1, 0.22), (4, 0.4))
+    few = ((1, 0.2), (4, 0.35))
     """What `vendor_few` is of systems on the right."""
     chains = {"f32": 2.7e-7, "f64": 3.8e-7, "c64": 4.5e-7, "c128": 4.8e-7}
     """Seconds by which each unknown of the vendor's routine waits for the one before, by elements, in the order of their numbers."""

@@ -3,7 +3,8 @@
     python bench/library.py products general --table general_h200.json
 
 A row of a race is one product of one layout: `layout`, `m`, `n`, `k`, `products`, and by kernel's name `measured` and `predicted`, in seconds.
-A kernel that was predicted to be far too slow has no measured time there.
+A kernel that was predicted to be far too slow has no measured time there. Where the vendor's SGEMM raced, `sgemm` and `sgemm_predicted` are its seconds,
+which decide whether a preload library takes the product.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gemmgen.spec import loads
 NEAR = 1.1
 """Times the fastest kernel of a product: what comes nowhere so near to it is left out of the table."""
 TURNS = 40
-"""How often estimates are fitted anew, with more weight where they took a kernel that was not the fastest."""
+"""How often estimates are fitted anew, with more weight where they took a kernel that was not the fastest, or where the vendor's SGEMM is."""
 
 
 class Raced:
@@ -36,6 +37,7 @@ class Raced:
         sizes: [products, 4] of m, n, k and products.
         measured, seconds: [kernels, products], NaN where nothing was measured; the same with the prediction in its place, mended by the kernel's own mean
             and no less than the fastest measured time. inf where a kernel does not serve a product.
+        vendor: [2, products] the seconds of the vendor's SGEMM, measured and predicted, inf where it did not race.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]):
@@ -48,6 +50,7 @@ class Raced:
         leaning = np.where(known, logs, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
         whole = np.where(known, self.measured, np.maximum(predicted * np.exp(leaning)[:, None], self.best))
         self.seconds = np.where(np.isfinite(whole), whole, np.inf)
+        self.vendor = np.array([[row.get(key, math.inf) for row in rows] for key in ("sgemm", "sgemm_predicted")])
 
     @property
     def best(self) -> np.ndarray:
@@ -61,6 +64,8 @@ class Raced:
     def estimates(self, kernels: Sequence[Mapping[str, Any]]) -> tuple[list[Estimate], np.ndarray]:
         """(each kernel's estimate, [products] how many times the fastest's what the least estimate takes needs).
 
+        Estimates decide twice: a library takes the kernel of the least one, a preload library passes the product on where the vendor's is less. Both count.
+
         Args:
             kernels: of a library's manifest, in the order of `names`.
         """
@@ -71,21 +76,28 @@ class Raced:
         cost = {False: math.inf, True: math.inf}
         for _ in range(TURNS):
             tried = [self._fitted(at, kernels[at], weight[at]) for at in range(len(self.names))]
-            over, taken = self._over(tried, kernels)
+            over, taken, passed = self._over(tried, kernels)
             found = found or list(tried)
             for together, columns in ((False, self.sizes[:, 3] == 1), (True, self.sizes[:, 3] > 1)):
-                if (now := float(np.log(over[columns]) @ heavy[columns])) < cost[together]:
+                if (now := float(np.log(over[columns] * passed[columns]) @ heavy[columns])) < cost[together]:
                     cost[together] = now
                     for at in np.flatnonzero(strided == together):
                         found[at] = tried[at]
             for at in np.flatnonzero(over > 1.01):
                 weight[[taken[at], int(np.nanargmin(self.measured[:, at]))], at] *= 1 + over[at]
+            for at in np.flatnonzero(passed > 1.01):
+                weight[taken[at], at] *= 1 + passed[at]
         return found, self._over(found, kernels)[0]
 
-    def _over(self, estimates: Sequence[Estimate], kernels: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
-        """([products] times the fastest's of what the least estimate takes, [products] the kernel that it takes)."""
-        taken = self.told(estimates, kernels).argmin(axis=0)
-        return self.seconds[taken, np.arange(len(taken))] / self.best, taken
+    def _over(self, estimates: Sequence[Estimate], kernels: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """([products] times the fastest's of what the least estimate takes, [products] the kernel that it takes, [products] times the faster's of it and the
+        vendor's SGEMM, of which the smaller prediction is taken)."""
+        told = self.told(estimates, kernels)
+        taken = told.argmin(axis=0)
+        own, least, (vendor, predicted) = self.seconds[taken, np.arange(len(taken))], told.min(axis=0), self.vendor
+        with np.errstate(invalid="ignore"):  # neither raced
+            passed = np.where(least < predicted, own, vendor) / np.minimum(own, vendor)
+        return own / self.best, taken, np.where(np.isfinite(passed), passed, 1)
 
     def told(self, estimates: Sequence[Estimate], kernels: Sequence[Mapping[str, Any]]) -> np.ndarray:
         """[kernels, products] seconds by estimates, inf where a kernel does not serve a product."""

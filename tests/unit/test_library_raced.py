@@ -139,6 +139,31 @@ def test_more_weight_goes_where_estimates_took_the_wrong_kernel(products):
     assert over.max() == pytest.approx(1) and all(isinstance(one, Estimate) for one in found)
 
 
+def test_both_decisions_of_an_estimate_count():
+    """Of a constant estimate of 5 us: what a library takes beside its fastest kernel, and what a preload library does beside the faster of it and SGEMM."""
+    own, vendor, predicted = [4e-6, 8e-6, 4e-6, 8e-6, 8e-6], [6e-6, 6e-6, 6e-6, 6e-6, None], [7e-6, 7e-6, 4e-6, 4e-6, None]
+    rows = [{"layout": "nn", "m": 64 * at, "n": 64, "k": 64, "products": 1, "measured": {"a": mine, "b": 4e-6}, "predicted": {"a": mine, "b": 4e-6}}
+            | ({"sgemm": sgemm, "sgemm_predicted": told} if sgemm else {}) for at, (mine, sgemm, told) in enumerate(zip(own, vendor, predicted), 1)]
+    flat = Estimate(tile=(64, 64), slices=1, sms=132, launch=5e-6, wave=0, step=0, operand=0, output=0)
+    over, taken, passed = Raced(rows)._over([flat, flat.model_copy(update={"launch": 6e-6})], [{"spec": {}}] * 2)
+    assert over.tolist() == pytest.approx([1, 2, 1, 2, 2]) and taken.tolist() == [0] * 5
+    assert passed.tolist() == pytest.approx([1, 8 / 6, 6 / 4, 1, 1]), "right, taken at a loss, passed on at a loss, right, and no vendor"
+
+
+def test_more_weight_goes_where_estimates_took_what_the_vendor_multiplies_faster():
+    """A kernel takes longer of one product than its form has it beside the others', and SGEMM's time lies between."""
+    rows = []
+    for at in (1, 2, 4, 8, 16, 24, 32):
+        seconds = 3e-6 + 1e-12 * (64 * at) ** 2
+        rows.append({"layout": "nn", "m": 64 * at, "n": 64 * at, "k": 64, "products": 1, "measured": {"a": seconds}, "predicted": {"a": seconds},
+                     "sgemm": 3 * seconds, "sgemm_predicted": 3 * seconds})
+    rows.append({**rows[4], "m": 1000, "measured": {"a": 6e-6}, "sgemm": 4.8e-6, "sgemm_predicted": 4.8e-6})
+    raced, kernels = Raced(rows), [{"spec": {}, "estimate": {"tile": [64, 64], "slices": 1, "sms": 132}}]
+    found, _ = raced.estimates(kernels)
+    alone, _ = Raced([{key: value for key, value in row.items() if not key.startswith("sgemm")} for row in rows]).estimates(kernels)
+    assert raced._over(alone, kernels)[2][-1] == pytest.approx(1.25) and (raced._over(found, kernels)[2] == 1).all()
+
+
 def test_a_kernel_that_no_manifest_tells_is_refused(chosen):
     _, told = chosen
     with pytest.raises(SpecError, match="whose spec is in no library's manifest"):
