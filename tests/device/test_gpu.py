@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from verifying import assert_passed
-from ways import NVIDIA, SPLITTING, WAYS, plan_of
+from ways import SPLITTING, WAYS, plan_of
 
 from gemmgen.build import build, compile_cuda
 from gemmgen.catalog.fragment import FRAGMENTS
@@ -15,6 +15,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.emulate.core.units import dot
 from gemmgen.render import render
 from gemmgen.run import Placement, cuda, gemm
+from gemmgen.run.here import cuda_gpus
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles, verify
@@ -24,11 +25,11 @@ pytestmark = pytest.mark.device
 
 
 def local_gpu() -> str:
-    """The name of a GPU row that this machine's GPU runs."""
-    for row in map(GPUS.get, NVIDIA):
-        if cuda.why_not(row) is None:
-            return row.name
-    pytest.skip("no CUDA GPU that runs any of specs/gpus")
+    """The name of the row that describes this machine's GPU."""
+    row = next((one.row for one in cuda_gpus()), None)
+    if row is None or cuda.why_not(row) is not None:
+        pytest.skip("no CUDA GPU that runs any of specs/gpus")
+    return row.name
 
 
 def prepared(scheme: str, layout: str = "nn", **split):

@@ -173,7 +173,8 @@ def test_a_bring_up_ends_in_verified_kernels(gemmgen, tmp_path):
     assert ran.code == 0, ran.err
     gpu = GPUS.get(str(folder / "my_gpu.toml"))
     assert gpu.registers.source.startswith("fitted to 14 kernels compiled by") and gpu.unit.fraction_bits == 24 and not (folder / "gpu.partial.toml").exists()
-    assert "## The register model" in ran.out and "has no times that count" in ran.out and "| ootomo_256x256x256 | `gemmgen_ootomo_mma" in ran.out
+    report = (folder / "report.md").read_text()
+    assert "## The register model" in report and "has no times that count" in report and "| ootomo_256x256x256 | `gemmgen_ootomo_mma" in report
     verified = gemmgen("verify", folder / "specs" / "ootomo_256x256x256.toml", "--quiet")
     assert verified.code == 0 and "PASSED" in verified.out
     assert gemmgen("explain", folder / "specs" / "fp32_256x256x256.toml").code == 0

@@ -51,6 +51,8 @@ def test_a_shipped_spec_is_right_in_short(name):
     plan = solved(SHIPPED[name])
     if plan.launches.of_products:
         pytest.skip("a batch: what is asked of one product alone is not asked of it; test_every_shipped_spec_verifies asks the rest")
+    if "uplo" in plan.kind.options:
+        pytest.skip("a triangle, whose bits and counts test_kind_kernels asks")
     assert_right_in_short(plan, conflicts=name == "wmma_a100" or plan.where == "lane")
 
 
@@ -62,7 +64,8 @@ def test_every_shipped_spec_verifies(name):
     report = verified(loaded)
     assert_passed(report)
     several = plan.batch and plan.batch.tiles  # which copy rows of any alignment, element by element where they must
-    if name != "wmma_a100" and plan.where != "lane" and not several:  # the former's rows are read without conflicts, but not written
+    # The former's rows are read without conflicts, but not written; blocks of unknowns are solved by kernels of their own.
+    if name != "wmma_a100" and plan.where != "lane" and not several and not plan.kind.solves:
         assert "0 bank conflicts" in report.checks[-1].detail
 
 
@@ -193,8 +196,8 @@ def test_a_device_reads_its_binary_once_and_keeps_products_apart(monkeypatch):
     source = render(plan)
     binary = assembled(source)
     read = []
-    parse = emulate.ptx.emulator.parse
-    monkeypatch.setattr(emulate.ptx.emulator, "parse", lambda text: read.append(text) or parse(text))
+    parsed = emulate.ptx.emulator._parsed
+    monkeypatch.setattr(emulate.ptx.emulator, "_parsed", lambda text: read.append(text) or parsed(text))
     rng = np.random.default_rng(0)
     problems = [
         [rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n))] for m, n, k in ((70, 9, 40), (5, 66, 33))
@@ -206,16 +209,17 @@ def test_a_device_reads_its_binary_once_and_keeps_products_apart(monkeypatch):
         return result.c.tobytes(), result.status, result.intact
 
     fresh = [product(EmulatorDevice(plan, source, binary), *problem) for problem in problems]
-    assert len(read) == 2 and fresh[0][1] != fresh[1][1]
+    assert read and fresh[0][1] != fresh[1][1]
     device = EmulatorDevice(plan, source, binary)
     assert [product(device, *problem) for problem in problems] == fresh
+    once = len(read)
     device.set_schedule(TOGETHER)
     with monkeypatch.context() as broken, pytest.raises(EmulationError, match="outside its buffer"):
         broken.setattr(EmulatorDevice, "empty", lambda self, nbytes, name: self.emulator.alloc(nbytes - 16, name=name))
         product(device, *problems[0])
     assert [product(device, *problem) for problem in problems] == fresh
     assert device.emulator.schedule is TOGETHER
-    assert len(read) == 3
+    assert len(read) == once
 
 
 @pytest.mark.parametrize(("m", "n", "k", "scheme"), covering(

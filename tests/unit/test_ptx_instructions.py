@@ -969,12 +969,26 @@ def test_a_copy_fills_up_with_zeros(size):
         ("mov.u32 %r4, 0x1FF; @%p2 shfl.sync.idx.b32 {d}, {a}, 9, 31, %r4;", "a shuffle reads a lane that does not take part"),
         ("mov.u32 %r4, -1; @%p2 bar.warp.sync %r4;", "a warp barrier names lanes in its member mask that do not reach it"),
         ("mov.b32 %r4, 5; mov.b32 %r4, %r5; add.u32 {d}, %r4, {a};", "a register is read before it was written"),
+        ("selp.b32 {d}, %r5, {a}, %p2;", "a register is read before it was written"),
+        ("selp.b32 {d}, {a}, %r5, %p2;", "a register is read before it was written"),
+        ("@%p2 selp.b32 {d}, %r5, {a}, %p2;", "a register is read before it was written"),
+        ("selp.b32 {d}, %r5, %r5, %p2;", "a register is read before it was written"),
     ],
 )  # fmt: skip
 def test_what_copies_barriers_and_accesses_must_not_do(text, problem):
     text = f"{{{{ {PLACE} mov.u32 {{d}}, 0; setp.lt.u32 %p2, {{a}}, 9; {text} }}}}"
     with pytest.raises(EmulationError, match=problem):
         run(text, np.uint32, np.arange(128, dtype=np.uint32), declare=SHARED)
+
+
+@pytest.mark.parametrize("text", [
+    "setp.lt.u32 q, {a}, 0; selp.b32 {d}, %r5, {a}, q;", "setp.ge.u32 q, {a}, 0; selp.b32 {d}, {a}, %r5, q;",
+    "mov.u32 {d}, {a}; @%p2 selp.b32 {d}, {a}, %r5, %p2;", "mov.u32 {d}, {a}; @!%p2 selp.b32 {d}, %r5, {a}, %p2;",
+])  # fmt: skip
+def test_a_register_that_no_lane_selects_need_not_have_a_value(text):
+    """Compilers read both sides of `c ? x : y`, also where x has one only if c."""
+    a = np.arange(1, 65, dtype=np.uint32)
+    assert np.array_equal(run(f"{{{{ .reg .pred q; setp.lt.u32 %p2, {{a}}, 9; {text} }}}}", np.uint32, a), a)
 
 
 def test_a_try_wait_gives_up_where_another_warp_waits_for_its_own():

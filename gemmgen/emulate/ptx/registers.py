@@ -95,6 +95,10 @@ class Registers:
             value = self._landed(slot, value)
         return reinterpret(value, dtype)
 
+    def written(self, slot: int) -> bool:
+        """Whether any instruction wrote the register."""
+        return self.r[slot] is not _UNSET
+
     def full(self, slot: int, dtype: np.dtype) -> np.ndarray:
         """`get`, with a constant spread over all lanes."""
         value = self.get(slot, dtype)

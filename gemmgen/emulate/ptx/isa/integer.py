@@ -445,7 +445,22 @@ def set_(cursor: Cursor):
 def selp(cursor: Cursor):
     type_ = cursor.type()
     cursor.count(4)
-    return elementwise(cursor, [type_, type_, "pred"], lambda x, y, p: np.where(p, x, y))
+    target, first, second, chosen = cursor.target(0), cursor.source(1, type_), cursor.source(2, type_), cursor.source(3, "pred")
+    dtype = DTYPES[type_]
+
+    def run(warp, mask):
+        of_first = warp.get(chosen, BOOL)
+        try:
+            value = np.where(of_first, warp.get(first, dtype), warp.get(second, dtype))
+        except Fault:  # compilers read both of `c ? x : y`, also where x has a value only if c
+            taken = of_first if mask is None else of_first[mask] if of_first.ndim else of_first
+            slot = second if not warp.written(first) and not taken.any() else first if not warp.written(second) and taken.all() else -1
+            if slot < 0:
+                raise
+            value = warp.get(slot, dtype)
+        warp.put(target, value, mask)
+
+    return run
 
 
 @instruction("slct")
