@@ -162,6 +162,8 @@ def test_a_summary_tells_the_mean_and_where_fp32_is_faster():
     mine = [made(0.25), made(1.0), replace(made(4.0), m=1), replace(made(4.0), m=2)]
     assert summary(mine) == "on mine: 0.71 x FP32 in the mean of 4 sizes (predicted); use FP32 at 1 x 4 x 2, 2 x 4 x 2"
     assert summary([replace(mine[0], measured="a card"), mine[0]]) == "on mine: 4.0 x FP32 in the mean of 2 sizes (measured on a card at 1, else predicted)"
+    lost = [replace(made(4.0), m=m) for m in (1, 2, 3, 4, 5)]
+    assert summary(lost).endswith("; use FP32 at 1 x 4 x 2, 2 x 4 x 2, 3 x 4 x 2 and 2 more") and summary(lost[:3]).endswith(", 3 x 4 x 2")
     assert summary(mine[2:], "no") == "on mine: 0.25 x FP32 in the mean of 2 sizes (predicted); no at 1 x 4 x 2, 2 x 4 x 2"
 
 
