@@ -26,7 +26,7 @@ from gemmgen.paths import SPECS
 from gemmgen.workshop.choose import few
 from gemmgen.workshop.choose import timed as choosing_timed
 from gemmgen.workshop.choose.few import Costs, _leanings, best_set, choose, costs, exact, greedy
-from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted
+from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted, shapes_of
 from gemmgen.workshop.explore.rebuilt import plan_of
 from gemmgen.workshop.explore.store import Store, Writer
 from gemmgen.workshop.explore.trial_row import Row
@@ -583,10 +583,13 @@ def test_shapes_of_a_table(tmp_path):
     path.write_text("# of a program\nm,n,k,layout,weight\n16,32,64,nt,2\n16,32,64,nt,3\n1,2,3,,\n")
     found = merged(load_shapes(path))
     assert found == [Shape(16, 32, 64, "nt", 5.0), Shape(1, 2, 3)] and merged(found, "nn")[0].layout == "nn"
+    path.write_text("m,n,k,name\n16,32,64,first\n16,32,65,\n")
+    assert [one.name for one in load_shapes(path)] == ["first", ""]
 
 
 @pytest.mark.parametrize("text", [
     "m,n\n1,2\n", "m,n,k\n", "m,n,k\n1,2,0\n", "m,n,k,layout\n1,2,3,xx\n", "m,n,k,weight\n1,2,3,-1\n", "m,n,k,weight\n1,2,3,nan\n", "m,n,k\n1,2\n",
+    "m,n,k\n1,2,2147483648\n", "m,n,k,weight\n1,2,3,2e12\n", "m,n,k,more\n1,2,3,4\n",
 ])
 def test_a_table_of_what_is_no_shape_is_refused(tmp_path, text):
     path = tmp_path / "mine.csv"
@@ -595,9 +598,28 @@ def test_a_table_of_what_is_no_shape_is_refused(tmp_path, text):
         load_shapes(path)
 
 
+def test_a_row_that_is_no_shape_is_named_by_its_line(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("m,n,k\n1,2,3\n1,2,0\n")
+    with pytest.raises(SpecError) as refusal:
+        load_shapes(path)
+    assert refusal.value.where == f"{path}: row 3"
+
+
+def test_sizes_of_a_store_are_those_of_its_kernels_that_compute_something():
+    row = row_of(plans()[0], (5, 6, 7))
+    assert shapes_of([row, replace(row, k=0), replace(row, kind="rival", m=9), replace(row, layout="nt"), row]) == [Shape(5, 6, 7), Shape(5, 6, 7, "nt")]
+
+
+def test_a_share_of_shapes_is_rounded():
+    assert [len(part) for part in parted([Shape(*one) for one in sizes(9)], 0.2, 1)] == [7, 2]
+
+
 def test_unknown_shapes_list_those_there_are():
     with pytest.raises(UnknownName, match="unknown"):
         load_shapes("transformer")
+    with pytest.raises(UnknownName):
+        load_shapes("drawn:10000")  # as many as a file may have, and more
 
 
 # ---- the command
