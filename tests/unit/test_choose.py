@@ -434,7 +434,7 @@ def test_the_heaviest_shapes_are_held_against_plain_fp32(monkeypatch):
     every = Costs(GPU, rows, shapes, np.array([[1.0] * 4, [7.0, 6.0, 5.0, 4.0], [8.0, 3.0, 9.0, 2.0]]), np.array([[True] * 4, [False] * 4, [True] * 4]), (1.0, None, 6e-7))
     monkeypatch.setattr(few, "MOST_JUDGED", 3)
     monkeypatch.setattr(few, "fp32_times", lambda known: {(m, 2, 0, "nt"): (12.0, "measured", "a card") for m in (20, 30)} if known == ["rows"] else {})
-    monkeypatch.setattr(few, "fp32_estimate", lambda k, data: 2e-7 if (k, data) == (1, DISTRIBUTIONS["uniform"]) else 1.0)
+    monkeypatch.setattr(few, "fp32_estimate", lambda k, data: 2e-7 if (k, data) == (0, DISTRIBUTIONS["uniform"]) else 1.0)
 
     def plain(gpu, m, n, k, layout):
         if m == 40:
