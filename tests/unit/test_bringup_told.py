@@ -161,7 +161,7 @@ def test_a_fit_that_came_to_no_end_ends_the_choice_of_kernels(monkeypatch, reaso
 def test_what_a_fit_of_registers_leaves(monkeypatch, timed):
     """Kernels that will be timed are compiled, too; the table has the groups and what no launch bound limits; where there is no fit, the reason."""
     done, gpu = [], SimpleNamespace(vendor="a vendor", registers="prior", arch="sm_90")
-    session = SimpleNamespace(kernels=9, seed=4, place=lambda: "place", sections=[], put=lambda value: done.append(value), progress=lambda text: done.append(text))
+    session = SimpleNamespace(kernels=9, seed=4, place=lambda: "place", sections=[], put=done.append, progress=done.append)
     fit = SimpleNamespace(kernels=17, spilled=1, before=0.25, after=0.05004, free=(13, 0.3, 0.04), groups={"tiled, loop": (4, 0.2, 0.1)})
     monkeypatch.setattr(calibrate, "GPUS", SimpleNamespace(get=lambda place: gpu if place == "place" else None))
     monkeypatch.setattr(calibrate, "_timed", lambda session: timed)

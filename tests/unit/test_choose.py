@@ -431,7 +431,8 @@ def test_the_heaviest_shapes_are_held_against_plain_fp32(monkeypatch):
     """The fastest of the chosen kernels at each; measured times only against measured ones; an error as a multiple of FP32's own on U[-1, 1]."""
     rows = tuple(row_of(plans()[0], (1, 1, 1), identity=name, scheme=name) for name in ("left out", "one", "other"))
     shapes = tuple(Shape(m, 2, 0, "nt", weight) for m, weight in ((10, 1), (20, 4), (30, 2), (40, 3)))
-    every = Costs(GPU, rows, shapes, np.array([[1.0] * 4, [7.0, 6.0, 5.0, 4.0], [8.0, 3.0, 9.0, 2.0]]), np.array([[True] * 4, [False] * 4, [True] * 4]), (1.0, None, 6e-7))
+    seconds, measured = np.array([[1.0] * 4, [7.0, 6.0, 5.0, 4.0], [8.0, 3.0, 9.0, 2.0]]), np.array([[True] * 4, [False] * 4, [True] * 4])
+    every = Costs(GPU, rows, shapes, seconds, measured, (1.0, None, 6e-7))
     monkeypatch.setattr(few, "MOST_JUDGED", 3)
     monkeypatch.setattr(few, "fp32_times", lambda known: {(m, 2, 0, "nt"): (12.0, "measured", "a card") for m in (20, 30)} if known == ["rows"] else {})
     monkeypatch.setattr(few, "fp32_estimate", lambda k, data: 2e-7 if (k, data) == (0, DISTRIBUTIONS["uniform"]) else 1.0)
@@ -452,8 +453,9 @@ def test_a_regret_by_hand():
     """Of two chosen kernels and a third; the rules take the first for m = 1, the estimates the second everywhere."""
     known = replace(made([[1.0, 2.0, 4.0], [2.0, 4.0, 1.0], [3.0, 1.0, 9.0]], [1, 2, 1]), measured=np.array([[True] * 3, [False, True, False], [True] * 3]))
     estimate = {"tile": (64, 64), "slices": 1, "sms": 8, "wave": 0.0, "step": 0.0, "operand": 0.0, "output": 0.0}
-    kernels = {label: {"identity": identity, "gpu": gpu, "layout": layout, "estimate": {**estimate, "launch": launch}} for label, identity, gpu, layout, launch in (
-        ("a", "0", GPU, "nn", 2.0), ("b", "1", GPU, "nn", 1.0), ("c", "0", "another", "nn", 0.5), ("d", "2", GPU, "nt", 0.5))}
+    kernels = {label: {"identity": identity, "gpu": gpu, "layout": layout, "estimate": {**estimate, "launch": launch}} for (
+        label, identity, gpu, layout, launch) in (
+            ("a", "0", GPU, "nn", 2.0), ("b", "1", GPU, "nn", 1.0), ("c", "0", "another", "nn", 0.5), ("d", "2", GPU, "nt", 0.5))}
     part = {"gpu": GPU, "layout": "nn", "rules": [{"at_most": {"m": 1}, "kernel": "a"}, {"at_most": {}, "kernel": "b"}]}
     found = few._regret(known, part, kernels, known.shapes)
     assert found == pytest.approx({
@@ -487,7 +489,8 @@ def test_what_rules_are_learnt_by_and_which_shapes_are_held_out(monkeypatch):
 
 def test_shapes_that_kernels_are_chosen_by_are_not_held_out():
     shapes = [Shape(*one) for one in sizes(3)]
-    found = choose(timed(plans(few=1), sizes(3), rival=None), 1, held_out=[shapes[1], Shape(7, 8, 9), replace(shapes[0], layout="nt")], layout="nn", learn=False)
+    others = [shapes[1], Shape(7, 8, 9), replace(shapes[0], layout="nt")]
+    found = choose(timed(plans(few=1), sizes(3), rival=None), 1, held_out=others, layout="nn", learn=False)
     assert found.notes[0] == f"{GPU}: 2 of the held-out shapes are among those that kernels are chosen by, and were left out"
     assert found.table.parts[0].held_out.shapes == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 
@@ -173,6 +174,29 @@ def test_a_summary_tells_the_mean_and_where_fp32_is_faster():
     assert summary(mine) == "on mine: 0.71 x FP32 in the mean of 4 sizes (predicted); use FP32 at 1 x 4 x 2, 2 x 4 x 2"
     assert summary([replace(mine[0], measured="a card"), mine[0]]) == "on mine: 4.0 x FP32 in the mean of 2 sizes (measured on a card at 1, else predicted)"
     assert summary(mine[2:], "no") == "on mine: 0.25 x FP32 in the mean of 2 sizes (predicted); no at 1 x 4 x 2, 2 x 4 x 2"
+
+
+def test_a_map_of_worth_has_the_fastest_kernel_that_is_not_plain_fp32(monkeypatch, tmp_path):
+    """Of several kernels of a scheme the fastest counts; where nothing can be made, or plain FP32 alone, there is no cell."""
+    (tmp_path / "mine.toml").write_text((GPUS.folder / "a100.toml").read_text().replace('name = "a100"', 'name = "mine"'))
+    asked, steps = [], []
+
+    def explain(loaded):
+        spec = loaded.spec
+        asked.append((spec.target.gpu, spec.problem.m, spec.problem.n, spec.problem.k, getattr(spec.accuracy, "as")))
+        if spec.problem.m == 1024:
+            raise InfeasibleSpec("spec", "has no kernel")
+        others = {"scaled by mma": 3.0, "scaled by wmma": 5.0, "bf16x6 by mma": 4.0}
+        return SimpleNamespace(weighed={"fp32 by simt": 1.0, **(others if spec.problem.m != 4096 else {})})
+
+    monkeypatch.setattr(verdicts, "explain", explain)
+    monkeypatch.setattr(verdicts, "plain_of", lambda gpu, m, n, k: (6.0, f"of {gpu.name} {m} {n} {k}"))
+    own = str(tmp_path / "mine.toml")
+    found = verdicts.worth([GPUS.get("h200"), GPUS.get(own)], progress=steps.append)
+    assert asked == [(gpu, size, size, size, "fp32") for gpu in ("h200", own) for size in (256, 1024, 4096, 16384)]
+    assert found == [Verdict(gpu, size, size, size, 3.0, 6.0, f"of {gpu} {size} {size} {size}", 1.0, "scaled")
+                     for gpu in ("h200", "mine") for size in (256, 16384)]
+    assert steps[:2] == ["h200, size 1 of 4", "h200, size 2 of 4"] and len(steps) == 8
 
 
 # ---- libraries
