@@ -260,7 +260,7 @@ def native_seconds(gpu: Gpu, m: int, n: int, k: int, batch: int = 1) -> float | 
 
 def error_over_fp32s(plan: Plan) -> float:
     """The estimated error over that of a sequential dot product in the elements' type, the worst of `EVERYWHERE`."""
-    unit, k = plan.unit if plan.fragment.on_matrix_unit else None, max(plan.hints.k, 1)
+    unit, k = plan.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
     found = []
     for name in EVERYWHERE:
         data = DISTRIBUTIONS[name]

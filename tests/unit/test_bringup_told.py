@@ -14,7 +14,7 @@ import pytest
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import Constant
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.errors import DeviceError, SpecError
+from gemmgen.errors import DeviceError, GemmgenError, SpecError
 from gemmgen.workshop import bringup
 from gemmgen.workshop.bringup import (
     calibrate,
@@ -155,6 +155,38 @@ def test_a_fit_that_came_to_no_end_ends_the_choice_of_kernels(monkeypatch, reaso
     calibrate.fit_times(session, None)
     session.clear()
     assert asked == timed and not session.sections
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_a_fit_of_registers_leaves(monkeypatch, timed):
+    """Kernels that will be timed are compiled, too; the table has the groups and what no launch bound limits; where there is no fit, the reason."""
+    done, gpu = [], SimpleNamespace(vendor="a vendor", registers="prior", arch="sm_90")
+    session = SimpleNamespace(kernels=9, seed=4, place=lambda: "place", sections=[], put=done.append, progress=done.append)
+    fit = SimpleNamespace(kernels=17, spilled=1, before=0.25, after=0.05004, free=(13, 0.3, 0.04), groups={"tiled, loop": (4, 0.2, 0.1)})
+    monkeypatch.setattr(calibrate, "GPUS", SimpleNamespace(get=lambda place: gpu if place == "place" else None))
+    monkeypatch.setattr(calibrate, "_timed", lambda session: timed)
+    monkeypatch.setattr(sample, "candidates", lambda *of, **how: done.append((of, how)) or [SimpleNamespace(spec="a spec")])
+    monkeypatch.setattr(sample, "compiled", lambda *of, **how: done.append((of, how)) or ("rows", 3, "a compiler"))
+    monkeypatch.setattr(calibrate.register_model, "fit", lambda rows, registers: fit if (rows, registers) == ("rows", "prior") else None)
+    monkeypatch.setattr(calibrate, "registers_section", lambda *of: of)
+    monkeypatch.setattr(calibrate.gpu_row, "write", lambda session: done.append(session.registers))
+    calibrate.fit_registers(session, "pool")
+    progress, *asked, compiled, written, value = done
+    assert progress == "registers: kernels compiled for the target" and written == (fit, gpu, "a compiler")
+    assert asked == [(("place", "a vendor", "pool"), {"most": 9, "seed": 4})] * timed
+    assert compiled == ((gpu, "place", "pool"), {"most": 9, "others": ["a spec"] * timed, "seed": 4})
+    assert (value.name, value.value, value.tolerance, value.proof) == ("registers error", 0.05, 0.5, "17 kernels compiled by a compiler")
+    [(title, text)] = session.sections
+    assert title == "The register model" and text.splitlines()[0].startswith("17 kernels were compiled by a compiler for sm_90; 4 were refused or spill")
+    assert text.splitlines()[4:] == ["| tiled, loop | 4 | 20.0 % | 10.0 % |", "| all | 16 | 25.0 % | 5.0 % |",
+                                     "| all that the launch bound does not limit | 13 | 30.0 % | 4.0 % |"]
+
+    def refuse(rows, registers):
+        raise GemmgenError("registers", "too few kernels")
+
+    monkeypatch.setattr(calibrate.register_model, "fit", refuse)
+    calibrate.fit_registers(session, "pool")
+    assert (done[-1].name, done[-1].value, done[-1].standing) == ("registers", None, "not found") and "too few" in done[-1].how and len(session.sections) == 1
 
 
 def test_a_fit_holds_out_what_it_is_told(monkeypatch):

@@ -15,17 +15,18 @@ import pytest
 import scipy.optimize
 from explored import GPU, plans, row_of, sizes, timed
 
-from gemmgen import road
+from gemmgen import __version__, road
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import DeviceError, GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.library import dispatch
 from gemmgen.library.cover import cost_of
+from gemmgen.model.accuracy import DISTRIBUTIONS
 from gemmgen.paths import SPECS
 from gemmgen.workshop.choose import few
 from gemmgen.workshop.choose import timed as choosing_timed
 from gemmgen.workshop.choose.few import Costs, _leanings, best_set, choose, costs, exact, greedy
-from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted
+from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted, shapes_of
 from gemmgen.workshop.explore.rebuilt import plan_of
 from gemmgen.workshop.explore.store import Store, Writer
 from gemmgen.workshop.explore.trial_row import Row
@@ -33,6 +34,14 @@ from gemmgen.workshop.fit.time_model import with_constants
 from gemmgen.workshop.verbs.report import choice_text
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain_fp32():
+    """Verdicts need a plan of plain FP32 at each shape, which takes longer than all else that is asked here."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(few, "plain_of", lambda gpu, m, n, k, layout: (1e-3, "plain FP32"))
+        yield
 
 
 def made(seconds, weights=None, layouts=None) -> Costs:
@@ -407,6 +416,95 @@ def test_two_gpus_have_rules_and_kernels_of_their_own():
         road.chosen(both.table, 1, 2, 3)
 
 
+# ---- what a choice is made of, by hand
+
+
+def test_shapes_near_named_ones_have_their_layouts_and_share_their_weights():
+    near = few.around([Shape(1000, 2000, 4000, "nt", 3.0), Shape(1, 1, 1, "tn", 1.0)], 1)
+    assert [one.layout for one in near] == ["nt"] * 16 + ["tn"] * 16 and [one.weight for one in near] == [3 / 16] * 16 + [1 / 16] * 16
+    assert min(min(one.size) for one in near) == 1 and near != few.around([Shape(1000, 2000, 4000, "nt", 3.0), Shape(1, 1, 1, "tn", 1.0)], 2)
+    logs = np.log([np.array(one.size) / (1000, 2000, 4000) for one in few.around([Shape(1000, 2000, 4000)] * 100, 1)])
+    assert np.abs(logs.mean(axis=0)).max() < 0.05 and np.abs(logs.std(axis=0) - 0.6).max() < 0.05
+
+
+def test_the_heaviest_shapes_are_held_against_plain_fp32(monkeypatch):
+    """The fastest of the chosen kernels at each; measured times only against measured ones; an error as a multiple of FP32's own on U[-1, 1]."""
+    rows = tuple(row_of(plans()[0], (1, 1, 1), identity=name, scheme=name) for name in ("left out", "one", "other"))
+    shapes = tuple(Shape(m, 2, 0, "nt", weight) for m, weight in ((10, 1), (20, 4), (30, 2), (40, 3)))
+    seconds, measured = np.array([[1.0] * 4, [7.0, 6.0, 5.0, 4.0], [8.0, 3.0, 9.0, 2.0]]), np.array([[True] * 4, [False] * 4, [True] * 4])
+    every = Costs(GPU, rows, shapes, seconds, measured, (1.0, None, 6e-7))
+    monkeypatch.setattr(few, "MOST_JUDGED", 3)
+    monkeypatch.setattr(few, "fp32_times", lambda known: {(m, 2, 0, "nt"): (12.0, "measured", "a card") for m in (20, 30)} if known == ["rows"] else {})
+    monkeypatch.setattr(few, "fp32_estimate", lambda k, data: 2e-7 if (k, data) == (0, DISTRIBUTIONS["uniform"]) else 1.0)
+
+    def plain(gpu, m, n, k, layout):
+        if m == 40:
+            raise GemmgenError("plain FP32", "there is none")
+        return 10.0, f"predicted for {gpu.name} {m} {n} {k} {layout}"
+
+    monkeypatch.setattr(few, "plain_of", plain)
+    found = list(few._verdicts(["rows"], every, few.Chosen((1, 2), 0.0, 0.0, "greedy")))
+    assert [(one.gpu, one.m, one.n, one.k, one.seconds, one.fp32_seconds, one.fp32, one.measured, one.scheme) for one in found] == [
+        (GPU, 20, 2, 0, 3.0, 12.0, "measured", "a card", "other"), (GPU, 30, 2, 0, 5.0, 10.0, f"predicted for {GPU} 30 2 0 nt", "", "one")]
+    assert [one.error for one in found] == pytest.approx([3.0, 1.0])
+
+
+def test_a_regret_by_hand():
+    """Of two chosen kernels and a third; the rules take the first for m = 1, the estimates the second everywhere."""
+    known = replace(made([[1.0, 2.0, 4.0], [2.0, 4.0, 1.0], [3.0, 1.0, 9.0]], [1, 2, 1]), measured=np.array([[True] * 3, [False, True, False], [True] * 3]))
+    estimate = {"tile": (64, 64), "slices": 1, "sms": 8, "wave": 0.0, "step": 0.0, "operand": 0.0, "output": 0.0}
+    kernels = {label: {"identity": identity, "gpu": gpu, "layout": layout, "estimate": {**estimate, "launch": launch}} for (
+        label, identity, gpu, layout, launch) in (
+            ("a", "0", GPU, "nn", 2.0), ("b", "1", GPU, "nn", 1.0), ("c", "0", "another", "nn", 0.5), ("d", "2", GPU, "nt", 0.5))}
+    part = {"gpu": GPU, "layout": "nn", "rules": [{"at_most": {"m": 1}, "kernel": "a"}, {"at_most": {}, "kernel": "b"}]}
+    found = few._regret(known, part, kernels, known.shapes)
+    assert found == pytest.approx({
+        "shapes": 3, "measured": 2 / 3, "chosen": 2 ** 0.5, "rules": 2.0, "estimates": 32 ** 0.25, "worst": 4.0, "alone": 2.0})
+    assert few._regret(known, part, kernels, known.shapes, [0])["chosen"] == pytest.approx(2.0)  # a set that is told
+
+
+def test_kernels_of_another_version_are_estimated_by_what_their_rows_tell(monkeypatch):
+    known = made([[1.0, 2.0]])
+    monkeypatch.setattr(dispatch, "estimated", lambda *of: of[3:])
+    row = row_of(plans()[0], (1, 1, 1), identity="of another", decided="{", spec="{", block="96x48x16", split_k=100)
+    assert few._estimate(row, known, 0) == ([96, 48], 64, 132) and few._estimate(replace(row, block="", split_k=0), known, 0) == ([128, 128], 1, 132)
+    own = row_of(plans()[2], (1, 1, 1))
+    assert few._estimate(own, known, 0) == (plans()[2].block[:2], 4, 132)
+
+
+def test_what_rules_are_learnt_by_and_which_shapes_are_held_out(monkeypatch):
+    """16 shapes can be parted; rules are learnt by named shapes and those near them, with three shapes on a side where there are more than 32."""
+    seen, parts = [], []
+    monkeypatch.setattr(dispatch, "learnt", lambda *of, few: seen.append((of[0].shape[1], of[3], few)) or [({}, 0)])
+    monkeypatch.setattr(few, "parted", lambda shapes, share, seed: parts.append((len(shapes), share, seed)) or parted(shapes, share, seed))
+    seeds, around = [], few.around
+    monkeypatch.setattr(few, "around", lambda shapes, seed: seeds.append(seed) or around(shapes, seed))
+    rows = timed(plans(few=1), sizes(16), rival=None)
+    assert choose(rows, 2, held_out=0.5, seed=7, learn=False).table.parts[0].held_out.shapes == 8
+    assert choose(rows, 2, [Shape(*one) for one in sizes(15)], held_out=0.5, seed=7, learn=False).table.parts[0].held_out is None
+    assert choose(rows, 1, [Shape(1, 1, 1)], learn=False).table.parts[0].held_out is None
+    assert parts == [(16, 0.5, 7)] and seeds == [7, 7, 7, 1]
+    assert [one[1:] for one in seen] == [(6, 3), (6, 3), (6, 3), (3, 1)] and seen[0][0] == 16 * 17
+
+
+def test_shapes_that_kernels_are_chosen_by_are_not_held_out():
+    shapes = [Shape(*one) for one in sizes(3)]
+    others = [shapes[1], Shape(7, 8, 9), replace(shapes[0], layout="nt")]
+    found = choose(timed(plans(few=1), sizes(3), rival=None), 1, held_out=others, layout="nn", learn=False)
+    assert found.notes[0] == f"{GPU}: 2 of the held-out shapes are among those that kernels are chosen by, and were left out"
+    assert found.table.parts[0].held_out.shapes == 1
+
+
+def test_a_choice_as_data():
+    one = few.Chosen((1,), float(np.log(3)), float(np.log(2)), "exact")
+    verdict = SimpleNamespace(as_dict=lambda: "a verdict")
+    table = SimpleNamespace(model_dump=lambda **how: how)
+    found = few.Choice({GPU: one}, {GPU: made([[1, 2, 3], [2, 3, 4]])}, table, ("a note",), {GPU: (verdict,)}).as_dict()
+    assert found == {
+        "sets": {GPU: {"kernels": 1, "of": 2, "shapes": 3, "method": "exact", "ratio": pytest.approx(3), "no_set_has_less": pytest.approx(2)}},
+        "notes": ["a note"], "verdicts": {GPU: ["a verdict"]}, "table": {"mode": "json", "exclude_none": True}}
+
+
 # ---- tables
 
 
@@ -488,10 +586,13 @@ def test_shapes_of_a_table(tmp_path):
     path.write_text("# of a program\nm,n,k,layout,weight\n16,32,64,nt,2\n16,32,64,nt,3\n1,2,3,,\n")
     found = merged(load_shapes(path))
     assert found == [Shape(16, 32, 64, "nt", 5.0), Shape(1, 2, 3)] and merged(found, "nn")[0].layout == "nn"
+    path.write_text("m,n,k,name\n16,32,64,first\n16,32,65,\n")
+    assert [one.name for one in load_shapes(path)] == ["first", ""]
 
 
 @pytest.mark.parametrize("text", [
     "m,n\n1,2\n", "m,n,k\n", "m,n,k\n1,2,0\n", "m,n,k,layout\n1,2,3,xx\n", "m,n,k,weight\n1,2,3,-1\n", "m,n,k,weight\n1,2,3,nan\n", "m,n,k\n1,2\n",
+    "m,n,k\n1,2,2147483648\n", "m,n,k,weight\n1,2,3,2e12\n", "m,n,k,more\n1,2,3,4\n",
 ])
 def test_a_table_of_what_is_no_shape_is_refused(tmp_path, text):
     path = tmp_path / "mine.csv"
@@ -500,9 +601,28 @@ def test_a_table_of_what_is_no_shape_is_refused(tmp_path, text):
         load_shapes(path)
 
 
+def test_a_row_that_is_no_shape_is_named_by_its_line(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("m,n,k\n1,2,3\n1,2,0\n")
+    with pytest.raises(SpecError) as refusal:
+        load_shapes(path)
+    assert refusal.value.where == f"{path}: row 3"
+
+
+def test_sizes_of_a_store_are_those_of_its_kernels_that_compute_something():
+    row = row_of(plans()[0], (5, 6, 7))
+    assert shapes_of([row, replace(row, k=0), replace(row, kind="rival", m=9), replace(row, layout="nt"), row]) == [Shape(5, 6, 7), Shape(5, 6, 7, "nt")]
+
+
+def test_a_share_of_shapes_is_rounded():
+    assert [len(part) for part in parted([Shape(*one) for one in sizes(9)], 0.2, 1)] == [7, 2]
+
+
 def test_unknown_shapes_list_those_there_are():
     with pytest.raises(UnknownName, match="unknown"):
         load_shapes("transformer")
+    with pytest.raises(UnknownName):
+        load_shapes("drawn:10000")  # as many as a file may have, and more
 
 
 # ---- the command
@@ -538,20 +658,30 @@ def test_chosen_kernels_are_timed_at_every_shape_and_kept_as_rows(store, tmp_pat
     def build(row):
         return InfeasibleSpec("spec", "spills") if row.identity == names[2] else SimpleNamespace(plan=plan_of(row))
 
+    asked, freed = [], []
+    monkeypatch.setattr("gemmgen.timing.environment.release_memory", lambda: freed.append("freed"))
+
     def raced(built, size, rounds, slice_ms):
+        asked.append((len(built), rounds, slice_ms))
         if size[0] == 300:
             raise DeviceError("GPU", "out of memory")
         return {name: size[0] * 1e-6 + names.index(name) for name in built}
 
     monkeypatch.setattr(choosing_timed, "_built", build)
     monkeypatch.setattr(choosing_timed, "_raced", raced)
-    chosen = SimpleNamespace(sets={GPU: SimpleNamespace(kernels=(2, 0, 1))}, costs={GPU: SimpleNamespace(rows=[row_of(plan, (1, 1, 1)) for plan in plans(few=3)])})
+    old = {"spread": 0.5, "reference_seconds": 1.0, "reason": "old", "extra": '{"effort":0.1}', "generator": "old", "data": "old", "rounds": 1}
+    chosen = SimpleNamespace(sets={GPU: SimpleNamespace(kernels=(2, 0, 1))}, costs={
+        GPU: SimpleNamespace(rows=[row_of(plan, (1, 1, 1), **old) for plan in plans(few=3)])})
     shapes, found = [Shape(size, 64, 64) for size in (100, 300, 200)], []
     notes = choosing_timed.timed(chosen, GPU, shapes, found.append)
     assert [note.partition(": ")[2] for note in notes] == ["not built: spills", "out of memory: None"]
     assert {(row.identity, row.m, row.seconds, row.device, row.verdict) for row in found} == {
         (name, m, m * 1e-6 + at, "a GPU", "timed") for at, name in enumerate(names[:2]) for m in (100, 200)}
     assert len({row.predicted_seconds for row in found}) == 4 == len({row.trial for row in found})  # of one trial only the newest row counts
+    assert {(row.study, row.generator, row.data, row.rounds, row.spread, row.reference_seconds, row.reason, row.extra) for row in found} == {
+        ("choose", __version__, "U[-1, 1]", 3, None, None, "", "{}")}
+    assert asked == [(2, 3, 1.0)] * 3 and len(freed) == 3
+    assert choosing_timed.timed(chosen, GPU, [Shape(100, 64, 64, "nt")], found.append, rounds=5, slice_ms=2.0) == notes[:1] and asked[3] == (0, 5, 2.0)
     clock = iter((0.0, 1.0, 2.0))
     monkeypatch.setattr(choosing_timed, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     found.clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.solve.frontier import frontier
 from gemmgen.spec import loads
+from gemmgen.verify import oracles
 from gemmgen.verify.bound import bound
 from gemmgen.verify.metrics import exact, relative_frobenius
 
@@ -153,3 +156,11 @@ def test_the_frontier_lists_them():
     point = points["ootomo, 64, compensated"]
     assert point.errors["uniform"] < 1e-7 < points["ootomo, 64"].errors["uniform"] and point.beaten_by in ("", "run_scaled, 64, compensated")
     assert point.seconds == pytest.approx(points["ootomo, 64"].seconds, rel=1e-3) and points["ootomo, 64"].beaten_by and point.as_dict()["sums"] == "compensated"
+
+
+@pytest.mark.parametrize("compensates", [False, True])
+def test_sets_of_a_probe_hold_every_term_once_and_lie_within_an_interval_where_sums_are_compensated(monkeypatch, compensates):
+    monkeypatch.setattr(oracles, "shares", lambda plan, k: [[np.arange(k)]])
+    plan = SimpleNamespace(promote=16, promotion=SimpleNamespace(compensates=compensates))
+    sets = oracles._summed_together(plan, 64, np.random.default_rng(1))
+    assert sorted(sets.ravel()) == list(range(64)) and compensates == all(len({*(one // 16)}) == 1 for one in sets)

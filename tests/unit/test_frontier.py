@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -90,6 +91,11 @@ def test_nothing_to_hold_it_against_is_no_verdict():
     assert judged(ENTRIES, SIZE, ASKED, "").verdict is None
     none = judged([replace(ENTRIES[0]), ENTRIES[-1]], SIZE, ASKED, "half").verdict
     assert none.slower is None and not none.kept and "no scheme gives" in none.text
+    assert Frontiers("a GPU", {}, (judged(ENTRIES, SIZE, ASKED, ""), judged(ENTRIES, SIZE, ASKED, "near"))).kept  # what was not judged is not broken
+
+
+def test_a_time_is_the_median_of_the_rounds():
+    assert Entry("a", "kernel", (1.0, 9.0, 2.0), {}, {}).seconds == 2.0
 
 
 def test_the_table_and_its_json():
@@ -97,14 +103,22 @@ def test_the_table_and_its_json():
 
     from gemmgen.cli.output import json_text
 
-    one = judged([replace(each, predicted=(each.seconds / 2, {"uniform": 2e-7})) if each.name == "fine" else each for each in ENTRIES], (5120, 2560, 40960), ASKED, "near")
+    more = {"fine": {"predicted": (1.1, {"uniform": 2e-7})}, "near": {"rounds": (2.0, 2.05, 2.09, 2.1, 2.2)}}
+    entries = [replace(each, **more.get(each.name, {})) for each in ENTRIES]
+    one = judged(entries, (5120, 2560, 40960), ASKED, "near")
     text = benching.as_text(Frontiers("a GPU", {"driver": "1"}, (one,), ("told",)))
     line = next(line for line in text.splitlines() if line.startswith("fine"))
     assert line.split() == ["fine", "2200000.0", "0.5", "3.64", "0.23", "1.0e-07*", "1.0e-07*", "1.0e-07*", "0.50", "2.00"]
     assert "1.0e-04*" in text and "not finite" in text and "note: told" in text and "picks near" in text and text.count("5120x2560x40960") == 1
+    slow = next(line for line in text.splitlines() if line.startswith("slow"))
+    assert line.index("1.0e-07*") == slow.index("1.0e-07 ") and not any(each.endswith(" ") for each in text.splitlines())  # digits stand below digits
     back = benching.from_json(json_text(Frontiers("a GPU", {"driver": "1"}, (one,), ("told",)).as_dict()))
     assert benching.as_text(back) == text and back.kept and not replace(back, sizes=(one, judged(ENTRIES, SIZE, ASKED, "slow"))).kept
+    broken = Frontiers("a GPU", {}, (judged(entries, (5120, 2560, 40960), ASKED, "half"),))
+    assert "inf on" in benching.as_text(broken) == benching.as_text(benching.from_json(json_text(broken.as_dict())))
     flat = json.loads(json_text(Frontiers("a GPU", {}, (one,)).as_dict()))
+    assert {name: set(each["beaten_by"]) for each in flat["sizes"][0]["entries"] if (name := each["name"]) in ("fine", F16_THIRD)} == {
+        "fine": set(EVERYWHERE), F16_THIRD: set()}
     assert flat["sizes"][0]["contract"]["kept"] and flat["sizes"][0]["entries"][5]["beaten_by"]["uniform"] == "fine"
 
 
@@ -167,12 +181,14 @@ def test_on_the_emulator(small):
 @pytest.fixture
 def gpu(monkeypatch):
     """A race in which everybody takes what its name says."""
-    monkeypatch.setattr("gemmgen.run.cuda.why_not", lambda gpu: None)
-    seen = SimpleNamespace(drawn=[], judged=[], races=[])
+    seen = SimpleNamespace(drawn=[], judged=[], races=[], asked=[], types=[], contenders=[], alive=[], steps=[])
+    monkeypatch.setattr("gemmgen.run.cuda.why_not", seen.asked.append)
     takes = {SGEMM: 8.0, F16: 1.0, "cublas-int8": 0.5}
 
     def inputs(size, b, **drawn):
         seen.drawn.append(drawn)
+        seen.types.append(b)
+        seen.steps.append("inputs")
         return SimpleNamespace(size=size, drawn=drawn)
 
     def race(contenders, **options):
@@ -187,11 +203,17 @@ def gpu(monkeypatch):
     def generated(name, plan, source, binary, inputs):
         if name == "broken":
             raise DeviceError("bench", "the GPU refuses it", got="too many")
-        return timing.Contender(name, lambda index: None, detail="kernel_name")
+        made = timing.Contender(name, lambda index: None, detail="kernel_name")
+        seen.contenders.append(weakref.ref(made))
+        return made
+
+    def release():
+        seen.steps.append("released")
+        seen.alive.append(sum(one() is not None for one in seen.contenders))
 
     for name, value in {
         "Inputs": inputs, "race": race, "versions": lambda: {"driver": "1.2"}, "device_name": lambda: "A GPU", "conditions": dict,
-        "release_memory": lambda: None, "refusals": nullcontext, "generated": generated, "Reference": lambda inputs: SimpleNamespace(accuracy=accuracy),
+        "release_memory": release, "refusals": nullcontext, "generated": generated, "Reference": lambda inputs: SimpleNamespace(accuracy=accuracy),
         "cublas": lambda name, inputs: timing.Contender(name, lambda index: None, judged=name != "cublas-int8"),
     }.items():
         monkeypatch.setattr(timing, name, value)
@@ -218,6 +240,14 @@ def test_everything_is_judged_on_three_kinds_of_data_and_raced_on_the_last(gpu):
     assert found.kept and found.sizes[0].verdict.meeting == ("a, 64",) and found.sizes[0].verdict.excess["spread"] == 0.5
     assert found.notes == ("broken at 512x256x4096: the GPU refuses it: too many", "broken at 64x64x64: the GPU refuses it: too many")
     assert [len(one.sizes) for one in so_far] == [1, 2]
+    assert len(gpu.asked) == 6 and gpu.types == [USUAL] * 6 and (gpu.races[0][1]["rounds"], gpu.races[0][1]["slice_ms"]) == (5, 10.0)
+    assert gpu.steps == [*["released", "inputs"] * 3, "released"] * 2 and not any(gpu.alive)  # no contender holds the memory of inputs that are gone
+    assert (found.device, found.environment) == ("A GPU", {"driver": "1.2", "power limit": "unknown"})
+    own, rival = (next(one for one in found.sizes[0].entries if one.name == name) for name in ("a, 64", SGEMM))
+    assert own.predicted == (1.0, field[0][0].point.errors) and rival.predicted is None
+    assert own.errors == dict.fromkeys(EVERYWHERE, 5e-7) and own.scaled == dict.fromkeys(EVERYWHERE, 1e-8)
+    benching.run({SIZE: field}, against=(SGEMM,), rounds=3, slice_ms=2.0)
+    assert (gpu.races[2][1]["rounds"], gpu.races[2][1]["slice_ms"], gpu.races[2][1]["seconds"]) == (3, 2.0, None)
 
 
 def test_a_picture_has_rivals_as_squares_and_a_line_through_what_no_other_beats(monkeypatch):

@@ -28,6 +28,7 @@ from gemmgen.library import tables
 from gemmgen.library.dispatch import Estimate, Rule
 from gemmgen.library.kernel import Kernel, portable_ptx
 from gemmgen.library.structures import Choice, Packed, Problem, Target, sized
+from gemmgen.paths import TEMPLATES
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -135,6 +136,23 @@ def test_machine_code_runs_on_later_gpus_of_its_generation_and_ptx_on_all_later_
     else:
         assert made.kernels[choice.kernel].label == label and choice.is_fallback == (label == "any")
         assert choice.seconds > 0 and choice.sgemm_seconds > 0
+
+
+@needs_gcc
+def test_what_code_runs_where(tmp_path):
+    """How well code suits a GPU: its architecture's number, 0 of PTX, -1 where it does not run; code of sm_90a and its like runs on that GPU alone."""
+    text = (TEMPLATES / "library" / "runtime" / "devices.c.j2").read_text()
+    [functions] = re.findall(r"static int arch_number.*?(?=static int16_t best_image)", text, re.S)
+    (tmp_path / "suits.c").write_text("#include <string.h>\n" + functions + "int asked(const char *code, const char *arch) { return suits(code, arch); }\n")
+    subprocess.run([GCC, "-shared", "-fPIC", "-o", str(tmp_path / "suits.so"), str(tmp_path / "suits.c")], check=True)
+    asked = ctypes.CDLL(str(tmp_path / "suits.so")).asked
+    for code, arch, suits in (
+        ("sm_80", "sm_80", 80), ("sm_80", "sm_86", 80), ("sm_86", "sm_80", -1), ("sm_89", "sm_90", -1), ("sm_90a", "sm_90", 90), ("sm_100a", "sm_100", 100),
+        ("sm_100a", "sm_103", -1), ("sm_100", "sm_103", 100), ("sm_120a", "sm_121", -1), ("compute_75", "sm_90", 0), ("compute_90", "sm_75", -1),
+        ("gfx90a", "gfx90a", 1), ("gfx90a", "gfx90a:sramecc+:xnack-", 1), ("gfx90a", "gfx942", -1), ("gfx90", "gfx90a", -1), ("gfx90a", "sm_90", -1),
+        ("sm_90", "gfx942", -1), ("sm_", "sm_90", -1), ("sm_10000", "sm_90", -1),
+    ):
+        assert asked(code.encode(), arch.encode()) == suits, (code, arch)
 
 
 @needs_gcc

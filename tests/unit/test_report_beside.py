@@ -17,7 +17,7 @@ from gemmgen.paths import SPECS
 from gemmgen.workshop import explore as exploring
 from gemmgen.workshop.explore import report as reporting
 from gemmgen.workshop.explore.report import Against, judged, report
-from gemmgen.workshop.explore.report.beside import ANY, beside, change
+from gemmgen.workshop.explore.report.beside import ANY, beside, change, told_of
 from gemmgen.workshop.explore.report.judged import intensity_of, model_of, roof, roofs
 from gemmgen.workshop.explore.store import Writer
 from gemmgen.workshop.explore.trial_row import Row
@@ -69,6 +69,11 @@ def test_times_within_their_spread_are_equal(ratio, spread, is_change):
     for pair in ((row(ratio, spread=spread), row(1.0)), (row(ratio), row(1.0, spread=spread))):
         [found] = [one for one in beside([pair[0]], [pair[1]])["sizes"] if one[0] == ANY]
         assert change(found) == is_change
+
+
+@pytest.mark.parametrize(("alone", "told"), [((0, 0), ""), ((0, 2), "0 of the first, 2 of the other"), ((1, 0), "1 of the first, 0 of the other")])
+def test_sizes_of_one_side_alone_are_told_whichever_side_it_is(alone, told):
+    assert told_of("sizes", [(ANY, row(2.0), row(1.0), 2.0)], alone).partition("; sizes of one side alone: ")[2] == told
 
 
 def test_equal_kernels_have_equal_decisions_whatever_their_names():

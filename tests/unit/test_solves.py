@@ -291,6 +291,9 @@ def test_a_verdict_adds_up_rounds():
     assert told.fp32_seconds == pytest.approx(13.0e-3, rel=0.05) and told.ratio < 1
     one = replace(plan, hints=replace(plan.hints, m=200, k=200))
     assert own_seconds(one) == one.model["solve_seconds"], "a single block has no products"
+    two = replace(plan, hints=replace(plan.hints, m=512, k=512))  # with one product between, whose two launches are those of the blocks' own
+    product = replace(plan, kind=plan.kind.between, hints=replace(plan.hints, m=256, k=256)).model
+    assert own_seconds(two) == pytest.approx(two.model["solve_seconds"] + product["seconds"] - 2 * product["launch_seconds"], rel=1e-9)
     batch = solve(spec(512, 64, 512, "h200", matrices=100))
     assert own_seconds(batch) > batch.model["solve_seconds"]
 

@@ -22,7 +22,7 @@ pytest.importorskip("duckdb")
 pyarrow = pytest.importorskip("pyarrow")
 
 from gemmgen.errors import GemmgenError
-from gemmgen.workshop.explore.store import Store, Writer, compact, parquet, places
+from gemmgen.workshop.explore.store import Store, Writer, compact, merging, parquet, places
 from gemmgen.workshop.explore.store import writer as writing
 from gemmgen.workshop.explore.store.listing import Lister
 from gemmgen.workshop.explore.store.parquet import content_of, table_of
@@ -292,6 +292,12 @@ def test_what_is_large_is_left_as_it_is(tmp_path):
     fill(tmp_path, 3, first=603)
     assert len(small) == 1 and compact(tmp_path, small=large.stat().st_size).merged == 2
     assert large.exists() and len(parquet_files(tmp_path)) == 2 and numbers(tmp_path) == list(range(606))
+
+
+def test_a_merged_file_has_the_newest_version():
+    pyarrow = pytest.importorskip("pyarrow")
+    tables = [pyarrow.table({"a": [1]}).replace_schema_metadata(of) for of in ({parquet.VERSION_KEY: b"3"}, {parquet.VERSION_KEY: b"12"}, None)]
+    assert merging._together(tables).schema.metadata == {parquet.VERSION_KEY: b"12"}
 
 
 def test_nobody_is_told_of_a_damaged_file_whose_rows_a_merged_one_has(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 
@@ -111,6 +112,8 @@ def test_an_error_is_told_of_the_data_that_is_worst():
     each = {name: predicted(plan.scheme, plan.unit, 4096, plan.promote, DISTRIBUTIONS[name]).estimate / fp32_estimate(4096, DISTRIBUTIONS[name])
             for name in EVERYWHERE}
     assert verdict(plan).error == max(each.values()) > 2 * min(each.values()), each
+    none, one = (verdicts.error_over_fp32s(replace(plan, hints=replace(plan.hints, k=k))) for k in (0, 1))
+    assert none == one
 
 
 def test_sizes_that_lose_are_told_once():
@@ -141,6 +144,14 @@ def test_a_gpu_of_ones_own_is_the_yardsticks_too(tmp_path):
     slow = (GPUS.folder / "a100.toml").read_text().replace('name = "a100"', 'name = "slow"').replace("f32_tflops = 19.5", "f32_tflops = 9.75")
     (tmp_path / "slow.toml").write_text(slow.replace("f32_tflops = 9.75", "f32_tflops = 9.75\nf32_fma_per_clock = 32"))
     assert of(str(tmp_path / "slow.toml")).ratio > 1.5 * of("a100").ratio
+    (tmp_path / "a100.toml").write_text((tmp_path / "slow.toml").read_text().replace('name = "slow"', 'name = "a100"'))
+    assert of(str(tmp_path / "a100.toml")).ratio == of(str(tmp_path / "slow.toml")).ratio, "a row of one's own may have a shipped one's name"
+
+
+def test_of_a_triangle_native_fp64_computes_half():
+    problem = {"kind": "syrk", "layout": "nt", "type": "f64", **dict.fromkeys("mnk", 1024)}
+    plan = road.plan({"problem": problem, "split": {"scheme": "residues14"}, "target": {"gpu": "h200"}})
+    assert verdicts.plain_seconds(plan) == (verdicts.native_seconds(plan.gpu, 1024, 1024, 1024) / 2, verdicts.NATIVE)
 
 
 def test_integers_are_weighed_where_an_error_as_fp32s_is_asked_for():
@@ -163,6 +174,29 @@ def test_a_summary_tells_the_mean_and_where_fp32_is_faster():
     assert summary(mine) == "on mine: 0.71 x FP32 in the mean of 4 sizes (predicted); use FP32 at 1 x 4 x 2, 2 x 4 x 2"
     assert summary([replace(mine[0], measured="a card"), mine[0]]) == "on mine: 4.0 x FP32 in the mean of 2 sizes (measured on a card at 1, else predicted)"
     assert summary(mine[2:], "no") == "on mine: 0.25 x FP32 in the mean of 2 sizes (predicted); no at 1 x 4 x 2, 2 x 4 x 2"
+
+
+def test_a_map_of_worth_has_the_fastest_kernel_that_is_not_plain_fp32(monkeypatch, tmp_path):
+    """Of several kernels of a scheme the fastest counts; where nothing can be made, or plain FP32 alone, there is no cell."""
+    (tmp_path / "mine.toml").write_text((GPUS.folder / "a100.toml").read_text().replace('name = "a100"', 'name = "mine"'))
+    asked, steps = [], []
+
+    def explain(loaded):
+        spec = loaded.spec
+        asked.append((spec.target.gpu, spec.problem.m, spec.problem.n, spec.problem.k, getattr(spec.accuracy, "as")))
+        if spec.problem.m == 1024:
+            raise InfeasibleSpec("spec", "has no kernel")
+        others = {"scaled by mma": 3.0, "scaled by wmma": 5.0, "bf16x6 by mma": 4.0}
+        return SimpleNamespace(weighed={"fp32 by simt": 1.0, **(others if spec.problem.m != 4096 else {})})
+
+    monkeypatch.setattr(verdicts, "explain", explain)
+    monkeypatch.setattr(verdicts, "plain_of", lambda gpu, m, n, k: (6.0, f"of {gpu.name} {m} {n} {k}"))
+    own = str(tmp_path / "mine.toml")
+    found = verdicts.worth([GPUS.get("h200"), GPUS.get(own)], progress=steps.append)
+    assert asked == [(gpu, size, size, size, "fp32") for gpu in ("h200", own) for size in (256, 1024, 4096, 16384)]
+    assert found == [Verdict(gpu, size, size, size, 3.0, 6.0, f"of {gpu} {size} {size} {size}", 1.0, "scaled")
+                     for gpu in ("h200", "mine") for size in (256, 16384)]
+    assert steps[:2] == ["h200, size 1 of 4", "h200, size 2 of 4"] and len(steps) == 8
 
 
 # ---- libraries

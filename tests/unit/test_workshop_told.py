@@ -485,6 +485,36 @@ def test_batches_and_products_have_plots_of_their_own(monkeypatch, tmp_path):
     assert plots._of(lambda row: row.seconds)(both[:2]) == {"a": 2.0, "r": 4.0}
 
 
+def test_ranges_of_a_suite_are_panels_over_the_batch_and_other_cells_stand_side_by_side(monkeypatch, tmp_path):
+    """Three ranges of two inner extents are two panels by two, of which the last stays empty."""
+    from gemmgen.workshop.bench import plots
+
+    pytest.importorskip("matplotlib")
+    figures = []
+    monkeypatch.setattr(plots, "saved", lambda figure, path: figures.append(figure) or path)
+
+    def rows(labels, batches):
+        return [replace(batch_row(name, kind, (seconds * batch,)), label=label, batch=batch, max_mn=most and most[0], max_k=most and most[1])
+                for label, most in labels.items() for batch in batches for name, kind, seconds in (("a", "kernel", 2.0), ("r", "rival", 4.0))]
+
+    seconds = plots._of(lambda row: row.seconds)
+    ranges = {"small": (64, 32), "deep": (64, 256), "wide": (128, 32)}
+    assert plots._draw_cells("A GPU", rows(ranges, (8, 2)), seconds, "s", tmp_path / "x.png", level=1.0) == tmp_path / "x.png"
+    [figure] = figures
+    assert [axis.get_visible() for axis in figure.axes] == [True, True, True, False] and figure.axes[1].get_subplotspec().colspan.start == 1
+    assert [axis.get_title() for axis in figure.axes[:3]] == ["M, N to 64, K to 32", "M, N to 64, K to 256", "M, N to 128, K to 32"]
+    for axis in figure.axes[:3]:
+        assert [(*map(list, line.get_data()), line.get_linestyle(), line.get_linewidth()) for line in axis.lines[:2]] == [
+            ([2, 8], [4.0, 16.0], "-", 2.2), ([2, 8], [8.0, 32.0], "-", 1.1)]
+        assert list(axis.lines[2].get_ydata()) == [1.0, 1.0] and [tick.get_text() for tick in axis.get_xticklabels()] == ["2", "8"]
+        assert axis.get_xscale() == axis.get_yscale() == "log" and axis.lines[0].get_color() != axis.lines[1].get_color()
+    assert [axis.get_ylabel() for axis in figure.axes] == ["s", "", "s", ""] and figure.get_suptitle() == "A GPU"
+    plots._draw_cells("A GPU", rows({"one": None, "two": None}, (3,)), seconds, "s", tmp_path / "y.png")
+    [axis] = figures[1].axes
+    assert [(*map(list, line.get_data()), line.get_linestyle()) for line in axis.lines] == [([0, 1], [6.0, 6.0], "None"), ([0, 1], [12.0, 12.0], "None")]
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["one x 3", "two x 3"] and axis.get_xscale() == "linear"
+
+
 def test_ctrl_c_is_put_off_in_the_main_thread_alone():
     """No other thread may set a signal's handler."""
     def seen():

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from math import inf, isfinite, nan
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -184,7 +184,7 @@ def from_json(text: str, place: str = "JSON") -> Frontiers:
 
 def _size_from(flat: Mapping[str, Any]) -> SizeFrontier:
     def figures(of: Mapping[str, float | None]) -> dict[str, float]:
-        return {name: nan if value is None else float(value) for name, value in of.items()}  # JSON has no NaN and no Inf
+        return {name: inf if value is None else float(value) for name, value in of.items()}  # JSON has no Inf and no NaN
 
     entries = tuple(
         Entry(

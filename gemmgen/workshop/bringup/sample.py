@@ -148,7 +148,7 @@ class Timed:
         return Timed(of_one, self.kernels + other.kernels, tuple(dict.fromkeys((*self.refused, *other.refused))))
 
 
-def timed_cells(gpu: str, vendor: str, firsts: bool = False) -> Iterator[tuple[dict[str, Any], Size, int]]:
+def timed_cells(gpu: str, vendor: str, firsts: bool) -> Iterator[tuple[dict[str, Any], Size, int]]:
     """(spec, size, kernels) of every cell, for each policy of the vendor's that a search might take for it: split words on plain multiply-adds are slower than
     FP32 itself, so that what such kernels tell is worth nothing, and hides what others tell.
 

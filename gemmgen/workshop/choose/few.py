@@ -370,7 +370,7 @@ def _verdicts(rows: Sequence[Row], every: Costs, chosen: Chosen) -> Iterator[Ver
             fp32, whose, device = known or (*plain_of(gpu, *shape.size, shape.layout), "")
         except GemmgenError:
             continue
-        error, own = every.error[best], fp32_estimate(max(shape.k, 1), DISTRIBUTIONS["uniform"])
+        error, own = every.error[best], fp32_estimate(shape.k, DISTRIBUTIONS["uniform"])
         yield Verdict(every.gpu, *shape.size, float(every.seconds[best, at]), fp32, whose, error / own if error else 1.0, row.scheme, measured=device)
 
 

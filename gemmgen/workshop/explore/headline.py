@@ -82,7 +82,7 @@ def error_of(row: Row) -> float | None:
 
 
 def _fp32s(row: Row) -> float:
-    return fp32_estimate(max(row.k, 1), DISTRIBUTIONS["uniform"])
+    return fp32_estimate(row.k, DISTRIBUTIONS["uniform"])
 
 
 @dataclass(frozen=True)
