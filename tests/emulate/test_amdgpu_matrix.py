@@ -183,9 +183,11 @@ def operands(name, groups=1, seed=0, low=-9, high=10):
 @pytest.mark.parametrize(("name", "target"), CASES)
 def test_products_of_integers_are_exact(name, target):
     a, b, c = operands(name, groups=3)
+    if c.dtype == np.int32:  # INT32 sums wrap around
+        c[1] += 2**31 - 600
     for schedule in SCHEDULES:
         d = product(target, name, name, a, b, c, schedule, groups=3)
-        assert (d == a @ b + c).all()
+        assert (d == (a @ b + c).astype(c.dtype)).all()
 
 
 @pytest.mark.parametrize(("name", "target"), CASES)

@@ -16,6 +16,7 @@ from fake_hip import MI210, FakeHip, emulating, install
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.emulate import LAZY_HIGHEST, Emulator
+from gemmgen.errors import EmulationError
 from gemmgen.run.emulator import UnplannedDevice
 from gemmgen.verify.unit_probe import probe, probe_source
 from gemmgen.workshop import bringup
@@ -88,9 +89,10 @@ def measuring(source, barriers: int = 3):
     looks = {"globaltimer": cycle((7, 9)), "clock64": cycle((1000, 1250)), "smid": cycle((3,))}  # by turns at the start and at the end
     ptx = re.sub(r"(mov\.u(?:64|32) %\w+), %(globaltimer|clock64|smid)", lambda one: f"{one[1]}, {next(looks[one[2]])}", ptx)
     with Emulator(ptx, GPUS.get("h200").unit, source=source.text, processes=1) as emulator:
-        def run(symbol: str, threads: int, memory: np.ndarray, *numbers: int) -> np.ndarray:
+        def run(symbol: str, threads: int, memory: np.ndarray, *numbers: int, conflicts: int | None = None) -> np.ndarray:
             there, out = emulator.upload(memory, name="memory"), emulator.alloc(32, name="out")
-            emulator.launch(symbol, (1, 1, 1), (threads, 1, 1), 0, [out, there, *numbers])
+            stats = emulator.launch(symbol, (1, 1, 1), (threads, 1, 1), 0, [out, there, *numbers])
+            assert conflicts in (None, stats.bank_conflicts)
             if symbol != "fill_chain":
                 assert emulator.read(out, np.uint64, (4,)).tolist() == [250, 7, 9, 3]
             return emulator.read(there, memory.dtype, memory.shape)
@@ -108,8 +110,19 @@ def test_kernels_that_measure_do_the_work_that_rates_divide_their_time_by():
         words = np.random.default_rng(1).integers(0, 2**32, (4096, 4), np.uint32)
         assert (run("shared_chase", 32, words, 5, 0, 0, 1).ravel()[:32] == 5 * 37).all()
         for symbol, threads, x, y in (("shared_read", 1024, 1024, 128), ("shared_stride", 64, 3, 1)):
-            after = run(symbol, threads, words, 2, x, y, 1)  # what is read comes in pairs
+            after = run(symbol, threads, words, 2, x, y, 1, conflicts=0 if x == 1024 else None)  # what is read comes in pairs
             assert not after.ravel()[: threads * (4 if x == 1024 else 1)].any()
+        for x, y in ((1, 0), (2, 0), (8, 0), (33, 0), (2, 1), (4, 2)):
+            lane = np.arange(32)
+            at = {*(lane * x + lane % 2 * y).tolist()}
+            most = max(sum(word % 32 == bank for word in at) for bank in range(32))
+            run("shared_stride", 32, words, 3, x, y, 0, conflicts=3 * 8 * (most - 1))
+        x, y, steps, keep = 11, 3, 4, 5
+        first, *path = [32 * line for line in ((keep + 1) * steps % x * y % x, 7, 9, 4)]  # of the second thread; the steps' exclusive or is 1
+        chain = np.zeros(x * 32, np.uint32)
+        for here, there in zip((first, *path), (*path, np.bitwise_xor.reduce(path) ^ 1)):
+            chain[here] = there
+        assert run("chase", 2, chain, steps, x, y, keep)[1] == 1
         lines = run("fill_chain", 32, np.zeros((128, 32), np.uint32), 32, 128, 37, 0)
         assert (lines[:, 0] == (np.arange(128) + 37) % 128 * 32).all() and not lines[:, 1:].any()
         assert (run("read_memory", 512, words, 3, 4096, 512, 1)[:512] == np.bitwise_xor.reduce(words.reshape(8, 512, 4))).all()
@@ -119,6 +132,22 @@ def test_kernels_that_measure_do_the_work_that_rates_divide_their_time_by():
         assert (written[:4096] == (7, 0, 0, 0)).all() and not written[4096:].any()
         assert (run("async_copy", 1024, words, 4, 4096, 1, 1)[:1024] == words[3072:]).all()  # the first of three places is filled again by the fourth step
         assert (run("bulk_copy", 32, words, 7, 4096, 1, 1)[:32] == words[5 * 512 : 5 * 512 + 32]).all()  # of five places by the sixth
+
+
+def test_stamps_end_when_their_ticks_are_over_and_go_where_they_are_told():
+    source = plain_source("rates.j2", "sm_90a", "rates", warp=32, async_copies=False, bulk_copies=False, stamps=["stamp", "stamp_dependent"])
+    ptx = ptx_of(source.text, source.arch)
+    for symbol in ("stamp", "stamp_dependent"):
+        looks = {"globaltimer": iter((7, 9, 12)), "clock64": iter((1000, 1250)), "smid": iter((3,))}
+        entry = re.search(rf"\.entry {symbol}\(.*?\n}}", ptx, re.DOTALL)[0]
+        told = re.sub(r"%(globaltimer|clock64|smid)", lambda one: str(next(looks[one[1]])), entry)
+        with Emulator(re.sub(r"%(globaltimer|clock64|smid)", "0", ptx.replace(entry, told)), GPUS.get("h200").unit, source=source.text, processes=1) as emulator:
+            out = emulator.alloc(128, name="out", fill=0)
+            emulator.launch(symbol, (2, 1, 1), (32, 1, 1), 0, [out, out, 0, 2, 1, 0])
+            assert emulator.read(out, np.uint64, (4, 4)).tolist() == [[0] * 4, [250, 7, 12, 3], [250, 7, 12, 3], [0] * 4]
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(EmulationError, match="runs on and on"):
+                patch.setattr("gemmgen.emulate.ptx.warp._PATIENCE", 100)
+                emulator.launch(symbol, (1, 1, 1), (32, 1, 1), 0, [out, out, 0, 3, 0, 0])
 
 
 def test_another_vendors_kernels_that_measure_wait_for_all_threads_alike():

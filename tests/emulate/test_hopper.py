@@ -427,6 +427,14 @@ def test_what_a_barrier_or_copy_must_not_do(name):
     fails(ONE % statement, match, np.arange(64, dtype=np.uint32))
 
 
+@pytest.mark.parametrize("fence", ["fence_init();", "fence_async();"])
+def test_either_fence_shows_an_mbarrier_to_the_asynchronous_proxy(fence):
+    body = "if (i == 0) { barrier_init(bar, 1); FENCE expect(bar, 128); copy(base, arg0, 128, bar); } __syncthreads(); wait(bar, 0); out[i] = ((u32*)smem)[i];"
+    data = np.arange(32, dtype=np.uint32)
+    assert (run(body.replace("FENCE", fence), data, out=(np.uint32, 32)) == data).all()
+    fails(body.replace("FENCE", ""), "may not see that it was initialised", data)
+
+
 def test_a_copy_into_the_last_bytes_of_shared_memory():
     last = "expect(bar, 16); copy(base + 4096 - 16, arg0, 16, bar); wait(bar, 0); out[0] = ((u32*)smem)[1023];"
     assert run(ONE % last, np.arange(64, dtype=np.uint32), out=(np.uint32, 1)) == 3
@@ -503,6 +511,8 @@ def test_registers_move_one_way():
         with pytest.raises(EmulationError, match="cannot have so many registers"):
             run(f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {number};");', out=(np.uint32, 1), threads=128)
     fails('asm volatile("setmaxnreg.inc.sync.aligned.u32 96;\\nsetmaxnreg.dec.sync.aligned.u32 104;");', "to more registers than the thread has", threads=128)
+    same = "".join(f'asm volatile("setmaxnreg.{action}.sync.aligned.u32 96;");' for action in ("inc", "inc", "dec"))
+    assert (run(f"{same} out[i] = i;", out=(np.uint32, 128), threads=128) == np.arange(128)).all()
 
 
 @pytest.mark.parametrize(("left", "enough"), [(88, True), (96, False)])
@@ -616,6 +626,19 @@ def test_ordinary_stores_need_a_fence_before_the_asynchronous_proxy_reads(kind, 
         assert (run(body, *arguments, **options) == product("f16", a, b)).all()
     else:
         fails(body, "read by the asynchronous proxy that an ordinary store wrote", *arguments, **options)
+
+
+def test_lanes_that_a_guarded_instruction_leaves_out_execute_the_next_one():
+    """It is executed by none; what follows reads a sum that a wgmma still has, in all."""
+    a, b = random_words("f16", (64, 16), 3), random_words("f16", (8, 16), 4)
+    fails("constexpr int N = 8; float d[4];" + fill() + """
+  wg_fence();
+  multiply(d, descriptor(base, 128, 256, 0), descriptor(base + 8192, 128, 256, 0), 0);
+  wg_commit();
+  asm volatile("{\\n.reg .pred p; .reg .b32 r;\\nsetp.eq.u32 p, %1, 128;\\n@p mov.b32 r, 1;\\nadd.f32 %0, %0, 0f00000000;\\n}" : "+f"(d[0]) : "r"(i));
+  wg_wait<0>();
+""" + STORE, "read that a wgmma may not have written", padded(units_of(a)), padded(units_of(b)), out=(np.float32, (64, 8)), threads=128,
+        shared=16384, helpers=wgmma_function("f16", 8))  # fmt: skip
 
 
 @pytest.mark.parametrize(("allowed", "part"), [(1, 1), (1, 0), (0, 1)])

@@ -474,6 +474,10 @@ def test_launches_that_do_not_fit_the_kernel():
             launch(a, 3, 1.5, block=(256, 1, 1))
         with pytest.raises(Exception, match="unknown entry"):
             machine.launch("j", (1, 1, 1), (32, 1, 1), 0, [])
+        for what, grid, block in (("grid", (1, 0, 1), (32, 1, 1)), ("grid", (1, 1), (32, 1, 1)), ("block", (1, 1, 1), (32, 1, -1))):
+            with pytest.raises(EmulationError, match=f"the {what} is not three positive sizes") as error:
+                machine.launch("k", grid, block, 0, [a, 3, 1.5])
+            assert error.value.where == "entry k"
     with pytest.raises(EmulationError, match="closed"):
         machine.alloc(4, name="late")
 

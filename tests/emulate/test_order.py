@@ -283,6 +283,30 @@ def test_a_flag_between_blocks(name):
         assert (send(text, ctas=2, strip=1, processes=1) == 5).all()
 
 
+@pytest.mark.parametrize(("release", "acquire", "complaint"), [
+    ("st.release.gpu", "ld.acquire.gpu", None), ("st.relaxed.gpu", "ld.acquire.gpu", HIDDEN), ("st.release.cta", "ld.acquire.gpu", HIDDEN),
+    ("st.release.gpu", "ld.relaxed.gpu", EARLY),
+])  # fmt: skip
+def test_a_store_that_releases_shows_what_was_stored_before(release, acquire, complaint):
+    """And nothing that others stored: block 1 has only read the flag when it releases one of its own, which is no acquire."""
+    text = KERNEL + """ {
+  if (blockIdx.x == 0) {
+    data[threadIdx.x] = 7;
+    asm volatile("%s.global.u32 [%%0], 5;" :: "l"(flag) : "memory");
+  } else {
+    unsigned x;
+    asm volatile("%s.global.u32 %%0, [%%1];" : "=r"(x) : "l"(flag) : "memory");
+    asm volatile("st.release.gpu.global.u32 [%%0], 6;" :: "l"(flag + 1) : "memory");
+    out[threadIdx.x] = x + data[threadIdx.x];
+  }
+}""" % (release, acquire)
+    if complaint:
+        with pytest.raises(EmulationError, match=complaint):
+            send(text, ctas=2, strip=1, processes=1)
+    else:
+        assert (send(text, ctas=2, strip=1, processes=1) == 12).all()
+
+
 def test_a_flag_that_is_set_again_tells_nothing_of_a_later_fence():
     """The fence publishes what the thread stored before the barrier, not the strong store behind it, which another block then reads."""
     text = KERNEL + """ {

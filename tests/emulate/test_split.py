@@ -136,6 +136,9 @@ def test_one_pass_over_whole_rows_gives_the_same(scheme, layout, size):
     a, b = awkward((m, k), 1), awkward((k, n), 2)
     a[1, 1] = b[1, 1] = np.float32(2 - 2.0**-23) * 2.0**40  # all words of which saturate, where they are integers
     a[2], b[:, 2] = np.nan, np.inf  # of which no word is 0, so that zero words alone do not show them
+    if k > 400:  # every power of two and its neighbours: those at the edge of what is lost are lossy or not
+        powers = np.exp2(np.arange(-60, 31)).astype(np.float32)
+        a[1, 100:373] = np.concatenate([powers, np.nextafter(powers, np.float32(0)), np.nextafter(powers, np.float32(np.inf))])
     holds_the_references(plan, a, b)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -37,6 +38,13 @@ class Example:
         wrong = self(FAULT=str(fault))
         assert wrong.returncode == 1 and "FAILED" in wrong.stdout, (fault, wrong.stdout)
         return wrong.stdout
+
+
+def small(example: Path, m: int, n: int, k: int) -> None:
+    """Gives an exported example other extents, with which it takes no time even where it is compiled without optimisation."""
+    text, found = re.subn(r"constexpr int M = \d+, N = \d+, K = \d+;", f"constexpr int M = {m}, N = {n}, K = {k};", example.read_text())
+    assert found == 1
+    example.write_text(text)
 
 
 def run(*command: object, cwd: Path | None = None, env: dict | None = None) -> str:

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from programs import Example, need, run
+from programs import Example, need, run, small
 from schema_check import violations
 from test_export import HOST_RUNTIME, prepared
 from ways import TINY, plan_of
@@ -363,19 +363,19 @@ def test_the_c_sizes_are_those_of_the_real_product(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_the_example_takes_what_is_right_and_nothing_else(tmp_path):
     """A part that is off, or no number; what lies beside C; a count too many."""
     [gxx] = need("g++")
     folder = exported(tmp_path / "out")
     (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
     (folder / "library.cpp").write_text(HOST_LIBRARY)
-    run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "library.cpp", "-o", "example", cwd=folder)
+    small(folder / "example.cpp", 30, 20, 25)
+    run(gxx, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "library.cpp", "-o", "example", cwd=folder)
 
     example = Example(folder)
     example.assert_right(6)
-    for fault in range(1, 5):
-        example.assert_fails(fault)
+    for fault, told in enumerate(("both parts", "both parts", "nothing was written", "nothing was outside"), 1):
+        assert f"FAILED {told}" in example.assert_fails(fault)
 
 
 # ---- the judge

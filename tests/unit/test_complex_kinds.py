@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 import re
-import subprocess
 from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from programs import need, run
+from programs import Example, need, run, small
 from schema_check import violations
 from test_export import HOST_RUNTIME, stand_in
 from ways import TINY, plan_of
@@ -451,17 +450,18 @@ const char *lab_gemm_error_string(int) { return "refused"; }
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_the_example_of_herk_takes_what_is_right_and_nothing_else(tmp_path):
     """The diagonal has imaginary parts; the mirror image is not conjugated; what lies beside C is written."""
     [gxx] = need("g++")
     exported(folder := tmp_path / "out", uplo="both")
     (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
     (folder / "library.cpp").write_text(HOST_HERK)
-    run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "library.cpp", "-o", "example", cwd=folder)
-    told = [subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env={"FAULT": str(fault)}) for fault in range(4)]
-    assert (told[0].returncode, told[0].stdout.count("ok "), told[0].stdout.count("FAILED")) == (0, 10, 0), told[0].stdout
-    assert all(wrong.returncode == 1 and "FAILED" in wrong.stdout for wrong in told[1:]), [one.stdout for one in told]
+    small(folder / "example.cpp", 30, 30, 25)
+    run(gxx, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "library.cpp", "-o", "example", cwd=folder)
+    example = Example(folder)
+    example.assert_right(10)
+    for fault, told in enumerate(("the imaginary parts of C's diagonal", "C is its own conjugate transpose", "nothing was written"), 1):
+        assert f"FAILED {told}" in example.assert_fails(fault)
 
 
 @pytest.mark.slow

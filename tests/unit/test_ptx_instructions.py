@@ -1209,6 +1209,36 @@ def test_a_mov_takes_no_last_name_from_a_register_in_flight(steps, lane):
     assert ("read yet" in str(error.value)) == ("read" in steps) and ("tcgen05" in str(error.value)) == ("load" in steps)
 
 
+def test_lanes_that_are_done_may_be_written_beside_others_that_are_not():
+    registers, number = Registers(4, 2), np.dtype(np.float32)
+    flown(registers, 0)
+    registers.rename(1, 0, None)
+    registers.finished[:2] = 6
+    first = registers.r[0].stamp
+    registers.put(0, np.full(4, 7, np.float32), SOME)
+    beside = registers.r[0]
+    assert beside.data.tolist() == [7, 7, 12, 13] and registers.r[1].data.tolist() == [10, 11, 12, 13]
+    assert (beside.groups.tolist(), beside.stamp.tolist(), beside.written, beside.load) == ([-1, -1, 5, 5], [-1, -1, first, first], True, False)
+    registers.active = SOME
+    assert registers.get(0, number)[:2].tolist() == [7, 7]
+    registers.active = None
+    with pytest.raises(Fault, match="read that a wgmma may not have written") as error:
+        registers.get(0, number)
+    assert error.value.lane == 2
+    with pytest.raises(Fault, match="written that a wgmma may not have written") as error:
+        registers.put(0, np.zeros(4, np.float32), LAST)
+    assert error.value.lane == 3
+    registers.finished[2:] = 6
+    registers.put(0, np.full(4, 8, np.float32), LAST)
+    assert registers.r[0].tolist() == [7, 7, 12, 8]
+    flown(registers, 1, group=7)
+    with pytest.raises(Fault, match="is written that"):
+        registers.put(1, np.zeros(4, np.float32), None)
+    registers.finished[:] = 8
+    registers.put(1, np.arange(4, dtype=np.float32), None)
+    assert registers.r[1].tolist() == [0, 1, 2, 3]
+
+
 def test_lanes_that_a_mov_leaves_out_are_only_read_as_before():
     """Of a register that a wgmma only reads, some lanes are given one in flight: the others may be read, and not written."""
     registers = Registers(4, 3)

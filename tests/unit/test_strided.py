@@ -241,6 +241,28 @@ def test_the_c_sizes_are_the_plans_and_what_overlaps_is_refused(tmp_path):
     assert [row[0] for row in rows[len(asked):]] == [-100, -100, -100, -15]
 
 
+def test_a_vector_of_the_epilogue_is_needed_where_c_has_elements(tmp_path):
+    [gcc] = need("gcc")
+    *_, folder = exported(tmp_path, epilogue={"do": ["bias"]})
+    (folder / "sizes.c").write_text("""
+#include <stdio.h>
+#include "lab_gemm.cu"
+int main(void)
+{
+    static float x[4];
+    static char memory[1 << 20];
+    void *w = memory + (256 - (uintptr_t)memory % 256) % 256;
+    lab_gemm_gg_layout at;
+    for (int i = 0; i < 8; ++i) printf("%d ", -lab_gemm_gg_check(4 * (i > 0), 3 * (i != 1), 5, 1, x, 5, x, 3, x, 10, 33, 2 * (i != 2), i % 4 == 3 ? x : NULL, w, 1 << 19, &at));
+    printf("%d", -lab_gemm_BAD_BIAS);
+    return 0;
+}
+""")
+    run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "sizes.c", "-o", "sizes", cwd=folder)
+    *told, bias = map(int, run(folder / "sizes").split())
+    assert told == [0, 0, 0, 0, bias, bias, bias, 0] and bias == 16
+
+
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 def test_the_header_is_c_and_cxx_and_tells_the_strides(tmp_path, layout):
     [gcc] = need("gcc")

@@ -92,7 +92,7 @@ def parse_operand(text: str) -> Operand:
     flags = {"negated": False, "absolute": False, "extended": False}
     while True:
         if text.startswith("-") and not (_INTEGER.match(text) or _DECIMAL.match(text)):
-            flags["negated"], text = not flags["negated"], text[1:]
+            flags["negated"], text = True, text[1:]
         elif text.startswith("|"):
             flags["absolute"], text = True, text.strip("|")
         elif match := re.match(r"(neg|abs|sext)\((.*)\)$", text):
