@@ -181,6 +181,16 @@ def test_routines_of_fp64_are_those_that_have_kernels(monkeypatch):
     alone = loaded("trsm", **two, use=[{"scheme": "residues12"}])
     with pytest.raises(InfeasibleSpec, match="no .* has a kernel for a100 trsm lower left nonunit nn f64"):
         pool(alone).choose()
+    beside = pool(loaded("trsm", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
+    assert beside.notes == both.notes and {"f64" in group for group in beside.routines} == {False}, "FP32 has it, in whatever kinds"
+    monkeypatch.setattr(chosen_kernels, "of_routine", lambda library, gpu, way: [] if way.get("type") else candidate_kernels.of_routine(library, gpu, way))
+    none = pool(loaded("syr2k", **two, use=[{"scheme": "ootomo"}, {"scheme": "residues12"}]))
+    assert none.notes == ("routines: there is no syr2k of FP64 on a100",)
+    monkeypatch.undo()
+    monkeypatch.setattr(chosen_kernels, "ways_of", lambda name, element: islice(ways_of(name, element), 2))
+    pairs = [{"type": "c64", "scheme": "run_scaled"}, {"scheme": "residues12"}]
+    monkeypatch.setattr(chosen_kernels, "of_routine", lambda library, gpu, way: [] if way["type"] == "c64" else candidate_kernels.of_routine(library, gpu, way))
+    assert pool(loaded("syr2k", **two, use=pairs)).notes == ("routines: there is no syr2k of complex FP32 on a100",), "FP64 has it"
     assert candidate_kernels.of_routine(alone, alone.gpus[0], next(ways_of("syrk"))) == [], "FP32's"
     symm = loaded("symm", **two, use=[{"scheme": "residues12"}])
     assert {one.element for one in candidate_kernels.of_routine(symm, symm.gpus[0], {**next(ways_of("symm")), "type": "f64"})} == {"f64"}
