@@ -45,7 +45,8 @@ def test_the_first_choice_of_residues_builds(gpu, type_, kind, layout, size):
     ("b200", "f64", "strided", 4096, "fetch(piece + 4);"),
     ("a100", "f32", "gemm", 4096, "__syncwarp();  // for the compiler: no loads from farther down"),
     ("mi300x", "f64", "gemm", 4096, 'asm("" : "+s"(by.m), "+s"(by.reciprocal), "+s"(by.offset));'),
-], ids=["batches of complex elements", "beside 192 sums", "tensor memory", "one piece after the other", "four pieces after four", "sums of segments", "a pair each"])
+], ids=["batches of complex elements", "beside 192 sums", "tensor memory", "one piece after the other", "four pieces after four", "sums of segments",
+        "a pair each"])
 def test_residues_are_joined_by_as_few_as_registers_hold(gpu, type_, kind, size, told):
     """Four elements at a time, beside 192 sums of complex elements two moduli ahead, and one sum of a segment before the next is read."""
     problem = {"kind": kind, "type": type_, "layout": "nn", **dict.fromkeys("mnk", size), **({"matrices": 4} if kind in BATCHES else {})}
