@@ -244,9 +244,10 @@ def _residue_blocks(plan: Plan) -> int:
     if not plan.launches.splits_whole:
         return views.RESIDUE_BLOCKS - bool(plan.batch)
     # Strides take registers, those of complex elements that are read once the most: ptxas spilled 8 B of 128. Of complex elements along k it spilled
-    # 92 B of 80 for sm_90a.
+    # 92 B of 80 for sm_90a, and 8 B where both operands lie along k and a thread reads all of its part at once.
     along = any(plan.operands["ab".index(operand)].k_contiguous for operand in plan.kind.given)
-    return views.RESIDUE_BLOCKS - max(bool(plan.batch) * plan.kind.reals, int(along))
+    short = plan.launches.whole_floats == views.LEAST_FLOATS and all(operand.k_contiguous for operand in plan.launches.split_before)
+    return views.RESIDUE_BLOCKS - max(bool(plan.batch) * plan.kind.reals, int(along or short))
 
 
 def render_text(template: str, **values: Any) -> str:

@@ -765,7 +765,8 @@ gemmgen_residues14_mfma_224x128x32_fc3004f2(
     Turn filled = first_turn(stages_k), multiplied = filled;
     u32* const kept = (u32*)residues + (long long)block * (BLOCK_M * BLOCK_N / 4 * MODULI) + thread_id();  // a thread's words are THREADS apart
     const auto reduce = [&]() __attribute__((always_inline)) {
-        const Modulus by = modulus_of(multiplied.modulus);
+        Modulus by = modulus_of(multiplied.modulus);
+        asm("" : "+s"(by.m), "+s"(by.reciprocal), "+s"(by.offset));  // for the compiler: all lanes share them
 #pragma unroll
         for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll

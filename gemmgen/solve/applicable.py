@@ -11,8 +11,8 @@ from typing import Any
 
 from gemmgen.catalog.element import F32
 from gemmgen.catalog.epilogue import epilogue_of
-from gemmgen.catalog.fragment import Fragment, shapes
-from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.fragment import FRAGMENTS, Fragment, shapes
+from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
@@ -163,8 +163,18 @@ def _lacking(able: Callable[[Design, Scheme], bool], what: str, said: Callable[[
         return f"a scheme without, or design {' or '.join(found)}" if found else "a scheme without"
 
     def remedy(case: Case) -> str:
-        found = serving(case)
-        return f'design = "{found[0]}" on a GPU that has it, or another scheme' if found else "another scheme"
+        """What to type: another policy of this GPU, or else another GPU, whose kernels do; or another scheme."""
+        if not serving(case):
+            return "another scheme"
+
+        def serves(gpu: Gpu) -> bool:
+            rows = [row for row in FRAGMENTS.rows() if (row.vendor, row.word) == (gpu.vendor, case.scheme.leading) and row.runs_on(gpu.arch)]
+            return any(able(one, case.scheme) for row in rows for one in designs_of(row, case.kind, case.family))
+
+        if serves(case.gpu):
+            return 'policy = "auto", or scheme = "auto"'
+        other = next((gpu.name for gpu in GPUS.rows() if serves(gpu)), None)
+        return f'gpu = "{other}", or scheme = "auto"' if other else 'scheme = "auto"'
 
     return Refusal(
         "[split] scheme", lambda case: not able(case.design, case.scheme) and not said(case.design),

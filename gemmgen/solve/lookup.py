@@ -135,8 +135,9 @@ def _absent(policy: str, shape: str | None, word: str, known: list[Fragment], gp
             f"{place}: [fragment] policy", f"no {policy} fragment of {word} is known for {gpu.vendor}", got=policy,
             needs=f"a row under specs/fragments of policy {policy} for {word}", remedy="another scheme" if portable else 'policy = "auto"',
         )
+    other = next(one.name for one in GPUS.rows() if any(row.vendor == one.vendor and row.runs_on(one.arch) for row in having))
     return InfeasibleSpec(
         key, f"{gpu.name} does not have {shape}" if shape else f"{gpu.name} has no {'matrix instruction' if portable else policy} for {word}",
         got=shape or (None if portable else policy), needs=_targets(having), has=gpu.arch,
-        remedy="another gpu" if portable else 'another gpu, or policy = "auto"',
+        remedy=f'gpu = "{other}", or ' + ("leave it out" if shape else 'scheme = "auto"' if portable else 'policy = "auto"'),
     )

@@ -313,7 +313,7 @@ def test_the_compiler_is_told_what_registers_a_triangles_split_has(kind, bound):
 @pytest.mark.parametrize("gpu", ["h100", "rtx5090", "a100"])
 def test_other_gpus_do_not_have_it(gpu):
     error = refused(gpu=gpu)
-    assert (error.got, error.needs, error.remedy) == ("tcgen05", "sm_100a or sm_103a or sm_110a", 'another gpu, or policy = "auto"')
+    assert (error.got, error.needs, error.remedy) == ("tcgen05", "sm_100a or sm_103a or sm_110a", 'gpu = "b200", or policy = "auto"')
     assert error.has == solve(asked(gpu, "mma")).gpu.arch
 
 
@@ -436,12 +436,12 @@ def test_blackwell_ultra_multiplies_integers_by_warps_alone(gpu):
 
 
 @pytest.mark.parametrize("scheme, problem, remedy", [
-    ("mixpert4_tile", "kernels of policy tcgen05 and design tensor_memory have no scales of tiles of k", 'design = "cuda_cores" on a GPU that has it'),
-    ("f16_s8", "kernels of policy tcgen05 and design tensor_memory have no words of several types: f16, s8", 'design = "specialised" on a GPU that has it'),
+    ("mixpert4_tile", "kernels of policy tcgen05 and design tensor_memory have no scales of tiles of k", 'policy = "auto"'),
+    ("f16_s8", "kernels of policy tcgen05 and design tensor_memory have no words of several types: f16, s8", 'gpu = "gh200"'),
 ])
 def test_what_tensor_memory_does_not_hold_is_refused(scheme, problem, remedy):
     error = refused(split={"scheme": scheme})
-    assert (error.problem, error.remedy) == (problem, f"{remedy}, or another scheme")
+    assert (error.problem, error.remedy) == (problem, f'{remedy}, or scheme = "auto"')
 
 
 @pytest.mark.parametrize("sections, problem", [

@@ -539,9 +539,9 @@ def test_a_digest_knows_one_nan(type):
 
 
 def test_fp64_and_complex_elements_take_registers_to_be_stored():
-    """On NVIDIA, by compiled kernels: FP64's at least 80, complex ones' 84; complex FP32's 10 more than are predicted, and 0.4 for each that holds sums of
-    several moduli beside two fragment buffers."""
-    least = {(0, 0, 1): 80, (0, 0, 2): 84, (8, 0, 1): 0, (8, 0, 2): 0, (0, 1, 2): 0}
+    """On NVIDIA, by compiled kernels: FP64's at least 80, complex ones' 84; complex FP32's 60, and 10 more than are predicted, and 0.4 for each that holds
+    sums of several moduli beside two fragment buffers."""
+    least = {(0, 0, 1): 80, (0, 0, 2): 84, (8, 0, 1): 0, (8, 0, 2): 60, (0, 1, 2): 0, (8, 1, 2): 0}
     assert {one: equations.LEAST_STORE.value(dict(zip(("total_bytes", "amd", "reals"), one))) for one in least} == least
     known = dict.fromkeys(equations.DEMAND.variables, 0) | {"generation": 30.0, "least_store": 80}
     assert equations.DEMAND.value(known) == 80 and equations.DEMAND.value(known | {"generation": 90.0, "turn_registers": 7}) == 97
@@ -615,7 +615,7 @@ def test_elements_wait_in_shared_memory_where_one_pass_does_all(gpu, scheme, tak
     ("f32", "nt", 1, 3, None),
 ])
 def test_how_many_blocks_of_a_pass_the_compiler_leaves_registers_for(type_, layout, matrices, split, norms):
-    problem = {"type": type_, "layout": layout, **dict.fromkeys("mnk", 256), **({"kind": "strided", "matrices": 4} if matrices > 1 else {})}
+    problem = {"type": type_, "layout": layout, **dict.fromkeys("mnk", 1024), **({"kind": "strided", "matrices": 4} if matrices > 1 else {})}
     scheme = "residues8" if type_ in ("f32", "c64") else "residues14"
     text = render(solve(road.load({"problem": problem, "split": {"scheme": scheme}, "target": {"gpu": "l40s"}}))).text
     found = {role: int(blocks) for blocks, role in re.findall(r"__launch_bounds__\(\d+, (\d)\)\s+\w+_(split|norms)\(", text)}

@@ -143,6 +143,26 @@ def test_a_remedy_helps(data, remedy):
             assert (other.where, other.problem) != (caught.value.where, caught.value.problem), str(other)
 
 
+SECTIONS = {"gpu": "target", "scheme": "split", "policy": "fragment"}
+
+
+@pytest.mark.parametrize(("data", "remedy"), [
+    (asked(split={"scheme": "e4m3x6"}), 'gpu = "b200", or scheme = "auto"'),
+    (asked(gpu="mi300x", split={"scheme": "e4m3x6"}), 'gpu = "mi350x", or scheme = "auto"'),
+    (asked(fragment={"policy": "wgmma"}), 'gpu = "gh200", or policy = "auto"'),
+    (asked(gpu="mi355x", split={"scheme": "f16_s8"}), 'gpu = "gh200", or scheme = "auto"'),
+    (asked(gpu="h100", split={"scheme": "f16_s8"}, fragment={"policy": "mma"}), 'policy = "auto", or scheme = "auto"'),
+], ids=["words", "words, of the same vendor", "a policy", "words of several types", "the same, elsewhere on the GPU"])
+def test_each_remedy_for_what_a_gpu_lacks_is_typed_and_solves(data, remedy):
+    with pytest.raises(InfeasibleSpec) as caught:
+        solve(loads(data))
+    assert caught.value.remedy == remedy
+    for key, value in re.findall(r'(\w+) = "(\w+)"', remedy):
+        better = copy.deepcopy(data)
+        better.setdefault(SECTIONS[key], {})[key] = value
+        assert solve(loads(better))
+
+
 @pytest.mark.parametrize(("data", "got", "needs", "has"), [
     (wgmma([128, 128, 64], [64, 128, 32]), "32", "64: a warp works through the whole stage", None),
     (asked([128, 128, 32], [64, 32, 32], split=PREPASS, pipeline={"stages": 8}), None, "262144 B = stages * ", "166912 B of shared memory a block"),

@@ -17,9 +17,9 @@ JOIN_INSTRUCTIONS = 16
 """Issue slots for each element of C beside its store: the fraction to FP64, two products there, and to FP32. Of FP64 elements those of all residues too
 (`residues.equations.of_elements`)."""
 
-STORE_REGISTERS, STORE_SPARE = 80, 108
+STORE_REGISTERS, STORE_SPARE, COMPLEX_STORE = 80, 108, 60
 """Registers that ptxas stores FP64's elements with and spills none, at least, and those it takes where the launch leaves them: 76 to 92 and 92 to 128, by
-a hundred compiled kernels of sm_75 to sm_120."""
+a hundred compiled kernels of sm_75 to sm_120; and what it stores complex elements of FP32 with beside the guards below: with 72 it spilled 8 B."""
 KEPT_GUARD, COMPLEX_GUARD = 0.4, 10
 """Registers for each that holds sums of several moduli, beside two fragment buffers, and of complex elements of FP32, which both parts are stored with;
 ptxas spilled 8 to 588 B where the model had up to as many left."""
@@ -33,7 +33,8 @@ TURN_REGISTERS = Equation(
     "of FP64's loop beside G14: the modulus and the stages left of it, of the copies and of the products; stages of k; and where residues lie",
 )
 LEAST_STORE = Equation(
-    "Q61", "least_store", f"where((total_bytes > 0) | (amd > 0), 0, {STORE_REGISTERS} + 4 * (reals - 1))", "registers a thread",
+    "Q61", "least_store",
+    f"where(amd > 0, 0, where(total_bytes > 0, where(reals > 1, {COMPLEX_STORE}, 0), {STORE_REGISTERS} + 4 * (reals - 1)))", "registers a thread",
     "ptxas stores FP64 elements with no less, and complex ones with the imaginary parts of two factors",
 )
 DEMAND = Equation(
