@@ -645,15 +645,20 @@ def test_a_table_on_a_narrow_terminal_goes_on_within_its_columns(monkeypatch):
     assert show.table(("name", "count", "words"), rows).splitlines()[1] == "a           5  one two three four five six"
 
 
+def on_a_terminal(*arguments: object, env: dict[str, str]) -> str:
+    """What a command prints there; it is read meanwhile, as a terminal holds no more than some KiB."""
+    leader, follower = os.openpty()
+    reader = subprocess.Popen(["cat"], stdin=leader, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    command(*arguments, stdout=follower, env=env)
+    os.close(follower)
+    os.close(leader)
+    return reader.communicate()[0]
+
+
 @pytest.mark.slow
 def test_text_is_as_wide_as_a_terminal_and_source_and_json_are_not(tiny):
     def columns(*arguments: object) -> int:
-        leader, follower = os.openpty()
-        reader = subprocess.Popen(["cat"], stdin=leader, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        command(*arguments, stdout=follower, env=os.environ | {"COLUMNS": "70", "NO_COLOR": "1"})
-        os.close(follower)
-        os.close(leader)
-        return max(map(len, reader.communicate()[0].splitlines()))
+        return max(map(len, on_a_terminal(*arguments, env=os.environ | {"COLUMNS": "70", "NO_COLOR": "1"}).splitlines()))
 
     assert columns("list", "schemes", "ootomo") <= 70 < columns("list", "schemes", "ootomo", "--json")
     assert columns("build", "--source", tiny) > 70
@@ -661,16 +666,12 @@ def test_text_is_as_wide_as_a_terminal_and_source_and_json_are_not(tiny):
 
 @pytest.mark.slow
 def test_colour_only_on_a_terminal_and_never_with_no_color():
-    def on_a_terminal(**extra) -> str:
-        leader, follower = os.openpty()
-        environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | extra
-        command("list", "gpus", stdout=follower, env=environment)
-        os.close(follower)
-        return os.read(leader, 1 << 16).decode()
+    def told(**extra: str) -> str:
+        return on_a_terminal("list", "gpus", env={key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | extra)
 
-    assert "\x1b[" in on_a_terminal()
-    assert "\x1b[" not in on_a_terminal(NO_COLOR="1")
-    assert "\x1b[" not in on_a_terminal(TERM="dumb")
+    assert "\x1b[" in told()
+    assert "\x1b[" not in (plain := told(NO_COLOR="1")) and "h200" in plain
+    assert "\x1b[" not in told(TERM="dumb")
     assert "\x1b[" not in command("list", "gpus", capture_output=True).stdout
 
 
