@@ -95,9 +95,7 @@ class Raced:
         told = self.told(estimates, kernels)
         taken = told.argmin(axis=0)
         own, least, (vendor, predicted) = self.seconds[taken, np.arange(len(taken))], told.min(axis=0), self.vendor
-        with np.errstate(invalid="ignore"):  # neither raced
-            passed = np.where(least < predicted, own, vendor) / np.minimum(own, vendor)
-        return own / self.best, taken, np.where(np.isfinite(passed), passed, 1)
+        return own / self.best, taken, np.where(least < predicted, own, vendor) / np.minimum(own, vendor)
 
     def told(self, estimates: Sequence[Estimate], kernels: Sequence[Mapping[str, Any]]) -> np.ndarray:
         """[kernels, products] seconds by estimates, inf where a kernel does not serve a product."""
