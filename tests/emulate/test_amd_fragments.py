@@ -145,11 +145,11 @@ def test_single_elements(row, arch):
 # ---------------------------------------------------------------- filled by AMD's formulas
 
 # A lane's row of A and column of B, the k of the element e that it holds of them, and the row of its sum r: CDNA 1 to 4
-# (M x M x K of 64 lanes), RDNA 3 and 4.
+# (M x M x K of 64 lanes), RDNA 3 and 4. Where several instructions make a fragment, a lane's k are one run (`Fragment.deep`).
 FORMULAS = {
     "mfma": ("lane % M", "K * M / 64 * (lane / M) + e", "M == 32 ? 8 * (r / 4) + 4 * (lane / 32) + r % 4 : 4 * (lane / 16) + r"),
     "rdna3": ("lane % 16", "e", "2 * r + lane / 16"),
-    "rdna4": ("lane % 16", "sizeof(Word) == 1 ? 8 * (lane / 16) + e : 8 * (e / 4) + 4 * (lane / 16) + e % 4", "8 * (lane / 16) + r"),
+    "rdna4": ("lane % 16", "sizeof(Word) == 1 ? K / 2 * (lane / 16) + e : 8 * (e / 4) + 4 * (lane / 16) + e % 4", "8 * (lane / 16) + r"),
 }
 BY_FORMULAS = """
     constexpr int M = %d, K = %d;
