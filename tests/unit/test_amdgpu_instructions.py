@@ -10,7 +10,7 @@ import pytest
 from awkward import AWKWARD, TINY
 from gemmgen.catalog.conversion import decode, to_float8
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.emulate.amdgpu.local import banks_of, phases
 from gemmgen.emulate.amdgpu.strip import Strip
@@ -1757,6 +1757,44 @@ global_load_dword v9, v21, s[4:5]
 s_waitcnt vmcnt(0)
 v_add_u32_e32 v8, v8, v9"""
     assert (run(off, U32, x, schedule=schedule) == 2 * x).all()
+
+
+def test_a_load_waits_for_the_stores_to_its_own_place_alone():
+    """RDNA 3's stores count apart. A late one to another place has not landed where a scalar load looks for it."""
+    x, y = np.arange(32, dtype=U32) + U32(7), np.arange(32, dtype=U32) + U32(1000)
+    body = """v_lshlrev_b32_e32 v21, 2, v20
+v_mov_b32_e32 v12, 5
+global_store_b32 v21, v12, s[6:7]
+global_store_b32 v21, v12, s[4:5]
+global_load_b32 v8, v21, s[4:5]
+s_waitcnt vmcnt(0)
+s_load_b32 s20, s[6:7], 0x0
+s_waitcnt lgkmcnt(0)
+v_add_nc_u32_e32 v8, s20, v8"""
+    for schedule, seen in ((LAZY_HIGHEST, 1000), (EAGER_LOWEST, 5)):
+        assert (run(body, U32, x, y, target="gfx1100", schedule=schedule) == 5 + seen).all()
+
+
+def test_what_a_wave_finds_in_its_first_scalar_registers():
+    """Everything that a descriptor may ask for, in AMDGPUUsage's order: 4, 2, 2, 2, 2, 2 and 1 registers, then arguments that are loaded before."""
+    asked = ("private_segment_buffer", "dispatch_ptr", "queue_ptr", "dispatch_id", "flat_scratch_init", "private_segment_size")
+    settings = [f".amdhsa_user_sgpr_{name} 1" for name in asked]
+    settings += [".amdhsa_user_sgpr_kernarg_preload_offset 6", ".amdhsa_user_sgpr_kernarg_preload_length 2"]  # the last of four addresses
+    text = assembly("v_mov_b32_e32 v8, v2", [4], 4, settings="\n\t\t".join(settings)).replace("user_sgpr_count 2", "user_sgpr_count 17")
+    text = text.replace("s_load_dwordx8 s[4:11], s[0:1]", "s_mov_b32 s30, s17\n\ts_mov_b32 s32, s15\n\ts_mov_b32 s33, s16\n\ts_load_dwordx8 s[4:11], s[8:9]")
+    text = text.replace("v_mov_b32_e32 v20, s2\n", "v_mov_b32_e32 v20, s30\n").replace("s[10:11]", "s[32:33]")
+    with AmdEmulator(text, UNITS.get("ampere"), processes=1) as machine:
+        given, out = machine.upload(WORDS[:16].repeat(8), name="in"), machine.alloc(512, name="out")
+        machine.launch("k", (2, 1, 1), (64, 1, 1), 0, [given, given, given, out])
+        assert machine.read(out, U32, 128).tolist() == WORDS[:16].repeat(8).tolist()
+
+
+def test_a_kernel_that_does_not_end_is_told(monkeypatch):
+    monkeypatch.setattr("gemmgen.emulate.amdgpu.wave._PATIENCE", 100)
+    with AmdEmulator(assembly("v_mov_b32_e32 v8, v2", [4], 4).replace("s_endpgm", "s_nop 0"), UNITS.get("ampere"), processes=1) as machine:
+        memory = machine.upload(WORDS.repeat(4), name="in")
+        with pytest.raises(EmulationError, match="control runs past the end of the kernel"):
+            machine.launch("k", (1, 1, 1), (64, 1, 1), 0, [memory] * 4)
 
 
 @pytest.mark.parametrize("access", ["global_load_dword v8, v11, s[4:5]", "global_store_dword v11, v2, s[4:5]", "ds_read_b32 v8, v11", "ds_write_b32 v11, v2"])
