@@ -150,6 +150,18 @@ def test_stamps_end_when_their_ticks_are_over_and_go_where_they_are_told():
                 emulator.launch(symbol, (1, 1, 1), (32, 1, 1), 0, [out, out, 0, 3, 0, 0])
 
 
+def test_kernels_that_hold_registers_read_all_before_they_write_and_do_nothing_with_zeros():
+    """Each turns its words round in place, which needs them all at once; a launch that asks only whether it is taken passes zeros."""
+    source = plain_source("limits.j2", "sm_90a", "limits", needs=[8, 40])
+    words = np.arange(100, 140, dtype=np.uint32)
+    with Emulator(ptx_of(source.text, source.arch), GPUS.get("h200").unit, source=source.text, processes=1) as emulator:
+        for symbol, right in (("hold_8", words[7::-1]), ("hold_40", words[::-1]), ("idle", [0])):
+            emulator.launch(symbol, (2, 1, 1), (32, 1, 1), 0, [None])
+            memory = emulator.upload(words[: len(right)], name="memory")
+            emulator.launch(symbol, (1, 1, 1), (1, 1, 1), 0, [memory])
+            assert emulator.read(memory, np.uint32, (len(right),)).tolist() == list(right)
+
+
 def test_another_vendors_kernels_that_measure_wait_for_all_threads_alike():
     source = plain_source("rates.j2", "gfx90a", "rates", warp=64, async_copies=False, bulk_copies=False, stamps=["stamp"])
     parts = re.split(r"^(\w+): *; @\1\n", gcn_of(source.text, source.arch), flags=re.M)
