@@ -1797,6 +1797,17 @@ def test_a_kernel_that_does_not_end_is_told(monkeypatch):
             machine.launch("k", (1, 1, 1), (64, 1, 1), 0, [memory] * 4)
 
 
+def test_waves_that_part_have_registers_and_loads_of_their_own():
+    """The first workgroup loads, and multiplies matrices, where the second goes past it with another load under way."""
+    x, first = np.arange(128, dtype=U32) + U32(100), np.arange(128) < 64
+    apart = "s_mov_b32 s20, 7\ns_load_dword s22, s[4:5], 0x0\nv_mov_b32_e32 v15, v2\ns_cmp_lg_u32 s2, 0\ns_cbranch_scc1 .LOTHER\n"
+    load = "s_load_dword s20, s[4:5], 0x4\ns_waitcnt lgkmcnt(0)\n.LOTHER:\nv_mov_b32_e32 v8, s20"
+    assert (run(apart + load, U32, x) == np.where(first, x[1], 7)).all()
+    multiply = "\n".join(f"v_mov_b32_e32 v{v}, {'v2' if v < 16 else '0x01010101'}" for v in range(12, 20))
+    multiply += "\nv_mfma_i32_16x16x32_i8 v[12:15], v[16:17], v[18:19], v[12:15]\n.LOTHER:\nv_mov_b32_e32 v8, v15"
+    assert (run(apart + multiply, U32, x) == np.where(first, x + 32, x)).all()
+
+
 @pytest.mark.parametrize("access", ["global_load_dword v8, v11, s[4:5]", "global_store_dword v11, v2, s[4:5]", "ds_read_b32 v8, v11", "ds_write_b32 v11, v2"])
 def test_a_place_that_is_not_there_is_told_of_its_work_item(access):
     """Of lane 12 of those from 8 on, the others being off."""
