@@ -479,7 +479,8 @@ using Complex = std::complex<float>;
 #define A(l, i) std::complex<double>(((const Complex *)a)[(l) * lda + (i)])
 #define B(l, j) std::complex<double>(((const Complex *)b)[(l) * ldb + (j)])
 size_t lab_gemm_workspace_bytes(SIZES) { return 512; }
-int lab_gemm(SIZES, const float *alpha, const float *a, int64_t lda, const float *b, int64_t ldb, BETA beta, float *c, int64_t ldc, void *workspace, size_t, void *)
+int lab_gemm(SIZES, const float *alpha, const float *a, int64_t lda, const float *b, int64_t ldb, BETA beta, float *c, int64_t ldc,
+             void *workspace, size_t, void *)
 {
     KNOWN;
     const int fault = getenv("FAULT") ? atoi(getenv("FAULT")) : 0;
