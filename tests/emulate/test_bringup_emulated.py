@@ -150,11 +150,28 @@ def test_stamps_end_when_their_ticks_are_over_and_go_where_they_are_told():
                 emulator.launch(symbol, (1, 1, 1), (32, 1, 1), 0, [out, out, 0, 3, 0, 0])
 
 
-def test_another_vendors_kernels_that_measure_wait_for_all_threads_alike():
+def test_kernels_that_hold_registers_read_all_before_they_write_and_do_nothing_with_zeros():
+    """Each turns its words round in place, which needs them all at once; a launch that asks only whether it is taken passes zeros."""
+    source = plain_source("limits.j2", "sm_90a", "limits", needs=[8, 40])
+    words = np.arange(100, 140, dtype=np.uint32)
+    with Emulator(ptx_of(source.text, source.arch), GPUS.get("h200").unit, source=source.text, processes=1) as emulator:
+        for symbol, right in (("hold_8", words[7::-1]), ("hold_40", words[::-1]), ("idle", [0])):
+            emulator.launch(symbol, (2, 1, 1), (32, 1, 1), 0, [None])
+            memory = emulator.upload(words[: len(right)], name="memory")
+            emulator.launch(symbol, (1, 1, 1), (1, 1, 1), 0, [memory])
+            assert emulator.read(memory, np.uint32, (len(right),)).tolist() == list(right)
+
+
+def test_another_vendors_kernels_that_measure_wait_for_all_threads_and_look_at_both_clocks():
     source = plain_source("rates.j2", "gfx90a", "rates", warp=64, async_copies=False, bulk_copies=False, stamps=["stamp"])
     parts = re.split(r"^(\w+): *; @\1\n", gcn_of(source.text, source.arch), flags=re.M)
     waits = {symbol: body.partition(".end_amdhsa_kernel")[0].count("s_barrier\n") for symbol, body in zip(parts[1::2], parts[2::2])}
     assert len(waits) == 11 and waits == {symbol: 0 if symbol in ("fill_chain", "stamp") else 3 for symbol in waits}
+    bodies = {symbol: body.partition(".end_amdhsa_kernel")[0] for symbol, body in zip(parts[1::2], parts[2::2])}
+    clocks = {symbol: (body.count("s_memtime "), body.count("s_memrealtime ")) for symbol, body in bodies.items()}
+    assert clocks == {symbol: {"fill_chain": (0, 0), "stamp": (2, 3)}.get(symbol, (2, 2)) for symbol in clocks}
+    assert re.findall(r"global_load.*", bodies["chase"])[0].endswith(" glc")  # past the first cache
+    assert bodies["fma_1"].count("v_fma_f32 ") == 128  # each waits for the last one's sum: the compiler leaves none out
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "gfx90a"])
@@ -167,10 +184,11 @@ def test_memory_is_read_and_written_by_sixteen_bytes_an_instruction(arch):
     parts = re.split(starts, text, flags=re.M)
     bodies = dict(zip(parts[1::2], parts[2::2]))
     for symbol, shared, wide in (("shared_read", r"ds_read\w*|ld\.shared\S*", r"ds_read_b128|ld\.shared\.v4\S*"),
-                                 ("read_memory", r"global_load\w*|ld\S*global\S*", r"global_load_dwordx4|ld\S*global\S*v4\S*"),
+                                 ("read_memory", r"global_load\w*|ld\S*global\S*", r"global_load_dwordx4|ld\S*global\.cg\.v4\S*"),
                                  ("write_memory", r"global_store\w*|st\S*global\S*u32", r"global_store_dwordx4|st\S*global\S*v4\S*")):
         accesses = re.findall(rf"\b(?:{shared})", bodies[symbol])
         assert len(accesses) >= 8 and all(re.fullmatch(wide, one) for one in accesses), symbol
+    assert amd or {*re.findall(r"ld\S*global\S*", bodies["chase"])} == {"ld.global.cg.u32"}  # past the first cache
 
 
 @pytest.mark.parametrize("name", ["mma_m16n8k16_f16", "wgmma_m64n8k16_f16"])
@@ -182,6 +200,7 @@ def test_a_step_is_as_many_instructions_as_its_rate_counts(name):
         for symbol, threads in ((form.alone, fragment.threads), (form.wide, form.threads if fragment.from_shared else 32)):
             sums = run(symbol, threads, ones, 2, 0, 0, 1)[:threads]
             assert (sums == 2 * form.per_step * fragment.shape[2] * fragment.c.register_count).all(), symbol
+            assert (run(symbol, threads, ones, 1, 0, 0, 0) == ones).all(), symbol
 
 
 @pytest.mark.long

@@ -130,8 +130,8 @@ class Placed:
         return self.plan.output.values(raw)
 
 
-PLACES = [((0, 0, 0), (0, 0, 0)), ((1, 2, 2), (0, 8, 0)), ((0, 0, 0), (4, 12, 8)), ((0, 0, 0), (0, 0, 0)), ((3, 1, 3), (0, 0, 4))]
-"""Leading dimensions past a multiple of 4, and bases past 256 bytes: vectors, rows at odd places, odd bases."""
+PLACES = [((4, 0, 0), (0, 0, 0)), ((1, 2, 2), (0, 8, 0)), ((0, 0, 0), (4, 12, 8)), ((0, 0, 0), (0, 0, 0)), ((3, 1, 3), (0, 0, 4))]
+"""Leading dimensions past a multiple of 4, and bases past 256 bytes: vectors, A's rows farther apart than C's; rows at odd places; odd bases."""
 TURNS = [(-0.5, 0.0, 1), (-0.5, 0.0, 3), (-0.5, 0.0, 2), (0.0, -1.0, 2), (-0.5, 2.0, 0)]
 """Alpha, beta, and of k: nothing, all, less than a stage, a stage and part of one, which leaves a third slice nothing."""
 
@@ -159,13 +159,13 @@ def told(plan, operands) -> dict[str, int]:
     return found
 
 
-def kept_right(device, plan, source, batch: int = 1, less: int = 1) -> None:
+def kept_right(device, plan, source, batch: int = 1, less: int = 1, places=PLACES) -> None:
     """Products in one workspace, at places of every kind, some that sum nothing; of slices, in every order of warps."""
     m, n, all_k = 2 * plan.block[0] - 1, 2 * plan.block[1] - less, 2 * plan.block[2] + 15
     operands = []
     try:
         memory = allocated(device, source.interface, source.interface.extents(m, n, all_k, batch))
-        for turn, ((alpha, beta, part), (more, misalign)) in enumerate(zip(TURNS, PLACES)):
+        for turn, ((alpha, beta, part), (more, misalign)) in enumerate(zip(TURNS, places)):
             k = (0, all_k, plan.block[2] - 1, all_k if plan.fallback else plan.block[2] + 15)[part]
             extents = source.interface.extents(m, n, k, batch)
             a, b, c = (np.stack(each) for each in zip(*(integers(plan, m, n, k, turn + 3 * entry) for entry in range(batch))))
@@ -204,8 +204,10 @@ def test_a_product_of_rows_that_are_far_apart(name):
 
 @pytest.mark.parametrize("name", sorted(BY_COLUMNS))
 def test_columns_that_a_vector_would_pass(name):
-    """Of a B whose columns vectors read where they are a multiple of 4: here they are not, while rows begin at multiples of 16 bytes."""
-    kept_right(*made(name), less=1)
+    """Of a B whose columns vectors read where they are a multiple of 4: here they are not, while rows begin at multiples of 16 bytes. Once C's alone do not."""
+    device, plan, source = made(name)
+    assert "put_four(c + row * ldc + first_column" in source.text  # rows of C that begin so leave by vectors
+    kept_right(device, plan, source, less=1, places=[PLACES[0], ((0, 0, 2), (0, 8, 0)), *PLACES[2:]])
 
 
 def test_the_largest_of_rows_that_are_longer_than_a_block_reads():

@@ -700,6 +700,33 @@ def test_a_sum_begins_from_zero_in_one_cta_and_from_ones_in_another(before, afte
         assert (run(SUM, *arguments, **options) == [product("f16", a, b), product("f16", a, b, np.ones((64, 8), np.float32))]).all()
 
 
+@pytest.mark.parametrize("written", [4, 1, 0])
+def test_a_product_is_added_to_what_its_registers_hold_now(written):
+    """One of four sums is changed between two products. Of sums that some or all were never written, none is added to."""
+    a, b = random_words("f16", (64, 16), 3), random_words("f16", (8, 16), 4)
+    body = "constexpr int N = 8; float d[4];" + fill() + f"""
+  for (int r = 0; r < {written}; ++r) d[r] = 1;
+#pragma unroll 1
+  for (int turn = 0; turn < 2; ++turn) {{
+    wg_fence();
+    multiply(d, descriptor(base, 128, 256, 0), descriptor(base + 8192, 128, 256, 0), 1);
+    wg_commit();
+    wg_wait<0>();
+    d[2] += 4;
+  }}
+""" + STORE
+    arguments = padded(units_of(a)), padded(units_of(b))
+    options = {"out": (np.float32, (64, 8)), "threads": 128, "shared": 16384, "helpers": wgmma_function("f16", 8)}
+    if written < 4:
+        fails(body, "adds to a register that was never written", *arguments, **options)
+        return
+    right = np.ones((64, 8), np.float32)
+    for _ in range(2):
+        right = product("f16", a, b, right)
+        right[np.arange(64) // 8 % 2 == 1, ::2] += 4
+    assert (run(body, *arguments, **options) == right).all()
+
+
 # ---------------------------------------------------------------- tensor maps
 
 

@@ -10,7 +10,7 @@ import pytest
 from awkward import AWKWARD, TINY
 from gemmgen.catalog.conversion import decode, to_float8
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.emulate.amdgpu.local import banks_of, phases
 from gemmgen.emulate.amdgpu.strip import Strip
@@ -689,6 +689,7 @@ def test_both_halves_of_a_dual_instruction_read_first():
 
 # ---------------------------------------------------------------- undefined bits
 
+HALF_LOADED = "v_lshlrev_b32_e32 v10, 2, v0\nds_write_b32 v10, v2\nds_read_u16_d16 v12, v10\ns_waitcnt lgkmcnt(0)"
 UNDEFINED_AND_FINE = {
     "halves merged": "v_and_b32_e32 v10, 0xffff, v2\nv_lshl_or_b32 v8, v11, 16, v10\nv_and_b32_e32 v8, 0xffff, v8",
     "a field inserted twice": "v_bfi_b32 v8, 0xffff, v2, v11\nv_bfi_b32 v8, 0xffff, v8, v2",
@@ -702,6 +703,7 @@ UNDEFINED_AND_FINE = {
     "v_readlane_b32 s29, v12, 5\ns_mov_b32 s30, s29\nv_mov_b32_e32 v8, v2",
     "a spilled scalar overwritten": "v_mov_b32_e32 v8, v2\nv_readlane_b32 s20, v2, 5\nv_writelane_b32 v8, s27, 5\nv_writelane_b32 v8, s20, 5",
     "the first lane's": "v_readfirstlane_b32 s29, v11\nv_mov_b32_e32 v8, v2",
+    "the half that a load leaves": f"{HALF_LOADED}\nv_and_b32_e32 v8, 0xffff, v12",
     "in lanes that are off": "s_mov_b64 exec, 0\nv_add_u32_e32 v8, v11, v11\ns_mov_b64 exec, -1\nv_mov_b32_e32 v8, v2",
 }  # fmt: skip
 
@@ -736,6 +738,7 @@ UNDEFINED_AND_USED = {
     "half a lane": (
         "v_and_b32_e32 v10, 0xffff, v11\nv_readfirstlane_b32 s29, v10\ns_add_u32 s29, s29, 1", "register s29 is read, part of which nothing"
     ),
+    "the half that a load leaves": (f"{HALF_LOADED}\nv_add_u32_e32 v8, v12, v2", "register v8 is read, part of which nothing"),
     "which lane": ("v_writelane_b32 v2, s20, s27", "register s27 is read, which nothing"),
     "mask": ("v_cndmask_b32_e64 v8, 0, 1, s[22:23]", "register s22 is read"),
     "accumulator": ("v_accvgpr_read_b32 v8, a3\nv_add_u32_e32 v8, v8, v2", "register v8 is read"),
@@ -1687,3 +1690,145 @@ def test_a_barrier_that_waves_miss_is_told_of_their_own_workgroup():
         Strip._deadlock(strip, standing, cta, "waves wait")
     assert told == [(waves[1], "barrier 1", 1 * 4 + 2, "wave 0, 1 has ended; wave 2 waits at barrier 1"),
                     (waves[0], "barrier 0", 3, "wave 0 waits at barrier 0; wave 1 has ended; wave 2 waits at barrier 1")]
+
+
+# ---------------------------------------------------------------- who takes part in an access
+
+
+@pytest.mark.parametrize("size", [4, 8, 12, 16])
+def test_a_flat_access_of_lanes_in_lds_and_in_global_memory(size):
+    """Odd lanes have their place in LDS, even ones in global memory; each reads there what it has stored, of its own words and no other's."""
+    x, words = np.arange(64, dtype=U32) + 7, size // 4
+    data = "v12" if words == 1 else f"v[12:{11 + words}]"
+    back = "v16" if words == 1 else f"v[16:{15 + words}]"
+    suffix = "dword" if words == 1 else f"dwordx{words}"
+    fill = "\n".join(f"v_add_u32_e32 v{12 + word}, {word << 4}, v2" for word in range(words))
+    add = "\n".join(f"v_add_u32_e32 v8, v8, v{16 + word}" for word in range(words))
+    body = f"""{fill}
+v_and_b32_e32 v10, 1, v0
+v_cmp_eq_u32_e32 vcc, 1, v10
+v_lshlrev_b32_e32 v10, 4, v0
+v_mov_b32_e32 v22, s4
+v_mov_b32_e32 v23, s5
+v_mov_b32_e32 v24, 0
+v_cndmask_b32_e32 v22, v22, v24, vcc
+v_mov_b32_e32 v24, src_shared_base_hi
+v_cndmask_b32_e32 v23, v23, v24, vcc
+v_add_u32_e32 v22, v22, v10
+flat_store_{suffix} v[22:23], {data}
+s_waitcnt vmcnt(0) lgkmcnt(0)
+flat_load_{suffix} {back}, v[22:23]
+s_waitcnt vmcnt(0) lgkmcnt(0)
+{add}"""
+    padded = np.zeros(256, U32)  # 16 bytes for each lane of the first workgroup
+    padded[:64] = x
+    got = run(f"v_mov_b32_e32 v8, 0\ns_cmp_lg_u32 s2, 0\ns_cbranch_scc1 .LEND\n{body}\n.LEND:", U32, padded)
+    assert got[:64].tolist() == [words * one + sum(word << 4 for word in range(words)) for one in x.tolist()]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.name)
+def test_accesses_land_for_the_waves_that_wait_and_once(schedule):
+    """Waves of two workgroups add to words of their own and wait one after the other; no lane that is off takes part."""
+    x = np.arange(128, dtype=U32) * U32(3) + U32(7)
+    body = """v_lshlrev_b32_e32 v21, 2, v20
+global_atomic_add v21, v2, s[4:5]
+s_cmp_lg_u32 s2, 0
+s_cbranch_scc1 .LOTHER
+s_waitcnt vmcnt(0)
+.LOTHER:
+s_waitcnt vmcnt(0)
+global_load_dword v8, v21, s[4:5]
+s_waitcnt vmcnt(0)"""
+    assert (run(body, U32, x, schedule=schedule) == 2 * x).all()
+    off = """v_mov_b32_e32 v8, v2
+v_lshlrev_b32_e32 v21, 2, v20
+v_mov_b32_e32 v12, s4
+v_mov_b32_e32 v13, s5
+s_mov_b64 exec, 0
+global_load_dwordx4 v[8:11], v21, s[4:5]
+flat_load_dwordx4 v[16:19], v[12:13]
+global_store_dwordx2 v21, v[12:13], s[4:5]
+flat_store_dwordx2 v[12:13], v[12:13]
+ds_write_b64 v21, v[12:13]
+ds_read_b128 v[16:19], v21
+s_waitcnt vmcnt(0) lgkmcnt(0)
+s_mov_b64 exec, -1
+global_load_dword v9, v21, s[4:5]
+s_waitcnt vmcnt(0)
+v_add_u32_e32 v8, v8, v9"""
+    assert (run(off, U32, x, schedule=schedule) == 2 * x).all()
+
+
+def test_a_load_waits_for_the_stores_to_its_own_place_alone():
+    """RDNA 3's stores count apart. A late one to another place has not landed where a scalar load looks for it."""
+    x, y = np.arange(32, dtype=U32) + U32(7), np.arange(32, dtype=U32) + U32(1000)
+    body = """v_lshlrev_b32_e32 v21, 2, v20
+v_mov_b32_e32 v12, 5
+global_store_b32 v21, v12, s[6:7]
+global_store_b32 v21, v12, s[4:5]
+global_load_b32 v8, v21, s[4:5]
+s_waitcnt vmcnt(0)
+s_load_b32 s20, s[6:7], 0x0
+s_waitcnt lgkmcnt(0)
+v_add_nc_u32_e32 v8, s20, v8"""
+    for schedule, seen in ((LAZY_HIGHEST, 1000), (EAGER_LOWEST, 5)):
+        assert (run(body, U32, x, y, target="gfx1100", schedule=schedule) == 5 + seen).all()
+
+
+def test_what_a_wave_finds_in_its_first_scalar_registers():
+    """Everything that a descriptor may ask for, in AMDGPUUsage's order: 4, 2, 2, 2, 2, 2 and 1 registers, then arguments that are loaded before."""
+    asked = ("private_segment_buffer", "dispatch_ptr", "queue_ptr", "dispatch_id", "flat_scratch_init", "private_segment_size")
+    settings = [f".amdhsa_user_sgpr_{name} 1" for name in asked]
+    settings += [".amdhsa_user_sgpr_kernarg_preload_offset 6", ".amdhsa_user_sgpr_kernarg_preload_length 2"]  # the last of four addresses
+    text = assembly("v_mov_b32_e32 v8, v2", [4], 4, settings="\n\t\t".join(settings)).replace("user_sgpr_count 2", "user_sgpr_count 17")
+    text = text.replace("s_load_dwordx8 s[4:11], s[0:1]", "s_mov_b32 s30, s17\n\ts_mov_b32 s32, s15\n\ts_mov_b32 s33, s16\n\ts_load_dwordx8 s[4:11], s[8:9]")
+    text = text.replace("v_mov_b32_e32 v20, s2\n", "v_mov_b32_e32 v20, s30\n").replace("s[10:11]", "s[32:33]")
+    with AmdEmulator(text, UNITS.get("ampere"), processes=1) as machine:
+        given, out = machine.upload(WORDS[:16].repeat(8), name="in"), machine.alloc(512, name="out")
+        machine.launch("k", (2, 1, 1), (64, 1, 1), 0, [given, given, given, out])
+        assert machine.read(out, U32, 128).tolist() == WORDS[:16].repeat(8).tolist()
+
+
+def test_a_kernel_that_does_not_end_is_told(monkeypatch):
+    monkeypatch.setattr("gemmgen.emulate.amdgpu.wave._PATIENCE", 100)
+    with AmdEmulator(assembly("v_mov_b32_e32 v8, v2", [4], 4).replace("s_endpgm", "s_nop 0"), UNITS.get("ampere"), processes=1) as machine:
+        memory = machine.upload(WORDS.repeat(4), name="in")
+        with pytest.raises(EmulationError, match="control runs past the end of the kernel"):
+            machine.launch("k", (1, 1, 1), (64, 1, 1), 0, [memory] * 4)
+
+
+def test_waves_that_part_have_registers_and_loads_of_their_own():
+    """The first workgroup loads, and multiplies matrices, where the second goes past it with another load under way."""
+    x, first = np.arange(128, dtype=U32) + U32(100), np.arange(128) < 64
+    apart = "s_mov_b32 s20, 7\ns_load_dword s22, s[4:5], 0x0\nv_mov_b32_e32 v15, v2\ns_cmp_lg_u32 s2, 0\ns_cbranch_scc1 .LOTHER\n"
+    load = "s_load_dword s20, s[4:5], 0x4\ns_waitcnt lgkmcnt(0)\n.LOTHER:\nv_mov_b32_e32 v8, s20"
+    assert (run(apart + load, U32, x) == np.where(first, x[1], 7)).all()
+    multiply = "\n".join(f"v_mov_b32_e32 v{v}, {'v2' if v < 16 else '0x01010101'}" for v in range(12, 20))
+    multiply += "\nv_mfma_i32_16x16x32_i8 v[12:15], v[16:17], v[18:19], v[12:15]\n.LOTHER:\nv_mov_b32_e32 v8, v15"
+    assert (run(apart + multiply, U32, x) == np.where(first, x + 32, x)).all()
+
+
+@pytest.mark.parametrize("access", ["global_load_dword v8, v11, s[4:5]", "global_store_dword v11, v2, s[4:5]", "ds_read_b32 v8, v11", "ds_write_b32 v11, v2"])
+def test_a_place_that_is_not_there_is_told_of_its_work_item(access):
+    """Of lane 12 of those from 8 on, the others being off."""
+    body = f"""v_mov_b32_e32 v11, 0
+v_cmp_eq_u32_e32 vcc, 12, v0
+v_cndmask_b32_e64 v11, 0, 1, vcc
+v_lshlrev_b32_e32 v11, 20, v11
+s_mov_b64 exec, 0xff00
+{access}
+{WAITS["gfx942"]}
+s_mov_b64 exec, -1"""
+    with pytest.raises(EmulationError, match=r"reaches outside .*, in workgroup \(0, 0, 0\), work-item \(12, 0, 0\)"):
+        run(body, U32, np.arange(64, dtype=U32))
+
+
+def test_a_workgroup_s_numbers_stand_in_the_registers_that_the_descriptor_asks_for():
+    """Those along y and z alone: behind the arguments' address, one after the other."""
+    body = "s_lshl_b32 s20, s3, 7\nv_add_u32_e32 v20, s20, v20\nv_mov_b32_e32 v8, v20"
+    ids = ".amdhsa_system_sgpr_workgroup_id_y 1\n\t\t.amdhsa_system_sgpr_workgroup_id_z 1"
+    text = assembly(body, [], 4, settings=ids).replace("workgroup_id_x 1", "workgroup_id_x 0")
+    with AmdEmulator(text, UNITS.get("ampere"), processes=1) as machine:
+        out = machine.alloc(384 * 4, name="out")
+        machine.launch("k", (1, 2, 3), (64, 1, 1), 0, [out] * 4)
+        assert machine.read(out, U32, 384).tolist() == list(range(384))

@@ -464,6 +464,67 @@ def test_the_example_of_herk_takes_what_is_right_and_nothing_else(tmp_path):
         assert f"FAILED {told}" in example.assert_fails(fault)
 
 
+OF_TWO = {
+    "hemm": ({"layout": "cn", "side": "right", "uplo": "upper"}, "int m, int n", "const int k = n", "const float *", "Complex(beta[0], beta[1])", "true",
+             "factor * std::conj(A(l, i)) * (l == j ? B(l, l).real() : l < j ? B(l, j) : std::conj(B(j, l)))", "BETA"),
+    "her2k": ({"layout": "cn"}, "int m, int k", "const int n = m", "float ", "beta", "j <= i",
+              "factor * std::conj(A(l, i)) * B(l, j) + std::conj(factor) * std::conj(B(l, i)) * A(l, j)", "A"),
+}
+"""Of a kind: what its plan is made of, its C function's sizes, the one that it has not, beta, where C is stored, a term of the sum, and what is refused."""
+HOST_OF_TWO = """
+#include <complex>
+#include <cstdlib>
+#include "lab_gemm.h"
+using Complex = std::complex<float>;
+#define A(l, i) std::complex<double>(((const Complex *)a)[(l) * lda + (i)])
+#define B(l, j) std::complex<double>(((const Complex *)b)[(l) * ldb + (j)])
+size_t lab_gemm_workspace_bytes(SIZES) { return 512; }
+int lab_gemm(SIZES, const float *alpha, const float *a, int64_t lda, const float *b, int64_t ldb, BETA beta, float *c, int64_t ldc,
+             void *workspace, size_t, void *)
+{
+    KNOWN;
+    const int fault = getenv("FAULT") ? atoi(getenv("FAULT")) : 0;
+    if (!a) return lab_gemm_BAD_REFUSED;
+    if (!workspace || lda <= m || ldb <= n || ldc <= n) return -99;
+    const std::complex<double> factor(alpha[0], alpha[1]);
+    for (int i = 0; i < m; ++i)
+        for (int j = 0; j < n; ++j) {
+            if (!(STORED)) continue;
+            std::complex<double> sum = 0;
+            for (int l = 0; l < k; ++l) sum += TERM;
+            Complex &to = ((Complex *)c)[i * ldc + j];
+            Complex old = OLD == Complex(0) ? Complex(0) : OLD * to;
+            if (i == j && SAME) old.imag(0), sum.imag(0);
+            to = Complex(sum) + old;
+        }
+    if (fault == 1) c[2 * ((m - 1) * ldc) + 1] += 2e-3f;
+    if (fault == 2) c[2 * n + 1] = 0;
+    return 0;
+}
+int lab_gemm_read_status(const void *, void *, lab_gemm_status *status) { *status = lab_gemm_status(); return 0; }
+const char *lab_gemm_error_string(int) { return "refused"; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OF_TWO)
+def test_the_example_of_two_operands_takes_what_is_right_and_nothing_else(kind, tmp_path):
+    """An operand that is read in part, and the second product of an exchange: an element off by little; what lies beside C. No index leaves its vector."""
+    [gxx] = need("g++")
+    made_of, sizes, known, beta, old, stored, term, refused = OF_TWO[kind]
+    exported(folder := tmp_path / "out", kind, **made_of)
+    (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
+    (folder / "library.cpp").write_text(
+        f"#define SIZES {sizes}\n#define KNOWN {known}\n#define BETA {beta}\n#define OLD {old}\n#define STORED {stored}\n#define TERM {term}\n"
+        f"#define SAME {int(kind == 'her2k')}\n{HOST_OF_TWO.replace('REFUSED', refused)}")
+    small(folder / "example.cpp", 30, *((30, 25) if kind == "her2k" else (20, 20)))
+    run(gxx, "-std=c++17", "-D_GLIBCXX_ASSERTIONS", "-I.", "example.cpp", "library.cpp", "-o", "example", cwd=folder)
+    example = Example(folder)
+    example.assert_right(8 if kind == "her2k" else 6)
+    for fault, told in enumerate(("both parts", "nothing was written"), 1):
+        assert f"FAILED {told}" in example.assert_fails(fault)
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "layout", "more"), [

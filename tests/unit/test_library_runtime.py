@@ -17,7 +17,7 @@ import pytest
 from standin import GCC, LARGEST_EXTENT, NAME, Library
 from ways import AMD_WAYS, WAYS, plan_of
 
-from gemmgen.abi import Line, Parameter
+from gemmgen.abi import Line, Parameter, interface
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.element import F32, F64
 from gemmgen.catalog.gpu import GPUS
@@ -388,7 +388,11 @@ def test_blocks_that_stay_are_as_many_as_the_device_holds_and_buffers_have_room_
         assert library("gemm", ctypes.byref(of), ctypes.c_void_p(256), ctypes.c_size_t(1 << 50), None) == OK
         held = max(1, plan.launches.most_blocks * units // plan.gpu.rates.sms // plan.cluster) * plan.cluster
         assert library["last_blocks"] == (min(held, plan.launches.most_blocks) if room else held)
-    assert library["overlapped"] == (0 if room else 4)
+    overlapping, each = 0 if room else 4, len(interface(plan).launches)
+    assert (library["overlapped"], library["launches"]) == (overlapping, 4 * each)
+    library["refuses_overlap"] = 1  # a plain launch takes its place
+    assert library("gemm", ctypes.byref(of), ctypes.c_void_p(256), ctypes.c_size_t(1 << 50), None) == OK
+    assert (library["overlapped"], library["launches"]) == (overlapping, 5 * each)
 
 
 @needs_gcc

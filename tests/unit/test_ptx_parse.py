@@ -223,6 +223,18 @@ def test_how_many_columns_a_wgmma_has(word, k, sums):
                 Emulator(text, UNITS.get("hopper"), processes=1)
 
 
+def test_a_wgmma_of_two_words_is_refused():
+    """The PTX ISA has products of one word of 8 bits by the other."""
+    for words, fine in (("e4m3.e4m3", True), ("e5m2.e5m2", True), ("e4m3.e5m2", False), ("e5m2.e4m3", False)):
+        statement = f"wgmma.mma_async.sync.aligned.m64n8k32.f32.{words} {{%f0, %f1, %f2, %f3}}, %rd1, %rd2, %p1, 1, 1;"
+        text = KERNEL.format(statement=statement)
+        if fine:
+            Emulator(text, UNITS.get("hopper"), processes=1).close()
+        else:
+            with pytest.raises(EmulationError, match="only FP32 or INT32 sums of equal words are supported"):
+                Emulator(text, UNITS.get("hopper"), processes=1)
+
+
 def test_blocks_come_after_what_leads_to_them_and_loops_stand_together():
     # 0 -> 1 (loop head) -> 2 or 4; 2 -> 3 or 5 (an unlikely block at the end) -> 3 -> 1; 4 ends
     order = weak_topological_order([[1], [2, 4], [3, 5], [1], [], [3]])

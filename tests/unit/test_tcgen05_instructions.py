@@ -373,6 +373,7 @@ def test_what_an_instruction_word_says():
     (f"{MMA} // first", MMA.replace("kind::f16", "kind::mxf4"), "needs a modifier"),
     (f"{MMA} // first", MMA.replace(";", ", 3;"), "an operand in tensor memory"),
     (f"{LOAD}\n", LOAD.replace("x16", "x32") + "\n", "registers do not fit the shape"),
+    (f"{LOAD}\n", "tcgen05.ld.sync.aligned.32x32b.x3.b32 {%x0, %x1, %x2}, [%r7];\n", "registers do not fit the shape"),
     (f"{LOAD}\n", LOAD.replace("32x32b", "16x64b") + "\n", "needs a modifier"),
     (f"{COMMIT} // first", COMMIT.replace("one", "two"), "modifier is not supported|needs a modifier"),
 ])

@@ -92,6 +92,9 @@ FAULTS = {
     "the second CTA does not wait for the sums": (FIRST, f"{ONLY_SECOND}bra $GONE;\n{FIRST}$GONE:\n", "known to be done|nothing has written"),
     "halves of B swapped": ("mad.wide.u32 %rd3, %r21, 4608, %rd1;\n",
         "xor.b32 %r20, %r21, 1;\nsetp.gt.u32 %p8, %r1, 127;\n@!%p8 mov.u32 %r20, %r21;\nmad.wide.u32 %rd3, %r20, 4608, %rd1;\n", "wrong numbers"),
+    "the second CTA is told after it has ended": (  # warps 0 and 4 of the first meet, which the second's have not to
+        "$OUT:\n", "$OUT:\nsetp.ne.u32 %p8, %r21, 0;\n@%p8 ret;\nand.b32 %r20, %r3, 3;\nsetp.ne.u32 %p8, %r20, 0;\n@%p8 ret;\nbar.sync 4, 64;\n"
+        f"setp.ne.u32 %p8, %r1, 128;\n@%p8 ret;\n{COMMIT}%rs1;\n", "remote access to a CTA that has ended"),
     "the second CTA keeps its tensor memory": (
         "tcgen05.dealloc.", ONLY_FIRST + "tcgen05.dealloc.", "ends while tensor memory is allocated"),
 }
