@@ -21,6 +21,7 @@ import pytest
 from thinned import KEPT, left_out
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import VENDORS
+from gemmgen.cli.verb import keep_memory
 from gemmgen.run import why_not
 
 
@@ -36,6 +37,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "device(vendor): needs a GPU, of NVIDIA's if none is said; skipped where there is none")
     config.pluginmanager.register(_DeviceRuns(config), "device-runs")
+    keep_memory()  # as the command line does
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: children of children whose parent ends become ours, to be ended with ours
     if hasattr(config, "workerinput"):
         os.cpu_count = lambda: 1  # the others are the other workers': the emulator forks no more processes

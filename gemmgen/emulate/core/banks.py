@@ -8,6 +8,7 @@ counted here. How many banks there are, and which lanes make a phase, is the GPU
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -80,9 +81,16 @@ class ConflictCounter:
 @lru_cache(maxsize=1 << 12)
 def _extra(addresses: bytes, active: bytes | None, warps: int, size: int, banks: Banks, kind: str) -> int:
     """`extra_wavefronts` of warps side by side, of which loops and launches ask the same again and again."""
-    places = np.frombuffer(addresses, np.int64).reshape(-1, warps)
-    lanes = [None] * warps if active is None else np.frombuffer(active, bool).reshape(-1, warps).T
-    return sum(_of_warp(place.tobytes(), None if on is None else on.tobytes(), size, banks, kind) for place, on in zip(places.T, lanes, strict=True))
+    places = _by_warp(np.frombuffer(addresses, np.int64), warps)
+    lanes = [None] * warps if active is None else _by_warp(np.frombuffer(active, bool), warps)
+    return sum(often * _of_warp(place, on, size, banks, kind) for (place, on), often in Counter(zip(places, lanes, strict=True)).items())
+
+
+def _by_warp(x: np.ndarray, warps: int) -> list[bytes]:
+    """The bytes of each warp, of `[lanes * warps]` elements whose warps are side by side in each lane."""
+    whole = x.reshape(-1, warps).T.tobytes()
+    size = len(whole) // warps
+    return [whole[at : at + size] for at in range(0, len(whole), size)]
 
 
 @lru_cache(maxsize=1 << 14)

@@ -318,6 +318,8 @@ def permute_bytes(cursor: Cursor):
     cursor.choice("b32")
 
     def function(a, b, selector):
+        if selector.ndim and (selector == selector[0]).all():  # a constant that came through a register
+            selector = selector[0]
         if not selector.ndim and not selector & np.uint32(0x8888):  # a constant that takes no sign, as nearly all are
             return picked_bytes((a, b), [int(selector) >> 4 * i & 7 for i in range(4)])
         both = (b.astype(np.uint64) << np.uint64(32)) | a
