@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
@@ -39,10 +40,12 @@ def test_a_probe_that_hangs_or_dies_is_a_line_of_the_report():
     assert found["missing"]["problem"].startswith("libnone.so.1: cannot open")
 
 
-def test_all_probes_run_at_the_same_time():
+def test_all_probes_run_at_the_same_time_and_none_that_hangs_stays(monkeypatch):
+    ended, kill = [], subprocess.Popen.kill
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: (ended.append(process), kill(process)))
     begun = time.monotonic()
     doctor.probed(dict.fromkeys("abc", "import time; time.sleep(60)"), seconds=1)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 2 and len(ended) == 3
 
 
 def node(folder: Path, number: int, version: int) -> None:
@@ -55,6 +58,7 @@ def test_gpus_are_known_by_their_titles_and_targets(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "NVIDIA", tmp_path / "nvidia")
     for number, version in enumerate((0, 90010, 90402, 110000)):  # the first is a processor
         node(tmp_path / "nodes", number, version)
+    (tmp_path / "nodes" / "9" / "properties").mkdir(parents=True)  # and the last cannot be read
     titles = ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA A30", "NVIDIA Something 1")
     archs = ("sm_90", "sm_90", "sm_80", "sm_80", "sm_61")
     found, problems = doctor.gpus_of({"driver": 13000, "status": 0, "gpus": [{"title": title, "arch": arch} for title, arch in zip(titles, archs)]})

@@ -462,6 +462,23 @@ def test_a_short_timing_takes_what_every_trial_takes_and_its_share_of_the_rest(m
     assert replaying._replayed("any", rows, (1, 2), 0) == [rows[3].seconds, rows[7].seconds]
 
 
+def test_what_is_replayed_where_nothing_is_named(monkeypatch):
+    """Each strategy that a store's rows can serve, five times where it draws; it is told each trial's time and error."""
+    begun, told = [], []
+
+    def called(name, pool, seed):
+        begun.append((name, seed))
+        asks = iter(map(Ask, range(len(pool))))
+        return SimpleNamespace(ask=lambda: next(asks, None), tell=lambda ask, outcome: told.append((ask.at, outcome)))
+
+    monkeypatch.setattr(replaying, "strategy_called", called)
+    rows = [replace(row, error=(1e-6, None)[at % 2]) for at, row in enumerate(measured(130))]
+    found = regret(rows)
+    assert found.counts == (1, 2, 4, 8, 16, 32, 64, 128) and {*found.table} == {*STRATEGIES} - {"all"}
+    assert begun == [(name, seed) for name in found.table for seed in range(1 if name == "model" else 5)]
+    assert told[:2] == [(0, Outcome(rows[0].seconds, 1e-6)), (1, Outcome(rows[1].seconds, inf))]
+
+
 def test_problems_of_other_data_are_others_and_few_rows_are_none():
     rows = measured(24)
     assert regret(rows, counts=(1,), strategies=("model",)).problems == 1

@@ -16,6 +16,8 @@ from explored import AT, GPU, plans, row_of, sizes, timed
 
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError
+from gemmgen.model.accuracy import DISTRIBUTIONS
+from gemmgen.solve.contract import fp32_estimate
 from gemmgen.verdict import OWN, VENDORS_OWN
 from gemmgen.workshop.choose.few import choose
 from gemmgen.workshop.explore import report as reporting
@@ -161,11 +163,11 @@ def test_where_some_were_timed_the_others_are_shown_as_predicted():
 
 
 def test_the_headline_is_the_best_kernel_with_fp32s_error_its_gain_what_binds_it_and_how_sure():
-    rows = timed(plans(), [(256, 256, 256), (4096, 4096, 4096)], rival=4.0)
+    rows = [replace(row, device="NVIDIA H200") for row in timed(plans(), [(256, 256, 256), (4096, 4096, 4096)], rival=4.0)]
     best = min((row for row in rows if row.kind == "kernel" and row.m == 4096), key=lambda row: row.seconds)
     rough = [replace(row, kernel="rough", identity="rough", seconds=row.seconds / 9, error=1e-3) for row in rows if row.kind == "kernel"]
     found = headline([*rows, *rough])
-    assert found.row == best and found.verdict.ratio == pytest.approx(4.0) and "measured on" in found.verdict.sentence + "measured on"
+    assert found.row == best and found.verdict.ratio == pytest.approx(4.0) and "(measured on NVIDIA H200)" in found.verdict.sentence
     assert found.mean.startswith(f"on {GPU}: 4.0 x FP32 in the mean of 2 sizes") and found.bound[0][1] > 0.2
     assert found.sure.startswith("measured on NVIDIA H200: the median of 11 rounds, half of which lie within 2.0 %; the model is off by")
     told = facts([*rows, *rough])["headlines"]
@@ -179,6 +181,20 @@ def test_the_headline_is_the_best_kernel_with_fp32s_error_its_gain_what_binds_it
     assert found.verdict.seconds == min(row.predicted_seconds for row in untimed)
     assert headline([]) is None and headline([replace(row, verdict="wrong") for row in untimed]) is None
     assert headline([replace(row, gpu="nobody", scheme="nobody") for row in untimed]).verdict is None
+
+
+def test_a_headline_is_of_the_largest_size_and_there_of_the_error_before_the_time():
+    rows = timed(plans(few=1), [(4096, 4096, 4096), (16384, 2048, 4096)], rival=4.0)
+    found = headline(rows, judged=1)
+    assert found.row.m == 16384 and "in the mean of 1 size (" in found.mean
+    assert headline([replace(row, n=4096) if row.m == 4096 else replace(row, m=4096, n=16384, k=2048) for row in rows], 1).row.n == 16384
+    [best] = [row for row in rows if row.kind == "kernel" and row.m == 4096]
+    guess = replace(best, verdict="compiled", kernel="guess", identity="guess", predicted_seconds=best.seconds / 2)
+    rough = replace(best, kernel="rough", identity="rough", seconds=best.seconds / 9, error=1e-3)
+    assert headline([best, guess], 1).row == best, "a measured time comes before a predicted one"
+    assert headline([guess, rough]).row == guess, "and FP32's error before either"
+    as_good = replace(rough, error=fp32_estimate(4096, DISTRIBUTIONS["uniform"]))
+    assert headline([best, as_good]).row == as_good
 
 
 def test_a_measured_time_is_held_against_a_measured_fp32_alone():

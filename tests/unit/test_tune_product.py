@@ -171,8 +171,8 @@ def test_a_study_as_an_object_runs_resumes_answers_and_reports(tmp_path, monkeyp
 
 def test_plots_have_measured_points_full_and_predicted_ones_hollow():
     rows = timed(plans(few=2), [(256, 256, 256)]) + timed(plans()[2:3], [(256, 256, 256), (512, 512, 512)], verdict="compiled")
-    found = figure("frontier", rows, "t<i>le")
-    assert "&lt;i&gt;" in found.layout.title.text and "hollow: predicted" in found.layout.title.text
+    found = figure("frontier", rows, "t<i>le &lt;")
+    assert "t&lt;i&gt;le &amp;lt; (" in found.layout.title.text and "hollow: predicted" in found.layout.title.text
     points = {one.name: list(one.marker.symbol) for one in found.data}
     assert sorted(points["ootomo"]) == ["circle"] * 2 + ["circle-open"] * 2 and points["cublas-sgemm"] == ["circle"]
     sizes = {one.name: one for one in figure("sizes", rows).data}["ootomo"]
