@@ -586,18 +586,26 @@ class Marks:
     """The little of cupy that a race asks for, over NumPy; a run's seconds are what a clock of ours says."""
 
     def __init__(self):
-        self.waited = 0
-        self.cuda = SimpleNamespace(Device=lambda: self, Event=lambda: SimpleNamespace(record=lambda: None), get_elapsed_time=lambda one, other: 2.0)
+        ticks, waited = iter(range(10000)), []
 
-    def synchronize(self):
-        self.waited += 1
+        class Event:
+            def record(self):
+                self.at = next(ticks)
+                waited.clear()
+
+        def elapsed(one, other):
+            assert waited, "CUDA has no time of an event that is not over"
+            return 2.0 * (other.at - one.at)
+
+        self.cuda = SimpleNamespace(Device=lambda: self, Event=Event, get_elapsed_time=elapsed)
+        self.synchronize = lambda: waited.append(True)
 
     def __getattr__(self, name):
         return getattr(np, name)
 
 
 def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmgen):
-    xp, order, released, clock = Marks(), [], [], iter(range(1000))
+    xp, order, released, told, clock = Marks(), [], [], [], iter(range(1000))
 
     class Fake(who.InNumpy):
         def __init__(self, by, **options):
@@ -618,7 +626,8 @@ def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmg
     monkeypatch.setattr(race, "_device", lambda *given: "a GPU of paper")
     monkeypatch.setattr(race.time, "perf_counter", lambda: next(clock) * (1.0 if order[-1:] == ["cublas-sgemm"] else 0.5))
     small = {"tokens": 8, "hidden": 16, "kv": 8, "head": 4}
-    outcome = apps.run("llm", by=["ootomo"], sizes=small, rounds=3)
+    outcome = apps.run("llm", by=["ootomo"], sizes=small, rounds=3, progress=told.append)
+    assert told == ["data", "FP64", "cublas-sgemm (1 of 2)", "ootomo (2 of 2)", "race"]
     assert [row.by for row in outcome.rows] == ["cublas-sgemm", "ootomo"] and outcome.data == "drawn"
     assert released == ["cublas-sgemm", "ootomo"] and sum(outcome.calls.values()) == 3  # those of one run
     batch = SimpleNamespace(run=lambda matmul, inputs: matmul.batch([]))

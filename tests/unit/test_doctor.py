@@ -119,6 +119,7 @@ EXTRAS = {"cuda12": {"cupy-cuda12x": None}, "cuda13": {"cupy-cuda13x": "13.6"}, 
     # One compiler that is there, or compiles for the GPU, is enough.
     ([], [NVRTC, CLANG], None, ["gemmgen verify scaled_a100"]), ([], [CLANG, NVRTC], None, ["gemmgen verify scaled_a100"]),
     ([H100], [CLANG, NVRTC], 13000, ["gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
+    ([H100], [CLANG], None, ["pip install --upgrade 'gemmgen[cuda13]'", "gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
 ])
 def test_what_to_type_next(gpus, compilers, driver, typed):
     steps = doctor.next_steps({"gpus": gpus, "compilers": compilers, "cuda_driver": driver, "extras": EXTRAS})
@@ -140,6 +141,26 @@ def test_the_report_says_each_part_in_a_line(monkeypatch):
         "[cuda12]       missing cupy-cuda12x; has nvidia-cuda-nvrtc-cu12 12.4", "setting        GEMMGEN_CACHE=off", "problem        bad", "", "Type next:",
         "  gemmgen verify x", "      since",
     ]
+
+
+def test_the_report_has_what_the_probes_answer(monkeypatch):
+    answers = {"cuda": {"driver": 13000, "status": 0, "gpus": [{"title": "NVIDIA H100", "arch": "sm_90"}]},
+               "NVRTC": {"name": "NVRTC 13.3", "archs": ["sm_75", "sm_90"], "path": "/x/libnvrtc.so"},
+               "clang": {"problem": CLANG["problem"], "try": CLANG["try"]}}
+    monkeypatch.setattr(doctor, "probed", lambda programs: {name: answers[name] for name in programs})
+    monkeypatch.setattr(doctor, "extras", lambda: {})
+    monkeypatch.setattr(doctor, "KFD", Path("/nowhere"))
+    monkeypatch.setenv("GEMMGEN_MINE", "1")
+    value = doctor.diagnosed()
+    assert value["gpus"] == [H100] and value["cuda_driver"] == 13000
+    assert value["compilers"] == [NVRTC | {"path": "/x/libnvrtc.so"}, CLANG | {"path": None}]
+    assert value["settings"]["GEMMGEN_MINE"] == "1" and all(name.startswith("GEMMGEN_") for name in value["settings"])
+    assert value["problems"] == ["gemmgen is not installed as a package: which extras are missing is not known"]
+    answers["NVRTC"], answers["cuda"] = {"problem": "does not answer within 1 s", "slow": True}, {"problem": "libcuda.so.1: cannot open"}
+    monkeypatch.setattr(doctor, "NVIDIA", Path("/nowhere"))
+    value = doctor.diagnosed()
+    assert value["compilers"][0] == NVRTC | {"name": "NVRTC", "ready": None, "path": None, "problem": "does not answer within 1 s", "archs": []}
+    assert (value["gpus"], value["cuda_driver"]) == ([], None)
 
 
 def test_a_part_that_is_broken_is_a_problem_and_no_crash(monkeypatch):

@@ -215,7 +215,7 @@ def test_gpus_are_told_apart_by_uuid(monkeypatch):
     monkeypatch.setattr(gpus.subprocess, "run", lambda *args, **more: type("Answer", (), {"stdout": answer}))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert [(one.name, one.uuid) for one in gpus.gpus_here()] == [("h200", "GPU-aaa"), ("h100", "GPU-bbb"), ("t4", "GPU-ccc")]
-    for asked, left in (("1", ["GPU-bbb"]), ("GPU-c,0", ["GPU-ccc", "GPU-aaa"]), ("", []), ("2,9,0", ["GPU-ccc"])):
+    for asked, left in (("1", ["GPU-bbb"]), ("GPU-c,0", ["GPU-ccc", "GPU-aaa"]), ("", []), ("2,4,0", ["GPU-ccc"]), ("GPU-", ["GPU-aaa"])):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", asked)
         assert [one.uuid for one in gpus.gpus_here()] == left
 
