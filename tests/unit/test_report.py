@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from explored import AT, GPU, plans, row_of, sizes, timed
 
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError
 from gemmgen.model.accuracy import DISTRIBUTIONS
 from gemmgen.solve.contract import fp32_estimate
-from gemmgen.verdict import OWN, VENDORS_OWN
+from gemmgen.verdict import OWN, VENDORS_OWN, plain_of
 from gemmgen.workshop.choose.few import choose
 from gemmgen.workshop.explore import report as reporting
 from gemmgen.workshop.explore.headline import fp32_times, headline, verdict_of
@@ -195,6 +196,10 @@ def test_a_headline_is_of_the_largest_size_and_there_of_the_error_before_the_tim
     assert headline([guess, rough]).row == guess, "and FP32's error before either"
     as_good = replace(rough, error=fp32_estimate(4096, DISTRIBUTIONS["uniform"]))
     assert headline([best, as_good]).row == as_good
+    twice = [replace(best, seconds=2e-6, predicted_seconds=1e-6), replace(best, seconds=1e-6, predicted_seconds=2e-6)]
+    assert headline(twice, 1).sure.endswith("; the model is off by 100 % in the mean of 2 timed kernels"), "what is off either way adds up"
+    for verdict, told in (("modelled", "not compiled"), ("right", "judged right on the emulator")):
+        assert headline([replace(guess, verdict=verdict)], 1).sure.startswith(f"predicted; the kernel is {told}; no kernel of ")
 
 
 def test_a_measured_time_is_held_against_a_measured_fp32_alone():
@@ -202,11 +207,14 @@ def test_a_measured_time_is_held_against_a_measured_fp32_alone():
     [row, *_] = timed(plans(few=1), [(1024, 1024, 1024)], rival=None)
     row = replace(row, seconds=1.0, predicted_seconds=1e-4)
     assert verdict_of(row, {}).seconds == 1e-4 and verdict_of(row, {}).how == "predicted"
+    few = verdict_of(replace(row, gpu="a100", m=4, n=4096, k=512, layout="nt", verdict="compiled"), {})
+    assert few.fp32_seconds == plain_of(GPUS.get("a100"), 4, 4096, 512, "nt")[0] < plain_of(GPUS.get("a100"), 4, 4096, 512)[0]
     plain = replace(row, scheme="fp32", seconds=3.0, identity="plain")
     rival = Row("s", "t", "rival", "timed", "cublas-sgemm", GPU, 1024, 1024, 1024, "nn", seconds=2.0, device="NVIDIA H200")
     for rows, ratio, whose in (([plain], 3.0, OWN), ([plain, rival], 2.0, VENDORS_OWN)):
         found = verdict_of(row, fp32_times(rows))
         assert (found.seconds, found.ratio, found.fp32, found.how) == (1.0, ratio, whose, "measured on NVIDIA H200")
+    assert [*fp32_times([replace(plain, layout="nt")])] == [(1024, 1024, 1024, "nt")], "a layout is measured by itself"
     assert fp32_times([replace(plain, verdict="compiled"), replace(rival, kernel="cublas-tf32"), replace(rival, seconds=None)]) == {}
 
 
