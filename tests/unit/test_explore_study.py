@@ -212,8 +212,10 @@ def test_strata_take_turns():
 
 def test_gpus_are_told_apart_by_uuid(monkeypatch):
     answer = "GPU-aaa, NVIDIA H200, 9.0, 580\nGPU-bbb, NVIDIA H100 80GB HBM3, 9.0, 580\nGPU-ccc, Tesla T4, 7.5, 580\nGPU-ddd, GeForce GTX 1080, 6.1, 580\n"
-    monkeypatch.setattr(gpus.subprocess, "run", lambda *args, **more: type("Answer", (), {"stdout": answer}))
+    commands = []
+    monkeypatch.setattr(gpus.subprocess, "run", lambda command, **more: commands.append(command) or type("Answer", (), {"stdout": answer}))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpus.gpus_here()[0] == gpus.Here("h200", "GPU-aaa", "NVIDIA H200", "580") and "--query-gpu=uuid,name,compute_cap,driver_version" in commands[0]
     assert [(one.name, one.uuid) for one in gpus.gpus_here()] == [("h200", "GPU-aaa"), ("h100", "GPU-bbb"), ("t4", "GPU-ccc")]
     for asked, left in (("1", ["GPU-bbb"]), ("GPU-c,0", ["GPU-ccc", "GPU-aaa"]), ("", []), ("2,4,0", ["GPU-ccc"]), ("GPU-", ["GPU-aaa"])):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", asked)
