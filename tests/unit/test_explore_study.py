@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
 from math import exp, inf
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -222,9 +224,11 @@ def test_gpus_are_told_apart_by_uuid(monkeypatch):
         assert [one.uuid for one in gpus.gpus_here()] == left
 
 
-def test_without_nvidia_smi_there_is_no_gpu(monkeypatch):
+def test_without_nvidia_smi_or_its_answer_there_is_no_gpu(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert gpus.gpus_here() == []
+    monkeypatch.setattr(gpus.subprocess, "run", Mock(side_effect=[subprocess.CalledProcessError(9, "nvidia-smi"), subprocess.TimeoutExpired("nvidia-smi", 30)]))
+    assert gpus.gpus_here() == gpus.gpus_here() == []
 
 
 # ---- strategies
@@ -484,8 +488,9 @@ def test_what_is_replayed_where_nothing_is_named(monkeypatch):
 def test_problems_of_other_data_are_others_and_few_rows_are_none():
     rows = measured(24)
     assert regret(rows, counts=(1,), strategies=("model",)).problems == 1
-    others = [replace(row, data="another", identity=f"o{row.identity}") for row in rows]
-    assert regret(rows + others, counts=(1,), strategies=("model",)).problems == 2
+    for other in ({"layout": "tn"}, {"data": "another"}):
+        others = [replace(row, identity=f"o{row.identity}", **other) for row in rows]
+        assert regret(rows + others, counts=(1,), strategies=("model",)).problems == 2
     with pytest.raises(SpecError, match="too little"):
         regret(measured(23) + others[:1])
     larger = [replace(row, m=128) for row in measured(30)]
@@ -509,6 +514,12 @@ def test_the_best_strategy_and_the_noise_of_a_short_timing_by_hand():
     assert sys.modules[regret.__module__]._noise(row, 1.0) == 0 and sys.modules[regret.__module__]._noise(replace(row, spread=0.0), 0.25) == 0
     assert sys.modules[regret.__module__]._noise(row, 4 / 9) == pytest.approx(0.1 / (2 / 3) * 1.25 / 2)
     assert sys.modules[regret.__module__]._noise(row, 1 / 9) == pytest.approx(0.1 * 3 * 1.25 / 3**0.5)  # three rounds at the least
+
+
+def test_rows_that_are_replayed_are_candidates_by_their_scheme_and_design():
+    row = measured(1)[0]
+    pool = replaying.pool_of([row, replace(row, design="another"), replace(row, scheme="another"), replace(row, seconds=9.0)])
+    assert pool.family.tolist() == [0, 1, 2, 0] and len({*pool.way.tolist()}) == 3 and pool.way[0] == pool.way[3]
 
 
 def test_regret_leaves_out_what_does_not_count():
