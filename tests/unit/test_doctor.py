@@ -115,7 +115,7 @@ EXTRAS = {"cuda12": {"cupy-cuda12x": None}, "cuda13": {"cupy-cuda13x": "13.6"}, 
     ([H100], [NVRTC], 12040, ["pip install 'gemmgen[cuda12]'", "gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
     ([MINE], [NVRTC], 13000, ["pip install --upgrade 'gemmgen[cuda13]'", "gemmgen gpu probe --device cuda -o my_gpu/"]),
     ([MI300X], [NVRTC], None, ["pip install 'gemmgen[rocm]'", "gemmgen init kernel --gpu mi300x -o my_kernel.toml"]),
-    ([H100, H100], [NVRTC], 13000, ["gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
+    ([H100, MINE], [NVRTC], 13000, ["gemmgen init kernel --gpu h100 -o my_kernel.toml"]),  # the first of a kind of device
     # One compiler that is there, or compiles for the GPU, is enough.
     ([], [NVRTC, CLANG], None, ["gemmgen verify scaled_a100"]), ([], [CLANG, NVRTC], None, ["gemmgen verify scaled_a100"]),
     ([H100], [CLANG, NVRTC], 13000, ["gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
@@ -150,8 +150,10 @@ def test_the_report_has_what_the_probes_answer(monkeypatch):
     monkeypatch.setattr(doctor, "probed", lambda programs: {name: answers[name] for name in programs})
     monkeypatch.setattr(doctor, "extras", lambda: {})
     monkeypatch.setattr(doctor, "KFD", Path("/nowhere"))
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/bin/{name}" if name != "gcc" else None)
     monkeypatch.setenv("GEMMGEN_MINE", "1")
     value = doctor.diagnosed()
+    assert value["host"] == {name: f"/bin/{name}" for name in ("cc", "clang", "cmake", "hipcc")}
     assert value["gpus"] == [H100] and value["cuda_driver"] == 13000
     assert value["compilers"] == [NVRTC | {"path": "/x/libnvrtc.so"}, CLANG | {"path": None}]
     assert value["settings"]["GEMMGEN_MINE"] == "1" and all(name.startswith("GEMMGEN_") for name in value["settings"])

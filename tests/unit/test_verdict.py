@@ -123,6 +123,8 @@ def test_an_error_is_told_of_the_data_that_is_worst():
     assert verdict(plan).error == max(each.values()) > 2 * min(each.values()), each
     kept = road.plan({"problem": dict.fromkeys("mnk", 4096), "split": {"scheme": "bf16x6", "sums": "compensated"}, "target": {"gpu": "a100"}})
     assert verdict(kept).error < 0.7 * verdicts.error_over_fp32s(replace(kept, sums="plain")), "compensated sums err less"
+    half, full = (road.plan({"problem": {"c": c}, "split": {"scheme": "scaled"}, "target": {"gpu": "a100"}}) for c in ("f16", "f32"))
+    assert verdicts.error_over_fp32s(half) > 100 * verdicts.error_over_fp32s(full), "C is rounded to FP16"
     none, one = (verdicts.error_over_fp32s(replace(plan, hints=replace(plan.hints, k=k))) for k in (0, 1))
     assert none == one
 
