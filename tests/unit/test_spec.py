@@ -143,7 +143,7 @@ def test_the_ends_of_what_may_be_said_are_accepted():
     ("split", "promote", 0, 2**20)])
 def test_a_number_has_its_least_and_its_most(section, name, least, most):
     def given(value):
-        return {section: {name: [value] * 3 if name in ("block", "warp") else value}, "target": {"gpu": "a100"}}
+        return {section: {name: [least, least, value] if name in ("block", "warp") else value}, "target": {"gpu": "a100"}}
 
     loads(given(least)), loads(given(most))
     for value, told in ((least - 1, f"greater than or equal to {least}"), (most + 1, f"less than or equal to {most}")):
