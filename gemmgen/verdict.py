@@ -153,7 +153,7 @@ def own_seconds(plan: Plan) -> float:
     if not kind.solves:
         return float(plan.model["seconds"])
     products = Counter((one.m, one.n, one.k) for one in kind.rounds(h.m, h.n, h.k, 1.0, 0.0, True) if not one.solves)
-    between = replace(plan, kind=kind.between.strided() if kind.batched else kind.between)
+    between = replace(plan, kind=kind.between)
     launches = 2 * plan.model["launch_seconds"]  # of a product, which K12 has, too
     return float(plan.model["solve_seconds"] + sum(
         count * (replace(between, hints=replace(h, m=m, n=n, k=k)).model["seconds"] - launches) for (m, n, k), count in products.items()))

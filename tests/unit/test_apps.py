@@ -22,6 +22,7 @@ from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.workshop import apps
 from gemmgen.workshop.apps import bert, cholesky, data, dense, graph, inception, kmeans, knn, llm, lu, mlp, polar, race, tuned
 from gemmgen.workshop.apps import matmul as who
+from gemmgen.workshop.apps.problem import Problem
 from gemmgen.workshop.verbs.apps import text
 
 DRAW = np.random.default_rng(7)
@@ -237,6 +238,13 @@ def test_a_perceptrons_step_is_a_tenth_of_64_over_its_widest_layer():
     for sizes, widest in (({"width": 40, "outputs": 12}, 40), ({"width": 16, "outputs": 32}, 32)):
         gemms = mlp.make({"batch": 4, "features": 8, "steps": 1, **sizes}, "drawn", 0).program("mlp", "one step").gemms
         assert [one.alpha for one in gemms if one.op == "tn"] == [pytest.approx(-0.1 * 64 / widest)] * mlp.LAYERS
+
+
+def test_a_recorded_product_keeps_its_factors():
+    a = np.eye(2, dtype=np.float32)
+    problem = Problem({"a": a}, lambda matmul, of: {"c": matmul(of["a"], of["a"], 2 * of["a"], op="nt", alpha=2.0, beta=0.5)}, dict, output="c")
+    [gemm] = problem.program("mine", "one product").gemms
+    assert (gemm.op, gemm.alpha, gemm.beta) == ("nt", 2.0, 0.5)
 
 
 def test_a_cycle_ends_after_as_many_iterations_as_it_may_take():
@@ -586,18 +594,26 @@ class Marks:
     """The little of cupy that a race asks for, over NumPy; a run's seconds are what a clock of ours says."""
 
     def __init__(self):
-        self.waited = 0
-        self.cuda = SimpleNamespace(Device=lambda: self, Event=lambda: SimpleNamespace(record=lambda: None), get_elapsed_time=lambda one, other: 2.0)
+        ticks, waited = iter(range(10000)), []
 
-    def synchronize(self):
-        self.waited += 1
+        class Event:
+            def record(self):
+                self.at = next(ticks)
+                waited.clear()
+
+        def elapsed(one, other):
+            assert waited, "CUDA has no time of an event that is not over"
+            return 2.0 * (other.at - one.at)
+
+        self.cuda = SimpleNamespace(Device=lambda: self, Event=Event, get_elapsed_time=elapsed)
+        self.synchronize = lambda: waited.append(True)
 
     def __getattr__(self, name):
         return getattr(np, name)
 
 
 def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmgen):
-    xp, order, released, clock = Marks(), [], [], iter(range(1000))
+    xp, order, released, told, clock = Marks(), [], [], [], iter(range(1000))
 
     class Fake(who.InNumpy):
         def __init__(self, by, **options):
@@ -610,6 +626,9 @@ def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmg
         def _batch(self, products):
             """All at once, as kernels do it."""
 
+        def _solve(self, *given):
+            """Likewise."""
+
         def release(self):
             released.append(self.name)
 
@@ -618,7 +637,8 @@ def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmg
     monkeypatch.setattr(race, "_device", lambda *given: "a GPU of paper")
     monkeypatch.setattr(race.time, "perf_counter", lambda: next(clock) * (1.0 if order[-1:] == ["cublas-sgemm"] else 0.5))
     small = {"tokens": 8, "hidden": 16, "kv": 8, "head": 4}
-    outcome = apps.run("llm", by=["ootomo"], sizes=small, rounds=3)
+    outcome = apps.run("llm", by=["ootomo"], sizes=small, rounds=3, progress=told.append)
+    assert told == ["data", "FP64", "cublas-sgemm (1 of 2)", "ootomo (2 of 2)", "race"]
     assert [row.by for row in outcome.rows] == ["cublas-sgemm", "ootomo"] and outcome.data == "drawn"
     assert released == ["cublas-sgemm", "ootomo"] and sum(outcome.calls.values()) == 3  # those of one run
     batch = SimpleNamespace(run=lambda matmul, inputs: matmul.batch([]))
@@ -628,6 +648,8 @@ def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmg
     turns = order[2 * 2 * 3 :: 3]  # of a race, in which each round has everybody once
     assert all(set(turns[at : at + 2]) == {"ootomo", "cublas-sgemm"} for at in range(0, len(turns), 2)) and len(set(zip(turns[::2], turns[1::2]))) == 2
     a, out = matrices((6, 3), (6, 6))
+    triangle = SimpleNamespace(run=lambda matmul, inputs: matmul.solve(np.eye(6, dtype=np.float32), out))
+    assert race._of_products(triangle, Fake("triangle"), {}) == pytest.approx(2e-3)
     of_tiles = SimpleNamespace(run=lambda matmul, inputs: matmul.syrk(a, out=out))  # whose tiles are products: it is timed, and not they besides
     assert race._of_products(of_tiles, Fake("tiles"), {}) == pytest.approx(2e-3) and order.count("tiles") > 1
     ran = gemmgen("app", "llm", "--quiet", *(part for name, value in small.items() for part in ("--size", f"{name}={value}")))
@@ -643,12 +665,14 @@ def test_levels_are_chosen_for_the_gpu_that_is_named_or_here_and_multiply_in_tur
                                error=lambda highest: 3e-8, found=SimpleNamespace(walk=SimpleNamespace(highest=(1,))))
 
     monkeypatch.setattr(tuned.tune, "tune", tune)
-    monkeypatch.setattr(race, "multiplier", lambda by, **options: who.InNumpy(by))
+    made = []
+    monkeypatch.setattr(race, "multiplier", lambda by, **options: made.append((by, options.get("gpu"))) or who.InNumpy(by))
     size, title = {"n": 12, "tiles": 3}, cholesky.APP.title
     for here, named, gpu in ((None, None, "a100"), (None, "h100", "h100"), ("h200", None, "h200"), ("h200", "h100", "h100")):
         monkeypatch.setattr(race, "gpu_here", lambda: here)
         outcome = apps.run("cholesky", by=[], sizes=size, data="drawn", device="emulator", gpu=named, threshold=1e-5)
         assert asked.pop() == ("cholesky", title, 4, 1e-5, gpu, "emulator", False)
+        assert made == [("half", named), ("ootomo", named), ("numpy", None)] and not made.clear()
         assert outcome.levels == {"a": "half", "b": "half", "c": "half", "d": "ootomo"} and outcome.rows[-1].by == "levels for 1e-05"
     problem = cholesky.make(size, "drawn", 0)
     tuned.chosen_levels(cholesky.APP, problem, 1e-5, gpu="h200", on_gpu=True)
@@ -675,7 +699,7 @@ def test_the_command_lists_runs_and_refuses(gemmgen, monkeypatch):
     ran = gemmgen("app", "lu", "--by", "numpy", "--size", "n=40", "--data", "drawn", "--device", "emulator", "--quiet")
     assert ran.code == 0 and "not timed" in ran.out and "scaled residual" in ran.out
     for arguments, said in (
-        (["kmean"], "unknown application"), (["kmeans", "--size", "rows=3"], "no size of kmeans"), (["kmeans", "--size", "points=0"], "out of range"),
+        (["kmean"], "unknown application"), (["kmeans", "--size", "rows=3"], "no size of kmeans\n  got    'rows'"), (["kmeans", "--size", "points=0"], "out of range"),
         (["kmeans", "--data", "iris"], "unknown to kmeans"), (["kmeans", "--rounds", "0"], "--rounds"), (["kmeans", "--rounds", "1", "--data", "iris"], "unknown to kmeans"),
         (["cholesky", "--size", "tiles=5"], "tiles that divide n"),
         (["llm", "--by", "numpy", "--threshold", "1e-5"], "cannot be asked of llm"),
@@ -766,13 +790,19 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     used = len(prepared)
     assert 1 <= used <= len(source.interface.launches) and len(launched) == used and len(spaces) == 1
     assert {1000, 2000, 3000, 100, 64, 77, 40, 24, -1.0, 1.0} <= passed(0)
-    assert not spaces[0][: source.interface.workspace(40, 24, 64).zeroed].any()
+    work = source.interface.workspace(40, 24, 64)
+    assert not spaces[0][: work.zeroed].any()
+    places = {work.bytes - work.offsets[buffer.name] - at for buffer in source.interface.buffers for at in source.interface.places(buffer)}
+    assert {part.size for args in launched for part in args if isinstance(part, np.ndarray)} <= places, "from where the workspace has them"
     multiplier.into(OnPaper(6000, (40, 24), 77), OnPaper(4000, (40, 64), 100), OnPaper(5000, (24, 64)), -1.0, 1.0)
     assert len(prepared) == used and {4000, 5000, 6000} <= passed(used) and not {1000, 2000, 3000} & passed(used)
     multiplier.into(out, a, b, 1.0, 0.0)
     assert len(prepared) == 2 * used and len(spaces) == 1  # another alpha is another launch, in the same workspace
     multiplier.into(OnPaper(3000, (40, 24)), a, b, 1.0, 0.0)
     assert len(prepared) == 3 * used and 77 not in passed(3 * used)
+    for rows in (2, 1):  # those of one lie no way apart
+        multiplier.into(OnPaper(3000, (rows, 24), 77), OnPaper(1000, (rows, 64), 100), b)
+        assert ({77, 100} <= passed(-used)) == (rows == 2)
     multiplier.into(OnPaper(3000, (9000, 24)), OnPaper(1000, (9000, 64)), b)
     assert len(spaces) == 2
     for at in range(products.PREPARED + 5):

@@ -201,6 +201,7 @@ def test_input_sets_exceed_the_cache_and_fit_the_memory():
     assert timing.set_count(48 * megabyte, 50 * megabyte, 80 * gigabyte) == 5
     assert timing.set_count(3 * gigabyte, 50 * megabyte, 78 * gigabyte) == 2  # 16384^3
     assert timing.set_count(15 * gigabyte, 50 * megabyte, 78 * gigabyte) == 1
+    assert timing.set_count(9 * gigabyte, 50 * megabyte, 78 * gigabyte) == 2, "of a quarter of what is free"
 
 
 def test_sampled_rows_hold_the_first_and_the_last():
@@ -306,6 +307,7 @@ def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
         assert told == {"m": 40, "n": 24, "k": 64, "lda": lda, "ldb": ldb, "ldc": 24}
     all_of_them.enqueue(0)
     assert ran == list(range(each)) and each == len(source.interface.launches) > 1
+    assert all_of_them.judged and not timing.generated("another product", plan, source, None, inputs, judged=False).judged
     ran.clear()
     alone = timing.generated("main", plan, source, None, inputs, main_only=True)
     before = len(ran)

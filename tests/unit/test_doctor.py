@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
@@ -39,10 +40,12 @@ def test_a_probe_that_hangs_or_dies_is_a_line_of_the_report():
     assert found["missing"]["problem"].startswith("libnone.so.1: cannot open")
 
 
-def test_all_probes_run_at_the_same_time():
+def test_all_probes_run_at_the_same_time_and_none_that_hangs_stays(monkeypatch):
+    ended, kill = [], subprocess.Popen.kill
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: (ended.append(process), kill(process)))
     begun = time.monotonic()
     doctor.probed(dict.fromkeys("abc", "import time; time.sleep(60)"), seconds=1)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 2 and len(ended) == 3
 
 
 def node(folder: Path, number: int, version: int) -> None:
@@ -55,6 +58,7 @@ def test_gpus_are_known_by_their_titles_and_targets(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "NVIDIA", tmp_path / "nvidia")
     for number, version in enumerate((0, 90010, 90402, 110000)):  # the first is a processor
         node(tmp_path / "nodes", number, version)
+    (tmp_path / "nodes" / "9" / "properties").mkdir(parents=True)  # and the last cannot be read
     titles = ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA A30", "NVIDIA Something 1")
     archs = ("sm_90", "sm_90", "sm_80", "sm_80", "sm_61")
     found, problems = doctor.gpus_of({"driver": 13000, "status": 0, "gpus": [{"title": title, "arch": arch} for title, arch in zip(titles, archs)]})
@@ -111,10 +115,11 @@ EXTRAS = {"cuda12": {"cupy-cuda12x": None}, "cuda13": {"cupy-cuda13x": "13.6"}, 
     ([H100], [NVRTC], 12040, ["pip install 'gemmgen[cuda12]'", "gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
     ([MINE], [NVRTC], 13000, ["pip install --upgrade 'gemmgen[cuda13]'", "gemmgen gpu probe --device cuda -o my_gpu/"]),
     ([MI300X], [NVRTC], None, ["pip install 'gemmgen[rocm]'", "gemmgen init kernel --gpu mi300x -o my_kernel.toml"]),
-    ([H100, H100], [NVRTC], 13000, ["gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
+    ([H100, MINE], [NVRTC], 13000, ["gemmgen init kernel --gpu h100 -o my_kernel.toml"]),  # the first of a kind of device
     # One compiler that is there, or compiles for the GPU, is enough.
     ([], [NVRTC, CLANG], None, ["gemmgen verify scaled_a100"]), ([], [CLANG, NVRTC], None, ["gemmgen verify scaled_a100"]),
     ([H100], [CLANG, NVRTC], 13000, ["gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
+    ([H100], [CLANG], None, ["pip install --upgrade 'gemmgen[cuda13]'", "gemmgen init kernel --gpu h100 -o my_kernel.toml"]),
 ])
 def test_what_to_type_next(gpus, compilers, driver, typed):
     steps = doctor.next_steps({"gpus": gpus, "compilers": compilers, "cuda_driver": driver, "extras": EXTRAS})
@@ -136,6 +141,28 @@ def test_the_report_says_each_part_in_a_line(monkeypatch):
         "[cuda12]       missing cupy-cuda12x; has nvidia-cuda-nvrtc-cu12 12.4", "setting        GEMMGEN_CACHE=off", "problem        bad", "", "Type next:",
         "  gemmgen verify x", "      since",
     ]
+
+
+def test_the_report_has_what_the_probes_answer(monkeypatch):
+    answers = {"cuda": {"driver": 13000, "status": 0, "gpus": [{"title": "NVIDIA H100", "arch": "sm_90"}]},
+               "NVRTC": {"name": "NVRTC 13.3", "archs": ["sm_75", "sm_90"], "path": "/x/libnvrtc.so"},
+               "clang": {"problem": CLANG["problem"], "try": CLANG["try"]}}
+    monkeypatch.setattr(doctor, "probed", lambda programs: {name: answers[name] for name in programs})
+    monkeypatch.setattr(doctor, "extras", lambda: {})
+    monkeypatch.setattr(doctor, "KFD", Path("/nowhere"))
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/bin/{name}" if name != "gcc" else None)
+    monkeypatch.setenv("GEMMGEN_MINE", "1")
+    value = doctor.diagnosed()
+    assert value["host"] == {name: f"/bin/{name}" for name in ("cc", "clang", "cmake", "hipcc")}
+    assert value["gpus"] == [H100] and value["cuda_driver"] == 13000
+    assert value["compilers"] == [NVRTC | {"path": "/x/libnvrtc.so"}, CLANG | {"path": None}]
+    assert value["settings"]["GEMMGEN_MINE"] == "1" and all(name.startswith("GEMMGEN_") for name in value["settings"])
+    assert value["problems"] == ["gemmgen is not installed as a package: which extras are missing is not known"]
+    answers["NVRTC"], answers["cuda"] = {"problem": "does not answer within 1 s", "slow": True}, {"problem": "libcuda.so.1: cannot open"}
+    monkeypatch.setattr(doctor, "NVIDIA", Path("/nowhere"))
+    value = doctor.diagnosed()
+    assert value["compilers"][0] == NVRTC | {"name": "NVRTC", "ready": None, "path": None, "problem": "does not answer within 1 s", "archs": []}
+    assert (value["gpus"], value["cuda_driver"]) == ([], None)
 
 
 def test_a_part_that_is_broken_is_a_problem_and_no_crash(monkeypatch):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
 from math import exp, inf
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -212,17 +214,21 @@ def test_strata_take_turns():
 
 def test_gpus_are_told_apart_by_uuid(monkeypatch):
     answer = "GPU-aaa, NVIDIA H200, 9.0, 580\nGPU-bbb, NVIDIA H100 80GB HBM3, 9.0, 580\nGPU-ccc, Tesla T4, 7.5, 580\nGPU-ddd, GeForce GTX 1080, 6.1, 580\n"
-    monkeypatch.setattr(gpus.subprocess, "run", lambda *args, **more: type("Answer", (), {"stdout": answer}))
+    commands = []
+    monkeypatch.setattr(gpus.subprocess, "run", lambda command, **more: commands.append(command) or type("Answer", (), {"stdout": answer}))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpus.gpus_here()[0] == gpus.Here("h200", "GPU-aaa", "NVIDIA H200", "580") and "--query-gpu=uuid,name,compute_cap,driver_version" in commands[0]
     assert [(one.name, one.uuid) for one in gpus.gpus_here()] == [("h200", "GPU-aaa"), ("h100", "GPU-bbb"), ("t4", "GPU-ccc")]
-    for asked, left in (("1", ["GPU-bbb"]), ("GPU-c,0", ["GPU-ccc", "GPU-aaa"]), ("", []), ("2,9,0", ["GPU-ccc"])):
+    for asked, left in (("1", ["GPU-bbb"]), ("GPU-c,0", ["GPU-ccc", "GPU-aaa"]), ("", []), ("2,4,0", ["GPU-ccc"]), ("GPU-", ["GPU-aaa"])):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", asked)
         assert [one.uuid for one in gpus.gpus_here()] == left
 
 
-def test_without_nvidia_smi_there_is_no_gpu(monkeypatch):
+def test_without_nvidia_smi_or_its_answer_there_is_no_gpu(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert gpus.gpus_here() == []
+    monkeypatch.setattr(gpus.subprocess, "run", Mock(side_effect=[subprocess.CalledProcessError(9, "nvidia-smi"), subprocess.TimeoutExpired("nvidia-smi", 30)]))
+    assert gpus.gpus_here() == gpus.gpus_here() == []
 
 
 # ---- strategies
@@ -462,11 +468,29 @@ def test_a_short_timing_takes_what_every_trial_takes_and_its_share_of_the_rest(m
     assert replaying._replayed("any", rows, (1, 2), 0) == [rows[3].seconds, rows[7].seconds]
 
 
+def test_what_is_replayed_where_nothing_is_named(monkeypatch):
+    """Each strategy that a store's rows can serve, five times where it draws; it is told each trial's time and error."""
+    begun, told = [], []
+
+    def called(name, pool, seed):
+        begun.append((name, seed))
+        asks = iter(map(Ask, range(len(pool))))
+        return SimpleNamespace(ask=lambda: next(asks, None), tell=lambda ask, outcome: told.append((ask.at, outcome)))
+
+    monkeypatch.setattr(replaying, "strategy_called", called)
+    rows = [replace(row, error=(1e-6, None)[at % 2]) for at, row in enumerate(measured(130))]
+    found = regret(rows)
+    assert found.counts == (1, 2, 4, 8, 16, 32, 64, 128) and {*found.table} == {*STRATEGIES} - {"all"}
+    assert begun == [(name, seed) for name in found.table for seed in range(1 if name == "model" else 5)]
+    assert told[:2] == [(0, Outcome(rows[0].seconds, 1e-6)), (1, Outcome(rows[1].seconds, inf))]
+
+
 def test_problems_of_other_data_are_others_and_few_rows_are_none():
     rows = measured(24)
     assert regret(rows, counts=(1,), strategies=("model",)).problems == 1
-    others = [replace(row, data="another", identity=f"o{row.identity}") for row in rows]
-    assert regret(rows + others, counts=(1,), strategies=("model",)).problems == 2
+    for other in ({"layout": "tn"}, {"data": "another"}):
+        others = [replace(row, identity=f"o{row.identity}", **other) for row in rows]
+        assert regret(rows + others, counts=(1,), strategies=("model",)).problems == 2
     with pytest.raises(SpecError, match="too little"):
         regret(measured(23) + others[:1])
     larger = [replace(row, m=128) for row in measured(30)]
@@ -490,6 +514,12 @@ def test_the_best_strategy_and_the_noise_of_a_short_timing_by_hand():
     assert sys.modules[regret.__module__]._noise(row, 1.0) == 0 and sys.modules[regret.__module__]._noise(replace(row, spread=0.0), 0.25) == 0
     assert sys.modules[regret.__module__]._noise(row, 4 / 9) == pytest.approx(0.1 / (2 / 3) * 1.25 / 2)
     assert sys.modules[regret.__module__]._noise(row, 1 / 9) == pytest.approx(0.1 * 3 * 1.25 / 3**0.5)  # three rounds at the least
+
+
+def test_rows_that_are_replayed_are_candidates_by_their_scheme_and_design():
+    row = measured(1)[0]
+    pool = replaying.pool_of([row, replace(row, design="another"), replace(row, scheme="another"), replace(row, seconds=9.0)])
+    assert pool.family.tolist() == [0, 1, 2, 0] and len({*pool.way.tolist()}) == 3 and pool.way[0] == pool.way[3]
 
 
 def test_regret_leaves_out_what_does_not_count():

@@ -338,6 +338,21 @@ def test_matrices_of_fp64_are_counted_in_their_own_bytes(monkeypatch):
 # ---- the race and the command
 
 
+def test_what_comes_out_is_judged_beside_fp64_and_notes_are_told():
+    asked, judged, a = [], [], np.full((2, 2), 1 / 3, np.float32)
+
+    def judge(out, exact):
+        judged.append((out["c"].dtype, exact["c"]))
+        return {}
+
+    problem = Problem({"a": a}, lambda matmul, of: {"c": matmul(of["a"], of["a"])}, judge, notes=("a note",))
+    app = App("made", "", "", {"n": 1}, {"n": 1}, ("drawn",), {}, lambda *given: asked.append(given) or problem)
+    outcome = race.run(app, by=["numpy"], device="emulator", seed=7)
+    assert asked == [({"n": 1}, "drawn", 7)]
+    assert [kind for kind, _ in judged] == [np.float32] * 2 and all(np.array_equal(exact, a.astype(float) @ a) for _, exact in judged)
+    assert outcome.as_dict()["notes"] == ["a note"]
+
+
 def test_whole_programs_of_the_vendors_are_raced_and_judged(monkeypatch):
     """In turns with the application, by the vendor's matmul; their products are not told apart."""
     ran = []

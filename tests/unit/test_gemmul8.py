@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -110,6 +111,17 @@ def test_either_signature_is_called(stand_ins, version, number):
     with pytest.raises(DeviceError, match="gemm failed") as caught:
         shim.multiply(size, *(one.ctypes.data for one in (a, b, c)), 19, True, work.ctypes.data)
     assert "exception" in str(caught.value)
+
+
+def test_what_a_rival_is_linked_with_comes_after_it(monkeypatch):
+    commands = []
+    monkeypatch.setattr(gemmul8.shutil, "which", lambda name: f"/x/{name}")
+    monkeypatch.setattr(gemmul8.subprocess, "run", lambda command, **how: commands.append(command) or SimpleNamespace(returncode=0))
+    with pytest.raises(BuildError, match="does not load"):
+        gemmul8._loaded(Path("/r/include"), Path("/r/lib/libgemmul8.so"), "--rival", gemmul8.COMPILERS, "float")
+    [[program, *options]] = commands
+    assert program == "/x/nvcc" and options[-5:] == ["/r/lib/libgemmul8.so", "-lcublas", "-lcublasLt", "-Xlinker", "-rpath=/r/lib"]
+    assert not any(one.startswith("-l") for one in options[:-5]) and "-I/r/include" in options
 
 
 @needs_compiler

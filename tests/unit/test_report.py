@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 from explored import AT, GPU, plans, row_of, sizes, timed
 
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError
-from gemmgen.verdict import OWN, VENDORS_OWN
+from gemmgen.model.accuracy import DISTRIBUTIONS
+from gemmgen.solve.contract import fp32_estimate
+from gemmgen.verdict import OWN, VENDORS_OWN, plain_of
 from gemmgen.workshop.choose.few import choose
 from gemmgen.workshop.explore import report as reporting
 from gemmgen.workshop.explore.headline import fp32_times, headline, verdict_of
@@ -161,11 +164,11 @@ def test_where_some_were_timed_the_others_are_shown_as_predicted():
 
 
 def test_the_headline_is_the_best_kernel_with_fp32s_error_its_gain_what_binds_it_and_how_sure():
-    rows = timed(plans(), [(256, 256, 256), (4096, 4096, 4096)], rival=4.0)
+    rows = [replace(row, device="NVIDIA H200") for row in timed(plans(), [(256, 256, 256), (4096, 4096, 4096)], rival=4.0)]
     best = min((row for row in rows if row.kind == "kernel" and row.m == 4096), key=lambda row: row.seconds)
     rough = [replace(row, kernel="rough", identity="rough", seconds=row.seconds / 9, error=1e-3) for row in rows if row.kind == "kernel"]
     found = headline([*rows, *rough])
-    assert found.row == best and found.verdict.ratio == pytest.approx(4.0) and "measured on" in found.verdict.sentence + "measured on"
+    assert found.row == best and found.verdict.ratio == pytest.approx(4.0) and "(measured on NVIDIA H200)" in found.verdict.sentence
     assert found.mean.startswith(f"on {GPU}: 4.0 x FP32 in the mean of 2 sizes") and found.bound[0][1] > 0.2
     assert found.sure.startswith("measured on NVIDIA H200: the median of 11 rounds, half of which lie within 2.0 %; the model is off by")
     told = facts([*rows, *rough])["headlines"]
@@ -181,16 +184,37 @@ def test_the_headline_is_the_best_kernel_with_fp32s_error_its_gain_what_binds_it
     assert headline([replace(row, gpu="nobody", scheme="nobody") for row in untimed]).verdict is None
 
 
+def test_a_headline_is_of_the_largest_size_and_there_of_the_error_before_the_time():
+    rows = timed(plans(few=1), [(4096, 4096, 4096), (16384, 2048, 4096)], rival=4.0)
+    found = headline(rows, judged=1)
+    assert found.row.m == 16384 and "in the mean of 1 size (" in found.mean
+    assert headline([replace(row, n=4096) if row.m == 4096 else replace(row, m=4096, n=16384, k=2048) for row in rows], 1).row.n == 16384
+    [best] = [row for row in rows if row.kind == "kernel" and row.m == 4096]
+    guess = replace(best, verdict="compiled", kernel="guess", identity="guess", predicted_seconds=best.seconds / 2)
+    rough = replace(best, kernel="rough", identity="rough", seconds=best.seconds / 9, error=1e-3)
+    assert headline([best, guess], 1).row == best, "a measured time comes before a predicted one"
+    assert headline([guess, rough]).row == guess, "and FP32's error before either"
+    as_good = replace(rough, error=fp32_estimate(4096, DISTRIBUTIONS["uniform"]))
+    assert headline([best, as_good]).row == as_good
+    twice = [replace(best, seconds=2e-6, predicted_seconds=1e-6), replace(best, seconds=1e-6, predicted_seconds=2e-6)]
+    assert headline(twice, 1).sure.endswith("; the model is off by 100 % in the mean of 2 timed kernels"), "what is off either way adds up"
+    for verdict, told in (("modelled", "not compiled"), ("right", "judged right on the emulator")):
+        assert headline([replace(guess, verdict=verdict)], 1).sure.startswith(f"predicted; the kernel is {told}; no kernel of ")
+
+
 def test_a_measured_time_is_held_against_a_measured_fp32_alone():
     """cuBLAS at the size, or a timed kernel of scheme fp32; else both are predicted, however long the kernel took."""
     [row, *_] = timed(plans(few=1), [(1024, 1024, 1024)], rival=None)
     row = replace(row, seconds=1.0, predicted_seconds=1e-4)
     assert verdict_of(row, {}).seconds == 1e-4 and verdict_of(row, {}).how == "predicted"
+    few = verdict_of(replace(row, gpu="a100", m=4, n=4096, k=512, layout="nt", verdict="compiled"), {})
+    assert few.fp32_seconds == plain_of(GPUS.get("a100"), 4, 4096, 512, "nt")[0] < plain_of(GPUS.get("a100"), 4, 4096, 512)[0]
     plain = replace(row, scheme="fp32", seconds=3.0, identity="plain")
     rival = Row("s", "t", "rival", "timed", "cublas-sgemm", GPU, 1024, 1024, 1024, "nn", seconds=2.0, device="NVIDIA H200")
     for rows, ratio, whose in (([plain], 3.0, OWN), ([plain, rival], 2.0, VENDORS_OWN)):
         found = verdict_of(row, fp32_times(rows))
         assert (found.seconds, found.ratio, found.fp32, found.how) == (1.0, ratio, whose, "measured on NVIDIA H200")
+    assert [*fp32_times([replace(plain, layout="nt")])] == [(1024, 1024, 1024, "nt")], "a layout is measured by itself"
     assert fp32_times([replace(plain, verdict="compiled"), replace(rival, kernel="cublas-tf32"), replace(rival, seconds=None)]) == {}
 
 

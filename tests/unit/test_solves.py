@@ -276,6 +276,9 @@ def test_systems_of_fp64_are_compared_with_native_fp64():
     plan = solve(spec(4096, 4096, 4096, "rtx5090", {"scheme": "residues14"}, type="f64"))
     whole, start = native_seconds(plan.gpu, 4096, 4096, 4096), time.NATIVE_START + time.NATIVE_FIRST_SECONDS * time.NATIVE_FIRST_K
     assert plain_seconds(plan) == (pytest.approx(start + (whole - start) / 2 + 3.8e-7 * 4096), NATIVE)
+    many, whole = solve(spec(256, 256, 256, "rtx5090", {"scheme": "residues14"}, type="f64", matrices=3)), native_seconds(plan.gpu, 256, 256, 256, 3)
+    start = time.NATIVE_START + time.NATIVE_FIRST_SECONDS * 256
+    assert plain_seconds(many) == (pytest.approx(start + many.kind.vendor_together * ((whole - start) / 2 + 3.8e-7 * 256)), NATIVE) and many.kind.vendor_together > 1
     own, numbers = plan.kind.own, time.rate_numbers(plan.gpu, "s8")
     assert numbers["f64_fma_per_clock"] == pytest.approx(2, rel=0.05) and time.rate_numbers(GPUS.get("h200"), "s8")["f64_fma_per_clock"] == 64
     assert own.cycles.value(numbers) == pytest.approx(256 * solves.UNKNOWN_CYCLES["f64", 16] + own.multiplied / numbers["f64_fma_per_clock"])

@@ -138,6 +138,20 @@ def test_the_ends_of_what_may_be_said_are_accepted():
     loads({"problem": {"matrices": 0, "m": 0, "n": 2**31 - 1}, "solve": {"model": "legemm", "legemm": {"threads": 1024}}, "batch": {"threshold": 0}})
 
 
+@pytest.mark.parametrize(("section", "name", "least", "most"), [
+    ("tile", "block", 1, 4096), ("tile", "warp", 1, 4096), ("tile", "group", 1, 64), ("tile", "split_k", 1, 64), ("pipeline", "stages", 1, 64),
+    ("split", "promote", 0, 2**20)])
+def test_a_number_has_its_least_and_its_most(section, name, least, most):
+    def given(value):
+        return {section: {name: [least, least, value] if name in ("block", "warp") else value}, "target": {"gpu": "a100"}}
+
+    loads(given(least)), loads(given(most))
+    for value, told in ((least - 1, f"greater than or equal to {least}"), (most + 1, f"less than or equal to {most}")):
+        with pytest.raises(SpecError) as refusal:
+            loads(given(value))
+        assert told in str(refusal.value)
+
+
 def test_a_gpu_file_is_sought_from_the_current_folder_and_a_link_keeps_its_name(tmp_path, monkeypatch):
     """A row's name is that of the file as it is called, not of what a link leads to."""
     (tmp_path / "spec.toml").write_text("")

@@ -171,11 +171,16 @@ def test_a_study_as_an_object_runs_resumes_answers_and_reports(tmp_path, monkeyp
 
 def test_plots_have_measured_points_full_and_predicted_ones_hollow():
     rows = timed(plans(few=2), [(256, 256, 256)]) + timed(plans()[2:3], [(256, 256, 256), (512, 512, 512)], verdict="compiled")
-    found = figure("frontier", rows, "t<i>le")
-    assert "&lt;i&gt;" in found.layout.title.text and "hollow: predicted" in found.layout.title.text
+    found = figure("frontier", rows, "t<i>le &lt;")
+    assert "t&lt;i&gt;le &amp;lt; (" in found.layout.title.text and "hollow: predicted" in found.layout.title.text
     points = {one.name: list(one.marker.symbol) for one in found.data}
+    hovered = next(one for one in found.data if one.name == "ootomo")
+    assert f"{rows[0].kernel} at 256 x 256 x 256 nn" in hovered.text and hovered.hovertemplate == "%{text}<br>%{x:.4g}, %{y:.3g}"
+    for state, told in (("timed", "t (measured)"), ("compiled", "t (predicted)")):
+        assert figure("frontier", [row for row in rows if row.verdict == state], "t").layout.title.text == told
+    assert {one.name for one in figure("frontier", [rows[0], replace(rows[0], gpu="a100", scheme="<b>")]).data} == {f"{GPU} ootomo", "a100 &lt;b&gt;"}
     assert sorted(points["ootomo"]) == ["circle"] * 2 + ["circle-open"] * 2 and points["cublas-sgemm"] == ["circle"]
-    sizes = {one.name: one for one in figure("sizes", rows).data}["ootomo"]
+    sizes = {one.name: one for one in figure("sizes", rows[::-1]).data}["ootomo"]
     assert list(sizes.x) == pytest.approx([256, 512]) and list(sizes.marker.symbol) == ["circle", "circle-open"]
     best = max(2e-12 * 256**3 / row.seconds for row in rows if row.kind == "kernel" and row.verdict == "timed")
     assert sizes.y[0] == pytest.approx(best)

@@ -34,6 +34,16 @@ def test_numbers_of_views_by_hand():
     assert (spread.places_a_step, spread.places_to_spread) == (3, 1)  # the first of two steps, half of whose places get loads
     assert replace(spread.plan, fragment_buffers=1).staging.places_to_spread == 3
     assert [plan_of(**WAYS[way]).staging.padding for way in ("wmma", "wmma, register")] == [16, 0]
+    straight = plan_of(**WAYS["straight"]).staging
+    assert straight.row_pitch == straight.row_bytes == 128, "where no padding is decided there is none"
     apart, alike = ["WORDS_A", "WORDS_B"], ["WORDS", "WORDS"]
     for way, names in {"warpgroups that take turns, integer words, fewer of A": apart, "warpgroups, integer words, fewer of B, slices": apart, "wmma": alike}.items():
         assert [plan_of(**WAYS[way]).packing.words_name(x) for x in "ab"] == names
+
+
+def test_what_special_values_decide():
+    """Elements of C that are not finite are computed again from A and B, or are left as the words have them."""
+    plan, integers = plan_of(), plan_of(**WAYS["packed integers"])
+    assert [replace(one, special=special).geometry.leaves_nan for one in (plan, integers) for special in ("exact", "fast")] == [False, False, False, True]
+    for where, special, taken in (("prepass", "exact", True), ("prepass", "fast", False), ("shared", "exact", True), ("shared", "fast", True)):
+        assert replace(plan, where=where, special=special).launches.takes_operands == taken

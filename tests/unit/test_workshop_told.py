@@ -425,8 +425,10 @@ def test_the_emulator_is_asked_for_products_of_a_size(monkeypatch):
 
 def test_what_ran_an_application_is_the_first_that_says_so():
     from gemmgen.workshop.apps.matmul import Matmul
-    from gemmgen.workshop.apps.race import _device, _told
+    from gemmgen.workshop.apps.race import _device, _told, told
 
+    kernel = SimpleNamespace(plan=SimpleNamespace(scheme=SimpleNamespace(name="half"), fragment=SimpleNamespace(policy="mma")))
+    assert told(SimpleNamespace(kernels=[kernel, kernel])) == ("half by mma",)
     plain, other, last = (SimpleNamespace(device_name=name) for name in (Matmul.device_name, "an emulator", "another"))
     assert _device([plain, other, last], False) == "an emulator" and _device([plain, plain], False) == Matmul.device_name
     problem = SimpleNamespace(run=lambda matmul, inputs: {"c": inputs["a"] + 1}, told=lambda xp, out, inputs: {"c": out["c"], "n": 3})
