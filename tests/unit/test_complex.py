@@ -18,6 +18,7 @@ from ways import TINY, plan_of
 from gemmgen import export as exporter
 from gemmgen.abi import interface
 from gemmgen.catalog.element import C64, C128, ELEMENTS, F32, F64
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli.inputs import matrix
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.export.prose import LARGEST_EXTENT, SAFETY, coefficients, rounded_up
@@ -27,6 +28,7 @@ from gemmgen.paths import SPECS
 from gemmgen.render import render
 from gemmgen.run import Placement, check_extents, gemm
 from gemmgen.solve import explain, solve
+from gemmgen.solve.applicable import Case
 from gemmgen.solve.why import smaller
 from gemmgen.spec import loads
 from gemmgen.verdict import OWN, VENDORS_CGEMM, plain_plan, plain_seconds, sgemm_seconds, verdict
@@ -207,6 +209,13 @@ def test_an_error_is_asked_of_sums_of_twice_as_many_terms():
 def test_what_is_not_served_is_refused_with_its_reason(problem, more, key):
     with pytest.raises(InfeasibleSpec, match=re.escape(key)):
         solve(spec(problem=problem, **more))
+
+
+@pytest.mark.parametrize(("kind", "served"), [("grouped", False), ("strided", True), ("syrk", True), ("trsm", True)])
+def test_kernels_of_complex_elements_are_of_complex_kinds(kind, served):
+    """Whatever refusal says it first."""
+    loaded = loads({"problem": {"type": "c64", "kind": kind}, "target": {"gpu": "h200"}}).spec
+    assert Case("here", loaded, GPUS.get("h200")).serves_kind is served
 
 
 def test_schemes_are_those_of_the_parts():
