@@ -44,6 +44,7 @@ PACKS_APART = Feature("A and B are packed into different numbers of words, where
 SPLITS_APART = Feature("A and B are split into different words, and not only into more of the same words")
 STORED_B = Feature("B may be words as it is stored (`Scheme.b`)")
 PROMOTES_AT_ONCE = Feature("a sum that is promoted after every instruction needs no array of its own")
+PROMOTES_TO_THE_END = Feature("an interval that k ends short of is promoted, too, where what moves of a sum is less than all of it")
 COMBINED_SUMS = Feature("the accumulators are added up before the output asks for them")
 ANY_KIND = Feature("products of any kind: the schedule is asked for a tile and its k, and the output for the elements that are stored")
 GIVEN_TRIANGLES = Feature("kinds whose operands a pass has to split before: of which only a triangle is read, or whose words follow one another")

@@ -393,6 +393,12 @@ class Kind:
         """The part A B [m, n] of such a product's C."""
         return c
 
+    def summed(self, m0: int, n0: int, tile: tuple[int, int], k: int) -> tuple[int, int]:
+        """`k_range` in numbers: the k at which the sum of the tile at row `m0` and column `n0`, [rows, columns] large, begins, and at which it ends."""
+        numbers = {"m0": m0, "n0": n0, "TILE_M": tile[0], "TILE_N": tile[1]}
+        first, last = (min(k, int(Equation("", "", text, "", "").value(numbers))) if text else usual for text, usual in zip(self.k_range, (0, k)))
+        return first, last
+
     def read(self, c: np.ndarray) -> np.ndarray:
         """What alpha A B is added to, of a C [M, N] whose factor beta is not 0: C itself, or what stands for elements of it that are not read."""
         return c

@@ -113,30 +113,50 @@ def sequential(a: np.ndarray, b: np.ndarray, element: Element = F32) -> np.ndarr
     return c
 
 
-def shares(plan: Plan, k: int) -> list[list[np.ndarray]]:
-    """Which of k elements are summed together: for each slice of k, for each warp that shares it, their indices."""
+def shares(plan: Plan, k: int, first: int = 0, last: int | None = None) -> list[list[np.ndarray]]:
+    """Which of k elements are summed together: for each slice of k, for each warp that shares it, the indices of those from `first` to before `last`."""
     depth = max(1, -(-ceil(k / plan.block[2]) // plan.split_k)) * plan.block[2]  # k of a slice
     sharer = np.arange(k) // plan.warp[2] % plan.geometry.warps_k
-    return [
-        [start + np.flatnonzero(sharer[start : start + depth] == warp) for warp in range(plan.geometry.warps_k)] for start in range(0, k, depth)
-    ]
+    mine = [np.flatnonzero(sharer == warp) for warp in range(plan.geometry.warps_k)]
+    last = k if last is None else last
+    bounds = ((max(start, first), min(start + depth, last)) for start in range(0, k, depth))
+    return [[one[(one >= start) & (one < stop)] for one in mine] for start, stop in bounds if start < stop]
 
 
-def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A B as the kernel's slices of k, and the warps that share those, compute it, added in their order.
+def of_part(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B where it is a part of a product of the plan's kind (`Kind.embedded`), as that kind's tiles of C compute it: those that have a part of k of their own
+    begin and end between zeros, and compensated sums go on moving there."""
+    kind, (bm, bn, bk) = plan.kind, plan.block
+    if not any(kind.k_range):
+        return computed(plan, a, b)
+    m, n, whole = a.shape[0], b.shape[1], kind.embedded(a, b, None)
+    a, b = kind.completed(whole.a, whole.b)
+    c, high = np.zeros((a.shape[0], b.shape[1]), plan.type.dtype), bm * plan.cluster
+    places = kind.part(np.arange(c.size).reshape(c.shape), m, n)
+    for m0 in np.unique(places // c.shape[1] // high) * high:
+        for n0 in np.unique(places % c.shape[1] // bn) * bn:
+            first, last = kind.summed(m0, n0, (high, bn), a.shape[1])
+            tile = slice(m0, m0 + high), slice(n0, n0 + bn)
+            c[tile] = computed(plan, a[tile[0]], np.ascontiguousarray(b[:, tile[1]]), first // bk * bk, ceil(last / bk) * bk)
+    return kind.part(c, m, n)
+
+
+def computed(plan: Plan, a: np.ndarray, b: np.ndarray, first: int = 0, last: int | None = None) -> np.ndarray:
+    """A B as the kernel's slices of k, and the warps that share those, compute it, added in their order, from k = `first` to before `last`.
 
     The last stage is filled up with zeros, so that compensated sums move as often as the kernel's do.
     """
     rest = -a.shape[1] % plan.block[2]
     a, b = np.pad(a, ((0, 0), (0, rest))), np.pad(b, ((0, rest), (0, 0)))
     c = np.zeros((a.shape[0], b.shape[1]), plan.type.dtype)
-    for of_warps in shares(plan, a.shape[1]):
+    for of_warps in shares(plan, a.shape[1], first, last):
         part = np.zeros_like(c)
         for mine in of_warps:
             # Runs of k are counted from the first, wherever a slice begins; its k are neighbours.
             part += product(
                 plan.scheme, plan.unit if plan.fragment.on_matrix_unit else None, a, b, promote=plan.promote, fragment_k=plan.fragment.shape[2],
-                compensated=plan.promotion.compensates, part=slice(mine[0], mine[-1] + 1) if plan.scheme.family.run_k else mine,
+                compensated=plan.promotion.compensates, to_the_end=plan.promotion.to_the_end,
+                part=slice(mine[0], mine[-1] + 1) if plan.scheme.family.run_k else mine,
             )
         c = c + part
     return c

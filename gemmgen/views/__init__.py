@@ -14,7 +14,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import Input, input_of
 from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Accumulator, Product
-from gemmgen.designs.feature import COMBINED_SUMS, PROMOTES_AT_ONCE
+from gemmgen.designs.feature import COMBINED_SUMS, PROMOTES_AT_ONCE, PROMOTES_TO_THE_END
 from gemmgen.designs.portable.design import PIECES
 from gemmgen.model.error import mean_cut
 from gemmgen.views.memory import COPY_BYTES, Copying, Operand, Rows, Swizzle, View
@@ -114,8 +114,7 @@ class Geometry(View):
 
     @property
     def pairs_under_way(self) -> int:
-        """Pairs of neighbours in C that a thread reads while it stores as many others: fewer where its sums take most registers, and
-        1, none ahead, where they leave no register."""
+        """Pairs of neighbours in C that a thread reads while it stores as many: few where its sums take most registers, 1, none ahead, where they take all."""
         combined = self.plan.split_k > 1 or self.combines_sums or self.plan.promotion.one_sum
         held = self.elements * (1 if combined else len(self.plan.scheme.family.recombination.steps))
         return 8 if held <= 64 else 4 if held <= 160 else 1
@@ -369,9 +368,13 @@ class Promotion(View):
 
     @property
     def promotes_at_once(self) -> bool:
-        """Whether every instruction along k starts from zero and its sum moves over at
-        once: then the unit's accumulator lives for a moment and needs no array."""
+        """Whether every instruction along k starts from zero and its sum moves over at once: then the unit's accumulator needs no array."""
         return self.plan.promote == self.plan.fragment.shape[2] and not self.compensates
+
+    @property
+    def to_the_end(self) -> bool:
+        """Whether an interval that k ends short of is promoted, too."""
+        return self.plan.design.has(PROMOTES_TO_THE_END)
 
     @property
     def promote_steps(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ from ways import TINY, plan_of
 from gemmgen.catalog.element import ELEMENTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.emulate import SCHEDULES, TOGETHER
-from gemmgen.kinds import Kind
+from gemmgen.kinds import GEMM, Kind
+from gemmgen.kinds.complex import OfComplex
 from gemmgen.kinds.solves import BLOCK, TRSM, Trsm
 from gemmgen.kinds.triangles import BOTH, LOWER, UPPER, Gemmt, Syr2k, Syrk
 from gemmgen.kinds.triangular import LEFT, RIGHT, UNIT, Symm, Trmm
@@ -22,11 +23,13 @@ from gemmgen.render import render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.unused import without_unused
-from gemmgen.verify import kinds
+from gemmgen.verify import Judge, kinds, oracles
+from gemmgen.verify.expected import computed
 
 WAYS = {
     "mma": dict(stages=3), "mma, slices": dict(split_k=2), "mma, split before shared memory": dict(where="shared"),
     "mma, split behind shared memory": dict(where="register", stages=2), "mma, row scales": dict(scheme="scaled"),
+    "mma, row scales, slices": dict(scheme="scaled", split_k=2),
     "mfma": dict(gpu="mi300x", fragment={"shape": "m16n16k32"}),
 }
 WAYS = {name: way | {"tile": TINY} for name, way in WAYS.items()} | {"fma": dict(scheme="fp32", promote=0)}
@@ -71,7 +74,7 @@ OF_TRIANGLES = WAYS | {
 
 @cache
 def made(way: str, kind: Kind, **more):
-    return on_emulator(replace(plan_of(**OF_TRIANGLES[way], **more), kind=kind))
+    return on_emulator(replace(plan_of(**OF_TRIANGLES[way] | more), kind=kind))
 
 
 @pytest.mark.parametrize("way", ["mma", "mma, slices", "mma, split behind shared memory"])
@@ -184,6 +187,35 @@ def test_a_triangle_of_an_operand_is_read(way, kind, layout):
     device, plan, source = made(way, kind, layout=layout)
     right, told = kinds.question(plan, source, device)
     assert right, told
+
+
+@pytest.mark.parametrize("way", ["mma, row scales", "wgmma, row scales"])
+def test_a_row_of_c_is_a_row_of_b_that_compensated_sums_have_in_a_short_last_interval(way):
+    """Of two stages, of which k leaves one: that sum moves once more, or stays where it is."""
+    device, plan, source = made(way, GEMM, sums="compensated", promote=64)
+    problem = oracles.permutation(plan)
+    k = problem.a.shape[1]
+    assert problem.a[-1, -1] and -(-k // plan.block[2]) % plan.promotion.promote_stages == 1
+    asked = Judge(plan, source, device.binary, device).bits("permutation", problem)
+    assert asked.passed, asked.detail
+
+
+SUMS_MOVE_ON = [  # beside whose tiles of C the parts of k begin and end that they sum
+    ("mma, row scales", Trmm(LOWER), "nn"), ("mma, row scales", Trmm(LOWER, RIGHT), "nt"), ("mma, row scales, slices", Trmm(UPPER), "tn"),
+    ("wgmma, row scales", Trmm(UPPER), "nn"), ("mma, row scales", OfComplex("c64", "nn", Trmm(LOWER)), "nn"),
+    ("mma, row scales", OfComplex("c64", "nn", Trmm(LOWER, RIGHT)), "nn"),
+]
+
+
+@pytest.mark.parametrize(("way", "kind", "layout"), SUMS_MOVE_ON, ids=["-".join((way, one.name, *one.options.values())) for way, one, _ in SUMS_MOVE_ON])
+def test_a_row_of_c_is_a_row_of_b_where_compensated_sums_move_on_between_zeros(way, kind, layout):
+    """The part of k that the judge looks at ends within an interval of promotion; the tile's own goes on, as its kind says, and gives back once more."""
+    device, plan, source = made(way, kind, layout=layout, sums="compensated", promote=96 if way.startswith("wgmma") else 64)
+    drawn = map(partial(oracles.permutation, plan), range(1, 40))
+    # Where it makes a difference in the second tile of rows, or of a cluster.
+    problem = next(one for one in drawn if (computed(plan, one.a, one.b) != one.expected)[-7:].any())
+    asked = Judge(plan, source, device.binary, device).bits("permutation", problem)
+    assert asked.passed, asked.detail
 
 
 @pytest.mark.parametrize(("way", "kind"), [("wgmma", Trmm(UPPER)), ("mma, row scales", Symm(LOWER)), ("wgmma", Symm(UPPER, RIGHT))],

@@ -257,6 +257,7 @@ def test_a_tile_of_trmm_sums_two_real_k_for_each_complex_one(side):
     """Whole real k up to its last row, or its last column, which are real already."""
     kind = OfComplex("c64", "nn", Trmm(LOWER if side == LEFT else UPPER, side))
     assert kind.k_range == (("", "2 * (m0 + TILE_M)") if side == LEFT else ("", "n0 + TILE_N"))
+    assert [kind.summed(64, 96, (80, 32), k) for k in (1000, 70)] == [(0, 288 if side == LEFT else 128), (0, 70)]
     plan = replace(made("hemm"), kind=kind)
     stages = -(-2000 // plan.block[2])
     tile = (2 * plan.block[0] if side == LEFT else plan.block[1]) / plan.block[2]

@@ -14,7 +14,7 @@ from gemmgen.decisions import Decision, Word
 from gemmgen.designs import common
 from gemmgen.designs.common import GROUPS, SLICES, STAGES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
-from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, STORED_B, Feature
+from gemmgen.designs.feature import ANY_KIND, COMPLEX, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, PROMOTES_TO_THE_END, STORED_B, Feature
 from gemmgen.designs.modelled import sizes
 from gemmgen.designs.parts import Equations, Text
 from gemmgen.designs.specialised import equations, refusals
@@ -91,7 +91,7 @@ class Specialised(Design):
     features = (
         SWIZZLED_ROWS, WARPGROUPS, common.RING, CLUSTERS, TURNS, FEW_WARPGROUPS, common.PROMOTION, common.TILES_OF_K, common.RUNS_OF_K,
         common.SLICES_OF_RUNS, common.COMPENSATION, A_IN_REGISTERS, common.STAGES_IN_SHARED, ACCUMULATORS, WIDE_INSTRUCTIONS, common.SLICES_OF_K,
-        PERSISTENT, PACKS_APART, STORED_B, ANY_KIND, GIVEN_TRIANGLES, COMPLEX,
+        PERSISTENT, PACKS_APART, STORED_B, ANY_KIND, GIVEN_TRIANGLES, COMPLEX, PROMOTES_TO_THE_END,
     )
     words = {
         "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),

@@ -22,7 +22,7 @@ SPARE_BITS = 4
 
 def product(
     scheme: Scheme, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
-    part: slice | np.ndarray = slice(None),
+    to_the_end: bool = False, part: slice | np.ndarray = slice(None),
 ) -> np.ndarray:
     """A [M, K] B [K, N] of the scheme's elements, as a kernel without slices of k computes it.
 
@@ -32,6 +32,7 @@ def product(
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
         fragment_k: k of one matrix instruction; of several types of words, of the leading ones': integer sums are exact in any order.
         compensated: whether only a sum's leading bits move and the rest stays in the accumulator, which is empty afterwards otherwise.
+        to_the_end: whether sums move once more at the end of a k that is no multiple of `promote`; where runs end, they always do.
         part: the k that are summed, one after another: a slice or, of words whose scales are not of runs, indices, of tiles of k whole ones. The words, and
             the scales of rows and runs, are those of all.
 
@@ -44,12 +45,13 @@ def product(
     if scheme.family.run_k:
         return _by_runs(scheme.family, unit, of_a, of_b, promote, fragment_k, compensated, part)
     of_a, of_b = (replace(words, planes=words.planes[:, :, part]) for words in (of_a, of_b))
-    return _product(scheme.family, unit, a[:, part], b[part], of_a, of_b, promote, fragment_k, compensated)
+    return _product(scheme.family, unit, a[:, part], b[part], of_a, of_b, promote, fragment_k, compensated, to_the_end)
 
 
 @singledispatch
 def _product(
     family: Family, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, of_a: Words, of_b: Words, promote: int, fragment_k: int, compensated: bool,
+    to_the_end: bool,
 ) -> np.ndarray:
     scheme = family.scheme
     left, right = _raw(of_a, fragment_k), _raw(of_b, fragment_k)
@@ -64,7 +66,7 @@ def _product(
                 inside[each.into] = _by_lanes(of_a.planes[each.a][:, step], of_b.planes[each.b][:, step], inside[each.into])
                 continue
             inside[each.into] = units.mma_columns(unit, word, left[each.a][step], right[each.b][step], inside[each.into])
-        if promote and (k + fragment_k) % promote == 0:
+        if promote and ((k + fragment_k) % promote == 0 or to_the_end and k + fragment_k >= a.shape[1]):
             for name in outside:
                 moved = leading(inside[name]) if compensated else inside[name]
                 outside[name], inside[name] = outside[name] + moved, inside[name] - moved if compensated else zero
@@ -93,6 +95,7 @@ def _by_lanes(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 @_product.register
 def _(
     family: ResidueWords, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, of_a: Words, of_b: Words, promote: int, fragment_k: int, compensated: bool,
+    to_the_end: bool,
 ) -> np.ndarray:
     """Sums of integers, which no order changes."""
     return joined(of_a, of_b, family.scheme)
@@ -101,6 +104,7 @@ def _(
 @_product.register
 def _(
     family: Tiles, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, of_a: Words, of_b: Words, promote: int, fragment_k: int, compensated: bool,
+    to_the_end: bool,
 ) -> np.ndarray:
     """The same where each tile of k has scales of its own: its INT32 sums become one number, which is scaled and added up in FP32."""
     scheme, tile_k, b = family.scheme, family.tile_k, np.ascontiguousarray(b.T)

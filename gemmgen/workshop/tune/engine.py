@@ -97,7 +97,10 @@ def emulated(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if m * n * k > MOST_EMULATED:
         raise SpecError("--device emulator", "is too slow for this program", got=f"a GEMM of {m} x {n} x {k}", needs=f"m n k of at most {MOST_EMULATED}",
                         remedy="--size with smaller numbers, or --device model")
-    return product(plan.scheme, plan.unit, a, b, promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.promotion.compensates)
+    return product(
+        plan.scheme, plan.unit, a, b, promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.promotion.compensates,
+        to_the_end=plan.promotion.to_the_end,
+    )
 
 
 class Simulation:
