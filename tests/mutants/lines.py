@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -90,6 +91,8 @@ class Lines:
             threading.settrace(None)
         elif monitoring.get_tool(monitoring.COVERAGE_ID) == "lines":
             monitoring.set_events(monitoring.COVERAGE_ID, 0)
+            for event in (monitoring.events.PY_START, monitoring.events.LINE):  # code that ran goes on to tell its lines, of whatever runs next
+                monitoring.register_callback(monitoring.COVERAGE_ID, event, None)
             monitoring.free_tool_id(monitoring.COVERAGE_ID)
 
     def told(self) -> dict[str, list[int]]:
@@ -276,7 +279,7 @@ class Mapper:
             while not (done := os.waitpid(pid, os.WNOHANG))[0] and time.monotonic() < began + self.timeout:
                 time.sleep(0.005)
             end_children()
-            self._keep(item, folder, time.monotonic() - began, bool(done[0]))
+            self._keep(item, folder, time.monotonic() - began, done)
             with ended.get_lock():
                 ended.value += 1
 
@@ -299,12 +302,20 @@ class Mapper:
             why = next((one.longreprtext[-600:] for one in reports if one.failed), "")
             (folder / "ran.new").write_text(json.dumps({"state": state, "why": why, "lines": lines.told()}))
             (folder / "ran.new").rename(folder / "ran")
+        except BaseException:  # noqa: BLE001, whatever it is is told
+            (folder / "died").write_text(traceback.format_exc())
         finally:
             os._exit(0)
 
-    def _keep(self, item, folder: Path, seconds: float, in_time: bool) -> None:
-        ran = json.loads((folder / "ran").read_text()) if (folder / "ran").is_file() else {
-            "state": "died" if in_time else "late", "why": "", "lines": {}}
+    def _keep(self, item, folder: Path, seconds: float, ended: tuple[int, int]) -> None:
+        """Notes what a test left; `ended` is its process, and its status, or 0 and 0 where it was not awaited."""
+        if (folder / "ran").is_file():
+            ran = json.loads((folder / "ran").read_text())
+        elif not ended[0]:
+            ran = {"state": "late", "why": "", "lines": {}}
+        else:
+            why = (folder / "died").read_text()[-600:] if (folder / "died").is_file() else f"its process ended with {os.waitstatus_to_exitcode(ended[1])}"
+            ran = {"state": "died", "why": why, "lines": {}}
         lines = {file: {*numbers} for file, numbers in ran["lines"].items()}
         for path in (folder / "lines").glob("*.json"):
             try:

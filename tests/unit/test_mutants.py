@@ -474,6 +474,12 @@ def test_elsewhere():
 def test_red():
     a.g(1)
     assert 0
+
+
+def test_gone():
+    import os
+
+    os._exit(3)
 """
 
 
@@ -490,7 +496,8 @@ def test_drawn_faults_are_tried_on_the_tests_that_run_them_and_survivors_are_wri
     entries = {line["id"].rpartition("_")[2]: line for line in noted if "state" in line}
     covered = runner.lines.Map(root, entries.values())
     assert {name: line["state"] for name, line in entries.items()} == {
-        "first": "passed", "second": "passed", "third[3]": "passed", "elsewhere": "passed", "red": "failed"}
+        "first": "passed", "second": "passed", "third[3]": "passed", "elsewhere": "passed", "red": "failed", "gone": "died"}
+    assert entries["gone"]["why"] == "its process ended with 3" and entries["first"]["why"] == ""
     running = [sorted(test.rpartition("_")[2] for test in covered.of("gemmgen/a.py", line, line)) for line in (6, 10, 14)]
     assert running == [["first", "second", "third[3]"], [], ["elsewhere"]]  # each alone runs what caches held
     rows = [json.loads(line) for line in (root / "build-out/mutants/survivors.jsonl").read_text().splitlines()]

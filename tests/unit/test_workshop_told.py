@@ -413,10 +413,10 @@ def test_the_emulator_is_asked_for_products_of_a_size(monkeypatch):
     asked = []
     monkeypatch.setattr("gemmgen.emulate.core.product.product", lambda scheme, unit, a, b, **how: asked.append((a.shape, b.shape, how)) or "C")
     plan = SimpleNamespace(scheme=SimpleNamespace(exact=False), unit=None, promote=64, fragment=SimpleNamespace(shape=(16, 8, 4)),
-                           promotion=SimpleNamespace(compensates=False))
+                           promotion=SimpleNamespace(compensates=False, to_the_end=True))
     a, b = np.zeros((4, 8)), np.zeros((8, 2))
     monkeypatch.setattr(engine, "MOST_EMULATED", 64)
-    assert engine.emulated(plan, a, b) == "C" and asked == [((4, 8), (8, 2), {"promote": 64, "fragment_k": 4, "compensated": False})]
+    assert engine.emulated(plan, a, b) == "C" and asked == [((4, 8), (8, 2), {"promote": 64, "fragment_k": 4, "compensated": False, "to_the_end": True})]
     monkeypatch.setattr(engine, "MOST_EMULATED", 63)
     with pytest.raises(SpecError, match="too slow") as refusal:
         engine.emulated(plan, a, b)
