@@ -82,7 +82,7 @@ def expected(plan: Plan, a: np.ndarray, b: np.ndarray, seed: int = 0) -> Expecte
     m, n = a.shape[0], b.shape[1]
     most = (max(SAMPLE, ceil(ENOUGH / max(1, min(other, SAMPLE)))) for other in (n, m))
     rows, columns = (np.sort(rng.permutation(extent)[:count]) for extent, count in zip((m, n), most))
-    a, b = np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])
+    whole, a, b = (a, b), np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])
     if not a.size or not b.size:
         return Expected(rows, columns, 0.0, 0.0)
     reference = plan.type.exact(a, b)
@@ -91,7 +91,7 @@ def expected(plan: Plan, a: np.ndarray, b: np.ndarray, seed: int = 0) -> Expecte
     with np.errstate(all="ignore"):
         own, want = sequential(a, b, plan.type), reference - lost(plan, a, b, reference)
         for at in range(orders):
-            mine = own if plan.scheme.exact else computed(plan, *(reordered(plan, a, b, rng) if at else (a, b)))
+            mine = own if plan.scheme.exact else of_part(plan, *whole, rows, columns, rng if at else None)
             found.append(relative_frobenius(mine, want))
     return Expected(rows, columns, max(found), relative_frobenius(own, reference))
 
@@ -123,22 +123,35 @@ def shares(plan: Plan, k: int, first: int = 0, last: int | None = None) -> list[
     return [[one[(one >= start) & (one < stop)] for one in mine] for start, stop in bounds if start < stop]
 
 
-def of_part(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A B where it is a part of a product of the plan's kind (`Kind.embedded`), as that kind's tiles of C compute it: those that have a part of k of their own
-    begin and end between zeros, and compensated sums go on moving there."""
-    kind, (bm, bn, bk) = plan.kind, plan.block
+def of_part(
+    plan: Plan, a: np.ndarray, b: np.ndarray, rows: np.ndarray | None = None, columns: np.ndarray | None = None, rng: np.random.Generator | None = None,
+) -> np.ndarray:
+    """Some rows and columns, or all, of A B where it is a part of a product of the plan's kind (`Kind.embedded`), as that kind's tiles of C compute it: those
+    that have a part of k of their own begin and end between zeros, where slices of k begin elsewhere and compensated sums go on moving.
+
+    Args:
+        rng: draws another order of k within each matrix instruction; None for the order that there is.
+    """
+    kind, (bm, bn, bk), (m, n) = plan.kind, plan.block, (a.shape[0], b.shape[1])
+    rows, columns = np.arange(m) if rows is None else rows, np.arange(n) if columns is None else columns
     if not any(kind.k_range):
-        return computed(plan, a, b)
-    m, n, whole = a.shape[0], b.shape[1], kind.embedded(a, b, None)
+        a, b = np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])
+        return computed(plan, *(reordered(plan, a, b, rng) if rng else (a, b)))
+    whole = kind.embedded(a, b, None)
     a, b = kind.completed(whole.a, whole.b)
-    c, high = np.zeros((a.shape[0], b.shape[1]), plan.type.dtype), bm * plan.cluster
-    places = kind.part(np.arange(c.size).reshape(c.shape), m, n)
-    for m0 in np.unique(places // c.shape[1] // high) * high:
-        for n0 in np.unique(places % c.shape[1] // bn) * bn:
+    if rng:
+        a, b = reordered(plan, a, b, rng)
+    places = kind.part(np.arange(a.shape[0] * b.shape[1]).reshape(a.shape[0], b.shape[1]), m, n)
+    down, right = places[rows, 0] // b.shape[1], places[0, columns] % b.shape[1]  # where they stand in the whole C
+    c, high = np.zeros((len(rows), len(columns)), plan.type.dtype), bm * plan.cluster
+    for m0 in np.unique(down // high) * high:
+        for n0 in np.unique(right // bn) * bn:
             first, last = kind.summed(m0, n0, (high, bn), a.shape[1])
-            tile = slice(m0, m0 + high), slice(n0, n0 + bn)
-            c[tile] = computed(plan, a[tile[0]], np.ascontiguousarray(b[:, tile[1]]), first // bk * bk, ceil(last / bk) * bk)
-    return kind.part(c, m, n)
+            tile = down // high * high == m0, right // bn * bn == n0
+            c[np.ix_(*tile)] = computed(
+                plan, np.ascontiguousarray(a[down[tile[0]]]), np.ascontiguousarray(b[:, right[tile[1]]]), first // bk * bk, ceil(last / bk) * bk
+            )
+    return c
 
 
 def computed(plan: Plan, a: np.ndarray, b: np.ndarray, first: int = 0, last: int | None = None) -> np.ndarray:

@@ -24,7 +24,8 @@ from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.unused import without_unused
 from gemmgen.verify import Judge, kinds, oracles
-from gemmgen.verify.expected import computed
+from gemmgen.verify.expected import computed, expected, of_part
+from gemmgen.verify.metrics import relative_frobenius
 
 WAYS = {
     "mma": dict(stages=3), "mma, slices": dict(split_k=2), "mma, split before shared memory": dict(where="shared"),
@@ -63,6 +64,7 @@ class Band(Kind):
 
 
 WGMMA = dict(gpu="h200", fragment={"policy": "wgmma"}, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2, "group": 2}, promote=32, stages=3)
+FLAT = {"block": [16, 32, 16], "warp": [16, 16, 16]}
 OF_TRIANGLES = WAYS | {
     "wgmma": WGMMA, "wgmma, row scales": WGMMA | dict(scheme="scaled"), "wgmma, slices": WGMMA | dict(split_k=2),
     "wgmma, turns": WGMMA | dict(consumers="pingpong", tile=WGMMA["tile"] | {"cluster": 1}),
@@ -216,6 +218,19 @@ def test_a_row_of_c_is_a_row_of_b_where_compensated_sums_move_on_between_zeros(w
     problem = next(one for one in drawn if (computed(plan, one.a, one.b) != one.expected)[-7:].any())
     asked = Judge(plan, source, device.binary, device).bits("permutation", problem)
     assert asked.passed, asked.detail
+
+
+@pytest.mark.parametrize("kind", [Trmm(LOWER), Trmm(UPPER, RIGHT), OfComplex("c64", "nn", Trmm(UPPER))], ids=["left", "right", "complex"])
+def test_what_is_expected_of_tiles_that_have_parts_of_k_is_summed_in_their_slices(kind):
+    """Bit for bit what the kernel computes, and not what slices of a whole k would: a slice of the triangle's k has other elements."""
+    device, plan, source = on_emulator(replace(plan_of(scheme="scaled", layout="nn", split_k=4, tile=FLAT), kind=kind))
+    problem = oracles.uniform(plan, -1, 1, (37, 29, 37), 5)
+    c, whole = Judge(plan, source, device.binary, device).run(problem).c, problem.a.astype(np.float64) @ problem.b
+    assert (c == of_part(plan, problem.a, problem.b)).all() and (c != computed(plan, problem.a, problem.b)).any()
+    some = np.array([0, 3, 17, 36]), np.array([1, 2, 28])
+    assert (c[np.ix_(*some)] == of_part(plan, problem.a, problem.b, *some)).all()
+    assert (of_part(plan, problem.a, problem.b, rng=np.random.default_rng(1)) != c).any()  # another order of k
+    assert 1 <= expected(plan, problem.a, problem.b).simulated / relative_frobenius(c, whole) < 1.1
 
 
 @pytest.mark.parametrize(("way", "kind"), [("wgmma", Trmm(UPPER)), ("mma, row scales", Symm(LOWER)), ("wgmma", Symm(UPPER, RIGHT))],
