@@ -15,7 +15,7 @@ from gemmgen.model.accuracy import float_sums_worst, predicted, reach, split_wor
 from gemmgen.model.error import U
 from gemmgen.split import split
 from gemmgen.verify import fixed, oracles
-from gemmgen.verify.bound import TINIEST, _accumulation, _size, _swallowed, allowance, bound, fallen, share_of_worst, underflow, worst_case
+from gemmgen.verify.bound import TINIEST, _accumulation, _left, _size, _swallowed, allowance, bound, fallen, share_of_worst, underflow, worst_case
 from gemmgen.verify.expected import AS_FP32, LEAST_SAMPLE, MARGIN, SAMPLE, Expected, computed, expected, sequential, shares
 from gemmgen.verify.metrics import Errors, errors, exact, relative_frobenius, same_special
 from ways import HOPPER, SMALL_GROUPS, TINY, can_multiply, plan_of
@@ -273,6 +273,13 @@ def test_what_an_accumulator_swallows_and_who_sums_which_k():
         scheme = SCHEMES.get(scheme)
         assert _swallowed(scheme, scheme.accumulators[at], 1 << 20) == pytest.approx(few)
         assert _swallowed(scheme, scheme.accumulators[at], 1 << 40) == (0.25 if few else 0)
+
+
+def test_nothing_is_left_of_an_operand_that_is_stored_as_words():
+    """Of A, which is split, the bound has what its words leave; of B what it is."""
+    stored, apart = SCHEMES.get("bf16x2_bb16"), SCHEMES.get("bf16x3")
+    assert _left(stored, 1, "b") == (0.0, 0.0) and _left(stored, 0, "b") == (1.0, 1.0)
+    assert all(2.0**-10 < _left(one, 1, x)[1] < 2.0**-8 for one, x in ((stored, "a"), (apart, "a"), (apart, "b")))  # to nearest: the mean is 0
     assert fixed.added(3) == pytest.approx((U / np.sqrt(3), U * np.sqrt(2 / 3)))
     two = SimpleNamespace(block=(64, 64, 32), warp=(32, 32, 16), split_k=2, geometry=SimpleNamespace(warps_k=2))  # four stages of 100 k, two a slice
     k = np.arange(100)

@@ -71,6 +71,7 @@ def test_greedy_takes_what_gains_most_and_the_programme_finds_better():
     assert best.kernels == (0, 1) and best.cost == pytest.approx(0) and best.least == best.cost
     assert first.least <= best.cost and best_set(known, 2).kernels == (0, 1)
     assert best_set(known, 2, "greedy").kernels[0] == 2
+    assert greedy(known, 1).least == pytest.approx(np.log(2))  # of 3 log 2 without any, the best kernel alone gains 2
 
 
 @pytest.mark.parametrize("seed", range(4))

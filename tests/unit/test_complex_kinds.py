@@ -241,6 +241,12 @@ def test_a_plan_says_its_kind_and_so_does_the_plain_one_beside_it():
     assert plain_plan(plan).kind == plan.kind
 
 
+def test_a_batch_is_asked_for_by_its_own_word_only_where_it_is_of_whole_products():
+    """`kind = "strided"` is A B + C itself; of a triangle of C, or of an operand, a spec names the kind, and strides."""
+    plain, *others = (kind_of(spec(name, layout).spec.problem).strided() for name, layout in (("gemm", "nc"), ("herk", "nc"), ("hemm", "nc"), ("trmm", "cn")))
+    assert plain.asked == "strided" and [one.asked for one in others] == ["herk", "hemm", "trmm"]
+
+
 def test_choices_of_the_real_kind_are_options():
     kind = kind_of(spec("trmm", "cn", side="right", diag="unit", uplo="upper").spec.problem)
     assert kind.options == {"type": "c64", "layout": "cn", "uplo": "upper", "side": "right", "diag": "unit"} and kind.operand == "b"

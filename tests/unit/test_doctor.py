@@ -141,6 +141,7 @@ def test_the_report_says_each_part_in_a_line(monkeypatch):
         "[cuda12]       missing cupy-cuda12x; has nvidia-cuda-nvrtc-cu12 12.4", "setting        GEMMGEN_CACHE=off", "problem        bad", "", "Type next:",
         "  gemmgen verify x", "      since",
     ]
+    assert doctor_verb.text(value | {"gpus": [], "cuda_driver": 0}).splitlines()[2:4] == ["driver         no CUDA driver", "GPU            none"]
 
 
 def test_the_report_has_what_the_probes_answer(monkeypatch):

@@ -64,3 +64,13 @@ def test_the_usual_tile_is_small_where_an_elements_words_take_more_than_four_byt
 
     tiles = {row.word: usual_tile(row) for row in FRAGMENTS.rows() if row.vendor == "nvidia" and row.on_matrix_unit and row.b and row.word in ("f16", "tf32")}
     assert tiles["f16"] == Tile((128, 64, 32), (32, 32, 16), 32) and tiles["tf32"] == Tile((64, 64, 16), (32, 32, 16), 32)
+
+
+def test_a_use_of_squares_is_refused_where_no_square_is_whole_tiles(monkeypatch):
+    """Of three uses; `batched` takes any shape."""
+    monkeypatch.setattr("gemmgen.fragment_uses.SIZES", (8,))
+    for name in ("householder", "givens", "scan"):
+        with pytest.raises(SpecError, match="no square of the use is whole tiles") as refusal:
+            use(name, FRAGMENTS.get("mma_m16n8k16_f16"))
+        assert refusal.value.got == "mma_m16n8k16_f16" and refusal.value.needs == "a shape that divides 8"
+    assert "m16n8k16" in use("batched", FRAGMENTS.get("mma_m16n8k16_f16"), "tcec")

@@ -19,7 +19,7 @@ from gemmgen.cli.output import Progress
 from gemmgen.errors import DeviceError
 from gemmgen.model.accuracy import DISTRIBUTIONS
 from gemmgen.solve.contract import EVERYWHERE, contract
-from gemmgen.solve.frontier import frontier
+from gemmgen.solve.frontier import Frontier, Point, frontier
 from gemmgen.spec import loads
 from gemmgen.workshop.bench import F16, F16_THIRD, SGEMM
 from gemmgen.workshop.bench import measured_frontier as benching
@@ -344,6 +344,16 @@ gpu = "h200"
     choice = road.plan(solved_for(road.load(spec), (4096, 4096, 4096)))
     assert [(one.point.scheme, one.point.promote, one.point.sums) for one in candidates if one.point.told == picked] == [
         (choice.scheme.name, choice.promote, choice.sums)]
+
+
+def test_an_interval_is_worth_running_unless_another_of_its_scheme_is_as_good_in_all():
+    """Slower and better on one kind of data alone is worth it; slower and as good is not, nor is a slower one of which another scheme says nothing."""
+    def point(scheme, promote, seconds, **errors):
+        return Point(scheme, promote, "mma", errors, 1.0, 1.0, seconds, 1.0)
+
+    fast, mixed, slow, other = (point("scaled", 0, 1.0, a=1.0, b=9.0), point("scaled", 64, 2.0, a=2.0, b=1.0), point("scaled", 32, 3.0, a=2.0, b=1.0),
+                                point("ootomo", 0, 9.0, a=9.0, b=9.0))
+    assert Frontier.worth_running.fget(SimpleNamespace(points=(fast, mixed, slow, other))) == (fast, mixed, other)
 
 
 def test_a_design_that_has_no_choice_of_sums_is_not_asked_for_one(tmp_path, monkeypatch):

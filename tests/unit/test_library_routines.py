@@ -23,7 +23,7 @@ from gemmgen.library.file import library_from, load_library
 from gemmgen.library.made import estimates
 from gemmgen.library.routines import LEVEL3, NUMBERS, number, sized, stands, ways_of
 from gemmgen.solve import applicable
-from gemmgen.spec import Problem
+from gemmgen.spec import Problem, loads
 from library_calls import of_plan
 from ways import plan_of
 
@@ -111,6 +111,13 @@ def test_a_kernel_serves_small_and_large_sizes_by_two_passes():
     for mine in found.routines.values():
         assert all(np.isfinite(one.seconds).all() and one.seconds.shape == (3,) and not one.plan.launches.splits_whole for one in mine)
         assert mine[0].plan.block[0] == 128 and mine[0].plan.fragment.policy == "wgmma"
+
+
+def test_on_its_own_gpu_a_spec_stays_as_it_is_fixed():
+    spec = loads({"problem": {"m": 64, "n": 64, "k": 64}, "split": {"scheme": "scaled"}, "target": {"gpu": "h200"}})
+    own, other = (candidate_kernels.retargeted(spec, gpu, "nt") for gpu in ("h200", "a100"))
+    assert [told for told, _ in own] == [""] and len(other) > 1 and other[0][0] == ""
+    assert [(one.spec.target.gpu, one.spec.problem.layout) for _, one in own] == [("h200", "nt")]
 
 
 def test_large_products_decide_which_kernel_a_way_has(monkeypatch):

@@ -835,3 +835,13 @@ def test_integer_sums_of_a_tile_of_k_are_held_on_rdna(gpu, held):
     plan = road.plan({"problem": dict.fromkeys("mnk", 4096), "split": {"scheme": "mixpert1_tile"}, "target": {"gpu": gpu}})
     assert plan.model["accumulators"] == held
     assert held == 1 or 4 * plan.warp[0] * plan.warp[1] // 32 + 48 <= 256
+
+
+def test_lists_of_a_schema_are_as_deep_as_the_deepest_of_its_choices():
+    from gemmgen.workshop.explore.studies import _depth_of_schema
+
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    known = {"Pairs": {"type": "array", "items": numbers}}
+    for schema, depth in ((({"type": "integer"}), 0), (numbers, 1), ({"$ref": "#/$defs/Pairs"}, 2), ({"anyOf": [numbers, {"$ref": "#/$defs/Pairs"}]}, 2),
+                          ({"type": "array", "items": {"$ref": "#/$defs/Pairs"}}, 3), ({"type": "array"}, 1)):
+        assert _depth_of_schema(schema, known) == depth

@@ -12,7 +12,7 @@ from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import Emulator, TensorMap
 from gemmgen.emulate.core import strips
 from gemmgen.emulate.core.integer import picked_bytes
-from gemmgen.emulate.core.memory import Arena, Fault
+from gemmgen.emulate.core.memory import Arena, Buffer, Fault
 from gemmgen.emulate.core.report import Source
 from gemmgen.emulate.ptx.registers import Registers
 from gemmgen.errors import EmulationError
@@ -1258,3 +1258,15 @@ def test_lanes_that_a_mov_leaves_out_are_only_read_as_before():
     with pytest.raises(Fault, match="a register is read that a wgmma may not have written"):
         registers.get(1, np.dtype(np.float32))
     assert registers.accumulator(1).tolist() == [10, 11, 2, 3]
+
+
+def test_a_part_of_a_buffer_lies_within_it_and_nothing_else_is_one():
+    """Beside two buffers: the first's whole, its last byte, and neither a byte more, nor before, nor another's name at its place."""
+    arena = Arena()
+    first, second = arena.allocate(64, "x"), arena.allocate(32, "y")
+    for offset, nbytes in ((0, 64), (63, 1), (64, 0)):
+        part = arena.slice(Buffer("x", first.address + offset, nbytes))
+        assert (part.start - arena.slice(first).start, part.stop - part.start) == (offset, nbytes)
+    for buffer in (Buffer("x", first.address, 65), Buffer("x", first.address - 1, 2), Buffer("y", first.address, 4), Buffer("z", second.address, 4)):
+        with pytest.raises(EmulationError, match="is not a buffer of this emulator"):
+            arena.slice(buffer)

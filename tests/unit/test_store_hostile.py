@@ -189,6 +189,18 @@ def test_a_question_that_takes_too_much_memory_is_ended_with_its_limit(tmp_path,
     assert ran.code == 2 and "takes more than 16 MiB of memory" in ran.err and "--memory" in ran.err
 
 
+def test_what_a_statement_may_be_made_of_is_listed(monkeypatch):
+    """A part that DuckDB will know one day, and this list does not, is no SELECT."""
+    from gemmgen.workshop.explore.store import select
+
+    select.check_select("SELECT 1 UNION SELECT 2")
+    monkeypatch.setattr(select, "NODES", frozenset({"SELECT_NODE"}))
+    select.check_select("SELECT 1")
+    with pytest.raises(GemmgenError, match="does more than select") as refusal:
+        select.check_select("SELECT 1 UNION SELECT 2")
+    assert refusal.value.has == "SET_OPERATION_NODE"
+
+
 def test_ctrl_c_ends_a_question(tmp_path):
     fill(tmp_path, 1)
     store = Store(tmp_path, seconds=20)
