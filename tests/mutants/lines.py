@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import base64
 import ctypes
+import faulthandler
 import functools
 import gc
 import json
@@ -293,6 +294,7 @@ class Mapper:
             tempfile.tempdir = None
             factory = item.config._tmp_path_factory
             factory._given_basetemp, factory._basetemp = folder / "p", None
+            faulthandler.enable((folder / "fault").open("w"))
             lines = Lines(self.root)
             lines.start()
             reports = runtestprotocol(item, nextitem=None, log=False)
@@ -314,7 +316,8 @@ class Mapper:
         elif not ended[0]:
             ran = {"state": "late", "why": "", "lines": {}}
         else:
-            why = (folder / "died").read_text()[-600:] if (folder / "died").is_file() else f"its process ended with {os.waitstatus_to_exitcode(ended[1])}"
+            left = [(folder / name).read_text() for name in ("died", "fault") if (folder / name).is_file()]
+            why = "".join(left)[:600] or f"its process ended with {os.waitstatus_to_exitcode(ended[1])}"
             ran = {"state": "died", "why": why, "lines": {}}
         lines = {file: {*numbers} for file, numbers in ran["lines"].items()}
         for path in (folder / "lines").glob("*.json"):
