@@ -161,3 +161,11 @@ def test_a_fallback_that_cannot_be(asked):
 def test_what_a_thread_holds(asked, sets):
     """Of tiles of k one sum in FP32, where an instruction's k is the tile's; else the integers of two instructions beside it."""
     assert plan_of(tile={"block": [64, 64, 32], "warp": [32, 32, 32]}, **asked).geometry.accumulator_sets == sets
+
+
+@pytest.mark.parametrize("name", ["mixpert1_tile", "mixpert_full_tile"])
+def test_each_sum_but_the_first_is_added_with_a_rounding(name):
+    """Also one that no offset of FP32 could hold beside the others, and that is added apart."""
+    scheme = SCHEMES.get(name)
+    moved = scheme.family.moved
+    assert moved.roundings == len(scheme.accumulators) - 1 and bool(moved.apart) == (name == "mixpert_full_tile")
