@@ -694,7 +694,7 @@ def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes, 
         printed=one, as_text=lambda: one.verdict, as_dict=one.as_dict))
     for arguments, said in (((), one.verdict), (("--json",), json.dumps(one.as_dict()["draws"]))):
         ran = gemmgen("gpu", "profile", "--device", "emulator", "--gpu", "a100", "--only", MMA, "--draws", "7", "--seed", "3", *arguments)
-        assert (ran.code, said in ran.out) == (code, True)
+        assert (ran.code, said in ran.out, ran.out.startswith("{")) == (code, True, bool(arguments))
     assert asked == [(MMA, 7, 3)] * 2
 
 

@@ -98,6 +98,9 @@ def test_an_application_refuses_a_kernel_whose_c_is_no_product():
     with pytest.raises(SpecError, match="applications take kernels that have no epilogue") as error:
         matmul(np.ones((8, 8), np.float32), np.ones((8, 8), np.float32))
     assert "[epilogue] do" in str(error.value) and "leave it out" in str(error.value)
+    matmul = Copied("mine", loads(SPEC | {"problem": {"c": "bf16"}}), "emulator")
+    with pytest.raises(SpecError, match="applications take kernels that have C in FP32 alone"):
+        matmul(np.ones((8, 8), np.float32), np.ones((8, 8), np.float32))
 
 
 # ---- what it is given
