@@ -455,6 +455,12 @@ def test_the_stand_in_of_a_kernel_for_batches_refuses_kernels_of_one_product():
         batch_contender.contender(SimpleNamespace(plan=SimpleNamespace(launches=SimpleNamespace(of_products=False)), source=SimpleNamespace(name="gemmgen_x")))
 
 
+def test_a_kernel_for_batches_races_by_its_plans_threshold_and_copies_no_list(monkeypatch):
+    monkeypatch.setattr(batch_contender, "BatchKernel", lambda *given: given)
+    built = SimpleNamespace(plan=SimpleNamespace(launches=SimpleNamespace(of_products=True)))
+    assert batch_contender.contender(built) == (built, None, False) and batch_contender.contender(built, 7, True) == (built, 7, True)
+
+
 def test_forms_are_those_for_the_batchs_sizes():
     assert set(NAMES) - set(suited(NAMES, SIZES)) == set(ONE_SIZE)
     assert set(NAMES) - set(suited(NAMES, [SIZES[0]] * 3)) == set(PADDED)

@@ -40,6 +40,7 @@ from gemmgen.workshop.bringup.profiled import FLOAT, HALF, KINDS, TREE, Kind, Pr
 from gemmgen.workshop.bringup.rates import Bench, Measured
 from gemmgen.workshop.bringup.sample import Proposed, Timed, _spread
 from gemmgen.workshop.bringup.session import Session, Value
+from gemmgen.workshop.bringup.timed_launches import REPEATS, TRIES, Run
 from gemmgen.workshop.bringup.unit_rules import Candidate
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.verbs import bringup as verb
@@ -420,6 +421,18 @@ def test_repeats_have_a_median_a_spread_and_a_clock():
     assert (steady.value, steady.clock, steady.throttled) == (11.0, 1010.0, False) and steady.spread == pytest.approx(2 / 11)
     assert steady.proof == "3 repeats, spread 18 %, at 1010 MHz"
     assert Measured((1.0, 1.0), (1000.0, 1021.0)).throttled and Measured((0.0, 0.0), (1.0, 1.0)).spread == 0
+
+
+@pytest.mark.parametrize(("clocks", "used", "throttled"), [([1000], 0, False), ([0, 1000], 1, False), (TRIES * [0], TRIES - 1, True)])
+def test_launches_are_repeated_until_the_clock_is_steady(clocks, used, throttled):
+    """Of each try the first launch is for warmth; a clock of 0 stands for one that changes."""
+    runs = [Run(np.zeros(1), 100.0 * at + one, clock or 1000.0 + 100 * one, 1) for at, clock in enumerate(clocks) for one in range(REPEATS + 1)]
+    for ahead in (False, True):
+        bench, asked, left = object.__new__(Bench), [], iter(runs)
+        bench.run = lambda *given: asked.append(given) or next(left)
+        found = bench.repeated(lambda run: run.span, "k", 1, 32, 9, 5, ahead=ahead)
+        assert found.values == tuple(100.0 * used + one for one in range(1, REPEATS + 1)) and found.throttled is throttled
+        assert asked == [("k", 1, 32, 9, 5, *((at,) if ahead else ())) for at in range(len(runs))]
 
 
 def test_what_is_sought_of_a_device_with_a_clock():
@@ -1066,6 +1079,18 @@ def test_a_bring_up_goes_through_its_parts_and_is_compared_with_the_unit_of_its_
     with pytest.raises(ZeroDivisionError):
         bringup.bring_up(machine, "x", products=9)
     assert len(cleared) == 2
+
+
+def test_a_machine_is_what_its_driver_or_its_row_tells(monkeypatch):
+    told = {"arch": "sm_93", "title": "NVIDIA Something", "sms": 7}
+    monkeypatch.setattr(probe, "driver_facts", lambda kind: told | {"kind": kind})
+    machine = probe.GpuMachine("cuda")
+    assert (machine.kind, machine.arch, machine.name) == ("cuda", "sm_93", "NVIDIA Something") and machine.facts() == told | {"kind": "cuda"}
+    row = GPUS.get("a100")
+    machine = probe.EmulatedMachine(row)
+    facts = machine.facts()
+    assert (machine.arch, machine.name) == (row.arch, f"emulator of {row.title}") == (facts["arch"], facts["title"])
+    assert (facts["sms"], facts["boost_mhz"], facts["registers_per_sm"]) == (108, row.rates.boost_mhz, row.limits.registers_per_sm)
 
 
 def test_rows_lie_in_folders_of_their_own_until_they_are_cleared():

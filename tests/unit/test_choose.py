@@ -642,7 +642,10 @@ def test_the_command_tells_regrets_and_rules(store, tmp_path, capsys):
     assert main(["study", "choose", store, "--kernels", "2", "-o", str(tmp_path / "d.json")]) == 0
     told = capsys.readouterr().out
     assert "2 of 3 kernels for 20 shapes" in told and "one kernel for all" in told and "held out" in told and "% by estimates" in told
-    assert dispatch.load_table(tmp_path / "d.json").parts[0].rules
+    table = dispatch.load_table(tmp_path / "d.json")
+    assert table.parts[0].rules
+    for label, kernel in table.kernels.items():
+        assert f"{label}  {kernel.name} ({kernel.gpu}, {kernel.layout}, error {kernel.error:.1e})" in told
     assert main(["study", "choose", store, "--kernels", "2", "--held-out", "0", "--shapes", "hpl", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["sets"][GPU]["shapes"] == 93 and "held_out" not in value["table"]["parts"][0] and "nothing was timed at these shapes" in value["notes"][0]
