@@ -27,7 +27,7 @@ from gemmgen.workshop.choose import few
 from gemmgen.workshop.choose import timed as choosing_timed
 from gemmgen.workshop.choose.few import Costs, _leanings, best_set, choose, costs, exact, greedy
 from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted, shapes_of
-from gemmgen.workshop.explore.rebuilt import plan_of
+from gemmgen.workshop.explore.rebuilt import budgets, plan_of
 from gemmgen.workshop.explore.store import Store, Writer
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.time_model import with_constants
@@ -203,6 +203,14 @@ def test_errors_verdicts_and_gpus_say_which_kernels_may_be_chosen():
     assert "--layout" in refusal.value.remedy
     with pytest.raises(SpecError, match="no kernel"):
         choose([replace(row, verdict="hung") for row in rows])
+
+
+def test_numbers_of_a_kernel_are_those_of_its_sizes_and_of_the_registers_that_it_has():
+    [plan], sides = plans(few=1), np.array([[512, 256, 64], [0, 8, 1]])
+    told = {registers: budgets(plan, sides, registers) for registers in (None, 0, 77)}
+    assert [told[None][name].tolist() for name in "MNK"] == [[512, 1], [256, 8], [64, 1]]
+    assert told[77]["registers"] == 77 and all(told[one].get("registers") != 77 for one in (None, 0))
+    assert {**told[77], "registers": 0}.keys() == {**told[None], "registers": 0}.keys()
 
 
 @pytest.mark.parametrize("turned", [False, True])

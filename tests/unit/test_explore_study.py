@@ -199,6 +199,13 @@ def test_what_strategies_know_is_of_the_candidate_itself():
         columns = found.part_of(at).ranked.columns
         assert own.tolist() == [columns[name][found.row[at]] if name in columns else 0 for name in found.pool.names]
         assert found.pool.error[at] == found.part_of(at).error
+    found = explore.study(small(study={**SMALL["study"], "gpus": ["h200"]}, space={
+        "split": {"scheme": "half"}, "tile": {"block": [64, 64, 64], "warp": [64, 64, 64]}, "pipeline": {"stages": 3}})).candidates()
+    first = [found.part_of(at).request.design.name for at in found.order].index
+    for design, other in (("specialised", "waits"), ("portable", "cluster")):
+        [own] = found.pool.features(np.array([at := found.order[first(design)]]))
+        told = dict(zip(found.pool.names, own.tolist()))
+        assert told[other] == 0 and told["BM"] == 64 and other not in found.part_of(at).ranked.columns, "a number that its design does not have"
 
 
 def test_a_policy_without_a_kernel_does_not_refuse_the_combination():
