@@ -701,14 +701,15 @@ PROFILE = Profile(draws=10, half=3, single=7, single_21=10, worst=5, example=(92
 def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes, code, gemmgen, monkeypatch):
     one = replace(PROFILE, **figures)
     assert one.design.startswith(design) and one.verdict.startswith(verdict) and one.half_passes is passes
-    asked = []
+    asked, shown = [], []
+    monkeypatch.setattr("gemmgen.cli.output.Progress.clear", lambda self: shown.append("no step"))
     monkeypatch.setattr(profiled, "machine_for", lambda device, gpu: SimpleNamespace(arch=GPUS.get(gpu).arch))
     monkeypatch.setattr(profiled, "profile_device", lambda machine, fragment, draws, seed, progress: asked.append((fragment.name, draws, seed)) or SimpleNamespace(
-        printed=one, as_text=lambda: one.verdict, as_dict=one.as_dict))
+        printed=one, as_text=lambda: shown.append("verdict") or one.verdict, as_dict=one.as_dict))
     for arguments, said in (((), one.verdict), (("--json",), json.dumps(one.as_dict()["draws"]))):
         ran = gemmgen("gpu", "profile", "--device", "emulator", "--gpu", "a100", "--only", MMA, "--draws", "7", "--seed", "3", *arguments)
         assert (ran.code, said in ran.out, ran.out.startswith("{")) == (code, True, bool(arguments))
-    assert asked == [(MMA, 7, 3)] * 2
+    assert asked == [(MMA, 7, 3)] * 2 and shown[:2] == ["no step", "verdict"], "the step leaves the terminal before the verdict comes"
 
 
 @pytest.mark.parametrize(("arch", "only", "got"), [
