@@ -209,8 +209,7 @@ def test_numbers_of_a_kernel_are_those_of_its_sizes_and_of_the_registers_that_it
     [plan], sides = plans(few=1), np.array([[512, 256, 64], [0, 8, 1]])
     told = {registers: budgets(plan, sides, registers) for registers in (None, 0, 77)}
     assert [told[None][name].tolist() for name in "MNK"] == [[512, 1], [256, 8], [64, 1]]
-    assert told[77]["registers"] == 77 and all(told[one].get("registers") != 77 for one in (None, 0))
-    assert {**told[77], "registers": 0}.keys() == {**told[None], "registers": 0}.keys()
+    assert told[77]["registers"] == 77 and told[None]["registers"] == told[0]["registers"] == plan.predicted_registers, "the model's, where nobody compiled it"
 
 
 @pytest.mark.parametrize("turned", [False, True])
