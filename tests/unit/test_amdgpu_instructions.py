@@ -739,7 +739,8 @@ UNDEFINED_AND_USED = {
         "v_mov_b32_e32 v12, v2\nv_writelane_b32 v12, s27, 5\nv_readlane_b32 s29, v12, 5\ns_add_u32 s29, s29, 1", "register s29 is read, which nothing"
     ),
     "moved from another lane": (
-        "s_mov_b64 exec, 1\nv_mov_b32_e32 v12, v2\ns_mov_b64 exec, 3\nv_mov_b32_dpp v8, v12 quad_perm:[1,1,1,1]\nv_add_u32_e32 v8, v8, v2", "register v8 is read"
+        "s_mov_b64 exec, 1\nv_mov_b32_e32 v12, v2\ns_mov_b64 exec, 3\nv_mov_b32_dpp v8, v12 quad_perm:[1,1,1,1]\n"
+        "v_add_u32_e32 v8, v8, v2", "register v8 is read"
     ),
     "a lane of a spilled scalar": ("v_mov_b32_e32 v12, v2\nv_writelane_b32 v12, s27, 1\nv_add_u32_e32 v8, v12, v2", "register v12 is read, which nothing"),
     "half a lane": (

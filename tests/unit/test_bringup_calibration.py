@@ -256,7 +256,8 @@ def test_a_kernel_is_timed_at_two_sizes_and_predicted_at_its_own(monkeypatch):
 def test_a_kernel_that_was_not_made_is_told_and_not_timed(monkeypatch):
     """Whoever tried it died, or the compiler's answer is a refusal, which brings columns and no code."""
     spec = {"split": {"scheme": "ootomo"}, "target": {"gpu": str(SPECS / "gpus/a100.toml")}}
-    answers = iter([("died", "no memory"), ("value", ({"verdict": "refused", "reason": "spills", "identity": "x"}, b"")), ("value", ({"identity": "y"}, b"made"))])
+    refused = {"verdict": "refused", "reason": "spills", "identity": "x"}
+    answers = iter([("died", "no memory"), ("value", (refused, b"")), ("value", ({"identity": "y"}, b"made"))])
     timed = []
     pool = SimpleNamespace(begin=lambda target, task, answers=answers: SimpleNamespace(result=lambda: next(answers)),
                            on_gpu=lambda target, task: timed.append(task.size) or ("died", "hung"))
