@@ -12,7 +12,7 @@ from gemmgen import road
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import Judge, oracles, sample
-from gemmgen.verify.sample import Sample, affordable, blocks, drawn, seconds, why_not
+from gemmgen.verify.sample import ELEMENT, Sample, affordable, blocks, drawn, seconds, why_not
 
 TINY = {"tile": {"block": [32, 32, 16], "warp": [32, 16, 16], "group": 2}, "target": {"gpu": "a100"}, "fragment": {"policy": "mma"}}
 SIZE = 150, 110, 40
@@ -97,6 +97,17 @@ def test_estimates_grow_with_the_work():
     few, many = (seconds(plan, (32 * edge, 32 * edge, 4096), processes=1) for edge in (16, 32))
     assert 3.4 * few < many <= 4 * few, "each block of each run costs, beside what a strip does"
     assert seconds(plan, (32 * 64, 32 * 64, 512), processes=8) < seconds(plan, (32 * 64, 32 * 64, 512), processes=1) / 4
+
+
+def test_an_estimate_has_the_split_pass_of_what_is_read(monkeypatch):
+    """Of all rows of A and columns of B, or of those that a sample's blocks read; three times, as the product is run."""
+    plans = [road.plan(TINY | KINDS[name]) for name in ("prepass", "shared")]
+    some = SimpleNamespace(blocks=4, places=lambda which: range((20, 7)[which]))
+    whole = [[seconds(plan, (50, 30, 64), one) for plan in plans] for one in (None, some)]
+    monkeypatch.setattr(sample, "ELEMENT", 0.0)
+    for lines, before, one in zip((80, 27), whole, (None, some)):
+        passes = [was - seconds(plan, (50, 30, 64), one) for plan, was in zip(plans, before)]
+        assert passes == [pytest.approx(3 * ELEMENT * lines * 64), 0.0]
 
 
 def test_verify_says_what_it_sampled(monkeypatch, gemmgen, write_spec):

@@ -193,6 +193,7 @@ INTEGERS = {
     "v_add_i16 v8, v2, v4 clamp": lambda x, y: max(-(2**15), min(signed(x, 16) + signed(y, 16), 2**15 - 1)) % 2**16,
     "v_pk_sub_u16 v8, v2, v4 clamp": lambda x, y: max(x % 2**16 - y % 2**16, 0) | max((x >> 16) - (y >> 16), 0) << 16,
     "v_pack_b32_f16 v8, v2, v4 op_sel:[1,0,0]": lambda x, y: x >> 16 | y << 16,
+    "v_pack_b32_f16 v8, v2, 1.0": lambda x, y: x & 0xFFFF | 0x3C000000, "v_pack_b32_f16 v8, 3, v4": lambda x, y: 3 | y << 16,
     "v_sad_u32 v8, v2, v4, 9": lambda x, y: abs(x - y) + 9,
     "v_mad_u32_u24 v8, v2, v4, v2": lambda x, y: (x % 2**24) * (y % 2**24) + x,
     "v_mad_i32_i24 v8, v2, v4, -5": lambda x, y: signed(x, 24) * signed(y, 24) - 5,
@@ -507,6 +508,7 @@ def test_conversions_saturate_and_round():
     upper = "v_cvt_f32_f16_sdwa v8, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1"
     same(run(upper, F32, HALVES.view(U16).astype(U32) << 16), HALVES.astype(F32))
     same(run("v_frexp_exp_i32_f32_e32 v8, v2", I32, AWKWARD), np.where(np.isfinite(AWKWARD), np.frexp(AWKWARD)[1], 0))
+    same(run("v_mov_b32_e32 v8, -1\nv_frexp_exp_i16_f16_e32 v8, v2", I16, HALVES), np.where(np.isfinite(HALVES), np.frexp(HALVES)[1], 0))
 
 
 def test_packing_toward_zero_and_to_bfloat16():
@@ -704,6 +706,8 @@ UNDEFINED_AND_FINE = {
     "a spilled scalar overwritten": "v_mov_b32_e32 v8, v2\nv_readlane_b32 s20, v2, 5\nv_writelane_b32 v8, s27, 5\nv_writelane_b32 v8, s20, 5",
     "the first lane's": "v_readfirstlane_b32 s29, v11\nv_mov_b32_e32 v8, v2",
     "the half that a load leaves": f"{HALF_LOADED}\nv_and_b32_e32 v8, 0xffff, v12",
+    "in a lane that is not moved": "v_mov_b32_e32 v8, v2\ns_mov_b64 exec, 1\nv_mov_b32_e32 v12, v2\ns_mov_b64 exec, 3\n"
+    "v_mov_b32_dpp v8, v12 quad_perm:[0,0,0,0]\ns_mov_b64 exec, -1",
     "in lanes that are off": "s_mov_b64 exec, 0\nv_add_u32_e32 v8, v11, v11\ns_mov_b64 exec, -1\nv_mov_b32_e32 v8, v2",
 }  # fmt: skip
 
@@ -733,6 +737,10 @@ UNDEFINED_AND_USED = {
     "scalar": ("s_add_u32 s20, s21, 1\nv_mov_b32_e32 v8, s20", "register s21 is read, which nothing has written"),
     "scalar, after a lane": (
         "v_mov_b32_e32 v12, v2\nv_writelane_b32 v12, s27, 5\nv_readlane_b32 s29, v12, 5\ns_add_u32 s29, s29, 1", "register s29 is read, which nothing"
+    ),
+    "moved from another lane": (
+        "s_mov_b64 exec, 1\nv_mov_b32_e32 v12, v2\ns_mov_b64 exec, 3\nv_mov_b32_dpp v8, v12 quad_perm:[1,1,1,1]\n"
+        "v_add_u32_e32 v8, v8, v2", "register v8 is read"
     ),
     "a lane of a spilled scalar": ("v_mov_b32_e32 v12, v2\nv_writelane_b32 v12, s27, 1\nv_add_u32_e32 v8, v12, v2", "register v12 is read, which nothing"),
     "half a lane": (
@@ -1265,6 +1273,9 @@ def test_scalars_of_rdna_4():
             same(got[number], want[number])
         for name, function in (("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint)):
             same(run(f"s_{name}_f32 s18, s12", F32, AWKWARD, target="gfx1201", scalar=True), function(AWKWARD))
+        for kind in ("eq", "gt", "le", "lt", "nge", "u"):
+            got = run(f"s_cmp_{kind}_f32 s12, s14\ns_cselect_b32 s18, 1, 0", U32, a[::3], b[::3], target="gfx1201", scalar=True)
+            assert (got == COMPARES[kind](a, b)[::3]).all(), kind
         same(run("s_mov_b32 s18, s14\ns_fmac_f32 s18, s12, s12", F32, a, b, target="gfx1201", scalar=True), fma(a, a, b))
         same(run("s_fmaak_f32 s18, s12, s14, 0x3f800000", F32, a, b, target="gfx1201", scalar=True), fma(a, b, np.ones_like(a)))
         same(run("s_cvt_f16_f32 s18, s12", F16, AWKWARD, target="gfx1201", scalar=True), AWKWARD.astype(F16))
@@ -1472,6 +1483,8 @@ def test_a_permutation_in_rows_reads_what_its_lanes_need_and_switches_none_off()
     ("gfx942", "s_setreg_imm32_b32 hwreg(HW_REG_TRAPSTS, 4, 4), 0", "hardware register is not supported"),
     ("gfx942", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 8, 1), 0", "only the rounding and subnormal modes can be set"),
     ("gfx942", "s_setreg_imm32_b32 hwreg(HW_REG_MODE), 0", "only the rounding and subnormal modes can be set"),
+    ("gfx1100", "v_dot4_i32_iu8 v8, v2, v4, v2 neg_lo:[1,0,0]", "bytes without a sign are not supported here"),
+    ("gfx1100", "v_dot4_i32_iu8 v8, v2, v4, v2", "bytes without a sign are not supported here"),
     ("gfx942", "v_mov_b32_e32 v12, v2\nv_mov_b32_e32 v13, src_shared_base_hi\nflat_atomic_add v[12:13], v2", "a flat atomic operation on LDS"),
     ("gfx942", "global_atomic_add v21, v2, s[4:5], s20", "instruction has 4 operands"),
 ])

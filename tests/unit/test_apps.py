@@ -277,6 +277,16 @@ def test_a_gpus_triangle_is_given_as_the_column_major_matrix_that_its_memory_is(
     assert given == [False, True] * 8
 
 
+@pytest.mark.parametrize(("images", "less"), [(3, 1), (2, 8), (1, 1 << 20)])
+def test_the_layers_of_inception_are_the_papers_divided(images, less):
+    inputs = inception.make({"images": images, "less": less, "first": 2, "last": 3}, "drawn", 0).inputs
+    for number in (2, 3):
+        pixels, filters, channels = inception.INCEPTION[number - 1]
+        assert inputs[f"pixels{number}"].shape == (max(1, images * pixels // less), max(1, channels // less))
+        assert [inputs.pop(f"weights{number}.{at}").shape for at in range(len(filters))] == [(max(1, channels // less), max(1, one // less)) for one in filters]
+    assert list(inputs) == ["pixels2", "pixels3"]
+
+
 def test_the_figures_of_inception_by_hand():
     """Two modules: the largest difference of all, and pixels whose strongest filter is another."""
     exact = {"one": np.array([[1.0, 2.0], [3.0, 0.0]]), "two": np.array([[5.0, 4.0, 0.0]])}
@@ -399,7 +409,8 @@ def test_probabilities_of_large_logits_are_numbers():
 
 def test_hpls_residual_by_hand():
     rows = np.array([[1.0, -2], [-3, 0.5]])
-    assert lu.largest_row(rows) == 3.5 and lu.largest_row(np.concatenate([np.ones((2050, 2)), rows])) == 3.5
+    for before in (0, 2047, 2048, 2050):
+        assert [lu.largest_row(np.concatenate([np.ones((before, 2)), each])) for each in (rows, rows[::-1])] == [3.5, 3.5]
     assert lu.scaled_residual(np.array([1e-16, -4e-16]), np.array([2.0, -5]), np.array([1.0, 3]), 3.5) == pytest.approx(4e-16 / (2.0**-53 * (3.5 * 5 + 3) * 2))
 
 
@@ -925,6 +936,8 @@ def test_an_iteration_changes_singular_values_alone():
     for _ in range(3):
         s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
     np.testing.assert_allclose(polar.orthogonalised(who.InNumpy("numpy", np.float64), x, 3), u * s @ v, atol=1e-12)
+    found = polar.make({"rows": 5, "columns": 9, "steps": 3}, "drawn", 0).run(who.InNumpy("numpy", np.float64), {"x": x})
+    np.testing.assert_allclose(found["x"], u * s @ v, atol=1e-12)
 
 
 def test_each_kind_and_way_of_a_product_has_a_kernel_of_its_own(monkeypatch):

@@ -27,6 +27,7 @@ from gemmgen.timing.batches import cells as every_cell
 from gemmgen.timing.batches import device as batches_device
 from gemmgen.timing.batches.contender import _in_turn, checked
 from gemmgen.timing.batches.device import places
+from gemmgen.timing.batches.rivals import _Handle
 from gemmgen.workshop.bench import BatchRow, Table, as_csv, as_text, from_csv, geometric_means, worst_cells
 from gemmgen.workshop.bench import measure as benching
 from gemmgen.workshop.bench.racers import batch_racers, of_batches
@@ -453,6 +454,30 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
 def test_the_stand_in_of_a_kernel_for_batches_refuses_kernels_of_one_product():
     with pytest.raises(InfeasibleSpec, match="one product"):
         batch_contender.contender(SimpleNamespace(plan=SimpleNamespace(launches=SimpleNamespace(of_products=False)), source=SimpleNamespace(name="gemmgen_x")))
+
+
+def test_a_handle_of_cublas_has_a_stream_and_a_workspace_of_its_own(gpu, monkeypatch):
+    given = []
+
+    def called(name):
+        return lambda handle, *arguments: given.append((name, *(one.value for one in arguments))) or 0
+
+    library = SimpleNamespace(cublasCreate_v2=lambda handle: 0, cublasSetStream_v2=called("stream"), cublasSetWorkspace_v2=called("workspace"))
+    monkeypatch.setattr(sys.modules[_Handle.__module__], "load_library", lambda: library)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace(device=SimpleNamespace(get_cublas_handle=lambda: given.append("loaded"))))
+    monkeypatch.setattr(gpu, "empty", lambda count, kind: SimpleNamespace(data=SimpleNamespace(ptr=count * kind().itemsize + 1)))
+    _Handle(5)
+    assert given == ["loaded", ("stream", 5), ("workspace", (32 << 20) + 1, 32 << 20)]
+    library.cublasSetWorkspace_v2 = lambda *arguments: 7
+    with pytest.raises(DeviceError, match="gives no handle") as refused:
+        _Handle(5)
+    assert refused.value.got == "cublasStatus 7"
+
+
+def test_a_kernel_for_batches_races_by_its_plans_threshold_and_copies_no_list(monkeypatch):
+    monkeypatch.setattr(batch_contender, "BatchKernel", lambda *given: given)
+    built = SimpleNamespace(plan=SimpleNamespace(launches=SimpleNamespace(of_products=True)))
+    assert batch_contender.contender(built) == (built, None, False) and batch_contender.contender(built, 7, True) == (built, 7, True)
 
 
 def test_forms_are_those_for_the_batchs_sizes():

@@ -20,7 +20,7 @@ from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.workshop.bringup import bring_up, egemm, probe, unit_rules
 from gemmgen.workshop.bringup import rates as measured_rates
-from gemmgen.workshop.bringup.described import Described, described
+from gemmgen.workshop.bringup.described import CUTS, Described, described
 from gemmgen.workshop.bringup.dots import Dots
 from gemmgen.workshop.bringup.dots import halves as halves_of
 from gemmgen.workshop.bringup.egemm import profile, suited
@@ -91,7 +91,8 @@ def hidden(names):
 def test_a_hidden_row_is_found(name):
     fragment, rule = ROWS[name]
     gpu = FakeGpu(by_row(*rule[:3], inner=rule.inner, sum_bits=rule.sum_bits, flushes=rule.flushes))
-    one = probed(gpu, fragment)
+    one = probed(gpu, fragment, egemm=fragment != F16)
+    assert one.profile is None and 0 < one.seconds < 600, "EGEMM's workflow is for FP16, where it is asked for"
     assert one.found.fits and one.found.candidate == rule, (one.found.candidate, one.found.turns, one.found.same)
     assert one.maps.same_as(one.fragment) and one.order.block == rule.block
     assert one.found.agreeing == one.found.proof >= 0.8 * PROOF - 256 and not one.found.against
@@ -357,6 +358,27 @@ ONE, LEAST_NORMAL, LARGEST_POWER = 0x3F80, 0x0080, 0x7F00
 """bfloat16: 1, 2^-126 and 2^127."""
 NOT_DESCRIBED = ("words of A flushed", "products flushed", "negative zeros")
 aligning_24 = aligning(24, 8)
+
+
+@pytest.mark.parametrize("block", [2, 0])
+def test_near_ties_lie_about_half_a_place_of_the_accumulator(block):
+    """On it, above and below; what else a product sums is far smaller, and of the same step."""
+    order = Order(((0, 1), (2, 3)), block)
+    words, others, c = unit_rules._near_ties(np.random.default_rng(0), SimpleNamespace(form=FORMATS["bf16"], depth=4, largest=100, word="bf16"), order, 400)
+    products = np.abs(decode("bf16", words).astype(np.float64) * decode("bf16", others))
+    large, half = products[:, ::2].max(1), np.spacing(np.abs(c)).astype(np.float64) / 2
+    assert {*np.sign(large - half)} == {-1, 0, 1} and (np.abs(large / half - 1) < 2.0**-5).all()
+    assert (products[:, 1::2].max(1) < large).all() and (np.count_nonzero(products[:, :2], axis=1) % 2 == 0).all()
+    assert {*np.sign(c)} == {-1, 1} and (products[:, 0] > 0).any() and (products[:, 2] > 0).any()
+
+
+def test_what_is_described_is_told_in_words():
+    order, form = Order(((0, 1),), 0), FORMATS["bf16"]
+    assert Described(order, form, (24, "zero"), (24, "zero"), (23, "nearest"), (False, False, False), False).text == (
+        f"as described (terms {CUTS['zero']} at 24 bits; sums {CUTS['nearest']} at 23; steps: {order.text})")
+    assert Described(order, form, (24, "up"), (25, "down"), (22, "zero"), (True, False, True), True).text == (
+        f"as described (terms {CUTS['up']} at 24 bits; the accumulator {CUTS['down']} at 25; sums {CUTS['zero']} at 22; subnormal words as zero; "
+        f"subnormal sums as zero; no Inf, but the largest number; steps: {order.text})")
 
 
 def test_a_described_unit_saturates_on_both_sides_and_flushes_what_it_is_said_to():

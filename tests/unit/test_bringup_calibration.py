@@ -253,6 +253,28 @@ def test_a_kernel_is_timed_at_two_sizes_and_predicted_at_its_own(monkeypatch):
     assert [(row.m, row.n, row.k) for row in again.rows] == [size] and again.kernels == 1
 
 
+def test_a_kernel_that_was_not_made_is_told_and_not_timed(monkeypatch):
+    """Whoever tried it died, or the compiler's answer is a refusal, which brings columns and no code."""
+    spec = {"split": {"scheme": "ootomo"}, "target": {"gpu": str(SPECS / "gpus/a100.toml")}}
+    refused = {"verdict": "refused", "reason": "spills", "identity": "x"}
+    answers = iter([("died", "no memory"), ("value", (refused, b"")), ("value", ({"identity": "y"}, b"made"))])
+    timed = []
+    pool = SimpleNamespace(begin=lambda target, task, answers=answers: SimpleNamespace(result=lambda: next(answers)),
+                           on_gpu=lambda target, task: timed.append(task.size) or ("died", "hung"))
+    found = sample.timed("gpu", "nvidia", pool, wanted=[sample.Proposed(spec, (at, 2, 3), 1e-3) for at in (1, 2, 3)])
+    assert timed == [(3, 2, 3)] and found.kernels == 1 and found.refused == ("no memory", "spills", "hung")
+    assert [(row.m, row.verdict) for row in found.rows] == [(3, "failed")]
+
+
+def test_kernels_that_no_compiler_made_are_counted(monkeypatch):
+    def all_of(answers):
+        return lambda target, each: answers if target.endswith(":compiled") else [("value", [{"at": 1}]), ("failed", "no plan")]
+
+    made = [("value", ("one", "a compiler")), ("failed", "spills"), ("value", ("two", "a compiler")), ("died", "")]
+    for answers, told in ((made, (["one", "two"], 2, "a compiler")), (made[1::2], ([], 2, ""))):
+        assert sample.compiled(GPUS.get("a100"), "a100", SimpleNamespace(all=all_of(answers))) == told
+
+
 def test_draws_count_by_what_they_hold_out():
     asked = []
 

@@ -40,6 +40,7 @@ from gemmgen.workshop.bringup.profiled import FLOAT, HALF, KINDS, TREE, Kind, Pr
 from gemmgen.workshop.bringup.rates import Bench, Measured
 from gemmgen.workshop.bringup.sample import Proposed, Timed, _spread
 from gemmgen.workshop.bringup.session import Session, Value
+from gemmgen.workshop.bringup.timed_launches import REPEATS, TRIES, Run
 from gemmgen.workshop.bringup.unit_rules import Candidate
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.verbs import bringup as verb
@@ -422,6 +423,18 @@ def test_repeats_have_a_median_a_spread_and_a_clock():
     assert Measured((1.0, 1.0), (1000.0, 1021.0)).throttled and Measured((0.0, 0.0), (1.0, 1.0)).spread == 0
 
 
+@pytest.mark.parametrize(("clocks", "used", "throttled"), [([1000], 0, False), ([0, 1000], 1, False), (TRIES * [0], TRIES - 1, True)])
+def test_launches_are_repeated_until_the_clock_is_steady(clocks, used, throttled):
+    """Of each try the first launch is for warmth; a clock of 0 stands for one that changes."""
+    runs = [Run(np.zeros(1), 100.0 * at + one, clock or 1000.0 + 100 * one, 1) for at, clock in enumerate(clocks) for one in range(REPEATS + 1)]
+    for ahead in (False, True):
+        bench, asked, left = object.__new__(Bench), [], iter(runs)
+        bench.run = lambda *given: asked.append(given) or next(left)
+        found = bench.repeated(lambda run: run.span, "k", 1, 32, 9, 5, ahead=ahead)
+        assert found.values == tuple(100.0 * used + one for one in range(1, REPEATS + 1)) and found.throttled is throttled
+        assert asked == [("k", 1, 32, 9, 5, *((at,) if ahead else ())) for at in range(len(runs))]
+
+
 def test_what_is_sought_of_a_device_with_a_clock():
     names = rates._names(session_of(fragments=[FRAGMENTS.get(MMA)]))
     assert {f"rate {MMA} fma_per_clock", f"rate {MMA} latency_cycles", "gpu sms", "rate f32 latency_cycles"} <= {*names}
@@ -688,14 +701,15 @@ PROFILE = Profile(draws=10, half=3, single=7, single_21=10, worst=5, example=(92
 def test_a_profile_concludes_from_its_figures(figures, design, verdict, passes, code, gemmgen, monkeypatch):
     one = replace(PROFILE, **figures)
     assert one.design.startswith(design) and one.verdict.startswith(verdict) and one.half_passes is passes
-    asked = []
+    asked, shown = [], []
+    monkeypatch.setattr("gemmgen.cli.output.Progress.clear", lambda self: shown.append("no step"))
     monkeypatch.setattr(profiled, "machine_for", lambda device, gpu: SimpleNamespace(arch=GPUS.get(gpu).arch))
     monkeypatch.setattr(profiled, "profile_device", lambda machine, fragment, draws, seed, progress: asked.append((fragment.name, draws, seed)) or SimpleNamespace(
-        printed=one, as_text=lambda: one.verdict, as_dict=one.as_dict))
+        printed=one, as_text=lambda: shown.append("verdict") or one.verdict, as_dict=one.as_dict))
     for arguments, said in (((), one.verdict), (("--json",), json.dumps(one.as_dict()["draws"]))):
         ran = gemmgen("gpu", "profile", "--device", "emulator", "--gpu", "a100", "--only", MMA, "--draws", "7", "--seed", "3", *arguments)
-        assert (ran.code, said in ran.out) == (code, True)
-    assert asked == [(MMA, 7, 3)] * 2
+        assert (ran.code, said in ran.out, ran.out.startswith("{")) == (code, True, bool(arguments))
+    assert asked == [(MMA, 7, 3)] * 2 and shown[:2] == ["no step", "verdict"], "the step leaves the terminal before the verdict comes"
 
 
 @pytest.mark.parametrize(("arch", "only", "got"), [
@@ -1066,6 +1080,18 @@ def test_a_bring_up_goes_through_its_parts_and_is_compared_with_the_unit_of_its_
     with pytest.raises(ZeroDivisionError):
         bringup.bring_up(machine, "x", products=9)
     assert len(cleared) == 2
+
+
+def test_a_machine_is_what_its_driver_or_its_row_tells(monkeypatch):
+    told = {"arch": "sm_93", "title": "NVIDIA Something", "sms": 7}
+    monkeypatch.setattr(probe, "driver_facts", lambda kind: told | {"kind": kind})
+    machine = probe.GpuMachine("cuda")
+    assert (machine.kind, machine.arch, machine.name) == ("cuda", "sm_93", "NVIDIA Something") and machine.facts() == told | {"kind": "cuda"}
+    row = GPUS.get("a100")
+    machine = probe.EmulatedMachine(row)
+    facts = machine.facts()
+    assert (machine.arch, machine.name) == (row.arch, f"emulator of {row.title}") == (facts["arch"], facts["title"])
+    assert (facts["sms"], facts["boost_mhz"], facts["registers_per_sm"]) == (108, row.rates.boost_mhz, row.limits.registers_per_sm)
 
 
 def test_rows_lie_in_folders_of_their_own_until_they_are_cleared():

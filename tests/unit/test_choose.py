@@ -27,7 +27,7 @@ from gemmgen.workshop.choose import few
 from gemmgen.workshop.choose import timed as choosing_timed
 from gemmgen.workshop.choose.few import Costs, _leanings, best_set, choose, costs, exact, greedy
 from gemmgen.workshop.choose.shapes import SHAPES, Shape, drawn, load_shapes, merged, parted, shapes_of
-from gemmgen.workshop.explore.rebuilt import plan_of
+from gemmgen.workshop.explore.rebuilt import budgets, plan_of
 from gemmgen.workshop.explore.store import Store, Writer
 from gemmgen.workshop.explore.trial_row import Row
 from gemmgen.workshop.fit.time_model import with_constants
@@ -204,6 +204,13 @@ def test_errors_verdicts_and_gpus_say_which_kernels_may_be_chosen():
     assert "--layout" in refusal.value.remedy
     with pytest.raises(SpecError, match="no kernel"):
         choose([replace(row, verdict="hung") for row in rows])
+
+
+def test_numbers_of_a_kernel_are_those_of_its_sizes_and_of_the_registers_that_it_has():
+    [plan], sides = plans(few=1), np.array([[512, 256, 64], [0, 8, 1]])
+    told = {registers: budgets(plan, sides, registers) for registers in (None, 0, 77)}
+    assert [told[None][name].tolist() for name in "MNK"] == [[512, 1], [256, 8], [64, 1]]
+    assert told[77]["registers"] == 77 and told[None]["registers"] == told[0]["registers"] == plan.predicted_registers, "the model's, where nobody compiled it"
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -643,7 +650,10 @@ def test_the_command_tells_regrets_and_rules(store, tmp_path, capsys):
     assert main(["study", "choose", store, "--kernels", "2", "-o", str(tmp_path / "d.json")]) == 0
     told = capsys.readouterr().out
     assert "2 of 3 kernels for 20 shapes" in told and "one kernel for all" in told and "held out" in told and "% by estimates" in told
-    assert dispatch.load_table(tmp_path / "d.json").parts[0].rules
+    table = dispatch.load_table(tmp_path / "d.json")
+    assert table.parts[0].rules
+    for label, kernel in table.kernels.items():
+        assert f"{label}  {kernel.name} ({kernel.gpu}, {kernel.layout}, error {kernel.error:.1e})" in told
     assert main(["study", "choose", store, "--kernels", "2", "--held-out", "0", "--shapes", "hpl", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["sets"][GPU]["shapes"] == 93 and "held_out" not in value["table"]["parts"][0] and "nothing was timed at these shapes" in value["notes"][0]

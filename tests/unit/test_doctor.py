@@ -205,6 +205,8 @@ def test_a_first_file_is_written_once_and_for_this_machines_gpu(gemmgen, tmp_pat
     ran = gemmgen("init", "library", "-o", "9 Lives.toml", "--json")
     assert json.loads(ran.out) == {"file": "9 Lives.toml", "gpu": "a100", "next": "gemmgen library '9 Lives.toml' --dry-run"} and ran.err == ""
     assert load_library("9 Lives.toml").name == "my_9_lives"
+    for path, name in ((f"{60 * 'x'}.toml", 40 * "x"), (f"{60 * '9'}.toml", f"my_{37 * '9'}")):  # as long as a library's name may be
+        assert gemmgen("init", "library", "-o", path).code == 0 and load_library(path).name == name
     assert "note: no GPU that gemmgen knows is here: written for the a100" in gemmgen("init", "study").err
     assert gemmgen("init", "study", "-o", "x.tml").code == 2 and "did you mean 'h100'" in gemmgen("init", "study", "--gpu", "h10", "-o", "y.toml").err
     assert not Path("y.toml").exists()

@@ -6,6 +6,7 @@ import re
 import runpy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from ways import TINY, plan_of
 from gemmgen import abi
 from gemmgen.catalog import epilogue as rows
 from gemmgen.catalog.epilogue import NONE, Epilogue, Step, epilogue_of
-from gemmgen.catalog.output import all_outputs
+from gemmgen.catalog.output import BF16, all_outputs
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.library import ends as fused
 from gemmgen.model.epilogue import costs
@@ -23,6 +24,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify.ends import drawn, quiet, traced
 from gemmgen.workshop.apps.matmul import Copied
+from gemmgen.workshop.apps.specs import taken
 
 SPEC = {"problem": {"m": 128, "n": 128, "k": 64}, "split": {"scheme": "ootomo", "where": "prepass"}, "fragment": {"policy": "mma"}, "tile": TINY,
         "pipeline": {"stages": 2}, "target": {"gpu": "a100"}}
@@ -98,6 +100,8 @@ def test_an_application_refuses_a_kernel_whose_c_is_no_product():
     with pytest.raises(SpecError, match="applications take kernels that have no epilogue") as error:
         matmul(np.ones((8, 8), np.float32), np.ones((8, 8), np.float32))
     assert "[epilogue] do" in str(error.value) and "leave it out" in str(error.value)
+    with pytest.raises(SpecError, match="applications take kernels that have C in FP32 alone"):
+        taken(SimpleNamespace(plan=SimpleNamespace(output=BF16, epilogue=())))
 
 
 # ---- what it is given

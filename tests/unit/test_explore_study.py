@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
 from math import exp, inf
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -114,6 +116,13 @@ def test_a_study_with_other_values_is_the_same_but_for_them():
     assert refused.value.where.startswith(study.place)
 
 
+def test_a_study_is_kept_where_it_is_asked_to_be():
+    study = explore.study(SMALL).study
+    assert explore.study(study).study is study and explore.study(study).store == "explore-out/one"
+    for place, store in (("s3://bucket//one", "s3://bucket//one"), (Path("a"), Path("a")), (Mock(__fspath__=lambda self: "b", spec=os.PathLike), Path("b"))):
+        assert explore.study(study, place).store == store and type(explore.study(study, place).store) is type(store)
+
+
 def test_a_study_without_a_gpu_needs_one_at_hand(monkeypatch):
     monkeypatch.setattr(gpus, "gpus_here", lambda: [])
     with pytest.raises(SpecError, match="no GPU"):
@@ -190,6 +199,13 @@ def test_what_strategies_know_is_of_the_candidate_itself():
         columns = found.part_of(at).ranked.columns
         assert own.tolist() == [columns[name][found.row[at]] if name in columns else 0 for name in found.pool.names]
         assert found.pool.error[at] == found.part_of(at).error
+    found = explore.study(small(study={**SMALL["study"], "gpus": ["h200"]}, space={
+        "split": {"scheme": "half"}, "tile": {"block": [64, 64, 64], "warp": [64, 64, 64]}, "pipeline": {"stages": 3}})).candidates()
+    first = [found.part_of(at).request.design.name for at in found.order].index
+    for design, other in (("specialised", "waits"), ("portable", "cluster")):
+        [own] = found.pool.features(np.array([at := found.order[first(design)]]))
+        told = dict(zip(found.pool.names, own.tolist()))
+        assert told[other] == 0 and told["BM"] == 64 and other not in found.part_of(at).ranked.columns, "a number that its design does not have"
 
 
 def test_a_policy_without_a_kernel_does_not_refuse_the_combination():
@@ -396,6 +412,11 @@ def test_halving_lets_the_better_third_rise_and_failures_never():
         efforts.add(ask.effort)
         strategy.tell(ask, Outcome())
     assert efforts == {1 / ETA**2}
+    strategy, efforts = strategy_called("halving", pool_of(60, strata=1)), Counter()
+    while (ask := strategy.ask()) is not None:
+        efforts[round(ask.effort * ETA**2, 6)] += 1
+        strategy.tell(ask, Outcome(1 + ask.at))
+    assert {*efforts} == {1, ETA, ETA**2} and efforts[ETA**2] >= ETA, "nothing is timed again after a whole timing"
 
 
 class FakeOptuna:
@@ -547,6 +568,11 @@ def test_a_dry_run_tells_the_space(capsys, tmp_path):
     counts = [int(line.split()[0].replace(",", "")) for line in out_text.partition("rejected\n")[2].splitlines()]
     assert counts == sorted(counts, reverse=True) and sum(counts) == 75
     assert told["remain"] == 173 and told["estimate"]["trials"] == 4 and told["estimate"]["left"] == 4
+    path = tmp_path / "s.toml"
+    path.write_text('[study]\nname = "s"\ngpus = ["a100", "t4"]\nsizes = [64]\n[space.split]\nscheme = "half"\n[space.tile]\nblock = [64, 64, 32]\n')
+    for options, problems in ((("--gpu", "h200"), 1), (("--no-compile",), 2)):
+        code, out, _ = run(capsys, str(path), "--dry-run", "--json", "--store", str(tmp_path), *options)
+        assert code == 0 and json.loads(out)["problems"] == problems
 
 
 class Space(SimpleNamespace):

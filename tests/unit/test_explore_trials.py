@@ -401,6 +401,7 @@ def test_workers_of_this_machine_see_their_own_gpu_and_those_that_compile_see_no
     made = workers._cluster(2, [SimpleNamespace(name="h200", uuid="GPU-1"), SimpleNamespace(name="h200", uuid="GPU-2")])
     told = {name: (one["options"]["resources"], one["options"]["env"]["CUDA_VISIBLE_DEVICES"], one["options"]["nthreads"]) for name, one in made.items()}
     assert told == {"compile-0": ({COMPILE: 1}, "", 1), "compile-1": ({COMPILE: 1}, "", 1), "h200-0": ({"h200": 1}, "GPU-1", 1), "h200-1": ({"h200": 1}, "GPU-2", 1)}
+    assert {one["options"]["memory_limit"] for one in made.values()} == {0}, "a worker is not ended for what its compiler takes"
 
 
 @pytest.mark.parametrize("asked, cores, gpus, compile_", [(None, 10, 3, 4), (None, 10, 0, 10), (None, 4, 3, 1), (None, None, 1, 1), (5, 10, 3, 5)])
@@ -449,6 +450,9 @@ def test_a_cluster_tells_all_that_is_done_and_asks_each_stage_of_a_worker_that_h
         future.call(future)
     told = dict(cluster.wait(0))
     assert [told[key][0] for key in ("one", "two", "three")] == ["value", "died", "failed"] and not cluster._futures and cluster.wait(0) == []
+    waited = []
+    cluster._event = SimpleNamespace(wait=waited.append, clear=lambda: None)
+    assert cluster.wait(2.5) == [] and waited == [2.5]
     now = [100.0]
     monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0]))
     assert cluster.compilers == 1 and cluster.gpus == {}

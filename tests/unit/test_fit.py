@@ -30,12 +30,14 @@ def test_many_measurements_lead_an_unknown_from_its_prior_and_one_does_so_less()
     assert least([one], lambda by: np.zeros(3)).deviations[0] == pytest.approx(1)  # what no measurement depends on stays as open as it was
 
 
-def test_a_step_is_passed_where_it_is_said_that_there_are_some():
+@pytest.mark.parametrize("off", [3.0, -3.0])
+def test_a_step_is_passed_where_it_is_said_that_there_are_some(off):
     def errors(by):
-        return np.full(9, 0.0 if by[0] > 1.5 else 3.0)
+        return np.full(9, 0.0 if abs(by[0]) > 1.5 and by[0] > -2.5 else off)
 
-    one = Unknown((("a",),), 0.0, 1.0)
+    one, below, above = (Unknown((("a",),), 0.0, 1.0, low=low, high=high) for low, high in ((-1.0, np.inf), (-2.0, 1.0), (-1.0, 2.0)))
     assert least([one], errors).moved[0] == 0 and 1.5 < least([one], errors, stepped=True).moved[0] <= 2
+    assert -2 <= least([below], errors, stepped=True).moved[0] < -1.5 and 1.5 < least([above], errors, stepped=True).moved[0] <= 2, "on a bound, too"
 
 
 def test_a_value_of_a_row_is_changed_in_a_copy_alone():

@@ -258,7 +258,7 @@ def test_a_picture_has_rivals_as_squares_and_a_line_through_what_no_other_beats(
     drawn, plot = {}, Axes.plot
 
     def seen(axis, x, y, **look):
-        drawn.setdefault(id(axis), []).append((x, y, look.get("marker"), look.get("markerfacecolor")))
+        drawn.setdefault(id(axis), []).append((x, y, look.get("marker"), look.get("markerfacecolor"), look["color"]))
         return plot(axis, x, y, **look)
 
     monkeypatch.setattr(Axes, "plot", seen)
@@ -266,7 +266,8 @@ def test_a_picture_has_rivals_as_squares_and_a_line_through_what_no_other_beats(
     assert image.startswith(b"<?xml") and b"measured" in image
     line, *points = (panels := dict(zip(EVERYWHERE, drawn.values())))["spread"]
     assert line[:2] == ([2e3, 2.09e3, 2.2e3], [9e-7, 5e-7, 1e-7])
-    assert points == [(2e3, 9e-7, "o", None), (2.09e3, 5e-7, "o", None), (2.2e3, 1e-7, "o", None), (5e3, 1e-7, "o", "none"), (8e3, 1e-6, "s", "none")]
+    assert points == [(2e3, 9e-7, "o", None, "black"), (2.09e3, 5e-7, "o", None, "black"), (2.2e3, 1e-7, "o", None, "black"),
+                      (5e3, 1e-7, "o", "none", "C7"), (8e3, 1e-6, "s", "none", "C3")]
     assert [len(panels[data]) for data in EVERYWHERE] == [7, 7, 6]
 
 

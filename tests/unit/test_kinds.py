@@ -205,6 +205,14 @@ def beside_it(c, computed, beta):
     return False
 
 
+@pytest.mark.parametrize(("solves", "reals", "who"), [(True, 1, "solves"), (True, 2, "solves"), (False, 2, "complex")])
+def test_systems_and_complex_products_have_questions_of_their_own(solves, reals, who, monkeypatch):
+    plan = SimpleNamespace(kind=SimpleNamespace(solves=solves, reals=reals))
+    for name in ("solves", "complex"):
+        monkeypatch.setattr(getattr(of_kinds, name), "question", lambda *given, name=name: (name, *given))
+    assert of_kinds.question(plan, "source", "device") == (who, plan, "source", "device")
+
+
 @pytest.mark.parametrize("fault", [
     right_c, an_element_off, an_element_that_is_none, one_left_out_where_c_is_read, another_written, another_written_where_c_is_not_read, beside_it,
 ], ids=lambda one: one.__name__)

@@ -56,9 +56,13 @@ def test_counts_end_where_the_hardwares_do(barriers):
         barriers.expect(HERE, 1)
     with pytest.raises(Fault, match="where one is alive"):
         barriers.init(HERE, 1, 0, 0)
+    barriers.init(HERE - 8, 1, 0, 0)
+    barriers.init(HERE + 8, 1, 0, 0)
+    taken = barriers.strip.shared.state[1].copy()
     barriers.invalidate(HERE)
     with pytest.raises(Fault, match="nothing has initialised"):
         barriers.arrive(HERE, 1)
+    assert np.flatnonzero(barriers.strip.shared.state[1] != taken).tolist() == [*range(HERE, HERE + 8)]
 
 
 def test_a_wait_is_for_the_phase_before_of_that_parity(barriers):

@@ -181,6 +181,9 @@ def test_shared_memory_is_linear_in_the_stages_of_designs_with_a_ring():
         Equation("E1", "ring", "10 * stages", "B", ""), Equation("E2", "other", "missing", "", ""), Equation("E3", "shared_bytes", "ring + 100", "B", ""),
     )))
     assert search._most_stages(with_more, {"BM": np.array([128]), "shared_bytes_per_block": 155}, {}).tolist() == [5]
+    axes = {"stages": np.array([2, 3, 4]), "group": np.array([7, 8, 9])}
+    within = search._within({"BM": np.array([64, 128, 256])}, axes, "stages", np.array([3.0, 1.0, 4.0]))
+    assert {name: values.tolist() for name, values in within.items()} == {"BM": [64, 64, 256, 256, 256], "stages": [2, 3, 2, 3, 4], "group": [7, 8, 7, 8, 9]}
 
 
 def test_no_stage_beyond_the_bound_is_enumerated(monkeypatch):

@@ -931,6 +931,16 @@ def test_a_copy_fills_up_with_zeros(size):
     assert (np.stack(got, 1).view(np.uint8).reshape(-1, size) == want).all()
 
 
+def test_a_copy_of_some_bytes_reads_those_of_another_cta_too_early_and_no_others():
+    """The first CTA stores the fourth word of what the second one copies."""
+    a = np.arange(128, dtype=np.uint32)
+    text = f"{PLACE} .reg .b64 g; .reg .pred q; ld.param.u64 g, [p_b]; mad.wide.u32 g, %tid.x, 16, g; setp.eq.u32 q, %r2, 0; mov.u32 {{d}}, {{a}};" \
+        " @q st.global.b32 [g+12], {a}; @!q cp.async.ca.shared.global [s], [g], 16, {c}; cp.async.wait_all;"
+    run(f"{{{{ {text} }}}}", np.uint32, a, np.tile(a, 2), np.full_like(a, 12), declare=SHARED)
+    with pytest.raises(EmulationError, match="another CTA wrote"):
+        run(f"{{{{ {text} }}}}", np.uint32, a, np.tile(a, 2), np.full_like(a, 13), declare=SHARED)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -1053,8 +1063,9 @@ def test_a_swizzle_turns_the_chunks_of_a_line_by_the_lines_address(swizzle, bits
     ],
 )  # fmt: skip
 def test_maps_of_tensors_that_a_gpu_would_not_take(arguments, problem):
-    with pytest.raises(EmulationError, match=problem):
+    with pytest.raises(EmulationError) as refused:
         TensorMap(1 << 36, *arguments)
+    assert problem in refused.value.problem and refused.value.needs
     with pytest.raises(EmulationError, match="not aligned"):
         TensorMap((1 << 36) + 8, 2, (64, 8), (128,), (32, 8), 64)
     TensorMap(1 << 36, 2, (512, 8), (1024,), (256, 256), 0)  # the largest
@@ -1084,6 +1095,16 @@ def test_an_argument_is_told_what_its_declaration_takes():
             assert (told.value.got, told.value.needs) == (wrong, needs) and f"argument {at} " in told.value.where
         machine.launch("k", (1, 1, 1), (32, 1, 1), 0, right)
         assert machine.read(out, np.uint32, 1) == [42]
+
+
+def test_dynamic_shared_memory_begins_where_its_strictest_name_may():
+    names = "".join(f".extern .shared .align {align} .b8 {name}[];\n" for name, align in (("words", 4), ("lines", 128), ("halves", 2)))
+    places = "".join(f"mov.u32 %r1, {name}; st.global.u32 [%rd1+{4 * at}], %r1; " for at, name in enumerate(("own", "words", "lines", "halves")))
+    text = ANSWER.replace(".visible", f"{names}.visible").replace("ld.param.u64", ".shared .align 4 .b8 own[12]; ld.param.u64").replace("ret;", f"{places}ret;")
+    with Emulator(text, UNITS.get("ampere"), processes=1) as machine:
+        out = machine.alloc(16, name="out")
+        machine.launch("k", (1, 1, 1), (32, 1, 1), 64, [out])
+        assert machine.read(out, np.uint32, 4).tolist() == [0, 128, 128, 128]
 
 
 def test_without_fork_one_process_runs_all_strips(monkeypatch):

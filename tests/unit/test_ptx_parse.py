@@ -198,6 +198,10 @@ KERNEL = """
         ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd1], 16, [%r2];", "has 4 operands"),
         ("setmaxnreg.dec.sync.aligned.u32 20;", "a thread cannot have so many registers"),
         ("wgmma.fence.sync.aligned %r1;", "has 1 operands"),
+        ("cp.async.mbarrier.arrive.noinc.shared.b64 [%r1], %r2;", "has 2 operands"),
+        ("add.rz.f64 %rd1, %rd2, %rd3;", "rounding is not supported for this type"),
+        ("mul.ftz.f16 %rs1, %rs2, %rs3;", "rounding is not supported for this type"),
+        ("fma.rn.sat.f64 %rd1, %rd2, %rd3, %rd1;", "rounding is not supported for this type"),
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_refused_before_anything_runs(statement, problem):
@@ -248,6 +252,10 @@ def test_nested_loops_are_nested_in_the_order():
     # the loop's exit block is written before its body
     order = weak_topological_order([[1], [2, 3], [], [1]])
     assert order == [0, 1, 3, 2]
+    # a loop is entered at a block that is written behind its others; nothing leads to another loop
+    assert weak_topological_order([[2], [2], [1, 3], []]) == [0, 2, 1, 3]
+    order = weak_topological_order([[3], [2], [1, 3], []])
+    assert order.index(1) < order.index(2) < order.index(3)
 
 
 @pytest.mark.slow

@@ -209,6 +209,9 @@ def test_a_measured_time_is_held_against_a_measured_fp32_alone():
     assert verdict_of(row, {}).seconds == 1e-4 and verdict_of(row, {}).how == "predicted"
     few = verdict_of(replace(row, gpu="a100", m=4, n=4096, k=512, layout="nt", verdict="compiled"), {})
     assert few.fp32_seconds == plain_of(GPUS.get("a100"), 4, 4096, 512, "nt")[0] < plain_of(GPUS.get("a100"), 4, 4096, 512)[0]
+    fp32s = fp32_estimate(1024, DISTRIBUTIONS["uniform"])
+    for error, predicted, share in ((3 * fp32s, 1.0, 3.0), (None, 2 * fp32s, 2.0), (None, None, 1.0), (float("nan"), None, 1.0)):
+        assert verdict_of(replace(row, error=error, predicted_error=predicted), {}).error == pytest.approx(share)
     plain = replace(row, scheme="fp32", seconds=3.0, identity="plain")
     rival = Row("s", "t", "rival", "timed", "cublas-sgemm", GPU, 1024, 1024, 1024, "nn", seconds=2.0, device="NVIDIA H200")
     for rows, ratio, whose in (([plain], 3.0, OWN), ([plain, rival], 2.0, VENDORS_OWN)):

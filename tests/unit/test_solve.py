@@ -6,7 +6,10 @@ import gc
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import cycle, product
+from types import SimpleNamespace
 
 import pytest
 from random_specs import assert_typed
@@ -471,3 +474,41 @@ def test_the_candidates_are_freed_with_the_solution(asked):
         assert not [one for one in gc.get_objects() if isinstance(one, solving._Solution)]
     finally:
         gc.enable()
+
+
+@dataclass(frozen=True)
+class Asked:
+    small: bool = False
+
+    def __getitem__(self, name: str) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("feasible", "required", "small", "looked_at"), [
+    # Warps of small products are looked at last, unless something is required that no others reach; then once.
+    ({False, True}, (), False, [("wanted", False), ("sparing", False), ("certain", False), ("spilling", False), ("wanted", True)]),
+    ({False, True}, ("it",), False, [("wanted", False), ("sparing", False), ("certain", False), ("spilling", False), ("wanted", True)]),
+    ({True}, ("it",), False, [("wanted", False), ("wanted", True), ("sparing", False), ("certain", False), ("spilling", False), ("wanted", True)]),
+    ({True}, ("it",), True, [("wanted", True), ("sparing", True), ("certain", True), ("spilling", True)]),
+    ({True}, (), False, [("wanted", False), ("sparing", False), ("certain", False), ("spilling", False)]),
+])
+def test_spaces_are_searched_from_the_narrowest(feasible, required, small, looked_at, monkeypatch):
+    seen = []
+
+    def enumerate_space(design, choices, fixed, fragment, registers, constraints):
+        assert constraints[len(constraints) - len(required) :] == required
+        held = constraints[: len(constraints) - len(required)]
+        seen.append(({("steers", "holds"): "wanted", ("holds",): "sparing", (False,): "certain", (True,): "spilling"}[held], choices.small))
+        refusal = SimpleNamespace(refusal=lambda *given: InfeasibleSpec("tile", "does not fit"))
+        return SimpleNamespace(feasible=choices.small in feasible, of=seen[-1], nearest=None, broken=refusal)
+
+    monkeypatch.setattr(solving.search, "enumerate_space", enumerate_space)
+    design = SimpleNamespace(constraints=("steers", "holds"), steering=("steers",), certain=lambda spills: (spills,))
+    request = SimpleNamespace(
+        constants={}, design=design, choices=Asked(small), required=required, fragment=None, gpu=SimpleNamespace(registers=None),
+        loaded=SimpleNamespace(spec=SimpleNamespace(build=SimpleNamespace(allow_spills=True)), place="here"), plan=lambda nearest: SimpleNamespace(numbers={}),
+    )
+    wanted = [one for one in looked_at if one[1] in feasible]
+    with nullcontext() if wanted else pytest.raises(InfeasibleSpec, match="does not fit"):
+        assert [space.of for space in solving._spaces(request)] == wanted
+    assert seen == looked_at

@@ -101,6 +101,19 @@ def test_rounds_solve_the_system(monkeypatch, kind, contiguous):
         assert largest == (tuple(map(max, zip(*products))) if products else (0, 0, 0))
 
 
+@pytest.mark.parametrize("side", [LEFT, RIGHT])
+def test_what_a_unit_flushes_of_complex_systems_falls_on_both_parts_of_an_unknown(side, monkeypatch):
+    """Of the second block's unknowns: parts of a product lie side by side, those of each element together."""
+    plan = solve(spec(512, 512, gpu="mi210", split={"scheme": "bf16x3"}, type="c64", side=side))
+    assert plan.launches.flushes_words
+    monkeypatch.setattr(judging, "lost", lambda plan, a, b, product, lossy: np.arange(product.size, dtype=float).reshape(product.shape))
+    size, others = solves.BLOCK + 3, 2
+    _, _, fallen = judging._limits(plan, np.eye(size, dtype=np.complex64), np.ones((size, others), np.complex64), np.ones((size, others), np.complex128))
+    parts = np.arange(2.0 * 3 * others).reshape((3, 2 * others) if side == LEFT else (others, 6))
+    lost = parts[:, ::2] + 1j * parts[:, 1::2]
+    assert not fallen[: solves.BLOCK].any() and np.array_equal(fallen[solves.BLOCK :], lost if side == LEFT else lost.T)
+
+
 @pytest.mark.parametrize("kind", [OfComplex("c64", "cn", Trsm(UPPER)), OfComplex("c128", "nt", Trsm(LOWER, RIGHT, UNIT))], ids=str)
 @pytest.mark.parametrize("contiguous", [True, False])
 def test_rounds_of_complex_elements_are_those_of_elements(kind, contiguous):

@@ -168,6 +168,12 @@ def test_two_products_and_a_copy(schedule):
     assert np.array_equal(first, right) and np.array_equal(copy, right) and np.array_equal(both, 2 * right)
 
 
+def test_sums_lie_at_an_address_and_an_offset():
+    """The warp that multiplies has an address 16 columns on, and goes back."""
+    text = KERNEL.replace("ld.param.u64 %rd6, [a_at];\n", "ld.param.u64 %rd6, [a_at];\nadd.u32 %r10, %r6, 16;\n")
+    assert np.array_equal(sums(text.replace("[%r6], %rd6", "[%r10+-16], %rd6")), sums())
+
+
 def as_bf16(x):
     return (x.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 

@@ -355,7 +355,8 @@ def judged(monkeypatch):
     monkeypatch.setattr(road, "build", lambda loaded, progress: SimpleNamespace(plan=plan, refused=[]))
     monkeypatch.setattr(road, "verify", verify)
     monkeypatch.setattr(road, "record", lambda kernel, report, progress: {"recorded": True})
-    monkeypatch.setattr(show, "report", lambda kernel, report, seconds: "the report")
+    monkeypatch.setattr(show, "report", lambda kernel, report, seconds: f"the report, in {seconds:.0f} s")
+    monkeypatch.setattr("gemmgen.verbs.verify.time", SimpleNamespace(perf_counter=iter(range(100, 1000, 5)).__next__))
     monkeypatch.setattr(show, "record", lambda record, path: f"kept in {path}")
     state.plan = plan
     return state
@@ -400,7 +401,7 @@ def test_a_record_is_kept_of_runs_on_amds_gpus_and_where_it_is_asked_for(judged,
     judged.kind, judged.unverified = kind, unverified
     verify_verb([Path("x.toml")], save=save and Path(save))
     assert os.listdir(tmp_path) == ([kept] if kept else [])
-    assert capsys.readouterr().out == "the report\n" + (f"kept in {kept}\n" if kept else "")
+    assert capsys.readouterr().out == "the report, in 5 s\n" + (f"kept in {kept}\n" if kept else "")
     assert not kept or json.loads((tmp_path / kept).read_text()) == {"recorded": True}
     judged.plan.gpu.maker.checked.recorded = False
     if save:

@@ -101,6 +101,8 @@ def test_an_exchange_that_makes_the_program_slower_is_not_tried():
     assert (1, 0) not in ran  # 12 where it has 9
     question, ran = planted([[4, 7], [3, 6]], [[0.3, 0.1], [0.4, 0.1]], 0.45, fed_by=[(), (0,)])
     assert greedy(question).choice == (0, 1) and (1, 0) not in ran  # 10, as it has
+    question, ran = planted([[4, 5], [3, 9]], [[0.3, 0.1], [0.4, 0.1]], 0.4, fed_by=[(), (0,)])
+    assert greedy(question).choice == (0, 1) and (0, 0) not in ran  # which lowers the predecessor
 
 
 def test_what_could_not_be_lowered_is_tried_again_after_an_exchange():
@@ -346,6 +348,9 @@ def test_a_levels_cost_counts_each_gemm_of_a_shape(monkeypatch):
     for named in (["half", "ootomo"], ["ootomo", "half"]):
         assert [level.name for level in levels_for(gemms, "a100", named)[0]] == ["half", "ootomo"]
         assert [level.name for level in levels_for(gemms[:2], "a100", named)[0]] == ["ootomo", "half"]
+    monkeypatch.setattr(levels_module, "seconds_of", lambda plan, reads_c: -plan.model["seconds"] if reads_c else plan.model["seconds"])
+    for beta, cheapest in ((0.0, "half"), (0.5, "ootomo"), (1.0, "ootomo")):
+        assert levels_for([Gemm("g", 8, 8, 8, beta=beta)], "a100", ["half", "ootomo"])[0][0].name == cheapest, "C is read where beta is not 0"
 
 
 def test_sums_are_rounded_where_a_kernel_promotes():
@@ -666,6 +671,12 @@ def test_the_command_reads_sizes(gemmgen, chain):
 def test_the_command_refuses_bad_arguments(gemmgen, chain, arguments, place):
     ran = gemmgen("tune", chain, *arguments, "--gpu", "a100", "--device", "model", "--quiet", "--json")
     assert ran.code == 2 and json.loads(ran.out)["where"].startswith(place)
+
+
+def test_a_program_over_a_library_names_what_it_writes(gemmgen, monkeypatch):
+    monkeypatch.setattr("gemmgen.workshop.verbs.tune._transform", lambda *given: pytest.fail("ran"))
+    refused = gemmgen("tune", "--library", "lab", "--threshold", "1e-3", "--json", "./program")
+    assert refused.code == 2 and json.loads(refused.out)["where"] == "--result"
 
 
 def test_the_command_tunes_an_application_by_the_products_of_its_run(gemmgen):

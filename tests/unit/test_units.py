@@ -166,6 +166,12 @@ def test_a_unit_without_the_words_says_so():
     assert "f16" in str(error.value)
 
 
+def test_sums_of_integers_wrap_around():
+    a, b, ends = np.full((1, 2, 4), -1, np.int8), np.full((1, 3, 4), 127, np.int8), np.iinfo(np.int32)
+    for a, c, want in ((a, ends.min, ends.max - 507), (-a, ends.max, ends.min + 507)):
+        assert (units.mma(UNITS.get("ampere"), "s8", a, b.transpose(0, 2, 1), np.full((1, 2, 3), c, np.int32)) == want).all()
+
+
 def test_zero_sums_are_positive_and_nan_is_canonical():
     row = UNITS.get("ampere")
     ones = np.ones((1, 8), np.float32)

@@ -30,6 +30,11 @@ def test_numbers_of_views_by_hand():
     """Each beside one that differs in what decides it."""
     whole = {layout: plan_of(**WAYS["warpgroups, row scales of whole rows"] | {"layout": layout}).launches.whole_cluster for layout in ("nn", "nt", "tn", "tt")}
     assert whole == {"nn": 8, "nt": 1, "tn": 8, "tt": 8}  # blocks share an operand's columns where its k is not contiguous
+    # Instructions of 16 k. The first design's sums move over by themselves where each instruction's is promoted; the other promotes them as any other interval.
+    for plan, steps, stages in ((plan_of(), {16: 0, 32: 0, 64: 0}, {16: 0, 32: 1, 64: 2}),
+                                (plan_of(**WAYS["warpgroups"]), {16: 1, 32: 2, 64: 0}, {16: 0, 32: 0, 64: 1, 128: 2})):
+        assert {promote: replace(plan, promote=promote).promotion.promote_steps for promote in steps} == steps
+        assert {promote: replace(plan, promote=promote).promotion.promote_stages for promote in stages} == stages
     spread = plan_of(**WAYS["packed words through registers, two buffers"]).staging
     assert (spread.places_a_step, spread.places_to_spread) == (3, 1)  # the first of two steps, half of whose places get loads
     assert replace(spread.plan, fragment_buffers=1).staging.places_to_spread == 3

@@ -68,7 +68,6 @@ def _comparison(cursor: Cursor):
         return function(x, y)
 
     def write(wave, result):
-        result = np.broadcast_to(result, wave.shape)
         if wave.lanes is not None:
             result = result & wave.lanes
         if slot is not None:

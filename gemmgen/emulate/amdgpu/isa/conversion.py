@@ -170,7 +170,7 @@ def _loose_half(cursor: Cursor, index: int, high: int):
     """A 16-bit operand in the lower half of uint32, and its undefined bits."""
     operand = cursor.operands[index]
     if operand.slot is None:
-        value = cursor.read(index, "u16" if not isinstance(operand.constant, float) else "f16")
+        value = cursor.read(index, "f16")
         return lambda wave: (value(wave).view(U16).astype(U32), None)
     if operand.absolute:
         cursor.refuse("absolute value is not supported here")
