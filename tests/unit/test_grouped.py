@@ -330,6 +330,19 @@ def test_an_explanation_tells_the_tiles():
     assert [tile.name in line for tile, line in zip(plan.batch.tiles, told)] == [True] * len(plan.batch.tiles)
 
 
+@pytest.mark.parametrize(("threshold", "size", "told"), [
+    (1, 64, "64x64x16 on 256, the largest that C allows: threads at work with the largest and each step down 256"),
+    (257, 64, "32x64x16 on 256, 1 size below the largest that C allows: threads at work with the largest and each step down 256, 512"),
+    (513, 64, "16x32x16 on 128, 3 sizes below the largest that C allows: threads at work with the largest and each step down 256, 512, 512, 1024"),
+    (1, 0, "none: C has no elements"),
+])
+def test_an_explanation_tells_the_steps_to_the_tile(threshold, size, told):
+    """Down to the first of enough threads and no further."""
+    one = {"m": size, "n": size, "k": 64, "matrices": 1}
+    plan = planned("mi210", "fp32", problem=one, batch={"tiles": TABLE_3, "walk": "workgroups", "threshold": threshold})
+    assert plan.design.told_of(plan)["for"] == (told if not size else f"1 products of {size}x{size}x64 the tile is {told}")
+
+
 def test_one_product_is_refused_by_a_kernel_for_batches():
     from gemmgen.run import gemm
 

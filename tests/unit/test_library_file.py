@@ -157,6 +157,8 @@ def test_routines_have_the_scheme_that_is_fastest_by_a_table():
         ("run_scaled", "auto", "gemm", frozenset({"h200"}))]
     small = replace(loaded, file=loaded.file.model_copy(update={"sizes": ((256, 256, 256), (64, 128, 64))}))
     assert [spec.spec.split.scheme for _, spec, _ in small.for_routines] == ["bf16x6_apart"]
+    with_small = replace(loaded, file=loaded.file.model_copy(update={"sizes": ((4096, 4096, 4096), (256, 256, 256), (64, 128, 64))}))
+    assert [spec.spec.split.scheme for _, spec, _ in with_small.for_routines] == ["run_scaled"], "of which less than a 512th is no part of a routine"
     place, table, _ = loaded.tables[0]
     elsewhere = replace(loaded, tables=((place, table, frozenset({"h100"})),))
     assert elsewhere.for_routines == ()

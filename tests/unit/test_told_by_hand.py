@@ -80,6 +80,8 @@ def test_an_errors_parts_are_lines_and_absent_ones_are_left_out():
     assert (named.problem, named.needs, named.remedy) == ("unknown scheme", "one of: egemm, ootomo", "did you mean 'ootomo'?")
     assert UnknownName("here", "scheme", "zzz", ["egemm"]).remedy is None
     assert "a value of type int that is too large to show" in str(SpecError("here", "is wrong", got=10**5000))
+    obeyed = SpecError("a\x1b[31m", "y\u202ez", got="\x07\ud800", needs="\r")
+    assert str(obeyed) == "a\\x1b[31m: y\\u202ez\n  got    '\\x07\\ud800'\n  needs  \\r", "shown, and neither obeyed nor left out"
     long = SpecError("x" * 4000, "y" * 4001, got="z" * 499).as_dict()
     assert long["where"] == "x" * 4000 and long["problem"] == "y" * 4000 + "... (4001 characters)" and len(long["got"]) == 499
     assert SpecError("x", "y", got="z" * 501).as_dict()["got"] == "z" * 500 + "... (501 characters)"
