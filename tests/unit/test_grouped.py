@@ -261,15 +261,15 @@ def test_a_threshold_that_is_just_reached_is_enough():
 
 def test_the_list_covers_every_c_once_and_goes_from_large_to_small():
     rng = np.random.default_rng(3)
-    sizes = rng.integers(0, 150, (30, 3))
+    sizes = np.tile(rng.integers(0, 150, (30, 3)), (2, 1))
     chosen = tilings.tiling(TILES, sizes, 3000, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700)
     rows = tilings.listed(TILES, sizes, chosen)
     covered = [np.zeros((m, n), int) for m, n, _ in sizes]
     for entry, m0, n0, tile in rows:
         covered[entry][m0:m0 + TILES[tile].m, n0:n0 + TILES[tile].n] += 1
     assert all((one == 1).all() for one in covered)
-    keys = [(-tile, -sizes[entry, 2]) for entry, _, _, tile in rows]
-    assert keys == sorted(keys)
+    keys = [(-tile, -sizes[entry, 2], entry, m0, n0) for entry, m0, n0, tile in rows]
+    assert keys == sorted(keys), "those that are alike in the order in which they were given"
     assert tilings.listed(TILES, np.zeros((0, 3), int), tilings.tiling(TILES, np.zeros((0, 3), int), 5, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=7)).shape == (0, 4)
 
 

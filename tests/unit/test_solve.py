@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import subprocess
 import sys
 from itertools import cycle, product
@@ -159,6 +160,15 @@ def test_what_cannot_be_is_refused_with_its_reason(fixed, words):
     with pytest.raises(InfeasibleSpec, match=words) as caught:
         solve(spec(**fixed))
     assert caught.value.needs and caught.value.remedy
+
+
+def test_the_remedy_for_an_interval_within_a_run_of_k_serves():
+    for gpu, promote in (("h100", 48), ("h100", 16), ("mi300x", 48)):
+        with pytest.raises(InfeasibleSpec, match="run_scaled has scales") as caught:
+            solve(spec("run_scaled", gpu, split={"promote": promote}))
+        promote, block_k = map(int, re.fullmatch(r"promote = (\d+), and a block k that divides (\d+)", caught.value.remedy).groups())
+        plan = solve(spec("run_scaled", gpu, split={"promote": promote}))
+        assert plan.promote == promote and block_k % plan.block[2] == 0
 
 
 def test_products_of_the_largest_sizes_have_plans():

@@ -247,6 +247,8 @@ def test_columns_that_no_whole_instructions_make_get_the_row_as_it_is():
     row, bytes_of = FRAGMENTS.get("wgmma_m64n8k16_f16"), FRAGMENTS.get("wgmma_m64n8k32_s8")
     assert [widest(row, extent) for extent in (0, 4, 12, 20, 137)] == [row] * 5 and widest(row, 24).shape == (64, 24, 16)
     assert [widest(bytes_of, extent).shape[1] for extent in (24, 40, 48, 80)] == [24, 8, 48, 80], "above 32 in steps of 16"
+    own = bytes_of.model_copy(update={"sparse_from": 24})
+    assert [widest(own, extent).shape[1] for extent in (24, 40)] == [24, 8], "the last of those that are dense, too"
     alone = FRAGMENTS.get("mma_m16n8k16_f16")
     assert widest(alone, 64) is alone
 

@@ -805,6 +805,15 @@ def test_kernels_without_a_matrix_unit_run_on_what_has_another_unit():
     archs = exporter.possible_archs(plan_of(scheme="fp32", promote=0))
     assert archs[0] == "sm_80" and {"sm_86", "sm_89", "sm_90"} <= {*archs} and archs == sorted(archs, key=lambda arch: int(arch[3:].rstrip("a")))
     assert "sm_75" not in archs and "gfx942" not in archs
+    amd = exporter.possible_archs(plan_of(gpu="mi210", scheme="fp32", promote=0))
+    assert {"gfx90a", "gfx942"} <= {*amd} and not [arch for arch in amd if not arch.startswith("gfx9")], "of 64 lanes, as the kernel"
+
+
+def test_an_export_has_its_own_architecture_first_and_the_others_by_age():
+    plan = plan_of(scheme="fp32", promote=0)
+    assert exporter.target_archs(plan, ["sm_100", "sm_90", "sm_80", "sm_86", "sm_90"]) == ["sm_80", "sm_86", "sm_90", "sm_100"]
+    later = replace(plan, gpu=GPUS.get("h100"))
+    assert later.arch == "sm_90" and exporter.target_archs(later, ["sm_120", "sm_100"]) == ["sm_90", "sm_100", "sm_120"]
 
 
 def test_an_export_gets_name_archs_and_refusals(monkeypatch):
