@@ -278,6 +278,15 @@ def test_the_threshold_is_the_gpus_and_never_out_of_reach():
     assert plan.batch.threshold == plan.gpu.batch_threads == 45000 and plan.own.threshold <= plan.numbers["most_wavefronts"] * 32
     assert planned(batch={"threshold": 77}).own.threshold == 77
     assert planned("a100").batch.threshold == 108 * 2048 // 4
+    new, old = (planned("mi210", "fp32", batch={"tiles": TABLE_3, "walk": "workgroups", "tlp": tlp, "threshold": 10**7}) for tlp in ("wavefront", "workgroup"))
+    most = new.numbers["most_wavefronts"] * 64
+    assert (new.own.threshold, old.own.threshold) == (most, 10**7) and f"enough are {most} of {most} threads" in new.design.told_of(new)["tlp"]
+
+
+@pytest.mark.parametrize(("matrices", "listed"), [(0, 1), (1, 1), (256, 256), (257, 256)])
+def test_an_explanation_is_of_as_many_products_as_a_list_holds(matrices, listed):
+    plan = planned("h200", "fp32", problem={"matrices": matrices} if matrices else {})
+    assert len(plan.design.tiling_of_hints(replace(plan, batch=replace(plan.batch, matrices=matrices))).tile) == listed
 
 
 # ---- ABI
@@ -328,6 +337,9 @@ def test_an_explanation_tells_the_tiles():
     plan = explain(asked()).plan
     told = plan.design.told_tiles(plan)
     assert [tile.name in line for tile, line in zip(plan.batch.tiles, told)] == [True] * len(plan.batch.tiles)
+    table_3 = planned("mi210", "fp32", batch={"tiles": TABLE_3, "walk": "workgroups"})
+    asks = [line.partition(": ")[2].partition(";")[0] for line in table_3.design.told_tiles(table_3)]
+    assert asks == ["any smaller C", *(f"C of at least {m} x {n}" for m, n, *_ in TABLE_3[1:])]
 
 
 @pytest.mark.parametrize(("threshold", "size", "told"), [

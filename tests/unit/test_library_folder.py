@@ -98,7 +98,8 @@ def test_what_a_library_of_the_same_bits_says_of_itself(library_of):
     tile = {"block": [64, 64, 64], "warp": [32, 32, 64]}
     files = contents.all_files(library_of(reproducible=True, shim=["cublas"], use=[{"split": {"scheme": "residues7"}, "tile": tile}]))
     told = json.loads(files["manifest.json"])
-    assert "machine code, cubin files, and what" in files["README.md"].decode(), "of no portable kernels"
+    listed = files["README.md"].decode()
+    assert "machine code, cubin files, and what" in listed and "| `shim/` |" in listed and "| `python/` |" in listed, "of no portable kernels"
     assert told["reproducible"] and told["fallback"] == [] and "same bits on every GPU" in files["include/lab.h"].decode()
     assert 'number("LAB_MIN_GAIN", 0)' in files["shim/core.c"].decode()
 
@@ -124,7 +125,9 @@ def test_what_the_library_says_of_itself(library_of, monkeypatch):
         assert (one["estimate"] is None) == kernel.is_fallback and one["gpu"] == ("t4" if kernel.is_fallback else "a100")
         assert [image["arch"] for image in one["images"]] == (["compute_75"] if kernel.is_fallback else ["sm_80"])
     assert [one["arch"] for one in told["finish"]] == ["sm_80", "compute_75"] and told["fallback"] == ["portable_nn", "portable_tn"]
-    assert "machine code, cubin files, PTX of the portable ones, and what" in files["README.md"].decode()
+    readme = files["README.md"].decode()
+    assert "machine code, cubin files, PTX of the portable ones, and what" in readme and "| `shim" not in readme
+    assert f"\n{told['title']}: `C = act(" in readme and told["chosen"]["packed"] is library.loaded.file.packed is False
     sums, zero = "C = act(alpha op(A) op(B) + beta C + bias) in FP32", "with beta = 0 C is not read"
     level3 = replace(library, loaded=replace(library.loaded, file=library.loaded.file.model_copy(update={"routines": ("syrk", "trsm")})))
     assert [contents.manifest(one, {})["computes"].split("; ") for one in (library, level3)] == [[sums, zero], [sums, "syrk, trsm of BLAS's level 3", zero]]

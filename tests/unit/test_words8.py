@@ -159,7 +159,7 @@ def test_a_variant_that_cannot_be_is_refused(tmp_path, before, after, complaint)
 @pytest.mark.parametrize(("unit", "word", "policy", "unchecked"), [
     ("ada", "f16", "mma", ""), ("ada", "s8", "mma", ""), ("ada", None, None, ""), ("ada", "e4m3", None, "after a published simulator"),
     ("ada", "e5m2", "mma", "after a published simulator"), ("blackwell", "e5m2", "mma", "after the machine code"),
-    ("blackwell", "e5m2", "tcgen05", "after a published simulator"), ("hopper", "e4m3", "wgmma", ""),
+    ("blackwell", "e5m2", "tcgen05", "after a published simulator"), ("hopper", "e4m3", "wgmma", ""), ("blackwell", "s8", "tcgen05", ""),
 ])
 def test_a_words_rule_is_checked_where_its_variant_was(unit, word, policy, unchecked):
     one = UNITS.get(unit)
