@@ -125,4 +125,4 @@ ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in (
 
 def architecture(arch: str) -> Architecture | None:
     """What a compile target determines; `sm_90a` has what `sm_90` has. None where the table does not know it."""
-    return ARCHITECTURES.get(arch) or ARCHITECTURES.get(arch.rstrip("af") if arch.startswith("sm_") else arch)
+    return ARCHITECTURES.get(arch.rstrip("af") if arch.startswith("sm_") else arch)

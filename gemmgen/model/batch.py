@@ -115,8 +115,6 @@ def listed(tiles: Sequence[Tile], sizes: np.ndarray, chosen: Tiling) -> np.ndarr
     order = np.lexsort((np.arange(len(sizes)), -sizes[:, 2], -chosen.tile))
     found = []
     for at in order:
-        if chosen.tile[at] < 0:
-            continue
         one = tiles[chosen.tile[at]]
         rows, columns = np.meshgrid(np.arange(0, sizes[at, 0], one.m), np.arange(0, sizes[at, 1], one.n), indexing="ij")
         found.append(np.stack([np.full(rows.size, at), rows.ravel(), columns.ravel(), np.full(rows.size, chosen.tile[at])], axis=1))

@@ -85,7 +85,7 @@ class Bound:
 class _Quotient:
     """A quotient of two polynomials in one variable, by their coefficients, the constant first."""
 
-    def __init__(self, over: tuple[Fraction, ...], under: tuple[Fraction, ...] = (Fraction(1),)):
+    def __init__(self, over: tuple[Fraction, ...], under: tuple[Fraction, ...]):
         self.over, self.under = over, under
 
     @classmethod

@@ -14,7 +14,7 @@ import jinja2
 import pytest
 
 from gemmgen import render
-from gemmgen.build import request, without_line_info
+from gemmgen.build import build, request, without_line_info
 from gemmgen.cache import USER_CACHE, Cache
 from gemmgen.errors import CacheWarning, ResourceError
 
@@ -369,3 +369,14 @@ def test_a_template_is_compiled_once_for_all_processes(tmp_path, monkeypatch):
         assert rendered("${1 + 1}", "y.j2") == ("2", 1)
     monkeypatch.setenv("GEMMGEN_CACHE", "off")
     assert [rendered("${1 + 1}") for _ in range(2)] == [("2", 1)] * 2
+
+
+@pytest.mark.parametrize(("arch", "compiler"), [("sm_90", "cuda.compile_cuda"), ("gfx90a", "hip.compile_hip")])
+def test_what_a_build_asks_of_a_compiler(cache, monkeypatch, arch, compiler):
+    """A binary has lines of its source unless they are left out, and goes to the cache that is named, else to the compiler's own."""
+    asked = []
+    monkeypatch.setattr(f"gemmgen.build.{compiler}", lambda *given, **how: asked.append((given, how)))
+    source = SimpleNamespace(arch=arch, text="text", file_name="x", allow_spills=True)
+    usual = {"name": "x", "allow_spills": True, "only_kept": False, "line_info": True}
+    build(source), build(source, cache=cache, only_kept=True, line_info=False)
+    assert asked == [(("text", arch), usual), (("text", arch), usual | {"only_kept": True, "line_info": False, "cache": cache})]

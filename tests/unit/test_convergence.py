@@ -87,6 +87,9 @@ SAME = {
     "a number that a part of the warp was given, too": PARTLY.format(whole="MOV R2, 0x1", part="MOV R2, 0x1"),
     "a parameter by way of a uniform register": PARTLY.format(
         whole="ULDC UR4, c[0x0][0x238]\nIMAD.U32 R2, RZ, RZ, UR4\nULDC UR8, c[0x0][0x238]\nIMAD R9, R9, UR4, RZ", part="IMAD.U32 R2, RZ, RZ, UR8"),
+    "threads and a warp": "VIADD R2, R0, 0x20\nISETP.GE.AND P1, PT, R2, 0x40, PT",
+    "a distance that wraps by a warp": "VIADD R2, R0, 0xffffffe0\nISETP.GT.U32.AND P1, PT, R2, 0x1f, PT",
+    "threads by four": "SHF.R.U32.HI R2, RZ, 0x2, R0\nISETP.GE.AND P1, PT, R2, 0x8, PT",
     "a uniform register that gets another value": "ULDC UR4, c[0x0][0x238]\nUIADD3 UR4, UR4, 0x1, URZ\nISETP.NE.AND P1, PT, R2, UR4, PT",
 }
 DIFFERENT = {
@@ -122,6 +125,10 @@ DIFFERENT = {
     "a uniform register that a part of the warp loaded": PARTLY.format(whole="LDC R2, c[0x0][0x238]", part="ULDC UR4, c[0x0][0x238]\nIMAD.U32 R2, RZ, RZ, UR4"),
     "the last of two matrices": "LDSM.16.M88.2 R2, [R10]\nISETP.NE.AND P1, PT, R3, RZ, PT",
     "the last of four matrices": "LDSM.16.MT88.4 R2, [R10]\nISETP.NE.AND P1, PT, R5, RZ, PT",
+    **{f"{what}, of which a part of the warp computed another": PARTLY.format(
+        whole=f"S2R R3, SR_LANEID\n{made}, R0{rest}", part=f"{made}, R3{rest}").replace("NE.AND P1, PT, R2, RZ", f"GE.AND P1, PT, R2, {edge}")
+       for what, made, rest, edge in (("threads and a warp", "VIADD R2", ", 0x20", "0x40"), ("threads by four", "SHF.R.U32.HI R2, RZ, 0x2", "", "0x8"))},
+    "the byte above two": "PRMT R10, RZ, 0x7610, R10\nPRMT R10, R10, 0x7772, RZ\nLOP3.LUT P1, RZ, R10, 0xff, RZ, 0xc0, !PT",
     "a product of the matrix unit": "HMMA.16816.F32 R4, R8, R12, R4\nISETP.NE.AND P1, PT, R7, RZ, PT",
 }
 

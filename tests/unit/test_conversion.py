@@ -29,6 +29,15 @@ def test_these_are_the_words_of_8_bits():
     assert (INTEGERS["s8"].least, INTEGERS["s8"].largest, INTEGERS["s32"].largest) == (-128, 127, 2**31 - 1)
 
 
+def test_the_range_of_longer_words():
+    """IEEE 754's binary16 and binary32; bfloat16 and tf32 have the exponents of the latter and fewer bits."""
+    wanted = {"f16": (65504.0, 2.0**-14), "bf16": (float.fromhex("0x1.fep127"), 2.0**-126), "tf32": (float.fromhex("0x1.ffcp127"), 2.0**-126),
+              "f32": (float(np.finfo(np.float32).max), 2.0**-126)}
+    assert {word: (form.largest, 2.0**form.min_exponent) for word, form in FORMATS.items() if word not in FLOAT8} == wanted
+    assert [(form.bias, form.bytes, form.saturates, form.specials) for word, form in FORMATS.items() if word not in FLOAT8] == [
+        (15, 2, False, "ieee"), (127, 2, False, "ieee"), (127, 4, False, "ieee"), (127, 4, False, "ieee")]
+
+
 @pytest.mark.parametrize("word", FLOAT8)
 def test_the_format_is_the_published_one(word):
     largest, least_normal, least, nans = PUBLISHED[word]

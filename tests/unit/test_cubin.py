@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from elf_file import elf
+from gemmgen.build import cuda
 from gemmgen.build.cubin import CubinResources, read_cubin
 from gemmgen.build.ptxas import accounts_differ, with_logged_spills
 from gemmgen.errors import BuildError
@@ -184,12 +186,14 @@ ptxas info    : Used 40 registers, used 3 barriers
 
 @pytest.mark.parametrize(
     ("registers", "stores", "loads", "agrees"),
-    [(40, 20, 8, True), (41, 20, 8, False), (40, 24, 0, True), (40, 0, 0, False)],
+    [(40, 20, 8, True), (41, 20, 8, False), (40, 24, 0, True), (40, 0, 24, True), (40, 0, 0, False)],
 )
 def test_a_log_that_tells_another_story_is_noticed(registers, stores, loads, agrees):
     used = CubinResources(**NOTHING | {"registers": registers, "spill_store_bytes": stores, "spill_load_bytes": loads})
     kernels = {"k": used}
     assert (accounts_differ(LOG, kernels) is None) == agrees
+    for count in (8, 20):  # a log that tells of stores alone, or of loads
+        assert (accounts_differ(LOG.replace(f" {count} bytes", " 0 bytes"), kernels) is None) == agrees
     assert accounts_differ("", kernels) is None  # an assembler that tells nothing
     second = LOG.replace("'k'", "'l'").replace("for k", "for l").replace("40 reg", "8 reg")
     both = {"l": CubinResources(**NOTHING), "k": used}  # in another order than the log has them
@@ -207,3 +211,18 @@ def test_spills_of_a_cubin_that_marks_none_are_the_logs():
     marked = CubinResources(**NOTHING | {"registers": 40, "spill_store_bytes": 12, "spill_load_bytes": 0})
     assert with_logged_spills(log, {"k": marked}) == {"k": marked} and with_logged_spills("", {"k": silent}) == {"k": silent}
     assert accounts_differ(LOG, found | {"l": silent}) is not None and accounts_differ(LOG, {"k": found["k"]}) is None
+
+
+@pytest.mark.parametrize(("arch", "message", "bundles", "remedy"), [
+    ("sm_90", "Instruction 'wgmma' not supported on .target 'sm_90'", True, "compile for sm_90a: some instructions exist for one chip only"),
+    ("sm_80", "Instruction 'wgmma' not supported on .target 'sm_80'", True, None),
+    ("sm_90", "syntax error", True, None),
+    ("sm_90", "uses too much shared data", True, "dynamic shared memory (extern __shared__), which may be larger"),
+    ("sm_90", 'cannot open source file "x.h"', True, "include only what NVRTC 13 brings, or name a folder with -I"),
+    ("sm_90", 'could not open source file "x.h"', False, "for a compiler that brings the CUDA headers, or name a folder with -I"),
+])
+def test_the_remedy_for_what_the_compiler_refuses(arch, message, bundles, remedy):
+    """A target for one chip is named where the compiler has it."""
+    compiler = SimpleNamespace(name="NVRTC 13", archs=("sm_80", "sm_90", "sm_90a"), bundles_headers=bundles)
+    found = cuda._remedy(compiler, arch, message)
+    assert found == remedy if bundles else found.endswith(remedy)

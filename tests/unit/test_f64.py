@@ -460,6 +460,10 @@ def test_a_users_matrix_stays_fp64(tmp_path, capsys):
     np.save(tmp_path / "a.npy", np.full((2, 2), 1 / 3))
     assert matrix("--a", tmp_path / "a.npy", element=F64)[0, 0] == 1 / 3 and capsys.readouterr().err == ""
     assert matrix("--a", tmp_path / "a.npy")[0, 0] == np.float32(1 / 3) and "rounded" in capsys.readouterr().err
+    np.save(tmp_path / "b.npy", np.array([[1 / 3, 0.1, 0.5, 1e300, np.inf, np.nan]]))
+    assert np.isinf(matrix("--a", tmp_path / "b.npy")).sum() == 2 and "of 6 elements 2 change and 1 become Inf" in capsys.readouterr().err
+    np.save(tmp_path / "c.npy", np.ones((1, 1), np.float32))
+    assert matrix("--a", tmp_path / "c.npy") == 1 and capsys.readouterr().err == "", "of its own type nothing is rounded"
 
 
 @pytest.mark.parametrize(("type", "case", "given"), [

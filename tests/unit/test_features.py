@@ -11,8 +11,9 @@ import pytest
 
 from gemmgen import designs, kinds
 from gemmgen.catalog import brought, epilogue, output
+from gemmgen.catalog.element import F32, F64
 from gemmgen.catalog.scheme.lookup import SCHEMES
-from gemmgen.designs import all_decisions, all_designs, design_called
+from gemmgen.designs import all_decisions, all_designs, cuda_cores, design_called, owner_of
 from gemmgen.designs.feature import (
     ANY_KIND, COMBINED_SUMS, COMPLEX, GIVEN_TRIANGLES, PACKS_APART, PERSISTENT, PROMOTES_AT_ONCE, SPLITS_APART, STORED_B, Feature,
 )
@@ -22,6 +23,7 @@ from gemmgen.designs.specialised.design import CLUSTERS, TURNS
 from gemmgen.decisions import SUMS
 from gemmgen.errors import GemmgenError
 from gemmgen.model.equation import Constraint, Equation
+from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
@@ -75,6 +77,32 @@ def test_what_explain_lists_is_what_the_solver_computes(design):
     assert {one.symbol: one for one in listed} == {one.symbol: one for one in reversed(listed)}, "a symbol has one equation"
     assert all(re.fullmatch(r"[A-Z]\d+|BatchGEMM eq\. \d+", one.number) for one in listed)
     assert all(re.fullmatch(r"C\d+", one.number) for one in design.constraints)
+
+
+def test_equations_of_registers_are_the_designs_own():
+    assert dict(design_called("cuda_cores").forms.groups)["Registers"] == cuda_cores.equations.ALL
+    told = {name: dict(design_called(name).forms.groups)["Registers"] for name in ("portable", "strided", "residues_portable")}
+    assert told["strided"] == told["portable"] != told["residues_portable"]
+
+
+@pytest.mark.parametrize(("decision", "value", "policy"), [
+    ("where", "register", "fma"), ("where", "mixed", "wgmma"), ("where", "lane", "mma"), ("where", "nowhere", ""), ("loads", "bulk", "wgmma"),
+    ("loads", "direct", "mma"), ("loads", "waited", "fma"), ("cluster", 2, "wgmma"), ("rows", "padded", "mfma"), ("fragment_caching", "sums", "mfma"),
+])
+def test_a_refusal_names_the_policy_whose_kernels_have_a_value(decision, value, policy):
+    """The first design's that declares the decision, or the word of one that all designs have."""
+    named = next(one for one in all_decisions() if one.name == decision)
+    assert owner_of(named, value) == policy
+
+
+def test_a_plans_text_is_that_of_its_decisions():
+    assert Plan.__doc__.startswith("Everything decided.\n") and all(f"\n        {one.name}: {one.description}." in Plan.__doc__ for one in all_decisions())
+
+
+def test_only_a_c_of_fp32_is_stored_as_vectors():
+    """`float2` and `float4` are of no other type; FP64's is FP64 where a spec leaves it as it is."""
+    assert {name for name, one in output.all_outputs().items() if one.vectors} == {"f32"} and not output.WIDE.vectors
+    assert [output.output_of(element, c).name for element in (F32, F64) for c in ("f32", "f16")] == ["f32", "f16", "f64", "f16"]
 
 
 @pytest.mark.parametrize(("name", "spills", "gone"), [

@@ -215,6 +215,9 @@ def test_a_generation_is_like_a_shipped_one(tmp_path, like, error):
     with pytest.raises(SpecError, match=error) as refused:
         GPUS.get(written(tmp_path, "h100", generation="[measured]", like=like))
     assert "mine.toml: like" in refused.value.where
+    with pytest.raises(SpecError, match=error) as refused:
+        GPUS.get(written(tmp_path / "registers", "h100", generation=f'[registers]\nlike = "{like}"\nsource = "mine"'))
+    assert "mine.toml: [registers] like" in refused.value.where
 
 
 def test_a_generation_like_none_tells_all(tmp_path):

@@ -261,15 +261,15 @@ def test_a_threshold_that_is_just_reached_is_enough():
 
 def test_the_list_covers_every_c_once_and_goes_from_large_to_small():
     rng = np.random.default_rng(3)
-    sizes = rng.integers(0, 150, (30, 3))
+    sizes = np.tile(rng.integers(0, 150, (30, 3)), (2, 1))
     chosen = tilings.tiling(TILES, sizes, 3000, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700)
     rows = tilings.listed(TILES, sizes, chosen)
     covered = [np.zeros((m, n), int) for m, n, _ in sizes]
     for entry, m0, n0, tile in rows:
         covered[entry][m0:m0 + TILES[tile].m, n0:n0 + TILES[tile].n] += 1
     assert all((one == 1).all() for one in covered)
-    keys = [(-tile, -sizes[entry, 2]) for entry, _, _, tile in rows]
-    assert keys == sorted(keys)
+    keys = [(-tile, -sizes[entry, 2], entry, m0, n0) for entry, m0, n0, tile in rows]
+    assert keys == sorted(keys), "those that are alike in the order in which they were given"
     assert tilings.listed(TILES, np.zeros((0, 3), int), tilings.tiling(TILES, np.zeros((0, 3), int), 5, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=7)).shape == (0, 4)
 
 
@@ -278,6 +278,15 @@ def test_the_threshold_is_the_gpus_and_never_out_of_reach():
     assert plan.batch.threshold == plan.gpu.batch_threads == 45000 and plan.own.threshold <= plan.numbers["most_wavefronts"] * 32
     assert planned(batch={"threshold": 77}).own.threshold == 77
     assert planned("a100").batch.threshold == 108 * 2048 // 4
+    new, old = (planned("mi210", "fp32", batch={"tiles": TABLE_3, "walk": "workgroups", "tlp": tlp, "threshold": 10**7}) for tlp in ("wavefront", "workgroup"))
+    most = new.numbers["most_wavefronts"] * 64
+    assert (new.own.threshold, old.own.threshold) == (most, 10**7) and f"enough are {most} of {most} threads" in new.design.told_of(new)["tlp"]
+
+
+@pytest.mark.parametrize(("matrices", "listed"), [(0, 1), (1, 1), (256, 256), (257, 256)])
+def test_an_explanation_is_of_as_many_products_as_a_list_holds(matrices, listed):
+    plan = planned("h200", "fp32", problem={"matrices": matrices} if matrices else {})
+    assert len(plan.design.tiling_of_hints(replace(plan, batch=replace(plan.batch, matrices=matrices))).tile) == listed
 
 
 # ---- ABI
@@ -328,6 +337,22 @@ def test_an_explanation_tells_the_tiles():
     plan = explain(asked()).plan
     told = plan.design.told_tiles(plan)
     assert [tile.name in line for tile, line in zip(plan.batch.tiles, told)] == [True] * len(plan.batch.tiles)
+    table_3 = planned("mi210", "fp32", batch={"tiles": TABLE_3, "walk": "workgroups"})
+    asks = [line.partition(": ")[2].partition(";")[0] for line in table_3.design.told_tiles(table_3)]
+    assert asks == ["any smaller C", *(f"C of at least {m} x {n}" for m, n, *_ in TABLE_3[1:])]
+
+
+@pytest.mark.parametrize(("threshold", "size", "told"), [
+    (1, 64, "64x64x16 on 256, the largest that C allows: threads at work with the largest and each step down 256"),
+    (257, 64, "32x64x16 on 256, 1 size below the largest that C allows: threads at work with the largest and each step down 256, 512"),
+    (513, 64, "16x32x16 on 128, 3 sizes below the largest that C allows: threads at work with the largest and each step down 256, 512, 512, 1024"),
+    (1, 0, "none: C has no elements"),
+])
+def test_an_explanation_tells_the_steps_to_the_tile(threshold, size, told):
+    """Down to the first of enough threads and no further."""
+    one = {"m": size, "n": size, "k": 64, "matrices": 1}
+    plan = planned("mi210", "fp32", problem=one, batch={"tiles": TABLE_3, "walk": "workgroups", "threshold": threshold})
+    assert plan.design.told_of(plan)["for"] == (told if not size else f"1 products of {size}x{size}x64 the tile is {told}")
 
 
 def test_one_product_is_refused_by_a_kernel_for_batches():

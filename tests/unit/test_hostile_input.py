@@ -187,6 +187,18 @@ def test_a_matrix_is_what_numpy_saved(tmp_path, dtype, order):
     assert got.dtype == np.float32 and got.flags.c_contiguous and np.array_equal(got, x)
 
 
+def test_a_matrix_has_no_more_bytes_than_a_gpu_could_hold(tmp_path, monkeypatch):
+    from gemmgen.cli import inputs
+
+    np.save(tmp_path / "x.npy", np.ones((3, 4), np.float32))
+    monkeypatch.setattr(inputs, "MOST_BYTES", 48)
+    assert inputs.matrix("--a", tmp_path / "x.npy").all()
+    monkeypatch.setattr(inputs, "MOST_BYTES", 47)
+    with pytest.raises(SpecError, match="is too large") as caught:
+        inputs.matrix("--a", tmp_path / "x.npy")
+    assert caught.value.got == "48 bytes" and caught.value.needs == "at most 47"
+
+
 # ---- rows
 
 

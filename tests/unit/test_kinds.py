@@ -126,6 +126,14 @@ def test_a_design_has_a_kinds_equations_and_constraints_and_keeps_its_own():
     assert plan.identity["kind"] == "halved" and plan.hash != plan_of(layout="nt").hash
 
 
+@pytest.mark.parametrize("k_range", [("", "m0 + BLOCK_M"), ("m0", ""), ("m0", "m0 + BLOCK_M")], ids=["end", "begin", "both"])
+def test_a_tile_that_has_a_part_of_k_is_predicted_by_that_part(k_range):
+    """Of a kind that says nothing else of its time."""
+    design, kind = design_called("specialised"), type("Part", (Kind,), {"name": "part", "k_range": k_range})()
+    assert "(stages_k * split_k * BK)" in design.of(kind).equations.of("unit_seconds").form
+    assert "stages_k" not in design.of(Kind()).equations.of("unit_seconds").form == design.equations.of("unit_seconds").form
+
+
 def test_designs_compute_kinds_that_they_ask():
     able = {one.name for one in all_designs() if one.computes(Halved())}
     assert able == {"portable", "cuda_cores", "specialised", "residues", "residues_portable", "residues_tensor_memory", "tensor_memory"}

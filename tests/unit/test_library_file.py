@@ -157,6 +157,12 @@ def test_routines_have_the_scheme_that_is_fastest_by_a_table():
         ("run_scaled", "auto", "gemm", frozenset({"h200"}))]
     small = replace(loaded, file=loaded.file.model_copy(update={"sizes": ((256, 256, 256), (64, 128, 64))}))
     assert [spec.spec.split.scheme for _, spec, _ in small.for_routines] == ["bf16x6_apart"]
+    with_small = replace(loaded, file=loaded.file.model_copy(update={"sizes": ((4096, 4096, 4096), (256, 256, 256), (64, 128, 64))}))
+    assert [spec.spec.split.scheme for _, spec, _ in with_small.for_routines] == ["run_scaled"], "of which less than a 512th is no part of a routine"
+    for sizes, scheme in ((((2048, 2048, 2048), (256, 256, 256)), "bf16x6_apart"), (((2048, 2048, 2048), (256, 256, 255)), "run_scaled"),
+                          (((256, 256, 256), (4096, 4096, 4096, 8)), "bf16x6_apart"), (((4096, 4096, 4096, 8),), "run_scaled")):
+        one = replace(loaded, file=loaded.file.model_copy(update={"sizes": sizes}))
+        assert [spec.spec.split.scheme for _, spec, _ in one.for_routines] == [scheme], "single products decide, where there are any"
     place, table, _ = loaded.tables[0]
     elsewhere = replace(loaded, tables=((place, table, frozenset({"h100"})),))
     assert elsewhere.for_routines == ()

@@ -98,6 +98,8 @@ def test_what_a_library_of_the_same_bits_says_of_itself(library_of):
     tile = {"block": [64, 64, 64], "warp": [32, 32, 64]}
     files = contents.all_files(library_of(reproducible=True, shim=["cublas"], use=[{"split": {"scheme": "residues7"}, "tile": tile}]))
     told = json.loads(files["manifest.json"])
+    listed = files["README.md"].decode()
+    assert "machine code, cubin files, and what" in listed and "| `shim/` |" in listed and "| `python/` |" in listed, "of no portable kernels"
     assert told["reproducible"] and told["fallback"] == [] and "same bits on every GPU" in files["include/lab.h"].decode()
     assert 'number("LAB_MIN_GAIN", 0)' in files["shim/core.c"].decode()
 
@@ -123,6 +125,12 @@ def test_what_the_library_says_of_itself(library_of, monkeypatch):
         assert (one["estimate"] is None) == kernel.is_fallback and one["gpu"] == ("t4" if kernel.is_fallback else "a100")
         assert [image["arch"] for image in one["images"]] == (["compute_75"] if kernel.is_fallback else ["sm_80"])
     assert [one["arch"] for one in told["finish"]] == ["sm_80", "compute_75"] and told["fallback"] == ["portable_nn", "portable_tn"]
+    readme = files["README.md"].decode()
+    assert "machine code, cubin files, PTX of the portable ones, and what" in readme and "| `shim" not in readme
+    assert f"\n{told['title']}: `C = act(" in readme and told["chosen"]["packed"] is library.loaded.file.packed is False
+    sums, zero = "C = act(alpha op(A) op(B) + beta C + bias) in FP32", "with beta = 0 C is not read"
+    level3 = replace(library, loaded=replace(library.loaded, file=library.loaded.file.model_copy(update={"routines": ("syrk", "trsm")})))
+    assert [contents.manifest(one, {})["computes"].split("; ") for one in (library, level3)] == [[sums, zero], [sums, "syrk, trsm of BLAS's level 3", zero]]
 
 
 def test_what_a_library_has_not_is_told(library_of):
@@ -159,6 +167,7 @@ def test_a_dispatch_tables_rules_are_taken_where_the_library_has_all_their_kerne
     both = [kernel("k1"), kernel("k2")]
     assert rules(both) == [("sm_80", "nn", [({"m": 64}, "a100_nn_2"), ({}, "a100_nn_1")])]
     assert rules([*both, kernel("k3")]) == rules([*both, kernel("k3", "elsewhere", layout="tn")]) == rules(both), "that no rule names, or of another layout"
+    assert rules([both[0], kernel("k2", "elsewhere", layout="tn")]) == [], "another's kernel of that label is not the table's"
     assert rules(both, decided_by="estimates") == rules(both[:1]) == rules([*both, kernel("", "elsewhere")]) == rules(both, layout="tn") == []
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from gemmgen.cli.explain import _beside as beside
+from gemmgen.cli.explain import _latencies as given_latencies
+from gemmgen.cli.explain import _modelled as modelled
 from gemmgen.cli.explain import as_dict, text
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model import papers
@@ -92,6 +94,7 @@ def test_egemm_chooses_what_eq_8_gives():
     (bm, bn, bk), (wm, wn, wk), cycles = e.ours.block, e.ours.warp, e.request.model.given["T_LDS32"][0]
     assert wk > 8 and valued(e.request.model, e.ours)["T_mem2"] == pytest.approx(bm * bn * bk / (wm * wn * 8) * (wm + wn) / 4 * cycles)
     assert e.tile.values["T_mem1"] + e.tile.values["T_mem2"] <= e.tile.values["T_comp"]
+    assert given_latencies(e) == {"T_HMMA": 8, "T_LDG128": 43.4176, "T_STS128": 8, "T_LDS32": 2}
 
 
 def test_with_table_4_s_budget_egemm_chooses_table_4_s_tile():
@@ -160,6 +163,11 @@ def test_a_study_is_not_narrowed_by_a_model():
 def test_both_choices_are_told_beside_each_other():
     e = explained("legemm", "a800")
     told = "\n\n".join(beside(e))
+    assert modelled(e) == {
+        "model": "LE-GEMM's eqs. 12 to 17: eq. 15, FLOP a byte of global memory, where eq. 12 has 55296 threads at work, is 96",
+        "given": "register_bytes = 262144 (a800's row), shared_bytes = 166912 (a800's row), Work_num = 256 (as BatchGEMM has them), T_threads = 32 (a800's row),"
+                 " threshold = 55296 (a800's row)",
+    }
     assert "LE-GEMM's eqs. 12 to 17 beside the predicted time" in told and "no kernel: the accumulators leave no room" in told
     assert "\n  legemm  mma     128x128x64" in told and "\n  ours    mma     128x128x32" in told
     for name, plan in (("legemm", e.plan), ("ours", e.ours)):  # milliseconds stand last
@@ -185,7 +193,7 @@ def test_latencies_that_a_model_was_given_are_told():
 
 def test_without_a_model_nothing_is_told_of_one():
     e = explain(plan_spec())
-    assert e.tile is None and "beside the predicted time" not in text(e) and "model" not in as_dict(e)
+    assert e.tile is None and "beside the predicted time" not in text(e) and "model" not in as_dict(e) and modelled(e) == {} == given_latencies(e)
 
 
 def plan_spec():

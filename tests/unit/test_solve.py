@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -149,7 +150,10 @@ def test_the_same_answer_in_another_process():
     ({"split": {"where": "shared"}, "pipeline": {"loads": "async"}}, "passes through registers"),
     ({"split": {"where": "register"}, "pipeline": {"loads": "spread"}}, "copied there as it is"),
     ({"split": {"where": "shared"}, "pipeline": {"stages": 3}}, "takes turns with two stages"),
-    ({"split": {"where": "register"}, "tile": {"block": [64, 48, 32]}}, "no whole number of 128-byte lines"),
+    ({"split": {"where": "register"}, "tile": {"block": [48, 48, 32]}}, "block n is no whole number of 128-byte lines"),
+    ({"split": {"where": "register"}, "tile": {"block": [64, 48, 32]}, "problem": {"layout": "tn"}}, "block n is no whole number of 128-byte lines"),
+    ({"split": {"where": "register"}, "tile": {"block": [48, 48, 32]}, "problem": {"layout": "tt"}}, "block m is no whole number of 128-byte lines"),
+    ({"split": {"scheme": "run_scaled", "promote": 48}}, "promote: run_scaled has scales for every 1024 k"),
     ({"pipeline": {"design": "thin"}, "fragment": {"policy": "fma"}, "split": {"scheme": "ootomo"}}, "are not of this design"),
     ({"split": {"where": "register", "scheme": "fp32"}, "fragment": {"policy": "fma"}}, "fma and f32 are not filled by lanes"),
     ({"pipeline": {"loads": "spread", "fragment_buffers": 2}, "tile": {"block": [64, 64, 16]}}, "no room for a second buffer"),
@@ -159,6 +163,15 @@ def test_what_cannot_be_is_refused_with_its_reason(fixed, words):
     with pytest.raises(InfeasibleSpec, match=words) as caught:
         solve(spec(**fixed))
     assert caught.value.needs and caught.value.remedy
+
+
+def test_the_remedy_for_an_interval_within_a_run_of_k_serves():
+    for gpu, promote in (("h100", 48), ("mi300x", 16)):
+        with pytest.raises(InfeasibleSpec, match="run_scaled has scales") as caught:
+            solve(spec("run_scaled", gpu, split={"promote": promote}))
+        promote, block_k = map(int, re.fullmatch(r"promote = (\d+), and a block k that divides (\d+)", caught.value.remedy).groups())
+        plan = solve(spec("run_scaled", gpu, split={"promote": promote}))
+        assert plan.promote == promote and block_k % plan.block[2] == 0
 
 
 def test_products_of_the_largest_sizes_have_plans():

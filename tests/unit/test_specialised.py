@@ -20,6 +20,7 @@ from gemmgen.emulate.core.banks import extra_wavefronts
 from gemmgen.emulate.ptx.banks import BANKS
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.designs import Hints, specialised
+from gemmgen.designs.specialised.design import widest
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.plan import Plan
 from gemmgen.render import render
@@ -240,6 +241,23 @@ def test_a_wide_tile_takes_as_few_instructions_as_can_be():
         plan = settled((64, wn, 16), (64, wn, 16), promote=0, scheme="half")
         assert plan.fragment.shape == (64, width, 16) and plan.geometry.tiles_n == wn // width
     assert solve(spec(fragment={"policy": "wgmma", "shape": "m64n64k16"}, tile={"warp": [64, 128, 64]})).geometry.tiles_n == 2
+
+
+def test_columns_that_no_whole_instructions_make_get_the_row_as_it_is():
+    row, bytes_of = FRAGMENTS.get("wgmma_m64n8k16_f16"), FRAGMENTS.get("wgmma_m64n8k32_s8")
+    assert [widest(row, extent) for extent in (0, 4, 12, 20, 137)] == [row] * 5 and widest(row, 24).shape == (64, 24, 16)
+    assert [widest(bytes_of, extent).shape[1] for extent in (24, 40, 48, 80)] == [24, 8, 48, 80], "above 32 in steps of 16"
+    own = bytes_of.model_copy(update={"sparse_from": 24})
+    assert [widest(own, extent).shape[1] for extent in (24, 40)] == [24, 8], "the last of those that are dense, too"
+    alone = FRAGMENTS.get("mma_m16n8k16_f16")
+    assert widest(alone, 64) is alone
+
+
+def test_what_a_fallback_knows_is_told_by_a_launch_of_its_own():
+    """Integer words are split in one pass over the operands, or in two where a fallback asks about the maxima."""
+    usual, falling = (solve(spec("mixpert2", fragment={"policy": "wgmma"}, split={"fallback": fallback})) for fallback in ("none", "bf16x6"))
+    assert [one.design.constants_of(one)["split_passes"] for one in (usual, falling)] == [1, 2] == [one.numbers["split_passes"] for one in (usual, falling)]
+    assert falling.fallback and usual.launches.splits_whole and not falling.launches.splits_whole
 
 
 @pytest.mark.slow

@@ -85,6 +85,8 @@ def test_a_stage_in_front_of_tensor_memory_has_one_word_of_b():
     tile = {"block": [128, 64, 32], "warp": [128, 64, 32], "cluster": 1}
     plan = planned(gpu="b200", fragment={"policy": "tcgen05"}, tile=tile)
     assert (plan.design.name, plan.model["stage_bytes"]) == ("tensor_memory", 32 * 2 * (2 * 128 + 64))
+    known = plan.design.constants_of(plan)
+    assert [known[words] for words in ("words_a", "words_b", "words")] == [2, 1, 2]
 
 
 def test_the_pass_over_b_moves_half_of_what_fp32_is():

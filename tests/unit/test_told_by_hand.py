@@ -80,6 +80,8 @@ def test_an_errors_parts_are_lines_and_absent_ones_are_left_out():
     assert (named.problem, named.needs, named.remedy) == ("unknown scheme", "one of: egemm, ootomo", "did you mean 'ootomo'?")
     assert UnknownName("here", "scheme", "zzz", ["egemm"]).remedy is None
     assert "a value of type int that is too large to show" in str(SpecError("here", "is wrong", got=10**5000))
+    obeyed = SpecError("a\x1b[31m", "y\u202ez", got="\x07\ud800", needs="\r")
+    assert str(obeyed) == "a\\x1b[31m: y\\u202ez\n  got    '\\x07\\ud800'\n  needs  \\r", "shown, and neither obeyed nor left out"
     long = SpecError("x" * 4000, "y" * 4001, got="z" * 499).as_dict()
     assert long["where"] == "x" * 4000 and long["problem"] == "y" * 4000 + "... (4001 characters)" and len(long["got"]) == 499
     assert SpecError("x", "y", got="z" * 501).as_dict()["got"] == "z" * 500 + "... (501 characters)"
@@ -804,6 +806,15 @@ def test_kernels_without_a_matrix_unit_run_on_what_has_another_unit():
     archs = exporter.possible_archs(plan_of(scheme="fp32", promote=0))
     assert archs[0] == "sm_80" and {"sm_86", "sm_89", "sm_90"} <= {*archs} and archs == sorted(archs, key=lambda arch: int(arch[3:].rstrip("a")))
     assert "sm_75" not in archs and "gfx942" not in archs
+    amd = exporter.possible_archs(plan_of(gpu="mi210", scheme="fp32", promote=0))
+    assert {"gfx90a", "gfx942"} <= {*amd} and not [arch for arch in amd if not arch.startswith("gfx9")], "of 64 lanes, as the kernel"
+
+
+def test_an_export_has_its_own_architecture_first_and_the_others_by_age():
+    plan = plan_of(scheme="fp32", promote=0)
+    assert exporter.target_archs(plan, ["sm_100", "sm_90", "sm_80", "sm_86", "sm_90"]) == ["sm_80", "sm_86", "sm_90", "sm_100"]
+    later = replace(plan, gpu=GPUS.get("h100"))
+    assert later.arch == "sm_90" and exporter.target_archs(later, ["sm_120", "sm_100"]) == ["sm_90", "sm_100", "sm_120"]
 
 
 def test_an_export_gets_name_archs_and_refusals(monkeypatch):

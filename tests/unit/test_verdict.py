@@ -94,6 +94,18 @@ def test_a_librarys_tables_have_the_same_sgemm(gpu):
         assert float(told.seconds(m, n, k, products)) == pytest.approx(want - min(k, 256) * 15e-9, rel=1e-3)
 
 
+def test_the_vendors_sgemm_is_that_of_the_gpus_row():
+    """And Hopper's where a row has none: half of the share takes twice the time of a step."""
+    h200 = GPUS.get("h200")
+    sgemm, measured = h200.measured.sgemm, h200.measured
+    slow = {name: getattr(sgemm, name).model_copy(update={"value": value}) for name, value in (("share", sgemm.share.value / 2), ("start_seconds", 9e-6))}
+    own, none = (h200.model_copy(update={"measured": measured.model_copy(update={"sgemm": one})}) for one in (sgemm.model_copy(update=slow), None))
+    usual, found = time.sgemm_numbers(h200), time.sgemm_numbers(own)
+    assert (found["sgemm_start"], found["sgemm_step"]) == (9e-6, 2 * usual["sgemm_step"]) and time.sgemm_numbers(none) == usual
+    assert {name for name in usual if usual[name] != found[name]} == {"sgemm_start", "sgemm_step"}
+    assert [time.sgemm_measured(one) for one in (h200, own, none, GPUS.get("rtx4090"))] == [True, True, False, False]
+
+
 def test_a_problem_without_plain_fp32_has_no_verdict(monkeypatch):
     tiles = road.plan({"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}})
     assert tiles.batch.tiles and verdict(tiles) is None and "get tiles of their own" in verdicts.untold(tiles)

@@ -17,6 +17,7 @@ from gemmgen import road
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import explain as explaining
 from gemmgen.cli.explain_page import page, roofline, roofs
+from gemmgen.designs import Hints
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Equation
 from gemmgen.paths import SPECS
@@ -234,6 +235,18 @@ def test_the_roofs_are_the_units():
     assert (fp32 - matrix) / high == pytest.approx(math.log(unit / lanes) / math.log(top / low), rel=0.03), "as far apart as the axis says"
     *others, own = re.findall(r'<circle [^>]*r="([0-9]+)" fill="([^"]+)"', drawn)
     assert own == ("6", "#009E73") and others and set(others) == {("3", "#bbb")}, "the kernel stands out"
+
+
+@pytest.mark.parametrize(("moved", "least"), [((2e9, 1e9), 3e9), ((2e9, 0.0), 2e9), ((1e6, 1e6), 4 * 3 * 4096**2)])
+def test_the_roofline_reaches_eight_times_as_far_as_the_kernel(moved, least):
+    """FLOP a byte of what kernel and split pass move, of each matrix once at least."""
+    e = explained("sgemm_a100")
+    known = dict(e.numbers) | dict(zip(("dram_bytes", "split_bytes"), moved))
+    plan = replace(e.plan, hints=Hints(4096, 4096, 4096))
+    drawn = roofline(SimpleNamespace(plan=plan, numbers=known, best=e.best))
+    ridge = max(roofs(plan, known).values()) / (plan.gpu.rates.dram_gb_per_s * 1e-3)
+    intensity = 2 * 4096**3 / least
+    assert f'text-anchor="end">{8 * max(intensity, ridge):.3g}</text>' in drawn
 
 
 # ---- the frontier

@@ -156,6 +156,16 @@ def test_a_variant_that_cannot_be_is_refused(tmp_path, before, after, complaint)
     assert_refused(tmp_path, UNITS, "hopper", before, after, complaint)
 
 
+@pytest.mark.parametrize(("unit", "word", "policy", "unchecked"), [
+    ("ada", "f16", "mma", ""), ("ada", "s8", "mma", ""), ("ada", None, None, ""), ("ada", "e4m3", None, "after a published simulator"),
+    ("ada", "e5m2", "mma", "after a published simulator"), ("blackwell", "e5m2", "mma", "after the machine code"),
+    ("blackwell", "e5m2", "tcgen05", "after a published simulator"), ("hopper", "e4m3", "wgmma", ""), ("blackwell", "s8", "tcgen05", ""),
+])
+def test_a_words_rule_is_checked_where_its_variant_was(unit, word, policy, unchecked):
+    one = UNITS.get(unit)
+    assert one.checked(word, policy) is not bool(unchecked) and one.label(word, policy) == unit + (f", {unchecked}, not checked on hardware" if unchecked else "")
+
+
 def test_a_unit_tells_its_words_and_their_rules():
     hopper, ampere = UNITS.get("hopper"), UNITS.get("ampere")
     assert hopper.words == ("f16", "bf16", "tf32", "s8", "e4m3", "e5m2") and ampere.words == ("f16", "bf16", "tf32", "s8")
