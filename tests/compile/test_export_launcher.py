@@ -347,6 +347,7 @@ def test_what_the_runtime_refuses_ends_the_call_and_its_code_comes_back(launcher
     for places in ((None, counts), (ctypes.c_void_p(WORKSPACE), None)):
         assert read(places[0], ctypes.c_void_p(STREAM), places[1]) == -12, "a pointer that is NULL is no workspace's"
     assert told(1) == told(REFUSED) == b"an error" and told(-1000) == b"not a code of lab_gemm"
+    assert b"NULL" in told(-12) and b"grid" in told(-100), "its own codes have words of their own"
 
 
 def test_launches_overlap_from_the_first_driver_that_captures_them(launcher):
