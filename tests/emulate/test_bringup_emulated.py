@@ -202,8 +202,13 @@ def test_memory_is_read_and_written_by_sixteen_bytes_an_instruction(arch):
 def test_a_step_is_as_many_instructions_as_its_rate_counts(name):
     """Of words that are one, each adds k to every sum."""
     fragment = FRAGMENTS.get(name)
-    form, ones = rates.Form.of(fragment), np.full(1024, 0x3C003C00, np.uint32)
-    with measuring(multiply_source(fragment, "sm_90a"), 3 + fragment.from_shared) as run:
+    form, ones, source = rates.Form.of(fragment), np.full(1024, 0x3C003C00, np.uint32), multiply_source(fragment, "sm_90a")
+    if fragment.from_shared:  # one alone is waited for before the next begins; of steps, one is at work while the next one's are issued
+        for symbol, order in ((form.alone, "(mma_async commit_group 0 )+0 "), (form.wide, "(" + "mma_async " * form.per_step + "commit_group 1 )+0 ")):
+            entry = re.search(rf"\.entry {symbol}\(.*?(?=\.entry |\Z)", ptx_of(source.text, source.arch), re.DOTALL)[0]
+            told = re.findall(r"wgmma\.(?:(mma_async|commit_group)|wait_group\S* (\d))", entry)
+            assert re.fullmatch(order, "".join(f"{a or b} " for a, b in told)), symbol
+    with measuring(source, 3 + fragment.from_shared) as run:
         for symbol, threads in ((form.alone, fragment.threads), (form.wide, form.threads if fragment.from_shared else 32)):
             sums = run(symbol, threads, ones, 2, 0, 0, 1)[:threads]
             assert (sums == 2 * form.per_step * fragment.shape[2] * fragment.c.register_count).all(), symbol
