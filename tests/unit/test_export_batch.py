@@ -428,7 +428,7 @@ def test_arrays_of_pointers_are_looked_at_on_the_host(hosts):
 
     assert told() == (0, -1, -1) and told(ldc=19)[0] == host.codes["BAD_LDC"] and told(m=-1)[0] == host.codes["BAD_M"]
     assert told(ldc=2**31 - 1) == (0, -1, -1) and told(ldc=2**31)[0] == host.codes["BAD_LDC"]
-    assert told(m=1 << 30, n=1 << 30, ldc=1 << 30)[0] == host.codes["TOO_LARGE"]
+    assert told(m=1 << 30, n=1 << 12, ldc=1 << 12)[0] == host.codes["TOO_LARGE"]
     pointers[2] = pointers[1] + np.uint64(4 * 19)
     assert told() == (host.codes["OVERLAP"], 1, 2) and told(m=0) == (0, -1, -1) and told(ldc=40) == (host.codes["OVERLAP"], 1, 2)
     pointers[2] = pointers[1] + np.uint64(4 * 20)
@@ -460,8 +460,8 @@ def test_every_bad_argument_of_a_launch_is_named(case, hosts):
     if case.startswith("grouped"):
         bad += [("problems", 0), ("problems", 4104)]
     else:
-        bad += [("m", -1), ("n", -1), ("k", -1), ("m", 2**31 - 1), ("a", 0), ("a", 4097), ("b", 0), ("c", 0), ("c", 4098), ("lda", 9),
-                ("lda", 1 << 31), ("ldb", 0), ("ldb", 1 << 31), ("ldb", 1 << 32), ("ldc", 19), ("ldc", -42), ("ldc", 1 << 31)]
+        bad += [("m", -1), ("n", -1), ("k", -1), ("m", 2**31 - 1), ("k", LARGEST_EXTENT + 1), ("a", 0), ("a", 4097), ("b", 0), ("c", 0), ("c", 4098),
+                ("lda", 9), ("lda", 1 << 31), ("ldb", 0), ("ldb", 1 << 31), ("ldb", 1 << 32), ("ldc", 19), ("ldc", -42), ("ldc", 1 << 31)]
     if case.startswith("strided"):
         bad += [("stride_c", 0), ("stride_c", 29 * 42 + 19), ("stride_c", 19), ("stride_c", -(1 << 63)), ("stride_c", 23),
                 ("stride_c", -(29 * 42 + 19)), ("stride_c", -23)]
@@ -483,7 +483,8 @@ def test_every_bad_argument_of_a_launch_is_named(case, hosts):
     if not case.startswith("grouped"):
         for name in ("m", "n", "batch"):  # nothing is written then, and C may be NULL
             assert launch_arguments(host, **{name: 0, "count": 0, "c": 0}) == 0, name
-        assert launch_arguments(host, k=0) == 0
+        assert launch_arguments(host, k=0) == launch_arguments(host, m=1, n=1, k=1, lda=1, ldb=1, ldc=1, count=5) == 0
+        assert launch_arguments(host, k=LARGEST_EXTENT, lda=LARGEST_EXTENT, ldb=LARGEST_EXTENT) == 0
         for name in ("lda", "ldb", "ldc"):
             assert launch_arguments(host, **{name: 2**31 - 1, "stride_c": 1 << 40}) == 0, name
         assert launch_arguments(host, m=1 << 30, n=1 << 20, ldb=1 << 20, ldc=1 << 20, lda=1 << 30, stride_c=1 << 60, count=0) == host.codes["TOO_LARGE"]
