@@ -344,7 +344,10 @@ def test_what_the_runtime_refuses_ends_the_call_and_its_code_comes_back(launcher
     for copies, waits in ((0, 0), (1, 0), (0, 2), (1, 2)):
         of["copies"].value, of["waits"].value = copies, waits
         assert read(ctypes.c_void_p(WORKSPACE), ctypes.c_void_p(STREAM), counts) == (copies or waits)
+    for places in ((None, counts), (ctypes.c_void_p(WORKSPACE), None)):
+        assert read(places[0], ctypes.c_void_p(STREAM), places[1]) == -12, "a pointer that is NULL is no workspace's"
     assert told(1) == told(REFUSED) == b"an error" and told(-1000) == b"not a code of lab_gemm"
+    assert b"NULL" in told(-12) and b"grid" in told(-100), "its own codes have words of their own"
 
 
 def test_launches_overlap_from_the_first_driver_that_captures_them(launcher):
@@ -416,6 +419,15 @@ def test_a_system_is_its_rounds(case, tmp_path):
             code = launcher.library.lab_gemm(*call)
             assert (code, len(launcher.told)) == (REFUSED, launcher.good + 1 + bool(wanted[launcher.good][-1] is True)), launcher.good
         launcher.good = None
+    for unknowns, others in ((5, 70), (300, 3)):  # rows as long as they are, and shorter by one
+        m, n = (unknowns, others) if plan.kind.left else (others, unknowns)
+        nbytes = launcher.library.lab_gemm_workspace_bytes(m, n, *batched)
+        for short, short_c, code in ((0, 0, 0), (1, 0, -5), (0, 1, -8 if batched else -7)):
+            launcher.told.clear()
+            found = launcher.library.lab_gemm(
+                number(m), number(n), single(1 if reals == 1 else 1 + 0j), place(at[x]), wide(unknowns - short), *strided[x], place(C), wide(n - short_c),
+                *strided["c"], *batched, place(WORKSPACE), ctypes.c_size_t(nbytes), place(STREAM))
+            assert (found, bool(launcher.told)) == (code, code == 0), (m, n, short, short_c)
 
 
 @pytest.mark.parametrize(("kind", "layout"), [("her2k", "nc"), ("syr2k", "tn")])

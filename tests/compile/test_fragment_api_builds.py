@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from gemmgen.build import compile_cuda, compile_hip
+from gemmgen.build import compile_cuda, compile_hip, find_clang
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.fragment_header import corrected, fragment_header
 from gemmgen.fragment_uses import FP32, SPACES, USES, WORDS, sizes_of, use
@@ -79,6 +79,43 @@ def test_all_there_is_compiles(row, space):
 ])
 def test_every_use_compiles(row, name, space):
     assert compiled(row, use(name, row, space)).kernels
+
+
+CUDA = """
+#define __host__ __attribute__((host))
+#define __device__ __attribute__((device))
+#define __forceinline__ inline __attribute__((always_inline))
+struct uint3 { unsigned x, y, z; };
+struct uint4 { unsigned x, y, z, w; };
+struct float4 { float x, y, z, w; };
+extern const __device__ uint3 threadIdx, blockDim;
+__device__ unsigned long __cvta_generic_to_shared(const void*);
+__device__ float fmaf(float, float, float);
+__device__ float fabsf(float);
+__device__ float __uint_as_float(unsigned);
+__device__ unsigned __float_as_uint(float);
+"""
+"""Of CUDA's headers, what a fragment's header uses."""
+
+
+@pytest.mark.parametrize("name", ["mma_m16n8k16_f16", "wgmma_m64n8k16_f16"])
+def test_the_host_reads_it_too(name, tmp_path):
+    """A compiler of CUDA reads a source twice, once for the host, where no architecture is named and `map` is as constant. A second inclusion does no harm."""
+    header = fragment_header(FRAGMENTS.get(name)) * 2
+
+    def read(text: str, *options: str) -> str:
+        (tmp_path / "host.cu").write_text(text)
+        done = find_clang().compile(("-std=c++17", *options, "host.cu"), tmp_path)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    named = ["-D__CUDA_ARCH__=900", "-D__CUDA_ARCH_FEAT_SM90_ALL"]
+    for target, right in ((named[:0], True), (["-D__CUDA_ARCH__=750"], False), (named[:1], name[0] == "m"), (named, True)):
+        left = read(header.replace("#error", "refused"), "-x", "c++", "-E", "-P", *target)
+        assert (left.count("refused"), left.count(f"namespace {name} {{")) == (int(not right), 1), target
+    body = f"using namespace {name};\nstatic_assert(A::map(0, 0).lane == 0 && sizeof(C) == 4 * C::elements);\n"
+    read(CUDA + header + body, "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_90a", "-Wno-unknown-cuda-version",
+         "-fsyntax-only")
 
 
 @pytest.mark.long

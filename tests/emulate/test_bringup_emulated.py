@@ -105,8 +105,8 @@ def test_kernels_that_measure_do_the_work_that_rates_divide_their_time_by():
     source = plain_source("rates.j2", "sm_90a", "rates", warp=32, async_copies=True, bulk_copies=True, stamps=["stamp", "stamp_dependent"])
     with measuring(source) as run:
         ones = np.ones(32, np.uint32)
-        for chains in (1, 8):  # 128 additions of one a step, to sums that begin at one
-            assert (run(f"fma_{chains}", 32, ones, 3, 0, 0, 1) == 3 * 128 + chains).all()
+        for chains, threads in ((1, 32), (8, 32), (1, 1)):  # 128 additions of one a step, to sums that begin at one; a thread alone looks at the clock itself
+            assert (run(f"fma_{chains}", threads, ones, 3, 0, 0, 1)[:threads] == 3 * 128 + chains).all()
         words = np.random.default_rng(1).integers(0, 2**32, (4096, 4), np.uint32)
         assert (run("shared_chase", 32, words, 5, 0, 0, 1).ravel()[:32] == 5 * 37).all()
         for symbol, threads, x, y in (("shared_read", 1024, 1024, 128), ("shared_stride", 64, 3, 1)):
@@ -132,6 +132,9 @@ def test_kernels_that_measure_do_the_work_that_rates_divide_their_time_by():
         assert (written[:4096] == (7, 0, 0, 0)).all() and not written[4096:].any()
         assert (run("async_copy", 1024, words, 4, 4096, 1, 1)[:1024] == words[3072:]).all()  # the first of three places is filled again by the fourth step
         assert (run("bulk_copy", 32, words, 7, 4096, 1, 1)[:32] == words[5 * 512 : 5 * 512 + 32]).all()  # of five places by the sixth
+        for symbol in ("fma_1", "fma_8", "shared_chase", "shared_read", "shared_stride", "read_memory", "async_copy", "bulk_copy"):
+            after = run(symbol, 32, words, 7, 4096 if "copy" in symbol else 32, 1, 0)
+            assert (after == words).all(), f"{symbol} writes where nobody asks"
 
 
 def test_stamps_end_when_their_ticks_are_over_and_go_where_they_are_told():
@@ -168,6 +171,10 @@ def test_another_vendors_kernels_that_measure_wait_for_all_threads_and_look_at_b
     waits = {symbol: body.partition(".end_amdhsa_kernel")[0].count("s_barrier\n") for symbol, body in zip(parts[1::2], parts[2::2])}
     assert len(waits) == 11 and waits == {symbol: 0 if symbol in ("fill_chain", "stamp") else 3 for symbol in waits}
     bodies = {symbol: body.partition(".end_amdhsa_kernel")[0] for symbol, body in zip(parts[1::2], parts[2::2])}
+    for symbol, body in bodies.items():  # what a thread wrote lies in shared memory before the others go on
+        order = " ".join(re.findall(r"ds_write|lgkmcnt\(0\)|s_barrier\n", body))
+        assert not re.search(r"ds_write (ds_write )*s_barrier", order), symbol
+    assert "ds_write" in bodies["shared_read"]
     clocks = {symbol: (body.count("s_memtime "), body.count("s_memrealtime ")) for symbol, body in bodies.items()}
     assert clocks == {symbol: {"fill_chain": (0, 0), "stamp": (2, 3)}.get(symbol, (2, 2)) for symbol in clocks}
     assert re.findall(r"global_load.*", bodies["chase"])[0].endswith(" glc")  # past the first cache
@@ -195,8 +202,13 @@ def test_memory_is_read_and_written_by_sixteen_bytes_an_instruction(arch):
 def test_a_step_is_as_many_instructions_as_its_rate_counts(name):
     """Of words that are one, each adds k to every sum."""
     fragment = FRAGMENTS.get(name)
-    form, ones = rates.Form.of(fragment), np.full(1024, 0x3C003C00, np.uint32)
-    with measuring(multiply_source(fragment, "sm_90a"), 3 + fragment.from_shared) as run:
+    form, ones, source = rates.Form.of(fragment), np.full(1024, 0x3C003C00, np.uint32), multiply_source(fragment, "sm_90a")
+    if fragment.from_shared:  # one alone is waited for before the next begins; of steps, one is at work while the next one's are issued
+        for symbol, order in ((form.alone, "(mma_async commit_group 0 )+0 "), (form.wide, "(" + "mma_async " * form.per_step + "commit_group 1 )+0 ")):
+            entry = re.search(rf"\.entry {symbol}\(.*?(?=\.entry |\Z)", ptx_of(source.text, source.arch), re.DOTALL)[0]
+            told = re.findall(r"wgmma\.(?:(mma_async|commit_group)|wait_group\S* (\d))", entry)
+            assert re.fullmatch(order, "".join(f"{a or b} " for a, b in told)), symbol
+    with measuring(source, 3 + fragment.from_shared) as run:
         for symbol, threads in ((form.alone, fragment.threads), (form.wide, form.threads if fragment.from_shared else 32)):
             sums = run(symbol, threads, ones, 2, 0, 0, 1)[:threads]
             assert (sums == 2 * form.per_step * fragment.shape[2] * fragment.c.register_count).all(), symbol

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from assembled import ptx_of
 
+from gemmgen.catalog.element import C64, C128, F64
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.emulate import TOGETHER, Emulator
-from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, finish_source
+from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, finish_source, finish_symbol
 
 ROWS, COLUMNS = FINISH_TILE
 M, N, BATCH = ROWS + 3, 2 * COLUMNS - 1, 3  # the last columns of a row are those of a block's last lane
@@ -106,3 +107,53 @@ def test_activations_over_every_magnitude(activation, exact):
     found[0, 0, 0] = want[0, 0, 0] = 0
     t[0, 0, 0] = 1
     assert (np.abs(found - want) <= 1.5e-7 * np.abs(t)).all()  # the error function's 1e-7, and half of an ulp of FP32
+
+
+OTHERS = (F64, C64, C128)
+
+
+@cache
+def emulator_of_others() -> Emulator:
+    source = finish_source("sm_80", OTHERS)
+    return Emulator(ptx_of(source.text, "sm_80"), GPUS.get("a100").unit, source=source.text, processes=1, schedule=TOGETHER)
+
+
+@pytest.mark.parametrize("size", [(ROWS + 1, COLUMNS + 1), (ROWS, COLUMNS)], ids=["a row and a column more", "one tile"])
+@pytest.mark.parametrize("element", OTHERS, ids=[one.name for one in OTHERS])
+def test_other_elements_have_factors_bias_and_triangles(element, size):
+    """A factor has both parts or either; one of 0 leaves NaN alone, and a real one each part."""
+    machine, (m, n), pair, rng = emulator_of_others(), size, element.reals > 1, np.random.default_rng(5)
+
+    def drawn(*shape):
+        parts = rng.integers(-9, 10, (2, *shape))
+        return (parts[0] + 1j * parts[1] if pair else parts[0]).astype(element.dtype)
+
+    def number(x):
+        return None if x is None else machine.upload(np.array([x], element.dtype), name="number")
+
+    def finished(c, t, alpha, beta, bias=None, device_beta=True, triangle=0):
+        machine.forget()
+        held, beside = np.full((2, m, n + 3), 77, element.dtype), np.full((2, m, n + 5), np.nan, element.dtype)
+        held[..., :n], beside[..., :n] = c, t
+        c_there, t_there = machine.upload(held, name="c"), machine.upload(beside, name="t")
+        value = 7 if device_beta else beta
+        machine.launch(finish_symbol(element), (2 * -(-m // ROWS) * -(-n // COLUMNS), 1, 1), (FINISH_THREADS, 1, 1), 0, [
+            c_there, n + 3, m * (n + 3), t_there, n + 5, m * (n + 5), number(alpha), number(beta) if device_beta else None, float(np.real(value)),
+            None if bias is None else machine.upload(bias, name="bias"), m, n, triangle, *([float(np.imag(value))] if pair else [])])
+        found = machine.read(c_there, element.dtype, held.shape)
+        assert (found[..., n:] == 77).all()
+        return found[..., :n]
+
+    c, t, bias = drawn(2, m, n), drawn(2, m, n), drawn(n)
+    nans, (alpha, beta, one) = np.full_like(c, np.nan), (2 - 3j, -1 + 2j, 1j) if pair else (2, -1, 1)
+    for triangle, kept in enumerate((np.ones((m, n), bool), np.tri(m, n, dtype=bool), ~np.tri(m, n, -1, dtype=bool))):
+        assert np.array_equal(finished(c, t, alpha, beta, bias, triangle=triangle), np.where(kept, alpha * t + beta * c + bias, c))
+    assert np.array_equal(finished(c, t, 3 * one, -2 * one, device_beta=False), 3 * one * t - 2 * one * c)
+    assert np.array_equal(finished(nans, t, None, 0, bias), t + bias)
+    assert np.array_equal(finished(c, nans, 0, 2, device_beta=False), 2 * c)
+    zeros = np.copysign(0.0, rng.choice([-1.0, 1.0], (2, m, n, element.reals))).astype(element.part.dtype)
+    assert np.array_equal(np.signbit(finished(c, zeros.view(element.dtype)[..., 0], None, 0).view(element.part.dtype)), np.signbit(zeros.reshape(2, m, -1)))
+    if pair:
+        t.imag, c.imag = np.nan, np.nan
+        found = finished(c, t, 2, -1)
+        assert np.array_equal(found.real, 2 * t.real - c.real) and np.isnan(found.imag).all()

@@ -620,9 +620,15 @@ tell(pending=sorted(signal.sigpending()), blocked=sorted(signal.pthread_sigmask(
     assert ran.told == {"pending": [13], "blocked": [13]}
 
 
-def test_a_vendors_library_that_is_not_there_is_an_error_of_the_vendors():
-    ran = run_python("tell(status=ctypes.CDLL(None).cublasDestroy_v2(P(1)))", LD_LIBRARY_PATH=str(dropped_in.folder()))
-    assert ran.told["status"] == 1
+@pytest.mark.parametrize(("kind", "functions"), [
+    ("cublas", ("cublasDestroy_v2", "cublasSgemm_v2", "cublasLtDestroy", "cublasLtMatmul")),
+    ("hipblas", ("hipblasDestroy", "hipblasSgemm", "rocblas_destroy_handle", "rocblas_sgemm")),
+])
+def test_a_vendors_library_that_is_not_there_is_an_error_of_the_vendors(kind, functions):
+    """Its first one: the handle is none of the library's."""
+    calls = "".join(f"tell({name}=ctypes.CDLL(None).{name}(*[P(0)] * 18))\n" for name in functions)
+    ran = run_python(calls, kind=kind, LD_LIBRARY_PATH=str(dropped_in.folder()))
+    assert ran.told == dict.fromkeys(functions, 1)
 
 
 HIP = """

@@ -27,7 +27,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 from programs import Example, need, run
 from schema_check import violations
-from test_export import HOST_RUNTIME, SCHEMA, built_as_the_readme_says, stand_in, toolkit
+from test_export import CHECKED, HOST_RUNTIME, SCHEMA, built_as_the_readme_says, stand_in, toolkit
 
 FIVE = [[16, 16, 16, 128], [16, 32, 16, 128], [32, 32, 16, 128], [32, 64, 16, 256], [64, 64, 16, 256]]
 CASES = {
@@ -221,6 +221,7 @@ def problems_of(sizes: np.ndarray) -> np.ndarray:
 def batches(one_size: bool) -> list[np.ndarray]:
     """Sizes of many batches: few products and many, small ones and large, with and without empty ones and equal k."""
     rng, found = np.random.default_rng(13), [np.zeros((0, 3), np.int64), np.array([[0, 5, 7]]), np.array([[1, 1, 0]]), np.array([[5, 7, 2**31 - 5000]])]
+    found += [np.array([[long, 9, 40], [9, long, 40]] * count) for count in (1, 4, 32) for long in (300, 2000)]  # rows of one are not the next one's columns
     for count in (1, 2, 3, 8, 31, 32, 33, 64, 255, 256, 257, 600, 1024):
         for most, longest in ((16, 1), (70, 8), (140, 1024), (520, 70_000)):
             sizes = np.stack([rng.integers(0, most + 1, count), rng.integers(0, most + 1, count), rng.integers(0, longest + 1, count)], axis=1)
@@ -317,6 +318,7 @@ def test_bad_batches_have_no_list(hosts):
     for name in usual:
         for value in (-1, beyond[name]):
             assert alike.library.lab_tiles(*(usual | {name: value}).values(), None, wide(0), ctypes.byref(count)) == alike.codes[f"BAD_{name}"], (name, value)
+    assert alike.library.lab_tiles(1 << 30, 1 << 30, 2, None, wide(0), ctypes.byref(count)) == alike.codes["TOO_LARGE"]
 
 
 def test_the_tiling_takes_little_time(tmp_path, capsys):
@@ -425,12 +427,14 @@ def test_arrays_of_pointers_are_looked_at_on_the_host(hosts):
         return code, first.value, second.value
 
     assert told() == (0, -1, -1) and told(ldc=19)[0] == host.codes["BAD_LDC"] and told(m=-1)[0] == host.codes["BAD_M"]
+    assert told(ldc=2**31 - 1) == (0, -1, -1) and told(ldc=2**31)[0] == host.codes["BAD_LDC"]
+    assert told(m=1 << 30, n=1 << 12, ldc=1 << 12)[0] == host.codes["TOO_LARGE"]
     pointers[2] = pointers[1] + np.uint64(4 * 19)
     assert told() == (host.codes["OVERLAP"], 1, 2) and told(m=0) == (0, -1, -1) and told(ldc=40) == (host.codes["OVERLAP"], 1, 2)
     pointers[2] = pointers[1] + np.uint64(4 * 20)
     assert told(ldc=40) == (0, -1, -1)
     pointers[1] = 0
-    assert told() == (host.codes["BAD_C"], 1, -1)
+    assert told() == told(m=1, n=1) == (host.codes["BAD_C"], 1, -1) and told(n=0) == told(count=0) == (0, -1, -1)
 
 
 def launch_arguments(host: Host, **changed) -> int:
@@ -456,8 +460,8 @@ def test_every_bad_argument_of_a_launch_is_named(case, hosts):
     if case.startswith("grouped"):
         bad += [("problems", 0), ("problems", 4104)]
     else:
-        bad += [("m", -1), ("n", -1), ("k", -1), ("m", 2**31 - 1), ("a", 0), ("a", 4097), ("b", 0), ("c", 0), ("c", 4098), ("lda", 9),
-                ("lda", 1 << 31), ("ldb", 0), ("ldb", 1 << 32), ("ldc", 19), ("ldc", -42)]
+        bad += [("m", -1), ("n", -1), ("k", -1), ("m", 2**31 - 1), ("k", LARGEST_EXTENT + 1), ("a", 0), ("a", 4097), ("b", 0), ("c", 0), ("c", 4098),
+                ("lda", 9), ("lda", 1 << 31), ("ldb", 0), ("ldb", 1 << 31), ("ldb", 1 << 32), ("ldc", 19), ("ldc", -42), ("ldc", 1 << 31)]
     if case.startswith("strided"):
         bad += [("stride_c", 0), ("stride_c", 29 * 42 + 19), ("stride_c", 19), ("stride_c", -(1 << 63)), ("stride_c", 23),
                 ("stride_c", -(29 * 42 + 19)), ("stride_c", -23)]
@@ -474,7 +478,15 @@ def test_every_bad_argument_of_a_launch_is_named(case, hosts):
             assert launch_arguments(host, stride_c=stride, batch=2) == 0
         assert launch_arguments(host, stride_c=20, batch=3) == host.codes["BAD_STRIDE_C"]
         assert launch_arguments(host, alpha=0.0, a=0, b=0) == launch_arguments(host, stride_c=0, batch=1) == 0
+    if case == "grouped, listed":
+        assert launch_arguments(host, batch=0, count=0) == 0 and launch_arguments(host, batch=0, count=1) == host.codes["BAD_COUNT"]
     if not case.startswith("grouped"):
+        for name in ("m", "n", "batch"):  # nothing is written then, and C may be NULL
+            assert launch_arguments(host, **{name: 0, "count": 0, "c": 0}) == 0, name
+        assert launch_arguments(host, k=0) == launch_arguments(host, m=1, n=1, k=1, lda=1, ldb=1, ldc=1, count=5) == 0
+        assert launch_arguments(host, k=LARGEST_EXTENT, lda=LARGEST_EXTENT, ldb=LARGEST_EXTENT) == 0
+        for name in ("lda", "ldb", "ldc"):
+            assert launch_arguments(host, **{name: 2**31 - 1, "stride_c": 1 << 40}) == 0, name
         assert launch_arguments(host, m=1 << 30, n=1 << 20, ldb=1 << 20, ldc=1 << 20, lda=1 << 30, stride_c=1 << 60, count=0) == host.codes["TOO_LARGE"]
 
 
@@ -503,17 +515,20 @@ HOST_BATCH = """
 #include "lab_gemm.h"
 static lab_gemm_status counted;
 static bool due;  // of launches between one preparation and the next, the first
+static int now;  // which product of the batch
 static int fault(int number) { return getenv("FAULT") && atoi(getenv("FAULT")) == number; }
 static void one(int m, int n, int k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
     for (int i = 0; i < m; ++i)
         for (int j = 0; j < n; ++j) {
-            double sum = 0;
+            double sum = 0, magnitude = 0;
             for (int l = 0; l < k; ++l) {
                 const float x = a[TA ? l * lda + i : i * lda + l];
-                sum += (double)x * b[TB ? j * ldb + l : l * ldb + j];
+                const double term = (double)x * b[TB ? j * ldb + l : l * ldb + j];
+                sum += term, magnitude += fabs(term);
                 if (j == 0 && fabs(x) > 65504) counted.a_overflow = OVERFLOWS;
             }
+            sum += (i == m - 1 && j == n - 1) * (fault(10) ? 1.2 : fault(11) ? 0.8 : 0) * BOUNDS[now] * magnitude;
             c[i * ldc + j] = (float)(alpha * sum + (beta == 0 ? 0 : (double)beta * c[i * ldc + j]));
         }
     if (fault(1)) c[(m - 1) * ldc + n - 1] += 0.01f;
@@ -532,7 +547,7 @@ ENTRY
 {
     if (fault(7) || workspace_bytes != lab_gemm_workspace_bytes() || !workspace || stream != (void *)0x51 || batch < 0) return -7;
     REFUSED
-    for (int e = 0; due && e < batch; ++e) one(PRODUCT);
+    for (int e = 0; due && e < batch; ++e) now = e, one(PRODUCT);
     due = false;
     return 0;
 }
@@ -549,7 +564,7 @@ PRODUCTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["grouped", *(pytest.param(case, marks=pytest.mark.long) for case in ("strided", "pointers", "grouped, listed"))])
+@pytest.mark.parametrize("case", ["grouped", "pointers", *(pytest.param(case, marks=pytest.mark.long) for case in ("strided", "grouped, listed"))])
 def test_the_example_takes_what_is_right_and_nothing_else(case, tmp_path):
     """Each fault is of every product; what a function refuses ends the program."""
     gcc, gxx = need("gcc", "g++")
@@ -557,18 +572,19 @@ def test_the_example_takes_what_is_right_and_nothing_else(case, tmp_path):
     (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
     entry = re.search(r"LAB_GEMM_API (int lab_gemm(?:_listed)?\([^;]*);", (folder / "lab_gemm.h").read_text())[1]
     refused, product = PRODUCTS[plan.kind.name]
-    overflows = re.search(r"a_overflow == (\w+)", (folder / "example.cpp").read_text())[1]
+    overflows = re.search(r"a_overflow == (\w+)", example := (folder / "example.cpp").read_text())[1]
+    bounds = re.findall(r"^    \{\d.* (\S+)\},$", example, re.M)
     unused = "(void)list, (void)count;" if "list" in entry else ""
-    (folder / "library.cpp").write_text(HOST_BATCH.replace("ENTRY", entry).replace("REFUSED", refused + unused).replace(
-        "PRODUCT", product.replace("p[", "problems[")))
+    text = HOST_BATCH.replace("ENTRY", entry).replace("REFUSED", refused + unused).replace("PRODUCT", product.replace("p[", "problems["))
+    (folder / "library.cpp").write_text(f"static const double BOUNDS[] = {{{', '.join(bounds)}}};{text}")
     run(gcc, "-x", "c", "-std=c99", "-O1", "-c", f"lab_gemm{source.suffix}", "-o", "host.o", cwd=folder)
     turned = (f"-DT{operand.upper()}={int(letter == 't')}" for operand, letter in zip("ab", plan.layout))
-    run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", *turned, f"-DOVERFLOWS={overflows}", "example.cpp", "library.cpp", "host.o", "-o",
-        "example", cwd=folder)
+    run(gxx, *CHECKED, *turned, f"-DOVERFLOWS={overflows}", "example.cpp", "library.cpp", "host.o", "-o", "example", cwd=folder)
 
     example = Example(folder)
     example.assert_right(6 if plan.kind.name == "grouped" else 5)
-    for fault in (1, 2, 3, 4, 6, *([5] if overflows != "0" else [])):
+    assert example(FAULT="11").returncode == 0, "below the bound"
+    for fault in (1, 2, 3, 4, 6, 10, *([5] if overflows != "0" else [])):
         assert example.assert_fails(fault).count("FAILED") == 1, fault
     for fault in (7, 8, 9):
         wrong = example(FAULT=str(fault))

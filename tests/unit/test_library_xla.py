@@ -90,7 +90,7 @@ class Xla:
 
         types = types or [{np.dtype(np.float32): 11, np.dtype(np.uint8): 6}[array.dtype] for array in (*operands, *results)]
         values = [at(Scalar(kind, at(I64(value)))) for value in attributes or (0, 0, 0)]
-        given = Attributes(count=len(names), types=at((I32 * 8)(*[form] * 8)), each=at((P * 8)(*values)),
+        given = Attributes(count=len(names), types=at((I32 * 8)(*[form] * len(names))), each=at((P * 8)(*values)),
                            names=at((P * 8)(*(at(Span(name.encode() + b"xx", len(name))) for name in names))))
         if not stream:
             self.api.get_stream = STREAM()
