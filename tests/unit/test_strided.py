@@ -304,8 +304,7 @@ def test_what_a_batch_of_a_kind_is_not():
 
 
 @pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["syrk", "symm"])
+@pytest.mark.parametrize("kind", [pytest.param("syrk", marks=pytest.mark.long), "symm"])
 def test_the_example_of_a_batch_of_a_kind_takes_what_is_right(kind, tmp_path):
     """The host's library computes one product after another from where its matrices begin."""
     plan = solve(loaded(kind, problem=OF_KINDS[kind], target={"gpu": "a100"}))
