@@ -92,7 +92,7 @@ class Lines:
             threading.settrace(None)
         elif monitoring.get_tool(monitoring.COVERAGE_ID) == "lines":
             monitoring.set_events(monitoring.COVERAGE_ID, 0)
-            for event in (monitoring.events.PY_START, monitoring.events.LINE):  # code that ran goes on to tell its lines, of whatever runs next
+            for event in (monitoring.events.PY_START, monitoring.events.LINE):  # code that ran keeps its local events
                 monitoring.register_callback(monitoring.COVERAGE_ID, event, None)
             monitoring.free_tool_id(monitoring.COVERAGE_ID)
 
@@ -304,7 +304,7 @@ class Mapper:
             why = next((one.longreprtext[-600:] for one in reports if one.failed), "")
             (folder / "ran.new").write_text(json.dumps({"state": state, "why": why, "lines": lines.told()}))
             (folder / "ran.new").rename(folder / "ran")
-        except BaseException:  # noqa: BLE001, whatever it is is told
+        except BaseException:  # noqa: BLE001, the process ends here
             (folder / "died").write_text(traceback.format_exc())
         finally:
             os._exit(0)
