@@ -404,6 +404,10 @@ gemmgen_ootomo_wgmma_64x96x64_e51f16c5(
         setmaxnreg_dec<56>();
         const int mine = thread - WARPGROUPS * 128;
         const int column = mine % 16 * 4, first_k = mine / 16;  // of the stage: 64 rows of 8 k are what all copy together
+        const u32 first = at_a(first_k, column / 4);
+        constexpr int PIECES = BLOCK_M * BLOCK_K / (128 * 4);  // of 16 bytes that a thread copies
+        // A thread's pieces are so many k apart that their chunks change places alike.
+        const auto place = [&](int piece) { return first + piece % (BLOCK_K / 8) * (8 * BLOCK_M * 4) + piece / (BLOCK_K / 8) * 256; };
         const bool whole = ((u64)a & 15) == 0 && lda % 4 == 0;                          // in pieces of 16 bytes
         asm volatile("griddepcontrol.wait;" ::: "memory");  // the split kernel, which writes B's words, has finished
         int slot = 0;
@@ -417,7 +421,7 @@ gemmgen_ootomo_wgmma_64x96x64_e51f16c5(
             const u32 stage = stages + (newest + STAGES - back) % STAGES * STAGE_BYTES;
             const auto read = [&](float (&x)[4], int piece) {
                 if (told & 2) {
-                    load_shared_16(x, stage + at_a(first_k + piece % (BLOCK_K / 8) * 8, column / 4 + piece / (BLOCK_K / 8) * 16));
+                    load_shared_16(x, stage + place(piece));
                 } else {
 #pragma unroll
                     for (int e = 0; e < 4; ++e) {
@@ -426,13 +430,23 @@ gemmgen_ootomo_wgmma_64x96x64_e51f16c5(
                     }
                 }
             };
-            constexpr int PIECES = BLOCK_M * BLOCK_K / (128 * 4);
             float x[4];
             bool odd = false;
-#pragma unroll 4
-            for (int piece = 0; piece < PIECES; ++piece) {
-                read(x, piece);
-                odd = unusual(x) || odd;
+            if (told & 2) {
+                // Several pieces are on their way together, as nothing else hides how long shared memory takes.
+#pragma unroll
+                for (int piece = 0; piece < PIECES; piece += 4) {
+                    float together[4][4];
+#pragma unroll
+                    for (int one = 0; one < 4; ++one) load_shared_16(together[one], stage + place(piece + one));
+                    odd = unusual(*(const float (*)[16])together) || odd;
+                }
+            } else {
+#pragma unroll 1
+                for (int piece = 0; piece < PIECES; ++piece) {
+                    read(x, piece);
+                    odd = unusual(x) || odd;
+                }
             }
             if (!__any_sync(0xffffffffu, odd)) return;
 #pragma unroll 1
@@ -461,13 +475,19 @@ gemmgen_ootomo_wgmma_64x96x64_e51f16c5(
                     cp_async_bulk_multicast(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
                 }
                 const float* from = a + (kk + first_k) * lda + work.m0 + column;
-                if (whole) {
-#pragma unroll 4
-                    for (int one = first_k; one < BLOCK_K; one += 8, from += 8 * lda)
+                if (whole && rows >= BLOCK_M && k - kk >= BLOCK_K) {
 #pragma unroll
+                    for (int step = 0; step < BLOCK_K / 8; ++step, from += 8 * lda)
+#pragma unroll
+                        for (int row = 0; row < BLOCK_M; row += 64)
+                            cp_async_16_part(stage + place(step + row / 64 * (BLOCK_K / 8)), from + row, 16);
+                } else if (whole) {
+#pragma unroll 1
+                    for (int step = 0; step < BLOCK_K / 8; ++step, from += 8 * lda)
+#pragma unroll 1
                         for (int row = 0; row < BLOCK_M; row += 64) {
-                            const int bytes = kk + one < k ? max(0, min(4, rows - column - row)) * 4 : 0;
-                            cp_async_16_part(stage + at_a(one, (column + row) / 4), bytes ? from + row : a, bytes);
+                            const int bytes = kk + first_k + step * 8 < k ? max(0, min(4, rows - column - row)) * 4 : 0;
+                            cp_async_16_part(stage + place(step + row / 64 * (BLOCK_K / 8)), bytes ? from + row : a, bytes);
                         }
                 } else {  // bases and rows that are not 16-byte aligned: by single elements
 #pragma unroll 1
@@ -615,22 +635,132 @@ gemmgen_ootomo_wgmma_64x96x64_e51f16c5(
             const int column0 = n0 + warp_n + (lane & 3) * 2;
             const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
             const bool together = ldc % 2 == 0 && ((u64)c & 7) == 0;
-            // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
-            bool done = !read_c && together && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            const bool quads = ldc % 4 == 0 && ((u64)c & 15) == 0;
+            // A tile that is whole or that nothing is added to, whose rows end between two stores, is stored by the same few instructions for all.
+            bool done = quads && (n % 4 == 0 || n0 + BLOCK_N <= n);
             if (done) {
+                // The even lane of two takes the first of two groups of eight columns, the odd one the second.
+                const bool odd = lane & 1;
+                float* const corner = c + row0 * ldc + column0 + (odd ? 6 : 0);  // all that this lane stores is so many rows and columns from it
+                float zeros[4] = {};  // products times 0: NaN where one is not finite
+                if (read_c) {
+                    done = m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+                    if (done) {
+                        float4 was[2][2];
+                        const auto read = [&](int begin) {
 #pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i)
+                            for (int q = 0; q < 2; ++q) {
+                                const int p = begin + q;
+                                if (p >= 12) continue;
+                                const int i = p / (FRAGMENTS_N * 12), j = p / 12 % FRAGMENTS_N, at = p % 12;
+                                const int r = at / 2 * 8 + at % 2 * 2;
+                                const int down = i * 64 + ((r >> 1) & 1) * 8;
+                                const int right = j * 96 + (r & 1) + (r >> 2) * 8;
+                                was[p / 2 % 2][q] = *(const float4*)(corner + down * ldc + right);
+                            }
+                        };
+                        read(0);
+                        // What is computed again is added to C as it was: all products are looked at before any is stored.
 #pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j)
+                        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                        for (int r = 0; r < 48; r += 2) {
-                            const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                            const int column = column0 + j * 96 + (r & 1) + (r >> 2) * 8;
-                            float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
-                                                fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
-                            done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
-                            *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
+                            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                                for (int at = 0; at < 12; ++at) {
+                                    const int r = at / 2 * 8 + at % 2 * 2;
+                                    float product[4] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                                        fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1]),
+                                                        fmaf(acc_correction[i][j][r + 4], 0x1p-11f, sum_main[i][j][r + 4]),
+                                                        fmaf(acc_correction[i][j][r + 5], 0x1p-11f, sum_main[i][j][r + 5])};
+#pragma unroll
+                                    for (int e = 0; e < 4; ++e) zeros[e] = fmaf(product[e], 0.0f, zeros[e]);
+                                }
+                        done = !__any_sync(0xffffffffu, !(zeros[0] + zeros[1] + zeros[2] + zeros[3] == 0.0f));
+                        if (done) {
+#pragma unroll
+                            for (int begin = 0; begin < 12; begin += 2) {
+                                read(begin + 2);
+#pragma unroll
+                                for (int q = 0; q < 2; ++q) {
+                                    const int p = begin + q;
+                                    if (p >= 12) continue;
+                                    const int i = p / (FRAGMENTS_N * 12), j = p / 12 % FRAGMENTS_N, at = p % 12;
+                                    const int r = at / 2 * 8 + at % 2 * 2;
+                                    const int down = i * 64 + ((r >> 1) & 1) * 8;
+                                    const int right = j * 96 + (r & 1) + (r >> 2) * 8;
+                                    float product[4] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                                        fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1]),
+                                                        fmaf(acc_correction[i][j][r + 4], 0x1p-11f, sum_main[i][j][r + 4]),
+                                                        fmaf(acc_correction[i][j][r + 5], 0x1p-11f, sum_main[i][j][r + 5])};
+                                    const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
+                                    const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
+                                    const float4 quad = odd ? make_float4(first, second, product[2], product[3])
+                                                            : make_float4(product[0], product[1], first, second);
+                                    const float4 old = was[p / 2 % 2][q];
+                                    *(float4*)(corner + down * ldc + right) = make_float4(fmaf(alpha, quad.x, beta * old.x), fmaf(alpha, quad.y, beta * old.y),
+                                                                                          fmaf(alpha, quad.z, beta * old.z), fmaf(alpha, quad.w, beta * old.w));
+                                }
+                            }
                         }
+                    }
+                } else {
+                    if (m0 + BLOCK_M <= m && n0 + BLOCK_N <= n) {
+#pragma unroll
+                        for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                                for (int at = 0; at < 12; ++at) {
+                                    const int r = at / 2 * 8 + at % 2 * 2;
+                                    const int down = i * 64 + ((r >> 1) & 1) * 8;
+                                    const int right = j * 96 + (r & 1) + (r >> 2) * 8;
+                                    float product[4] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                                        fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1]),
+                                                        fmaf(acc_correction[i][j][r + 4], 0x1p-11f, sum_main[i][j][r + 4]),
+                                                        fmaf(acc_correction[i][j][r + 5], 0x1p-11f, sum_main[i][j][r + 5])};
+#pragma unroll
+                                    for (int e = 0; e < 4; ++e) {
+                                        zeros[e] = fmaf(product[e], 0.0f, zeros[e]);
+                                        product[e] = alpha * product[e];
+                                    }
+                                    const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
+                                    const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
+                                    const float4 quad = odd ? make_float4(first, second, product[2], product[3])
+                                                            : make_float4(product[0], product[1], first, second);
+                                    *(float4*)(corner + down * ldc + right) = quad;
+                                }
+                    } else {
+#pragma unroll
+                        for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                                for (int at = 0; at < 12; ++at) {
+                                    const int r = at / 2 * 8 + at % 2 * 2;
+                                    const int down = i * 64 + ((r >> 1) & 1) * 8;
+                                    const int right = j * 96 + (r & 1) + (r >> 2) * 8;
+                                    const int row = row0 + down;
+                                    const int column = column0 + right;
+                                    const bool inside = row < m && (odd ? column + 6 : column) < n;
+                                    float product[4] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                                        fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1]),
+                                                        fmaf(acc_correction[i][j][r + 4], 0x1p-11f, sum_main[i][j][r + 4]),
+                                                        fmaf(acc_correction[i][j][r + 5], 0x1p-11f, sum_main[i][j][r + 5])};
+#pragma unroll
+                                    for (int e = 0; e < 4; ++e) {
+                                        zeros[e] = fmaf(product[e], 0.0f, zeros[e]);
+                                        product[e] = alpha * product[e];
+                                    }
+                                    const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
+                                    const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
+                                    const float4 quad = odd ? make_float4(first, second, product[2], product[3])
+                                                            : make_float4(product[0], product[1], first, second);
+                                    if (inside) *(float4*)(corner + down * ldc + right) = quad;
+                                }
+                    }
+                    __syncwarp();  // what is computed again follows what the other lane has stored
+                    done = zeros[0] + zeros[1] + zeros[2] + zeros[3] == 0.0f;
+                }
             }
             if (done) continue;
             u32 bad[2] = {};  // a bit an element: not finite

@@ -691,25 +691,49 @@ gemmgen_mixpert1_wgmma_64x128x64_810d69d9(
             const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
             const int column0 = n0 + warp_n + (lane & 3) * 2;
             const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-            const bool together = ldc % 2 == 0 && ((u64)c & 7) == 0;
-            // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
-            bool done = !read_c && together && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            const bool quads = ldc % 4 == 0 && ((u64)c & 15) == 0;
+            // A tile that nothing is added to, whose rows end between two stores, is stored by the same few instructions for all.
+            bool done = !read_c && quads && (n % 4 == 0 || n0 + BLOCK_N <= n);
             if (done) {
+                // The even lane of two takes the first of two groups of eight columns, the odd one the second.
+                const bool odd = lane & 1;
+                float* const corner = c + row0 * ldc + column0 + (odd ? 6 : 0);  // all that this lane stores is so many rows and columns from it
+                float zeros[4] = {};  // products times 0: NaN where one is not finite
 #pragma unroll
                 for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
                     for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                        for (int r = 0; r < 64; r += 2) {
-                            const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                            const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
-                            float product[2] = {summed(acc_sum14[i][j][r], acc_sum7[i][j][r], acc_sum0[i][j][r]),
-                                                summed(acc_sum14[i][j][r + 1], acc_sum7[i][j][r + 1], acc_sum0[i][j][r + 1])};
-                            product[0] = scale_by(product[0], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
-                            product[1] = scale_by(product[1], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column + 1]));
-                            done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
-                            *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
+                        for (int at = 0; at < 16; ++at) {
+                            const int r = at / 2 * 8 + at % 2 * 2;
+                            const int down = i * 64 + ((r >> 1) & 1) * 8;
+                            const int right = j * 128 + (r & 1) + (r >> 2) * 8;
+                            int row = row0 + down;
+                            const int column = column0 + right;
+                            const bool inside = row < m && (odd ? column + 6 : column) < n;
+                            row = min(row, m - 1);  // what is looked up for lanes that store nothing is that of the last row and column
+                            float product[4] = {summed(acc_sum14[i][j][r], acc_sum7[i][j][r], acc_sum0[i][j][r]),
+                                                summed(acc_sum14[i][j][r + 1], acc_sum7[i][j][r + 1], acc_sum0[i][j][r + 1]),
+                                                summed(acc_sum14[i][j][r + 4], acc_sum7[i][j][r + 4], acc_sum0[i][j][r + 4]),
+                                                summed(acc_sum14[i][j][r + 5], acc_sum7[i][j][r + 5], acc_sum0[i][j][r + 5])};
+#pragma unroll
+                            for (int e = 0; e < 4; ++e) {
+                                const int beside = min(column + e / 2 * 8 + e % 2, n - 1);
+                                product[e] = scale_by(product[e], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[beside]));
+                            }
+#pragma unroll
+                            for (int e = 0; e < 4; ++e) {
+                                zeros[e] = fmaf(product[e], 0.0f, zeros[e]);
+                                product[e] = alpha * product[e];
+                            }
+                            const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
+                            const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
+                            const float4 quad = odd ? make_float4(first, second, product[2], product[3])
+                                                    : make_float4(product[0], product[1], first, second);
+                            if (inside) *(float4*)(corner + down * ldc + right) = quad;
                         }
+                __syncwarp();  // what is computed again follows what the other lane has stored
+                done = zeros[0] + zeros[1] + zeros[2] + zeros[3] == 0.0f;
             }
             if (done) continue;
             u32 bad[2] = {};  // a bit an element: not finite
