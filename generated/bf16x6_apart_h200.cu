@@ -579,32 +579,7 @@ gemmgen_bf16x6_apart_wgmma_128x128x32_0a571801(
                         }
                     }
                 } else {
-                    if (m0 + BLOCK_M <= m && n0 + BLOCK_N <= n) {
-#pragma unroll
-                        for (int i = 0; i < FRAGMENTS_M; ++i)
-#pragma unroll
-                            for (int j = 0; j < FRAGMENTS_N; ++j)
-#pragma unroll
-                                for (int at = 0; at < 16; ++at) {
-                                    const int r = at / 2 * 8 + at % 2 * 2;
-                                    const int down = i * 64 + ((r >> 1) & 1) * 8;
-                                    const int right = j * 128 + (r & 1) + (r >> 2) * 8;
-                                    float product[4] = {fmaf(acc_small[i][j][r], 0x1p+0f, sum_main[i][j][r]),
-                                                        fmaf(acc_small[i][j][r + 1], 0x1p+0f, sum_main[i][j][r + 1]),
-                                                        fmaf(acc_small[i][j][r + 4], 0x1p+0f, sum_main[i][j][r + 4]),
-                                                        fmaf(acc_small[i][j][r + 5], 0x1p+0f, sum_main[i][j][r + 5])};
-#pragma unroll
-                                    for (int e = 0; e < 4; ++e) {
-                                        zeros[e] = fmaf(product[e], 0.0f, zeros[e]);
-                                        product[e] = alpha * product[e];
-                                    }
-                                    const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
-                                    const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
-                                    const float4 quad = odd ? make_float4(first, second, product[2], product[3])
-                                                            : make_float4(product[0], product[1], first, second);
-                                    *(float4*)(corner + down * ldc + right) = quad;
-                                }
-                    } else {
+                    if (m0 + BLOCK_M > m || n0 + BLOCK_N > n) {
 #pragma unroll
                         for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
@@ -631,6 +606,31 @@ gemmgen_bf16x6_apart_wgmma_128x128x32_0a571801(
                                     const float4 quad = odd ? make_float4(first, second, product[2], product[3])
                                                             : make_float4(product[0], product[1], first, second);
                                     if (inside) *(float4*)(corner + down * ldc + right) = quad;
+                                }
+                    } else {
+#pragma unroll
+                        for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                                for (int at = 0; at < 16; ++at) {
+                                    const int r = at / 2 * 8 + at % 2 * 2;
+                                    const int down = i * 64 + ((r >> 1) & 1) * 8;
+                                    const int right = j * 128 + (r & 1) + (r >> 2) * 8;
+                                    float product[4] = {fmaf(acc_small[i][j][r], 0x1p+0f, sum_main[i][j][r]),
+                                                        fmaf(acc_small[i][j][r + 1], 0x1p+0f, sum_main[i][j][r + 1]),
+                                                        fmaf(acc_small[i][j][r + 4], 0x1p+0f, sum_main[i][j][r + 4]),
+                                                        fmaf(acc_small[i][j][r + 5], 0x1p+0f, sum_main[i][j][r + 5])};
+#pragma unroll
+                                    for (int e = 0; e < 4; ++e) {
+                                        zeros[e] = fmaf(product[e], 0.0f, zeros[e]);
+                                        product[e] = alpha * product[e];
+                                    }
+                                    const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
+                                    const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
+                                    const float4 quad = odd ? make_float4(first, second, product[2], product[3])
+                                                            : make_float4(product[0], product[1], first, second);
+                                    *(float4*)(corner + down * ldc + right) = quad;
                                 }
                     }
                     __syncwarp();  // what is computed again follows what the other lane has stored

@@ -577,35 +577,65 @@ gemmgen_ootomo_wgmma_128x128x64_0e5d4f2e(
                 const bool odd = lane & 1;
                 float* const corner = c + row0 * ldc + column0 + (odd ? 6 : 0);  // all that this lane stores is so many rows and columns from it
                 float zeros[4] = {};  // products times 0: NaN where one is not finite
+                if (m0 + BLOCK_M > m || n0 + BLOCK_N > n) {
 #pragma unroll
-                for (int i = 0; i < FRAGMENTS_M; ++i)
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                    for (int j = 0; j < FRAGMENTS_N; ++j)
+                        for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
-                        for (int at = 0; at < 16; ++at) {
-                            const int r = at / 2 * 8 + at % 2 * 2;
-                            const int down = i * 64 + ((r >> 1) & 1) * 8;
-                            const int right = j * 128 + (r & 1) + (r >> 2) * 8;
-                            int row = row0 + down;
-                            const int column = column0 + right;
-                            const bool inside = row < m && (odd ? column + 6 : column) < n;
-                            row = min(row, m - 1);  // what is looked up for lanes that store nothing is that of the last row and column
-                            float product[4] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
-                                                fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1]),
-                                                fmaf(acc_correction[i][j][r + 4], 0x1p-11f, sum_main[i][j][r + 4]),
-                                                fmaf(acc_correction[i][j][r + 5], 0x1p-11f, sum_main[i][j][r + 5])};
+                            for (int at = 0; at < 16; ++at) {
+                                const int r = at / 2 * 8 + at % 2 * 2;
+                                const int down = i * 64 + ((r >> 1) & 1) * 8;
+                                const int right = j * 128 + (r & 1) + (r >> 2) * 8;
+                                int row = row0 + down;
+                                const int column = column0 + right;
+                                const bool inside = row < m && (odd ? column + 6 : column) < n;
+                                row = min(row, m - 1);  // what is looked up for lanes that store nothing is that of the last row and column
+                                float product[4] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                                    fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1]),
+                                                    fmaf(acc_correction[i][j][r + 4], 0x1p-11f, sum_main[i][j][r + 4]),
+                                                    fmaf(acc_correction[i][j][r + 5], 0x1p-11f, sum_main[i][j][r + 5])};
 #pragma unroll
-                            for (int e = 0; e < 4; ++e) {
-                                const int beside = min(column + e / 2 * 8 + e % 2, n - 1);
-                                zeros[e] = fmaf(product[e], 0.0f, zeros[e]);
-                                product[e] = ended(alpha * product[e], bias[beside]);
+                                for (int e = 0; e < 4; ++e) {
+                                    const int beside = min(column + e / 2 * 8 + e % 2, n - 1);
+                                    zeros[e] = fmaf(product[e], 0.0f, zeros[e]);
+                                    product[e] = ended(alpha * product[e], bias[beside]);
+                                }
+                                const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
+                                const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
+                                const float4 quad = odd ? make_float4(first, second, product[2], product[3])
+                                                        : make_float4(product[0], product[1], first, second);
+                                if (inside) *(float4*)(corner + down * ldc + right) = quad;
                             }
-                            const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
-                            const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
-                            const float4 quad = odd ? make_float4(first, second, product[2], product[3])
-                                                    : make_float4(product[0], product[1], first, second);
-                            if (inside) *(float4*)(corner + down * ldc + right) = quad;
-                        }
+                } else {
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                            for (int at = 0; at < 16; ++at) {
+                                const int r = at / 2 * 8 + at % 2 * 2;
+                                const int down = i * 64 + ((r >> 1) & 1) * 8;
+                                const int right = j * 128 + (r & 1) + (r >> 2) * 8;
+                                const int row = row0 + down;
+                                const int column = column0 + right;
+                                float product[4] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                                    fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1]),
+                                                    fmaf(acc_correction[i][j][r + 4], 0x1p-11f, sum_main[i][j][r + 4]),
+                                                    fmaf(acc_correction[i][j][r + 5], 0x1p-11f, sum_main[i][j][r + 5])};
+#pragma unroll
+                                for (int e = 0; e < 4; ++e) {
+                                    const int beside = column + e / 2 * 8 + e % 2;
+                                    zeros[e] = fmaf(product[e], 0.0f, zeros[e]);
+                                    product[e] = ended(alpha * product[e], bias[beside]);
+                                }
+                                const float first = __shfl_xor_sync(0xffffffffu, odd ? product[0] : product[2], 1);
+                                const float second = __shfl_xor_sync(0xffffffffu, odd ? product[1] : product[3], 1);
+                                const float4 quad = odd ? make_float4(first, second, product[2], product[3])
+                                                        : make_float4(product[0], product[1], first, second);
+                                *(float4*)(corner + down * ldc + right) = quad;
+                            }
+                }
                 __syncwarp();  // what is computed again follows what the other lane has stored
                 done = zeros[0] + zeros[1] + zeros[2] + zeros[3] == 0.0f;
             }

@@ -89,6 +89,7 @@ class Step:
         operations: FP32 instructions an element, which the predicted time counts.
         host: the same of the double `{x}` in C++ with <cmath>, for the program that checks an export; empty: `expression`, which calls nothing.
         functions: C that `expression` calls, texts by the platform (`Vendor.platform`) whose kernels can; None where it calls nothing.
+        absent: C, the same for all threads: whether a call's arguments leave every element as it is; empty where the step always does something.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Step:
     operations: int = 1
     host: str = ""
     functions: Mapping[str, tuple[str, ...]] | None = field(default=None, hash=False)
+    absent: str = ""
 
     def __post_init__(self) -> None:
         if self.functions is not None and not self.host:
@@ -141,6 +143,12 @@ class Epilogue:
     def arguments(self) -> tuple[Argument, ...]:
         """Of all steps, in order."""
         return tuple(argument for one in self.steps for argument in one.arguments)
+
+    @property
+    def absent(self) -> str:
+        """C, whether a call's arguments leave C = alpha A B + beta C; empty where they never do."""
+        told = [one.absent for one in self.steps]
+        return " && ".join(told) if all(told) else ""
 
     @property
     def operations(self) -> int:

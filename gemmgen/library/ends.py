@@ -45,5 +45,6 @@ STEP = Step(
     (Argument("bias", "n", "what is added to each column of C, [N], or NULL", optional=True),
      Argument("activation", "all", f"its number in the library's header, at most {FUSED_ACTIVATIONS}", element="int")),
     roundoff=U, source="the rows of bias and ReLU", operations=4, host="{x}", functions=everywhere(_activated(ACTIVATIONS[:FUSED_ACTIVATIONS])),
+    absent="!bias && activation == 0",
 )
 FUSED = Epilogue((STEP,))
