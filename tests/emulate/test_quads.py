@@ -56,6 +56,14 @@ def test_an_edge_of_c_beside_whole_tiles(down, right, placement):
         assert np.array_equal(result.c, -2 * (a @ b) + beta * c) and result.intact
 
 
+@pytest.mark.parametrize(("down", "right"), [(-1, 0), (0, -2)])
+def test_an_edge_of_c_beside_whole_tiles_in_pairs(down, right):
+    device, plan, source = made("pairs")
+    a, b, _ = integers(plan.block[0] + down, 2 * plan.block[1] + right, 37)
+    result = gemm(device, plan, source, a, b, alpha=-2.0)
+    assert np.array_equal(result.c, -2 * (a @ b)) and result.intact
+
+
 def test_nothing_is_looked_at_where_nothing_is_computed_again():
     device, plan, source = made("six in runs of four", "fast")
     a, b, c = integers(*plan.block[:2], 37)

@@ -98,11 +98,16 @@ def test_with_alpha_0_c_is_scaled_and_the_operands_are_not_looked_at(name):
     assert np.array_equal(gemm(*made(name), a, b, c, alpha=0.0, beta=2.0).c, 2 * c)
 
 
-@pytest.mark.parametrize("name", ["warpgroups, integer words", *(pytest.param(name, marks=pytest.mark.long) for name in (
+INTEGERS_IN_PAIRS = {
+    "warpgroups, integer words in pairs": dict(HOPPER, scheme="mixpert4", tile={"block": [64, 24, 64], "warp": [64, 24, 64], "cluster": 1}, promote=0),
+}
+
+
+@pytest.mark.parametrize("name", ["warpgroups, integer words", *INTEGERS_IN_PAIRS, *(pytest.param(name, marks=pytest.mark.long) for name in (
     "packed integers", "tensor memory, integer words", "mfma, integer words"))])
 def test_rows_that_no_integers_stand_for_are_not_looked_at_with_alpha_0(name):
     """Where nothing computes C again, an element of such a row is NaN: here of whole tiles and of parts of them, stored in pairs and in fours."""
-    plan = plan_of(**EVERY_WAY.get(name, AMD_WAYS.get(name)), special="fast")
+    plan = plan_of(**(EVERY_WAY | AMD_WAYS | INTEGERS_IN_PAIRS)[name], special="fast")
     m, (device, _, source) = plan.block[0] + 1, on_emulator(plan, processes=1)
     for n, beta in ((plan.block[1] + 2, 0.0), (plan.block[1] + 2, 2.0), (plan.block[1] + 4, 0.0)):
         a, b = np.full((m, 3), np.nan, np.float32), np.full((3, n), np.inf, np.float32)
