@@ -29,6 +29,7 @@ STORES = {name: WAYS[name] for name in (
 )} | {
     "residues": ALL_WAYS["residues"], "residues by lanes": ALL_WAYS["residues by lanes"],
     "fp32": dict(scheme="fp32", promote=0, where="shared", loads="spread", tile={"block": [32, 64, 32], "warp": [16, 32, 32]}, layout="nt"), "VALU": AMD_WAYS["VALU"],
+    "warpgroups, pairs": dict(HOPPER, tile={"block": [64, 24, 32], "warp": [64, 24, 32], "cluster": 1}, stages=2),
     "warpgroups, most sums": dict(
         HOPPER, tile={"block": [128, 128, 32], "warp": [128, 128, 32], "cluster": 1}, stages=2, scheme="bf16x6", promote=32),
 }

@@ -52,6 +52,7 @@ KERNELS = {
     "thin rows, transposed": WAYS["thin rows, k together"],
     "FP32": WAYS["fp32, on Blackwell"],
     "warpgroups": SMALL_GROUPS,
+    "warpgroups, pairs": dict(HOPPER, tile={"block": [64, 24, 32], "warp": [64, 24, 32], "cluster": 1}, stages=2),
     "warpgroups, slices, clusters": dict(HOPPER, tile={"block": [64, 32, 64], "warp": [64, 16, 64], "cluster": 2}, split_k=2, stages=3, layout="tt"),
     "warpgroups, row scales of whole rows": WAYS["warpgroups, row scales of whole rows"],
     "warpgroups, row scales of whole rows and columns": dict(SMALL_GROUPS, scheme="scaled"),

@@ -98,15 +98,20 @@ def test_with_alpha_0_c_is_scaled_and_the_operands_are_not_looked_at(name):
     assert np.array_equal(gemm(*made(name), a, b, c, alpha=0.0, beta=2.0).c, 2 * c)
 
 
-@pytest.mark.parametrize("name", ["warpgroups, integer words", *(pytest.param(name, marks=pytest.mark.long) for name in (
+INTEGERS_IN_PAIRS = {
+    "warpgroups, integer words in pairs": dict(HOPPER, scheme="mixpert4", tile={"block": [64, 24, 64], "warp": [64, 24, 64], "cluster": 1}, promote=0),
+}
+
+
+@pytest.mark.parametrize("name", ["warpgroups, integer words", *INTEGERS_IN_PAIRS, *(pytest.param(name, marks=pytest.mark.long) for name in (
     "packed integers", "tensor memory, integer words", "mfma, integer words"))])
 def test_rows_that_no_integers_stand_for_are_not_looked_at_with_alpha_0(name):
-    """Where nothing computes C again, an element of such a row is NaN: here of whole tiles and of parts of them."""
-    plan = plan_of(**EVERY_WAY.get(name, AMD_WAYS.get(name)), special="fast")
-    (m, n), (device, _, source) = (plan.block[0] + 1, plan.block[1] + 2), on_emulator(plan, processes=1)
-    a, b = np.full((m, 3), np.nan, np.float32), np.full((3, n), np.inf, np.float32)
-    for c, beta in ((None, 0.0), (np.ones((m, n), np.float32), 2.0)):
-        assert (gemm(device, plan, source, a, b, c, alpha=0.0, beta=beta).c == beta).all()
+    """Where nothing computes C again, an element of such a row is NaN: here of whole tiles and of parts of them, stored in pairs and in fours."""
+    plan = plan_of(**(EVERY_WAY | AMD_WAYS | INTEGERS_IN_PAIRS)[name], special="fast")
+    m, (device, _, source) = plan.block[0] + 1, on_emulator(plan, processes=1)
+    for n, beta in ((plan.block[1] + 2, 0.0), (plan.block[1] + 2, 2.0), (plan.block[1] + 4, 0.0)):
+        a, b = np.full((m, 3), np.nan, np.float32), np.full((3, n), np.inf, np.float32)
+        assert (gemm(device, plan, source, a, b, np.ones((m, n), np.float32) if beta else None, alpha=0.0, beta=beta).c == beta).all()
     assert np.isnan(gemm(device, plan, source, a, b).c).all()
 
 
@@ -152,7 +157,9 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize(("run", "extra", "misalign"), covering((run, *place) for run in RUNS for place in ((0, 0), (0, 4), (1, 0), (2, 8))))
+@pytest.mark.parametrize(("run", "extra", "misalign"), [
+    *covering((run, *place) for run in RUNS for place in ((0, 0), (0, 4), (1, 0), (2, 8))), (8, 3, 0),
+])
 def test_what_c_held_is_added_once(run, extra, misalign):
     """Whole tiles and edges, more pairs than a run has, wherever C lies; elements that are computed again find C as it was."""
     plan, source, binary = compiled(run)

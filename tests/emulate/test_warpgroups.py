@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from gemmgen.catalog.element import F32
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
-from gemmgen.run import gemm
+from gemmgen.run import Placement, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import kept_products, split
 from gemmgen.verify import bound, errors, oracles
@@ -65,6 +66,64 @@ def test_what_a_block_counts_of_rows_that_are_not_aligned():
     words = split(a, plan.scheme)
     assert words.lossy > 100 and words.overflow > 10
     assert (status["a_lossy"], status["a_overflow"], status["a_nonfinite"]) == (words.lossy, words.overflow, words.nonfinite)
+
+
+COPIED = {
+    # Where a copying warpgroup splits A: way; pieces of 16 bytes that a thread copies for a stage.
+    "rows of 64 k": (dict(MIXED, stages=2), 8),
+    "rows of 32 k, two fragments high": (dict(MIXED, tile={"block": [128, 16, 32], "warp": [128, 16, 32], "cluster": 1}, stages=2), 8),
+    "columns, three fragments high": (dict(TRANSPOSED, tile={"block": [192, 16, 32], "warp": [192, 16, 32], "cluster": 1}, stages=2), 12),
+    "columns of 64 k, two fragments high": (dict(TRANSPOSED, tile={"block": [128, 16, 64], "warp": [128, 16, 64], "cluster": 1}, stages=2), 16),
+}
+
+
+@cache
+def copying(name: str):
+    return on_emulator(plan_of(**COPIED[name][0]))
+
+
+def one_element_a_piece(plan, pieces: int) -> np.ndarray:
+    """A [BLOCK_M, pieces / 4 stages] of small integers, and of each stage four pieces, one a warp, with one element that the words hold nothing of."""
+    deep, along_k = plan.block[2], plan.operands[0].k_contiguous
+    a = np.random.default_rng(5).integers(1, 4, (plan.block[0], pieces // 4 * deep)).astype(np.float32)
+    for piece in range(pieces):
+        thread, element = piece % 4 * 32 + (11 * piece + 5) % 32, (piece + piece // 4) % 4
+        if along_k:
+            row, k = thread // (deep // 4) + piece * (128 // (deep // 4)), thread % (deep // 4) * 4 + element
+        else:
+            row, k = thread % 16 * 4 + element + piece // (deep // 8) * 64, thread // 16 + piece % (deep // 8) * 8
+        a[row, piece // 4 * deep + k] = 1e-12
+    return a
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_each_piece_of_whole_stages_is_copied_and_counted_once(name):
+    """No other piece makes its warp count; the last stage is counted when all are copied."""
+    device, plan, source = copying(name)
+    a = one_element_a_piece(plan, pieces := COPIED[name][1])
+    b = np.random.default_rng(6).integers(-3, 4, (a.shape[1], 3)).astype(np.float32)
+    result = gemm(device, plan, source, a, b)
+    assert np.array_equal(result.c, np.where(a < 1, 0, a) @ b)
+    assert (result.status["a_lossy"], result.status["a_overflow"], result.status["a_nonfinite"]) == (pieces, 0, 0)
+    a[a < 1] = np.inf
+    status = gemm(device, plan, source, a, np.ones((a.shape[1], 1), np.float32)).status
+    assert (status["a_lossy"], status["a_overflow"], status["a_nonfinite"]) == (0, 0, pieces)
+
+
+@pytest.mark.parametrize("name", COPIED)
+@pytest.mark.parametrize(("rows", "deep", "extra", "misalign"), [
+    (-4, 0, 0, 0), (0, -4, 0, 0), (-1, 0, 0, 0), (0, -1, 0, 0), (4, 4, 0, 0), (0, 0, 2, 0), (0, 0, 0, 8),
+])
+def test_stages_of_which_rows_or_k_end_within(name, rows, deep, extra, misalign):
+    """Each alone, and whole ones that are not aligned: what lies behind a row, behind the last row and behind the last k is neither read nor counted."""
+    device, plan, source = copying(name)
+    a = np.random.default_rng(7).integers(1, 4, (plan.block[0] + rows, 2 * plan.block[2] + deep)).astype(np.float32)
+    a[-1, 2::3] = a[2::3, -1] = 1e-12
+    b = np.random.default_rng(8).integers(-3, 4, (a.shape[1], 9)).astype(np.float32)
+    between = -a.shape[plan.operands[0].k_contiguous] % 4 + 4 + extra
+    result = gemm(device, plan, source, a, b, placement=Placement((between, 0, 0), (misalign, 0, 0)))
+    assert np.array_equal(result.c, np.where(a < 1, 0, a) @ b)
+    assert (result.status["a_lossy"], result.status["a_overflow"], result.status["a_nonfinite"]) == ((a < 1).sum(), 0, 0)
 
 
 FAULTS = {
