@@ -91,10 +91,12 @@ class Decision:
         return replace(self, words=(*self.words, *words))
 
 
-BLOCK = Decision("block", "tile", "m, n, k of a thread block", ("BM", "BN", "BK"), "block {}", 1, 4096)
+EXTENT = 1, 4096
+"""The least and the most of an extent of a tile."""
+BLOCK = Decision("block", "tile", "m, n, k of a thread block", ("BM", "BN", "BK"), "block {}", *EXTENT)
 WARP = Decision(
     "warp", "tile", "m, n, k of a warp, with policy wgmma and tcgen05 of a warpgroup; its k is the block's k, or less where a warp takes a stage in pieces"
-    " whose fragments it fetches together and no earlier", ("WM", "WN", "WK"), "warp {}", 1, 4096,
+    " whose fragments it fetches together and no earlier", ("WM", "WN", "WK"), "warp {}", *EXTENT,
 )
 WHERE = Decision("where", "split", "where operands are split", label="split {}", words=(
     Word("prepass", "a split kernel writes packed words to global memory"),

@@ -50,18 +50,19 @@ def _or_auto(inner: Any, schema: dict[str, Any]) -> Any:
 
 
 Extent = Annotated[int, Field(ge=0, le=MAX_EXTENT)]
-_Triple = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=4096)], Annotated[int, Field(ge=1, le=4096)], Annotated[int, Field(ge=1, le=4096)]],
-    Field(strict=False),
-]
-AutoTriple = _or_auto(
-    _Triple, {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 3, "maxItems": 3}
-)
 
 
 def _auto_int(low: int, high: int) -> Any:
     return _or_auto(
         Annotated[int, Field(ge=low, le=high)], {"type": "integer", "minimum": low, "maximum": high}
+    )
+
+
+def _auto_tile(low: int, high: int) -> Any:
+    extent = Annotated[int, Field(ge=low, le=high)]
+    return _or_auto(
+        Annotated[tuple[extent, extent, extent], Field(strict=False)],
+        {"type": "array", "items": {"type": "integer", "minimum": low, "maximum": high}, "minItems": 3, "maxItems": 3},
     )
 
 
@@ -84,7 +85,7 @@ def _decided(section: str) -> dict[str, Any]:
         if one.section == section and one.words:
             kind, usual = Literal["auto", *(word.name for word in one.words)], "auto"
         else:
-            kind = AutoTriple if one.is_tile else _among(one.among) if one.among else _auto_int(one.least, one.most)
+            kind = _among(one.among) if one.among else (_auto_tile if one.is_tile else _auto_int)(one.least, one.most)
             usual = None
         if one.section == section:
             found[one.name] = (kind, Field(usual, description=one.description))

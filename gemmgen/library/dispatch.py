@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from gemmgen.catalog.table import Strict, Title, parse, schema_of
+from gemmgen.decisions import BLOCK, SPLIT_K
 from gemmgen.errors import SpecError
 from gemmgen.files import read
 
@@ -48,16 +49,15 @@ class Rule(Strict):
 
 
 Seconds = Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)]
+Extent = Annotated[int, Field(ge=BLOCK.least, le=BLOCK.most)]
 
 
 class Estimate(Strict):
     """Seconds of a product: launch + waves (wave + step ceil(k / slices)) + operand (m k + k n) + output m n,
     where waves = ceil(ceil(m / tile m) ceil(n / tile n) slices / sms)."""
 
-    tile: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], Annotated[int, Field(ge=1, le=4096)]], Field(strict=False)] = Field(
-        description="m and n of a thread block"
-    )
-    slices: Annotated[int, Field(ge=1, le=64)] = Field(description="slices of k")
+    tile: Annotated[tuple[Extent, Extent], Field(strict=False)] = Field(description="m and n of a thread block")
+    slices: Annotated[int, Field(ge=SPLIT_K.least, le=SPLIT_K.most)] = Field(description="slices of k")
     sms: Annotated[int, Field(ge=1, le=4096)] = Field(description="of the GPU")
     launch: Seconds = Field(description="seconds of any product")
     wave: Seconds = Field(description="seconds of a wave of blocks")

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any
 
 import numpy as np
@@ -398,11 +398,13 @@ def _spaces(request: Request) -> Iterator[search.Space]:
     # Slices that the spec asks for need no reason.
     wanted = tuple(one for one in design.constraints if not (request.choices["split_k"] and one is common.FEW_TILES))
     sparing = tuple(one for one in wanted if one is common.FEW_TILES or one not in design.steering)
-    # Nor need what it requires be in the usual space: smaller warps take fewer registers.
-    spaces = [request.choices, *([replace(request.choices, small=True)] if request.required and not request.choices.small else [])]
+    levels = wanted, sparing, design.certain(False), design.certain(allow_spills)
+    usual, small = [request.choices], [] if request.choices.small else [replace(request.choices, small=True)]
+    # Smaller warps take fewer registers and less shared memory: they may have what the spec requires; else they come where nothing usual fits.
+    turns = product(levels, usual + small) if request.required else chain(product(levels, usual), product(levels, small))
     broken: search.Space | None = None
     found = False
-    for constraints, choices in product((wanted, sparing, design.certain(False), design.certain(allow_spills)), spaces):
+    for constraints, choices in turns:
         if choices.small and not request.choices.small and found:
             continue
         searched = search.enumerate_space(design, choices, fixed, request.fragment, request.gpu.registers, (*constraints, *request.required))

@@ -46,7 +46,7 @@ BAD_SPECS = {
     "warp k that is no piece": ("[tile]\nblock = [128, 128, 64]\nwarp = [64, 32, 48]", "[tile] warp", "got    48", "divides block k = 64"),
     "no stages": ("[pipeline]\nstages = 0", "[pipeline] stages", "got    0", "greater than or equal to 1"),
     "4000 stages": ("[pipeline]\nstages = 4000", "[pipeline] stages", "got    4000", "less than or equal to 64"),
-    "stages that do not fit": ("[pipeline]\nstages = 60", "stages = 60 does not fit a100", "stages * (BM * ", "166912 B", "stages <="),
+    "stages that do not fit": ("[tile]\nblock = [64, 64, 32]\n[pipeline]\nstages = 60", "stages = 60 does not fit a100", "stages * (BM * ", "166912 B", "stages <="),
     "drifting promotion": ('[split]\nscheme = "ootomo"\npromote = 40\n[tile]\nblock = [128, 128, 32]', "[split] promote", "got    40", "promote ="),
     "drifting promotion, whatever the tile": ('[split]\nscheme = "ootomo"\npromote = 40', "[split] promote", "got    40", "promote ="),
     "negative size": ("[problem]\nm = -4", "[problem] m", "got    -4", "greater than or equal to 0"),

@@ -235,7 +235,7 @@ def test_gpus_are_told_apart_by_uuid(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert gpus.gpus_here()[0] == gpus.Here("h200", "GPU-aaa", "NVIDIA H200", "580") and "--query-gpu=uuid,name,compute_cap,driver_version" in commands[0]
     assert [(one.name, one.uuid) for one in gpus.gpus_here()] == [("h200", "GPU-aaa"), ("h100", "GPU-bbb"), ("t4", "GPU-ccc")]
-    for asked, left in (("1", ["GPU-bbb"]), ("GPU-c,0", ["GPU-ccc", "GPU-aaa"]), ("", []), ("2,4,0", ["GPU-ccc"]), ("GPU-", ["GPU-aaa"])):
+    for asked, left in (("1", ["GPU-bbb"]), ("GPU-c,0", ["GPU-ccc", "GPU-aaa"]), ("", []), ("2,4,0", ["GPU-ccc"]), ("1,GPU-,0", ["GPU-bbb"]), ("MIG-a,0", [])):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", asked)
         assert [one.uuid for one in gpus.gpus_here()] == left
 

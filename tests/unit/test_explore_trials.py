@@ -674,7 +674,8 @@ def test_ctrl_c_ends_in_order_and_keeps_rows(tmp_path):
     spec.write_text('[study]\nname = "long"\ngpus = ["a100"]\nsizes = [64, 96, 128]\ntrials = 500\n[space.split]\nscheme = "ootomo"\n[space.tile]\n'
                     'block = [32, 32, 32]\nwarp = [32, 32, 32]\n')
     process = subprocess.Popen([sys.executable, "-m", "gemmgen", "study", "run", str(spec), "--store", str(tmp_path / "store"), "--workers", "1"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # which a background job of a shell inherits ignored
     threading.Timer(60, process.kill).start()
     time.sleep(8)
     os.killpg(process.pid, signal.SIGINT)

@@ -188,6 +188,7 @@ def test_a_headline_is_of_the_largest_size_and_there_of_the_error_before_the_tim
     rows = timed(plans(few=1), [(4096, 4096, 4096), (16384, 2048, 4096)], rival=4.0)
     found = headline(rows, judged=1)
     assert found.row.m == 16384 and "in the mean of 1 size (" in found.mean
+    assert headline(rows, judged=0) == replace(found, mean="")
     assert headline([replace(row, n=4096) if row.m == 4096 else replace(row, m=4096, n=16384, k=2048) for row in rows], 1).row.n == 16384
     [best] = [row for row in rows if row.kind == "kernel" and row.m == 4096]
     guess = replace(best, verdict="compiled", kernel="guess", identity="guess", predicted_seconds=best.seconds / 2)

@@ -144,7 +144,7 @@ def test_the_same_answer_in_another_process():
     ({"tile": {"block": [128, 128, 24]}}, "block k cannot be staged"),
     ({"tile": {"block": [256, 256, 16], "warp": [32, 32, 16]}}, "too many threads"),
     ({"tile": {"block": [50, 64, 32]}}, "not a whole number"),
-    ({"pipeline": {"stages": 60}}, "stages = 60 does not fit h100"),
+    ({"tile": {"block": [64, 64, 32]}, "pipeline": {"stages": 60}}, "stages = 60 does not fit h100"),
     ({"tile": {"warp": [128, 128, 32]}}, "leave no room"),
     ({"tile": {"block": [64, 64, 16]}, "pipeline": {"fragment_buffers": 2}}, "even number of steps"),
     ({"split": {"where": "shared"}, "pipeline": {"loads": "async"}}, "passes through registers"),
@@ -489,6 +489,12 @@ def test_the_candidates_are_freed_with_the_solution(asked):
         gc.enable()
 
 
+def test_what_fits_small_warps_alone_is_no_refusal():
+    """64 stages of the usual blocks take 128 KiB and more of an A100's 163 KiB for each 32 x 32 of C."""
+    plan = solve(spec(split={"scheme": "ootomo"}, target={"gpu": "a100"}, pipeline={"stages": 64}))
+    assert plan.stages == 64 and min(plan.warp[:2]) == 16
+
+
 @dataclass(frozen=True)
 class Asked:
     small: bool = False
@@ -498,12 +504,13 @@ class Asked:
 
 
 @pytest.mark.parametrize(("feasible", "required", "small", "looked_at"), [
-    # Warps of small products are looked at last, unless something is required that no others reach; then once.
+    # Warps of small products are looked at last, unless something is required that no others reach, or nothing else fits; then once.
     ({False, True}, (), False, [("wanted", False), ("sparing", False), ("certain", False), ("spilling", False), ("wanted", True)]),
     ({False, True}, ("it",), False, [("wanted", False), ("sparing", False), ("certain", False), ("spilling", False), ("wanted", True)]),
     ({True}, ("it",), False, [("wanted", False), ("wanted", True), ("sparing", False), ("certain", False), ("spilling", False), ("wanted", True)]),
     ({True}, ("it",), True, [("wanted", True), ("sparing", True), ("certain", True), ("spilling", True)]),
-    ({True}, (), False, [("wanted", False), ("sparing", False), ("certain", False), ("spilling", False)]),
+    ({True}, (), False, [("wanted", False), ("sparing", False), ("certain", False), ("spilling", False), ("wanted", True), ("wanted", True)]),
+    (set(), (), False, [(held, small) for small in (False, True) for held in ("wanted", "sparing", "certain", "spilling")]),
 ])
 def test_spaces_are_searched_from_the_narrowest(feasible, required, small, looked_at, monkeypatch):
     seen = []
@@ -512,7 +519,7 @@ def test_spaces_are_searched_from_the_narrowest(feasible, required, small, looke
         assert constraints[len(constraints) - len(required) :] == required
         held = constraints[: len(constraints) - len(required)]
         seen.append(({("steers", "holds"): "wanted", ("holds",): "sparing", (False,): "certain", (True,): "spilling"}[held], choices.small))
-        refusal = SimpleNamespace(refusal=lambda *given: InfeasibleSpec("tile", "does not fit"))
+        refusal = SimpleNamespace(refusal=lambda *given: InfeasibleSpec("tile", "does not fit" if choices.small == small else "of small warps"))
         return SimpleNamespace(feasible=choices.small in feasible, of=seen[-1], nearest=None, broken=refusal)
 
     monkeypatch.setattr(solving.search, "enumerate_space", enumerate_space)

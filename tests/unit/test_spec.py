@@ -145,6 +145,8 @@ def test_a_number_has_its_least_and_its_most(section, name, least, most):
     def given(value):
         return {section: {name: [least, least, value] if name in ("block", "warp") else value}, "target": {"gpu": "a100"}}
 
+    rule = json_schema()["$defs"][section.capitalize()]["properties"][name]["anyOf"][0]
+    assert [rule.get("items", rule).get(key) for key in ("minimum", "maximum")] == [least, most]
     loads(given(least)), loads(given(most))
     for value, told in ((least - 1, f"greater than or equal to {least}"), (most + 1, f"less than or equal to {most}")):
         with pytest.raises(SpecError) as refusal:

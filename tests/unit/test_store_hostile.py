@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import json
+import signal
 import threading
 import time
 from datetime import UTC, datetime
@@ -205,9 +206,13 @@ def test_ctrl_c_ends_a_question(tmp_path):
     fill(tmp_path, 1)
     store = Store(tmp_path, seconds=20)
     store.query("SELECT 1")  # what is imported and opened first is done: the interrupt finds the question, and no callback that drops it
-    threading.Timer(0.3, _thread.interrupt_main).start()
-    start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        store.query(ENDLESS)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell inherits that SIGINT is ignored
+    try:
+        threading.Timer(0.3, _thread.interrupt_main).start()
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            store.query(ENDLESS)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - start < 10
     assert len(parquet_files(tmp_path)) == 1

@@ -46,13 +46,13 @@ def gpus_here() -> list[Here]:
 
 
 def _visible(told: list[list[str]], asked: str | None) -> list[list[str]]:
-    """Those that CUDA_VISIBLE_DEVICES leaves, in its order: numbers, or beginnings of UUIDs."""
+    """Those that CUDA_VISIBLE_DEVICES leaves, in its order: numbers, or beginnings of UUIDs that one GPU alone has."""
     if asked is None:
         return told
     found: list[list[str]] = []
     for word in filter(None, (part.strip() for part in asked.split(","))):
         match = [told[int(word)]] if word.isdigit() and int(word) < len(told) else [row for row in told if row[0].startswith(word)]
-        if not match:
-            break  # as CUDA has it: nothing counts from the first that is not there
-        found += match[:1]
+        if len(match) != 1:
+            break  # as CUDA has it: nothing counts from the first on that no GPU has, or several have
+        found += match
     return found

@@ -108,7 +108,7 @@ def headline(rows: Sequence[Row], judged: int = MOST_JUDGED) -> Headline | None:
     """Of the rows of one GPU; None where no kernel has a time.
 
     Args:
-        judged: sizes that are held against plain FP32 at most, the largest.
+        judged: sizes that `mean` is of at most, the largest; 0 leaves it empty.
     """
     best: dict[Shape, Row] = {}
     for row in known(rows):
@@ -118,8 +118,8 @@ def headline(rows: Sequence[Row], judged: int = MOST_JUDGED) -> Headline | None:
     if not best:
         return None
     fp32 = fp32_times(rows)
-    largest = sorted(best, key=lambda shape: (-shape[0] * shape[1] * shape[2], shape))[:judged]
-    verdicts = [found for shape in largest if (found := verdict_of(best[shape], fp32))]
+    largest = sorted(best, key=lambda shape: (-shape[0] * shape[1] * shape[2], shape))
+    verdicts = [found for shape in largest[:judged] if (found := verdict_of(best[shape], fp32))]
     first = best[largest[0]]
     try:
         bound = limits(plan_of(first))
