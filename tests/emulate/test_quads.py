@@ -5,6 +5,8 @@ Small integers, so that every bit is known; a column of `LARGE` has products tha
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -14,6 +16,7 @@ from test_strided_batches import planned
 from verifying import on_emulator
 from ways import HOPPER, SMALL_GROUPS, plan_of
 
+from gemmgen.library.ends import FUSED
 from gemmgen.run import Placement, gemm, strided
 
 WIDE = dict(HOPPER, tile={"block": [64, 48, 32], "warp": [64, 48, 32], "cluster": 1}, stages=2)
@@ -82,3 +85,22 @@ def test_each_product_of_a_batch_has_its_own_c_added():
     b[1, 5, 20] = LARGE
     result = strided(device, plan, source, a, b, c, alpha=-2.0, beta=0.5, placement=Placement((0, 0, 4), (0, 0, 0), (0, 0, 8)))
     assert np.array_equal(result.c, -2 * (a @ b) + 0.5 * c) and result.intact and result.status["repaired"] == 64
+
+
+@pytest.mark.parametrize("down", [0, -3])
+def test_a_call_ends_whole_tiles_and_edges_as_it_asks(down):
+    """With a bias, ReLU, both or nothing, which a call says when it runs."""
+    device, plan, source = fused()
+    m, n = plan.block[0] + down, 2 * plan.block[1]
+    a, b, c = integers(m, n, 37)
+    b[5, 9] = LARGE
+    bias = (np.arange(n) % 23 - 11).astype(np.float32)
+    for given, activation, beta in itertools.product((None, bias), (0, 1), (0.0, 0.5)):
+        result = gemm(device, plan, source, a, b, c, alpha=-2.0, beta=beta, ends={"bias": given, "activation": activation})
+        wanted = -2 * (a @ b) + beta * c + (0 if given is None else bias)
+        assert np.array_equal(result.c, np.maximum(wanted, 0) if activation else wanted) and result.intact, (activation, beta)
+
+
+@cache
+def fused():
+    return on_emulator(replace(plan_of(**WIDE), epilogue=FUSED))

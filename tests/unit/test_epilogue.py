@@ -255,3 +255,9 @@ def test_the_benchmark_tells_how_much_of_a_launch_is_saved():
         pytest.skip("no bench/ in this distribution")
     saved = runpy.run_path(str(path))["saved"]
     assert [saved({"plain": 10.0, "plain + finish": 14.0, "fused": fused}) for fused in (10.0, 11.0, 14.0, 16.0)] == [1, 0.75, 0, -0.5]
+
+
+def test_an_epilogue_is_absent_where_all_of_its_steps_are():
+    optional, other = replace(rows.RELU, absent="!on"), replace(rows.RELU, absent="count == 0")
+    assert Epilogue((optional, other)).absent == "!on && count == 0"
+    assert not Epilogue((optional, rows.RELU)).absent and not any(one.absent for one in rows.SHIPPED) and NONE.absent == ""
