@@ -273,6 +273,11 @@ def test_what_an_accumulator_swallows_and_who_sums_which_k():
         scheme = SCHEMES.get(scheme)
         assert _swallowed(scheme, scheme.accumulators[at], 1 << 20) == pytest.approx(few)
         assert _swallowed(scheme, scheme.accumulators[at], 1 << 40) == (0.25 if few else 0)
+    assert fixed.added(3) == pytest.approx((U / np.sqrt(3), U * np.sqrt(2 / 3)))
+    two = SimpleNamespace(block=(64, 64, 32), warp=(32, 32, 16), split_k=2, geometry=SimpleNamespace(warps_k=2))  # four stages of 100 k, two a slice
+    k = np.arange(100)
+    want = [[k[(k // 64 == part) & (k // 16 % 2 == warp)].tolist() for warp in range(2)] for part in range(2)]
+    assert [[mine.tolist() for mine in of_warps] for of_warps in shares(two, 100)] == want
 
 
 def test_nothing_is_left_of_an_operand_that_is_stored_as_words():
@@ -280,11 +285,6 @@ def test_nothing_is_left_of_an_operand_that_is_stored_as_words():
     stored, apart = SCHEMES.get("bf16x2_bb16"), SCHEMES.get("bf16x3")
     assert _left(stored, 1, "b") == (0.0, 0.0) and _left(stored, 0, "b") == (1.0, 1.0)
     assert all(2.0**-10 < _left(one, 1, x)[1] < 2.0**-8 for one, x in ((stored, "a"), (apart, "a"), (apart, "b")))  # to nearest: the mean is 0
-    assert fixed.added(3) == pytest.approx((U / np.sqrt(3), U * np.sqrt(2 / 3)))
-    two = SimpleNamespace(block=(64, 64, 32), warp=(32, 32, 16), split_k=2, geometry=SimpleNamespace(warps_k=2))  # four stages of 100 k, two a slice
-    k = np.arange(100)
-    want = [[k[(k // 64 == part) & (k // 16 % 2 == warp)].tolist() for warp in range(2)] for part in range(2)]
-    assert [[mine.tolist() for mine in of_warps] for of_warps in shares(two, 100)] == want
 
 
 @pytest.mark.parametrize(("operand", "gpu"), [("a", "a100"), ("b", "b200"), ("a", "mi300x")])
