@@ -50,13 +50,14 @@ FAMILIES: dict[str, dict[str, Any]] = {  # of each use, how many kernels at most
     "run_scaled_fine": {"use": [{"split": {"scheme": "run_scaled", "sums": "compensated"}}], "kernels_at_most": 2, "sizes": WIDE, "batched": False},
     "bf16x6_apart": {"use": [{"scheme": "bf16x6_apart"}], "kernels_at_most": 14},
     "bf16x6_apart_mixed": {
-        "use": [{"split": {"scheme": "bf16x6_apart", "where": "mixed"}}], "kernels_at_most": 8, "sizes": [*SHORT, *BATCHED, *MODELS[:2], *MORE[:10], *MORE[-6:]],
+        "use": [{"split": {"scheme": "bf16x6_apart", "where": "mixed"}}], "kernels_at_most": 8,
+        "sizes": [*SHORT, *BATCHED, *MODELS[:2], *MORE[:10], *MORE[-6:]],
     },
     "tf32x3_lane": {"use": [{"split": {"scheme": "tf32x3", "where": "lane"}}], "kernels_at_most": 5, "sizes": [*SHORT[:3], *SMALL], "batched": False},
     "fp32_lane": {"use": [{"split": {"scheme": "fp32", "where": "lane"}}], "kernels_at_most": 7, "sizes": [*SHORT[:3], *SMALL, *MORE[:4]], "batched": False},
 }
-# Tiles that the model cannot tell from others, and races do: of each a kernel for single products and one for batches. One sum of `bf16x6` leaves registers
-# for tiles twice as wide; moved every 16 k it has each step's five small products before the large one.
+# Tiles that the model predicts to take as long as others, and that are faster in races: of each a kernel for single products and one for batches. `bf16x6` has
+# one sum, so a tile may be twice as wide; promoted every 16 k, the sum takes each step's five small products before the large one.
 for split, block, warp in (
     ({"scheme": "bf16x6_apart"}, (128, 128, 32), (64, 128, 32)),
     ({"scheme": "run_scaled"}, (128, 128, 32), (64, 128, 32)),
@@ -65,9 +66,8 @@ for split, block, warp in (
     ({"scheme": "bf16x6", "where": "mixed", "promote": 16}, (128, 128, 32), (64, 128, 32)),
     ({"scheme": "bf16x6", "where": "mixed", "promote": 16}, (256, 64, 32), (128, 64, 32)),
 ):
-    FAMILIES["_".join((split["scheme"], *split.get("where", "").split(), "x".join(map(str, block))))] = {
-        "use": [{"split": split, "tile": {"block": block, "warp": warp}}], "kernels_at_most": 2,
-    }
+    way = f"{split['scheme']}_mixed" if "where" in split else split["scheme"]
+    FAMILIES[f"{way}_{'x'.join(map(str, block))}"] = {"use": [{"split": split, "tile": {"block": block, "warp": warp}}], "kernels_at_most": 2}
 
 
 def made(name: str, told: dict[str, Any] | str, folder: str, layouts: list[str]) -> tuple[str, str]:
